@@ -1,0 +1,118 @@
+"""Everything a user can choose, with its default and its sentence of help, in one place.
+
+The environment variables are fields too; docs/options.md and `opweld optimize --help` are
+generated from here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
+
+TARGETS = ("auto", "cpu", "cuda", "sm_90a", "sm_80")
+PRECISIONS = ("match",)
+
+
+def _option(default: Any, help: str, flag: str | None = None, env: str | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "flag": flag, "env": env})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The choices of one run; frozen, so that every stage sees the same."""
+
+    target: str = _option(
+        "auto", "What to make kernels for: what the machine has, or one named.", "--target"
+    )
+    precision: str = _option(
+        "match", "How precise: `match` is at least as accurate as eager.", "--precision"
+    )
+    batch: int | None = _option(
+        None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
+    )
+    seed: int = _option(0, "Seed of the model's parameters and of its inputs.", "--seed")
+    check: bool = _option(True, "Judge the emitted file; without, it says so.", "--no-check")
+    weight_cache: bool = _option(
+        True, "Keep what is derived from a weight between calls.", "--no-weight-cache"
+    )
+    exclude: frozenset[str] = _option(
+        frozenset(), "Groups (by name) that are left to PyTorch.", "--exclude"
+    )
+    time_limit_s: float = _option(
+        600.0,
+        "Seconds that the model file, and each child of the judge, may take.",
+        "--time-limit",
+        "OPWELD_TIME_LIMIT",
+    )
+    dump: str | None = _option(
+        None,
+        "Folder that gets each stage's text, 01-capture.txt to 06-source.*.",
+        None,
+        "OPWELD_DUMP",
+    )
+    debug: int = _option(
+        0,
+        "1 timings, 2 plan and reasons, 3 rule hits, 4 sources, 5 every stage's text.",
+        None,
+        "OPWELD_DEBUG",
+    )
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise UnsupportedTarget(
+                f"there is no target {self.target!r}", next_step=f"use one of {', '.join(TARGETS)}"
+            )
+        if self.precision not in PRECISIONS:
+            raise UnsupportedPrecision(
+                f"precision {self.precision!r} is not there yet",
+                next_step="use --precision match, at least as accurate as eager",
+            )
+        if self.batch is not None and self.batch < 1:
+            raise UserError(f"--batch must be at least 1, not {self.batch}")
+        if self.time_limit_s <= 0:
+            raise UserError(f"the time limit must be above 0 seconds, not {self.time_limit_s:g}")
+        if not 0 <= self.debug <= 5:
+            raise UserError(f"OPWELD_DEBUG must be 0 to 5, not {self.debug}")
+
+
+def from_environment(environ: Mapping[str, str] | None = None, **choices: Any) -> Options:
+    """The options of `choices`; a field not among them comes from its environment variable.
+
+    Raises:
+        UserError: a variable is not of its field's type, or a value is out of range.
+    """
+    environ = os.environ if environ is None else environ
+    for item in fields(Options):
+        name = item.metadata["env"]
+        if name and environ.get(name) and choices.get(item.name) is None:
+            choices[item.name] = _parse(item, name, environ[name])
+    return Options(**choices)
+
+
+def _parse(item: Field[Any], name: str, text: str) -> str | int | float:
+    kinds: dict[type, type[str] | type[int] | type[float]] = {int: int, float: float}
+    kind = kinds.get(type(item.default), str)
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise UserError(f"{name} must be of type {kind.__name__}, not {text!r}") from error
+
+
+def environment_table() -> str:
+    """The environment variables as a Markdown table, for docs/options.md."""
+    rows = ["| variable | field | default | meaning |", "|---|---|---|---|"]
+    for item in fields(Options):
+        name, help = item.metadata["env"], item.metadata["help"]
+        default = "unset" if item.default is None else item.default
+        if name:
+            rows.append(f"| `{name}` | `{item.name}` | {default} | {help} |")
+    return "\n".join(rows) + "\n"
+
+
+def option_help(name: str) -> str:
+    """The sentence of help of the field `name`."""
+    return next(item.metadata["help"] for item in fields(Options) if item.name == name)
