@@ -1,0 +1,98 @@
+"""What capture learned beside the tensor operations: when the graph is what the module would do.
+
+The emitted forward checks these facts at each call and otherwise runs the original.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import Graph
+from .types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class InputFact:
+    """One leaf of the forward's arguments.
+
+    `access` is a Python expression over the forward's parameters ("x", "pair[1]", "options['k']").
+    A tensor has a `type` (symbolic sizes named); anything else has a `literal` it must equal.
+    """
+
+    access: str
+    type: TensorType | None
+    literal: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFact:
+    """A parameter or buffer: `path` is its dotted name below the module."""
+
+    path: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFact:
+    """A submodule (path "" is the module itself) whose forward ran during capture.
+
+    `type_name` is "module:qualname". `attributes` are the plain values that its forward read.
+    `mode` is the training flag that the graph is right for, None where it does not matter.
+    """
+
+    path: str
+    type_name: str
+    attributes: tuple[tuple[str, Any], ...]
+    mode: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolFact:
+    """A symbolic size: where it is read, and the sizes that the graph is proved for.
+
+    `access` is (input access, axis); `upper` None means unbounded. Sizes 0 and 1 are included only
+    where a capture at that size gave the same graph.
+    """
+
+    name: str
+    access: tuple[str, int]
+    lower: int
+    upper: int | None
+    example: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """All that must hold at a call for the graph to stand for the module's forward.
+
+    `parameters` are the forward's own parameters as text, for the emitted signature.
+    """
+
+    signature: str
+    inputs: tuple[InputFact, ...]
+    weights: tuple[WeightFact, ...]
+    modules: tuple[ModuleFact, ...]
+    symbols: tuple[SymbolFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One captured forward: `autocast` is None, "bfloat16" or "float16": the state it was captured in."""
+
+    name: str
+    autocast: str | None
+    graph: Graph
+    contract: Contract
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The result of the first stage: the same module in one or several autocast states.
+
+    `same_under_autocast` names the autocast dtypes in which the first variant's graph is unchanged.
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    same_under_autocast: tuple[str, ...]

@@ -1,0 +1,289 @@
+"""Integer expressions over symbols: tensor sizes, loop variables, addresses.
+
+expr = int | Expr          an `Expr` that is constant is always returned as the `int`
+Expr = sum of coefficient * monomial;  monomial = product of atoms
+atom = Symbol(name) | Quotient(expr, expr) | Remainder(expr, expr)      (floor division, all operands >= 0)
+
+The form is canonical: two expressions that are equal as polynomials of their atoms are equal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Union
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name for a non-negative integer: a size (`s0`), a loop variable (`i`), a stride."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`numerator // denominator`, kept because it could not be simplified."""
+
+    numerator: Size
+    denominator: Size
+
+    def __str__(self) -> str:
+        return f"{_factor(self.numerator)} // {_factor(self.denominator)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`numerator % denominator`, kept because it could not be simplified."""
+
+    numerator: Size
+    denominator: Size
+
+    def __str__(self) -> str:
+        return f"{_factor(self.numerator)} % {_factor(self.denominator)}"
+
+
+Atom = Union[Symbol, Quotient, Remainder]
+Monomial = tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """A canonical sum: `terms` is sorted, has no zero coefficient and is not a bare constant."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Size) -> Size:
+        return _collect((*self.terms, *terms_of(other)))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: Size) -> Size:
+        return self * -1 + other
+
+    def __mul__(self, other: Size) -> Size:
+        return _collect(
+            (tuple(sorted((*left, *right), key=_atom_key)), a * b)
+            for left, a in self.terms
+            for right, b in terms_of(other)
+        )
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        text = " + ".join(_term_text(atoms, factor) for atoms, factor in self.terms)
+        return text.replace("+ -", "- ")
+
+
+Size = Union[int, Expr]
+Bounds = Mapping[str, Size]
+"""Exclusive upper bound of a variable; a name that is absent is only known to be at least 1."""
+
+
+def symbol(name: str) -> Expr:
+    return Expr((((Symbol(name),), 1),))
+
+
+def terms_of(value: Size) -> tuple[tuple[Monomial, int], ...]:
+    """The terms of a sum; the constant has the empty monomial."""
+    if isinstance(value, Expr):
+        return value.terms
+    return (((), value),) if value else ()
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    result: Size = 1
+    for size in sizes:
+        result = result * size
+    return result
+
+
+def symbols_of(value: Size) -> frozenset[str]:
+    """Names of all symbols in `value`, those inside quotients and remainders too."""
+    return frozenset(name for monomial, _ in terms_of(value) for a in monomial for name in _names(a))
+
+
+def _names(atom: Atom) -> frozenset[str]:
+    if isinstance(atom, Symbol):
+        return frozenset((atom.name,))
+    return symbols_of(atom.numerator) | symbols_of(atom.denominator)
+
+
+def substitute(value: Size, values: Mapping[str, Size], bounds: Bounds | None = None) -> Size:
+    """`value` with symbols replaced; quotients are simplified again under `bounds`."""
+    total: Size = 0
+    for monomial, factor in terms_of(value):
+        total = total + product(_substitute_atom(a, values, bounds or {}) for a in monomial) * factor
+    return total
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, Size], bounds: Bounds) -> Size:
+    if isinstance(atom, Symbol):
+        return values.get(atom.name, symbol(atom.name))
+    numerator = substitute(atom.numerator, values, bounds)
+    denominator = substitute(atom.denominator, values, bounds)
+    divide = quotient if isinstance(atom, Quotient) else remainder
+    return divide(numerator, denominator, bounds)
+
+
+def evaluate(value: Size, values: Mapping[str, int]) -> int:
+    """The number that `value` is when every symbol has one. Raises KeyError for a missing symbol."""
+    total = 0
+    for monomial, factor in terms_of(value):
+        for atom in monomial:
+            factor *= _evaluate_atom(atom, values)
+        total += factor
+    return total
+
+
+def _evaluate_atom(atom: Atom, values: Mapping[str, int]) -> int:
+    if isinstance(atom, Symbol):
+        return values[atom.name]
+    numerator, denominator = evaluate(atom.numerator, values), evaluate(atom.denominator, values)
+    return numerator // denominator if isinstance(atom, Quotient) else numerator % denominator
+
+
+def quotient(numerator: Size, denominator: Size, bounds: Bounds) -> Size:
+    """`numerator // denominator` for a non-negative numerator and a positive denominator."""
+    whole, rest = _split(numerator, denominator)
+    if less(rest, denominator, bounds):
+        return whole
+    if isinstance(rest, int) and isinstance(denominator, int):
+        return whole + rest // denominator
+    if whole != 0 and not at_least_zero(rest, bounds):
+        whole, rest = 0, numerator
+    return whole + Expr((((Quotient(rest, denominator),), 1),))
+
+
+def remainder(numerator: Size, denominator: Size, bounds: Bounds) -> Size:
+    """`numerator % denominator` for a non-negative numerator and a positive denominator."""
+    whole, rest = _split(numerator, denominator)
+    if less(rest, denominator, bounds):
+        return rest
+    if isinstance(rest, int) and isinstance(denominator, int):
+        return rest % denominator
+    if whole != 0 and not at_least_zero(rest, bounds):
+        rest = numerator
+    return Expr((((Remainder(rest, denominator),), 1),))
+
+
+def divides(denominator: Size, value: Size) -> bool:
+    return _split(value, denominator)[1] == 0
+
+
+def _split(value: Size, denominator: Size) -> tuple[Size, Size]:
+    """(whole, rest) with value == whole * denominator + rest, term by term."""
+    whole: Size = 0
+    rest: Size = 0
+    divisor = terms_of(denominator)
+    if len(divisor) != 1:
+        return (1, 0) if value == denominator else (0, value)
+    (atoms, factor), *_ = divisor
+    for monomial, coefficient in terms_of(value):
+        left = _without(monomial, atoms)
+        if left is not None and coefficient % factor == 0:
+            whole = whole + _collect(((left, coefficient // factor),))
+        else:
+            rest = rest + _collect(((monomial, coefficient),))
+    return whole, rest
+
+
+def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in atoms:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def less(value: Size, limit: Size, bounds: Bounds) -> bool:
+    """Whether 0 <= value < limit is provable for all variables within `bounds`."""
+    return at_least_zero(value, bounds) and at_least_zero(limit - upper(value, bounds) - 1, bounds)
+
+
+def at_least_zero(value: Size, bounds: Bounds) -> bool:
+    """Whether value >= 0 is provable; free symbols are at least 1, bounded ones at least 0."""
+    low: Size = 0
+    for monomial, coefficient in terms_of(value):
+        if coefficient >= 0 and any(not _positive(a, bounds) for a in monomial):
+            continue  # its least value is 0
+        term = _collect(((monomial, coefficient),))
+        low = low + (term if coefficient >= 0 else upper_of_term(monomial, bounds) * coefficient)
+    return _shifted_coefficients_at_least_zero(low)
+
+
+def _positive(atom: Atom, bounds: Bounds) -> bool:
+    return isinstance(atom, Symbol) and atom.name not in bounds
+
+
+def _shifted_coefficients_at_least_zero(value: Size) -> bool:
+    """With every symbol written 1 + t, t >= 0, are all coefficients non-negative?"""
+    shifted = substitute(value, {name: symbol(name) + 1 for name in symbols_of(value)})
+    return all(coefficient >= 0 for _, coefficient in terms_of(shifted))
+
+
+def upper(value: Size, bounds: Bounds) -> Size:
+    """An inclusive upper bound of `value`, free of the bounded variables."""
+    total: Size = 0
+    for monomial, coefficient in terms_of(value):
+        if coefficient > 0:
+            total = total + upper_of_term(monomial, bounds) * coefficient
+        elif all(_positive(a, bounds) for a in monomial):
+            total = total + _collect(((monomial, coefficient),))
+    return total
+
+
+def upper_of_term(monomial: Monomial, bounds: Bounds) -> Size:
+    return product(_upper_of_atom(atom, bounds) for atom in monomial)
+
+
+def _upper_of_atom(atom: Atom, bounds: Bounds) -> Size:
+    if isinstance(atom, Symbol):
+        return bounds[atom.name] - 1 if atom.name in bounds else symbol(atom.name)
+    if isinstance(atom, Remainder):
+        return upper(atom.denominator, bounds) - 1
+    return upper(atom.numerator, bounds)
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> Size:
+    sums: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        sums[monomial] = sums.get(monomial, 0) + coefficient
+    kept = sorted(((m, c) for m, c in sums.items() if c), key=_term_key)
+    if not kept:
+        return 0
+    if len(kept) == 1 and not kept[0][0]:
+        return kept[0][1]
+    return Expr(tuple(kept))
+
+
+def _term_key(term: tuple[Monomial, int]) -> tuple[int, tuple[str, ...]]:
+    return (-len(term[0]), tuple(_atom_key(a) for a in term[0]))
+
+
+def _atom_key(atom: Atom) -> str:
+    return str(atom)
+
+
+def _term_text(atoms: Monomial, factor: int) -> str:
+    parts = [f"({a})" if not isinstance(a, Symbol) and len(atoms) + abs(factor) > 2 else str(a) for a in atoms]
+    if factor == -1 and parts:
+        parts[0] = f"-{parts[0]}"
+    elif factor != 1 or not parts:
+        parts.append(str(factor)) if factor >= 0 else parts.insert(0, str(factor))
+    return " * ".join(parts)
+
+
+def _factor(value: Size) -> str:
+    text = str(value)
+    return f"({text})" if " " in text else text

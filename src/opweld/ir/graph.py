@@ -1,0 +1,130 @@
+"""The tensor graph: interned nodes, and the arena that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from .ops import NO_ATTRS, OPS, CallAttrs, ConstAttrs, IotaAttrs, ItemAttrs, Kind, Op, SourceAttrs
+from .types import DType, TensorType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One operation. Made by an Arena only, so two equal nodes are one object; `serial` orders them."""
+
+    op: Op
+    inputs: tuple[Node, ...]
+    attrs: Any
+    type: TensorType
+    serial: int
+
+    @property
+    def kind(self) -> Kind:
+        return OPS[self.op].kind
+
+    def __repr__(self) -> str:
+        return f"%{self.serial}:{self.op.value}"
+
+
+@dataclass(slots=True)
+class Arena:
+    """Interns the nodes of one compilation: the same operation on the same operands is one node."""
+
+    _nodes: dict[tuple[Any, ...], Node] = field(default_factory=dict)
+
+    def make(self, op: Op, *inputs: Node, attrs: Any = NO_ATTRS) -> Node:
+        """A node whose type its row infers. Raises TypeRule or ShapeMismatch."""
+        types = tuple(node.type for node in inputs)
+        return self._intern(op, inputs, attrs, OPS[op].infer(types, attrs))
+
+    def source(self, op: Op, name: str, access: str, type: TensorType) -> Node:
+        """An INPUT or a WEIGHT."""
+        return self._intern(op, (), SourceAttrs(name, access), type)
+
+    def const(self, value: Any, dtype: DType) -> Node:
+        return self._intern(Op.CONST, (), ConstAttrs(value), TensorType(dtype, ()))
+
+    def iota(self, attrs: IotaAttrs, dtype: DType) -> Node:
+        return self._intern(Op.IOTA, (), attrs, TensorType(dtype, (attrs.length,)))
+
+    def call(self, inputs: tuple[Node, ...], attrs: CallAttrs) -> Node:
+        """A PyTorch call, never shared: it may draw random numbers. Its type is its first tensor's."""
+        first = next((t for t in attrs.results if t is not None), TensorType(DType.F64, ()))
+        node = Node(Op.CALL, inputs, attrs, first, len(self._nodes))
+        self._nodes[(Op.CALL, node.serial)] = node
+        return node
+
+    def item(self, call: Node, index: int, type: TensorType) -> Node:
+        """Result `index` of a call."""
+        from_call = (Op.ITEM, (call.serial,), index)
+        if from_call not in self._nodes:
+            self._nodes[from_call] = Node(Op.ITEM, (call,), ItemAttrs(index), type, len(self._nodes))
+        return self._nodes[from_call]
+
+    def _intern(self, op: Op, inputs: tuple[Node, ...], attrs: Any, type: TensorType) -> Node:
+        # The printed attributes tell 0.0 from -0.0 and 1 from True, which compare equal.
+        key = (op, tuple(node.serial for node in inputs), attrs, repr(attrs), type)
+        if key not in self._nodes:
+            self._nodes[key] = Node(op, inputs, attrs, type, len(self._nodes))
+        return self._nodes[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Output number `index` of the graph, in the structure that the forward returns."""
+
+    index: int
+
+
+Structure = Union[Leaf, tuple[str, tuple[Any, ...]], Any]
+"""What the forward returns: a Leaf; ("tuple" | "list", items); ("dict", ((key, item), ...)); a constant
+("const", value)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Tensor operations with the framework left behind.
+
+    `origins` maps a node's serial to the user's source line ("gelu.py:14", "return x * 2"); it stands
+    beside the nodes so that it does not disturb interning.
+    """
+
+    name: str
+    inputs: tuple[Node, ...]
+    weights: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    structure: Structure
+    origins: tuple[tuple[int, tuple[str, str]], ...] = ()
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes that the outputs need, and all inputs, operands first."""
+        return topological((*self.inputs, *self.weights, *self.outputs))
+
+    def origin(self, node: Node) -> tuple[str, str] | None:
+        return dict(self.origins).get(node.serial)
+
+
+def topological(roots: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The roots and all they need, operands first, without recursion (graphs can be deep)."""
+    order: dict[int, Node] = {}
+    stack: list[tuple[Node, Iterator[Node]]] = [(r, iter(r.inputs)) for r in reversed(roots)]
+    while stack:
+        node, operands = stack[-1]
+        missing = next((n for n in operands if n.serial not in order), None)
+        if missing is not None and node.serial not in order:
+            stack.append((missing, iter(missing.inputs)))
+            continue
+        stack.pop()
+        order.setdefault(node.serial, node)
+    return tuple(order.values())
+
+
+def consumers(nodes: tuple[Node, ...]) -> dict[int, tuple[Node, ...]]:
+    """For each serial, the nodes that read it, in order."""
+    users: dict[int, list[Node]] = {node.serial: [] for node in nodes}
+    for node in nodes:
+        for operand in dict.fromkeys(node.inputs):
+            users[operand.serial].append(node)
+    return {serial: tuple(readers) for serial, readers in users.items()}

@@ -1,0 +1,191 @@
+"""The kernel language: a loop nest over an iteration space, loads, one scalar function, stores.
+
+kernel  = name, params, loops, lanes, definition*, element, store*, threads, vectors
+param   = Buffer(name, dtype) | Scalar(name, dtype) | Extent(name)          extents are sizes and strides
+loop    = Loop(var, extent)                                         outermost first, the last is innermost
+definition = Load(name, buffer, address, guard, fill) | Index(name, expr, dtype) | Test(name, condition)
+element = name, params, let*, results                                      a pure function of scalars
+let     = Let(name, dtype, op, args, attrs)                               args are names or constants
+store   = Store(buffer, address, value)
+condition = Between(expr, low, high)*                                     low <= expr < high, all of them
+
+A pointwise group becomes two kernels that share their element: one for contiguous operands, one for any
+strides. Everything else about a group (guards of padding, positions of cat) is in the definitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Union
+
+from .expr import Size
+from .ops import Op
+from .types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor operand: a pointer to `dtype` elements. `source` is the position among the group's
+    inputs, or among its outputs where `written`."""
+
+    name: str
+    dtype: DType
+    written: bool
+    source: int
+    rank: int
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """An integer argument: a symbolic size (`axis` None) or a stride of buffer `buffer` along `axis`."""
+
+    name: str
+    buffer: str | None = None
+    axis: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    var: str
+    extent: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """low <= expr < high"""
+
+    expr: Size
+    low: Size
+    high: Size
+
+
+Condition = tuple[Between, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`name = buffer[address]` where `guard` holds, else `fill`. Along the innermost loop the address
+    advances by `step` elements: 1, 0 (the same element), or None where it is not affine."""
+
+    name: str
+    buffer: str
+    dtype: DType
+    address: Size
+    step: int | None
+    guard: Condition = ()
+    fill: Any = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`name = expr`, an integer of the iteration space used as a value."""
+
+    name: str
+    dtype: DType
+    expr: Size
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """`name = condition`"""
+
+    name: str
+    condition: Condition
+
+
+Definition = Union[Load, Index, Test]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A scalar defined before."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A scalar constant of the given compute type; a size expression prints as a parameter."""
+
+    value: Any
+    dtype: DType
+
+
+Arg = Union[Name, Const]
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`name = op(args)`. `operands` is the dtype that the arguments have, `dtype` the result's; both
+    are storage types: 16-bit floats calculate in float32 and are rounded only by CAST and by stores."""
+
+    name: str
+    dtype: DType
+    op: Op
+    args: tuple[Arg, ...]
+    operands: DType
+    attrs: Any
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The scalar function of a group: all that is computed for one element of its outputs."""
+
+    name: str
+    params: tuple[tuple[str, DType], ...]
+    sizes: tuple[str, ...]
+    body: tuple[Let, ...]
+    results: tuple[tuple[str, DType, Arg], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: str
+    dtype: DType
+    address: Size
+    step: int | None
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch. `lanes` elements of the innermost loop are moved by one access where > 1."""
+
+    name: str
+    variant: str
+    comment: str
+    buffers: tuple[Buffer, ...]
+    extents: tuple[Extent, ...]
+    loops: tuple[Loop, ...]
+    definitions: tuple[Definition, ...]
+    element: Element
+    stores: tuple[Store, ...]
+    lanes: int
+    vectors: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Welded:
+    """The kernels of one group: `contiguous` for row-major operands, `strided` for any strides.
+
+    `shape` is the iteration space (and the shape of every output).
+    """
+
+    group: str
+    contiguous: Kernel
+    strided: Kernel
+    shape: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Text of one translation unit: `language` is "cuda" or "c++"; `entry_points` are its launchers."""
+
+    name: str
+    language: str
+    text: str
+    entry_points: tuple[str, ...]
+    digest: str

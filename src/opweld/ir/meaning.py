@@ -1,0 +1,198 @@
+"""Meanings that NumPy has no single function for. Arrays in, array out; attributes come last.
+
+All follow PyTorch's definition of the operation, NaN, infinities and signed zeros included.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def _like(x: Array, value: Array) -> Array:
+    return np.asarray(value).astype(np.asarray(x).dtype)
+
+
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; 0 for NaN is PyTorch's answer, and -0.0 gives 0."""
+    return _like(x, np.where(x > 0, 1, 0) - np.where(x < 0, 1, 0))
+
+
+def reciprocal(x: Array) -> Array:
+    return 1 / x
+
+
+def rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+def erf(x: Array) -> Array:
+    return _like(x, _erf(x) if np.size(x) else x)
+
+
+def erfc(x: Array) -> Array:
+    return _like(x, _erfc(x) if np.size(x) else x)
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def relu(x: Array) -> Array:
+    return np.where(x < 0, np.zeros_like(x), x)
+
+
+def gelu(x: Array) -> Array:
+    """x * Phi(x), Phi the normal distribution function."""
+    return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+
+
+def gelu_tanh(x: Array) -> Array:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + np.tanh(inner))
+
+
+def silu(x: Array) -> Array:
+    return x / (1 + np.exp(-x))
+
+
+def mish(x: Array) -> Array:
+    return x * np.tanh(np.logaddexp(x, np.zeros_like(x)))
+
+
+def softsign(x: Array) -> Array:
+    return x / (1 + np.abs(x))
+
+
+def hardsigmoid(x: Array) -> Array:
+    return np.minimum(np.maximum(x + 3, 0), 6) / 6
+
+
+def hardswish(x: Array) -> Array:
+    return x * np.minimum(np.maximum(x + 3, 0), 6) / 6
+
+
+def logsigmoid(x: Array) -> Array:
+    return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+def tanhshrink(x: Array) -> Array:
+    return x - np.tanh(x)
+
+
+def frac(x: Array) -> Array:
+    return x - np.trunc(x)
+
+
+def nan_to_num(x: Array, attrs: Any) -> Array:
+    return np.nan_to_num(x, nan=attrs.nan, posinf=attrs.posinf, neginf=attrs.neginf)
+
+
+def leaky_relu(x: Array, attrs: Any) -> Array:
+    return np.where(x > 0, x, x * attrs.slope)
+
+
+def elu(x: Array, attrs: Any) -> Array:
+    negative = np.expm1(x * attrs.input_scale) * (attrs.alpha * attrs.scale)
+    return np.where(x > 0, x * attrs.scale, negative)
+
+
+def softplus(x: Array, attrs: Any) -> Array:
+    scaled = x * attrs.beta
+    return np.where(scaled > attrs.threshold, x, np.log1p(np.exp(scaled)) / attrs.beta)
+
+
+def threshold(x: Array, attrs: Any) -> Array:
+    return np.where(x <= attrs.threshold, _like(x, np.full_like(x, attrs.value)), x)
+
+
+def softshrink(x: Array, attrs: Any) -> Array:
+    shrunk = np.where(x > attrs.lambd, x - attrs.lambd, x + attrs.lambd)
+    return np.where(np.abs(x) <= attrs.lambd, x * 0, shrunk)
+
+
+def hardshrink(x: Array, attrs: Any) -> Array:
+    return np.where(np.abs(x) <= attrs.lambd, np.zeros_like(x), x)
+
+
+def cast(x: Array, attrs: Any) -> Array:
+    """The interpreter supplies the conversion: bfloat16 is no NumPy type."""
+    return x
+
+
+def div_floor(a: Array, b: Array) -> Array:
+    return np.floor_divide(a, b)
+
+
+def div_trunc(a: Array, b: Array) -> Array:
+    if np.issubdtype(np.asarray(a).dtype, np.floating):
+        return np.trunc(a / b)
+    magnitude = np.abs(a) // np.abs(b)
+    return _like(a, np.where((a < 0) != (b < 0), -magnitude, magnitude))
+
+
+def fmod(a: Array, b: Array) -> Array:
+    return np.fmod(a, b)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    return np.remainder(a, b)
+
+
+def xlogy(a: Array, b: Array) -> Array:
+    return np.where(np.isnan(b), b, np.where(a == 0, np.zeros_like(a), a * np.log(b)))
+
+
+def prelu(x: Array, weight: Array) -> Array:
+    return np.where(x > 0, x, x * weight)
+
+
+def shift_left(a: Array, b: Array) -> Array:
+    return np.left_shift(a, b)
+
+
+def shift_right(a: Array, b: Array) -> Array:
+    return np.right_shift(a, b)
+
+
+def lerp(a: Array, b: Array, weight: Array) -> Array:
+    """PyTorch's form, exact at both ends: from the nearer end."""
+    return np.where(np.abs(weight) < 0.5, a + weight * (b - a), b - (b - a) * (1 - weight))
+
+
+def permute(x: Array, attrs: Any) -> Array:
+    return np.transpose(x, attrs.dims)
+
+
+def expand(x: Array, attrs: Any) -> Array:
+    return np.broadcast_to(x, attrs.shape)
+
+
+def reshape(x: Array, attrs: Any) -> Array:
+    return np.reshape(x, attrs.shape)
+
+
+def slice_axis(x: Array, attrs: Any) -> Array:
+    index = attrs.start + attrs.step * np.arange(attrs.length)
+    return np.take(x, index, axis=attrs.dim)
+
+
+def flip(x: Array, attrs: Any) -> Array:
+    return np.flip(x, attrs.dims)
+
+
+def cat(*parts: Any) -> Array:
+    *arrays, attrs = parts
+    return np.concatenate(arrays, axis=attrs.dim)
+
+
+def pad(x: Array, attrs: Any) -> Array:
+    widths = list(zip(attrs.before, attrs.after, strict=True))
+    return np.pad(x, widths, constant_values=attrs.value)

@@ -1,0 +1,572 @@
+"""What every operation means: one row per operation, and nothing about spelling or speed.
+
+A row gives the kind, the number of operands, the class of its attributes, the type rule and the
+meaning in NumPy. Pointwise operands broadcast by NumPy's rules and share one dtype; conversions are
+explicit CAST nodes, so a row never promotes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import meaning
+from .expr import Size, product
+from .types import DType, ShapeMismatch, TensorType, broadcast
+
+
+class Kind(enum.Enum):
+    SOURCE = "source"
+    POINTWISE = "pointwise"
+    VIEW = "view"
+    OPAQUE = "opaque"
+
+
+class Op(enum.Enum):
+    """Every operation of the tensor graph; the value is its printed name."""
+
+    # sources
+    INPUT = "input"
+    WEIGHT = "weight"
+    CONST = "const"
+    IOTA = "iota"
+    # unary
+    NEG = "neg"
+    ABS = "abs"
+    SIGN = "sign"
+    RECIPROCAL = "reciprocal"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    EXP = "exp"
+    EXP2 = "exp2"
+    EXPM1 = "expm1"
+    LOG = "log"
+    LOG2 = "log2"
+    LOG10 = "log10"
+    LOG1P = "log1p"
+    SIN = "sin"
+    COS = "cos"
+    TAN = "tan"
+    ASIN = "asin"
+    ACOS = "acos"
+    ATAN = "atan"
+    SINH = "sinh"
+    COSH = "cosh"
+    TANH = "tanh"
+    ASINH = "asinh"
+    ACOSH = "acosh"
+    ATANH = "atanh"
+    ERF = "erf"
+    ERFC = "erfc"
+    SIGMOID = "sigmoid"
+    RELU = "relu"
+    GELU = "gelu"
+    GELU_TANH = "gelu_tanh"
+    SILU = "silu"
+    MISH = "mish"
+    SOFTSIGN = "softsign"
+    HARDSIGMOID = "hardsigmoid"
+    HARDSWISH = "hardswish"
+    LOGSIGMOID = "logsigmoid"
+    TANHSHRINK = "tanhshrink"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    ROUND = "round"
+    TRUNC = "trunc"
+    FRAC = "frac"
+    ISNAN = "isnan"
+    ISINF = "isinf"
+    ISFINITE = "isfinite"
+    SIGNBIT = "signbit"
+    LOGICAL_NOT = "logical_not"
+    BITWISE_NOT = "bitwise_not"
+    NAN_TO_NUM = "nan_to_num"
+    LEAKY_RELU = "leaky_relu"
+    ELU = "elu"
+    SOFTPLUS = "softplus"
+    THRESHOLD = "threshold"
+    SOFTSHRINK = "softshrink"
+    HARDSHRINK = "hardshrink"
+    CAST = "cast"
+    # binary
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    DIV_FLOOR = "div_floor"
+    DIV_TRUNC = "div_trunc"
+    FMOD = "fmod"
+    REMAINDER = "remainder"
+    POW = "pow"
+    ATAN2 = "atan2"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+    FMAX = "fmax"
+    FMIN = "fmin"
+    CLAMP_MIN = "clamp_min"
+    CLAMP_MAX = "clamp_max"
+    HYPOT = "hypot"
+    COPYSIGN = "copysign"
+    LOGADDEXP = "logaddexp"
+    XLOGY = "xlogy"
+    HEAVISIDE = "heaviside"
+    PRELU = "prelu"
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+    LOGICAL_AND = "logical_and"
+    LOGICAL_OR = "logical_or"
+    LOGICAL_XOR = "logical_xor"
+    BITWISE_AND = "bitwise_and"
+    BITWISE_OR = "bitwise_or"
+    BITWISE_XOR = "bitwise_xor"
+    SHIFT_LEFT = "shift_left"
+    SHIFT_RIGHT = "shift_right"
+    # ternary
+    WHERE = "where"
+    LERP = "lerp"
+    # views and data movement
+    PERMUTE = "permute"
+    EXPAND = "expand"
+    RESHAPE = "reshape"
+    SLICE = "slice"
+    FLIP = "flip"
+    CAT = "cat"
+    PAD = "pad"
+    # a PyTorch call that stays one, and one of its results
+    CALL = "call"
+    ITEM = "item"
+
+
+# Attributes: small frozen values, named by the op's row.
+
+
+@dataclass(frozen=True, slots=True)
+class NoAttrs:
+    def __str__(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAttrs:
+    """`name` is an identifier for texts; `access` the Python expression in the forward that gives it."""
+
+    name: str
+    access: str
+
+    def __str__(self) -> str:
+        return self.access
+
+
+@dataclass(frozen=True, slots=True)
+class ConstAttrs:
+    """A scalar. `value` may be a size expression (a dimension used as a number)."""
+
+    value: float | int | bool | Size
+
+    def __str__(self) -> str:
+        return repr(self.value) if not hasattr(self.value, "terms") else str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaAttrs:
+    """start + step * position, along the only axis."""
+
+    start: int | float
+    step: int | float
+    length: Size
+
+    def __str__(self) -> str:
+        return f"start={self.start} step={self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class CastAttrs:
+    dtype: DType
+
+    def __str__(self) -> str:
+        return self.dtype.value
+
+
+@dataclass(frozen=True, slots=True)
+class NanToNumAttrs:
+    nan: float
+    posinf: float
+    neginf: float
+
+    def __str__(self) -> str:
+        return f"nan={self.nan} posinf={self.posinf} neginf={self.neginf}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlopeAttrs:
+    slope: float
+
+    def __str__(self) -> str:
+        return f"slope={self.slope}"
+
+
+@dataclass(frozen=True, slots=True)
+class EluAttrs:
+    alpha: float
+    scale: float
+    input_scale: float
+
+    def __str__(self) -> str:
+        return f"alpha={self.alpha} scale={self.scale} input_scale={self.input_scale}"
+
+
+@dataclass(frozen=True, slots=True)
+class SoftplusAttrs:
+    beta: float
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"beta={self.beta} threshold={self.threshold}"
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdAttrs:
+    threshold: float
+    value: float
+
+    def __str__(self) -> str:
+        return f"threshold={self.threshold} value={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class LambdaAttrs:
+    lambd: float
+
+    def __str__(self) -> str:
+        return f"lambd={self.lambd}"
+
+
+@dataclass(frozen=True, slots=True)
+class PermuteAttrs:
+    dims: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"dims={list(self.dims)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeAttrs:
+    shape: tuple[Size, ...]
+
+    def __str__(self) -> str:
+        return f"shape=[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAttrs:
+    """`length` elements of axis `dim`, from `start`, `step` apart."""
+
+    dim: int
+    start: Size
+    step: int
+    length: Size
+
+    def __str__(self) -> str:
+        return f"dim={self.dim} start={self.start} step={self.step} length={self.length}"
+
+
+@dataclass(frozen=True, slots=True)
+class FlipAttrs:
+    dims: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"dims={list(self.dims)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CatAttrs:
+    dim: int
+
+    def __str__(self) -> str:
+        return f"dim={self.dim}"
+
+
+@dataclass(frozen=True, slots=True)
+class PadAttrs:
+    """Constant padding: per axis the number of elements before and after (not negative)."""
+
+    before: tuple[Size, ...]
+    after: tuple[Size, ...]
+    value: float | int | bool
+
+    def __str__(self) -> str:
+        return f"before={list(self.before)} after={list(self.after)} value={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The place of node input `index` in the arguments of a PyTorch call."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class CallAttrs:
+    """A PyTorch call left as it is.
+
+    `target` is the operator's full name ("aten.linear.default"). `arguments` and `keywords` hold
+    Operand, numbers, strings, None, size expressions, `TorchLiteral` and nested tuples of them.
+    `results` has the type of each result, None for one that is not a tensor; `reason` says in a
+    sentence why the operation is not welded.
+    """
+
+    target: str
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    results: tuple[TensorType | None, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return self.target
+
+
+@dataclass(frozen=True, slots=True)
+class TorchLiteral:
+    """A torch value that prints as Python text: `torch.float32`, `torch.contiguous_format`."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAttrs:
+    index: int
+
+    def __str__(self) -> str:
+        return f"index={self.index}"
+
+
+NO_ATTRS = NoAttrs()
+
+Infer = Callable[[tuple[TensorType, ...], Any], TensorType]
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One row. `arity` is -1 for any number; `evaluate(arrays, attrs)` is the meaning in NumPy."""
+
+    kind: Kind
+    arity: int
+    attrs: type
+    infer: Infer
+    evaluate: Callable[..., np.ndarray] | None
+    commutative: bool = False
+
+
+class TypeRule(ValueError):
+    """Operands that an operation does not take."""
+
+
+def _same(types: tuple[TensorType, ...], _: Any) -> TensorType:
+    return TensorType(_one_dtype(types), broadcast(tuple(t.shape for t in types)))
+
+
+def _predicate(types: tuple[TensorType, ...], _: Any) -> TensorType:
+    _one_dtype(types)
+    return TensorType(DType.BOOL, broadcast(tuple(t.shape for t in types)))
+
+
+def _where(types: tuple[TensorType, ...], _: Any) -> TensorType:
+    if types[0].dtype is not DType.BOOL:
+        raise TypeRule(f"the condition is {types[0].dtype.value}, not bool")
+    return TensorType(_one_dtype(types[1:]), broadcast(tuple(t.shape for t in types)))
+
+
+def _one_dtype(types: tuple[TensorType, ...]) -> DType:
+    dtypes = {t.dtype for t in types}
+    if len(dtypes) != 1:
+        raise TypeRule(f"operands differ in dtype: {', '.join(t.dtype.value for t in types)}")
+    return types[0].dtype
+
+
+def _cast(types: tuple[TensorType, ...], attrs: CastAttrs) -> TensorType:
+    return TensorType(attrs.dtype, types[0].shape)
+
+
+def _permute(types: tuple[TensorType, ...], attrs: PermuteAttrs) -> TensorType:
+    if sorted(attrs.dims) != list(range(types[0].rank)):
+        raise TypeRule(f"dims {attrs.dims} do not permute rank {types[0].rank}")
+    return TensorType(types[0].dtype, tuple(types[0].shape[d] for d in attrs.dims))
+
+
+def _expand(types: tuple[TensorType, ...], attrs: ShapeAttrs) -> TensorType:
+    if broadcast((types[0].shape, attrs.shape)) != attrs.shape:
+        raise ShapeMismatch(f"{types[0]} does not expand to {attrs}")
+    return TensorType(types[0].dtype, attrs.shape)
+
+
+def _reshape(types: tuple[TensorType, ...], attrs: ShapeAttrs) -> TensorType:
+    if product(attrs.shape) != types[0].num_elems:
+        raise ShapeMismatch(f"{types[0]} does not reshape to {attrs}")
+    return TensorType(types[0].dtype, attrs.shape)
+
+
+def _slice(types: tuple[TensorType, ...], attrs: SliceAttrs) -> TensorType:
+    shape = list(types[0].shape)
+    shape[attrs.dim] = attrs.length
+    return TensorType(types[0].dtype, tuple(shape))
+
+
+def _cat(types: tuple[TensorType, ...], attrs: CatAttrs) -> TensorType:
+    shape = list(types[0].shape)
+    shape[attrs.dim] = sum((t.shape[attrs.dim] for t in types[1:]), start=shape[attrs.dim])
+    return TensorType(_one_dtype(types), tuple(shape))
+
+
+def _pad(types: tuple[TensorType, ...], attrs: PadAttrs) -> TensorType:
+    sizes = zip(types[0].shape, attrs.before, attrs.after, strict=True)
+    return TensorType(types[0].dtype, tuple(size + a + b for size, a, b in sizes))
+
+
+def _item(types: tuple[TensorType, ...], attrs: ItemAttrs) -> TensorType:
+    return types[0]
+
+
+def _source(types: tuple[TensorType, ...], attrs: Any) -> TensorType:
+    raise TypeRule("the type of a source is given, not inferred")
+
+
+def _unary(evaluate: Callable[..., np.ndarray], attrs: type = NoAttrs) -> OpSpec:
+    return OpSpec(Kind.POINTWISE, 1, attrs, _same, evaluate)
+
+
+def _binary(evaluate: Callable[..., np.ndarray], commutative: bool = False) -> OpSpec:
+    return OpSpec(Kind.POINTWISE, 2, NoAttrs, _same, evaluate, commutative)
+
+
+def _test(arity: int, evaluate: Callable[..., np.ndarray], commutative: bool = False) -> OpSpec:
+    return OpSpec(Kind.POINTWISE, arity, NoAttrs, _predicate, evaluate, commutative)
+
+
+def _view(attrs: type, infer: Infer, evaluate: Callable[..., np.ndarray], arity: int = 1) -> OpSpec:
+    return OpSpec(Kind.VIEW, arity, attrs, infer, evaluate)
+
+
+OPS: dict[Op, OpSpec] = {
+    Op.INPUT: OpSpec(Kind.SOURCE, 0, SourceAttrs, _source, None),
+    Op.WEIGHT: OpSpec(Kind.SOURCE, 0, SourceAttrs, _source, None),
+    Op.CONST: OpSpec(Kind.SOURCE, 0, ConstAttrs, _source, None),
+    Op.IOTA: OpSpec(Kind.SOURCE, 0, IotaAttrs, _source, None),
+    Op.NEG: _unary(np.negative),
+    Op.ABS: _unary(np.abs),
+    Op.SIGN: _unary(meaning.sign),
+    Op.RECIPROCAL: _unary(meaning.reciprocal),
+    Op.SQRT: _unary(np.sqrt),
+    Op.RSQRT: _unary(meaning.rsqrt),
+    Op.EXP: _unary(np.exp),
+    Op.EXP2: _unary(np.exp2),
+    Op.EXPM1: _unary(np.expm1),
+    Op.LOG: _unary(np.log),
+    Op.LOG2: _unary(np.log2),
+    Op.LOG10: _unary(np.log10),
+    Op.LOG1P: _unary(np.log1p),
+    Op.SIN: _unary(np.sin),
+    Op.COS: _unary(np.cos),
+    Op.TAN: _unary(np.tan),
+    Op.ASIN: _unary(np.arcsin),
+    Op.ACOS: _unary(np.arccos),
+    Op.ATAN: _unary(np.arctan),
+    Op.SINH: _unary(np.sinh),
+    Op.COSH: _unary(np.cosh),
+    Op.TANH: _unary(np.tanh),
+    Op.ASINH: _unary(np.arcsinh),
+    Op.ACOSH: _unary(np.arccosh),
+    Op.ATANH: _unary(np.arctanh),
+    Op.ERF: _unary(meaning.erf),
+    Op.ERFC: _unary(meaning.erfc),
+    Op.SIGMOID: _unary(meaning.sigmoid),
+    Op.RELU: _unary(meaning.relu),
+    Op.GELU: _unary(meaning.gelu),
+    Op.GELU_TANH: _unary(meaning.gelu_tanh),
+    Op.SILU: _unary(meaning.silu),
+    Op.MISH: _unary(meaning.mish),
+    Op.SOFTSIGN: _unary(meaning.softsign),
+    Op.HARDSIGMOID: _unary(meaning.hardsigmoid),
+    Op.HARDSWISH: _unary(meaning.hardswish),
+    Op.LOGSIGMOID: _unary(meaning.logsigmoid),
+    Op.TANHSHRINK: _unary(meaning.tanhshrink),
+    Op.FLOOR: _unary(np.floor),
+    Op.CEIL: _unary(np.ceil),
+    Op.ROUND: _unary(np.rint),
+    Op.TRUNC: _unary(np.trunc),
+    Op.FRAC: _unary(meaning.frac),
+    Op.ISNAN: _test(1, np.isnan),
+    Op.ISINF: _test(1, np.isinf),
+    Op.ISFINITE: _test(1, np.isfinite),
+    Op.SIGNBIT: _test(1, np.signbit),
+    Op.LOGICAL_NOT: _test(1, np.logical_not),
+    Op.BITWISE_NOT: _unary(np.invert),
+    Op.NAN_TO_NUM: _unary(meaning.nan_to_num, NanToNumAttrs),
+    Op.LEAKY_RELU: _unary(meaning.leaky_relu, SlopeAttrs),
+    Op.ELU: _unary(meaning.elu, EluAttrs),
+    Op.SOFTPLUS: _unary(meaning.softplus, SoftplusAttrs),
+    Op.THRESHOLD: _unary(meaning.threshold, ThresholdAttrs),
+    Op.SOFTSHRINK: _unary(meaning.softshrink, LambdaAttrs),
+    Op.HARDSHRINK: _unary(meaning.hardshrink, LambdaAttrs),
+    Op.CAST: OpSpec(Kind.POINTWISE, 1, CastAttrs, _cast, meaning.cast),
+    Op.ADD: _binary(np.add, commutative=True),
+    Op.SUB: _binary(np.subtract),
+    Op.MUL: _binary(np.multiply, commutative=True),
+    Op.DIV: _binary(np.true_divide),
+    Op.DIV_FLOOR: _binary(meaning.div_floor),
+    Op.DIV_TRUNC: _binary(meaning.div_trunc),
+    Op.FMOD: _binary(meaning.fmod),
+    Op.REMAINDER: _binary(meaning.remainder),
+    Op.POW: _binary(np.power),
+    Op.ATAN2: _binary(np.arctan2),
+    Op.MAXIMUM: _binary(np.maximum, commutative=True),
+    Op.MINIMUM: _binary(np.minimum, commutative=True),
+    Op.FMAX: _binary(np.fmax, commutative=True),
+    Op.FMIN: _binary(np.fmin, commutative=True),
+    Op.CLAMP_MIN: _binary(np.maximum),
+    Op.CLAMP_MAX: _binary(np.minimum),
+    Op.HYPOT: _binary(np.hypot, commutative=True),
+    Op.COPYSIGN: _binary(np.copysign),
+    Op.LOGADDEXP: _binary(np.logaddexp, commutative=True),
+    Op.XLOGY: _binary(meaning.xlogy),
+    Op.HEAVISIDE: _binary(np.heaviside),
+    Op.PRELU: _binary(meaning.prelu),
+    Op.EQ: _test(2, np.equal, commutative=True),
+    Op.NE: _test(2, np.not_equal, commutative=True),
+    Op.LT: _test(2, np.less),
+    Op.LE: _test(2, np.less_equal),
+    Op.GT: _test(2, np.greater),
+    Op.GE: _test(2, np.greater_equal),
+    Op.LOGICAL_AND: _test(2, np.logical_and, commutative=True),
+    Op.LOGICAL_OR: _test(2, np.logical_or, commutative=True),
+    Op.LOGICAL_XOR: _test(2, np.logical_xor, commutative=True),
+    Op.BITWISE_AND: _binary(np.bitwise_and, commutative=True),
+    Op.BITWISE_OR: _binary(np.bitwise_or, commutative=True),
+    Op.BITWISE_XOR: _binary(np.bitwise_xor, commutative=True),
+    Op.SHIFT_LEFT: _binary(meaning.shift_left),
+    Op.SHIFT_RIGHT: _binary(meaning.shift_right),
+    Op.WHERE: OpSpec(Kind.POINTWISE, 3, NoAttrs, _where, np.where),
+    Op.LERP: OpSpec(Kind.POINTWISE, 3, NoAttrs, _same, meaning.lerp),
+    Op.PERMUTE: _view(PermuteAttrs, _permute, meaning.permute),
+    Op.EXPAND: _view(ShapeAttrs, _expand, meaning.expand),
+    Op.RESHAPE: _view(ShapeAttrs, _reshape, meaning.reshape),
+    Op.SLICE: _view(SliceAttrs, _slice, meaning.slice_axis),
+    Op.FLIP: _view(FlipAttrs, lambda types, _: types[0], meaning.flip),
+    Op.CAT: _view(CatAttrs, _cat, meaning.cat, arity=-1),
+    Op.PAD: _view(PadAttrs, _pad, meaning.pad),
+    Op.CALL: OpSpec(Kind.OPAQUE, -1, CallAttrs, _source, None),
+    Op.ITEM: OpSpec(Kind.OPAQUE, 1, ItemAttrs, _item, None),
+}
