@@ -1,0 +1,181 @@
+"""Whether a kernel defines every name before its use and stores every result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .expr import Size, symbols_of
+from .kernel import (
+    Arg,
+    Between,
+    Condition,
+    Const,
+    Definition,
+    Element,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Store,
+    Welded,
+)
+from .ops import OPS, Kind, Op, TypeRule
+from .types import DType, TensorType
+
+
+class InvalidKernel(ValueError):
+    """A kernel that breaks a rule; the text names the kernel and the name concerned."""
+
+
+def check_welded(welded: Welded) -> None:
+    """Both kernels are well formed and share their element."""
+    check_kernel(welded.contiguous)
+    check_kernel(welded.strided)
+    if welded.contiguous.element != welded.strided.element:
+        raise InvalidKernel(f"the kernels of {welded.group} compute different elements")
+
+
+def check_kernel(kernel: Kernel) -> None:
+    """Raises InvalidKernel where a name is unknown, defined twice or of another dtype."""
+    try:
+        _check_names(kernel)
+        _check_element(kernel.element, _definition_dtypes(kernel), _extent_names(kernel))
+        _check_stores(kernel)
+    except InvalidKernel as error:
+        raise InvalidKernel(f"{kernel.name} ({kernel.variant}): {error}") from None
+
+
+def _check_names(kernel: Kernel) -> None:
+    names = [
+        *(buffer.name for buffer in kernel.buffers),
+        *(extent.name for extent in kernel.extents),
+        *(loop.var for loop in kernel.loops),
+        *(definition.name for definition in kernel.definitions),
+    ]
+    _refuse_duplicates(names)
+    sizes = _extent_names(kernel)
+    for loop in kernel.loops:
+        _check_expr(loop.extent, sizes, f"loop {loop.var}")
+    integers = sizes | {loop.var for loop in kernel.loops}
+    inputs = {buffer.name: buffer.dtype for buffer in kernel.buffers if not buffer.written}
+    for definition in kernel.definitions:
+        _check_definition(definition, integers, inputs)
+
+
+def _check_definition(definition: Definition, integers: set[str], inputs: dict[str, DType]) -> None:
+    name = definition.name
+    if isinstance(definition, Index):
+        return _check_expr(definition.expr, integers, name)
+    if not isinstance(definition, Load):
+        return _check_condition(definition.condition, integers, name)
+    if definition.buffer not in inputs:
+        raise InvalidKernel(f"{name} is loaded from {definition.buffer}, which is no input")
+    if definition.dtype is not inputs[definition.buffer]:
+        raise InvalidKernel(f"{name} is not of the dtype of {definition.buffer}")
+    _check_expr(definition.address, integers, name)
+    return _check_condition(definition.guard, integers, name)
+
+
+def _check_condition(condition: Condition, integers: set[str], name: str) -> None:
+    for between in condition:
+        for expr in _parts(between):
+            _check_expr(expr, integers, name)
+
+
+def _parts(between: Between) -> tuple[Size, Size, Size]:
+    return between.expr, between.low, between.high
+
+
+def _check_expr(expr: Size, integers: set[str], name: str) -> None:
+    unknown = symbols_of(expr) - integers
+    if unknown:
+        raise InvalidKernel(f"{name} uses {min(unknown)}, which is neither a loop nor a size")
+
+
+def _check_element(element: Element, defined: dict[str, DType], sizes: set[str]) -> None:
+    for name, dtype in element.params:
+        if defined.get(name) is not dtype:
+            raise InvalidKernel(f"parameter {name} of the element is no definition of its dtype")
+    missing = set(element.sizes) - sizes
+    if missing:
+        raise InvalidKernel(f"the element uses the size {min(missing)}, which is no parameter")
+    values = dict(element.params)
+    for let in element.body:
+        _check_let(let, values, set(element.sizes))
+        if let.name in values:
+            raise InvalidKernel(f"{let.name} is defined twice")
+        values[let.name] = let.dtype
+    for name, dtype, value in element.results:
+        if _arg_dtype(value, values, name, dtype) is not dtype:
+            raise InvalidKernel(f"result {name} is not {dtype.value}")
+
+
+def _check_let(let: Let, values: dict[str, DType], sizes: set[str]) -> None:
+    spec = OPS[let.op]
+    if spec.kind is not Kind.POINTWISE or spec.arity != len(let.args):
+        raise InvalidKernel(f"{let.name} is no call of {let.op.value}")
+    if not isinstance(let.attrs, spec.attrs):
+        raise InvalidKernel(f"{let.name} has {type(let.attrs).__name__}")
+    for arg in let.args:
+        if isinstance(arg, Const) and not isinstance(arg.value, (bool, float)):
+            _check_expr(arg.value, sizes, let.name)
+    dtypes = [_arg_dtype(arg, values, let.name, let.operands) for arg in let.args]
+    if let.op is Op.WHERE:
+        dtypes[0] = DType.BOOL if isinstance(let.args[0], Const) else dtypes[0]
+    try:
+        result = spec.infer(tuple(TensorType(dtype, ()) for dtype in dtypes), let.attrs)
+    except TypeRule as error:
+        raise InvalidKernel(f"{let.name}: {error}") from None
+    if result.dtype is not let.dtype:
+        raise InvalidKernel(f"{let.name} is {result.dtype.value}, not {let.dtype.value}")
+
+
+def _arg_dtype(arg: Arg, values: dict[str, DType], reader: str, told: DType) -> DType:
+    """The dtype of a name; a constant has that which its reader tells."""
+    if isinstance(arg, Const):
+        return told
+    if arg.text not in values:
+        raise InvalidKernel(f"{reader} reads {arg.text} before it is defined")
+    return values[arg.text]
+
+
+def _check_stores(kernel: Kernel) -> None:
+    outputs = {buffer.name: buffer.dtype for buffer in kernel.buffers if buffer.written}
+    integers = _extent_names(kernel) | {loop.var for loop in kernel.loops}
+    for store in kernel.stores:
+        _check_store(store, kernel, outputs, integers)
+    _refuse_duplicates(store.buffer for store in kernel.stores)
+    unwritten = set(outputs) - {store.buffer for store in kernel.stores}
+    if unwritten:
+        raise InvalidKernel(f"nothing is stored to {min(unwritten)}")
+
+
+def _check_store(
+    store: Store, kernel: Kernel, outputs: dict[str, DType], integers: set[str]
+) -> None:
+    if store.buffer not in outputs:
+        raise InvalidKernel(f"a store goes to {store.buffer}, which is no output")
+    if not 0 <= store.result < len(kernel.element.results):
+        raise InvalidKernel(f"the store to {store.buffer} has no result {store.result}")
+    dtype = kernel.element.results[store.result][1]
+    if not store.dtype is dtype is outputs[store.buffer]:
+        raise InvalidKernel(f"the store to {store.buffer} is not of its dtype")
+    _check_expr(store.address, integers, store.buffer)
+
+
+def _refuse_duplicates(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidKernel(f"{name} is defined twice")
+        seen.add(name)
+
+
+def _extent_names(kernel: Kernel) -> set[str]:
+    return {extent.name for extent in kernel.extents}
+
+
+def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
+    return {
+        d.name: d.dtype if isinstance(d, (Load, Index)) else DType.BOOL for d in kernel.definitions
+    }

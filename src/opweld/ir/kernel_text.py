@@ -1,0 +1,112 @@
+"""Canonical text of a kernel: its loops, what one iteration defines, the element, the stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .kernel import (
+    Arg,
+    Buffer,
+    Condition,
+    Const,
+    Definition,
+    Extent,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Store,
+)
+from .ops import Op
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """The whole kernel, indented by loop depth, with a final newline."""
+    head = f"kernel {kernel.name} {kernel.variant}"
+    sizes = f"lanes {kernel.lanes} vectors {kernel.vectors} threads {kernel.threads}"
+    lines = [f"{head}  {sizes}{_comment(kernel.comment)}"]
+    lines += [f"  {_buffer_text(buffer)}" for buffer in kernel.buffers]
+    lines += [f"  {_extent_text(extent)}" for extent in kernel.extents]
+    for depth, loop in enumerate(kernel.loops, start=1):
+        lines.append(f"{'  ' * depth}for {loop.var} in 0..{loop.extent}:")
+    indent = "  " * (len(kernel.loops) + 1)
+    lines += [indent + line for line in _body_lines(kernel)]
+    return "\n".join([*lines, ""])
+
+
+def _body_lines(kernel: Kernel) -> list[str]:
+    element = kernel.element
+    params = ", ".join(f"{name} {dtype.value}" for name, dtype in element.params)
+    sizes = f"; {', '.join(element.sizes)}" if element.sizes else ""
+    return [
+        *(_definition_text(definition) for definition in kernel.definitions),
+        f"element {element.name}({params}{sizes}):",
+        *(f"  {_let_text(let)}" for let in element.body),
+        *(
+            f"  result {name} {dtype.value} = {_arg_text(value)}"
+            for name, dtype, value in element.results
+        ),
+        *(_store_text(store, kernel) for store in kernel.stores),
+    ]
+
+
+def _buffer_text(buffer: Buffer) -> str:
+    role, place = ("output", "outputs") if buffer.written else ("input", "inputs")
+    text = (
+        f"{role} {buffer.name} {buffer.dtype.value} rank {buffer.rank} = {place}[{buffer.source}]"
+    )
+    return text + _comment(buffer.comment)
+
+
+def _extent_text(extent: Extent) -> str:
+    if extent.axis is None:
+        return f"size {extent.name}"
+    return f"stride {extent.name} of {extent.buffer} axis {extent.axis}"
+
+
+def _definition_text(definition: Definition) -> str:
+    if isinstance(definition, Load):
+        return _load_text(definition)
+    if isinstance(definition, Index):
+        return f"{definition.name} {definition.dtype.value} = index {definition.expr}"
+    return f"{definition.name} bool = test {_condition_text(definition.condition)}"
+
+
+def _load_text(load: Load) -> str:
+    guard = f" if {_condition_text(load.guard)} else {load.fill}" if load.guard else ""
+    place = f"{load.buffer}[{load.address}]"
+    return f"{load.name} {load.dtype.value} = load {place}{guard}  step {_step_text(load.step)}"
+
+
+def _let_text(let: Let) -> str:
+    args = " ".join(_arg_text(arg) for arg in let.args)
+    words = (let.op.value, args, str(let.attrs))
+    source = f" from {let.operands.value}" if let.op is Op.CAST else ""
+    call = " ".join(word for word in words if word)
+    return f"{let.name} {let.dtype.value} = {call}{source}{_comment(let.comment)}"
+
+
+def _store_text(store: Store, kernel: Kernel) -> str:
+    name, _, _ = kernel.element.results[store.result]
+    place = f"{store.buffer}[{store.address}]"
+    return f"store {place} {store.dtype.value} = {name}  step {_step_text(store.step)}"
+
+
+def _condition_text(condition: Condition) -> str:
+    return " and ".join(f"{b.low} <= {b.expr} < {b.high}" for b in condition) or "always"
+
+
+def _step_text(step: int | None) -> str:
+    return "any" if step is None else str(step)
+
+
+def _arg_text(arg: Arg) -> str:
+    return _const_text(arg.value) if isinstance(arg, Const) else arg.text
+
+
+def _const_text(value: Any) -> str:
+    return str(value) if hasattr(value, "terms") else repr(value)
+
+
+def _comment(text: str) -> str:
+    return f"  # {text}" if text else ""

@@ -1,0 +1,221 @@
+"""Canonical text of every value that passes between stages.
+
+Equal values give equal bytes in every process: numbers follow the topological order, never serials,
+and nothing iterates a set. A golden file is exactly this text.
+
+graph   = "graph" name, line*, "return" structure
+line    = "%"number type "=" op operand* attrs ["#" origin]
+operand = "%"number | constant | constant":"dtype          the dtype where no other operand tells it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any
+
+from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
+from .expr import Size
+from .graph import Graph, Leaf, Node, Structure
+from .kernel import Kernel, Source, Welded
+from .kernel_text import kernel_text
+from .ops import CallAttrs, Kind, Op, Operand
+from .plan import Group, Plan
+
+Names = Mapping[int, str]
+
+
+@singledispatch
+def to_text(value: object) -> str:
+    """The text of a Graph, Plan, Welded, Kernel, Contract, Capture or Source, with a final newline.
+
+    Raises TypeError for anything else.
+    """
+    raise TypeError(f"{type(value).__name__} has no canonical text")
+
+
+@to_text.register
+def graph_text(value: Graph) -> str:
+    names = node_names(value)
+    places = {serial: place for serial, (place, _) in value.origins}
+    lines = [
+        _node_line(node, names, places.get(node.serial))
+        for node in value.nodes()
+        if node.op is not Op.CONST
+    ]
+    ending = f"return {_structure_text(value.structure, value, names)}"
+    return "\n".join([f"graph {value.name}", *lines, ending, ""])
+
+
+@to_text.register
+def plan_text(value: Plan) -> str:
+    names = node_names(value.graph)
+    places = {serial: place for serial, (place, _) in value.graph.origins}
+    groups = [line for group in value.groups for line in _group_lines(group, names, places)]
+    ending = f"return {_structure_text(value.graph.structure, value.graph, names)}"
+    return "\n".join([f"plan {value.graph.name} for {value.target}", *groups, ending, ""])
+
+
+@to_text.register
+def _(value: Kernel) -> str:
+    return kernel_text(value)
+
+
+@to_text.register
+def _(value: Welded) -> str:
+    head = f"welded {value.group} {_shape_text(value.shape)}\n"
+    return head + kernel_text(value.contiguous) + kernel_text(value.strided)
+
+
+@to_text.register
+def _(value: Source) -> str:
+    return value.text
+
+
+@to_text.register
+def contract_text(value: Contract) -> str:
+    lines = [f"contract forward({value.signature})"]
+    lines += [_input_line(fact) for fact in value.inputs]
+    lines += [f"  weight {fact.path} {fact.type}" for fact in value.weights]
+    lines += [_module_line(fact) for fact in value.modules]
+    lines += [_symbol_line(fact) for fact in value.symbols]
+    return "\n".join([*lines, ""])
+
+
+@to_text.register
+def capture_text(value: Capture) -> str:
+    parts = [f"capture {value.name}\n"]
+    if value.same_under_autocast:
+        parts.append(f"same under autocast: {', '.join(value.same_under_autocast)}\n")
+    return "".join([*parts, *(variant_text(variant) for variant in value.variants)])
+
+
+@to_text.register
+def variant_text(value: Variant) -> str:
+    head = f"variant {value.name}, autocast {value.autocast or 'off'}\n"
+    return head + contract_text(value.contract) + graph_text(value.graph)
+
+
+def node_names(graph: Graph) -> dict[int, str]:
+    """What the text calls each node, by serial: constants by value, all others %0, %1, ..."""
+    names: dict[int, str] = {}
+    number = 0
+    for node in graph.nodes():
+        if node.op is Op.CONST:
+            names[node.serial] = str(node.attrs)
+            continue
+        names[node.serial] = f"%{number}"
+        number += 1
+    return names
+
+
+def node_text(node: Node, names: Names) -> str:
+    """Operation, operands and attributes of a node: `add %1 0.5`."""
+    if isinstance(node.attrs, CallAttrs):
+        return _call_text(node, node.attrs, names)
+    operands = [_operand_text(operand, node, names) for operand in node.inputs]
+    return " ".join(part for part in (node.op.value, *operands, str(node.attrs)) if part)
+
+
+def _node_line(node: Node, names: Names, place: str | None) -> str:
+    comments = [place] if place else []
+    if isinstance(node.attrs, CallAttrs):
+        comments.append(node.attrs.reason)
+    comment = f"  # {'; '.join(comments)}" if comments else ""
+    return f"{names[node.serial]} {_type_text(node)} = {node_text(node, names)}{comment}"
+
+
+def _type_text(node: Node) -> str:
+    if not isinstance(node.attrs, CallAttrs) or len(node.attrs.results) == 1:
+        return str(node.type)
+    return f"({', '.join(str(result) for result in node.attrs.results)})"
+
+
+def _operand_text(operand: Node, reader: Node | None, names: Names) -> str:
+    text = names[operand.serial]
+    if operand.op is not Op.CONST or (reader and _dtype_is_told(operand, reader)):
+        return text
+    return f"{text}:{operand.type.dtype.value}"
+
+
+def _dtype_is_told(const: Node, reader: Node) -> bool:
+    """Whether another operand of the reader says which dtype the constant has."""
+    return reader.kind is Kind.POINTWISE and any(
+        other.op is not Op.CONST and other.type.dtype is const.type.dtype for other in reader.inputs
+    )
+
+
+def _call_text(node: Node, attrs: CallAttrs, names: Names) -> str:
+    operands = [_operand_text(operand, None, names) for operand in node.inputs]
+    arguments = [_argument_text(a, operands) for a in attrs.arguments]
+    arguments += [f"{name}={_argument_text(a, operands)}" for name, a in attrs.keywords]
+    return f"call {attrs.target}({', '.join(arguments)})"
+
+
+def _argument_text(argument: Any, operands: list[str]) -> str:
+    if isinstance(argument, Operand):
+        return operands[argument.index]
+    if isinstance(argument, tuple):
+        return f"[{', '.join(_argument_text(a, operands) for a in argument)}]"
+    return repr(argument) if isinstance(argument, str) else str(argument)
+
+
+def _structure_text(structure: Structure, graph: Graph, names: Names) -> str:
+    if isinstance(structure, Leaf):
+        return _operand_text(graph.outputs[structure.index], None, names)
+    kind, content = structure
+    if kind == "const":
+        return repr(content)
+    if kind == "dict":
+        items = [f"{key!r}: {_structure_text(item, graph, names)}" for key, item in content]
+        return f"{{{', '.join(items)}}}"
+    items = [_structure_text(item, graph, names) for item in content]
+    if kind == "list":
+        return f"[{', '.join(items)}]"
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+def _group_lines(group: Group, names: Names, places: Names) -> list[str]:
+    schedule = f"  {group.schedule}" if group.schedule else ""
+    reads, writes = (
+        " ".join(_operand_text(node, None, names) for node in nodes) or "nothing"
+        for nodes in (group.inputs, group.outputs)
+    )
+    reuse = (
+        ""
+        if group.reuse is None
+        else f", takes the buffer of {names[group.inputs[group.reuse].serial]}"
+    )
+    estimate = group.estimate
+    return [
+        f"{group.name}  {group.kind.value}{schedule}",
+        *(
+            f"  {_node_line(node, names, places.get(node.serial))}"
+            for node in group.nodes
+            if node.op is not Op.CONST
+        ),
+        f"  reads {reads}, writes {writes}{reuse}",
+        f"  {estimate.bytes} bytes, {estimate.flops} flops, limit {estimate.limit}",
+        f"  reason: {group.reason}",
+    ]
+
+
+def _input_line(fact: InputFact) -> str:
+    return f"  input {fact.access} {fact.type if fact.type is not None else f'== {fact.literal!r}'}"
+
+
+def _module_line(fact: ModuleFact) -> str:
+    mode = "" if fact.mode is None else f" training={fact.mode}"
+    attributes = "".join(f" {name}={value!r}" for name, value in fact.attributes)
+    return f"  module {fact.path or '(itself)'} {fact.type_name}{mode}{attributes}"
+
+
+def _symbol_line(fact: SymbolFact) -> str:
+    access, axis = fact.access
+    upper = "any" if fact.upper is None else fact.upper
+    extent = f"from {fact.lower} to {upper}, seen {fact.example}"
+    return f"  size {fact.name} = {access}.shape[{axis}] {extent}"
+
+
+def _shape_text(shape: tuple[Size, ...]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
