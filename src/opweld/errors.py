@@ -48,6 +48,7 @@ class OpweldError(Exception):
         self.sentence = sentence
         self.where = where
         self.next_step = next_step
+        self.child_traceback: str | None = None
 
     def __str__(self) -> str:
         place = str(self.where) if self.where else ""

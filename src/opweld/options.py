@@ -34,14 +34,14 @@ class Options:
     batch: int | None = _option(
         None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
     )
-    seed: int = _option(0, "Seed of the model's parameters and of its inputs.", "--seed")
+    seed: int | None = _option(
+        None, "Seed of parameters and inputs; drawn and reported where not given.", "--seed"
+    )
     check: bool = _option(True, "Judge the emitted file; without, it says so.", "--no-check")
     weight_cache: bool = _option(
         True, "Keep what is derived from a weight between calls.", "--no-weight-cache"
     )
-    exclude: frozenset[str] = _option(
-        frozenset(), "Groups (by name) that are left to PyTorch.", "--exclude"
-    )
+    exclude: frozenset[str] = _option(frozenset(), "Groups (by name) that are left to PyTorch.")
     time_limit_s: float = _option(
         600.0,
         "Seconds that the model file, and each child of the judge, may take.",

@@ -1,0 +1,230 @@
+"""The command line: `opweld optimize | check | plan | doctor`.
+
+Exit codes: 0 done and equivalent; 1 not equivalent, crashed or timed out while judged; 2 bad input
+or usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from opweld import __version__, account, doctor
+from opweld.delivery import check_output, default_output, write_json
+from opweld.errors import OpweldError
+from opweld.judge import check as judge_pair
+from opweld.judge import report
+from opweld.model_file import read_source
+from opweld.options import from_environment, option_help
+from opweld.pipeline import NotEquivalent, optimize, settings_of
+from opweld.progress import Progress
+from opweld.show import show_delivery
+from opweld.worker import compile_in_child
+
+INTERRUPTED = 130
+STAGES = ("graph", "plan", "kernel", "source")
+
+app = typer.Typer(
+    name="opweld",
+    help="Weld a PyTorch model's operators into readable kernels, and prove the result.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
+New = Annotated[Path, typer.Argument(metavar="MODEL_new.py", help="A file with ModelNew.")]
+Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
+Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
+Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
+Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
+TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
+NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
+NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.callback(invoke_without_command=True)
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"opweld {__version__}")
+        raise typer.Exit
+
+
+@app.command("optimize")
+def optimize_command(
+    model: Model,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="OUT", help="Default: MODEL_new.py beside it."),
+    ] = None,
+    target: Target = None,
+    precision: Precision = None,
+    batch: Batch = None,
+    seed: Seed = None,
+    no_check: NoCheck = False,
+    no_weight_cache: NoCache = False,
+    json: Json = None,
+    time_limit: TimeLimit = None,
+    debug: Debug = False,
+) -> None:
+    """Write a faster ModelNew for MODEL.py, verified and measured."""
+
+    def run() -> int:
+        options = _options(
+            target=target,
+            precision=precision,
+            batch=batch,
+            seed=seed,
+            check=not no_check,
+            weight_cache=not no_weight_cache,
+            time_limit_s=time_limit,
+        )
+        read_source(model)
+        _check_json(json)
+        destination = out or default_output(model)
+        try:
+            with Progress(Console(stderr=True)) as progress:
+                delivery = optimize(
+                    model, destination, options, progress, compile_in_child, judge_pair
+                )
+        except NotEquivalent as error:
+            report.render(error.judgement, Console())
+            _write_json(json, account.of_judgement(model, destination, error.judgement))
+            raise
+        show_delivery(delivery, Console())
+        _write_json(json, account.of_delivery(delivery))
+        return 0
+
+    _exit_with(run, debug)
+
+
+@app.command("check")
+def check_command(
+    model: Model,
+    new: New,
+    target: Target = None,
+    batch: Batch = None,
+    seed: Seed = None,
+    json: Json = None,
+    time_limit: TimeLimit = None,
+    debug: Debug = False,
+) -> None:
+    """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
+
+    def run() -> int:
+        options = _options(target=target, batch=batch, seed=seed, time_limit_s=time_limit)
+        read_source(model)
+        read_source(new)
+        _check_json(json)
+        with Progress(Console(stderr=True)) as progress:
+            judgement = judge_pair(
+                model,
+                new,
+                settings_of(options),
+                lambda event: progress.step(event.stage, event.message),
+            )
+        report.render(judgement, Console())
+        _write_json(json, account.of_judgement(model, new, judgement))
+        return judgement.exit_code
+
+    _exit_with(run, debug)
+
+
+@app.command("plan")
+def plan_command(
+    model: Model,
+    stage: Annotated[str, typer.Option("--stage", help=f"One of {', '.join(STAGES)}.")] = "plan",
+    target: Target = None,
+    batch: Batch = None,
+    time_limit: TimeLimit = None,
+    debug: Debug = False,
+) -> None:
+    """Print one stage of the compilation: the graph, the plan, the kernels or the source."""
+    if stage not in STAGES:
+        raise typer.BadParameter(f"{stage!r} is not one of {', '.join(STAGES)}")
+
+    def run() -> int:
+        options = _options(target=target, batch=batch, check=False, time_limit_s=time_limit)
+        print(compile_in_child(model, options).stages[stage].rstrip("\n"))
+        return 0
+
+    _exit_with(run, debug)
+
+
+@app.command("doctor")
+def doctor_command(
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say what this machine has, what is missing, and what to do about it."""
+
+    def run() -> int:
+        findings = doctor.examine()
+        print(doctor.as_json(findings)) if json else doctor.show(findings, Console())
+        return 0
+
+    _exit_with(run, debug)
+
+
+def _options(**choices: Any) -> Any:
+    return from_environment(**{name: value for name, value in choices.items() if value is not None})
+
+
+def _check_json(json: Path | None) -> None:
+    if json:
+        check_output(json)
+
+
+def _write_json(json: Path | None, data: dict[str, Any]) -> None:
+    if json:
+        write_json(json, data)
+
+
+def _exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
+    """Runs a command; what goes wrong becomes one sentence and an exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        code = run()
+    except OpweldError as error:
+        code = error.exit_code
+        _say(f"opweld: {error}", error if debug else None)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        _say("opweld: interrupted; nothing was written")
+    except Exception as error:  # a bug of ours: the user still gets one sentence
+        code = 1
+        hint = "" if debug else " (--debug shows where)"
+        _say(
+            f"opweld: internal error, {type(error).__name__}: {error}{hint}",
+            error if debug else None,
+        )
+    raise typer.Exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _say(sentence: str, error: BaseException | None = None) -> None:
+    if error:
+        inner = getattr(error, "child_traceback", None)
+        sys.stderr.write(inner or "".join(traceback.format_exception(error)))
+    print(sentence, file=sys.stderr)
+
+
+def main() -> None:
+    app()

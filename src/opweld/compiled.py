@@ -1,0 +1,56 @@
+"""What the compiler hands over: the emitted file and the account of how it came about."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One group of the plan: a kernel, or a call left to PyTorch, with the reason in a sentence.
+
+    `flops` are those at the model's own input sizes; registers and spills (bytes) are the
+    compiler's, where it was asked.
+    """
+
+    name: str
+    kind: str
+    ops: tuple[str, ...]
+    reason: str
+    flops: int | None = None
+    registers: int | None = None
+    spills: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The result of one compilation; plain data, so that it crosses a process border as JSON.
+
+    `stages` maps each stage's name to its canonical text; `library` lists the ops left to PyTorch
+    and why; `rules` the rules that fired, with what each promises about numbers; `seconds` the time
+    each stage took.
+    """
+
+    text: str
+    target: str
+    plan_rows: tuple[PlanRow, ...] = ()
+    stages: dict[str, str] = field(default_factory=dict)
+    library: tuple[tuple[str, str], ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def welded(self) -> tuple[PlanRow, ...]:
+        """The groups that became kernels of ours."""
+        return tuple(row for row in self.plan_rows if row.kind not in ("library", "view"))
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def from_data(data: dict[str, Any]) -> Compiled:
+    """The value that `Compiled.to_data` described, after a trip through JSON."""
+    rows = tuple(PlanRow(**{**row, "ops": tuple(row["ops"])}) for row in data["plan_rows"])
+    pairs = {name: tuple((a, b) for a, b in data[name]) for name in ("library", "rules")}
+    return Compiled(**{**data, "plan_rows": rows, **pairs})

@@ -1,0 +1,234 @@
+"""The whole line: compile, judge what was written, deliver it only when it is right and not slower.
+
+Every step that runs the user's code, or code that we wrote, happens in a child process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Protocol
+
+from opweld.compiled import Compiled, PlanRow
+from opweld.delivery import body_of, check_output, partial_file, publish, with_figures
+from opweld.errors import JudgeFailed, Where
+from opweld.judge.values import Event, Judgement, KernelTiming, Samples, Settings, Timing
+from opweld.options import Options
+
+# ModelNew counts as slower beyond this share of eager's time and the spread of both.
+SLOWER_RATIO = 1.02
+NOT_VERIFIED = "Not verified: written with --no-check."
+
+
+class Compile(Protocol):
+    def __call__(
+        self, path: Path, options: Options, on_stage: Callable[[str], None]
+    ) -> Compiled: ...
+
+
+class Judge(Protocol):
+    def __call__(
+        self,
+        model_path: Path,
+        new_path: Path,
+        settings: Settings,
+        on_progress: Callable[[Event], None],
+    ) -> Judgement: ...
+
+
+class Follower(Protocol):
+    """Whoever is told how the work goes."""
+
+    def step(self, stage: str, message: str = "") -> None: ...
+
+    def say(self, sentence: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What was delivered: the file, how it came about, how it was judged, and what to say of it."""
+
+    model: Path
+    out: Path
+    compiled: Compiled
+    judgement: Judgement | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kernels(self) -> tuple[KernelTiming, ...]:
+        """The judge's figures of each kernel, with the plan's account of it."""
+        measured = self.judgement.kernels if self.judgement else ()
+        return tuple(_with_account(kernel, self.compiled.welded) for kernel in measured)
+
+
+def optimize(
+    model: Path,
+    out: Path,
+    options: Options,
+    follower: Follower,
+    compile_file: Compile,
+    judge: Judge,
+) -> Delivery:
+    """Writes the faster file at `out`.
+
+    Raises:
+        UserError: bad input; nothing is written.
+        JudgeFailed: the file that was emitted is not equivalent; nothing is written.
+    """
+    check_output(out, model)
+    notes: tuple[str, ...] = ()
+    while True:
+        compiled = compile_file(model, options, follower.step)
+        with partial_file(out, compiled.text) as partial:
+            judgement = _judged(model, partial, options, follower, judge)
+            losing = losing_groups(compiled, judgement, options.exclude)
+            if not losing:
+                notes += _standing(compiled)
+                delivery = Delivery(model, out, compiled, judgement, notes)
+                deliver(partial, delivery)
+                return delivery
+        notes += (_given_back(losing, judgement),)
+        follower.say(notes[-1])
+        options = replace(options, exclude=options.exclude | losing)
+
+
+def deliver(partial: Path, delivery: Delivery) -> None:
+    """Publishes the judged file with its figures in the head; the rest is what was judged."""
+    figures = figures_of(delivery.judgement) if delivery.judgement else NOT_VERIFIED
+    partial.write_text(with_figures(delivery.compiled.text, figures), "utf-8")
+    assert body_of(partial.read_text("utf-8")) == body_of(delivery.compiled.text)
+    publish(partial, delivery.out)
+
+
+def _judged(
+    model: Path, partial: Path, options: Options, follower: Follower, judge: Judge
+) -> Judgement | None:
+    if not options.check:
+        return None
+    judgement = judge(
+        model,
+        partial,
+        settings_of(options),
+        lambda event: follower.step(event.stage, event.message),
+    )
+    if judgement.verdict.passed:
+        return judgement
+    raise NotEquivalent(judgement, Where(str(model)))
+
+
+class NotEquivalent(JudgeFailed):
+    """The verdict said no; carries the judgement, so that it can be shown and written as JSON."""
+
+    def __init__(self, judgement: Judgement, where: Where) -> None:
+        super().__init__(
+            f"nothing was written, for ModelNew is not equivalent: {judgement.verdict.reason}",
+            where=where,
+            next_step="please report it; `opweld plan` shows what was made",
+        )
+        self.judgement = judgement
+
+
+def settings_of(options: Options) -> Settings:
+    """What the judge is asked for under these options."""
+    device = {"auto": "auto", "cpu": "cpu"}.get(options.target, "cuda")
+    return Settings(
+        device=device,
+        seed=options.seed,
+        batch=options.batch,
+        time_limit_s=options.time_limit_s,
+    )
+
+
+def losing_groups(
+    compiled: Compiled, judgement: Judgement | None, excluded: frozenset[str]
+) -> frozenset[str]:
+    """The groups to give back to PyTorch: none where ModelNew is not slower.
+
+    First the kernel that is furthest from the machine's limit; if that does not do, all of them.
+    """
+    timing = judgement.timing if judgement else None
+    if judgement is None or timing is None or timing.eager_ms is None:
+        return frozenset()
+    if not is_slower(timing.opweld_ms, timing.eager_ms):
+        return frozenset()
+    names = frozenset(row.name for row in compiled.welded)
+    known = [kernel for kernel in judgement.kernels if kernel.limit_percent is not None]
+    if excluded or len(names) < 2 or not known:
+        return names
+    furthest = min(known, key=lambda kernel: (kernel.limit_percent, kernel.name))
+    row = row_of(furthest.name, compiled.welded)
+    return frozenset([row.name]) if row else names
+
+
+def is_slower(new: Samples, eager: Samples) -> bool:
+    """Beyond two percent and the wider of the two spreads (half of the 10 to 90 percent range)."""
+    spread = max(new.p90 - new.p10, eager.p90 - eager.p10) / 2
+    return new.median > eager.median * SLOWER_RATIO + spread
+
+
+def row_of(kernel: str, rows: tuple[PlanRow, ...]) -> PlanRow | None:
+    """The plan's row for a registered kernel: its op's name is the group's, with or without a
+    prefix."""
+    return next((row for row in rows if kernel.rpartition(".")[2] == row.name), None)
+
+
+def _with_account(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> KernelTiming:
+    row = row_of(kernel.name, rows)
+    if row is None:
+        return kernel
+    return replace(
+        kernel,
+        kind=row.kind,
+        ops=row.ops,
+        flops=row.flops,
+        registers=row.registers,
+        spills=row.spills,
+    )
+
+
+def _given_back(losing: frozenset[str], judgement: Judgement | None) -> str:
+    assert judgement is not None and judgement.timing is not None
+    timing = judgement.timing
+    assert timing.eager_ms is not None
+    return (
+        f"{', '.join(sorted(losing))}: given back to PyTorch, because ModelNew took "
+        f"{timing.opweld_ms.median:.4g} ms and eager {timing.eager_ms.median:.4g} ms"
+    )
+
+
+def _standing(compiled: Compiled) -> tuple[str, ...]:
+    if compiled.welded:
+        return ()
+    return ("Nothing is gained by welding this model here: ModelNew is the original",)
+
+
+def figures_of(judgement: Judgement) -> str:
+    """The measured figures as the last paragraph of the emitted file's head."""
+    verdict, environment = judgement.verdict, judgement.environment
+    where = f" on {environment.device_name}, torch {environment.torch}" if environment else ""
+    lines = [f"Verified{where}, {date.today()}, seed {judgement.seed}: grade {verdict.grade} in"]
+    lines[0] += f" {len(verdict.checks)} checks."
+    lines += [_error_line(judgement), _time_line(judgement.timing)]
+    return "\n".join(line for line in lines if line)
+
+
+def _error_line(judgement: Judgement) -> str:
+    checks = judgement.verdict.checks
+    first = next((check for check in checks if check.error_vs_f64 is not None), None)
+    if first is None or first.error_vs_f64 is None or first.eager_error_vs_f64 is None:
+        return ""
+    return (
+        f"Largest error against float64: {first.error_vs_f64.max:.3g}, "
+        f"of the original {first.eager_error_vs_f64.max:.3g}."
+    )
+
+
+def _time_line(timing: Timing | None) -> str:
+    if timing is None:
+        return "Not measured."
+    named = (("eager", timing.eager_ms), ("torch.compile", timing.compile_ms))
+    beside = [f"{name} {samples.median:.4g} ms" for name, samples in named if samples]
+    ours = f"ModelNew {timing.opweld_ms.median:.4g} ms"
+    return f"{', '.join([*beside, ours])}; the machine's limit is {timing.limit_ms:.4g} ms."

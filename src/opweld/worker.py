@@ -1,0 +1,161 @@
+"""Compiles a model file in a child process: the file is code, and may hang, crash or print.
+
+The parent (`compile_in_child`) needs no torch. The child (`python -m opweld.worker`) writes its
+result as JSON; an error that opweld explains comes back as data and is raised in the parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from opweld import compiled, errors
+from opweld.child import Finished, run_child
+from opweld.compiled import Compiled
+from opweld.errors import InternalError, ModelFileError, ModelOutOfMemory, ModelTimeout, Where
+from opweld.model_file import explain, read_source, user_line
+from opweld.options import Options
+
+COMMAND = (sys.executable, "-P", "-m", "opweld.worker")
+USE_LESS_MEMORY = "use --batch N for smaller inputs"
+
+
+class CompileFile(Protocol):
+    def __call__(
+        self, path: Path, options: Options, on_stage: Callable[[str], None]
+    ) -> Compiled: ...
+
+
+def compile_in_child(
+    path: Path,
+    options: Options,
+    on_stage: Callable[[str], None] = lambda stage: None,
+    command: Sequence[str] = COMMAND,
+) -> Compiled:
+    """Compiles the model file at `path` in a child process.
+
+    Raises:
+        UserError: the file is bad, hangs, crashes, or cannot be captured.
+        InternalError: the compiler itself failed; its `traceback` attribute has the place.
+    """
+    read_source(path)
+    with tempfile.TemporaryDirectory(prefix="opweld-") as folder:
+        request, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+        request.write_text(json.dumps(_request(path, options)), "utf-8")
+        finished = run_child(
+            [*command, str(request), str(answer)],
+            time_limit_s=options.time_limit_s,
+            environ=child_environment(),
+            on_event=on_stage,
+        )
+        if finished.timed_out or finished.status != 0 or not answer.exists():
+            raise died(path, options, finished)
+        return _result(json.loads(answer.read_text("utf-8")))
+
+
+def child_environment() -> dict[str, str]:
+    """This process's environment, such that the child finds the same opweld."""
+    here = str(Path(__file__).resolve().parents[1])
+    paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+def _request(path: Path, options: Options) -> dict[str, Any]:
+    choices = {item.name: getattr(options, item.name) for item in fields(options)}
+    return {"path": str(path), "options": {**choices, "exclude": sorted(options.exclude)}}
+
+
+def _result(answer: dict[str, Any]) -> Compiled:
+    if "error" not in answer:
+        return compiled.from_data(answer["compiled"])
+    error = errors.from_data(answer["error"])
+    error.child_traceback = answer["traceback"]
+    raise error
+
+
+def died(path: Path, options: Options, finished: Finished) -> errors.UserError:
+    """The sentence for a child that gave no answer."""
+    place = Where(str(path))
+    if finished.timed_out:
+        return ModelTimeout(
+            f"did not return within {options.time_limit_s:g} s while it was captured",
+            where=place,
+            next_step="look for an endless loop, or allow more with --time-limit SECONDS",
+        )
+    if finished.status == -9:
+        return ModelOutOfMemory(
+            "was killed while it was captured, most likely for want of memory",
+            where=place,
+            next_step=USE_LESS_MEMORY,
+        )
+    said = f" after printing {finished.last_line[:200]!r}" if finished.last_line else ""
+    return ModelFileError(
+        f"the process that runs the model {finished.ending()} before it was captured{said}",
+        where=place,
+        next_step="a model file must not end the process or crash it",
+    )
+
+
+def serve(compile_file: CompileFile, request: Path, answer: Path) -> None:
+    """The child's side: compiles, and writes the answer whole or not at all."""
+    asked = json.loads(request.read_text("utf-8"))
+    choices = {**asked["options"], "exclude": frozenset(asked["options"]["exclude"])}
+    reply = _compile(compile_file, Path(asked["path"]), Options(**choices))
+    partial = answer.with_suffix(".partial")
+    partial.write_text(json.dumps(reply), "utf-8")
+    partial.rename(answer)
+
+
+def _compile(compile_file: CompileFile, path: Path, options: Options) -> dict[str, Any]:
+    try:
+        return {"compiled": compile_file(path, options, _send_event).to_data()}
+    except errors.OpweldError as error:
+        return _error(error, error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the model's code may raise anything
+        return _error(_explain(path, error), error)
+
+
+def _error(explained: errors.OpweldError, cause: BaseException) -> dict[str, Any]:
+    text = "".join(traceback.format_exception(cause))
+    return {"error": explained.to_data(), "traceback": text}
+
+
+def _explain(path: Path, error: BaseException) -> errors.OpweldError:
+    explained = explain(path, "the model", error)
+    if user_line(path, error).line is not None or not isinstance(explained, ModelFileError):
+        return explained
+    return InternalError(
+        f"opweld itself failed with {type(error).__name__}: {error}",
+        where=Where(str(path)),
+        next_step="see the place with --debug, and please report it",
+    )
+
+
+def _send_event(stage: str) -> None:
+    os.write(int(os.environ["OPWELD_EVENTS"]), f"{stage}\n".encode())
+
+
+def _die_first_when_memory_ends() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def main() -> None:
+    from opweld import driver  # noqa: PLC0415  the parent must not import torch
+
+    _die_first_when_memory_ends()
+    serve(driver.compile_file, Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
