@@ -1,0 +1,614 @@
+// Runs emulated kernels: blocks one after another, the threads of a block as fibers that change
+// hands at barriers and warp functions. Also the program's main: it places the arguments between
+// guard pages, calls one launcher, and ends with a sentence on stderr where the kernel did
+// something wrong.
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cuda_emulation.h"
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+extern const emulation::Launcher emulation_launchers[];
+
+namespace emulation {
+namespace {
+
+constexpr int kFaultExit = 70;
+constexpr size_t kStackBytes = 256 << 10;
+constexpr size_t kGapBytes = size_t(1) << 30;  // unmapped, so that far strays fault too
+constexpr int kPoison = 0xff;                  // floats of it are NaN
+constexpr size_t kDefaultSharedBytes = 48 << 10, kMostSharedBytes = 227 << 10;
+
+enum class Order { kForward, kReverse, kSeeded };
+enum class State { kNew, kReady, kAtBarrier, kAtWarp, kDone };
+
+struct Fiber {
+    jmp_buf context;
+    char* stack = nullptr;
+    bool started = false;
+};
+
+struct Thread {
+    State state;
+    Fiber* fiber;
+    int line;
+    Count count;
+    int predicate;
+    Exchange kind;
+    unsigned mask;
+    int operand, width;
+    uint64_t value;
+};
+
+struct Region {
+    std::string name;
+    char* begin;
+    size_t bytes;
+};
+
+Order order = Order::kForward;
+uint64_t random_state = 1;
+const char* kernel_name = "(outside a kernel)";
+bool in_kernel = false;
+cudaError_t last_error = cudaSuccess;
+size_t allowed_shared_bytes = kDefaultSharedBytes;
+size_t page_bytes;
+
+std::vector<Thread> threads;
+std::vector<Fiber*> free_fibers;
+std::vector<Region> regions;
+jmp_buf scheduler;
+ucontext_t scheduler_context;
+int current;
+void (*kernel_body)(const void*);
+const void* kernel_closure;
+
+uint64_t random_number() {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+template <typename T>
+void arrange(std::vector<T>& items) {
+    if (order == Order::kReverse) std::reverse(items.begin(), items.end());
+    if (order != Order::kSeeded) return;
+    for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random_number() % i]);
+}
+
+std::string place() {
+    if (!in_kernel) return kernel_name;
+    char text[256];
+    snprintf(text, sizeof text, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel_name,
+             blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    return text;
+}
+
+uint3 position(unsigned i) {
+    return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+}
+
+// Memory of its own between unmapped gaps. The data ends at the end gap (less than `alignment`
+// bytes before it) or begins at the front one, `shift` bytes past an aligned address.
+struct Area {
+    char* begin;
+    size_t span;
+    char* data;
+};
+
+Area guarded(size_t bytes, size_t alignment, bool flush_end, size_t shift = 0) {
+    size_t span = (bytes + alignment + shift + page_bytes - 1) / page_bytes * page_bytes;
+    char* base = static_cast<char*>(mmap(nullptr, span + 2 * kGapBytes, PROT_NONE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    char* begin = base + kGapBytes;
+    if (base == MAP_FAILED || mprotect(begin, span, PROT_READ | PROT_WRITE) != 0)
+        fail("no memory for %zu bytes", bytes);
+    size_t start = flush_end ? (span - bytes - shift) / alignment * alignment + shift : shift;
+    return {begin, span, begin + start};
+}
+
+void fiber_main() {
+    for (;;) {
+        kernel_body(kernel_closure);
+        threads[current].state = State::kDone;
+        free_fibers.push_back(threads[current].fiber);
+        Fiber* self = threads[current].fiber;
+        if (_setjmp(self->context) == 0) _longjmp(scheduler, 1);
+    }
+}
+
+Fiber* take_fiber() {
+    if (!free_fibers.empty()) {
+        Fiber* fiber = free_fibers.back();
+        free_fibers.pop_back();
+        return fiber;
+    }
+    Fiber* fiber = new Fiber;
+    // The lowest page stays closed: a stack that overflows faults.
+    fiber->stack = static_cast<char*>(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (fiber->stack == MAP_FAILED) fail("no memory for the stacks of %zu threads", threads.size());
+    mprotect(fiber->stack, page_bytes, PROT_NONE);
+    regions.push_back({"a thread's stack", fiber->stack + page_bytes, kStackBytes - page_bytes});
+    return fiber;
+}
+
+void resume(int i) {
+    Thread& thread = threads[i];
+    current = i;
+    threadIdx = position(unsigned(i));
+    if (thread.state == State::kNew) thread.fiber = take_fiber();
+    thread.state = State::kReady;
+    if (_setjmp(scheduler) != 0) return;
+    if (thread.fiber->started) _longjmp(thread.fiber->context, 1);
+    thread.fiber->started = true;
+    ucontext_t start;
+    getcontext(&start);
+    start.uc_stack.ss_sp = thread.fiber->stack;
+    start.uc_stack.ss_size = kStackBytes;
+    start.uc_link = nullptr;
+    makecontext(&start, fiber_main, 0);
+    swapcontext(&scheduler_context, &start);
+}
+
+void wait(State state) {
+    threads[current].state = state;
+    if (_setjmp(threads[current].fiber->context) == 0) _longjmp(scheduler, 1);
+}
+
+// --- warps ---
+
+struct Warp {
+    int first, size;
+    Thread& lane(int i) const { return threads[size_t(first + i)]; }
+    bool live(int i) const { return i < size && lane(i).state != State::kDone; }
+};
+
+bool same_call(const Thread& a, const Thread& b) {
+    return a.state == b.state && a.kind == b.kind && a.mask == b.mask && a.line == b.line;
+}
+
+bool all_arrived(const Warp& warp, const Thread& caller) {
+    for (int i = 0; i < 32; ++i)
+        if ((caller.mask >> i & 1) && warp.live(i) && !same_call(warp.lane(i), caller))
+            return false;
+    return true;
+}
+
+int source_lane(const Thread& t, int i) {
+    int group = i / t.width * t.width, within = i - group;
+    switch (t.kind) {
+        case Exchange::kIdx:
+            return group + (t.operand & (t.width - 1));
+        case Exchange::kUp:
+            return within - t.operand >= 0 ? i - t.operand : i;
+        case Exchange::kDown:
+            return within + t.operand < t.width ? i + t.operand : i;
+        default:
+            return (i ^ t.operand) < group + t.width ? i ^ t.operand : i;
+    }
+}
+
+uint64_t vote(const Warp& warp, const Thread& caller) {
+    uint32_t ones = 0, lanes = 0;
+    for (int i = 0; i < 32; ++i) {
+        if (!(caller.mask >> i & 1) || !warp.live(i)) continue;
+        lanes |= 1u << i;
+        ones |= uint32_t(warp.lane(i).value != 0) << i;
+    }
+    if (caller.kind == Exchange::kBallot) return ones;
+    return caller.kind == Exchange::kAll ? ones == lanes : ones != 0;
+}
+
+void shuffle(const Warp& warp, unsigned mask) {
+    uint64_t values[32] = {};
+    for (int i = 0; i < 32; ++i)
+        if (warp.live(i)) values[i] = warp.lane(i).value;
+    for (int i = 0; i < 32; ++i) {
+        if (!(mask >> i & 1) || !warp.live(i)) continue;
+        Thread& t = warp.lane(i);
+        int from = source_lane(t, i);
+        current = warp.first + i;
+        threadIdx = position(unsigned(current));
+        if (!(mask >> from & 1) || !warp.live(from))
+            fail("%s: shuffle at line %d reads lane %d, which does not take part", place().c_str(),
+                 t.line, from);
+        t.value = values[from];
+    }
+}
+
+void complete(const Warp& warp, const Thread& caller) {
+    unsigned mask = caller.mask;
+    Exchange kind = caller.kind;
+    if (kind >= Exchange::kBallot) {
+        uint64_t result = vote(warp, caller);
+        for (int i = 0; i < 32; ++i)
+            if ((mask >> i & 1) && warp.live(i)) warp.lane(i).value = result;
+    } else if (kind != Exchange::kNone) {
+        shuffle(warp, mask);
+    }
+    for (int i = 0; i < 32; ++i)
+        if ((mask >> i & 1) && warp.live(i)) warp.lane(i).state = State::kReady;
+}
+
+bool release_warps() {
+    bool released = false;
+    for (int first = 0; first < int(threads.size()); first += 32) {
+        Warp warp{first, std::min(32, int(threads.size()) - first)};
+        for (int i = 0; i < warp.size; ++i) {
+            if (warp.lane(i).state != State::kAtWarp || !all_arrived(warp, warp.lane(i))) continue;
+            complete(warp, warp.lane(i));
+            released = true;
+        }
+    }
+    return released;
+}
+
+// --- blocks ---
+
+const char* describe(const Thread& t) {
+    static char text[2][96];
+    static int next = 0;
+    char* out = text[next ^= 1];
+    const char* what =
+        t.state == State::kAtBarrier ? "waits at __syncthreads" : "waits at a warp function";
+    if (t.state == State::kDone) return "has ended";
+    snprintf(out, 96, "%s, line %d", what, t.line);
+    return out;
+}
+
+// Every thread waits or has ended; whoever is not where thread `at` is, is to blame.
+[[noreturn]] void report_divergence() {
+    size_t at = 0;
+    while (threads[at].state == State::kDone) ++at;
+    size_t other = 0;
+    while (threads[other].state == threads[at].state && threads[other].line == threads[at].line &&
+           other + 1 < threads.size())
+        ++other;
+    uint3 a = position(unsigned(at)), b = position(unsigned(other));
+    in_kernel = false;
+    fail(
+        "kernel %s, block (%u, %u, %u): barrier divergence: thread (%u, %u, %u) %s while thread "
+        "(%u, %u, %u) %s",
+        kernel_name, blockIdx.x, blockIdx.y, blockIdx.z, a.x, a.y, a.z, describe(threads[at]), b.x,
+        b.y, b.z, describe(threads[other]));
+}
+
+bool release_block() {
+    int sum = 0, live = 0;
+    for (const Thread& t : threads) {
+        if (t.state != State::kAtBarrier || t.line != threads[0].line ||
+            t.count != threads[0].count)
+            return false;
+        sum += t.predicate;
+        ++live;
+    }
+    for (Thread& t : threads) {
+        t.predicate =
+            t.count == Count::kSum ? sum : (t.count == Count::kAnd ? sum == live : sum != 0);
+        t.state = State::kReady;
+    }
+    return true;
+}
+
+bool all_done() {
+    return std::all_of(threads.begin(), threads.end(),
+                       [](const Thread& t) { return t.state == State::kDone; });
+}
+
+void run_block(size_t num_threads) {
+    threads.assign(num_threads, Thread{});
+    std::vector<int> turns(num_threads);
+    for (size_t i = 0; i < num_threads; ++i) turns[i] = int(i);
+    arrange(turns);
+    for (;;) {
+        for (int i : turns)
+            if (threads[size_t(i)].state <= State::kReady) resume(i);
+        if (all_done()) return;
+        if (!release_warps() && !release_block()) report_divergence();
+    }
+}
+
+// --- shared memory ---
+
+struct Shared {
+    std::string name;
+    char* data;
+    size_t bytes;
+};
+std::map<const void*, Shared> shared_variables;  // of the running kernel
+char* dynamic_data = nullptr;
+size_t dynamic_bytes = 0;
+
+void open_shared(size_t bytes) {
+    shared_variables.clear();
+    dynamic_bytes = bytes;
+    dynamic_data = guarded(bytes, 16, true).data;
+    regions.push_back({"dynamic shared memory", dynamic_data, bytes});
+}
+
+void poison_shared() {
+    memset(dynamic_data, kPoison, dynamic_bytes);
+    for (auto& entry : shared_variables) memset(entry.second.data, kPoison, entry.second.bytes);
+}
+
+bool refuse(bool condition) {
+    if (condition) last_error = cudaErrorInvalidConfiguration;
+    return condition;
+}
+
+}  // namespace
+
+void fail(const char* format, ...) {
+    fflush(stdout);
+    va_list list;
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    va_end(list);
+    fputc('\n', stderr);
+    fflush(stderr);
+    _exit(kFaultExit);
+}
+
+void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+              void (*body)(const void*), const void* closure) {
+    size_t num_threads = size_t(block.x) * block.y * block.z,
+           num_blocks = size_t(grid.x) * grid.y * grid.z;
+    if (refuse(num_threads == 0 || num_threads > 1024 || block.z > 64 || num_blocks == 0)) return;
+    if (refuse(grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)) return;
+    if (shared_bytes > allowed_shared_bytes) {
+        last_error = cudaErrorInvalidValue;
+        return;
+    }
+    kernel_name = kernel;
+    kernel_body = body;
+    kernel_closure = closure;
+    blockDim = block;
+    gridDim = grid;
+    open_shared(shared_bytes);
+    std::vector<size_t> turns(num_blocks);
+    for (size_t i = 0; i < num_blocks; ++i) turns[i] = i;
+    arrange(turns);
+    in_kernel = true;
+    for (size_t i : turns) {
+        blockIdx = {unsigned(i % grid.x), unsigned(i / grid.x % grid.y),
+                    unsigned(i / (size_t(grid.x) * grid.y))};
+        poison_shared();
+        run_block(num_threads);
+    }
+    in_kernel = false;
+}
+
+int block_barrier(Count count, int predicate, int line) {
+    Thread& self = threads[size_t(current)];
+    self.line = line;
+    self.count = count;
+    self.predicate = predicate != 0;
+    wait(State::kAtBarrier);
+    return self.predicate;
+}
+
+uint64_t warp_exchange(Exchange kind, unsigned mask, uint64_t value, int operand, int width,
+                       int line) {
+    if (!(mask >> (current & 31) & 1))
+        fail("%s: line %d: a warp function's mask %08x leaves its caller out", place().c_str(),
+             line, mask);
+    if (width <= 0 || width > 32 || (width & (width - 1)))
+        fail("%s: line %d: shuffle width %d is not a power of two", place().c_str(), line, width);
+    Thread& self = threads[size_t(current)];
+    self.kind = kind;
+    self.mask = mask;
+    self.value = value;
+    self.operand = operand;
+    self.width = width;
+    self.line = line;
+    wait(State::kAtWarp);
+    return self.value;
+}
+
+unsigned active_lanes() { return 1u << (current & 31); }
+
+void* shared_variable(const void* key, const char* name, size_t bytes, size_t alignment) {
+    auto found = shared_variables.find(key);
+    if (found != shared_variables.end()) return found->second.data;
+    size_t total = dynamic_bytes + bytes;
+    for (const auto& entry : shared_variables) total += entry.second.bytes;
+    if (total - dynamic_bytes > kDefaultSharedBytes || total > kMostSharedBytes)
+        fail("%s: %zu bytes of shared memory do not fit", place().c_str(), total);
+    char* data = guarded(bytes, alignment, true).data;
+    memset(data, kPoison, bytes);
+    regions.push_back({std::string("shared ") + name, data, bytes});
+    shared_variables[key] = {name, data, bytes};
+    return data;
+}
+
+void* dynamic_shared() { return dynamic_data; }
+
+void allow_dynamic_shared(int bytes) {
+    allowed_shared_bytes = std::max(allowed_shared_bytes, size_t(bytes));
+}
+
+void protect(const Argument& a) {
+    uintptr_t begin = uintptr_t(a.pointer) / page_bytes * page_bytes;
+    size_t span = uintptr_t(a.pointer) + a.bytes - begin;
+    if (a.bytes) mprotect(reinterpret_cast<void*>(begin), span, PROT_READ);
+}
+
+namespace {
+
+// --- faults ---
+
+const Region* nearest(const char* address) {
+    const Region* best = nullptr;
+    size_t best_distance = 2 * kGapBytes;
+    for (const Region& r : regions) {
+        size_t distance =
+            address < r.begin
+                ? size_t(r.begin - address)
+                : (address < r.begin + r.bytes ? 0 : size_t(address - r.begin - r.bytes));
+        if (distance < best_distance) best = &r, best_distance = distance;
+    }
+    return best;
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+    const char* address = static_cast<const char*>(info->si_addr);
+    if (signal == SIGFPE) fail("%s: integer division by zero or overflow", place().c_str());
+    const char* access = "access";
+#ifdef __x86_64__
+    access = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "write" : "read";
+#endif
+    const Region* r = nearest(address);
+    if (!r) fail("%s: out-of-bounds %s at address %p", place().c_str(), access, info->si_addr);
+    long offset = long(address - r->begin);
+    if (offset >= 0 && size_t(offset) < r->bytes)
+        fail("%s: %s of read-only `%s` at byte %ld", place().c_str(), access, r->name.c_str(),
+             offset);
+    fail("%s: out-of-bounds %s of `%s` at byte %ld of %zu", place().c_str(), access,
+         r->name.c_str(), offset, r->bytes);
+}
+
+void catch_faults() {
+    static char stack[64 << 10];
+    stack_t alternate{};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    sigaltstack(&alternate, nullptr);
+    struct sigaction action{};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(signal, &action, nullptr);
+}
+
+// --- the program: LAUNCHER ORDER SEED GUARD FILE ARGUMENT... ---
+
+struct Placed {
+    Area area;
+    size_t bytes;
+};
+std::vector<Placed> placed;
+
+// p:FILE_OFFSET:BYTES:ALIGNMENT:SHIFT; the data lies at FILE_OFFSET of the file and goes back
+// there.
+Argument place_array(const char* text, const std::string& name, bool flush_end, int file) {
+    long long offset, bytes, alignment, shift;
+    if (sscanf(text, "p:%lld:%lld:%lld:%lld", &offset, &bytes, &alignment, &shift) != 4)
+        fail("bad argument %s", text);
+    Area area = guarded(size_t(bytes), size_t(alignment), flush_end, size_t(shift));
+    memset(area.begin, kPoison, area.span);
+    if (bytes && pread(file, area.data, size_t(bytes), offset) != bytes)
+        fail("cannot read the arguments");
+    regions.push_back({name, area.data, size_t(bytes)});
+    placed.push_back({area, size_t(bytes)});
+    return {'p', area.data, 0, 0, size_t(bytes)};
+}
+
+// The bytes between the data and the gap hold poison: a write there is out of bounds as well.
+void check_slack() {
+    for (size_t i = 0; i < placed.size(); ++i) {
+        const Area& area = placed[i].area;
+        for (char* c = area.begin; c < area.begin + area.span; ++c)
+            if ((c < area.data || c >= area.data + placed[i].bytes) && *c != char(kPoison))
+                fail("%s: out-of-bounds write of array %zu at byte %ld of %zu", kernel_name, i,
+                     long(c - area.data), placed[i].bytes);
+    }
+}
+
+Argument parse(const char* text, const std::string& name, bool flush_end, int file) {
+    if (text[0] == 'p') return place_array(text, name, flush_end, file);
+    if (text[0] == 'n') return {'p', nullptr, 0, 0, 0};
+    if (text[0] == 'i') return {'i', nullptr, atoll(text + 2), 0, 0};
+    return {'f', nullptr, 0, strtod(text + 2, nullptr), 0};
+}
+
+std::vector<std::string> split(const std::string& names) {
+    std::vector<std::string> out;
+    for (size_t at = 0; at < names.size();) {
+        size_t end = std::min(names.find(',', at), names.size());
+        out.push_back(names.substr(at, end - at));
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+}  // namespace emulation
+
+cudaError_t cudaGetLastError() {
+    cudaError_t error = emulation::last_error;
+    emulation::last_error = cudaSuccess;
+    return error;
+}
+cudaError_t cudaPeekAtLastError() { return emulation::last_error; }
+const char* cudaGetErrorString(cudaError_t error) {
+    if (error == cudaSuccess) return "no error";
+    return error == cudaErrorInvalidValue ? "invalid argument" : "invalid configuration argument";
+}
+
+// What -fsanitize=alignment,bounds calls; each record begins with the place in the source.
+struct SourcePlace {
+    const char* file;
+    uint32_t line, column;
+};
+struct MismatchRecord {
+    SourcePlace place;
+    const void* type;
+    unsigned char log_alignment, kind;
+};
+extern "C" void __ubsan_handle_type_mismatch_v1_abort(MismatchRecord* record, uintptr_t pointer) {
+    emulation::fail("%s: line %u: misaligned access: address %% %d is %d",
+                    emulation::place().c_str(), record->place.line, 1 << record->log_alignment,
+                    int(pointer % (uintptr_t(1) << record->log_alignment)));
+}
+extern "C" void __ubsan_handle_out_of_bounds_abort(SourcePlace* place, uintptr_t index) {
+    emulation::fail("%s: line %u: index %ld is outside the array", emulation::place().c_str(),
+                    place->line, long(index));
+}
+
+int main(int argc, char** argv) {
+    using namespace emulation;
+    if (argc < 6) fail("usage: LAUNCHER ORDER SEED GUARD FILE ARGUMENT...");
+    page_bytes = size_t(sysconf(_SC_PAGESIZE));
+    order = argv[2][0] == 'f' ? Order::kForward
+                              : (argv[2][0] == 'r' ? Order::kReverse : Order::kSeeded);
+    random_state = strtoull(argv[3], nullptr, 10) * 2 + 1;
+    const Launcher* launcher = emulation_launchers;
+    while (launcher->name && strcmp(launcher->name, argv[1])) ++launcher;
+    if (!launcher->name) fail("there is no launcher %s in the text", argv[1]);
+    kernel_name = launcher->name;
+    int file = open(argv[5], O_RDWR);
+    if (file < 0) fail("cannot open %s", argv[5]);
+    std::vector<std::string> names = split(launcher->parameters);
+    std::vector<Argument> arguments;
+    for (int i = 6; i < argc; ++i) {
+        size_t index = size_t(i - 6);
+        std::string name = index < names.size() ? names[index] : "?";
+        arguments.push_back(parse(argv[i], name, argv[4][0] == 'e', file));
+    }
+    catch_faults();
+    int result = launcher->run(arguments.data(), int(arguments.size()), launcher->name);
+    in_kernel = false;
+    if (result != cudaSuccess)
+        fail("%s returned %d: %s", launcher->name, result, cudaGetErrorString(result));
+    check_slack();
+    for (int i = 6, j = 0; i < argc; ++i) {
+        if (argv[i][0] != 'p') continue;
+        const Placed& p = placed[size_t(j++)];
+        if (p.bytes && pwrite(file, p.area.data, p.bytes, atoll(argv[i] + 2)) != ssize_t(p.bytes))
+            fail("cannot write back");
+    }
+    return 0;
+}
