@@ -1,0 +1,21 @@
+"""Graph -> Plan: which nodes share a kernel, in which order the groups run, and how each one runs."""
+
+from __future__ import annotations
+
+from ..ir.graph import Graph
+from ..ir.plan import Plan
+from ..target import Target
+from .buffers import reuse_buffers
+from .fusion import fuse
+from .groups import make_groups
+
+
+def make_plan(graph: Graph, target: Target, excluded: frozenset[str] = frozenset()) -> Plan:
+    """The plan of a simplified graph.
+
+    `excluded` has the names of groups that are given back to PyTorch: they become LIBRARY groups of
+    the same name, so that a group which measured slower than the calls it replaced is not welded again.
+    """
+    clusters = fuse(graph)
+    groups = make_groups(graph, clusters, target, excluded)
+    return Plan(graph, target.name, reuse_buffers(graph, groups))

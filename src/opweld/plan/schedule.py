@@ -1,0 +1,19 @@
+"""How a group runs: access width, loads in flight, block size."""
+
+from __future__ import annotations
+
+from ..ir.plan import Group, PointwiseSchedule
+from ..target import Target
+
+
+def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
+    """16-byte accesses for the widest element type of the group, several of them in flight a thread."""
+    tensors = (*group.inputs, *group.outputs)
+    widest_bytes = max(node.type.dtype.itemsize_bytes for node in tensors)
+    lanes = target.access_bytes // widest_bytes
+    return PointwiseSchedule(lanes, _vectors(len(group.inputs), target), target.pointwise_threads)
+
+
+def _vectors(num_inputs: int, target: Target) -> int:
+    """Fewer accesses of each operand where there are more operands: what counts is bytes in flight."""
+    return max(1, target.loads_in_flight // max(1, num_inputs))
