@@ -1,1 +1,1 @@
-"""The values that pass between stages. Pure Python: no torch, no I/O, nothing of ours outside this folder."""
+"""The values that pass between stages: pure Python, and nothing of ours outside this folder."""

@@ -78,7 +78,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One captured forward: `autocast` is None, "bfloat16" or "float16": the state it was captured in."""
+    """One captured forward. `autocast` is the state it was captured in: None or the dtype's name."""
 
     name: str
     autocast: str | None

@@ -2,9 +2,9 @@
 
 expr = int | Expr          an `Expr` that is constant is always returned as the `int`
 Expr = sum of coefficient * monomial;  monomial = product of atoms
-atom = Symbol(name) | Quotient(expr, expr) | Remainder(expr, expr)      (floor division, all operands >= 0)
+atom = Symbol(name) | Quotient(expr, expr) | Remainder(expr, expr)     floor division, operands >= 0
 
-The form is canonical: two expressions that are equal as polynomials of their atoms are equal values.
+The form is canonical: expressions that are equal as polynomials of their atoms are equal values.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def product(sizes: Iterable[Size]) -> Size:
 
 def symbols_of(value: Size) -> frozenset[str]:
     """Names of all symbols in `value`, those inside quotients and remainders too."""
-    return frozenset(name for monomial, _ in terms_of(value) for a in monomial for name in _names(a))
+    return frozenset(
+        name for monomial, _ in terms_of(value) for a in monomial for name in _names(a)
+    )
 
 
 def _names(atom: Atom) -> frozenset[str]:
@@ -122,7 +124,9 @@ def substitute(value: Size, values: Mapping[str, Size], bounds: Bounds | None = 
     """`value` with symbols replaced; quotients are simplified again under `bounds`."""
     total: Size = 0
     for monomial, factor in terms_of(value):
-        total = total + product(_substitute_atom(a, values, bounds or {}) for a in monomial) * factor
+        total = (
+            total + product(_substitute_atom(a, values, bounds or {}) for a in monomial) * factor
+        )
     return total
 
 
@@ -252,7 +256,23 @@ def _upper_of_atom(atom: Atom, bounds: Bounds) -> Size:
         return bounds[atom.name] - 1 if atom.name in bounds else symbol(atom.name)
     if isinstance(atom, Remainder):
         return upper(atom.denominator, bounds) - 1
-    return upper(atom.numerator, bounds)
+    highest = upper(atom.numerator, bounds)
+    both_known = isinstance(highest, int) and isinstance(atom.denominator, int)
+    return highest // atom.denominator if both_known else highest  # type: ignore[operator]
+
+
+def coefficient(value: Size, name: str) -> Size | None:
+    """The factor of symbol `name` where `value` is affine in it; None where it is not."""
+    factor: Size = 0
+    for monomial, number in terms_of(value):
+        holders = [atom for atom in monomial if name in _names(atom)]
+        if not holders:
+            continue
+        if len(holders) > 1 or not isinstance(holders[0], Symbol):
+            return None
+        others = tuple(atom for atom in monomial if atom is not holders[0])
+        factor = factor + _collect(((others, number),))
+    return factor
 
 
 def _collect(terms: Iterable[tuple[Monomial, int]]) -> Size:
@@ -276,7 +296,10 @@ def _atom_key(atom: Atom) -> str:
 
 
 def _term_text(atoms: Monomial, factor: int) -> str:
-    parts = [f"({a})" if not isinstance(a, Symbol) and len(atoms) + abs(factor) > 2 else str(a) for a in atoms]
+    parts = [
+        f"({a})" if not isinstance(a, Symbol) and len(atoms) + abs(factor) > 2 else str(a)
+        for a in atoms
+    ]
     if factor == -1 and parts:
         parts[0] = f"-{parts[0]}"
     elif factor != 1 or not parts:

@@ -60,7 +60,9 @@ class Arena:
         """Result `index` of a call."""
         from_call = (Op.ITEM, (call.serial,), index)
         if from_call not in self._nodes:
-            self._nodes[from_call] = Node(Op.ITEM, (call,), ItemAttrs(index), type, len(self._nodes))
+            self._nodes[from_call] = Node(
+                Op.ITEM, (call,), ItemAttrs(index), type, len(self._nodes)
+            )
         return self._nodes[from_call]
 
     def _intern(self, op: Op, inputs: tuple[Node, ...], attrs: Any, type: TensorType) -> Node:

@@ -3,7 +3,8 @@
 kernel  = name, params, loops, lanes, definition*, element, store*, threads, vectors
 param   = Buffer(name, dtype) | Scalar(name, dtype) | Extent(name)          extents are sizes and strides
 loop    = Loop(var, extent)                                         outermost first, the last is innermost
-definition = Load(name, buffer, address, guard, fill) | Index(name, expr, dtype) | Test(name, condition)
+definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
+           | Test(name, condition, access)
 element = name, params, let*, results                                      a pure function of scalars
 let     = Let(name, dtype, op, args, attrs)                               args are names or constants
 store   = Store(buffer, address, value)
@@ -15,6 +16,7 @@ strides. Everything else about a group (guards of padding, positions of cat) is 
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -63,27 +65,38 @@ class Between:
 Condition = tuple[Between, ...]
 
 
+class Access(enum.Enum):
+    """How the `lanes` neighbouring elements that one thread handles together get their operand.
+
+    FLAT: as one vector at the flat position itself; VECTOR: as one vector at a computed address;
+    SAME: all lanes share one scalar; LANE: each lane computes its own address.
+    """
+
+    FLAT = "flat"
+    VECTOR = "vector"
+    SAME = "same"
+    LANE = "lane"
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`name = buffer[address]` where `guard` holds, else `fill`. Along the innermost loop the address
-    advances by `step` elements: 1, 0 (the same element), or None where it is not affine."""
+    """`name = buffer[address]` where `guard` holds, else zero."""
 
     name: str
     buffer: str
     dtype: DType
     address: Size
-    step: int | None
+    access: Access
     guard: Condition = ()
-    fill: Any = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`name = expr`, an integer of the iteration space used as a value."""
+    """`name = expr`, an integer of the iteration space used as a value (of dtype i64)."""
 
     name: str
-    dtype: DType
     expr: Size
+    access: Access
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,7 @@ class Test:
 
     name: str
     condition: Condition
+    access: Access
 
 
 Definition = Union[Load, Index, Test]
@@ -106,7 +120,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A scalar constant of the given compute type; a size expression prints as a parameter."""
+    """A scalar constant of the given type, not rounded to 16 bits."""
 
     value: Any
     dtype: DType
@@ -135,17 +149,17 @@ class Element:
 
     name: str
     params: tuple[tuple[str, DType], ...]
-    sizes: tuple[str, ...]
     body: tuple[Let, ...]
-    results: tuple[tuple[str, DType, Arg], ...]
+    results: tuple[tuple[DType, Arg], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """Result `result` of the element goes to `buffer[address]`."""
+
     buffer: str
     dtype: DType
     address: Size
-    step: int | None
     result: int
 
 

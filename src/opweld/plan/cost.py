@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.expr import Size, product, substitute, evaluate, symbols_of
+from ..ir.expr import Size, evaluate, product, substitute, symbols_of
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
 from ..ir.plan import Estimate, Group

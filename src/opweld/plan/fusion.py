@@ -91,7 +91,9 @@ def _merge_edge(state: _Fusion, producer: Node, reader: Node, direct: bool) -> N
     upper, lower = state.member[producer.serial], state.member[reader.serial]
     if upper is lower or len(upper.nodes) + len(lower.nodes) > MAX_CLUSTER_NODES:
         return
-    same_space = direct and upper.space == lower.space and reader.op not in (Op.CAT, Op.PAD, Op.FLIP)
+    same_space = (
+        direct and upper.space == lower.space and reader.op not in (Op.CAT, Op.PAD, Op.FLIP)
+    )
     if not same_space and not _only_feeds(state, upper, lower):
         return  # its results would have another shape than the iteration space
     if not _makes_cycle(state, upper, lower):
@@ -138,7 +140,9 @@ def _merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size, ...
 def _makes_cycle(state: _Fusion, left: Cluster, right: Cluster) -> bool:
     """Whether a path leads out of the union of the two clusters and back into it."""
     inside = {node.serial for node in (*left.nodes, *right.nodes)}
-    frontier = [u for serial in sorted(inside) for u in state.users[serial] if u.serial not in inside]
+    frontier = [
+        u for serial in sorted(inside) for u in state.users[serial] if u.serial not in inside
+    ]
     seen: set[int] = set()
     while frontier:
         node = frontier.pop()

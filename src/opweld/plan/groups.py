@@ -33,7 +33,9 @@ def make_groups(
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in nodes if node.kind is Kind.OPAQUE]
     units += [[node] for node in nodes if is_free_view(node) and _shown(context, node)]
-    units += [[node] for node in nodes if node.op in (Op.CONST, Op.IOTA) and _read_whole(context, node)]
+    units += [
+        [node] for node in nodes if node.op in (Op.CONST, Op.IOTA) and _read_whole(context, node)
+    ]
     return _named(context, _ordered(graph, units))
 
 
@@ -59,7 +61,9 @@ def _ordered(graph: Graph, units: list[list[Node]]) -> list[list[Node]]:
     place = {node.serial: index for index, node in enumerate(graph.nodes())}
     unit_of = {node.serial: index for index, unit in enumerate(units) for node in unit}
     needs = [_units_read(unit, unit_of) - {index} for index, unit in enumerate(units)]
-    waiting = sorted(range(len(units)), key=lambda index: min(place[n.serial] for n in units[index]))
+    waiting = sorted(
+        range(len(units)), key=lambda index: min(place[n.serial] for n in units[index])
+    )
     done: list[int] = []
     while waiting:
         ready = next(index for index in waiting if needs[index] <= set(done))
@@ -126,7 +130,14 @@ def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
     nodes = _with_views(unit, inputs)
     outputs = _results(context, unit)
     group = Group(
-        name, GroupKind.POINTWISE, nodes, inputs, outputs, None, Estimate(0, 0, ""), _reason(unit, outputs)
+        name,
+        GroupKind.POINTWISE,
+        nodes,
+        inputs,
+        outputs,
+        None,
+        Estimate(0, 0, ""),
+        _reason(unit, outputs),
     )
     schedule = choose_schedule(group, context.target)
     return replace(group, schedule=schedule, estimate=estimate(group, context.target))
@@ -183,7 +194,9 @@ def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
     if num_ops == 1:
         return "one operation, one read and one write of memory"
     results = "one result" if len(outputs) == 1 else f"{len(outputs)} results"
-    return f"{num_ops} operations over one iteration space, {results}: intermediates stay in registers"
+    return (
+        f"{num_ops} operations over one iteration space, {results}: intermediates stay in registers"
+    )
 
 
 def total_bytes(groups: tuple[Group, ...]) -> Size:

@@ -1,0 +1,64 @@
+"""Index maps: where an element of a view stands in what it is a view of."""
+
+from __future__ import annotations
+
+from ..ir.expr import Bounds, Size, quotient, remainder
+from ..ir.graph import Node
+from ..ir.ops import Op
+from ..ir.types import contiguous_strides
+
+Coords = tuple[Size, ...]
+
+
+def align(coords: Coords, shape: tuple[Size, ...]) -> Coords:
+    """Coordinates in an operand of `shape` that broadcasts to the space of `coords`."""
+    tail = coords[len(coords) - len(shape) :]
+    return tuple(0 if size == 1 else c for c, size in zip(tail, shape, strict=True))
+
+
+def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
+    """Coordinates in the operand of a PERMUTE, EXPAND, RESHAPE, SLICE or FLIP."""
+    operand = view.inputs[0].type.shape
+    match view.op:
+        case Op.PERMUTE:
+            places = {dim: c for dim, c in zip(view.attrs.dims, coords, strict=True)}
+            return tuple(places[dim] for dim in range(len(operand)))
+        case Op.EXPAND:
+            return align(coords, operand)
+        case Op.RESHAPE:
+            return unflatten(flatten(coords, view.type.shape), operand, bounds)
+        case Op.SLICE:
+            moved = coords[view.attrs.dim] * view.attrs.step + view.attrs.start
+            return _with(coords, view.attrs.dim, moved)
+        case Op.FLIP:
+            flipped = (
+                operand[d] - 1 - c if d in view.attrs.dims else c for d, c in enumerate(coords)
+            )
+            return tuple(flipped)
+    raise AssertionError(f"{view.op.value} is no view with one operand")
+
+
+def _with(coords: Coords, dim: int, value: Size) -> Coords:
+    return (*coords[:dim], value, *coords[dim + 1 :])
+
+
+def flatten(coords: Coords, shape: tuple[Size, ...]) -> Size:
+    """The row-major position of `coords`."""
+    position: Size = 0
+    for coordinate, stride in zip(coords, contiguous_strides(shape), strict=True):
+        position = position + coordinate * stride
+    return position
+
+
+def unflatten(position: Size, shape: tuple[Size, ...], bounds: Bounds) -> Coords:
+    """The coordinates of a row-major position."""
+    coords: list[Size] = []
+    first = True
+    for size, stride in zip(shape, contiguous_strides(shape), strict=True):
+        if size == 1:
+            coords.append(0)
+            continue
+        whole = quotient(position, stride, bounds)
+        coords.append(whole if first else remainder(whole, size, bounds))
+        first = False
+    return tuple(coords)

@@ -1,0 +1,265 @@
+"""A pointwise group -> its two kernels.
+
+The value of each result is followed back from its coordinates through operations and views to loads;
+nothing of a view is left but addresses, guards and positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..ir.expr import Size, symbol
+from ..ir.graph import Graph, Node
+from ..ir.kernel import (
+    Access,
+    Arg,
+    Between,
+    Buffer,
+    Condition,
+    Const,
+    Definition,
+    Element,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Loop,
+    Name,
+    Store,
+    Test,
+    Welded,
+)
+from ..ir.ops import Kind, Op
+from ..ir.plan import Group
+from ..ir.types import DType
+from .index import Coords, align, flatten, through_view
+from .names import Names, stride_name, wish_for
+from .space import extents_of, merge_loops, with_access
+
+Addressing = Callable[[Buffer, Node, Coords], Size]
+
+
+def lower_group(graph: Graph, group: Group) -> Welded:
+    """Both kernels of a group: `contiguous` with few loops and vectors, `strided` for any strides."""
+    names = Names()
+    inputs = [_buffer(names, node, i, False) for i, node in enumerate(group.inputs)]
+    wishes = (
+        ["result"] if len(group.outputs) == 1 else [f"result{i}" for i in range(len(group.outputs))]
+    )
+    outputs = [
+        _buffer(names, node, i, True, wish)
+        for (i, node), wish in zip(enumerate(group.outputs), wishes, strict=True)
+    ]
+    body = _body(graph, group, (*inputs, *outputs), names, _row_major)
+    strided = _body(graph, group, (*inputs, *outputs), _reserved(inputs, outputs), _by_strides)
+    contiguous = with_access(merge_loops(body))
+    return Welded(
+        group.name, contiguous, replace(strided, variant="strided"), group.outputs[0].type.shape
+    )
+
+
+def _buffer(names: Names, node: Node, index: int, written: bool, wish: str = "") -> Buffer:
+    name = names.fresh(wish or wish_for(node))
+    return Buffer(name, node.type.dtype, written, index, node.type.rank, str(node.type))
+
+
+def _reserved(inputs: list[Buffer], outputs: list[Buffer]) -> Names:
+    return Names({buffer.name for buffer in (*inputs, *outputs)})
+
+
+def _row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
+    return flatten(coords, node.type.shape)
+
+
+def _by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
+    address: Size = 0
+    for axis, (coordinate, size) in enumerate(zip(coords, node.type.shape, strict=True)):
+        if size != 1:
+            address = address + coordinate * symbol(stride_name(buffer.name, axis))
+    return address
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Definitions and body of one kernel, made while values are followed to their loads."""
+
+    graph: Graph
+    buffers: dict[int, Buffer]
+    names: Names
+    address: Addressing
+    bounds: dict[str, Size]
+    definitions: list[Definition] = field(default_factory=list)
+    lets: list[Let] = field(default_factory=list)
+    known: dict[object, Arg] = field(default_factory=dict)
+    line: str = ""
+
+    def value(self, node: Node, coords: Coords, guard: Condition) -> Arg:
+        """The scalar that `node` has at `coords`; outside `guard` it may be anything."""
+        key = (node.serial, coords, guard if _loads(node) else ())
+        if key not in self.known:
+            self.known[key] = self._make(node, coords, guard)
+        return self.known[key]
+
+    def _make(self, node: Node, coords: Coords, guard: Condition) -> Arg:
+        if node.serial in self.buffers:
+            return self._load(node, coords, guard)
+        if node.op is Op.CONST:
+            return self._const(node)
+        if node.op is Op.IOTA:
+            return self._iota(node, coords[0])
+        if node.op is Op.CAT:
+            return self._cat(node, coords, guard)
+        if node.op is Op.PAD:
+            return self._pad(node, coords, guard)
+        if node.kind is Kind.VIEW:
+            return self.value(node.inputs[0], through_view(node, coords, self.bounds), guard)
+        args = [self.value(n, align(coords, n.type.shape), guard) for n in node.inputs]
+        return self._let(node, node.op, args, node.inputs[-1].type.dtype)
+
+    def _load(self, node: Node, coords: Coords, guard: Condition) -> Arg:
+        buffer = self.buffers[node.serial]
+        address = self.address(buffer, node, coords)
+        name = self.names.fresh(buffer.name, always_number=True)
+        load = Load(name, buffer.name, node.type.dtype, address, Access.LANE, guard)
+        return self._define(load, (buffer.name, address, guard))
+
+    def _define(self, definition: Definition, key: object) -> Arg:
+        if key not in self.known:
+            self.definitions.append(definition)
+            self.known[key] = Name(definition.name)
+        return self.known[key]
+
+    def _const(self, node: Node) -> Arg:
+        value = node.attrs.value
+        if not hasattr(value, "terms"):
+            return Const(value, node.type.dtype)
+        return self._index_as(node, value, node.type.dtype)
+
+    def _index_as(self, node: Node, expr: Size, dtype: DType) -> Arg:
+        key = ("index", expr)
+        if key not in self.known:
+            name = self.names.fresh("index", always_number=True)
+            self._define(Index(name, expr, Access.LANE), key)
+        arg = self.known[key]
+        if dtype is DType.I64:
+            return arg
+        return self._let(node, Op.CAST, [arg], DType.I64, dtype)
+
+    def _iota(self, node: Node, coordinate: Size) -> Arg:
+        start, step = node.attrs.start, node.attrs.step
+        dtype = node.type.dtype
+        if isinstance(start, int) and isinstance(step, int):
+            return self._index_as(node, coordinate * step + start, dtype)
+        position = self._index_as(node, coordinate, dtype)
+        scaled = self._let(node, Op.MUL, [position, Const(step, dtype)], dtype, dtype)
+        return self._let(node, Op.ADD, [Const(start, dtype), scaled], dtype, dtype)
+
+    def _cat(self, node: Node, coords: Coords, guard: Condition) -> Arg:
+        """The operand that holds the position: a chain of choices, last operand innermost."""
+        dim = node.attrs.dim
+        ends: list[Size] = []
+        for operand in node.inputs:
+            ends.append((ends[-1] if ends else 0) + operand.type.shape[dim])
+        pieces = []
+        for operand, end in zip(node.inputs, ends, strict=True):
+            start = end - operand.type.shape[dim]
+            inside = Between(coords[dim], start, end)
+            moved = (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])
+            pieces.append((inside, self.value(operand, moved, (*guard, inside))))
+        chosen = pieces[-1][1]
+        for inside, arg in reversed(pieces[:-1]):
+            chosen = self._choose(node, inside, arg, chosen)
+        return chosen
+
+    def _pad(self, node: Node, coords: Coords, guard: Condition) -> Arg:
+        operand = node.inputs[0]
+        tests: list[Between] = []
+        moved: list[Size] = []
+        for axis, (before, after) in enumerate(
+            zip(node.attrs.before, node.attrs.after, strict=True)
+        ):
+            if before != 0 or after != 0:
+                tests.append(Between(coords[axis], before, before + operand.type.shape[axis]))
+            moved.append(coords[axis] - before)
+        chosen = self.value(operand, align(tuple(moved), operand.type.shape), (*guard, *tests))
+        fill: Arg = Const(node.attrs.value, node.type.dtype)
+        for test in tests:
+            chosen = self._choose(node, test, chosen, fill)
+        return chosen
+
+    def _choose(self, node: Node, inside: Between, yes: Arg, no: Arg) -> Arg:
+        key = ("test", inside)
+        if key not in self.known:
+            name = self.names.fresh("inside", always_number=True)
+            self._define(Test(name, (inside,), Access.LANE), key)
+        return self._let(
+            node, Op.WHERE, [self.known[key], yes, no], node.type.dtype, node.type.dtype
+        )
+
+    def _let(
+        self, node: Node, op: Op, args: list[Arg], operands: DType, result: DType | None = None
+    ) -> Arg:
+        name = self.names.fresh(op.value, always_number=True)
+        dtype = result or node.type.dtype
+        self.lets.append(
+            Let(name, dtype, op, tuple(args), operands, node.attrs, self._comment(node))
+        )
+        return Name(name)
+
+    def _comment(self, node: Node) -> str:
+        """The user's line, where it is not the line of the statement before."""
+        origin = self.graph.origin(node)
+        line = f"{origin[0]}  {origin[1]}" if origin else self.line
+        fresh = line != self.line
+        self.line = line
+        return line if fresh else ""
+
+
+def _loads(node: Node) -> bool:
+    return node.op is not Op.CONST
+
+
+def _body(
+    graph: Graph, group: Group, buffers: tuple[Buffer, ...], names: Names, address: Addressing
+) -> Kernel:
+    shape = group.outputs[0].type.shape
+    loops = tuple(Loop(f"i{axis}", size) for axis, size in enumerate(shape) if size != 1)
+    bounds = {loop.var: loop.extent for loop in loops}
+    coords = tuple(symbol(f"i{axis}") if size != 1 else 0 for axis, size in enumerate(shape))
+    read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
+    builder = _Builder(graph, read, names, address, bounds)
+    results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
+    written = buffers[len(group.inputs) :]
+    stores = tuple(
+        Store(buffer.name, buffer.dtype, address(buffer, node, coords), index)
+        for index, (buffer, node) in enumerate(zip(written, group.outputs, strict=True))
+    )
+    element = Element(f"{group.name}_element", _params(builder), tuple(builder.lets), results)
+    definitions = tuple(builder.definitions)
+    schedule = group.schedule
+    assert schedule is not None, "a pointwise group has a schedule"
+    return Kernel(
+        name=group.name,
+        variant="contiguous",
+        comment=group.reason,
+        buffers=buffers,
+        extents=extents_of(loops, definitions, stores, buffers),
+        loops=loops or (Loop("i0", 1),),
+        definitions=definitions,
+        element=element,
+        stores=stores,
+        lanes=schedule.lanes if address is _row_major else 1,
+        vectors=schedule.vectors,
+        threads=schedule.threads,
+    )
+
+
+def _params(builder: _Builder) -> tuple[tuple[str, DType], ...]:
+    return tuple((d.name, _dtype(d)) for d in builder.definitions)
+
+
+def _dtype(definition: Definition) -> DType:
+    if isinstance(definition, Load):
+        return definition.dtype
+    return DType.I64 if isinstance(definition, Index) else DType.BOOL

@@ -1,0 +1,146 @@
+"""The iteration space of a kernel: its loops merged, its accesses classified, its integer arguments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.expr import Size, coefficient, divides, substitute, symbol, symbols_of
+from ..ir.kernel import (
+    Access,
+    Buffer,
+    Condition,
+    Definition,
+    Extent,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Store,
+)
+from .names import stride_name
+
+
+def merge_loops(kernel: Kernel) -> Kernel:
+    """The kernel with neighbouring loops made one wherever every address allows it."""
+    loops = list(kernel.loops)
+    position = len(loops) - 2
+    while position >= 0:
+        outer, inner = loops[position], loops[position + 1]
+        if all(_merges(expr, outer, inner) for expr in _expressions(kernel)):
+            kernel = _substituted(kernel, outer.var)
+            loops[position : position + 2] = [Loop(inner.var, outer.extent * inner.extent)]
+        position -= 1
+    renamed = _renamed(kernel, loops)
+    return replace(
+        renamed,
+        extents=extents_of(renamed.loops, renamed.definitions, renamed.stores, renamed.buffers),
+    )
+
+
+def _renamed(kernel: Kernel, loops: list[Loop]) -> Kernel:
+    """Loop variables numbered anew, outermost `i0`; a single one is `i`."""
+    from_symbols = {loop.var: f"i{k}" if len(loops) > 1 else "i" for k, loop in enumerate(loops)}
+    kernel = _mapped(kernel, {old: symbol(new) for old, new in from_symbols.items()})
+    return replace(kernel, loops=tuple(Loop(from_symbols[x.var], x.extent) for x in loops))
+
+
+def _merges(expr: Size, outer: Loop, inner: Loop) -> bool:
+    slow, fast = coefficient(expr, outer.var), coefficient(expr, inner.var)
+    return slow is not None and fast is not None and slow == fast * inner.extent
+
+
+def _substituted(kernel: Kernel, outer: str) -> Kernel:
+    """The inner variable takes over both loops: the outer one is 0 from now on."""
+    return _mapped(kernel, {outer: 0})
+
+
+def _mapped(kernel: Kernel, values: dict[str, Size]) -> Kernel:
+    return replace(
+        kernel,
+        definitions=tuple(_map_definition(d, values) for d in kernel.definitions),
+        stores=tuple(replace(s, address=substitute(s.address, values)) for s in kernel.stores),
+    )
+
+
+def _map_definition(definition: Definition, values: dict[str, Size]) -> Definition:
+    if isinstance(definition, Load):
+        address = substitute(definition.address, values)
+        return replace(definition, address=address, guard=_map_condition(definition.guard, values))
+    if isinstance(definition, Index):
+        return replace(definition, expr=substitute(definition.expr, values))
+    return replace(definition, condition=_map_condition(definition.condition, values))
+
+
+def _map_condition(condition: Condition, values: dict[str, Size]) -> Condition:
+    return tuple(replace(between, expr=substitute(between.expr, values)) for between in condition)
+
+
+def _expressions(kernel: Kernel) -> list[Size]:
+    found: list[Size] = [store.address for store in kernel.stores]
+    for definition in kernel.definitions:
+        found.extend(expressions_of(definition))
+    return found
+
+
+def expressions_of(definition: Definition) -> list[Size]:
+    """All integer expressions over loop variables in a definition."""
+    if isinstance(definition, Load):
+        return [definition.address, *(b.expr for b in definition.guard)]
+    if isinstance(definition, Index):
+        return [definition.expr]
+    return [between.expr for between in definition.condition]
+
+
+def with_access(kernel: Kernel) -> Kernel:
+    """The kernel with each definition's access chosen for its lanes."""
+    rows_hold_vectors = len(kernel.loops) == 1 or divides(kernel.lanes, kernel.loops[-1].extent)
+    definitions = tuple(
+        replace(d, access=_access(d, kernel, rows_hold_vectors)) for d in kernel.definitions
+    )
+    return replace(kernel, definitions=definitions)
+
+
+def _access(definition: Definition, kernel: Kernel, rows_hold_vectors: bool) -> Access:
+    unguarded = isinstance(definition, Load) and not definition.guard
+    if unguarded and definition.address == kernel.stores[0].address:
+        return Access.FLAT
+    inner = kernel.loops[-1].var
+    steps = [coefficient(expr, inner) for expr in expressions_of(definition)]
+    if rows_hold_vectors and all(step == 0 for step in steps):
+        return Access.SAME
+    if rows_hold_vectors and unguarded and steps == [1] and _starts_aligned(definition, kernel):
+        return Access.VECTOR
+    return Access.LANE
+
+
+def _starts_aligned(load: Load, kernel: Kernel) -> bool:
+    start = substitute(load.address, {kernel.loops[-1].var: 0})
+    return divides(kernel.lanes, start)
+
+
+def extents_of(
+    loops: tuple[Loop, ...],
+    definitions: tuple[Definition, ...],
+    stores: tuple[Store, ...],
+    buffers: tuple[Buffer, ...],
+) -> tuple[Extent, ...]:
+    """The integers that a kernel must be given: symbolic sizes by name, then strides."""
+    variables = {loop.var for loop in loops}
+    used = {name for loop in loops for name in symbols_of(loop.extent)}
+    used |= {name for store in stores for name in symbols_of(store.address)}
+    for definition in definitions:
+        used |= {name for expr in expressions_of(definition) for name in symbols_of(expr)}
+        used |= _limits(definition)
+    strides = [
+        Extent(stride_name(b.name, axis), b.name, axis) for b in buffers for axis in range(b.rank)
+    ]
+    named = {extent.name for extent in strides}
+    sizes = [Extent(name) for name in sorted(used - variables - named)]
+    return (*sizes, *(extent for extent in strides if extent.name in used))
+
+
+def _limits(definition: Definition) -> set[str]:
+    if isinstance(definition, Index):
+        return set()
+    condition = definition.guard if isinstance(definition, Load) else definition.condition
+    return {name for b in condition for limit in (b.low, b.high) for name in symbols_of(limit)}

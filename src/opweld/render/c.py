@@ -1,0 +1,283 @@
+"""What CUDA and C++ texts share: types, constants, expressions, and the scalar function of a group."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.expr import Quotient, Remainder, Size, Symbol, terms_of
+from ..ir.kernel import Arg, Between, Condition, Element, Kernel, Let, Load, Name
+from ..ir.ops import Op
+from ..ir.types import DType
+
+STORAGE: dict[DType, str] = {
+    DType.BOOL: "bool",
+    DType.U8: "uint8_t",
+    DType.I8: "int8_t",
+    DType.I16: "int16_t",
+    DType.I32: "int32_t",
+    DType.I64: "int64_t",
+    DType.F16: "op::half",
+    DType.BF16: "op::bfloat16",
+    DType.F32: "float",
+    DType.F64: "double",
+}
+
+INFIX: dict[Op, str] = {
+    Op.ADD: "+",
+    Op.SUB: "-",
+    Op.MUL: "*",
+    Op.DIV: "/",
+    Op.EQ: "==",
+    Op.NE: "!=",
+    Op.LT: "<",
+    Op.LE: "<=",
+    Op.GT: ">",
+    Op.GE: ">=",
+    Op.BITWISE_AND: "&",
+    Op.BITWISE_OR: "|",
+    Op.BITWISE_XOR: "^",
+}
+
+# Operations that an infix operator spells for bool operands only.
+BOOL_INFIX: dict[Op, str] = {
+    Op.ADD: "||",
+    Op.MUL: "&&",
+    Op.MAXIMUM: "||",
+    Op.MINIMUM: "&&",
+    Op.CLAMP_MIN: "||",
+    Op.CLAMP_MAX: "&&",
+    Op.LOGICAL_AND: "&&",
+    Op.LOGICAL_OR: "||",
+    Op.LOGICAL_XOR: "!=",
+    Op.BITWISE_AND: "&&",
+    Op.BITWISE_OR: "||",
+    Op.BITWISE_XOR: "!=",
+}
+
+LOGICAL = (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_XOR)
+
+ATTRIBUTES: dict[Op, tuple[str, ...]] = {
+    Op.NAN_TO_NUM: ("nan", "posinf", "neginf"),
+    Op.LEAKY_RELU: ("slope",),
+    Op.ELU: ("alpha", "scale", "input_scale"),
+    Op.SOFTPLUS: ("beta", "threshold"),
+    Op.THRESHOLD: ("threshold", "value"),
+    Op.SOFTSHRINK: ("lambd",),
+    Op.HARDSHRINK: ("lambd",),
+}
+
+NARROW_INTEGERS = (DType.U8, DType.I8, DType.I16)
+
+
+def compute_type(dtype: DType) -> str:
+    """The C type in which values of `dtype` are calculated."""
+    return STORAGE[dtype.compute]
+
+
+def constant(value: Any, dtype: DType) -> str:
+    """The exact text of a constant in the compute type of `dtype`."""
+    if dtype is DType.BOOL:
+        return "true" if value else "false"
+    if not dtype.is_float:
+        return _integer(int(value), dtype)
+    single = dtype.compute is DType.F32
+    number = float(np.float32(value)) if single else float(value)
+    if math.isnan(number):
+        return "float(NAN)" if single else "double(NAN)"
+    if math.isinf(number):
+        sign = "-" if number < 0 else ""
+        return f"{sign}op::kInfinity<{compute_type(dtype)}>"
+    # str() of a NumPy float is the shortest decimal that reads back as the same number.
+    return f"{_with_point(str(np.float32(value)))}f" if single else _with_point(repr(number))
+
+
+def _with_point(text: str) -> str:
+    return text if any(c in text for c in ".e") else f"{text}.0"
+
+
+def _integer(value: int, dtype: DType) -> str:
+    if dtype is DType.I64:
+        # The least value has no literal of its own in C++.
+        text = f"{value}ll" if value != -(2**63) else "(-9223372036854775807ll - 1)"
+        return f"int64_t({text})"
+    return f"{STORAGE[dtype]}({value})"
+
+
+def argument(arg: Arg) -> str:
+    return arg.text if isinstance(arg, Name) else constant(arg.value, arg.dtype)
+
+
+def spelled(let: Let) -> str:
+    """The expression of one statement of an element."""
+    args = [argument(arg) for arg in let.args]
+    if let.op is Op.CAST:
+        return _cast(args[0], let.operands, let.dtype)
+    if let.op is Op.WHERE:
+        return f"{args[0]} ? {args[1]} : {args[2]}"
+    if let.operands is DType.BOOL and let.op in BOOL_INFIX:
+        return f"{args[0]} {BOOL_INFIX[let.op]} {args[1]}"
+    if let.op in (Op.LOGICAL_NOT, Op.BITWISE_NOT) and let.operands is DType.BOOL:
+        return f"!{args[0]}"
+    if let.op is Op.BITWISE_NOT:
+        return _narrowed(f"~{args[0]}", let)
+    if let.op is Op.LOGICAL_NOT:
+        return f"{args[0]} == {constant(0, let.operands)}"
+    if let.op in LOGICAL:
+        zero = constant(0, let.operands)
+        return f"({args[0]} != {zero}) {BOOL_INFIX[let.op]} ({args[1]} != {zero})"
+    if let.op in INFIX:
+        return _narrowed(f"{args[0]} {INFIX[let.op]} {args[1]}", let)
+    if let.op is Op.NEG:
+        return _narrowed(f"-{args[0]}", let)
+    return _call(let, args)
+
+
+def _narrowed(text: str, let: Let) -> str:
+    """C++ calculates small integers as int: the result wraps back to its own type."""
+    small = let.dtype in NARROW_INTEGERS
+    return f"{STORAGE[let.dtype]}({text})" if small else text
+
+
+def _call(let: Let, args: list[str]) -> str:
+    dtype = let.operands
+    attributes = [constant(getattr(let.attrs, a), dtype) for a in ATTRIBUTES.get(let.op, ())]
+    return f"op::{let.op.value}({', '.join((*args, *attributes))})"
+
+
+def _cast(text: str, source: DType, result: DType) -> str:
+    if result is DType.BOOL:
+        return f"{text} != {constant(0, source)}"
+    if result.is_half:
+        return f"op::to_compute(op::from_compute<{STORAGE[result]}>({_as(text, source, result)}))"
+    if source.is_float and result is DType.U8:
+        # As PyTorch converts: through a signed integer, so that -1.0 gives 255.
+        return f"static_cast<uint8_t>(static_cast<int64_t>({text}))"
+    return _as(text, source, result)
+
+
+def _as(text: str, source: DType, result: DType) -> str:
+    same = compute_type(source) == compute_type(result)
+    return text if same else f"static_cast<{compute_type(result)}>({text})"
+
+
+def pieces_of(element: Element) -> set[str]:
+    """Names of the device library's pieces that an element calls."""
+    needed: set[str] = set()
+    for let in element.body:
+        text = spelled(let)
+        if f"op::{let.op.value}(" in text:
+            needed.add(let.op.value)
+        for name, mark in _MARKS:
+            if mark in text:
+                needed.add(name)
+    for _, arg in element.results:
+        needed.update(name for name, mark in _MARKS if mark in argument(arg))
+    return needed
+
+
+_MARKS = (
+    ("kInfinity", "op::kInfinity"),
+    ("to_compute", "op::to_compute"),
+    ("from_compute", "op::from_compute"),
+)
+
+
+def storage_pieces(dtypes: set[DType]) -> set[str]:
+    """Names of the device library's pieces that loads and stores of these types need."""
+    needed = {"to_compute", "from_compute"} if any(d.is_half for d in dtypes) else set()
+    if DType.F16 in dtypes:
+        needed.add("half")
+    if DType.BF16 in dtypes:
+        needed.add("bfloat16")
+    return needed
+
+
+def dtypes_of(kernel: Kernel) -> set[DType]:
+    """Every element type that a kernel names."""
+    found = {buffer.dtype for buffer in kernel.buffers}
+    return found | {let.dtype for let in kernel.element.body}
+
+
+def load_text(dtype: DType, text: str) -> str:
+    return f"op::to_compute({text})" if dtype.is_half else text
+
+
+def store_text(dtype: DType, text: str) -> str:
+    return f"op::from_compute<{STORAGE[dtype]}>({text})" if dtype.is_half else text
+
+
+def element_text(element: Element, qualifier: str) -> str:
+    """The scalar function: operands by value; one result is returned, several go by reference."""
+    params = [f"{compute_type(dtype)} {name}" for name, dtype in element.params]
+    single = len(element.results) == 1
+    if not single:
+        params += [
+            f"{compute_type(dtype)}& result{i}" for i, (dtype, _) in enumerate(element.results)
+        ]
+    returns = compute_type(element.results[0][0]) if single else "void"
+    lines = [f"{qualifier} {returns} {element.name}({', '.join(params)}) {{"]
+    for let in element.body:
+        if let.comment:
+            lines.append(f"  // {comment_text(let.comment)}")
+        lines.append(f"  const {compute_type(let.dtype)} {let.name} = {spelled(let)};")
+    for i, (_, arg) in enumerate(element.results):
+        lines.append(f"  return {argument(arg)};" if single else f"  result{i} = {argument(arg)};")
+    return "\n".join([*lines, "}"])
+
+
+def comment_text(text: str) -> str:
+    """A user's line as a one-line comment: nothing in it can end the comment or continue it."""
+    return " ".join(text.split()).rstrip("\\").replace("??/", "?? /")
+
+
+def index_text(value: Size, literal: Callable[[int], str]) -> str:
+    """An integer expression in C; all its operands are non-negative."""
+    terms = terms_of(value)
+    if not terms:
+        return literal(0)
+    text = ""
+    for monomial, factor in terms:
+        parts = [_atom_text(atom, literal) for atom in monomial]
+        if abs(factor) != 1 or not parts:
+            parts.append(literal(abs(factor)))
+        sign = "-" if factor < 0 else "+"
+        text += (
+            f" {sign} {' * '.join(parts)}"
+            if text
+            else ("-" if factor < 0 else "") + " * ".join(parts)
+        )
+    return text
+
+
+def _atom_text(atom: Symbol | Quotient | Remainder, literal: Callable[[int], str]) -> str:
+    if isinstance(atom, Symbol):
+        return atom.name
+    sign = "/" if isinstance(atom, Quotient) else "%"
+    numerator = index_text(atom.numerator, literal)
+    denominator = index_text(atom.denominator, literal)
+    return f"(({numerator}) {sign} ({denominator}))"
+
+
+def condition_text(condition: Condition, index: str, literal: Callable[[int], str]) -> str:
+    return " && ".join(_between_text(between, index, literal) for between in condition)
+
+
+def _between_text(between: Between, index: str, literal: Callable[[int], str]) -> str:
+    # low <= expr < high as one unsigned comparison: below low it wraps round to a huge number.
+    offset = index_text(between.expr - between.low, literal)
+    length = index_text(between.high - between.low, literal)
+    return f"{index}({offset}) < {index}({length})"
+
+
+def load_of(load: Load, address: str) -> str:
+    return load_text(load.dtype, f"{load.buffer}[{address}]")
+
+
+def named_in(names: tuple[str, ...], text: str) -> tuple[str, ...]:
+    """The identifiers of `names` that stand in `text`."""
+    return tuple(name for name in names if re.search(rf"\b{re.escape(name)}\b", text))
