@@ -39,7 +39,7 @@ def check_kernel(kernel: Kernel) -> None:
     """Raises InvalidKernel where a name is unknown, defined twice or of another dtype."""
     try:
         _check_names(kernel)
-        _check_element(kernel.element, _definition_dtypes(kernel), _extent_names(kernel))
+        _check_element(kernel.element, _definition_dtypes(kernel))
         _check_stores(kernel)
     except InvalidKernel as error:
         raise InvalidKernel(f"{kernel.name} ({kernel.variant}): {error}") from None
@@ -92,33 +92,27 @@ def _check_expr(expr: Size, integers: set[str], name: str) -> None:
         raise InvalidKernel(f"{name} uses {min(unknown)}, which is neither a loop nor a size")
 
 
-def _check_element(element: Element, defined: dict[str, DType], sizes: set[str]) -> None:
+def _check_element(element: Element, defined: dict[str, DType]) -> None:
     for name, dtype in element.params:
         if defined.get(name) is not dtype:
             raise InvalidKernel(f"parameter {name} of the element is no definition of its dtype")
-    missing = set(element.sizes) - sizes
-    if missing:
-        raise InvalidKernel(f"the element uses the size {min(missing)}, which is no parameter")
     values = dict(element.params)
     for let in element.body:
-        _check_let(let, values, set(element.sizes))
+        _check_let(let, values)
         if let.name in values:
             raise InvalidKernel(f"{let.name} is defined twice")
         values[let.name] = let.dtype
-    for name, dtype, value in element.results:
-        if _arg_dtype(value, values, name, dtype) is not dtype:
-            raise InvalidKernel(f"result {name} is not {dtype.value}")
+    for index, (dtype, value) in enumerate(element.results):
+        if _arg_dtype(value, values, f"result {index}", dtype) is not dtype:
+            raise InvalidKernel(f"result {index} is not {dtype.value}")
 
 
-def _check_let(let: Let, values: dict[str, DType], sizes: set[str]) -> None:
+def _check_let(let: Let, values: dict[str, DType]) -> None:
     spec = OPS[let.op]
     if spec.kind is not Kind.POINTWISE or spec.arity != len(let.args):
         raise InvalidKernel(f"{let.name} is no call of {let.op.value}")
     if not isinstance(let.attrs, spec.attrs):
         raise InvalidKernel(f"{let.name} has {type(let.attrs).__name__}")
-    for arg in let.args:
-        if isinstance(arg, Const) and not isinstance(arg.value, (bool, float)):
-            _check_expr(arg.value, sizes, let.name)
     dtypes = [_arg_dtype(arg, values, let.name, let.operands) for arg in let.args]
     if let.op is Op.WHERE:
         dtypes[0] = DType.BOOL if isinstance(let.args[0], Const) else dtypes[0]
@@ -157,7 +151,7 @@ def _check_store(
         raise InvalidKernel(f"a store goes to {store.buffer}, which is no output")
     if not 0 <= store.result < len(kernel.element.results):
         raise InvalidKernel(f"the store to {store.buffer} has no result {store.result}")
-    dtype = kernel.element.results[store.result][1]
+    dtype = kernel.element.results[store.result][0]
     if not store.dtype is dtype is outputs[store.buffer]:
         raise InvalidKernel(f"the store to {store.buffer} is not of its dtype")
     _check_expr(store.address, integers, store.buffer)
@@ -176,6 +170,10 @@ def _extent_names(kernel: Kernel) -> set[str]:
 
 
 def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
-    return {
-        d.name: d.dtype if isinstance(d, (Load, Index)) else DType.BOOL for d in kernel.definitions
-    }
+    return {definition.name: _definition_dtype(definition) for definition in kernel.definitions}
+
+
+def _definition_dtype(definition: Definition) -> DType:
+    if isinstance(definition, Load):
+        return definition.dtype
+    return DType.I64 if isinstance(definition, Index) else DType.BOOL

@@ -37,16 +37,15 @@ def kernel_text(kernel: Kernel) -> str:
 def _body_lines(kernel: Kernel) -> list[str]:
     element = kernel.element
     params = ", ".join(f"{name} {dtype.value}" for name, dtype in element.params)
-    sizes = f"; {', '.join(element.sizes)}" if element.sizes else ""
     return [
         *(_definition_text(definition) for definition in kernel.definitions),
-        f"element {element.name}({params}{sizes}):",
+        f"element {element.name}({params}):",
         *(f"  {_let_text(let)}" for let in element.body),
         *(
-            f"  result {name} {dtype.value} = {_arg_text(value)}"
-            for name, dtype, value in element.results
+            f"  result {index} {dtype.value} = {_arg_text(value)}"
+            for index, (dtype, value) in enumerate(element.results)
         ),
-        *(_store_text(store, kernel) for store in kernel.stores),
+        *(_store_text(store) for store in kernel.stores),
     ]
 
 
@@ -68,14 +67,15 @@ def _definition_text(definition: Definition) -> str:
     if isinstance(definition, Load):
         return _load_text(definition)
     if isinstance(definition, Index):
-        return f"{definition.name} {definition.dtype.value} = index {definition.expr}"
-    return f"{definition.name} bool = test {_condition_text(definition.condition)}"
+        return f"{definition.name} i64 = index {definition.expr}  {definition.access.value}"
+    condition = _condition_text(definition.condition)
+    return f"{definition.name} bool = test {condition}  {definition.access.value}"
 
 
 def _load_text(load: Load) -> str:
-    guard = f" if {_condition_text(load.guard)} else {load.fill}" if load.guard else ""
+    guard = f" if {_condition_text(load.guard)} else 0" if load.guard else ""
     place = f"{load.buffer}[{load.address}]"
-    return f"{load.name} {load.dtype.value} = load {place}{guard}  step {_step_text(load.step)}"
+    return f"{load.name} {load.dtype.value} = load {place}{guard}  {load.access.value}"
 
 
 def _let_text(let: Let) -> str:
@@ -86,18 +86,13 @@ def _let_text(let: Let) -> str:
     return f"{let.name} {let.dtype.value} = {call}{source}{_comment(let.comment)}"
 
 
-def _store_text(store: Store, kernel: Kernel) -> str:
-    name, _, _ = kernel.element.results[store.result]
+def _store_text(store: Store) -> str:
     place = f"{store.buffer}[{store.address}]"
-    return f"store {place} {store.dtype.value} = {name}  step {_step_text(store.step)}"
+    return f"store {place} {store.dtype.value} = result {store.result}"
 
 
 def _condition_text(condition: Condition) -> str:
     return " and ".join(f"{b.low} <= {b.expr} < {b.high}" for b in condition) or "always"
-
-
-def _step_text(step: int | None) -> str:
-    return "any" if step is None else str(step)
 
 
 def _arg_text(arg: Arg) -> str:

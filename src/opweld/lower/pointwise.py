@@ -122,7 +122,7 @@ class _Builder:
         address = self.address(buffer, node, coords)
         name = self.names.fresh(buffer.name, always_number=True)
         load = Load(name, buffer.name, node.type.dtype, address, Access.LANE, guard)
-        return self._define(load, (buffer.name, address, guard))
+        return self._define(load, (buffer.name, coords, guard))
 
     def _define(self, definition: Definition, key: object) -> Arg:
         if key not in self.known:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.expr import Quotient, Remainder, Size, Symbol, terms_of
-from ..ir.kernel import Arg, Between, Condition, Element, Kernel, Let, Load, Name
+from ..ir.kernel import Arg, Between, Condition, Element, Kernel, Let, Name
 from ..ir.ops import Op
 from ..ir.types import DType
 
@@ -220,7 +220,9 @@ def element_text(element: Element, qualifier: str) -> str:
             f"{compute_type(dtype)}& result{i}" for i, (dtype, _) in enumerate(element.results)
         ]
     returns = compute_type(element.results[0][0]) if single else "void"
-    lines = [f"{qualifier} {returns} {element.name}({', '.join(params)}) {{"]
+    head = f"{qualifier} {returns} {element.name}("
+    one_line = f"{head}{', '.join(params)}) {{"
+    lines = [one_line] if len(one_line) <= 100 else [head, listed(params, 4, ") {")]
     for let in element.body:
         if let.comment:
             lines.append(f"  // {comment_text(let.comment)}")
@@ -260,7 +262,7 @@ def _atom_text(atom: Symbol | Quotient | Remainder, literal: Callable[[int], str
     sign = "/" if isinstance(atom, Quotient) else "%"
     numerator = index_text(atom.numerator, literal)
     denominator = index_text(atom.denominator, literal)
-    return f"(({numerator}) {sign} ({denominator}))"
+    return f"({grouped(numerator)} {sign} {grouped(denominator)})"
 
 
 def condition_text(condition: Condition, index: str, literal: Callable[[int], str]) -> str:
@@ -274,8 +276,23 @@ def _between_text(between: Between, index: str, literal: Callable[[int], str]) -
     return f"{index}({offset}) < {index}({length})"
 
 
-def load_of(load: Load, address: str) -> str:
-    return load_text(load.dtype, f"{load.buffer}[{address}]")
+def listed(items: list[str], indent: int, tail: str = "") -> str:
+    """A comma-separated list over as many lines as 100 columns need, each indented."""
+    lines = [""]
+    for item in items[:-1]:
+        lines = _appended(lines, f"{item},", 100 - indent)
+    lines = _appended(lines, items[-1] + tail, 100 - indent)
+    return "\n".join(" " * indent + line for line in lines)
+
+
+def _appended(lines: list[str], word: str, width: int) -> list[str]:
+    longer = f"{lines[-1]} {word}".strip()
+    return [*lines[:-1], longer] if len(longer) <= width or not lines[-1] else [*lines, word]
+
+
+def grouped(text: str) -> str:
+    """In parentheses where it is more than one word."""
+    return f"({text})" if " " in text else text
 
 
 def named_in(names: tuple[str, ...], text: str) -> tuple[str, ...]:

@@ -18,7 +18,9 @@ from .c import (
     condition_text,
     dtypes_of,
     element_text,
+    grouped,
     index_text,
+    listed,
     load_text,
     pieces_of,
     storage_pieces,
@@ -42,8 +44,6 @@ def _group_text(welded: Welded) -> str:
         element_text(kernel.element, "OPWELD_FN"),
         _function(kernel),
     ]
-    if welded.strided.element != kernel.element:
-        parts.append(element_text(welded.strided.element, "OPWELD_FN"))
     return "\n\n".join([*parts, _function(welded.strided)]) + "\n"
 
 
@@ -56,7 +56,7 @@ def _function(kernel: Kernel) -> str:
     params += [f"int64_t {e.name}" for e in kernel.extents]
     lines = [
         f'extern "C" void {kernel.name}_{kernel.variant}(',
-        f"    {', '.join([*params, 'int64_t begin', 'int64_t end'])}) {{",
+        listed([*params, "int64_t begin", "int64_t end"], 4, ") {"),
         *(f"  {_typed(buffer)}" for buffer in kernel.buffers),
     ]
     body = _rows(kernel) if len(kernel.loops) > 1 else _flat(kernel)
@@ -81,12 +81,12 @@ def _flat(kernel: Kernel) -> list[str]:
 def _rows(kernel: Kernel) -> list[str]:
     """A range of positions is a part of a row, whole rows, and a part of a row."""
     inner = kernel.loops[-1]
-    extent = _text(inner.extent)
+    extent = grouped(_text(inner.extent))
     return [
         "  for (int64_t at = begin; at < end;) {",
         *(f"    {line}" for line in _outer_coordinates(kernel)),
-        f"    const int64_t first = at % ({extent});",
-        f"    const int64_t rest = ({extent}) - first;",
+        f"    const int64_t first = at % {extent};",
+        f"    const int64_t rest = {extent} - first;",
         "    const int64_t last = first + (rest < end - at ? rest : end - at);",
         "#pragma omp simd",
         f"    for (int64_t {inner.var} = first; {inner.var} < last; ++{inner.var}) {{",
@@ -98,13 +98,13 @@ def _rows(kernel: Kernel) -> list[str]:
 
 
 def _outer_coordinates(kernel: Kernel) -> list[str]:
-    lines = [f"const int64_t row = at / ({_text(kernel.loops[-1].extent)});"]
+    lines = [f"const int64_t row = at / {grouped(_text(kernel.loops[-1].extent))};"]
     rest = "row"
     for position in range(len(kernel.loops) - 2, 0, -1):
         loop = kernel.loops[position]
-        extent = _text(loop.extent)
-        lines.append(f"const int64_t {loop.var} = {rest} % ({extent});")
-        lines.append(f"const int64_t above_{loop.var} = {rest} / ({extent});")
+        extent = grouped(_text(loop.extent))
+        lines.append(f"const int64_t {loop.var} = {rest} % {extent};")
+        lines.append(f"const int64_t above_{loop.var} = {rest} / {extent};")
         rest = f"above_{loop.var}"
     return [*lines, f"const int64_t {kernel.loops[0].var} = {rest};"]
 

@@ -19,7 +19,9 @@ from .c import (
     condition_text,
     dtypes_of,
     element_text,
+    grouped,
     index_text,
+    listed,
     load_text,
     named_in,
     pieces_of,
@@ -49,8 +51,6 @@ def _group_text(welded: Welded) -> str:
         _kernel(kernel),
         _launcher(kernel),
     ]
-    if welded.strided.element != kernel.element:
-        parts.append(element_text(welded.strided.element, "OPWELD_FN"))
     parts += [_packet(welded.strided), _kernel(welded.strided), _launcher(welded.strided)]
     return "\n\n".join(parts) + "\n"
 
@@ -86,7 +86,7 @@ def _packet(kernel: Kernel) -> str:
     inside += _call_element(kernel) + _put(kernel, vector)
     lines = ["template <int kLanes, typename Index>" if vector else "template <typename Index>"]
     lines.append(f"OPWELD_FN void {_packet_name(kernel)}(")
-    lines.append(f"    {', '.join(_parameters(kernel))}, Index at) {{")
+    lines.append(listed([*_parameters(kernel), "Index at"], 4, ") {"))
     lines += _indented(_coordinates(kernel, "at", before + ([] if vector else inside)) + before, 2)
     lines += _indented(_vector_body(kernel, inside) if vector else inside, 2)
     return "\n".join([*lines, "}"])
@@ -117,8 +117,7 @@ def _coordinates(kernel: Kernel, at: str, users: list[str], shadow: bool = False
     rest = at
     for position in range(len(loops) - 1, 0, -1):
         loop = loops[position]
-        extent = _text(loop.extent)
-        extent = f"({extent})" if " " in extent else extent
+        extent = grouped(_text(loop.extent))
         if loop.var in used:
             lines.append(f"const Index {loop.var} = {rest} % {extent};")
         if not used & {outer.var for outer in loops[:position]}:
@@ -214,15 +213,11 @@ def _kernel(kernel: Kernel) -> str:
     lines = [
         template,
         f"__global__ void __launch_bounds__({kernel.threads}) {_kernel_name(kernel)}(",
-        f"    {', '.join(_parameters(kernel))}, Index num_elems) {{",
+        listed([*_parameters(kernel), "Index num_elems"], 4, ") {"),
         f"  const Index first = Index(blockIdx.x) * ({per_block});",
         f"  const Index begin = first + Index(threadIdx.x){lanes};",
         f"  if (num_elems - first >= {per_block}) {{",
-        *([] if kernel.vectors == 1 else ["#pragma unroll"]),
-        f"    for (int k = 0; k < {kernel.vectors}; ++k) {{",
-        f"      const Index at = begin + k * ({step});",
-        f"      {packet}({call});",
-        "    }",
+        *_full_block(kernel, packet, call, step),
         "    return;",
         "  }",
         f"  for (Index packet = begin; packet < num_elems; packet += {step}) {{",
@@ -243,6 +238,17 @@ def _kernel(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
+def _full_block(kernel: Kernel, packet: str, call: str, step: str) -> list[str]:
+    if kernel.vectors == 1:
+        return [f"    {packet}({call.removesuffix('at')}begin);"]
+    return [
+        "#pragma unroll",
+        f"    for (int k = 0; k < {kernel.vectors}; ++k) {{",
+        f"      {packet}({call.removesuffix('at')}begin + k * ({step}));",
+        "    }",
+    ]
+
+
 def _launcher(kernel: Kernel) -> str:
     """The C entry point: picks index width and access width, and launches on the given stream."""
     params = [f"{'' if b.written else 'const '}void* {b.name}" for b in kernel.buffers]
@@ -250,7 +256,7 @@ def _launcher(kernel: Kernel) -> str:
     params += ["int64_t num_elems", "int64_t max_offset", "int aligned", "void* stream"]
     lines = [
         f'extern "C" int {kernel.name}_{kernel.variant}(',
-        f"    {', '.join(params)}) {{",
+        listed(params, 4, ") {"),
         "  // 32-bit positions must not wrap round in the last, partial block.",
         "  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);",
     ]
@@ -287,7 +293,7 @@ def _launch(kernel: Kernel, lanes: str, index: str) -> str:
     count = f"({index})num_elems"
     blocks = f"(unsigned int)((num_elems + {per_block - 1}) / {per_block})"
     launch = f"<<<{blocks}, {kernel.threads}, 0, (cudaStream_t)stream>>>"
-    return f"{_kernel_name(kernel)}<{template}>{launch}(\n    {', '.join([*casts, count])})"
+    return f"{_kernel_name(kernel)}<{template}>{launch}(\n{listed([*casts, count], 4)})"
 
 
 def _indented(lines: list[str], spaces: int) -> list[str]:
