@@ -57,27 +57,20 @@ def run_child(
     time_limit_s: float,
     environ: Mapping[str, str] | None = None,
     on_event: Callable[[str], None] | None = None,
+    on_output: Callable[[bytes], object] | None = None,
 ) -> Finished:
     """Runs `argv`; returns when it ends or when `time_limit_s` seconds have passed.
 
-    What the child prints is read to the end and its last 64 KiB kept. Lines that it writes to the
-    file descriptor named by OPWELD_EVENTS arrive one by one at `on_event`. Nothing of it runs any
-    more when this returns or raises (KeyboardInterrupt too).
+    What the child prints is read to the end, handed to `on_output`, and its last 64 KiB kept.
+    Lines that it writes to the file descriptor named by OPWELD_EVENTS arrive one by one at
+    `on_event`. Nothing of it runs any more when this returns or raises (KeyboardInterrupt too).
     """
     events_in, events_out = os.pipe()
     env = {**(os.environ if environ is None else environ), "OPWELD_EVENTS": str(events_out)}
-    with contextlib.closing(_Descriptor(events_in)), _session(argv, env, events_out) as process:
-        streams = _Streams(process, events_in, on_event)
+    with os.fdopen(events_in, "rb"), _session(argv, env, events_out) as process:
+        streams = _Streams(process, events_in, on_event, on_output)
         timed_out = not streams.read_until(time.monotonic() + time_limit_s)
     return Finished(process.returncode, streams.tail(), timed_out)
-
-
-class _Descriptor:
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def close(self) -> None:
-        os.close(self.number)
 
 
 @contextlib.contextmanager
@@ -106,13 +99,18 @@ class _Streams:
     """Reads a child's output and its events without ever blocking on either."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], events: int, on_event: Callable[[str], None] | None
+        self,
+        process: subprocess.Popen[bytes],
+        events: int,
+        on_event: Callable[[str], None] | None,
+        on_output: Callable[[bytes], object] | None,
     ) -> None:
         assert process.stdout is not None
         self._process = process
         self._output = process.stdout.fileno()
         self._events = events
         self._on_event = on_event
+        self._on_output = on_output
         self._tail = b""
         self._line = b""
 
@@ -142,9 +140,14 @@ class _Streams:
             if not chunk:
                 selector.unregister(descriptor)
             elif descriptor == self._output:
-                self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+                self._take_output(chunk)
             else:
                 self._take_events(chunk)
+
+    def _take_output(self, chunk: bytes) -> None:
+        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+        if self._on_output:
+            self._on_output(chunk)
 
     def _take_events(self, chunk: bytes) -> None:
         *lines, self._line = (self._line + chunk)[-TAIL_BYTES:].split(b"\n")

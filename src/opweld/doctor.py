@@ -28,6 +28,8 @@ INSTALL_TORCH = "pip install torch==2.13.0"
 INSTALL_NINJA = "pip install ninja"
 INSTALL_NVCC = "pip install nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime"
 
+DEFAULT_CUDA = Path("/usr/local/cuda")
+
 TRIAL = """#include <cmath>
 extern "C" void trial(float* y, const float* x, long n) {
     for (long i = 0; i < n; ++i) y[i] = std::tanh(x[i]);
@@ -159,13 +161,13 @@ def cuda_home() -> Finding:
     compiler = shutil.which("nvcc")
     if compiler:
         return Finding("cuda toolkit", OK, str(Path(compiler).resolve().parents[1]))
-    if Path("/usr/local/cuda").exists():
-        return Finding("cuda toolkit", OK, "/usr/local/cuda")
+    if DEFAULT_CUDA.exists():
+        return Finding("cuda toolkit", OK, str(DEFAULT_CUDA))
     return _cuda_missing("cuda toolkit", "not found")
 
 
 def nvcc() -> Finding:
-    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or DEFAULT_CUDA
     beside = Path(home, "bin", "nvcc")
     path = str(beside) if beside.exists() else shutil.which("nvcc")
     if path is None:

@@ -1,4 +1,4 @@
-"""Watches the stages run: times them, checks what they give, keeps and prints their text.
+"""Watches the stages run: times them, checks what they give, keeps, dumps and prints its text.
 
 `OPWELD_DUMP=dir` writes each stage's text to a file; `OPWELD_DEBUG=1..5` prints more of it a level.
 """
@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 from opweld.errors import OutputNotWritable, Where
+from opweld.ir.check import check
+from opweld.ir.kernel import Source
+from opweld.ir.text import to_text
 from opweld.options import Options
 
 T = TypeVar("T")
@@ -22,54 +25,70 @@ DUMP_FILES = {
     "plan": "03-plan.txt",
     "kernel": "04-kernel.txt",
     "emit": "05-emit.py",
-    "source": "06-source{suffix}",
+    "source": "06-source",
 }
-# From which OPWELD_DEBUG a stage's text is printed; rule hits are level 3, timings level 1.
+SOURCE_SUFFIX = {"cuda": ".cu", "c++": ".cpp"}
+# From which OPWELD_DEBUG on a text is printed; timings are level 1, every stage's text level 5.
 PRINT_LEVEL = {"plan": 2, "rules": 3, "source": 4}
 ALL_TEXTS_LEVEL = 5
 
 
 class Trace:
-    """One compilation's observer.
+    """The observer of one compilation.
 
-    Args:
-        options: where to dump and how much to print.
-        check: raises where a stage's value breaks its invariants; called after every stage.
-        on_stage: told the name of each stage as it begins.
+    `seconds` and `texts` gather, for each stage, its time and the canonical text of what it gave;
+    a stage that runs several times (once a variant) adds to both. `on_stage` is told each stage's
+    name as it begins.
     """
 
     def __init__(
         self,
         options: Options,
-        check: Callable[[Any], None],
         on_stage: Callable[[str], None] = lambda stage: None,
         out: TextIO | None = None,
     ) -> None:
         self._options = options
-        self._check = check
         self._on_stage = on_stage
         self._out = out or sys.stderr
         self.seconds: dict[str, float] = {}
         self.texts: dict[str, str] = {}
 
     def run(self, stage: str, function: Callable[..., T], *args: Any) -> T:
-        """`function(*args)`, timed; its result has passed the check."""
+        """`function(*args)`, which gives a value of `ir`, a tuple of them, or text.
+
+        Raises whatever the function raises, and what `ir.check.check` raises for its result.
+        """
         self._on_stage(stage)
         start = time.perf_counter()
         value = function(*args)
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
-        self._check(value)
-        if self._options.debug >= 1:
-            print(f"{stage}: {self.seconds[stage] * 1e3:.1f} ms", file=self._out)
+        spent = time.perf_counter() - start
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + spent
+        self._print(1, f"{stage}: {spent * 1e3:.1f} ms")
+        for each in value if isinstance(value, tuple) else (value,):
+            self._watch(stage, each)
         return value
 
-    def note(self, name: str, text: str, suffix: str = "") -> None:
-        """Keeps the text of a stage; dumps and prints it where the options ask for it."""
-        self.texts[name] = text
-        if self._options.debug >= PRINT_LEVEL.get(name, ALL_TEXTS_LEVEL):
-            print(f"-- {name}\n{text}", file=self._out)
+    def note(self, name: str, text: str) -> None:
+        """Keeps a text that is no stage's value, such as the rules that fired."""
+        self._keep(name, text, "")
+
+    def _watch(self, stage: str, value: object) -> None:
+        if isinstance(value, str):
+            return self._keep(stage, value, "")
+        suffix = SOURCE_SUFFIX[value.language] if isinstance(value, Source) else ""
+        if not suffix:
+            check(value)
+        return self._keep(stage, to_text(value), suffix)
+
+    def _keep(self, name: str, text: str, suffix: str) -> None:
+        self.texts[name] = self.texts.get(name, "") + text
+        self._print(PRINT_LEVEL.get(name, ALL_TEXTS_LEVEL), f"-- {name}\n{text}")
         if self._options.dump and name in DUMP_FILES:
-            self._dump(Path(self._options.dump), DUMP_FILES[name].format(suffix=suffix), text)
+            self._dump(Path(self._options.dump), DUMP_FILES[name] + suffix, self.texts[name])
+
+    def _print(self, level: int, text: str) -> None:
+        if self._options.debug >= level:
+            print(text, file=self._out)
 
     def _dump(self, folder: Path, name: str, text: str) -> None:
         try:

@@ -55,6 +55,7 @@ def compile_in_child(
             time_limit_s=options.time_limit_s,
             environ=child_environment(),
             on_event=on_stage,
+            on_output=sys.stderr.buffer.write if options.debug else None,
         )
         if finished.timed_out or finished.status != 0 or not answer.exists():
             raise died(path, options, finished)

@@ -1,0 +1,96 @@
+"""Delivery: whole files or none, and figures that change the head comment only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from opweld.delivery import (
+    body_of,
+    check_output,
+    default_output,
+    partial_file,
+    publish,
+    with_figures,
+    write_whole,
+)
+from opweld.errors import InternalError, OutputNotWritable
+
+EMITTED = '''"""ModelNew for gelu.py, für sm_90a.
+
+One kernel.
+"""
+x = """not the head"""
+'''
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_default_output() -> None:
+    assert default_output(Path("a/gelu.py")) == Path("a/gelu_new.py")
+
+
+@pytest.mark.parametrize("failure", [None, KeyboardInterrupt, ValueError])
+def test_nothing_stays_of_a_partial_file(tmp_path: Path, failure: type | None) -> None:
+    out = tmp_path / "new.py"
+    try:
+        with partial_file(out, "text") as partial:
+            assert partial.read_text() == "text" and partial.suffix == ".py"
+            assert not out.exists()
+            if failure:
+                raise failure
+    except (KeyboardInterrupt, ValueError):
+        assert failure
+    assert files(tmp_path) == []
+
+
+def test_publish_replaces_in_one_step(tmp_path: Path) -> None:
+    out = tmp_path / "new.py"
+    out.write_text("old")
+    with partial_file(out, "new") as partial:
+        publish(partial, out)
+    assert out.read_text() == "new"
+    assert files(tmp_path) == ["new.py"]
+    assert out.stat().st_mode & 0o044 == 0o044 or out.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [
+        ("", "is a folder; name a file"),
+        ("model.py", "is the model file itself; name another file with -o"),
+        ("no/new.py", "the folder '{folder}/no' does not exist; make it first"),
+        ("model.py/new.py", "the folder '{folder}/model.py' does not exist; make it first"),
+    ],
+)
+def test_outputs_that_are_refused(tmp_path: Path, out: str, says: str) -> None:
+    model = tmp_path / "model.py"
+    model.write_text("")
+    with pytest.raises(OutputNotWritable) as caught:
+        check_output(tmp_path / out, model)
+    assert str(caught.value) == f"{tmp_path / out}: {says.format(folder=tmp_path)}"
+    assert files(tmp_path) == ["model.py"]
+
+
+def test_a_file_system_that_refuses(tmp_path: Path) -> None:
+    with pytest.raises(OutputNotWritable, match="cannot be written: "):
+        write_whole(Path("/proc/opweld_new.py"), "text")
+
+
+def test_figures_go_into_the_head_and_nowhere_else() -> None:
+    text = with_figures(EMITTED, 'On a "big" machine: 3 ms.')
+    head = ast.get_docstring(ast.parse(text), clean=False)
+    assert head == "ModelNew for gelu.py, für sm_90a.\n\nOne kernel.\n\nOn a 'big' machine: 3 ms.\n"
+    assert body_of(text) == body_of(EMITTED) == '\nx = """not the head"""\n'
+
+
+def test_a_head_on_one_line() -> None:
+    text = with_figures('# comment\n"""ModelNew."""\nx = 1\n', "3 ms.")
+    assert text == '# comment\n"""ModelNew.\n\n3 ms.\n"""\nx = 1\n'
+
+
+def test_a_file_without_a_head_is_refused() -> None:
+    with pytest.raises(InternalError, match="has no head comment"):
+        with_figures("x = 1\n", "3 ms.")
