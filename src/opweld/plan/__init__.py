@@ -10,12 +10,15 @@ from .fusion import fuse
 from .groups import make_groups
 
 
-def make_plan(graph: Graph, target: Target, excluded: frozenset[str] = frozenset()) -> Plan:
+def make_plan(
+    graph: Graph, target: Target, excluded: frozenset[str] = frozenset(), suffix: str = ""
+) -> Plan:
     """The plan of a simplified graph.
 
     `excluded` has the names of groups that are given back to PyTorch: they become LIBRARY groups of
-    the same name, so that a group which measured slower than the calls it replaced is not welded again.
+    the same name, so that a group which measured slower than the calls it replaced is not welded
+    again. `suffix` ends the name of every kernel: it tells the variants of one file apart.
     """
     clusters = fuse(graph)
-    groups = make_groups(graph, clusters, target, excluded)
+    groups = make_groups(graph, clusters, target, excluded, suffix)
     return Plan(graph, target.name, reuse_buffers(graph, groups))

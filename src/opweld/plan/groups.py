@@ -21,15 +21,20 @@ class _Context:
     excluded: frozenset[str]
     users: dict[int, tuple[Node, ...]]
     outputs: frozenset[int]
+    suffix: str
 
 
 def make_groups(
-    graph: Graph, clusters: tuple[Cluster, ...], target: Target, excluded: frozenset[str]
+    graph: Graph,
+    clusters: tuple[Cluster, ...],
+    target: Target,
+    excluded: frozenset[str],
+    suffix: str,
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
     nodes = graph.nodes()
     outputs = frozenset(node.serial for node in graph.outputs)
-    context = _Context(graph, target, excluded, consumers(nodes), outputs)
+    context = _Context(graph, target, excluded, consumers(nodes), outputs, suffix)
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in nodes if node.kind is Kind.OPAQUE]
     units += [[node] for node in nodes if is_free_view(node) and _shown(context, node)]
@@ -96,7 +101,7 @@ def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:
 def _group(context: _Context, unit: list[Node], number: int) -> Group:
     if not number:
         return _library_or_view(context, unit)
-    name = f"k{number}_{_slug(unit)}"
+    name = f"k{number}_{_slug(unit)}{context.suffix}"
     if name in context.excluded:
         group = _plain(context, name, GroupKind.LIBRARY, unit)
         return replace(group, reason="measured slower than the PyTorch calls it replaces")
