@@ -1,6 +1,9 @@
 """Meanings that NumPy has no single function for. Arrays in, array out; attributes come last.
 
-All follow PyTorch's definition of the operation, NaN, infinities and signed zeros included.
+All follow PyTorch's definition of the operation, NaN, infinities and signed zeros included, as the
+CPU build of torch 2.13 computes it. Left undefined, as there: floats outside the range of the
+integer type that they are cast to, integer division and remainder by zero, shifts by less than
+zero.
 """
 
 from __future__ import annotations
@@ -16,13 +19,30 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
-def _like(x: Array, value: Array) -> Array:
+def _like(x: Array, value: Any) -> Array:
     return np.asarray(value).astype(np.asarray(x).dtype)
+
+
+def _is_integer(x: Array) -> bool:
+    return bool(np.issubdtype(np.asarray(x).dtype, np.integer))
+
+
+def cast_array(x: Array, dtype: Any) -> Array:
+    """`x` converted to a NumPy type; NaN and infinities become what the conversion leaves."""
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+def round_to_bfloat16(x: Array) -> Array:
+    """float32 values rounded to the nearest bfloat16, ties to even, as float32."""
+    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), x, rounded.view(np.float32)).astype(np.float32)
 
 
 def sign(x: Array) -> Array:
     """-1, 0 or 1; 0 for NaN is PyTorch's answer, and -0.0 gives 0."""
-    return _like(x, np.where(x > 0, 1, 0) - np.where(x < 0, 1, 0))
+    return _like(x, (x > 0).astype(np.int8) - (x < 0).astype(np.int8))
 
 
 def reciprocal(x: Array) -> Array:
@@ -64,7 +84,7 @@ def silu(x: Array) -> Array:
 
 
 def mish(x: Array) -> Array:
-    return x * np.tanh(np.logaddexp(x, np.zeros_like(x)))
+    return x * np.tanh(np.log1p(np.exp(x)))
 
 
 def softsign(x: Array) -> Array:
@@ -85,6 +105,10 @@ def logsigmoid(x: Array) -> Array:
 
 def tanhshrink(x: Array) -> Array:
     return x - np.tanh(x)
+
+
+def round_half_even(x: Array) -> Array:
+    return x if _is_integer(x) else np.rint(x)
 
 
 def frac(x: Array) -> Array:
@@ -132,18 +156,45 @@ def div_floor(a: Array, b: Array) -> Array:
 
 
 def div_trunc(a: Array, b: Array) -> Array:
-    if np.issubdtype(np.asarray(a).dtype, np.floating):
+    if not _is_integer(a):
         return np.trunc(a / b)
-    magnitude = np.abs(a) // np.abs(b)
-    return _like(a, np.where((a < 0) != (b < 0), -magnitude, magnitude))
+    floored = np.floor_divide(a, b)
+    inexact = floored * b != a
+    return floored + _like(a, inexact & ((a < 0) != (b < 0)))
 
 
-def fmod(a: Array, b: Array) -> Array:
-    return np.fmod(a, b)
+def power(x: Array, exponent: Array) -> Array:
+    """PyTorch computes some scalar exponents as roots and products: pow(-inf, 0.5) is NaN."""
+    if np.ndim(exponent) == 0 and not _is_integer(exponent):
+        special = _SCALAR_POWERS.get(float(exponent))
+        if special is not None:
+            return special(x)
+    return np.power(x, exponent)
 
 
-def remainder(a: Array, b: Array) -> Array:
-    return np.remainder(a, b)
+_SCALAR_POWERS = {
+    2.0: lambda x: x * x,
+    3.0: lambda x: x * x * x,
+    -1.0: reciprocal,
+    -2.0: lambda x: 1 / (x * x),
+    0.5: np.sqrt,
+    -0.5: rsqrt,
+}
+
+
+def clamp_min(x: Array, low: Array) -> Array:
+    """The larger; `x` where they are equal (zeros of two signs are), NaN where either is."""
+    return np.where((x >= low) | (x != x), x, low)
+
+
+def clamp_max(x: Array, high: Array) -> Array:
+    """The smaller; `x` where they are equal (zeros of two signs are), NaN where either is."""
+    return np.where((x <= high) | (x != x), x, high)
+
+
+def heaviside(x: Array, at_zero: Array) -> Array:
+    """0 below zero and for NaN, 1 above, `at_zero` at zero."""
+    return np.where(x == 0, at_zero, _like(at_zero, x > 0))
 
 
 def xlogy(a: Array, b: Array) -> Array:
