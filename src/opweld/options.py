@@ -37,9 +37,11 @@ class Options:
     seed: int | None = _option(
         None, "Seed of parameters and inputs; drawn and reported where not given.", "--seed"
     )
-    check: bool = _option(True, "Judge the emitted file; without, it says so.", "--no-check")
+    check: bool = _option(
+        True, "Leave the judge out; the file then says that it is not verified.", "--no-check"
+    )
     weight_cache: bool = _option(
-        True, "Keep what is derived from a weight between calls.", "--no-weight-cache"
+        True, "Derive nothing from a weight that lasts from call to call.", "--no-weight-cache"
     )
     exclude: frozenset[str] = _option(frozenset(), "Groups (by name) that are left to PyTorch.")
     time_limit_s: float = _option(
@@ -102,15 +104,32 @@ def _parse(item: Field[Any], name: str, text: str) -> str | int | float:
         raise UserError(f"{name} must be of type {kind.__name__}, not {text!r}") from error
 
 
+def flag_table() -> str:
+    """The command line's options as a Markdown table, for docs/options.md."""
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for item in fields(Options):
+        if item.metadata["flag"]:
+            default = _default_text(item.default)
+            rows.append(f"| `{item.metadata['flag']}` | {default} | {item.metadata['help']} |")
+    return "\n".join(rows) + "\n"
+
+
 def environment_table() -> str:
     """The environment variables as a Markdown table, for docs/options.md."""
     rows = ["| variable | field | default | meaning |", "|---|---|---|---|"]
     for item in fields(Options):
         name, help = item.metadata["env"], item.metadata["help"]
-        default = "unset" if item.default is None else item.default
         if name:
-            rows.append(f"| `{name}` | `{item.name}` | {default} | {help} |")
+            rows.append(f"| `{name}` | `{item.name}` | {_default_text(item.default)} | {help} |")
     return "\n".join(rows) + "\n"
+
+
+def _default_text(default: object) -> str:
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return "off"  # each flag of this kind turns off what is on by default
+    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def option_help(name: str) -> str:

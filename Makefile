@@ -1,0 +1,24 @@
+# Every target is one plain command that works without make, too.
+.DEFAULT_GOAL := help
+.PHONY: help test gpu golden lint docs demo
+
+help:  ## print the targets
+	@sed -n 's/^\([a-z]*\):  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+
+test:  ## everything that needs no GPU
+	python3 -m pytest -n 2 -m "not gpu"
+
+gpu:  ## the tests that need a GPU
+	python3 -m pytest -m gpu
+
+golden:  ## rewrite the golden files
+	OPWELD_WRITE_GOLDEN=1 python3 -m pytest tests/golden
+
+lint:  ## the checks of .ci/run
+	ruff check . && ruff format --check . && mypy
+
+docs:  ## rewrite the generated parts of the documentation
+	python3 docs/generate.py
+
+demo:  ## optimise the first example
+	python3 -m opweld optimize examples/gelu.py
