@@ -1,0 +1,109 @@
+"""The machine and the software, and torch's global settings, which a candidate must leave alone."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opweld.judge.values import Environment
+
+_ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+
+def describe(device: torch.device) -> Environment:
+    """What the figures of this run hold for."""
+    on_cuda = device.type == "cuda"
+    cpu = _field_of("/proc/cpuinfo", "model name") or platform.machine()
+    return Environment(
+        device=str(device),
+        device_name=torch.cuda.get_device_name(device) if on_cuda else cpu,
+        cpu=cpu,
+        num_threads=torch.get_num_threads(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        cuda=torch.version.cuda,
+        driver=_driver() if on_cuda else None,
+        allocator=_allocator(),
+        float32_precision=", ".join(f"{k} {_guarded(v)}" for k, v in _PRECISION.items()),
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """The device for "auto", "cpu" or "cuda".
+
+    Raises:
+        RuntimeError: CUDA is asked for and torch finds none.
+    """
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise RuntimeError("torch finds no CUDA device on this machine")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def global_settings() -> dict[str, Any]:
+    """Settings of the process that change what either side computes, by name."""
+    return {name: _guarded(read) for name, read in (_PRECISION | _SETTINGS).items()}
+
+
+def _flushes_subnormals() -> bool:
+    return bool(torch.tensor(1e-40, dtype=torch.float32) * 1.0 == 0)
+
+
+_PRECISION: dict[str, Callable[[], Any]] = {
+    "matmul": lambda: torch.get_float32_matmul_precision(),
+    "cuda matmul": lambda: torch.backends.cuda.matmul.fp32_precision,
+    "cudnn convolution": lambda: torch.backends.cudnn.conv.fp32_precision,
+}
+_SETTINGS: dict[str, Callable[[], Any]] = {
+    "reduced precision in fp16 products": (
+        lambda: torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+    ),
+    "reduced precision in bf16 products": (
+        lambda: torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    ),
+    "default dtype": lambda: str(torch.get_default_dtype()),
+    "default device": lambda: str(torch.get_default_device()),
+    "deterministic algorithms": torch.are_deterministic_algorithms_enabled,
+    "cudnn benchmark": lambda: torch.backends.cudnn.benchmark,
+    "cudnn deterministic": lambda: torch.backends.cudnn.deterministic,
+    "threads": torch.get_num_threads,
+    "grad mode": torch.is_grad_enabled,
+    "autocast on the CPU": lambda: torch.is_autocast_enabled("cpu"),
+    "autocast on CUDA": lambda: torch.is_autocast_enabled("cuda"),
+    "subnormals flushed to zero": _flushes_subnormals,
+}
+
+
+def _guarded(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError:
+        # torch refuses to read one of its two precision interfaces once the other was written
+        return "mixed"
+
+
+def _field_of(path: str, name: str) -> str | None:
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(name)), None)
+
+
+def _driver() -> str | None:
+    try:
+        first = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError):
+        return None
+    return next((word for word in first.split() if word[0].isdigit() and "." in word), None)
+
+
+def _allocator() -> str:
+    chosen = [f"{name}={os.environ[name]}" for name in _ALLOCATOR_VARIABLES if name in os.environ]
+    return ", ".join(chosen) or "default"

@@ -1,0 +1,209 @@
+"""The inputs that a pair is tried on, all made from the model's own.
+
+Shapes, dtypes, integer and boolean values and scalars stay the model's own, so that indices stay in
+range; what varies is the values of floating-point tensors, the leading dimension, and how tensors
+lie in memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from opweld.judge.load import Call, Pair, leading_size, make_inputs
+from opweld.judge.memory import available_bytes
+
+Own = Callable[[int], Call]
+
+# What the inputs kept for another call may take of the memory that is free.
+_CACHE_SHARE = 16
+# Keeps generated values apart from those that the model file draws from the same seed.
+_OTHER_STREAM = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to make inputs: `make(draw)` gives the same values for the same draw."""
+
+    name: str
+    make: Own
+
+
+class OwnInputs:
+    """The model's own inputs by draw, each from its own seed; kept while memory is plentiful.
+
+    The same tensors are handed out again, so whoever lets a model write to them calls `spoil`.
+    """
+
+    def __init__(self, pair: Pair, seed: int) -> None:
+        self._pair = pair
+        self._seed = seed
+        self._kept: dict[int, Call] = {}
+
+    def __call__(self, draw: int = 0) -> Call:
+        if draw not in self._kept:
+            self._make_room()
+            pair, seed = self._pair, self._seed + draw
+            self._kept[draw] = make_inputs(
+                pair.module, pair.model_path, seed, pair.device, pair.batch
+            )
+        return self._kept[draw]
+
+    def spoil(self) -> None:
+        """Forget all: a model may have written to them."""
+        self._kept.clear()
+
+    def _make_room(self) -> None:
+        held = sum(t.numel() * t.element_size() for c in self._kept.values() for t in c.tensors())
+        if held > available_bytes(self._pair.device) // _CACHE_SHARE:
+            self._kept.clear()
+
+
+def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
+    """Other values in the floating-point tensors: ordinary, large, tiny, not finite."""
+    if not any(_is_float(t) for t in own(0).tensors()):
+        return ()
+    changes = {
+        "normal values": _normal,
+        "large values": _large,
+        "tiny values": _tiny,
+        "NaN, infinities, signed zeros": _special,
+    }
+    return tuple(Kind(name, _filler(own, seed, change)) for name, change in changes.items())
+
+
+def batch_kinds(own: Own) -> tuple[Kind, ...]:
+    """Other leading sizes in all tensors that share the first one's, with rows of the own."""
+    size = leading_size(own(0))
+    if not size:
+        return ()
+    sizes = dict.fromkeys(n for n in (1, 3, size + 1, 0) if n != size)
+    return tuple(Kind(f"batch of {n}", _resizer(own, n)) for n in sizes)
+
+
+def layout_kinds(own: Own) -> tuple[Kind, ...]:
+    """The same values, differently laid out in memory."""
+    changes = {
+        "transposed storage": _transposed,
+        "strided storage": _strided,
+        "misaligned storage": _misaligned,
+    }
+    if any(t.dim() == 4 for t in own(0).tensors()):
+        changes["channels-last storage"] = _channels_last
+    return tuple(Kind(name, _changer(own, change)) for name, change in changes.items())
+
+
+def resize(call: Call, rows: int) -> Call:
+    """`rows` rows, the call's own repeated, in every tensor with the leading size of the first."""
+    size = leading_size(call)
+    if size is None:
+        return call
+
+    def change(t: Tensor) -> Tensor:
+        if not t.dim() or t.shape[0] != size:
+            return t.clone()
+        return t.index_select(0, torch.arange(rows, device=t.device) % size)
+
+    return call.map(change)
+
+
+def _resizer(own: Own, rows: int) -> Own:
+    return lambda draw: resize(own(draw), rows)
+
+
+def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
+    return lambda draw: own(draw).map(change)
+
+
+def _filler(own: Own, seed: int, change: Callable[[Tensor], Tensor]) -> Own:
+    def make(draw: int) -> Call:
+        call = own(draw)
+        devices = {t.device for t in call.tensors()}
+        generators = {
+            d: torch.Generator(d).manual_seed(seed + draw + _OTHER_STREAM) for d in devices
+        }
+
+        def fill(t: Tensor) -> Tensor:
+            if not _is_float(t):
+                return t.clone()
+            normal = torch.empty(t.shape, dtype=t.dtype, device=t.device)
+            return change(normal.normal_(generator=generators[t.device]))
+
+        return call.map(fill)
+
+    return make
+
+
+def _normal(x: Tensor) -> Tensor:
+    return x
+
+
+def _large(x: Tensor) -> Tensor:
+    return x.mul_(1e3)
+
+
+def _tiny(x: Tensor) -> Tensor:
+    """About 1e-6, every eighth element about the least normal number: half of these subnormal."""
+    x.mul_(1e-6)
+    eighth = x.view(-1)[::8]
+    if not x.is_complex():
+        eighth.mul_(1e6).mul_(torch.finfo(x.dtype).smallest_normal)
+    return x
+
+
+def _special(x: Tensor) -> Tensor:
+    """Half of the rows keep ordinary values, so that sums over a row stay comparable there."""
+    if x.numel() == 0 or x.is_complex():
+        return x
+    rows = x.view(-1, x.shape[-1]) if x.dim() else x.view(1, 1)
+    start = 1 if rows.shape[0] > 1 else 0
+    _sprinkle(rows[start::4, (3 if rows.shape[1] > 3 else 0) :: 61])
+    _sprinkle(rows[start + 1 :: 4, -1:])
+    return x
+
+
+def _sprinkle(target: Tensor) -> None:
+    info = torch.finfo(target.dtype)
+    least = info.smallest_normal * info.eps
+    values = [math.nan, math.inf, -math.inf, -0.0, 0.0, least, -least, info.max, info.min]
+    source = torch.tensor(values, dtype=target.dtype, device=target.device)
+    repeats = -(-target.numel() // len(values))
+    target.copy_(source.repeat(repeats)[: target.numel()].view(target.shape))
+
+
+def _transposed(t: Tensor) -> Tensor:
+    if t.dim() < 2:
+        return _strided(t)
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _strided(t: Tensor) -> Tensor:
+    """Every other element of a wider tensor; what lies between is NaN, or zero for integers."""
+    if not t.dim() or t.numel() == 0:
+        return t.clone()
+    fill = math.nan if _is_float(t) else 0
+    wide = torch.full((*t.shape[:-1], 2 * t.shape[-1]), fill, dtype=t.dtype, device=t.device)
+    view = wide[..., ::2]
+    view.copy_(t)
+    return view
+
+
+def _misaligned(t: Tensor) -> Tensor:
+    flat = torch.empty(t.numel() + 1, dtype=t.dtype, device=t.device)
+    view = flat[1:].view(t.shape)
+    view.copy_(t)
+    return view
+
+
+def _channels_last(t: Tensor) -> Tensor:
+    if t.dim() != 4:
+        return t.clone()
+    return t.contiguous(memory_format=torch.channels_last)
+
+
+def _is_float(t: Tensor) -> bool:
+    return t.is_floating_point() or t.is_complex()

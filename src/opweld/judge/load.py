@@ -1,0 +1,256 @@
+"""Both files as a pair of modules, each built by its own constructor from the same seed.
+
+What is wrong with the model file is the user's to mend (`ModelFileError`, exit code 2); what is
+wrong with the other file is a verdict (`CandidateError`, exit code 1) unless it is no module with a
+`ModelNew` at all.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from opweld.errors import ModelFileError, ModelOutOfMemory, Where
+from opweld.judge.tree import map_tensors, tensors
+
+ORIGINAL, NEW = "the original", "ModelNew"
+
+
+class CandidateError(Exception):
+    """ModelNew cannot be built or called; the message is one sentence for the verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The arguments of one forward."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def tensors(self) -> list[torch.Tensor]:
+        return tensors([self.args, self.kwargs])
+
+    def map(self, change: Callable[[torch.Tensor], Any]) -> Call:
+        return Call(map_tensors(self.args, change), map_tensors(self.kwargs, change))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two models on one device, and where they came from."""
+
+    original: nn.Module
+    new: nn.Module
+    module: ModuleType
+    model_path: Path
+    new_path: Path
+    device: torch.device
+    batch: int | None
+
+
+def seed_all(seed: int) -> None:
+    """The same random numbers from here on: Python's, torch's on every device, NumPy's."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def import_model_file(path: Path) -> ModuleType:
+    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`."""
+    module = guard_original(path, "importing it", lambda: _import(path, "opweld_judged_model"))
+    if not inspect.isclass(getattr(module, "Model", None)):
+        raise ModelFileError(
+            "it defines no class Model", where=Where(str(path)), next_step="define Model(nn.Module)"
+        )
+    for name in ("get_inputs", "get_init_inputs"):
+        if not callable(getattr(module, name, None)):
+            raise ModelFileError(
+                f"it defines no function {name}",
+                where=Where(str(path)),
+                next_step=f"define {name}(), which returns a list",
+            )
+    return module
+
+
+def import_new_file(path: Path) -> ModuleType:
+    """The other file as a module that has `ModelNew`; importing it may build its kernels."""
+    module = guard_new(path, "importing it", lambda: _import(path, "opweld_judged_new"))
+    if not inspect.isclass(getattr(module, "ModelNew", None)):
+        raise ModelFileError(
+            "it defines no class ModelNew",
+            where=Where(str(path)),
+            next_step="define ModelNew with Model's constructor and forward",
+        )
+    return module
+
+
+def build_original(module: ModuleType, path: Path, seed: int, device: torch.device) -> nn.Module:
+    """`Model(*get_init_inputs())` in eval mode on `device`."""
+
+    def build() -> nn.Module:
+        args, kwargs = _init_arguments(module, seed)
+        seed_all(seed)
+        return module.Model(*args, **kwargs).to(device).eval()
+
+    model = guard_original(path, "Model(*get_init_inputs())", build)
+    if not isinstance(model, nn.Module):
+        raise ModelFileError("Model is no torch.nn.Module", where=Where(str(path)))
+    return model
+
+
+def build_new(
+    module: ModuleType, new_module: ModuleType, path: Path, seed: int, device: torch.device
+) -> nn.Module:
+    """`ModelNew` from the same arguments and seed, in eval mode on `device`."""
+
+    def build() -> nn.Module:
+        args, kwargs = _init_arguments(module, seed)
+        seed_all(seed)
+        return new_module.ModelNew(*args, **kwargs).to(device).eval()
+
+    model = guard_new(path, "ModelNew(*get_init_inputs())", build)
+    if not isinstance(model, nn.Module):
+        raise CandidateError(f"{path}: ModelNew is no torch.nn.Module")
+    return model
+
+
+def make_inputs(
+    module: ModuleType, path: Path, seed: int, device: torch.device, batch: int | None
+) -> Call:
+    """The model's own inputs from `seed`, on `device`, cut to `batch` rows where asked."""
+
+    def make() -> Call:
+        seed_all(seed)
+        made = module.get_inputs()
+        if isinstance(made, dict):
+            call = Call((), made)
+        elif isinstance(made, (list, tuple)):
+            call = Call(tuple(made), {})
+        else:
+            raise TypeError(f"get_inputs() returned {type(made).__name__}, not a list")
+        if batch is not None:
+            call = _cut(call, batch)
+        return call.map(lambda t: t.detach().to(device))
+
+    call = guard_original(path, "get_inputs()", make)
+    if not call.tensors():
+        raise ModelFileError(
+            "get_inputs() returns no tensor",
+            where=Where(str(path)),
+            next_step="return a list with at least one torch.Tensor",
+        )
+    return call
+
+
+def guard_original(path: Path, doing: str, action: Callable[[], Any]) -> Any:
+    """Whatever the model file raises, as an error that names its line."""
+    try:
+        return action()
+    except ModelFileError:
+        raise
+    except SyntaxError as error:
+        where = Where(error.filename or str(path), error.lineno, error.text)
+        raise ModelFileError(f"syntax error: {error.msg}", where=where) from error
+    except BaseException as error:
+        where = Where(str(path), line_in(path, error))
+        if is_out_of_memory(error):
+            raise ModelOutOfMemory(
+                f"out of memory in {doing}", where=where, next_step="try a smaller --batch"
+            ) from error
+        raise ModelFileError(
+            f"{doing} raised {brief(error)}", where=where, next_step="mend the model file"
+        ) from error
+
+
+def guard_new(path: Path, doing: str, action: Callable[[], Any]) -> Any:
+    """Whatever the candidate raises, as one sentence."""
+    try:
+        return action()
+    except SyntaxError as error:
+        raise ModelFileError(
+            f"syntax error: {error.msg}", where=Where(error.filename or str(path), error.lineno)
+        ) from error
+    except BaseException as error:
+        raise CandidateError(f"{place(path, error)}: {doing} raised {brief(error)}") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """CUDA's and the host's ways of running out."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text or "out of memory" in text
+    )
+
+
+def brief(error: BaseException, limit: int = 300) -> str:
+    """`TypeError: message` on one line; of a long message the first line that names an error."""
+    text = str(error)
+    if len(text) > limit:
+        telling = [line for line in text.splitlines()[1:] if "error:" in line.lower()]
+        text = telling[0] if telling else text
+    text = " ".join(text.split())
+    text = text if len(text) <= limit else text[:limit] + " ..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def place(path: Path, error: BaseException) -> str:
+    """`file:line` of the innermost frame in `path`, or the file alone."""
+    line = line_in(path, error)
+    return f"{path}:{line}" if line else str(path)
+
+
+def line_in(path: Path, error: BaseException) -> int | None:
+    """The line of `path` that was executing when `error` was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path.absolute())]
+    return lines[-1] if lines else None
+
+
+def _import(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} has no .py ending")
+    module = importlib.util.module_from_spec(spec)
+    # dataclasses and pickle look their class's module up by name
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _init_arguments(module: ModuleType, seed: int) -> tuple[list[Any], dict[str, Any]]:
+    seed_all(seed)
+    made = module.get_init_inputs()
+    if isinstance(made, dict):
+        return [], made
+    if not isinstance(made, (list, tuple)):
+        raise TypeError(f"get_init_inputs() returned {type(made).__name__}, not a list")
+    if len(made) == 2 and isinstance(made[0], (list, tuple)) and isinstance(made[1], dict):
+        return list(made[0]), made[1]
+    return list(made), {}
+
+
+def leading_size(call: Call) -> int | None:
+    """The leading dimension of the first tensor that has one."""
+    return next((t.shape[0] for t in call.tensors() if t.dim()), None)
+
+
+def _cut(call: Call, batch: int) -> Call:
+    size = leading_size(call)
+    return call.map(lambda t: t[:batch] if t.dim() and t.shape[0] == size else t)

@@ -1,0 +1,331 @@
+"""Two sides' leaves against each other and against float64: structure first, then numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from opweld.judge.compare import PIECE_ELEMS, ErrorSums, format_of, pieces, same_bits
+from opweld.judge.grade import grade, worst
+from opweld.judge.reference import Block
+from opweld.judge.run import Run
+from opweld.judge.values import Check, Errors, Grade
+
+# Against a float64 run, a grade of A or B is delivered.
+DELIVERED: tuple[Grade, ...] = ("A", "B")
+# Without one: this many times what one ulp of noise on the inputs does to the original's result,
+# plus as many ulps of the result, one for each rounding of a short chain of operations.
+NOISE_MARGIN = 4.0
+
+
+def mismatch(new: Run, eager: Run) -> str | None:
+    """One clause on the first difference that is no matter of precision; None without one."""
+    if new.nesting != eager.nesting:
+        return f"returns {_nesting(new)} where the original returns {_nesting(eager)}"
+    for name, left, right in zip(eager.names, new.leaves, eager.leaves, strict=True):
+        if clause := _leaf_mismatch(left, right):
+            return f"{name} {clause}"
+    return None
+
+
+def bit_equal(new: Run, eager: Run) -> bool:
+    """Whether all leaves agree in every bit (any NaN equals any NaN)."""
+    pairs = zip(new.leaves, eager.leaves, strict=True)
+    return all(
+        same_bits(dense(n), dense(e)) if isinstance(n, Tensor) else _same_scalar(n, e)
+        for n, e in pairs
+    )
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Figures of every leaf, over one or more draws of the same kind of inputs."""
+
+    run: Run
+    sums: dict[int, ErrorSums] = field(default_factory=dict)
+    num_wrong: dict[int, int] = field(default_factory=dict)
+    first_wrong: dict[int, int] = field(default_factory=dict)
+    noisy: dict[int, bool] = field(default_factory=dict)
+    trivial: tuple[str, ...] = ()
+    by_rows: bool = False
+    no_reference: str | None = None
+
+    def add(self, new: Run, eager: Run, block: Block) -> set[int]:
+        """Take in float64 leaves, of all rows or of some; the result names those of no use."""
+        self.by_rows |= block.rows is not None
+        useless = {p for p, leaf in enumerate(block.leaves) if not _is_wider(leaf, eager.leaves[p])}
+        for position in range(len(eager.leaves)):
+            if position not in useless:
+                self._add_referenced(position, new, eager, block)
+        return useless
+
+    def _add_referenced(self, position: int, new: Run, eager: Run, block: Block) -> None:
+        left, right = as_tensor(new.leaves[position]), as_tensor(eager.leaves[position])
+        if block.rows is not None:
+            left, right = left[block.rows], right[block.rows]
+        self._add_leaf(position, left, right, as_tensor(block.leaves[position], torch.float64))
+
+    def add_noise(self, new: Run, eager: Run, shaken: Run, positions: Iterable[int]) -> None:
+        """Compare with eager alone; `shaken` is eager on inputs moved by an ulp."""
+        for position in positions:
+            triple = (r.leaves[position] for r in (new, eager, shaken))
+            left, right, moved = map(as_tensor, triple)
+            if is_float(right):
+                fits = within_noise(left, right, moved)
+                self.noisy[position] = fits and self.noisy.get(position, True)
+                self._add_leaf(position, left, right, right)
+            else:
+                self._add_exact(position, left, right, right)
+
+    def num_float_elems(self) -> float:
+        """Elements seen so far in the smallest floating-point leaf; infinity where there is none.
+
+        An empty leaf stays empty, so it does not count.
+        """
+        return min((s.num_seen for s in self.sums.values() if s.num_seen), default=math.inf)
+
+    def check(self, name: str, detail: str = "") -> Check:
+        """The verdict on this kind of inputs, with the figures of the worst leaf."""
+        for position, count in self.num_wrong.items():
+            if count:
+                return self._exact_failure(name, position, count)
+        graded = {p: self._grade(p) for p in self.sums}
+        if not graded:
+            return Check(name, True, detail or "equal", grade="A")
+        lowest = worst(graded.values())
+        position = max((p for p in graded if graded[p] == lowest), key=self._relative_rms)
+        passed = all(g in DELIVERED or self.noisy.get(p) for p, g in graded.items())
+        check = self._figures(name, position, lowest)
+        return replace(check, passed=passed, detail=self._detail(position, lowest, passed, detail))
+
+    def _add_leaf(self, position: int, new: Tensor, eager: Tensor, reference: Tensor) -> None:
+        if not is_float(eager):
+            self._add_exact(position, new, eager, reference)
+            return
+        if new.is_complex():
+            new, eager, reference = (
+                torch.view_as_real(t.resolve_conj()) for t in (new, eager, reference)
+            )
+        sums = self._float_sums(position, eager)
+        for index in pieces(tuple(new.shape)):
+            sums.add(new[index], eager[index], reference[index])
+
+    def _float_sums(self, position: int, eager: Tensor) -> ErrorSums:
+        dtype = eager.real.dtype if eager.is_complex() else eager.dtype
+        return self.sums.setdefault(position, ErrorSums(dtype))
+
+    def _add_exact(self, position: int, new: Tensor, eager: Tensor, reference: Tensor) -> None:
+        """Integers and booleans: eager's value or the float64 run's."""
+        wrong = (new != eager) & (new != reference)
+        self.num_wrong[position] = self.num_wrong.get(position, 0) + int(wrong.sum())
+        if position not in self.first_wrong and bool(wrong.any()):
+            self.first_wrong[position] = int(wrong.reshape(-1).nonzero()[0])
+
+    def _grade(self, position: int) -> Grade:
+        if position in self.noisy:
+            return self._noise_grade(position)
+        return grade(self.sums[position].figures())
+
+    def _noise_grade(self, position: int) -> Grade:
+        sums = self.sums[position]
+        if sums.max == 0 and not sums.num_special_wrong:
+            return "A"
+        return "C" if self.noisy[position] else "F"
+
+    def _relative_rms(self, position: int) -> float:
+        figures = self.sums[position].figures()
+        return figures.rms / max(figures.eager_rms, figures.half_ulp_rms, 1e-300)
+
+    def _figures(self, name: str, position: int, lowest: Grade) -> Check:
+        sums = self.sums[position]
+        figures, (p50, p99) = sums.figures(), sums.quantiles()
+        against_eager = position in self.noisy
+        failed = lowest not in DELIVERED and not self.noisy.get(position)
+        return Check(
+            name,
+            True,
+            "",
+            grade=lowest,
+            output=self.run.names[position],
+            dtype=str(sums.dtype).removeprefix("torch."),
+            error_vs_f64=None if against_eager else Errors(figures.rms, figures.max),
+            eager_error_vs_f64=None
+            if against_eager
+            else Errors(figures.eager_rms, figures.eager_max),
+            scale=sums.scale,
+            max_ulp=sums.max_ulp,
+            ulp_p50=p50,
+            ulp_p99=p99,
+            first_bad_index=self._index(position, sums.first_bad) if failed else None,
+        )
+
+    def _index(self, position: int, flat: int | None) -> tuple[int, ...] | None:
+        leaf = as_tensor(self.run.leaves[position])
+        if flat is None or leaf.numel() == 0:
+            return None
+        flat %= leaf.numel() * (2 if leaf.is_complex() else 1)
+        flat //= 2 if leaf.is_complex() else 1
+        return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), leaf.shape))
+
+    def _detail(self, position: int, lowest: Grade, passed: bool, detail: str) -> str:
+        sums = self.sums[position]
+        figures, name = sums.figures(), self.run.names[position]
+        parts = [detail] if detail else []
+        if not passed and sums.num_special_wrong:
+            parts.insert(0, f"{name}: {sums.num_special_wrong} NaN or infinity wrong")
+        elif not passed and position in self.noisy:
+            parts.insert(0, f"{name} differs from eager by up to {figures.max:.3g}")
+        elif not passed:
+            parts.insert(
+                0,
+                f"{name}: error {figures.rms:.3g} rms, {figures.max:.3g} max, eager's"
+                f" {figures.eager_rms:.3g} and {figures.eager_max:.3g} (grade {lowest})",
+            )
+        if self.no_reference:
+            parts.append(f"compared with eager: {self.no_reference}")
+        if self.by_rows:
+            parts.append("float64 run by blocks of rows")
+        if sums.num_zero_sign:
+            parts.append(f"{sums.num_zero_sign} zeros of the other sign than eager's")
+        if self.trivial:
+            parts.append(f"weak: {', '.join(self.trivial)} would pass too")
+        return "; ".join(parts) or f"grade {lowest}"
+
+    def _exact_failure(self, name: str, position: int, count: int) -> Check:
+        leaf = self.run.names[position]
+        return Check(
+            name,
+            False,
+            f"{leaf}: {count} elements differ, and they are not floating-point",
+            grade="F",
+            output=leaf,
+            first_bad_index=self._index(position, self.first_wrong.get(position)),
+        )
+
+
+def within_noise(new: Tensor, eager: Tensor, shaken: Tensor) -> bool:
+    """Whether `new` is as near to eager as rounding the inputs differently would leave it."""
+    new, eager, shaken = (
+        (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t)
+        for t in (new, eager, shaken)
+    )
+    if not torch.equal(new.isfinite(), eager.isfinite()):
+        return False
+    finite = eager.isfinite() & shaken.isfinite()
+    if not bool(finite.any()):
+        return True
+    values = eager[finite].double()
+    spacing = format_of(eager.dtype).eps * float(values.abs().max())
+    noise = (shaken[finite].double() - values).abs()
+    error = (new[finite].double() - values).abs()
+    rms_limit = NOISE_MARGIN * (_rms(noise) + _rms(values) * format_of(eager.dtype).eps)
+    max_limit = NOISE_MARGIN * (float(noise.max()) + spacing)
+    return _rms(error) <= rms_limit and float(error.max()) <= max_limit
+
+
+def trivial_passes(run: Run, block: Block, inputs: list[Tensor]) -> tuple[str, ...]:
+    """Candidates that compute nothing and would be delivered on the first piece of some leaf."""
+    found = []
+    for position, reference in enumerate(block.leaves):
+        eager = as_tensor(run.leaves[position])
+        if not is_float(eager) or eager.is_complex() or eager.numel() < 2:
+            continue
+        eager = eager if block.rows is None else eager[block.rows]
+        index = next(iter(pieces(tuple(eager.shape), PIECE_ELEMS // 4)))
+        for name, candidate in _trivial(eager, inputs):
+            sums = ErrorSums(eager.dtype)
+            sums.add(candidate[index], eager[index], reference[index])
+            if grade(sums.figures()) in DELIVERED:
+                found.append(f"{name} for {run.names[position]}")
+    return tuple(found)
+
+
+def _trivial(eager: Tensor, inputs: list[Tensor]) -> list[tuple[str, Tensor]]:
+    finite = eager[eager.isfinite()] if eager.numel() <= PIECE_ELEMS else eager.reshape(-1)[:1024]
+    mean = float(finite.double().mean()) if finite.numel() else 0.0
+    candidates = [
+        ("zeros", eager.new_zeros(()).expand(eager.shape)),
+        ("the mean", eager.new_full((), mean).expand(eager.shape)),
+    ]
+    candidates += [
+        ("a copy of an input", t)
+        for t in inputs
+        if t.shape == eager.shape and t.dtype == eager.dtype
+    ]
+    return candidates
+
+
+def as_tensor(leaf: Any, of_float: torch.dtype = torch.float32) -> Tensor:
+    """A leaf as a dense tensor; a Python float gets the dtype `of_float`, None and text nothing."""
+    if isinstance(leaf, Tensor):
+        return dense(leaf.detach())
+    if isinstance(leaf, bool):
+        return torch.tensor(leaf)
+    if isinstance(leaf, int):
+        return torch.tensor(leaf, dtype=torch.int64)
+    if isinstance(leaf, float):
+        return torch.tensor(leaf, dtype=of_float)
+    return torch.zeros(0, dtype=torch.int64)
+
+
+def dense(t: Tensor) -> Tensor:
+    return t if t.layout is torch.strided else t.to_dense()
+
+
+def is_float(t: Tensor) -> bool:
+    return t.is_floating_point() or t.is_complex()
+
+
+def _is_wider(reference: Any, eager: Any) -> bool:
+    """Whether a float64 leaf can judge: of eager's shape, and more precise where it matters."""
+    reference, eager = as_tensor(reference, torch.float64), as_tensor(eager)
+    if reference.shape != eager.shape or is_float(reference) != is_float(eager):
+        return False
+    wide = torch.promote_types(eager.dtype, torch.float64)
+    return not is_float(eager) or (eager.dtype != wide and reference.dtype == wide)
+
+
+def _leaf_mismatch(new: Any, eager: Any) -> str | None:
+    if not isinstance(eager, Tensor):
+        return None if _same_kind(new, eager) else f"is {_show(new)} instead of {_show(eager)}"
+    if not isinstance(new, Tensor):
+        return f"is a {type(new).__name__} instead of a tensor"
+    for what in ("shape", "dtype", "device", "layout"):
+        left, right = getattr(new, what), getattr(eager, what)
+        if left != right:
+            show = tuple if what == "shape" else str
+            return f"has {what} {show(left)} instead of {show(right)}"
+    return None
+
+
+def _same_kind(new: Any, eager: Any) -> bool:
+    if isinstance(eager, float):
+        return isinstance(new, float)
+    return type(new) is type(eager) and (isinstance(eager, (bool, int)) or new == eager)
+
+
+def _same_scalar(new: Any, eager: Any) -> bool:
+    if isinstance(new, float) and isinstance(eager, float):
+        return new == eager or (math.isnan(new) and math.isnan(eager))
+    return bool(new == eager)
+
+
+def _show(value: Any) -> str:
+    return f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:60]
+
+
+def _nesting(run: Run) -> str:
+    kinds = [kind for _, kind in run.nesting]
+    num_leaves = kinds.count("leaf")
+    if kinds[0] == "leaf":
+        return "a single value"
+    return f"a {kinds[0]} of {num_leaves} value{'s' if num_leaves != 1 else ''}"
+
+
+def _rms(t: Tensor) -> float:
+    return float(t.double().square().mean().sqrt())

@@ -1,0 +1,229 @@
+"""A judgement for the terminal: kernels, times side by side, errors against float64, the verdict.
+
+On a terminal these are tables; elsewhere plain lines of the same content, one fact a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from opweld.judge.values import Check, Judgement, KernelTiming, PlanRow, Samples, Timing
+
+_NONE = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table as text: a title, column heads (`>` in front aligns right), rows."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def render(
+    judgement: Judgement,
+    console: Console,
+    plan: Sequence[PlanRow] = (),
+    output: str | None = None,
+    new_name: str = "ModelNew",
+) -> None:
+    """Print everything that was found out; `plan` adds what each kernel welded and why."""
+    for grid in grids(judgement, plan, new_name):
+        _print_grid(grid, console)
+    for line in lines(judgement, output):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    style = "bold green" if judgement.verdict.passed else "bold red"
+    line = verdict_line(judgement)
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def grids(
+    judgement: Judgement, plan: Sequence[PlanRow] = (), new_name: str = "ModelNew"
+) -> list[Grid]:
+    """The tables that have something to show."""
+    timing = judgement.timing
+    found = [
+        _kernel_grid(judgement.kernels, plan),
+        _library_grid(plan),
+        _timing_grid(timing, new_name) if timing else None,
+        _error_grid(judgement.verdict.checks, new_name),
+        _failure_grid(judgement.verdict.failures),
+    ]
+    return [grid for grid in found if grid and grid.rows]
+
+
+def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
+    """What stands between the tables and the verdict."""
+    for check in judgement.verdict.checks:
+        if check.skipped:
+            yield f"skipped: {check.name}: {check.detail}"
+        elif "weak:" in check.detail:
+            yield f"note: {check.name}: {check.detail}"
+    timing = judgement.timing
+    if timing:
+        yield f"limit: {timing.limit_reason}"
+        yield f"times: {timing.protocol}"
+        yield from (f"note: {note}" for note in timing.notes)
+    if judgement.timing_error:
+        yield f"note: {judgement.timing_error}"
+    environment = judgement.environment
+    if environment:
+        yield (
+            f"on: {environment.device_name}, torch {environment.torch},"
+            f" Python {environment.python}, seed {judgement.seed}"
+        )
+    if output:
+        yield f"written: {output}"
+
+
+def verdict_line(judgement: Judgement) -> str:
+    """The one line that counts."""
+    verdict, timing = judgement.verdict, judgement.timing
+    if not verdict.passed:
+        return f"NOT EQUIVALENT: {verdict.reason}"
+    speed = ", ".join(_speeds(timing)) if timing else ""
+    return f"EQUIVALENT, grade {verdict.grade}" + (f": {speed}" if speed else "")
+
+
+def _speeds(timing: Timing) -> Iterable[str]:
+    if timing.speedup_vs_eager:
+        yield f"{timing.speedup_vs_eager:.2f}x the speed of eager"
+    if timing.speedup_vs_compile:
+        yield f"{timing.speedup_vs_compile:.2f}x that of torch.compile"
+
+
+def _kernel_grid(rows: Sequence[KernelTiming], plan: Sequence[PlanRow]) -> Grid:
+    planned = {row.name: row for row in plan}
+    return Grid(
+        "Kernels",
+        ("kernel", "kind", "welded", ">calls", ">MB", ">ms", ">% of limit", ">regs", ">spills"),
+        tuple(_kernel_row(row, planned.get(row.name)) for row in rows),
+    )
+
+
+def _kernel_row(row: KernelTiming, planned: PlanRow | None) -> tuple[str, ...]:
+    kind = row.kind or (planned.kind if planned else None)
+    ops = row.ops or (planned.ops if planned else ())
+    return (
+        row.name,
+        kind or _NONE,
+        " ".join(ops) or _NONE,
+        str(row.calls),
+        f"{row.bytes / 1e6:.4g}",
+        _number(row.ms),
+        _NONE if row.limit_percent is None else f"{row.limit_percent:.0f}",
+        _NONE if row.registers is None else str(row.registers),
+        _NONE if row.spills is None else str(row.spills),
+    )
+
+
+def _library_grid(plan: Sequence[PlanRow]) -> Grid:
+    rows = ((row.name, " ".join(row.ops), row.reason) for row in plan if row.kind == "library")
+    return Grid("Left to PyTorch", ("group", "ops", "reason"), tuple(rows))
+
+
+def _timing_grid(timing: Timing, new_name: str) -> Grid:
+    eager = timing.eager_ms
+    entries = (
+        ("eager", eager),
+        ("torch.compile", timing.compile_ms),
+        (new_name, timing.opweld_ms),
+    )
+    rows = [_timing_row(name, samples, eager, timing) for name, samples in entries if samples]
+    limit = (
+        "limit of the machine",
+        _number(timing.limit_ms),
+        "",
+        "",
+        _ratio(eager.median if eager else None, timing.limit_ms),
+        "100",
+    )
+    return Grid(
+        f"Time on {timing.device}",
+        ("", ">median ms", ">p10", ">p90", ">vs eager", ">% of limit"),
+        (*rows, limit),
+    )
+
+
+def _timing_row(
+    name: str, samples: Samples, eager: Samples | None, timing: Timing
+) -> tuple[str, ...]:
+    return (
+        name,
+        _number(samples.median),
+        _number(samples.p10),
+        _number(samples.p90),
+        _ratio(eager.median if eager else None, samples.median),
+        f"{100 * timing.limit_ms / samples.median:.0f}" if samples.median else _NONE,
+    )
+
+
+def _error_grid(checks: Sequence[Check], new_name: str) -> Grid:
+    return Grid(
+        "Error against float64",
+        ("inputs", ">eager rms", f">{new_name} rms", ">eager max", f">{new_name} max")
+        + (">max ulp", ">p99 ulp", "grade"),
+        tuple(_error_row(check) for check in checks if check.grade and not check.skipped),
+    )
+
+
+def _error_row(check: Check) -> tuple[str, ...]:
+    new, eager = check.error_vs_f64, check.eager_error_vs_f64
+    if new is None or eager is None:
+        note = "bit-equal" if check.grade == "A" and check.passed else _NONE
+        return (check.name, _NONE, note, *(_NONE,) * 4, check.grade or _NONE)
+    return (
+        check.name,
+        f"{eager.rms:.2e}",
+        f"{new.rms:.2e}",
+        f"{eager.max:.2e}",
+        f"{new.max:.2e}",
+        _number(check.max_ulp),
+        _number(check.ulp_p99),
+        check.grade or _NONE,
+    )
+
+
+def _failure_grid(failures: Sequence[Check]) -> Grid:
+    rows = ((c.name, c.detail, _index(c)) for c in failures)
+    return Grid("Failed", ("check", "what is wrong", "first at"), tuple(rows))
+
+
+def _index(check: Check) -> str:
+    return str(list(check.first_bad_index)) if check.first_bad_index is not None else _NONE
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.4g}"
+
+
+def _ratio(numerator: float | None, denominator: float) -> str:
+    return f"{numerator / denominator:.2f}x" if numerator and denominator else _NONE
+
+
+def _print_grid(grid: Grid, console: Console) -> None:
+    if not console.is_terminal:
+        _print_plain(grid, console)
+        return
+    table = Table(title=grid.title, title_justify="left", title_style="bold")
+    for head in grid.heads:
+        right = head.startswith(">")
+        table.add_column(head.lstrip(">"), justify="right" if right else "left", overflow="fold")
+    for row in grid.rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
+
+
+def _print_plain(grid: Grid, console: Console) -> None:
+    heads = [head.lstrip(">") for head in grid.heads]
+    console.print(f"{grid.title}:", markup=False, highlight=False)
+    for row in grid.rows:
+        facts = [f"{head} {cell}" for head, cell in zip(heads[1:], row[1:], strict=True) if cell]
+        line = f"  {row[0]}: {', '.join(facts)}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

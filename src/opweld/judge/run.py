@@ -1,0 +1,175 @@
+"""One call of one side, and what it left behind: outputs, changed inputs, changed state."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from opweld.judge.compare import pieces
+from opweld.judge.load import Call, seed_all
+from opweld.judge.tree import leaves, structure, tensors
+
+_INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_FINGERPRINT_PERIOD = 65521
+
+Fingerprint = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The leaves that are compared: the outputs', then changed inputs, then changed state."""
+
+    names: tuple[str, ...]
+    leaves: list[Any]
+    nesting: list[tuple[str, str]]
+    changed_inputs: tuple[int, ...] = ()
+    changed_state: tuple[str, ...] = ()
+    draws_random: bool = False
+
+
+def run(
+    model: nn.Module,
+    call: Call,
+    seed: int,
+    grad: bool = False,
+    like: Run | None = None,
+    watch_state: bool = False,
+) -> Run:
+    """Call `model` with the random state that `seed` gives.
+
+    Which inputs and buffers count as results is found by comparing them before and after; with
+    `like` it is what that run (of the other side) changed, and changes beyond it raise.
+
+    Raises:
+        Overwritten: an input or buffer changed that `like` left alone.
+    """
+    inputs_before = fingerprint(call.tensors())
+    state_before = state_fingerprint(model) if watch_state else {}
+    seed_all(seed)
+    random_before = _random_state()
+    with torch.enable_grad() if grad else torch.no_grad():
+        outputs = model(*call.args, **call.kwargs)
+    synchronize()
+    inputs_after = fingerprint(call.tensors())
+    inputs = tuple(
+        i for i, (b, a) in enumerate(zip(inputs_before, inputs_after, strict=True)) if a != b
+    )
+    state_after = state_fingerprint(model) if watch_state else {}
+    state = tuple(name for name in state_before if state_after.get(name) != state_before[name])
+    if like is not None:
+        _forbid_more(inputs, state, like)
+        inputs, state = like.changed_inputs, like.changed_state
+    extra = (*(f"input {i} afterwards" for i in inputs), *(f"state {name}" for name in state))
+    return Run(
+        names=(*(f"output{path}" for path, _ in leaves(outputs)), *extra),
+        leaves=collect(outputs, call, model, inputs, state),
+        nesting=structure(outputs),
+        changed_inputs=inputs,
+        changed_state=state,
+        draws_random=_random_state() != random_before,
+    )
+
+
+class Overwritten(Exception):
+    """A side wrote to an input or buffer that the other side left alone."""
+
+
+def collect(
+    outputs: Any, call: Call, model: nn.Module, inputs: tuple[int, ...], state: tuple[str, ...]
+) -> list[Any]:
+    """The leaves of a run, in the order of `Run.names`."""
+    given, held = call.tensors(), dict(state_tensors(model)) if state else {}
+    changed = [given[i] for i in inputs] + [held[name].detach().clone() for name in state]
+    return [leaf for _, leaf in leaves(outputs)] + changed
+
+
+def state_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The entries of the state dictionary that are tensors."""
+    for name, value in model.state_dict().items():
+        if isinstance(value, Tensor):
+            yield name, value
+
+
+def state_fingerprint(model: nn.Module) -> dict[str, tuple[int, int]]:
+    """A fingerprint of every state tensor, by name."""
+    named = dict(state_tensors(model))
+    return dict(zip(named, fingerprint(list(named.values())), strict=True))
+
+
+def fingerprint(values: list[Any]) -> Fingerprint:
+    """Two sums over the bits of each tensor, one of them weighted by position.
+
+    It finds every single changed element and every swap but of elements a period apart.
+    """
+    return tuple(_fingerprint(t) for t in values if isinstance(t, Tensor))
+
+
+def _fingerprint(t: Tensor) -> tuple[int, int]:
+    t = t.detach()
+    if t.layout is not torch.strided:
+        t = t.to_dense()
+    if t.is_complex():
+        t = torch.view_as_real(t.resolve_conj())
+    plain = weighted = torch.zeros((), dtype=torch.int64, device=t.device)
+    for index in pieces(tuple(t.shape)):
+        bits = t[index].contiguous().view(_INTEGER_OF_SIZE[t.element_size()]).reshape(-1).long()
+        weights = torch.arange(bits.numel(), device=t.device).remainder_(_FINGERPRINT_PERIOD)
+        plain = plain + bits.sum()
+        # odd weights keep the product with any changed bit from vanishing modulo 2^64
+        weighted = weighted * 3 + (bits * weights.mul_(2).add_(1)).sum()
+    return int(plain), int(weighted)
+
+
+def poison(values: list[Any]) -> None:
+    """Fill freed memory of the sizes of these tensors with NaN, so that gaps in new ones show."""
+    buffers = [
+        torch.full(t.shape, _poison_value(t), dtype=t.dtype, device=t.device)
+        for t in tensors(values)
+    ]
+    del buffers
+
+
+@contextlib.contextmanager
+def filled_memory() -> Iterator[None]:
+    """Inside, torch fills every tensor that it leaves uninitialised with NaN or the largest int."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn)
+
+
+def synchronize() -> None:
+    """Wait for the device, which is also where a bad memory access is reported."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _forbid_more(inputs: tuple[int, ...], state: tuple[str, ...], like: Run) -> None:
+    for position in inputs:
+        if position not in like.changed_inputs:
+            raise Overwritten(f"writes to its input {position}, which the original leaves alone")
+    for name in state:
+        if name not in like.changed_state:
+            raise Overwritten(f"changes {name}, which the original leaves alone")
+
+
+def _poison_value(t: Tensor) -> float | int | bool:
+    if t.is_floating_point() or t.is_complex():
+        return math.nan
+    return True if t.dtype is torch.bool else torch.iinfo(t.dtype).max
+
+
+def _random_state() -> tuple[bytes, ...]:
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_available():
+        states += torch.cuda.get_rng_state_all()
+    return tuple(bytes(state.numpy().tobytes()) for state in states)

@@ -1,0 +1,208 @@
+"""One kind of inputs on both sides, judged: the step that every check of the numbers repeats."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from opweld.judge.inputs import Kind
+from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, place
+from opweld.judge.outputs import Comparison, bit_equal, is_float, mismatch, trivial_passes
+from opweld.judge.reference import NoReference, Reference
+from opweld.judge.run import Overwritten, Run, poison, run
+from opweld.judge.values import Check
+from opweld.judge.weights import State, copy_state, load_state
+
+# A grade needs some elements: the smallest output is pooled over draws until it has as many.
+POOL_ELEMS, MAX_DRAWS, POOL_SECONDS = 64, 16, 5.0
+
+Phase = Callable[[str, str], None]
+
+
+class DeviceLost(Exception):
+    """The device reported an error after which nothing runs on it; carries the check it ends."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(check.detail)
+        self.check = check
+
+
+class Trial:
+    """Both sides and the float64 reference, ready to be called with one kind after the other.
+
+    `phase(who, what)` is told before either side runs. Where a run changes the state, both sides
+    start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
+    """
+
+    def __init__(
+        self, pair: Pair, seed: int, phase: Phase, spoil: Callable[[], None] = lambda: None
+    ) -> None:
+        self.pair = pair
+        self.seed = seed
+        self.grad = False
+        self.pristine: State | None = None
+        self._phase = phase
+        self._spoil = spoil
+        self._reference = Reference(pair.original, pair.device, seed)
+
+    def weights_changed(self) -> None:
+        """The parameters, buffers or mode of both sides have been set anew."""
+        self._reference.refresh()
+
+    def compare(self, kind: Kind, main: bool = False) -> Check:
+        """Both sides and float64 on one kind of inputs, in several draws where outputs are small.
+
+        In the `main` check the original's failure is the user's, figures are measured even where
+        the bits are eager's, and trivial candidates are held to the same tolerance.
+
+        Raises:
+            DeviceLost: nothing more can run.
+            ModelFileError: the original raises in the main check.
+        """
+        started = time.monotonic()
+        comparison: Comparison | None = None
+        for draw in range(MAX_DRAWS):
+            outcome = self._compare_draw(kind, draw, comparison, main)
+            if isinstance(outcome, Check):
+                return outcome
+            comparison = outcome
+            if comparison.num_float_elems() >= POOL_ELEMS:
+                break
+            if time.monotonic() - started > POOL_SECONDS:
+                break
+        assert comparison is not None
+        return comparison.check(kind.name)
+
+    def run_new(self, call: Call, name: str, like: Run | None = None) -> Run | Check:
+        """ModelNew's leaves, or the check that it fails.
+
+        With `like`, the original's run, an input or buffer changed beyond that one's is a failure.
+        """
+        self._phase(NEW, name)
+        model = self.pair.new
+        try:
+            self._restore(model)
+            new = run(model, call, self.seed, self.grad, like, self.pristine is not None)
+            if new.changed_inputs:
+                self._spoil()
+            return new
+        except Overwritten as error:
+            self._spoil()
+            return Check(name, False, f"ModelNew {error}", grade="F")
+        except BaseException as error:
+            self._spoil()
+            where = place(self.pair.new_path, error)
+            check = Check(name, False, f"{where}: ModelNew raised {brief(error)}", grade="F")
+            if is_device_lost(error):
+                raise DeviceLost(check) from error
+            return check
+
+    def _compare_draw(
+        self, kind: Kind, draw: int, comparison: Comparison | None, main: bool
+    ) -> Check | Comparison:
+        eager = self._run_original(kind, draw, main)
+        if isinstance(eager, Check):
+            self._spoil()
+            return eager
+        if eager.changed_inputs:
+            self._spoil()
+        if self.grad and eager.draws_random:
+            return Check(kind.name, True, "the original draws random numbers", skipped=True)
+        poison(eager.leaves)
+        new = self.run_new(kind.make(draw), kind.name, eager)
+        if isinstance(new, Check):
+            return new
+        if clause := mismatch(new, eager):
+            return Check(kind.name, False, f"ModelNew: {clause}", grade="F")
+        if draw == 0 and not main and bit_equal(new, eager):
+            return Check(kind.name, True, "bit-equal to eager", grade="A")
+        comparison = comparison or Comparison(eager)
+        self._add_figures(comparison, kind, draw, new, eager, main)
+        return comparison
+
+    def _run_original(self, kind: Kind, draw: int, main: bool) -> Run | Check:
+        self._phase(ORIGINAL, kind.name)
+        call = kind.make(draw)
+        if main:
+            return self._run_main(call)
+        try:
+            self._restore(self.pair.original)
+            return self._run_eager(call, watch=self.pristine is not None)
+        except Exception as error:
+            detail = f"the original refuses: {brief(error, 160)}"
+            check = Check(kind.name, True, detail, skipped=True)
+            if is_device_lost(error):
+                raise DeviceLost(check) from error
+            return check
+
+    def _run_main(self, call: Call) -> Run:
+        """The original's first run, which also shows whether it changes its own state."""
+        before = self.pristine or copy_state(self.pair.original)
+        self._restore(self.pair.original)
+        eager = guard_original(
+            self.pair.model_path, "Model.forward", lambda: self._run_eager(call, watch=True)
+        )
+        self.pristine = before if eager.changed_state else None
+        return eager
+
+    def _run_eager(self, call: Call, watch: bool) -> Run:
+        return run(self.pair.original, call, self.seed, self.grad, watch_state=watch)
+
+    def _add_figures(
+        self, comparison: Comparison, kind: Kind, draw: int, new: Run, eager: Run, main: bool
+    ) -> None:
+        """Against float64 where there is one, against eager's own noise where there is none."""
+        call, unjudged = kind.make(draw), set(range(len(eager.leaves)))
+        try:
+            if eager.draws_random:
+                raise NoReference("the model draws random numbers, in float64 others")
+            self._restore(self.pair.original)
+            for block in self._reference.blocks(call, eager):
+                unjudged = comparison.add(new, eager, block)
+                if main and draw == 0 and not comparison.trivial:
+                    comparison.trivial = trivial_passes(eager, block, call.tensors())
+            comparison.no_reference = "float64 is not more precise" if unjudged else None
+        except NoReference as reason:
+            comparison.no_reference = str(reason)
+        if unjudged:
+            self._add_noise(comparison, kind, draw, new, eager, sorted(unjudged))
+
+    def _add_noise(
+        self,
+        comparison: Comparison,
+        kind: Kind,
+        draw: int,
+        new: Run,
+        eager: Run,
+        positions: Iterable[int],
+    ) -> None:
+        shaken = kind.make(draw).map(_move_by_ulp)
+        self._restore(self.pair.original)
+        moved = run(self.pair.original, shaken, self.seed, self.grad, eager)
+        comparison.add_noise(new, eager, moved, positions)
+
+    def _restore(self, model: torch.nn.Module) -> None:
+        if self.pristine is None:
+            return
+        load_state(model, self.pristine)
+        if model is self.pair.original:
+            self._reference.refresh()
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """A CUDA error that poisons the context (running out of memory does not)."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error)
+
+
+def _move_by_ulp(t: Tensor) -> Tensor:
+    """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern."""
+    if not is_float(t) or t.numel() == 0:
+        return t
+    generator = torch.Generator(t.device).manual_seed(t.numel())
+    sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
+    return t * (1 + sign * torch.finfo(t.dtype).eps).to(t.dtype)

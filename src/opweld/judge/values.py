@@ -1,0 +1,237 @@
+"""What the judge is asked and what it answers: frozen values that survive JSON.
+
+Field names are the contract of the command line's `--json`. Times are milliseconds, sizes bytes,
+bandwidths GB/s (10^9 bytes), errors absolute against a float64 run of the original.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Grade = Literal["A", "B", "C", "F"]
+GRADES: tuple[Grade, ...] = ("A", "B", "C", "F")
+BASELINES = ("eager", "compile")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to judge.
+
+    `seed` None draws one and records it. `batch` cuts the leading dimension of the model's own
+    inputs. `num_runs` None lets the time budget decide (`budget_s` seconds for each timed thing).
+    """
+
+    device: str = "auto"
+    seed: int | None = None
+    batch: int | None = None
+    time_limit_s: float = 600.0
+    measure: bool = True
+    baselines: tuple[str, ...] = BASELINES
+    num_runs: int | None = None
+    budget_s: float = 2.0
+    max_output_bytes: int = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of progress: `stage` is load, verify or measure; `message` one line for a person."""
+
+    stage: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Root mean square and largest absolute error against the float64 run."""
+
+    rms: float
+    max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried. A skipped check counts as passed and says why in `detail`.
+
+    The figures are those of the worst output, `output`; they are None where nothing was measured
+    (integers, empty outputs, an output equal to eager's bit for bit beside the model's own inputs).
+    """
+
+    name: str
+    passed: bool
+    detail: str
+    skipped: bool = False
+    grade: Grade | None = None
+    output: str | None = None
+    dtype: str | None = None
+    error_vs_f64: Errors | None = None
+    eager_error_vs_f64: Errors | None = None
+    scale: float | None = None
+    max_ulp: float | None = None
+    ulp_p50: float | None = None
+    ulp_p99: float | None = None
+    first_bad_index: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether ModelNew does what the original does; `reason` is one sentence."""
+
+    passed: bool
+    grade: Grade
+    checks: tuple[Check, ...]
+    reason: str
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Milliseconds of `n` runs: median, 10th and 90th percentile."""
+
+    median: float
+    p10: float
+    p90: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The three side by side, from one run, and the machine's limit measured in the same run."""
+
+    eager_ms: Samples | None
+    compile_ms: Samples | None
+    opweld_ms: Samples
+    limit_ms: float
+    limit_reason: str
+    protocol: str
+    copy_gbps: float
+    product_tflops: float | None
+    device: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def speedup_vs_eager(self) -> float | None:
+        return self.eager_ms.median / self.opweld_ms.median if self.eager_ms else None
+
+    @property
+    def speedup_vs_compile(self) -> float | None:
+        return self.compile_ms.median / self.opweld_ms.median if self.compile_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTiming:
+    """One registered kernel, called alone on the arguments that the model gave it.
+
+    The judge knows name, calls, bytes and time; kind, ops, flops, registers and spills belong to
+    whoever made the kernel and are filled in there.
+    """
+
+    name: str
+    ms: float | None
+    bytes: int
+    limit_percent: float | None
+    calls: int = 1
+    kind: str | None = None
+    ops: tuple[str, ...] = ()
+    flops: int | None = None
+    registers: int | None = None
+    spills: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine and the software that the figures hold for."""
+
+    device: str
+    device_name: str
+    cpu: str
+    num_threads: int
+    python: str
+    torch: str
+    cuda: str | None
+    driver: str | None
+    allocator: str
+    float32_precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What `check` returns.
+
+    `welded_calls` counts the calls of each op in an `opweld_*` namespace during one forward on the
+    model's own inputs; `timing_error` says why there is no timing although one was asked for.
+    """
+
+    verdict: Verdict
+    timing: Timing | None
+    kernels: tuple[KernelTiming, ...]
+    environment: Environment | None
+    seed: int
+    welded_calls: dict[str, int] = field(default_factory=dict)
+    timing_error: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.verdict.passed else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dump`; figures that are not finite become strings."""
+        return to_plain(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """What a planner says about one group, for the tables: `kind` library means left to torch."""
+
+    name: str
+    kind: str
+    ops: tuple[str, ...]
+    reason: str
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses to dictionaries, tuples to lists, NaN and infinities to their names."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def from_plain(cls: type[_T], data: Any) -> _T:
+    """The value of type `cls` that `to_plain` described."""
+    return _read(cls, data)
+
+
+def _read(hint: Any, data: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _read_dataclass(hint, data)
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return None if data is None else _read(_not_none(hint), data)
+    if origin is tuple:
+        return tuple(_read(get_args(hint)[0], item) for item in data)
+    if origin is dict:
+        return {key: _read(get_args(hint)[1], item) for key, item in data.items()}
+    return float(data) if hint is float else data
+
+
+def _read_dataclass(hint: Any, data: dict[str, Any]) -> Any:
+    hints = get_type_hints(hint)
+    return hint(**{name: _read(hints[name], item) for name, item in data.items()})
+
+
+def _not_none(hint: Any) -> Any:
+    return next(arg for arg in get_args(hint) if arg is not type(None))

@@ -1,0 +1,150 @@
+"""The checks, as a list: what is tried on a pair, in which order.
+
+A check that the original itself does not survive is skipped with the reason; one that only
+ModelNew does not survive fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cached_property
+
+import torch
+
+from opweld.judge.inputs import Kind, OwnInputs, batch_kinds, layout_kinds, value_kinds
+from opweld.judge.load import Call, Pair, brief
+from opweld.judge.outputs import bit_equal, is_float
+from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
+from opweld.judge.run import Run, filled_memory, fingerprint
+from opweld.judge.trial import MAX_DRAWS, DeviceLost, Phase, Trial
+from opweld.judge.values import Check
+from opweld.judge.weights import State, compare_state, copy_state, load_state, shake_state
+
+NUM_REPEATS = 3
+
+
+class Verifier:
+    """Runs the checks on one pair; those that were done stand in `checks`, in order."""
+
+    def __init__(self, pair: Pair, seed: int, deadline_s: float, phase: Phase) -> None:
+        self.pair = pair
+        self.seed = seed
+        self.checks: list[Check] = []
+        self.device_lost = False
+        self._own = OwnInputs(pair, seed)
+        self._trial = Trial(pair, seed, phase, self._own.spoil)
+        self._deadline = time.monotonic() + deadline_s
+
+    def verify(self) -> tuple[Check, ...]:
+        """Every check, in order; ends early when the device is lost."""
+        try:
+            for check in self._all():
+                self.checks.append(check)
+        except DeviceLost as lost:
+            self.device_lost = True
+            self.checks.append(lost.check)
+        return tuple(self.checks)
+
+    def _all(self) -> Iterator[Check]:
+        yield compare_state(self.pair.original, self.pair.new)
+        own = Kind("own inputs", self._own)
+        main = self._trial.compare(own, main=True)
+        yield main
+        if not main.passed and main.error_vs_f64 is None:
+            return  # it raises, or returns something else: all the rest would say the same
+        yield from self._repeats(own)
+        yield self._trial.compare(Kind("own inputs, another seed", self._own_later))
+        yield self._optional(Kind("new values in the same memory", self._own_overwritten))
+        yield self._uninitialised()
+        for kind in value_kinds(self._own, self.seed):
+            yield self._optional(kind, new_values=True)
+        for kind in (*batch_kinds(self._own), *layout_kinds(self._own)):
+            yield self._optional(kind)
+        yield self._other_weights()
+        yield self._training()
+
+    def _repeats(self, kind: Kind) -> Iterator[Check]:
+        """The same call again is noted where it differs; an earlier result must stay."""
+        first = self._trial.run_new(kind.make(0), "repeated runs")
+        if isinstance(first, Check):
+            yield first
+            return
+        before = fingerprint(first.leaves)
+        again = [self._trial.run_new(kind.make(0), "repeated runs") for _ in range(NUM_REPEATS - 1)]
+        same = all(isinstance(other, Run) and bit_equal(other, first) for other in again)
+        detail = f"{NUM_REPEATS} runs are bit-equal" if same else "runs differ in some bits"
+        yield Check("repeated runs", True, detail)
+        del again
+        self._trial.run_new(kind.make(MAX_DRAWS), "repeated runs")
+        kept = fingerprint(first.leaves) == before
+        detail = "later calls leave it alone" if kept else "a later call overwrites it"
+        yield Check("an earlier result stays", kept, detail)
+
+    def _uninitialised(self) -> Check:
+        with filled_memory():
+            return self._trial.compare(Kind("uninitialised memory filled with NaN", self._own))
+
+    def _other_weights(self) -> Check:
+        """Other parameters through load_state_dict: what is baked in or cached shows."""
+        name = "other weights by load_state_dict"
+        state, stateful = copy_state(self.pair.original), self._trial.pristine is not None
+        if not any(map(is_float, state.values())):
+            return Check(name, True, "the model has no parameters", skipped=True)
+        other = shake_state(state, self.seed)
+        try:
+            self._load(other)
+        except Exception as error:
+            return Check(name, False, f"load_state_dict raised {brief(error)}")
+        self._trial.pristine = other if stateful else None
+        check = self._trial.compare(Kind(name, self._own))
+        self._trial.pristine = state if stateful else None
+        self._load(state)
+        return check
+
+    def _training(self) -> Check:
+        """Training mode with gradients on; not where the original draws random numbers."""
+        trial, state = self._trial, copy_state(self.pair.original)
+        trial.pristine, trial.grad = state, True
+        self._set_training(True)
+        check = trial.compare(Kind("training mode", self._own))
+        self._set_training(False)
+        trial.pristine, trial.grad = None, False
+        self._load(state)
+        return check
+
+    def _optional(self, kind: Kind, new_values: bool = False) -> Check:
+        """A check that the time limit, or a device that would be lost by it, may leave out."""
+        if time.monotonic() > self._deadline:
+            return Check(kind.name, True, "no time left within the time limit", skipped=True)
+        if new_values and self.pair.device.type == "cuda" and self._asserts_on_device:
+            if refusal := refusal_on_cpu(self.pair.original, kind.make(0)):
+                return Check(kind.name, True, refusal, skipped=True)
+        return self._trial.compare(kind)
+
+    @cached_property
+    def _asserts_on_device(self) -> bool:
+        return asserts_on_device(self.pair.original, self._own(0))
+
+    def _own_later(self, draw: int) -> Call:
+        return self._own(draw + MAX_DRAWS)
+
+    def _own_overwritten(self, draw: int) -> Call:
+        """Inputs that ModelNew has seen with other values at the same addresses."""
+        call, later = self._own(draw).map(torch.clone), self._own_later(draw)
+        self._trial.run_new(call, "new values in the same memory")
+        for old, fresh in zip(call.tensors(), later.tensors(), strict=True):
+            if old.shape != fresh.shape:
+                return later
+            old.copy_(fresh)
+        return call
+
+    def _set_training(self, training: bool) -> None:
+        self.pair.original.train(training)
+        self.pair.new.train(training)
+        self._trial.weights_changed()
+
+    def _load(self, state: State) -> None:
+        load_state(self.pair.original, state)
+        load_state(self.pair.new, state)
+        self._trial.weights_changed()
