@@ -19,6 +19,8 @@ from opweld.options import Options
 
 T = TypeVar("T")
 
+# What a stage gives, where that has a name of its own; `opweld plan --stage` asks by it.
+GIVES = {"simplify": "graph", "lower": "kernel", "render": "source"}
 DUMP_FILES = {
     "capture": "01-capture.txt",
     "graph": "02-graph.txt",
@@ -36,8 +38,8 @@ ALL_TEXTS_LEVEL = 5
 class Trace:
     """The observer of one compilation.
 
-    `seconds` and `texts` gather, for each stage, its time and the canonical text of what it gave;
-    a stage that runs several times (once a variant) adds to both. `on_stage` is told each stage's
+    `seconds` gathers the time of each stage and `texts` the canonical text of what it gave (graph,
+    plan, kernel, source, ...); a stage that runs several times (once a variant) adds to both. `on_stage` is told each stage's
     name as it begins.
     """
 
@@ -74,11 +76,11 @@ class Trace:
 
     def _watch(self, stage: str, value: object) -> None:
         if isinstance(value, str):
-            return self._keep(stage, value, "")
+            return self.note(stage, value)
         suffix = SOURCE_SUFFIX[value.language] if isinstance(value, Source) else ""
         if not suffix:
             check(value)
-        return self._keep(stage, to_text(value), suffix)
+        return self._keep(GIVES.get(stage, stage), to_text(value), suffix)
 
     def _keep(self, name: str, text: str, suffix: str) -> None:
         self.texts[name] = self.texts.get(name, "") + text
