@@ -85,9 +85,7 @@ def _output(node: Node, sizes: Mapping[str, int]) -> np.ndarray:
     return poisoned([evaluate(size, sizes) for size in node.type.shape], node.type.dtype)
 
 
-def _extents(
-    kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]
-) -> list[int]:
+def _extents(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[int]:
     by_name = {b.name: array for b, array in zip(kernel.buffers, arrays, strict=True)}
     return [
         sizes[e.name]

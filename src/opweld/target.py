@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +56,19 @@ CPU = Target(
 )
 
 TARGETS: dict[str, Target] = {target.name: target for target in (SM_90A, SM_80, CPU)}
+
+
+def choose_target(name: str, capability: tuple[int, int] | None) -> Target:
+    """The target called `name` ("auto", "cpu", "cuda", "sm_90a", "sm_80").
+
+    `capability` is that of the GPU that is there, None where there is none. "cuda" without one means
+    sm_90a, so that CUDA text can be made anywhere.
+    """
+    if name in TARGETS:
+        return TARGETS[name]
+    if capability is None:
+        return SM_90A if name == "cuda" else CPU
+    if capability == (9, 0):
+        return SM_90A
+    arch = f"sm_{capability[0]}{capability[1]}"
+    return replace(SM_80, name=arch, arch=arch)

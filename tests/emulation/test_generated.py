@@ -89,16 +89,12 @@ def sliced(arena: Arena) -> Graph:
 
 def flipped(arena: Arena) -> Graph:
     x = tensor(arena, "x", BATCH, 9)
-    return graph_of(
-        (arena.make(Op.SUB, x, arena.make(Op.FLIP, x, attrs=FlipAttrs((0, 1)))),), (x,)
-    )
+    return graph_of((arena.make(Op.SUB, x, arena.make(Op.FLIP, x, attrs=FlipAttrs((0, 1)))),), (x,))
 
 
 def joined(arena: Arena) -> Graph:
     x, y = tensor(arena, "x", BATCH, 5), tensor(arena, "y", BATCH, 3)
-    both = arena.make(
-        Op.CAT, arena.make(Op.EXP, x), y, arena.make(Op.NEG, x), attrs=CatAttrs(1)
-    )
+    both = arena.make(Op.CAT, arena.make(Op.EXP, x), y, arena.make(Op.NEG, x), attrs=CatAttrs(1))
     return graph_of((arena.make(Op.RELU, both),), (x, y))
 
 
@@ -168,7 +164,9 @@ def feed(node: Node, sizes: dict[str, int], rng: np.random.Generator) -> np.ndar
         return rng.random(shape) > 0.5
     if not node.type.dtype.is_float:
         return rng.integers(-(2**40), 2**40, shape)
-    return rng.standard_normal(shape).astype(np.float16 if node.type.dtype is DType.F16 else np.float32)
+    return rng.standard_normal(shape).astype(
+        np.float16 if node.type.dtype is DType.F16 else np.float32
+    )
 
 
 def with_gaps(array: np.ndarray) -> np.ndarray:

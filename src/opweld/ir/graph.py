@@ -33,6 +33,7 @@ class Arena:
     """Interns the nodes of one compilation: the same operation on the same operands is one node."""
 
     _nodes: dict[tuple[Any, ...], Node] = field(default_factory=dict)
+    _next_serial: int = 0
 
     def make(self, op: Op, *inputs: Node, attrs: Any = NO_ATTRS) -> Node:
         """A node whose type its row infers. Raises TypeRule or ShapeMismatch."""
@@ -52,25 +53,49 @@ class Arena:
     def call(self, inputs: tuple[Node, ...], attrs: CallAttrs) -> Node:
         """A PyTorch call, never shared: it may draw random numbers. Its type is its first tensor's."""
         first = next((t for t in attrs.results if t is not None), TensorType(DType.F64, ()))
-        node = Node(Op.CALL, inputs, attrs, first, len(self._nodes))
-        self._nodes[(Op.CALL, node.serial)] = node
-        return node
+        return self._new((Op.CALL, self._next_serial), Op.CALL, inputs, attrs, first)
 
     def item(self, call: Node, index: int, type: TensorType) -> Node:
         """Result `index` of a call."""
         from_call = (Op.ITEM, (call.serial,), index)
         if from_call not in self._nodes:
-            self._nodes[from_call] = Node(
-                Op.ITEM, (call,), ItemAttrs(index), type, len(self._nodes)
-            )
+            return self._new(from_call, Op.ITEM, (call,), ItemAttrs(index), type)
         return self._nodes[from_call]
 
     def _intern(self, op: Op, inputs: tuple[Node, ...], attrs: Any, type: TensorType) -> Node:
-        # The printed attributes tell 0.0 from -0.0 and 1 from True, which compare equal.
-        key = (op, tuple(node.serial for node in inputs), attrs, repr(attrs), type)
-        if key not in self._nodes:
-            self._nodes[key] = Node(op, inputs, attrs, type, len(self._nodes))
-        return self._nodes[key]
+        key = _key(op, inputs, attrs, type)
+        known = self._nodes.get(key)
+        return known if known is not None else self._new(key, op, inputs, attrs, type)
+
+    def _new(
+        self, key: tuple[Any, ...], op: Op, inputs: tuple[Node, ...], attrs: Any, type: TensorType
+    ) -> Node:
+        node = Node(op, inputs, attrs, type, self._next_serial)
+        self._next_serial += 1
+        self._nodes[key] = node
+        return node
+
+
+def _key(op: Op, inputs: tuple[Node, ...], attrs: Any, type: TensorType) -> tuple[Any, ...]:
+    # The printed attributes tell 0.0 from -0.0 and 1 from True, which compare equal.
+    return (op, tuple(node.serial for node in inputs), attrs, repr(attrs), type)
+
+
+def arena_of(graph: Graph) -> Arena:
+    """An arena that knows the nodes of `graph`, for the stages after the one that made it."""
+    arena = Arena()
+    for node in graph.nodes():
+        arena._nodes[_key_of(node)] = node
+        arena._next_serial = max(arena._next_serial, node.serial + 1)
+    return arena
+
+
+def _key_of(node: Node) -> tuple[Any, ...]:
+    if node.op is Op.CALL:
+        return (Op.CALL, node.serial)
+    if node.op is Op.ITEM:
+        return (Op.ITEM, (node.inputs[0].serial,), node.attrs.index)
+    return _key(node.op, node.inputs, node.attrs, node.type)
 
 
 @dataclass(frozen=True, slots=True)

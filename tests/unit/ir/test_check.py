@@ -8,7 +8,7 @@ from opweld.ir.check import InvalidCapture, InvalidGraph, InvalidKernel, Invalid
 from opweld.ir.contract import Capture, Contract, InputFact, SymbolFact, Variant
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf, Node
-from opweld.ir.kernel import Const, Index, Let, Loop, Name, Welded
+from opweld.ir.kernel import Index, Let, Loop, Name, Welded
 from opweld.ir.ops import (
     NO_ATTRS,
     CallAttrs,
@@ -209,16 +209,13 @@ def broken(kind: str):
     wrong = Let("t2", DType.F16, Op.EXP, (Name("t0"),), DType.F32, NO_ATTRS)
     mixed = Let("t2", DType.F32, Op.ADD, (Name("t0"), Name("t1")), DType.F32, NO_ATTRS)
     unary = Let("t2", DType.F32, Op.ADD, (Name("t0"),), DType.F32, NO_ATTRS)
-    size = Let(
-        "t2", DType.F32, Op.ADD, (Name("t0"), Const(symbol("s9"), DType.F32)), DType.F32, NO_ATTRS
-    )
-    lets = {"undefined": undefined, "wrong": wrong, "mixed": mixed, "unary": unary, "size": size}
+    lets = {"undefined": undefined, "wrong": wrong, "mixed": mixed, "unary": unary}
     if kind in lets:
         return replace(kernel, element=replace(element, body=(*element.body, lets[kind])))
     changes = {
         "twice": {"definitions": kernel.definitions * 2},
         "loop": {"loops": (Loop("i", symbol("s9")),)},
-        "index": {"definitions": (*kernel.definitions, Index("n", DType.I64, symbol("j")))},
+        "index": {"definitions": (*kernel.definitions, Index("n", symbol("j"), Access.LANE))},
         "buffer": {"definitions": (replace(kernel.definitions[0], buffer="out"),)},
         "store": {"stores": (replace(kernel.stores[0], buffer="x"),)},
         "result": {"stores": (replace(kernel.stores[0], result=1),)},
@@ -234,7 +231,6 @@ def broken(kind: str):
         ("wrong", "t2 is f32, not f16"),
         ("mixed", "operands differ in dtype"),
         ("unary", "t2 is no call of add"),
-        ("size", "t2 uses s9"),
         ("twice", "x0 is defined twice"),
         ("loop", "loop i uses s9"),
         ("index", "n uses j, which is neither a loop nor a size"),

@@ -10,6 +10,7 @@ from opweld.ir.contract import Contract, InputFact, ModuleFact, SymbolFact, Weig
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf
 from opweld.ir.kernel import (
+    Access,
     Between,
     Buffer,
     Const,
@@ -112,7 +113,7 @@ def small_kernel(variant: str = "contiguous") -> Kernel:
         Let("t0", DType.F32, Op.MUL, (Name("x0"), Const(0.5, DType.F32)), DType.F32, NO_ATTRS),
         Let("t1", DType.F16, Op.CAST, (Name("t0"),), DType.F32, CastAttrs(DType.F16), "a.py:3"),
     )
-    element = Element("half", (("x0", DType.F32),), ("s0",), body, (("r0", DType.F16, Name("t1")),))
+    element = Element("half", (("x0", DType.F32),), body, ((DType.F16, Name("t1")),))
     return Kernel(
         "k1",
         variant,
@@ -120,9 +121,9 @@ def small_kernel(variant: str = "contiguous") -> Kernel:
         (Buffer("x", DType.F32, False, 0, 1, "x"), Buffer("out", DType.F16, True, 0, 1, "")),
         (Extent("s0"), Extent("x_s0", "x", 0)),
         (Loop("i", n),),
-        (Load("x0", "x", DType.F32, i * symbol("x_s0"), None, (Between(i, 1, n),), 0.0),),
+        (Load("x0", "x", DType.F32, i * symbol("x_s0"), Access.LANE, (Between(i, 1, n),)),),
         element,
-        (Store("out", DType.F16, i, 1, 0),),
+        (Store("out", DType.F16, i, 0),),
         1,
         1,
         256,
@@ -136,12 +137,12 @@ kernel k1 contiguous  lanes 1 vectors 1 threads 256  # x * 0.5
   size s0
   stride x_s0 of x axis 0
   for i in 0..s0:
-    x0 f32 = load x[i * x_s0] if 1 <= i < s0 else 0.0  step any
-    element half(x0 f32; s0):
+    x0 f32 = load x[i * x_s0] if 1 <= i < s0 else 0  lane
+    element half(x0 f32):
       t0 f32 = mul x0 0.5
       t1 f16 = cast t0 f16 from f32  # a.py:3
-      result r0 f16 = t1
-    store out[i] f16 = r0  step 1
+      result 0 f16 = t1
+    store out[i] f16 = result 0
 """
 
 
