@@ -8,7 +8,7 @@ from opweld.ir.check import InvalidCapture, InvalidGraph, InvalidKernel, Invalid
 from opweld.ir.contract import Capture, Contract, InputFact, SymbolFact, Variant
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf, Node
-from opweld.ir.kernel import Index, Let, Loop, Name, Welded
+from opweld.ir.kernel import Access, Index, Let, Loop, Name, Welded
 from opweld.ir.ops import (
     NO_ATTRS,
     CallAttrs,
