@@ -50,6 +50,7 @@ def _head(model: Path, new: Path, judgement: Judgement | None) -> dict[str, Any]
         "seed": judgement.seed if judgement else None,
         "verdict": to_plain(judgement.verdict) if judgement else None,
         "timing": to_plain(judgement.timing) if judgement else None,
+        "timing_error": judgement.timing_error if judgement else None,
         "welded_calls": judgement.welded_calls if judgement else {},
     }
 

@@ -227,4 +227,4 @@ def _say(sentence: str, error: BaseException | None = None) -> None:
 
 
 def main() -> None:
-    app()
+    app(prog_name="opweld")

@@ -14,7 +14,7 @@ from typing import Protocol
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import body_of, check_output, partial_file, publish, with_figures
 from opweld.errors import JudgeFailed, Where
-from opweld.judge.values import Event, Judgement, KernelTiming, Samples, Settings, Timing
+from opweld.judge.values import Event, Judgement, KernelTiming, Samples, Settings
 from opweld.options import Options
 
 # ModelNew counts as slower beyond this share of eager's time and the spread of both.
@@ -210,7 +210,7 @@ def figures_of(judgement: Judgement) -> str:
     where = f" on {environment.device_name}, torch {environment.torch}" if environment else ""
     lines = [f"Verified{where}, {date.today()}, seed {judgement.seed}: grade {verdict.grade} in"]
     lines[0] += f" {len(verdict.checks)} checks."
-    lines += [_error_line(judgement), _time_line(judgement.timing)]
+    lines += [_error_line(judgement), _time_line(judgement)]
     return "\n".join(line for line in lines if line)
 
 
@@ -225,9 +225,10 @@ def _error_line(judgement: Judgement) -> str:
     )
 
 
-def _time_line(timing: Timing | None) -> str:
+def _time_line(judgement: Judgement) -> str:
+    timing = judgement.timing
     if timing is None:
-        return "Not measured."
+        return f"Not measured: {judgement.timing_error}."
     named = (("eager", timing.eager_ms), ("torch.compile", timing.compile_ms))
     beside = [f"{name} {samples.median:.4g} ms" for name, samples in named if samples]
     ours = f"ModelNew {timing.opweld_ms.median:.4g} ms"

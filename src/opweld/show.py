@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.table import Table
 
 from opweld.compiled import Compiled
 from opweld.judge import report
+from opweld.judge.values import PlanRow
 from opweld.pipeline import Delivery
 
 
 def show_delivery(delivery: Delivery, console: Console) -> None:
-    """The plan, what the judge found, and where the file is."""
-    console.print(plan_table(delivery.compiled))
-    if delivery.judgement:
-        report.render(delivery.judgement, console)
-    else:
-        console.print("Not verified: the judge was left out (--no-check).")
+    """What was made, what the judge found, and where the file is."""
     for note in delivery.notes:
-        console.print(note, markup=False, highlight=False)
-    console.print(f"\nModelNew is in {delivery.out}", markup=False, highlight=False, soft_wrap=True)
+        _line(console, note)
+    if delivery.judgement is None:
+        console.print(plan_table(delivery.compiled))
+        _line(console, f"Not verified (--no-check). ModelNew is in {delivery.out}")
+        return
+    judgement = replace(delivery.judgement, kernels=delivery.kernels)
+    rows = [PlanRow(r.name, r.kind, r.ops, r.reason) for r in delivery.compiled.plan_rows]
+    report.render(judgement, console, rows, str(delivery.out))
 
 
 def plan_table(compiled: Compiled) -> Table:
     """Each kernel with the ops it welded, and what was left to PyTorch and why."""
     table = Table(title=f"Plan for {compiled.target}", title_justify="left")
-    table.add_column("kernel")
-    table.add_column("kind")
-    table.add_column("ops", justify="right")
-    table.add_column("welded")
-    table.add_column("why")
+    for heading in ("group", "kind", "ops", "reason"):
+        table.add_column(heading)
     for row in compiled.plan_rows:
-        table.add_row(row.name, row.kind, str(len(row.ops)), " ".join(row.ops), row.reason)
+        table.add_row(row.name, row.kind, " ".join(row.ops), row.reason)
     return table
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

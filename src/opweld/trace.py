@@ -39,8 +39,8 @@ class Trace:
     """The observer of one compilation.
 
     `seconds` gathers the time of each stage and `texts` the canonical text of what it gave (graph,
-    plan, kernel, source, ...); a stage that runs several times (once a variant) adds to both. `on_stage` is told each stage's
-    name as it begins.
+    plan, kernel, source, ...); a stage that runs several times (once a variant) adds to both.
+    `on_stage` is told each stage's name as it begins.
     """
 
     def __init__(

@@ -1,0 +1,205 @@
+"""The line from model to delivered file, with a compiler and a judge that say what we choose."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opweld import account
+from opweld.compiled import Compiled, PlanRow
+from opweld.judge.values import (
+    Check,
+    Environment,
+    Errors,
+    Event,
+    Judgement,
+    KernelTiming,
+    Samples,
+    Settings,
+    Timing,
+    Verdict,
+)
+from opweld.options import Options
+from opweld.pipeline import Delivery, NotEquivalent, is_slower, optimize
+
+EMITTED = '"""ModelNew for m.py."""\nkernels = {names!r}\n'
+ENVIRONMENT = Environment(
+    "cpu", "A CPU", "A CPU", 2, "3.11", "2.13.0", None, None, "glibc", "highest"
+)
+CHECK = Check(
+    "own-inputs", True, "", error_vs_f64=Errors(1e-8, 3e-7), eager_error_vs_f64=Errors(1e-8, 4e-7)
+)
+
+
+def samples(median: float, spread: float = 0.0) -> Samples:
+    return Samples(median, median - spread / 2, median + spread / 2, 9)
+
+
+def compiler(*names: str) -> Callable[..., Compiled]:
+    """Gives a kernel to each of these groups that is not excluded."""
+
+    def compile_file(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
+        on_stage("capture")
+        left = [name for name in names if name not in options.exclude]
+        rows = tuple(PlanRow(name, "pointwise", ("exp", "mul"), "reads one input") for name in left)
+        return Compiled(EMITTED.format(names=left), "cpu", rows, rules=(("mul-one", "EXACT"),))
+
+    return compile_file
+
+
+class Judge:
+    """Passes; times ModelNew by `cost_ms` of the kernels that it finds in the file; eager is 10."""
+
+    def __init__(self, passed: bool = True, cost_ms: dict[str, float] | None = None) -> None:
+        self.passed, self.cost_ms = passed, cost_ms or {}
+        self.judged: list[str] = []
+        self.settings: list[Settings] = []
+
+    def __call__(
+        self, model: Path, new: Path, settings: Settings, on_progress: Callable[[Event], None]
+    ) -> Judgement:
+        on_progress(Event("verify", "own inputs"))
+        self.judged.append(new.read_text())
+        self.settings.append(settings)
+        kernels = ast.literal_eval(self.judged[-1].splitlines()[1].removeprefix("kernels = "))
+        ours = sum(self.cost_ms.get(name, 1.0) for name in kernels) if kernels else 10.0
+        timing = Timing(
+            samples(10.0),
+            samples(6.0),
+            samples(ours),
+            0.5,
+            "bytes",
+            "interleaved",
+            60.0,
+            None,
+            "cpu",
+        )
+        timings = tuple(
+            KernelTiming(name, self.cost_ms.get(name, 1.0), 8, 100 / self.cost_ms.get(name, 1.0))
+            for name in kernels
+        )
+        verdict = Verdict(self.passed, "A", (CHECK,), "" if self.passed else "output 0 is wrong")
+        return Judgement(verdict, timing, timings, ENVIRONMENT, 5)
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str]] = []
+        self.said: list[str] = []
+
+    def step(self, stage: str, message: str = "") -> None:
+        self.steps.append((stage, message))
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+def run(
+    folder: Path, judge: Judge, compile_file: Callable[..., Compiled], **choices: object
+) -> Delivery:
+    (folder / "m.py").write_text("model = 1\n")
+    out = folder / "m_new.py"
+    return optimize(folder / "m.py", out, Options(**choices), Listener(), compile_file, judge)
+
+
+def test_a_faster_file_is_delivered_with_its_figures(tmp_path: Path) -> None:
+    judge = Judge()
+    delivery = run(tmp_path, judge, compiler("k1"), batch=4, seed=5, target="cpu")
+    text = delivery.out.read_text()
+    head = ast.get_docstring(ast.parse(text))
+    assert head is not None and "eager 10 ms, torch.compile 6 ms, ModelNew 1 ms" in head
+    assert "Largest error against float64: 3e-07, of the original 4e-07." in head
+    assert text.splitlines()[-1] == judge.judged[0].splitlines()[-1] == "kernels = ['k1']"
+    assert judge.settings == [Settings(device="cpu", seed=5, batch=4)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.py", "m_new.py"]
+
+
+def test_a_wrong_file_is_not_delivered(tmp_path: Path) -> None:
+    (tmp_path / "m_new.py").write_text("what was there before")
+    with pytest.raises(NotEquivalent) as caught:
+        run(tmp_path, Judge(passed=False), compiler("k1"))
+    assert caught.value.exit_code == 1
+    assert "is not equivalent: output 0 is wrong" in str(caught.value)
+    assert (tmp_path / "m_new.py").read_text() == "what was there before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.py", "m_new.py"]
+
+
+def test_the_worst_kernel_goes_back_first(tmp_path: Path) -> None:
+    judge = Judge(cost_ms={"k1": 1.0, "k2": 20.0})
+    delivery = run(tmp_path, judge, compiler("k1", "k2"))
+    assert len(judge.judged) == 2
+    assert [row.name for row in delivery.compiled.plan_rows] == ["k1"]
+    assert delivery.notes == (
+        "k2: given back to PyTorch, because ModelNew took 21 ms and eager 10 ms",
+    )
+
+
+def test_where_nothing_is_gained_the_original_is_delivered(tmp_path: Path) -> None:
+    judge = Judge(cost_ms={"k1": 30.0, "k2": 20.0, "k3": 25.0})
+    delivery = run(tmp_path, judge, compiler("k1", "k2", "k3"))
+    assert len(judge.judged) == 3
+    assert delivery.compiled.welded == ()
+    assert delivery.notes[0].startswith("k1: given back")
+    assert delivery.notes[1].startswith("k2, k3: given back")
+    assert delivery.notes[2].startswith("Nothing is gained by welding this model here")
+    assert "kernels = []" in delivery.out.read_text()
+
+
+def test_without_a_check_the_file_says_so(tmp_path: Path) -> None:
+    judge = Judge()
+    delivery = run(tmp_path, judge, compiler("k1"), check=False)
+    assert judge.judged == []
+    assert "Not verified" in (ast.get_docstring(ast.parse(delivery.out.read_text())) or "")
+
+
+@pytest.mark.parametrize(
+    ("new", "eager", "slower"),
+    [
+        (samples(10.2), samples(10.0), False),
+        (samples(10.3), samples(10.0), True),
+        (samples(10.3, 0.4), samples(10.0), False),
+        (samples(10.6), samples(10.0, 0.6), True),
+        (samples(10.4), samples(10.0, 0.6), False),
+    ],
+)
+def test_slower_means_beyond_two_percent_and_the_spread(
+    new: Samples, eager: Samples, slower: bool
+) -> None:
+    assert is_slower(new, eager) is slower
+
+
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    def interrupted(*args: object) -> Judgement:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, interrupted, compiler("k1"))
+    assert [path.name for path in tmp_path.iterdir()] == ["m.py"]
+
+
+def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:
+    delivery = run(tmp_path, Judge(), compiler("k1"))
+    data = account.of_delivery(delivery)
+    assert (data["schema_version"], data["target"], data["device"]) == (1, "cpu", "A CPU")
+    assert data["verdict"]["checks"][0]["error_vs_f64"] == {"rms": 1e-8, "max": 3e-7}
+    assert {"eager_error_vs_f64", "max_ulp"} <= data["verdict"]["checks"][0].keys()
+    assert data["timing"]["eager_ms"]["median"] == 10.0
+    assert {"compile_ms", "opweld_ms", "limit_ms"} <= data["timing"].keys()
+    kernel = data["kernels"][0]
+    assert (kernel["name"], kernel["kind"], kernel["ops"]) == ("k1", "pointwise", ["exp", "mul"])
+    assert {"bytes", "flops", "ms", "limit_percent", "registers", "spills"} <= kernel.keys()
+    assert data["rules"] == [{"name": "mul-one", "numerics": "EXACT"}]
+    assert data["library"] == []
+
+
+def test_both_accounts_have_the_same_fields(tmp_path: Path) -> None:
+    delivery = run(tmp_path, Judge(), compiler("k1"))
+    assert delivery.judgement is not None
+    judged = account.of_judgement(delivery.model, delivery.out, delivery.judgement)
+    unjudged = account.of_delivery(replace(delivery, judgement=None))
+    assert list(account.of_delivery(delivery)) == list(unjudged)
+    assert set(judged) == set(unjudged)
