@@ -17,7 +17,8 @@ class InputFact:
     """One leaf of the forward's arguments.
 
     `access` is a Python expression over the forward's parameters ("x", "pair[1]", "options['k']").
-    A tensor has a `type` (symbolic sizes named); anything else has a `literal` it must equal.
+    A tensor has a `type` (symbolic sizes named); anything else has a `literal` it must equal, in type
+    too. Facts about containers ("len(pair)", "tuple(options)") stand before those of their elements.
     """
 
     access: str
@@ -34,11 +35,27 @@ class WeightFact:
 
 
 @dataclass(frozen=True, slots=True)
+class CallableValue:
+    """An attribute that is a function or a class: it must be the one named "module:qualname"."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueValue:
+    """An attribute that cannot be compared: its type must be "module:qualname", no more is known."""
+
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModuleFact:
     """A submodule (path "" is the module itself) whose forward ran during capture.
 
-    `type_name` is "module:qualname". `attributes` are the plain values that its forward read.
-    `mode` is the training flag that the graph is right for, None where it does not matter.
+    `type_name` is "module:qualname". `attributes` are the plain values that its forward read, by name
+    or by dotted name (those of an object that it holds); values are plain Python values, torch dtypes
+    and the like, nested lists, tuples and dicts of them, CallableValue or OpaqueValue. The name
+    "_modules" stands for the names of its children, in order. `mode` is the training flag that the graph is right for, None where it does not matter.
     """
 
     path: str

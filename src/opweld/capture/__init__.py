@@ -1,0 +1,35 @@
+"""The first stage: an nn.Module and example inputs become a tensor graph and its contract.
+
+The only stage that imports torch. `capture` is the stage; everything else here serves it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from opweld.ir.contract import Capture
+
+from .arguments import bind
+from .facts import refuse_attachments
+from .variants import capture_variants
+
+
+def capture(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    *,
+    name: str,
+    batch: bool = True,
+) -> Capture:
+    """The module's forward as graphs, one for each autocast state in which it differs.
+
+    `args` and `kwargs` are example inputs with at least one tensor; with `batch` their common
+    leading size becomes symbolic where torch.export allows. The module is captured in inference
+    mode and is left as it was. Raises CaptureError with the reason and the user's line.
+    """
+    refuse_attachments(module)
+    arguments = bind(module, tuple(args), dict(kwargs or {}))
+    return capture_variants(module, arguments, name=name, batch=batch)

@@ -1,0 +1,195 @@
+"""The exported graph in our operations."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from opweld.errors import CaptureError
+from opweld.ir.graph import Graph, Node
+from opweld.ir.ops import Op, TypeRule
+from opweld.ir.types import DType, ShapeMismatch, TensorType
+
+from .build import Builder
+from .call import Call, Lower, NotWelded
+from .constants import constant
+from .creation import CREATION
+from .library import library_call, reason_for, refuse_effects
+from .origins import origin_of, where_of
+from .outputs import Outputs, structure_of
+from .pointwise import POINTWISE
+from .scalars import scalar_node
+from .sizes import DataDependentSize, Symbols
+from .views import VIEWS
+
+ROWS: dict[str, Lower] = {**POINTWISE, **VIEWS, **CREATION}
+# Checks that export adds; the contract of the graph holds them.
+_ASSERTIONS = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar")
+
+
+@dataclass(slots=True)
+class Source:
+    """What a placeholder stands for: a tensor by the expression that gives it, or a plain value."""
+
+    name: str
+    access: str
+    op: Op = Op.INPUT
+    value: Any = None
+
+
+@dataclass(slots=True)
+class Converter:
+    """Walks an exported graph once, in order."""
+
+    name: str
+    device: torch.device
+    device_text: str
+    symbols: Symbols
+    build: Builder = field(default_factory=Builder)
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[int, tuple[str, str]] = field(default_factory=dict)
+    inputs: list[Node] = field(default_factory=list)
+    weights: list[Node] = field(default_factory=list)
+
+    def graph(self, exported: fx.Graph, sources: dict[str, Source], out_spec: Any) -> Graph:
+        """Raises CaptureError, NotPolynomial or DataDependentSize."""
+        for node in exported.nodes:
+            if node.op == "placeholder":
+                self.values[node.name] = self._source(node, sources[node.name])
+            elif node.op == "call_function":
+                self._convert(node)
+            elif node.op != "output":
+                raise CaptureError(f"the exported graph holds a {node.op}, {node.target}")
+        outputs = Outputs(self.build, self.values)
+        leaves = outputs.leaves(next(n for n in exported.nodes if n.op == "output").args[0])
+        structure = structure_of(leaves, out_spec)
+        nodes = tuple(outputs.nodes)
+        return Graph(
+            self.name,
+            tuple(self.inputs),
+            tuple(self.weights),
+            nodes,
+            structure,
+            tuple(sorted(self.origins.items())),
+        )
+
+    def _source(self, node: fx.Node, source: Source) -> Any:
+        fake = node.meta["val"]
+        if not isinstance(fake, torch.Tensor):
+            return source.value
+        if source.value is not None:
+            return constant(self.build, source.value, self.device_text)
+        type = self.symbols.type(fake)
+        if type is None:
+            raise CaptureError(f"{source.access} has elements of type {fake.dtype}")
+        made = self.build.arena.source(source.op, source.name, source.access, type)
+        (self.inputs if source.op is Op.INPUT else self.weights).append(made)
+        return made
+
+    def _convert(self, node: fx.Node) -> None:
+        first_new = len(self.build.arena._nodes)
+        try:
+            self.values[node.name] = self._value(node)
+        except DataDependentSize:
+            raise CaptureError(
+                "a tensor's size depends on the elements of another", where=where_of(node)
+            ) from None
+        origin = origin_of(node)
+        if origin is not None:
+            for serial in range(first_new, len(self.build.arena._nodes)):
+                self.origins.setdefault(serial, origin)
+
+    def _value(self, node: fx.Node) -> Any:
+        target = node.target
+        if target is operator.getitem:
+            return self._get(node)
+        if not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
+            return self._scalar(node)
+        refuse_effects(node, where_of(node))
+        row = ROWS.get(target._opname) if target.namespace == "aten" else None
+        reason = reason_for(str(target))
+        if row is not None:
+            try:
+                return self._welded(node, row)
+            except NotWelded as refusal:
+                reason = str(refusal)
+        return library_call(node, self._arguments(node), self.build, self.symbols, reason)
+
+    def _get(self, node: fx.Node) -> Any:
+        parent, index = node.args
+        value = self.values[parent.name]
+        if isinstance(value, tuple):
+            return value[index]
+        type = value.attrs.results[index]
+        return self.build.arena.item(value, index, type or TensorType(DType.F64, ()))
+
+    def _scalar(self, node: fx.Node) -> Any:
+        """A number or nothing: sizes, numbers read from tensors, assertions."""
+        if str(node.target).startswith(_ASSERTIONS):
+            return None
+        return scalar_node(node, self.values, self.build, self.symbols)
+
+    def _welded(self, node: fx.Node, row: Lower) -> Any:
+        self._check_devices(node)
+        values, fakes = self._bound(node)
+        call = Call(
+            node.target._opname,
+            node.target._overloadname,
+            self.build,
+            self.symbols,
+            values,
+            fakes,
+            node.meta["val"],
+        )
+        try:
+            result = row(call)
+        except (TypeRule, ShapeMismatch) as error:
+            raise NotWelded(f"{node.target} on these operands is not welded: {error}") from None
+        return self._checked(node, call, result)
+
+    def _checked(self, node: fx.Node, call: Call, result: Any) -> Any:
+        """What a row made must have torch's own type; anything else would be our mistake."""
+        made = result if isinstance(result, tuple) else (result,)
+        fakes = call.fake if isinstance(result, tuple) else (call.fake,)
+        for one, fake in zip(made, fakes, strict=True):
+            if one.type != self.symbols.type(fake):
+                raise NotWelded(f"{node.target} on these operands is not welded")
+        return result
+
+    def _check_devices(self, node: fx.Node) -> None:
+        fakes = [n.meta.get("val") for n in node.all_input_nodes]
+        results = node.meta["val"]
+        fakes += results if isinstance(results, tuple | list) else [results]
+        for fake in fakes:
+            if isinstance(fake, torch.Tensor) and fake.device.type != self.device.type:
+                raise NotWelded(f"a tensor on {fake.device.type} is left to the library")
+
+    def _bound(self, node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arguments by their names in the schema, defaults filled in: ours, and torch's."""
+        raw: dict[str, Any] = {}
+        for position, argument in enumerate(node.target._schema.arguments):
+            if position < len(node.args):
+                raw[argument.name] = node.args[position]
+            else:
+                raw[argument.name] = node.kwargs.get(argument.name, argument.default_value)
+        values = {name: self._ours(value) for name, value in raw.items()}
+        return values, {name: _fake(value) for name, value in raw.items()}
+
+    def _arguments(self, node: fx.Node) -> tuple[Any, Any]:
+        args = [self._ours(a) for a in node.args]
+        return args, {k: self._ours(v) for k, v in node.kwargs.items()}
+
+    def _ours(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return self.values[value.name]
+        if isinstance(value, tuple | list):
+            return [self._ours(v) for v in value]
+        return value
+
+
+def _fake(value: Any) -> Any:
+    return value.meta.get("val") if isinstance(value, fx.Node) else value

@@ -1,0 +1,259 @@
+"""torch.export in one state: sizes dynamic or fixed, training or not, autocast or not."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from opweld.errors import CaptureError
+from opweld.ir.expr import Size, evaluate, symbols_of, terms_of
+from opweld.ir.graph import Graph
+from opweld.ir.ops import Op
+from opweld.ir.types import TensorType
+
+from .access import weight_access, weight_name
+from .arguments import Arguments
+from .convert import Converter, Source
+from .origins import where_raised
+from .sizes import NotPolynomial, Symbols
+
+Bounds = dict[str, tuple[int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A captured graph with the sizes that it holds for."""
+
+    graph: Graph
+    bounds: Bounds
+
+
+class NeedsFixedSizes(Exception):
+    """With dynamic sizes the export holds under conditions that a range cannot express."""
+
+
+def export_graph(
+    module: nn.Module,
+    arguments: Arguments,
+    dynamic: frozenset[str],
+    name: str,
+    autocast: torch.dtype | None = None,
+) -> Exported:
+    """The graph of one forward; axis 0 of the inputs named in `dynamic` is symbolic.
+
+    Raises CaptureError with the reason and the user's line, and NeedsFixedSizes.
+    """
+    device = arguments.tensors[0].value.device
+    with _quiet(), _autocast(device, autocast):
+        program = _exported(module, arguments, dynamic)
+        _refuse_modes(program, autocast)
+        program = program.run_decompositions({})
+    _refuse_mutations(program)
+    symbols = Symbols()
+    converter = Converter(name, device, f"{arguments.tensors[0].access}.device", symbols)
+    sources = _sources(program, module, arguments)
+    try:
+        graph = converter.graph(program.graph, sources, program.call_spec.out_spec)
+    except NotPolynomial as error:
+        raise NeedsFixedSizes(f"a size is {error}") from None
+    bounds = _bounds(program, symbols)
+    _require_ranges(program, graph, bounds)
+    return Exported(graph, bounds)
+
+
+def _exported(module: nn.Module, arguments: Arguments, dynamic: frozenset[str]) -> ExportedProgram:
+    shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
+    try:
+        return torch.export.export(
+            module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
+        )
+    except Exception as error:  # the boundary to the user's code: anything may be raised there
+        raise _explained(error) from error
+
+
+def _explained(error: Exception) -> CaptureError:
+    where = where_raised(error)
+    if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
+        return CaptureError(
+            "the forward decides by the elements of a tensor, which a graph cannot hold",
+            where=where,
+            next_step="use torch.where, or keep the decision out of the forward",
+        )
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return CaptureError(f"the forward cannot be captured: {first.strip()}", where=where)
+
+
+def _dynamic_shapes(arguments: Arguments, dynamic: frozenset[str]) -> dict[str, Any]:
+    wanted = {id(leaf.value) for leaf in arguments.tensors if leaf.access in dynamic}
+    return {
+        name: pytree.tree_map(lambda leaf: {0: Dim.AUTO} if id(leaf) in wanted else None, value)
+        for name, value in arguments.bound.items()
+    }
+
+
+def _refuse_modes(program: ExportedProgram, autocast: torch.dtype | None) -> None:
+    """A region of another gradient mode would lose it, as would one of another autocast state."""
+    for node in program.graph.nodes:
+        target = str(node.target)
+        if "set_grad_enabled" in target or "inference_mode" in target:
+            raise CaptureError("the forward switches the gradient mode")
+        if "autocast" in target and autocast is not None:
+            raise CaptureError("the forward switches autocast itself")
+
+
+def _refuse_mutations(program: ExportedProgram) -> None:
+    for output in program.graph_signature.output_specs:
+        if output.kind is OutputKind.BUFFER_MUTATION:
+            raise CaptureError(f"the forward changes the buffer {output.target}")
+        if output.kind is OutputKind.USER_INPUT_MUTATION:
+            raise CaptureError(f"the forward changes its input {output.target}")
+        if output.kind is not OutputKind.USER_OUTPUT:
+            raise CaptureError(f"the forward changes {output.target}")
+
+
+def _sources(
+    program: ExportedProgram, module: nn.Module, arguments: Arguments
+) -> dict[str, Source]:
+    leaves = iter(arguments.leaves)
+    sources = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            leaf = next(leaves)
+            value = None if isinstance(leaf.value, torch.Tensor) else leaf.value
+            sources[spec.arg.name] = Source(spec.arg.name, leaf.access, Op.INPUT, value)
+        elif spec.kind is InputKind.CONSTANT_TENSOR and not _is_attribute(module, spec.target):
+            value = program.constants[spec.target]
+            sources[spec.arg.name] = Source(spec.arg.name, spec.target, Op.CONST, value)
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            access = weight_access(module, spec.target)
+            sources[spec.arg.name] = Source(weight_name(spec.target), access, Op.WEIGHT)
+        else:
+            raise CaptureError(f"the forward uses {spec.target}, a {spec.kind.name.lower()}")
+    return sources
+
+
+def _is_attribute(module: nn.Module, path: str) -> bool:
+    *parents, last = path.split(".")
+    owner: Any = module
+    for part in parents:
+        owner = getattr(owner, part, None)
+    return isinstance(getattr(owner, last, None), torch.Tensor)
+
+
+def _bounds(program: ExportedProgram, symbols: Symbols) -> Bounds:
+    bounds: Bounds = {}
+    for theirs, limits in program.range_constraints.items():
+        if str(theirs) not in symbols.names:
+            continue
+        upper = int(limits.upper) if limits.upper.is_Integer else None
+        bounds[symbols.names[str(theirs)]] = (int(limits.lower), upper)
+    return bounds
+
+
+def _require_ranges(program: ExportedProgram, graph: Graph, bounds: Bounds) -> None:
+    """Every condition that the export rests on must follow from the ranges of the sizes."""
+    types = {node.attrs.access: node.type for node in graph.inputs}
+    for guard in program._guards_code:
+        if not _follows(ast.parse(guard, mode="eval").body, types, bounds):
+            raise NeedsFixedSizes(guard)
+
+
+def _follows(guard: ast.expr, types: dict[str, TensorType], bounds: Bounds) -> bool:
+    if not isinstance(guard, ast.Compare) or len(guard.ops) != 1:
+        return False
+    left = _polynomial(guard.left, types)
+    right = _polynomial(guard.comparators[0], types)
+    if left is None or right is None:
+        return False
+    difference = left - right
+    rising, falling = _least(difference, bounds), _least(difference * -1, bounds)
+    return _HOLDS[type(guard.ops[0])](rising, falling)
+
+
+# (least value of left - right, least value of right - left), None where it is not known.
+_HOLDS: dict[type[ast.cmpop], Callable[[int | None, int | None], bool]] = {
+    ast.GtE: lambda rising, falling: rising is not None and rising >= 0,
+    ast.Gt: lambda rising, falling: rising is not None and rising > 0,
+    ast.LtE: lambda rising, falling: falling is not None and falling >= 0,
+    ast.Lt: lambda rising, falling: falling is not None and falling > 0,
+    ast.Eq: lambda rising, falling: rising == 0 and falling == 0,
+    ast.NotEq: lambda rising, falling: (rising or 0) > 0 or (falling or 0) > 0,
+}
+
+
+def _least(value: Size, bounds: Bounds) -> int | None:
+    """The least value of a polynomial whose coefficients do not mix signs; None if unknown."""
+    names = sorted(symbols_of(value))
+    if any(name not in bounds for name in names):
+        return None
+    if all(factor >= 0 for monomial, factor in terms_of(value) if monomial):
+        return evaluate(value, {name: bounds[name][0] for name in names})
+    uppers = {name: bounds[name][1] for name in names}
+    if any(factor > 0 for monomial, factor in terms_of(value) if monomial):
+        return None
+    known = {name: limit for name, limit in uppers.items() if limit is not None}
+    return evaluate(value, known) if len(known) == len(names) else None
+
+
+def _polynomial(tree: ast.expr, types: dict[str, TensorType]) -> Size | None:
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
+        return tree.value
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        inner = _polynomial(tree.operand, types)
+        return None if inner is None else inner * -1
+    if isinstance(tree, ast.BinOp):
+        return _arithmetic(tree, types)
+    return _size_of(ast.unparse(tree), types)
+
+
+def _arithmetic(tree: ast.BinOp, types: dict[str, TensorType]) -> Size | None:
+    left, right = _polynomial(tree.left, types), _polynomial(tree.right, types)
+    if left is None or right is None:
+        return None
+    if isinstance(tree.op, ast.Add):
+        return left + right
+    if isinstance(tree.op, ast.Sub):
+        return left - right
+    return left * right if isinstance(tree.op, ast.Mult) else None
+
+
+def _size_of(text: str, types: dict[str, TensorType]) -> Size | None:
+    """The size that `L['x'][0].size()[1]` names."""
+    access, called, axis = text.partition(".size()[")
+    if not called or not access.startswith("L['"):
+        return None
+    name, _, rest = access[3:].partition("']")
+    type = types.get(name + rest)
+    return None if type is None else type.shape[int(axis.rstrip("]"))]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """torch prints the half-made graph when it gives up; our error says it shorter."""
+    loggers = [logging.getLogger(name) for name in ("torch.fx.experimental", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _autocast(device: torch.device, dtype: torch.dtype | None) -> Any:
+    if dtype is None:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=dtype)

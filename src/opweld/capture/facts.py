@@ -1,0 +1,172 @@
+"""What the forward read from its modules, and what must hold for the graph to stay true."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils import parametrize
+
+from opweld.errors import CaptureError
+from opweld.ir.contract import CallableValue, ModuleFact, OpaqueValue
+
+_NN = os.path.join(os.path.dirname(torch.__file__), "nn") + os.sep
+_MODULE_FILE = os.path.join(_NN, "modules", "module.py")
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_PLAIN = (bool, int, float, str, type(None))
+_TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format, torch.device)
+# Names that nn.Module itself keeps; what they hold is covered by the other facts.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_OWN = frozenset(vars(nn.Module())) | {"_is_hf_initialized"}
+
+
+@dataclass(slots=True)
+class Reads:
+    """Names read from each module, by the module's path, in the order of the first read."""
+
+    paths: dict[int, str]
+    names: dict[str, dict[str, None]] = field(default_factory=dict)
+
+    def note(self, module: nn.Module, name: str) -> None:
+        path = self.paths.get(id(module))
+        if path is not None:
+            self.names.setdefault(path, {}).setdefault(name)
+
+    def mode_readers(self) -> frozenset[str]:
+        return frozenset(path for path, names in self.names.items() if "training" in names)
+
+
+@contextlib.contextmanager
+def recording(module: nn.Module) -> Iterator[Reads]:
+    """Notes every attribute that forwards read from `module` and its submodules.
+
+    nn.Module gets a `__getattribute__` for the time being: the types stay what they are, which a
+    subclass per module would change.
+    """
+    reads = Reads({id(m): path for path, m in module.named_modules()})
+
+    def noting(self: nn.Module, name: str) -> Any:
+        caller = sys._getframe(1).f_code.co_filename
+        if name == "forward" or _is_forward_code(caller):
+            reads.note(self, name)
+        return object.__getattribute__(self, name)
+
+    previous = nn.Module.__dict__.get("__getattribute__")
+    nn.Module.__getattribute__ = noting  # type: ignore[method-assign]
+    try:
+        yield reads
+    finally:
+        if previous is None:
+            del nn.Module.__getattribute__
+        else:
+            nn.Module.__getattribute__ = previous  # type: ignore[method-assign]
+
+
+def _is_forward_code(file: str) -> bool:
+    """The user's code, or torch.nn's layers; torch's own machinery reads attributes too."""
+    if file == _MODULE_FILE or file.startswith("<"):
+        return False
+    return file.startswith(_NN) or not file.startswith(_TORCH)
+
+
+def module_facts(module: nn.Module, reads: Reads, mode_matters: bool) -> tuple[ModuleFact, ...]:
+    """One fact for each module that ran or was read, in the order of `named_modules`."""
+    readers = reads.mode_readers() if mode_matters else frozenset()
+    return tuple(
+        ModuleFact(
+            path=path,
+            type_name=qualified_name(type(child)),
+            attributes=_attributes(child, reads.names.get(path, {})),
+            mode=False if path in readers else None,
+        )
+        for path, child in module.named_modules()
+        if path == "" or path in reads.names
+    )
+
+
+def _attributes(module: nn.Module, names: dict[str, None]) -> tuple[tuple[str, Any], ...]:
+    found = []
+    for name in sorted(names):
+        if name == "_modules":
+            found.append((name, tuple(module._modules)))
+        elif name not in _OWN and not name.startswith("__") and _is_plain_attribute(module, name):
+            found.extend(_values(name, _raw(module, name)))
+    return tuple(found)
+
+
+def _is_plain_attribute(module: nn.Module, name: str) -> bool:
+    if name in module.__dict__:
+        return not isinstance(module.__dict__[name], torch.Tensor | nn.Module)
+    value = _in_class(module, name)
+    descriptor = hasattr(type(value), "__get__") or isinstance(value, property)
+    return value is not _MISSING and not descriptor
+
+
+_MISSING = object()
+
+
+def _in_class(module: nn.Module, name: str) -> Any:
+    return next((vars(c)[name] for c in type(module).__mro__ if name in vars(c)), _MISSING)
+
+
+def _raw(module: nn.Module, name: str) -> Any:
+    return module.__dict__.get(name, _in_class(module, name))
+
+
+def _values(name: str, value: Any) -> list[tuple[str, Any]]:
+    """The value, and of an object that is opaque its plain attributes too, by dotted names."""
+    frozen = freeze(value)
+    if not isinstance(frozen, OpaqueValue):
+        return [(name, frozen)]
+    inner = [(f"{name}.{key}", v) for key, v in sorted(_fields(value)) if _is_plain(v)]
+    return [(name, frozen), *inner]
+
+
+def _fields(value: Any) -> list[tuple[str, Any]]:
+    held = getattr(value, "__dict__", None)
+    if not isinstance(held, dict) or isinstance(value, nn.Module):
+        return []
+    return [(k, v) for k, v in held.items() if isinstance(k, str) and k.isidentifier()]
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _PLAIN)
+
+
+def freeze(value: Any) -> Any:
+    """A value to compare two calls by: plain, nested, or only the type of something opaque."""
+    if isinstance(value, _PLAIN) or isinstance(value, _TORCH_PLAIN):
+        return value
+    if type(value) in (tuple, list):
+        return type(value)(freeze(item) for item in value)
+    if type(value) is dict:
+        return {key: freeze(item) for key, item in value.items() if _is_plain(key)}
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        return CallableValue(qualified_name(value))
+    return OpaqueValue(qualified_name(type(value)))
+
+
+def qualified_name(value: Any) -> str:
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+def refuse_attachments(module: nn.Module) -> None:
+    """Hooks and parametrizations would be baked into the graph. Raises CaptureError."""
+    for path, child in module.named_modules():
+        place = f"submodule {path!r}" if path else "the module"
+        if parametrize.is_parametrized(child):
+            raise CaptureError(f"{place} has a parametrization")
+        if any(vars(child)[hooks] for hooks in _HOOKS):
+            raise CaptureError(f"{place} has hooks")
+        if "forward" in vars(child):
+            raise CaptureError(f"{place} has a forward of its own object, not of its class")
+        for name, tensor in (*child._parameters.items(), *child._buffers.items()):
+            if tensor is not None and type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
+                raise CaptureError(f"{name} of {place} is a {type(tensor).__name__}")

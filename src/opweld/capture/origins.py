@@ -1,0 +1,67 @@
+"""The user's own source lines, from the stack traces that torch keeps."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from types import TracebackType
+
+import torch
+from torch import fx
+
+from opweld.errors import Where
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*(?:\n\s+([^\n]*))?')
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def is_users(file: str) -> bool:
+    """Whether a source file is neither torch's, nor ours, nor Python's."""
+    own = (_TORCH, _OURS, "<frozen", os.path.dirname(os.__file__) + os.sep)
+    return (
+        not file.startswith(own) or "site-packages" in file and not file.startswith((_TORCH, _OURS))
+    )
+
+
+def origin_of(node: fx.Node) -> tuple[str, str] | None:
+    """("model.py:14", "return x * 2"): the user's innermost line behind an exported node."""
+    place = where_of(node)
+    return None if place is None else (f"{place.file}:{place.line}", place.text or "")
+
+
+def where_of(node: fx.Node) -> Where | None:
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [frame for frame in frames if is_users(frame[0])]
+    if not own:
+        return None
+    file, line, text = own[-1]
+    return Where(os.path.basename(file), int(line), text.strip())
+
+
+def where_raised(error: BaseException) -> Where | None:
+    """The user's innermost line in a traceback, that of the error's cause first."""
+    chain: list[BaseException] = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(cause)
+    for link in reversed(chain):
+        place = _innermost(link.__traceback__)
+        if place is not None:
+            return place
+    return _named_in(str(error))
+
+
+def _innermost(trace: TracebackType | None) -> Where | None:
+    own = [frame for frame in traceback.extract_tb(trace) if is_users(frame.filename)]
+    if not own:
+        return None
+    return Where(os.path.basename(own[-1].filename), own[-1].lineno, own[-1].line)
+
+
+def _named_in(message: str) -> Where | None:
+    own = [frame for frame in _FRAME.findall(message) if is_users(frame[0])]
+    if not own:
+        return None
+    file, line, text = own[-1]
+    return Where(os.path.basename(file), int(line), text.strip())

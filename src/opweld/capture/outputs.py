@@ -1,0 +1,111 @@
+"""What the forward returns, and which of it shares memory.
+
+Eager's aliasing is kept: an output that is a fresh tensor in eager, but would here be an input, a
+weight, a view of one, or a tensor that another output shares, becomes a copy.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from opweld.errors import CaptureError
+from opweld.ir.graph import Leaf, Node, Structure
+from opweld.ir.ops import CallAttrs, Op, Operand, TorchLiteral
+
+from .build import Builder
+from .call import RunTimeScalar
+from .views import ALIASING, SHARING
+
+_SOURCES = (Op.INPUT, Op.WEIGHT)
+
+
+@dataclass(slots=True)
+class Outputs:
+    """Collects the tensors that the forward returns; one returned twice is one output."""
+
+    build: Builder
+    values: dict[str, Any]
+    nodes: list[Node] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
+    owners: dict[int, str] = field(default_factory=dict)
+
+    def leaves(self, returned: Any) -> list[Structure]:
+        return [self._leaf(value) for value in returned]
+
+    def _leaf(self, value: Any) -> Structure:
+        if not isinstance(value, fx.Node):
+            return ("const", value)
+        ours = self.values[value.name]
+        if isinstance(ours, RunTimeScalar):
+            raise CaptureError("the forward returns a Python number read from a tensor")
+        if not isinstance(ours, Node):
+            return ("const", ours)
+        if value.name not in self.seen:
+            self.seen[value.name] = len(self.nodes)
+            self.nodes.append(self._own(value, ours))
+        return Leaf(self.seen[value.name])
+
+    def _own(self, value: fx.Node, ours: Node) -> Node:
+        eager_root = _eager_root(value)
+        our_root = _our_root(ours)
+        is_source = our_root.op in _SOURCES
+        shared = self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name
+        if (is_source and eager_root.op != "placeholder") or shared:
+            return self._copy(value, ours)
+        return ours
+
+    def _copy(self, value: fx.Node, ours: Node) -> Node:
+        layout = value.kwargs.get("memory_format") or torch.preserve_format
+        attrs = CallAttrs(
+            target="aten.clone.default",
+            arguments=(Operand(0),),
+            keywords=(("memory_format", TorchLiteral(str(layout))),),
+            results=(ours.type,),
+            reason="the result is a copy of its own",
+        )
+        return self.build.arena.call((ours,), attrs)
+
+
+def _eager_root(node: fx.Node) -> fx.Node:
+    """The exported node whose memory this one is a view of, in eager."""
+    while True:
+        name = getattr(node.target, "_opname", None)
+        if node.target is not operator.getitem and name not in ALIASING:
+            return node
+        node = node.args[0]
+
+
+def _our_root(node: Node) -> Node:
+    while node.op in SHARING:
+        node = node.inputs[0]
+    return node
+
+
+def structure_of(leaves: list[Structure], out_spec: Any) -> Structure:
+    """The returned structure with leaves in it. Raises CaptureError for a type of its own."""
+    placed = [_Placed(leaf) for leaf in leaves]
+    return _structure(pytree.tree_unflatten(placed, out_spec))
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    leaf: Structure
+
+
+def _structure(value: Any) -> Structure:
+    if isinstance(value, _Placed):
+        return value.leaf
+    if type(value) in (tuple, list):
+        return (type(value).__name__, tuple(_structure(v) for v in value))
+    if type(value) is dict and all(isinstance(key, str | int) for key in value):
+        return ("dict", tuple((key, _structure(v)) for key, v in value.items()))
+    raise CaptureError(
+        f"the forward returns a {type(value).__name__}",
+        next_step="return tensors, tuples, lists or dicts",
+    )

@@ -1,0 +1,232 @@
+"""Which captures are made, and what their comparison tells: sizes, modes, autocast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from opweld.errors import CaptureError
+from opweld.ir.contract import (
+    Capture,
+    Contract,
+    InputFact,
+    SymbolFact,
+    Variant,
+    WeightFact,
+)
+from opweld.ir.expr import Expr, symbol
+from opweld.ir.graph import Graph, topological
+
+from .arguments import Arguments, bind
+from .autocast import autocast_acts, without_library_casts
+from .dtypes import FROM_TORCH
+from .export import Exported, NeedsFixedSizes, export_graph
+from .facts import Reads, module_facts, recording
+from .preserve import unchanged
+from .specialise import canonical, specialise
+
+_AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    module: nn.Module
+    arguments: Arguments
+    name: str
+
+    def export(
+        self,
+        dynamic: frozenset[str],
+        arguments: Arguments | None = None,
+        training: bool = False,
+        autocast: torch.dtype | None = None,
+    ) -> Exported:
+        with torch.enable_grad(), unchanged(self.module, training):
+            return export_graph(
+                self.module, arguments or self.arguments, dynamic, self.name, autocast
+            )
+
+
+def capture_variants(module: nn.Module, arguments: Arguments, *, name: str, batch: bool) -> Capture:
+    """The capture in each autocast state. Raises CaptureError."""
+    if not arguments.tensors:
+        raise CaptureError("none of the inputs is a tensor", next_step="give at least one tensor")
+    task = _Task(module, arguments, name)
+    with recording(module) as reads:
+        exported, dynamic = _widest(task, _candidates(arguments) if batch else _NONE)
+    contract = _contract(task, exported, dynamic, reads)
+    plain = Variant(name, None, _used(exported.graph), contract)
+    variants = [plain]
+    same = []
+    for label, dtype in _AUTOCAST.items():
+        other = _under_autocast(task, plain, dynamic, dtype)
+        if other is None:
+            same.append(label)
+        else:
+            variants.append(replace(other, autocast=label))
+    return Capture(name, tuple(variants), tuple(same))
+
+
+def _candidates(arguments: Arguments) -> frozenset[str]:
+    """Inputs whose leading size may be the batch: the most common leading size of at least 2."""
+    sizes = {t.access: t.value.shape[0] for t in arguments.tensors if t.value.dim()}
+    counts = Counter(size for size in sizes.values() if size >= 2)
+    if not counts:
+        return _NONE
+    most = max(counts.values())
+    common = next(size for size in sizes.values() if counts[size] == most)
+    return frozenset(access for access, size in sizes.items() if size == common)
+
+
+def _widest(task: _Task, candidates: frozenset[str]) -> tuple[Exported, frozenset[str]]:
+    """With a symbolic batch if export proves the graph for a range of sizes, fixed if not."""
+    if candidates:
+        try:
+            exported = task.export(candidates)
+            if exported.bounds:
+                return exported, _dynamic(exported.graph)
+        except NeedsFixedSizes:
+            pass
+        except CaptureError as error:
+            return _fixed(task, error), _NONE
+    return task.export(_NONE), _NONE
+
+
+def _dynamic(graph: Graph) -> frozenset[str]:
+    """The inputs whose leading size export kept symbolic."""
+    typed = [node for node in graph.inputs if node.type.rank]
+    return frozenset(n.attrs.access for n in typed if isinstance(n.type.shape[0], Expr))
+
+
+def _fixed(task: _Task, refusal: CaptureError) -> Exported:
+    """Where a symbolic size itself was the trouble, fixed sizes do; else the reason stands."""
+    try:
+        return task.export(_NONE)
+    except CaptureError:
+        raise refusal from None
+
+
+def _contract(task: _Task, exported: Exported, dynamic: frozenset[str], reads: Reads) -> Contract:
+    graph = exported.graph
+    used = _used(graph)
+    return Contract(
+        signature=task.arguments.signature,
+        inputs=_input_facts(task.arguments, graph),
+        weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
+        modules=module_facts(task.module, reads, _mode_matters(task, exported, dynamic, reads)),
+        symbols=_symbol_facts(task, exported, dynamic),
+    )
+
+
+def _path(access: str) -> str:
+    return (
+        access.removeprefix("self.")
+        .replace("['", ".")
+        .replace("']", "")
+        .replace("[", ".")
+        .replace("]", "")
+        .replace("._modules.", ".")
+        .replace("._parameters.", ".")
+    )
+
+
+def _used(graph: Graph) -> Graph:
+    """Without the weights that no output needs."""
+    needed = {node.serial for node in topological(graph.outputs)}
+    return replace(graph, weights=tuple(n for n in graph.weights if n.serial in needed))
+
+
+def _input_facts(arguments: Arguments, graph: Graph) -> tuple[InputFact, ...]:
+    types = {node.attrs.access: node.type for node in graph.inputs}
+    containers = tuple(InputFact(text, None, value) for text, value in arguments.container_facts)
+    leaves = tuple(
+        InputFact(leaf.access, types[leaf.access])
+        if leaf.access in types
+        else InputFact(leaf.access, None, leaf.value)
+        for leaf in arguments.leaves
+    )
+    return containers + leaves
+
+
+def _mode_matters(task: _Task, exported: Exported, dynamic: frozenset[str], reads: Reads) -> bool:
+    if not reads.mode_readers():
+        return False
+    try:
+        trained = task.export(dynamic, training=True)
+    except (CaptureError, NeedsFixedSizes):
+        return True
+    return canonical(trained.graph) != canonical(exported.graph)
+
+
+def _symbol_facts(
+    task: _Task, exported: Exported, dynamic: frozenset[str]
+) -> tuple[SymbolFact, ...]:
+    facts = []
+    for name, (lower, upper) in sorted(exported.bounds.items()):
+        access, axis = _place(exported.graph, name)
+        example = next(t.value for t in task.arguments.tensors if t.access == access).shape[axis]
+        if len(exported.bounds) == 1 and lower == 2:
+            lower = _lowered(task, exported, dynamic, name)
+        facts.append(SymbolFact(name, (access, axis), lower, upper, int(example)))
+    return tuple(facts)
+
+
+def _place(graph: Graph, name: str) -> tuple[str, int]:
+    wanted = symbol(name)
+    for node in graph.inputs:
+        for axis, size in enumerate(node.type.shape):
+            if size == wanted:
+                return node.attrs.access, axis
+    raise NeedsFixedSizes(f"{name} is the size of no input")
+
+
+def _lowered(task: _Task, exported: Exported, dynamic: frozenset[str], name: str) -> int:
+    """The least size at which the same graph is right: export itself never looks at 0 and 1."""
+    lower = 2
+    for size in (1, 0):
+        if not _same_at(task, exported, dynamic, name, size):
+            break
+        lower = size
+    return lower
+
+
+def _same_at(
+    task: _Task, exported: Exported, dynamic: frozenset[str], name: str, size: int
+) -> bool:
+    try:
+        fixed = task.export(_NONE, _resized(task, dynamic, size))
+    except (CaptureError, NeedsFixedSizes):
+        return False
+    return canonical(fixed.graph) == canonical(specialise(exported.graph, {name: size}))
+
+
+def _resized(task: _Task, dynamic: frozenset[str], size: int) -> Arguments:
+    """The same call with another batch size."""
+    wanted = {id(t.value) for t in task.arguments.tensors if t.access in dynamic}
+
+    def cut(leaf: Any) -> Any:
+        if id(leaf) not in wanted:
+            return leaf
+        return leaf.detach()[:size].clone().requires_grad_(leaf.requires_grad)
+
+    given = (task.arguments.args, task.arguments.kwargs)
+    args, kwargs = pytree.tree_map(cut, given)
+    return bind(task.module, args, kwargs)
+
+
+def _under_autocast(
+    task: _Task, plain: Variant, dynamic: frozenset[str], dtype: torch.dtype
+) -> Variant | None:
+    """The variant under autocast; None where the graph is the same."""
+    if not autocast_acts(plain.graph):
+        return None
+    graph = _used(task.export(dynamic, autocast=dtype).graph)
+    if canonical(graph) == canonical(plain.graph):
+        return None
+    return replace(plain, graph=without_library_casts(graph, FROM_TORCH[dtype]))
