@@ -1,0 +1,92 @@
+"""The stage as a whole: the example models, several outputs, nested inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from tests.capturing import assert_agrees, assert_same, captured, module_of, ops_of
+from torch import nn
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def example(name: str):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for size, small in (("ROWS", 6), ("COLUMNS", 16), ("FEATURES_IN", 16), ("FEATURES_OUT", 16)):
+        if hasattr(module, size):
+            setattr(module, size, small)
+    return module
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_examples(name: str) -> None:
+    """The graph agrees with the model at the captured batch size and at others."""
+    source = example(name)
+    model = source.Model(*source.get_init_inputs())
+    result = captured(model, *source.get_inputs())
+    fact = result.variants[0].contract.symbols[0]
+    assert (fact.name, fact.lower, fact.upper, fact.example) == ("s0", 0, None, 6)
+    for rows in (6, 1, 0, 5):
+        source.ROWS = rows
+        assert_agrees(result.variants[0], model, *source.get_inputs())
+
+
+def test_written_out_gelu_is_eight_operations() -> None:
+    model = example("gelu").Model()
+    graph = assert_same(model, torch.randn(4, 8))
+    assert ops_of(graph) == ["mul", "pow", "mul", "add", "mul", "tanh", "add", "mul"]
+    places = {place for _, (place, _) in graph.origins}
+    assert places == {"gelu.py:13", "gelu.py:14"}
+
+
+def test_nested_inputs_and_outputs() -> None:
+    def forward(self, pair, options, *, scale=2.0, mode="sum"):
+        total = pair[0] + pair[1] * scale if mode == "sum" else pair[0]
+        return {"total": total, "parts": [options["a"] * total, (total.shape[0], None, 7)]}
+
+    model = module_of(forward)
+    pair = (torch.randn(4, 3), torch.randn(4, 3))
+    options = {"a": torch.randn(3)}
+    result = captured(model, pair, options, scale=3.0)
+    assert_agrees(result.variants[0], model, pair, options, scale=3.0)
+    contract = result.variants[0].contract
+    assert contract.signature == "self, pair, options, *, scale=2.0, mode='sum'"
+    facts = {fact.access: fact.literal for fact in contract.inputs if fact.type is None}
+    assert facts == {
+        "type(pair).__name__": "tuple",
+        "len(pair)": 2,
+        "type(options).__name__": "dict",
+        "tuple(options)": ("a",),
+        "scale": 3.0,
+        "mode": "sum",
+    }
+    typed = [fact.access for fact in contract.inputs if fact.type is not None]
+    assert typed == ["pair[0]", "pair[1]", "options['a']"]
+
+
+def test_autocast_gives_variants_only_where_it_acts() -> None:
+    pointwise = captured(module_of(lambda self, x: torch.exp(x) * 2), torch.randn(4, 8))
+    assert pointwise.same_under_autocast == ("bfloat16", "float16")
+    assert len(pointwise.variants) == 1
+    model = module_of(lambda self, x: torch.relu(self.fc(x)), fc=nn.Linear(8, 3))
+    x = torch.randn(4, 8)
+    result = captured(model, x)
+    assert [v.autocast for v in result.variants] == [None, "bfloat16", "float16"]
+    for variant in result.variants[1:]:
+        assert ops_of(variant.graph) == ["aten.linear.default", "relu"]
+        with torch.autocast("cpu", dtype=getattr(torch, variant.autocast)):
+            expected = model(x)
+        with torch.autocast("cpu", enabled=False):
+            assert_agrees_with(variant, model, x, expected)
+
+
+def assert_agrees_with(variant, model, x, expected) -> None:
+    from tests.capturing import run
+
+    (ours,) = run(variant, model, x)
+    torch.testing.assert_close(ours, expected)
