@@ -1,0 +1,174 @@
+"""Optimises and measures a suite of models on this machine; one JSON file keeps the whole run.
+
+    python benchmarks/run.py gpu          the examples at full size
+    python benchmarks/run.py cpu          smaller models, with fresh and with recycled output memory
+
+Each model is one `opweld optimize` in a process of its own: eager, torch.compile, ModelNew and the
+machine's limit stand side by side in the same run. Kernels are built cold, in an empty cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+# glibc keeps large blocks instead of giving them back: no page faults for a new output.
+RECYCLED = {
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=17179869184"
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a suite."""
+
+    name: str
+    model: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+
+
+def example(name: str) -> Case:
+    return Case(name, ROOT / "examples" / f"{name}.py")
+
+
+def on_cpu(name: str) -> tuple[Case, ...]:
+    model = HERE / "models" / f"{name}.py"
+    return (
+        Case(f"{name}, fresh memory", model, {}, ("--target", "cpu")),
+        Case(f"{name}, recycled memory", model, RECYCLED, ("--target", "cpu")),
+    )
+
+
+SUITES: dict[str, tuple[Case, ...]] = {
+    "gpu": tuple(
+        example(name)
+        for name in (
+            "gelu",
+            "relu",
+            "linear_swish",
+            "linear_sigmoid",
+            "linear_relu",
+            "chain",
+            "chain_bf16",
+        )
+    ),
+    "cpu": (
+        *on_cpu("gelu_2048x8192"),
+        *on_cpu("swish_clamp_tanh"),
+        *on_cpu("linear_1024x2048x2048"),
+    ),
+}
+
+
+def main(
+    suite: Annotated[str, typer.Argument(help="gpu or cpu")],
+    out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
+    only: Annotated[str, typer.Option(help="Only the cases whose name has this in it.")] = "",
+) -> None:
+    """Runs a suite and writes <out>/<suite>-<device>.json."""
+    cases = [case for case in SUITES[suite] if only in case.name]
+    results = []
+    for case in cases:
+        results.append(run_case(case))
+        print(line_of(results[-1]), flush=True)
+    account = {
+        "date": date.today().isoformat(),
+        "command": shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]]),
+        "device": device_name(),
+        "versions": {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "python": platform.python_version(),
+        },
+        "cases": results,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{suite}-{slug(account['device'])}.json"
+    path.write_text(json.dumps(account, indent=1) + "\n")
+    print(f"written to {path}")
+
+
+def device_name() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    cores = len(os.sched_getaffinity(0))
+    return f"CPU, {cores} cores"
+
+
+def slug(name: str) -> str:
+    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
+
+
+def run_case(case: Case) -> dict[str, Any]:
+    """The account of one optimisation, with the seconds that its steps took."""
+    with tempfile.TemporaryDirectory() as folder:
+        new, account = Path(folder, f"{case.model.stem}_new.py"), Path(folder, "account.json")
+        environ = {**os.environ, **case.environ, "TORCH_EXTENSIONS_DIR": f"{folder}/cache"}
+        environ["PYTHONPATH"] = str(ROOT / "src")
+        optimize = [sys.executable, "-m", "opweld", "optimize", str(case.model), "-o", str(new)]
+        done = call([*optimize, "--json", str(account), *case.arguments], environ)
+        if not account.exists():
+            return {"name": case.name, "status": done.returncode, "output": done.stdout[-4000:]}
+        result = json.loads(account.read_text())
+        build = build_seconds(new, environ) if new.exists() else {}
+    return {"name": case.name, "status": done.returncode, "build": build, **result}
+
+
+def build_seconds(new: Path, environ: dict[str, str]) -> dict[str, float]:
+    """Seconds that importing the emitted file takes beyond importing torch, cold and warm."""
+    with tempfile.TemporaryDirectory() as cache:
+        environ = {**environ, "TORCH_EXTENSIONS_DIR": cache}
+        return {state: import_seconds(new, environ) for state in ("cold_s", "warm_s")}
+
+
+IMPORT = """
+import sys, time, torch, torch.utils.cpp_extension
+start = time.perf_counter()
+exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), {"__name__": "emitted"})
+print(time.perf_counter() - start)
+"""
+
+
+def import_seconds(new: Path, environ: dict[str, str]) -> float:
+    return float(call([sys.executable, "-c", IMPORT, str(new)], environ).stdout.split()[-1])
+
+
+def call(command: list[str], environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT
+    )
+    print(f"{' '.join(command[1:5])}: {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    return done
+
+
+def line_of(result: dict[str, Any]) -> str:
+    timing = result.get("timing")
+    if not timing:
+        return f"{result['name']}: status {result['status']}\n{result.get('output', '')}"
+    medians = {
+        name: timing[name]["median"] if timing.get(name) else float("nan")
+        for name in ("eager_ms", "compile_ms", "opweld_ms")
+    }
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in medians.items())
+    return f"{result['name']}: {figures}, limit_ms {timing['limit_ms']:.4g}"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,85 @@
+"""Prints a run of benchmarks/run.py as Markdown, or writes it into a page between two marks.
+
+python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json
+python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into README.md
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def main(
+    result: Annotated[Path, typer.Argument(help="A JSON file that run.py wrote.")],
+    into: Annotated[Path | None, typer.Option(help="A page with the marks.")] = None,
+) -> None:
+    """The table of one run."""
+    account = json.loads(result.read_text())
+    text = table(account)
+    if into is None:
+        print(text)
+        return
+    into.write_text(between_marks(into.read_text(), result.stem, text))
+
+
+def table(account: dict[str, Any]) -> str:
+    """The cases side by side, and what they were measured on."""
+    versions = account["versions"]
+    lines = [
+        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
+        f"`{account['command']}`. Medians in ms; error is the largest against float64.",
+        "",
+        "| model | eager | torch.compile | ModelNew | limit | share of limit | error, eager's |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *(row(case) for case in account["cases"])])
+
+
+def row(case: dict[str, Any]) -> str:
+    timing = case.get("timing")
+    if not timing:
+        return f"| {case['name']} | no result: status {case['status']} | | | | | |"
+    new = timing["opweld_ms"]["median"]
+    cells = [
+        case["name"],
+        median(timing["eager_ms"]),
+        median(timing["compile_ms"]),
+        f"**{new:.4g}**",
+        f"{timing['limit_ms']:.4g}",
+        f"{100 * timing['limit_ms'] / new:.0f} %",
+        errors(case),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def median(samples: dict[str, float] | None) -> str:
+    return f"{samples['median']:.4g}" if samples else "failed"
+
+
+def errors(case: dict[str, Any]) -> str:
+    """The largest errors in the check with the model's own inputs."""
+    for check in case["verdict"]["checks"]:
+        if check.get("error_vs_f64"):
+            return f"{check['error_vs_f64']['max']:.2g}, {check['eager_error_vs_f64']['max']:.2g}"
+    return "exact"
+
+
+def between_marks(page: str, name: str, text: str) -> str:
+    """`page` with what stands between the marks of `name` replaced.
+
+    Raises:
+        ValueError: the page has no such marks.
+    """
+    begin, end = f"<!-- {name} begins -->", f"<!-- {name} ends -->"
+    if begin not in page or end not in page:
+        raise ValueError(f"the page has no marks {begin} and {end}")
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    typer.run(main)
