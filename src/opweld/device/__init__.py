@@ -8,13 +8,17 @@ those outside are what must stand at the head of a file (includes and macros).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-_FILES = ("mvec.h", "math.h", "storage.h", "vector.cuh")
+# Where a language has two pieces of one name, the earlier file's is taken.
+_FILES = {
+    "cuda": ("storage_cuda.cuh", "math.h", "storage.h", "vector.cuh"),
+    "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
+}
+_ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}
 _MARK = re.compile(r"^// @(\w+) deps:(.*)$")
-_PROLOGUE = "prologue"
 _OPEN = "namespace op {"
 _CLOSE = "}  // namespace op"
 
@@ -27,12 +31,12 @@ class _Piece:
 
 
 def _parse(source: str) -> dict[str, _Piece]:
-    pieces: dict[str, _Piece] = {}
+    found: dict[str, _Piece] = {}
     name, deps, in_namespace, lines = "", (), False, list[str]()
 
     def close() -> None:
         if name:
-            pieces[name] = _Piece(deps, in_namespace, "\n".join(lines).strip("\n") + "\n")
+            found[name] = _Piece(deps, in_namespace, "\n".join(lines).strip("\n") + "\n")
 
     for line in source.splitlines():
         mark = _MARK.match(line)
@@ -46,43 +50,55 @@ def _parse(source: str) -> dict[str, _Piece]:
         else:
             in_namespace = line == _OPEN
     close()
-    return pieces
+    return found
 
 
 def _read(file: str) -> str:
     return (resources.files(__name__) / file).read_text(encoding="utf-8")
 
 
-_PIECES = {name: piece for file in _FILES for name, piece in _parse(_read(file)).items()}
+def _library(files: Iterable[str]) -> Mapping[str, _Piece]:
+    library: dict[str, _Piece] = {}
+    for file in files:
+        library = {**_parse(_read(file)), **library}
+    return library
 
 
-def names() -> tuple[str, ...]:
-    """The names of all pieces, in the order of the files."""
-    return tuple(_PIECES)
+_LIBRARIES = {language: _library(files) for language, files in _FILES.items()}
 
 
-def pieces(names: Iterable[str]) -> tuple[str, ...]:
-    """The texts of the named pieces and of all they need, in the order of the files.
+def names(language: str = "cuda") -> tuple[str, ...]:
+    """The names of all pieces of a language ("cuda" or "cpp"), sorted."""
+    return tuple(sorted(_LIBRARIES[language]))
 
-    Joined by newlines they are a complete C++ or CUDA text: includes and macros, then the functions
-    inside `namespace op { }`. Include "mvec" for C++ loops that are to be vectorised.
+
+def pieces(names: Iterable[str], language: str = "cuda") -> tuple[str, ...]:
+    """The texts of the named pieces and of all they need, each after what it needs.
+
+    Joined by newlines they are a complete text in the language ("cuda" or "cpp"): includes and
+    macros, then functions inside `namespace op { }`. The C++ text is for g++ with the flags that
+    mvec.h names, and vectorises under `#pragma omp simd`.
 
     Raises:
-        KeyError: for a name that is no piece.
+        KeyError: for a name that is no piece of the language.
     """
-    needed = _closure((_PROLOGUE, *names))
-    chosen = [piece for name, piece in _PIECES.items() if name in needed]
+    library = _LIBRARIES[language]
+    chosen = [library[name] for name in _ordered((*_ROOTS[language], *names), library)]
     head = tuple(piece.text for piece in chosen if not piece.in_namespace)
     body = tuple(piece.text for piece in chosen if piece.in_namespace)
     return (*head, _OPEN + "\n", *body, _CLOSE + "\n") if body else head
 
 
-def _closure(names: Iterable[str]) -> frozenset[str]:
-    needed: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting.extend(_PIECES[name].deps)
-    return frozenset(needed)
+def _ordered(names: Iterable[str], library: Mapping[str, _Piece]) -> tuple[str, ...]:
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in order:
+            return
+        for dep in library[name].deps:
+            visit(dep)
+        order[name] = None
+
+    for name in names:
+        visit(name)
+    return tuple(order)

@@ -7,17 +7,6 @@
 // which names the pieces it calls. No fast intrinsics: results are as exact as eager ones. Both
 // sides of a conditional are cheap and safe to evaluate, so that g++ turns loops into vector code.
 
-// @prologue deps:
-#include <math.h>
-#include <stdint.h>
-#ifndef OPWELD_FN
-#ifdef __CUDACC__
-#define OPWELD_FN static __device__ __forceinline__
-#else
-#define OPWELD_FN static inline
-#endif
-#endif
-
 namespace op {
 
 // @kIsFloating deps:
@@ -83,11 +72,7 @@ OPWELD_FN T sqrt(T x) {
 // 1 / sqrt(x)
 template <typename T>
 OPWELD_FN T rsqrt(T x) {
-#ifdef __CUDACC__
     return ::rsqrt(x);
-#else
-    return T(1) / ::sqrt(x);
-#endif
 }
 
 // @exp deps:
@@ -273,11 +258,15 @@ OPWELD_FN T silu(T x) {
     return x / (T(1) + op::exp(-x));
 }
 
-// @mish deps: exp, log1p, tanh
-// x * tanh(ln(1 + e^x))
+// @mish deps: exp
+// x * tanh(ln(1 + e^x)) = x * n / (n + 2) with n = e^x (e^x + 2); above 20 the factor is 1
 template <typename T>
 OPWELD_FN T mish(T x) {
-    return x * op::tanh(op::log1p(op::exp(x)));
+    T e = op::exp(x);
+    T n = e * (e + T(2));
+    T share = T(1) / (n + T(2));
+    T above = x > T(20) ? x : x - T(2) * x * share;
+    return x > T(0) ? above : x * (n * share);
 }
 
 // @softsign deps:
@@ -653,9 +642,8 @@ OPWELD_FN T heaviside(T x, T value) {
 // a + w * (b - a), taken from the nearer end
 template <typename T>
 OPWELD_FN T lerp(T a, T b, T w) {
-    T from_a = a + w * (b - a);
-    T from_b = b - (b - a) * (T(1) - w);
-    return ::fabs(w) < T(0.5) ? from_a : from_b;
+    bool near_a = ::fabs(w) < T(0.5);
+    return (near_a ? a : b) + (near_a ? w : w - T(1)) * (b - a);
 }
 
 // @shift_left deps: kIsSigned

@@ -31,10 +31,10 @@ from .c import (
 def cpp_text(kernels: tuple[Welded, ...]) -> str:
     """The whole C++ text: the functions used, then each group's loops."""
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
-    needed = {"mvec"} | storage_pieces(dtypes)
+    needed = storage_pieces(dtypes)
     for welded in kernels:
         needed |= pieces_of(welded.contiguous.element)
-    return "\n".join([*pieces(sorted(needed)), *(_group_text(welded) for welded in kernels)])
+    return "\n".join([*pieces(sorted(needed), "cpp"), *(_group_text(welded) for welded in kernels)])
 
 
 def _group_text(welded: Welded) -> str:
