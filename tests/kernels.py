@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, Node
 from opweld.ir.kernel import Kernel, Welded
@@ -22,11 +23,6 @@ from opweld.plan import make_plan
 from opweld.render import render
 from opweld.target import CPU, SM_90A
 from tests.emulation.emulate import emulate
-
-CPP_FLAGS = (
-    "-O3 -march=native -fopenmp-simd -fno-math-errno -fno-trapping-math -fwrapv "
-    "-mprefer-vector-width=512 -std=c++17 -shared -fPIC"
-).split()
 
 NUMPY: dict[DType, type] = {
     DType.BOOL: np.bool_,
@@ -119,7 +115,9 @@ def _library(text: str) -> ctypes.CDLL:
     source.write_text(text)
     library = source.with_suffix(".so")
     subprocess.run(
-        ["g++", *CPP_FLAGS, str(source), "-o", str(library), "-lmvec"], check=True, timeout=120
+        ["g++", "-std=c++17", "-shared", "-fPIC", *CPP_FLAGS, str(source), "-o", str(library), "-lmvec"],
+        check=True,
+        timeout=120,
     )
     return ctypes.CDLL(str(library))
 

@@ -12,6 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+# What g++ needs to turn loops over these functions into vector code (see mvec.h).
+CPP_FLAGS = (
+    "-O3",
+    "-march=native",
+    "-fopenmp-simd",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fwrapv",
+    "-fno-tree-pre",
+    "-mprefer-vector-width=512",
+)
+
 # Where a language has two pieces of one name, the earlier file's is taken.
 _FILES = {
     "cuda": ("storage_cuda.cuh", "math.h", "storage.h", "vector.cuh"),
@@ -76,8 +88,8 @@ def pieces(names: Iterable[str], language: str = "cuda") -> tuple[str, ...]:
     """The texts of the named pieces and of all they need, each after what it needs.
 
     Joined by newlines they are a complete text in the language ("cuda" or "cpp"): includes and
-    macros, then functions inside `namespace op { }`. The C++ text is for g++ with the flags that
-    mvec.h names, and vectorises under `#pragma omp simd`.
+    macros, then functions inside `namespace op { }`. The C++ text vectorises under
+    `#pragma omp simd` when compiled by g++ with CPP_FLAGS and linked with -lmvec.
 
     Raises:
         KeyError: for a name that is no piece of the language.

@@ -1,8 +1,8 @@
 // glibc's vector functions (libmvec) for loops that g++ vectorises: with these prototypes a call in
 // an `omp simd` loop becomes a call of the vector form, which <math.h> alone allows under
-// -ffast-math only. Flags: -O3 -march=native -fopenmp-simd -fno-math-errno -fno-trapping-math
-// -fwrapv -fno-tree-pre -mprefer-vector-width=512 -lmvec; without -fno-tree-pre g++ 12 turns chains
-// of conditionals into forms that it cannot vectorise. Elsewhere the source is right, and scalar.
+// -ffast-math only. The flags are CPP_FLAGS of __init__.py and -lmvec; without -fno-tree-pre g++ 12
+// turns chains of conditionals into forms that it cannot vectorise, and integers wrap only with
+// -fwrapv. Elsewhere the source is right, and scalar.
 
 // @mvec deps:
 #include <math.h>
