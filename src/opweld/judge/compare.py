@@ -43,12 +43,18 @@ def ulp(value: Tensor, dtype: torch.dtype) -> Tensor:
     """The spacing of `dtype` at each float64 element, that of the least normal below it."""
     form = format_of(dtype)
     _, exponent = torch.frexp(value.abs())
-    exponent = torch.clamp(exponent - 1, min=form.min_exponent) - (form.precision - 1)
+    # frexp gives zero the exponent 0
+    exponent = torch.where(value == 0, form.min_exponent, exponent - 1)
+    exponent = torch.clamp(exponent, min=form.min_exponent) - (form.precision - 1)
     return torch.ldexp(torch.ones_like(value), exponent)
 
 
-def pieces(shape: tuple[int, ...], limit: int = PIECE_ELEMS) -> Iterator[tuple[slice | int, ...]]:
-    """Indices that cut a tensor of `shape` into row-major runs of at most `limit` elements."""
+def pieces(shape: tuple[int, ...], limit: int = 0) -> Iterator[tuple[slice | int, ...]]:
+    """Indices that cut a tensor of `shape` into row-major runs of at most `limit` elements.
+
+    Without a limit it is `PIECE_ELEMS`.
+    """
+    limit = limit or PIECE_ELEMS
     count = math.prod(shape)
     if count <= limit or not shape:
         yield ()
@@ -136,7 +142,8 @@ class ErrorSums:
             return
         new, eager, reference, rounded = (t[where] for t in (new, eager, reference, rounded))
         rtol, atol = ASSERT_CLOSE.get(self.dtype, (1e-2, 1e-5))
-        near = new.isfinite() & ((new - reference).abs() <= atol + rtol * reference.abs())
+        finite = new.isfinite() & reference.isfinite()
+        near = finite & ((new - reference).abs() <= atol + rtol * reference.abs())
         wrong = ~(_same_value(new, eager) | _same_value(new, rounded) | near)
         self.num_special_wrong += int(wrong.sum())
         if self.first_special is None and bool(wrong.any()):

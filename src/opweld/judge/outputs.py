@@ -49,6 +49,7 @@ class Comparison:
     run: Run
     sums: dict[int, ErrorSums] = field(default_factory=dict)
     num_wrong: dict[int, int] = field(default_factory=dict)
+    num_exact: dict[int, int] = field(default_factory=dict)
     first_wrong: dict[int, int] = field(default_factory=dict)
     noisy: dict[int, bool] = field(default_factory=dict)
     trivial: tuple[str, ...] = ()
@@ -58,17 +59,17 @@ class Comparison:
     def add(self, new: Run, eager: Run, block: Block) -> set[int]:
         """Take in float64 leaves, of all rows or of some; the result names those of no use."""
         self.by_rows |= block.rows is not None
-        useless = {p for p, leaf in enumerate(block.leaves) if not _is_wider(leaf, eager.leaves[p])}
-        for position in range(len(eager.leaves)):
-            if position not in useless:
-                self._add_referenced(position, new, eager, block)
+        useless = set()
+        for position, leaf in enumerate(block.leaves):
+            left, right = as_tensor(new.leaves[position]), as_tensor(eager.leaves[position])
+            if block.rows is not None:
+                left, right = left[block.rows], right[block.rows]
+            reference = as_tensor(leaf, torch.float64)
+            if _is_wider(reference, right):
+                self._add_leaf(position, left, right, reference)
+            else:
+                useless.add(position)
         return useless
-
-    def _add_referenced(self, position: int, new: Run, eager: Run, block: Block) -> None:
-        left, right = as_tensor(new.leaves[position]), as_tensor(eager.leaves[position])
-        if block.rows is not None:
-            left, right = left[block.rows], right[block.rows]
-        self._add_leaf(position, left, right, as_tensor(block.leaves[position], torch.float64))
 
     def add_noise(self, new: Run, eager: Run, shaken: Run, positions: Iterable[int]) -> None:
         """Compare with eager alone; `shaken` is eager on inputs moved by an ulp."""
@@ -123,6 +124,7 @@ class Comparison:
         """Integers and booleans: eager's value or the float64 run's."""
         wrong = (new != eager) & (new != reference)
         self.num_wrong[position] = self.num_wrong.get(position, 0) + int(wrong.sum())
+        self.num_exact[position] = self.num_exact.get(position, 0) + wrong.numel()
         if position not in self.first_wrong and bool(wrong.any()):
             self.first_wrong[position] = int(wrong.reshape(-1).nonzero()[0])
 
@@ -201,7 +203,7 @@ class Comparison:
         return Check(
             name,
             False,
-            f"{leaf}: {count} elements differ, and they are not floating-point",
+            f"{leaf}: {count} of {self.num_exact[position]} integers or booleans differ",
             grade="F",
             output=leaf,
             first_bad_index=self._index(position, self.first_wrong.get(position)),
@@ -281,9 +283,8 @@ def is_float(t: Tensor) -> bool:
     return t.is_floating_point() or t.is_complex()
 
 
-def _is_wider(reference: Any, eager: Any) -> bool:
+def _is_wider(reference: Tensor, eager: Tensor) -> bool:
     """Whether a float64 leaf can judge: of eager's shape, and more precise where it matters."""
-    reference, eager = as_tensor(reference, torch.float64), as_tensor(eager)
     if reference.shape != eager.shape or is_float(reference) != is_float(eager):
         return False
     wide = torch.promote_types(eager.dtype, torch.float64)

@@ -7,14 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opweld.judge.values import Check, Judgement, KernelTiming, PlanRow, Samples, Timing
+from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"
+
+
+class PlanRow(Protocol):
+    """What a planner says about one group; of kind "library" is what was left to torch."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def ops(self) -> tuple[str, ...]: ...
+    @property
+    def reason(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

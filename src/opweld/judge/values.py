@@ -187,16 +187,6 @@ class Judgement:
         return to_plain(self)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanRow:
-    """What a planner says about one group, for the tables: `kind` library means left to torch."""
-
-    name: str
-    kind: str
-    ops: tuple[str, ...]
-    reason: str
-
-
 def to_plain(value: Any) -> Any:
     """Dataclasses to dictionaries, tuples to lists, NaN and infinities to their names."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -47,12 +47,15 @@ class Verifier:
         return tuple(self.checks)
 
     def _all(self) -> Iterator[Check]:
-        yield compare_state(self.pair.original, self.pair.new)
+        state = compare_state(self.pair.original, self.pair.new)
+        yield state
         own = Kind("own inputs", self._own)
         main = self._trial.compare(own, main=True)
         yield main
         if not main.passed and main.error_vs_f64 is None:
             return  # it raises, or returns something else: all the rest would say the same
+        if not state.passed:
+            return  # the rest needs one state on both sides
         yield from self._repeats(own)
         yield self._trial.compare(Kind("own inputs, another seed", self._own_later))
         yield self._optional(Kind("new values in the same memory", self._own_overwritten))
@@ -61,8 +64,10 @@ class Verifier:
             yield self._optional(kind, new_values=True)
         for kind in (*batch_kinds(self._own), *layout_kinds(self._own)):
             yield self._optional(kind)
-        yield self._other_weights()
-        yield self._training()
+        weights = self._other_weights()
+        yield weights
+        if weights.passed:
+            yield self._training()
 
     def _repeats(self, kind: Kind) -> Iterator[Check]:
         """The same call again is noted where it differs; an earlier result must stay."""

@@ -1,0 +1,152 @@
+"""The grade as a function of figures, and of tensors: honest kernels pass, wrong ones do not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from opweld.judge.compare import ErrorSums, format_of
+from opweld.judge.grade import Band, Figures, Format, grade, loses_digits, worst
+
+FLOAT32 = Format(precision=24, min_exponent=-126, bits=32)
+
+
+def figures(**changes: object) -> Figures:
+    values = {
+        "format": FLOAT32,
+        "count": 1000,
+        "rms": 1.0,
+        "max": 4.0,
+        "excess": 4.0,
+        "eager_rms": 1.0,
+        "eager_max": 4.0,
+        "half_ulp_rms": 0.1,
+        "close": True,
+    }
+    return Figures(**(values | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "A"),
+        ({"rms": 1.149}, "A"),  # 1.05 * 1.0 + 0.1
+        ({"rms": 1.151}, "B"),
+        ({"rms": 2.099}, "B"),  # 2 * 1.0 + 0.1
+        ({"rms": 2.101}, "C"),
+        ({"rms": 2.101, "close": False}, "F"),
+        ({"excess": 6.0}, "A"),  # 1.5 * 4.0, the half ulp is already off
+        ({"excess": 6.01}, "B"),
+        ({"excess": 8.0}, "B"),
+        ({"excess": 8.01}, "C"),
+        ({"num_special_wrong": 1}, "F"),
+        ({"count": 0, "rms": 9.0}, "A"),
+    ],
+)
+def test_grade_follows_the_margins(changes: dict[str, object], expected: str) -> None:
+    assert grade(figures(**changes)) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sixteen_bit_types_may_be_three_times_eager(dtype: torch.dtype) -> None:
+    form = format_of(dtype)
+    assert grade(figures(format=form, rms=3.09, excess=12.0)) == "B"
+    assert grade(figures(format=form, rms=3.11)) == "C"
+    assert grade(figures(rms=3.09, excess=12.0)) == "C"
+
+
+def test_formats_are_those_of_ieee() -> None:
+    assert format_of(torch.float32) == FLOAT32
+    assert format_of(torch.float16) == Format(11, -14, 16)
+    assert format_of(torch.bfloat16) == Format(8, -126, 16)
+    assert FLOAT32.eps == torch.finfo(torch.float32).eps
+
+
+def test_worst_is_the_lowest_grade() -> None:
+    assert worst(["A", "C", "B"]) == "C"
+    assert worst([]) == "A"
+
+
+def test_small_elements_may_not_lose_half_of_their_digits() -> None:
+    lost = Band(count=100, rms_value=1e-3, rms_error=1e-5, eager_rms_error=1e-10)
+    assert loses_digits(FLOAT32, lost)
+    assert not loses_digits(FLOAT32, Band(100, 1e-3, 1e-5, 2e-6)), "eager cancels as well"
+    assert not loses_digits(FLOAT32, Band(31, 1e-3, 1e-5, 1e-10)), "too few to tell"
+    assert grade(figures(bands=(lost,))) == "F"
+
+
+def graded(new: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> str:
+    sums = ErrorSums(eager.dtype)
+    sums.add(new, eager, reference)
+    return grade(sums.figures())
+
+
+@pytest.fixture(scope="module")
+def softmax() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    x = torch.randn(64, 200, generator=torch.Generator().manual_seed(3))
+    return x, x.softmax(1), x.double().softmax(1)
+
+
+def test_another_order_of_summation_is_delivered(softmax: tuple[torch.Tensor, ...]) -> None:
+    x, eager, reference = softmax
+    order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(4))
+    new = torch.empty_like(eager)
+    new[:, order] = x[:, order].softmax(1)
+    assert not torch.equal(new, eager)
+    assert graded(new, eager, reference) in "AB"
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_permuted_products_are_delivered(seed: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    a = torch.randn(40, 300, generator=generator).to(dtype)
+    b = torch.randn(300, 50, generator=generator).to(dtype)
+    order = torch.randperm(300, generator=generator)
+    assert graded(a[:, order] @ b[order], a @ b, a.double() @ b.double()) in "AB"
+
+
+def wrong_by_1e_4(y: torch.Tensor) -> torch.Tensor:
+    return y * (1 + 1e-4)
+
+
+def wrong_in_the_last(y: torch.Tensor) -> torch.Tensor:
+    y = y.clone()
+    y.view(-1)[-1] += 1e-3
+    return y
+
+
+def swapped_rows(y: torch.Tensor) -> torch.Tensor:
+    return y.flip(0)
+
+
+def wrong_where_small(y: torch.Tensor) -> torch.Tensor:
+    return torch.where(y < y.median(), y * 1.5, y)
+
+
+@pytest.mark.parametrize(
+    "change", [wrong_by_1e_4, wrong_in_the_last, swapped_rows, torch.zeros_like, wrong_where_small]
+)
+def test_slightly_wrong_results_fail(change, softmax: tuple[torch.Tensor, ...]) -> None:  # type: ignore[no-untyped-def]
+    _, eager, reference = softmax
+    assert graded(change(eager), eager, reference) in "CF"
+    assert graded(eager, eager, reference) == "A"
+
+
+def test_errors_among_small_elements_show_beside_large_ones() -> None:
+    """Root mean square and maximum are set by the large half alone."""
+    large = torch.rand(500, generator=torch.Generator().manual_seed(1)).mul(1e6).sqrt().mul(1e4)
+    small = torch.rand(500, generator=torch.Generator().manual_seed(2)).add(1)
+    exact = torch.cat([large, small]).double()
+    eager = (exact * (1 + 3e-7)).float()
+    new = eager.clone()
+    new[500:] *= 1.01
+    assert graded(new, eager, exact) == "F"
+
+
+def test_a_reference_of_its_own_rounding_counts_half_an_ulp() -> None:
+    exact = torch.tensor([1.0 + 2**-24, 3.0, 5.0], dtype=torch.float64)
+    eager = torch.tensor([1.0, 3.0, 5.0])
+    up = torch.tensor([1.0 + 2**-23, 3.0, 5.0])
+    assert graded(up, eager, exact) == "A", "both are correctly rounded"
+    assert graded(eager + 2**-20, eager, exact) == "C"

@@ -1,0 +1,90 @@
+"""The inputs that are made: values, sizes and layouts, the model's integers and scalars kept."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
+from opweld.judge.load import Call
+
+
+def own(draw: int = 0) -> Call:
+    generator = torch.Generator().manual_seed(draw)
+    x = torch.rand(16, 70, generator=generator)
+    return Call((x, torch.arange(16), 2.5), {"flags": [x[:, 0] > 0.5, torch.ones(70)]})
+
+
+VALUES = {kind.name: kind for kind in value_kinds(own, seed=5)}
+LAYOUTS = {kind.name: kind for kind in layout_kinds(own)}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_vary_by_draw_and_repeat_for_the_same(name: str) -> None:
+    first, again, other = (VALUES[name].make(draw).tensors() for draw in (0, 0, 1))
+    assert torch.equal(first[0].nan_to_num(7), again[0].nan_to_num(7))
+    assert not torch.equal(first[0].nan_to_num(7), other[0].nan_to_num(7))
+    assert torch.equal(first[1], torch.arange(16)) and first[2].dtype is torch.bool
+    assert VALUES[name].make(0).args[2] == 2.5
+    assert not any(t is u for t, u in zip(first, own().tensors(), strict=True))
+
+
+def test_values_have_their_range() -> None:
+    normal = VALUES["normal values"].make(0).tensors()[0]
+    assert normal.mean().abs() < 0.1 and 0.9 < normal.std() < 1.1
+    large = VALUES["large values"].make(0).tensors()[0]
+    assert 900 < large.std() < 1100
+    tiny = VALUES["tiny values"].make(0).tensors()[0].abs()
+    assert tiny.max() < 1e-5
+    subnormal = (tiny > 0) & (tiny < torch.finfo(torch.float32).smallest_normal)
+    assert subnormal.sum() > 0.05 * tiny.numel()
+
+
+def test_special_values_leave_half_of_the_rows_ordinary() -> None:
+    x = VALUES["NaN, infinities, signed zeros"].make(0).tensors()[0]
+    assert x.isnan().any() and x.isposinf().any() and x.isneginf().any()
+    assert ((x == 0) & x.signbit()).any()
+    ordinary = x.isfinite().all(1)
+    assert 0.5 <= ordinary.float().mean() < 1
+
+
+def test_sixteen_bit_values_stay_in_range() -> None:
+    half = Call((torch.rand(8, 8).half(),), {})
+    for kind in value_kinds(lambda draw: half, seed=0)[:3]:
+        assert kind.make(0).tensors()[0].isfinite().all()
+
+
+def test_no_value_kinds_without_floating_point_inputs() -> None:
+    assert value_kinds(lambda draw: Call((torch.arange(3),), {}), seed=0) == ()
+
+
+@pytest.mark.parametrize(("position", "rows"), list(enumerate([1, 3, 17, 0])))
+def test_sizes_repeat_own_rows_in_all_that_share_the_leading_size(position: int, rows: int) -> None:
+    kind = batch_kinds(own)[position]
+    assert kind.name == f"batch of {rows}"
+    x, indices, flags, row = kind.make(0).tensors()
+    assert x.shape == (rows, 70) and flags.shape == (rows,) and row.shape == (70,)
+    assert indices.tolist() == [i % 16 for i in range(rows)]
+    assert torch.equal(x, own().tensors()[0][indices])
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_keep_the_values(name: str) -> None:
+    for made, given in zip(LAYOUTS[name].make(0).tensors(), own().tensors(), strict=True):
+        assert torch.equal(made, given) and made.dtype == given.dtype
+
+
+def test_layouts_are_what_they_are_called() -> None:
+    x = LAYOUTS["transposed storage"].make(0).tensors()[0]
+    assert x.stride() == (1, 16)
+    x = LAYOUTS["strided storage"].make(0).tensors()[0]
+    assert x.stride() == (140, 2)
+    assert math.isnan(torch.as_strided(x, (1,), (1,), 1).item()), "what lies between is poison"
+    x = LAYOUTS["misaligned storage"].make(0).tensors()[0]
+    assert x.storage_offset() == 1 and x.is_contiguous() and x.data_ptr() % 16 != 0
+    image = Call((torch.rand(2, 3, 4, 5),), {})
+    made = {kind.name: kind for kind in layout_kinds(lambda draw: image)}
+    last = made["channels-last storage"].make(0).tensors()[0]
+    assert last.is_contiguous(memory_format=torch.channels_last)
