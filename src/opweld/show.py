@@ -9,7 +9,6 @@ from rich.table import Table
 
 from opweld.compiled import Compiled
 from opweld.judge import report
-from opweld.judge.values import PlanRow
 from opweld.pipeline import Delivery
 
 
@@ -22,8 +21,7 @@ def show_delivery(delivery: Delivery, console: Console) -> None:
         _line(console, f"Not verified (--no-check). ModelNew is in {delivery.out}")
         return
     judgement = replace(delivery.judgement, kernels=delivery.kernels)
-    rows = [PlanRow(r.name, r.kind, r.ops, r.reason) for r in delivery.compiled.plan_rows]
-    report.render(judgement, console, rows, str(delivery.out))
+    report.render(judgement, console, delivery.compiled.plan_rows, str(delivery.out))
 
 
 def plan_table(compiled: Compiled) -> Table:

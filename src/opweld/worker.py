@@ -20,7 +20,14 @@ from typing import Any, Protocol
 from opweld import compiled, errors
 from opweld.child import Finished, run_child
 from opweld.compiled import Compiled
-from opweld.errors import InternalError, ModelFileError, ModelOutOfMemory, ModelTimeout, Where
+from opweld.errors import (
+    InternalError,
+    ModelFileError,
+    ModelOutOfMemory,
+    ModelTimeout,
+    UserError,
+    Where,
+)
 from opweld.model_file import explain, read_source, user_line
 from opweld.options import Options
 
@@ -152,10 +159,18 @@ def _die_first_when_memory_ends() -> None:
 
 
 def main() -> None:
-    from opweld import driver  # noqa: PLC0415  the parent must not import torch
-
     _die_first_when_memory_ends()
-    serve(driver.compile_file, Path(sys.argv[1]), Path(sys.argv[2]))
+    serve(_driver, Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def _driver(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
+    try:
+        from opweld import driver  # noqa: PLC0415  the parent must not import torch
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{error.name} is not installed", next_step="see what is missing with `opweld doctor`"
+        ) from error
+    return driver.compile_file(path, options, on_stage)
 
 
 if __name__ == "__main__":
