@@ -156,7 +156,7 @@ def _source(
 ) -> Array:
     dtype = _compute_dtype(node.type.dtype, precision)
     if node.op is Op.CONST:
-        return np.asarray(attrs.value, dtype=dtype)
+        return np.asarray(attrs.value).astype(dtype)
     if isinstance(attrs, IotaAttrs):
         return np.asarray(attrs.start + attrs.step * np.arange(attrs.length), dtype=dtype)
     expected = tuple(evaluate(size, sizes) for size in node.type.shape)

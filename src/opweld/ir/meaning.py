@@ -169,7 +169,14 @@ def power(x: Array, exponent: Array) -> Array:
         special = _SCALAR_POWERS.get(float(exponent))
         if special is not None:
             return special(x)
-    return np.power(x, exponent)
+    if not _is_integer(exponent):
+        return np.power(x, exponent)
+    return np.where(exponent < 0, _integer_root(x, exponent), np.power(x, np.maximum(exponent, 0)))
+
+
+def _integer_root(x: Array, exponent: Array) -> Array:
+    """Integers to negative powers: 0, but for 1 and -1."""
+    return _like(x, np.where(np.abs(x) == 1, np.where(exponent % 2 == 0, 1, x), 0))
 
 
 _SCALAR_POWERS = {

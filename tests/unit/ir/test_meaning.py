@@ -95,8 +95,6 @@ def operands_for(op: Op, dtype: DType) -> tuple[np.ndarray, ...]:
         return tuple(operand[mild] for operand in operands)
     if op in SHIFTS:
         return tuple(operand[operands[1] >= 0] for operand in operands)
-    if op is Op.POW and not dtype.is_float:
-        return tuple(operand[operands[1] >= 0] for operand in operands)
     return operands
 
 

@@ -1,0 +1,13 @@
+"""All rules, in the order in which they are tried on a node."""
+
+from __future__ import annotations
+
+from ..ir.rewrite import Rule
+from .algebra import ALGEBRA
+from .casts import CASTS
+from .clamps import CLAMPS
+from .decompose import DECOMPOSE
+from .folding import FOLDING
+from .views import VIEWS
+
+RULES: tuple[Rule, ...] = (*FOLDING, *CASTS, *ALGEBRA, *DECOMPOSE, *CLAMPS, *VIEWS)
