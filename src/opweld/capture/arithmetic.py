@@ -109,6 +109,27 @@ def _lerp(call: Call) -> Node:
     return call.make(Op.LERP, *ends, call.operand("weight"))
 
 
+def _heaviside(call: Call) -> Node:
+    if not call.dtype.is_float:
+        raise NotWelded("heaviside of integers is left to the library")
+    return call.make(Op.HEAVISIDE, call.operand("self"), call.operand("values"))
+
+
+def _ldexp(call: Call) -> Node:
+    """self * 2 ** other."""
+    power = call.make(Op.POW, call.const(2.0), call.operand("other"))
+    return call.make(Op.MUL, call.operand("self"), power)
+
+
+def _xlog1py(call: Call) -> Node:
+    """self * log1p(other), 0 where self is 0, NaN where other is NaN."""
+    x, y = call.operand("self"), call.operand("other")
+    times = call.make(Op.MUL, x, call.make(Op.LOG1P, y))
+    is_zero = call.make(Op.EQ, x, call.const(0.0))
+    chosen = call.make(Op.WHERE, is_zero, call.const(0.0), times)
+    return call.make(Op.WHERE, call.make(Op.ISNAN, y), y, chosen)
+
+
 ARITHMETIC: dict[str, Lower] = {
     "add": _add,
     "sub": _sub,
@@ -123,6 +144,10 @@ ARITHMETIC: dict[str, Lower] = {
     "fmod": _dividing(Op.FMOD),
     "remainder": _dividing(Op.REMAINDER),
     "pow": _pow,
+    "float_power": _pow,
+    "ldexp": _ldexp,
+    "special_xlog1py": _xlog1py,
+    "heaviside": _heaviside,
     "atan2": float_binary(Op.ATAN2),
     "arctan2": float_binary(Op.ATAN2),
     "hypot": float_binary(Op.HYPOT),

@@ -30,6 +30,22 @@ class RunTimeScalar:
     node: Node
 
 
+class ReadArguments(dict[str, Any]):
+    """Arguments by name, noting which were looked at."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
 Result = Node | tuple[Node, ...]
 
 

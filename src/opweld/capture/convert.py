@@ -15,7 +15,7 @@ from opweld.ir.ops import Op, TypeRule
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder
-from .call import Call, Lower, NotWelded
+from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
 from .library import library_call, reason_for, refuse_effects
@@ -27,6 +27,8 @@ from .sizes import DataDependentSize, Symbols
 from .views import VIEWS
 
 ROWS: dict[str, Lower] = {**POINTWISE, **VIEWS, **CREATION}
+# Arguments that change the type, the place or the layout of a result, not its elements.
+_IN_TYPE = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "copy")
 # Checks that export adds; the contract of the graph holds them.
 _ASSERTIONS = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar")
 
@@ -136,12 +138,13 @@ class Converter:
     def _welded(self, node: fx.Node, row: Lower) -> Any:
         self._check_devices(node)
         values, fakes = self._bound(node)
+        read = ReadArguments(values)
         call = Call(
             node.target._opname,
             node.target._overloadname,
             self.build,
             self.symbols,
-            values,
+            read,
             fakes,
             node.meta["val"],
         )
@@ -149,6 +152,7 @@ class Converter:
             result = row(call)
         except (TypeRule, ShapeMismatch) as error:
             raise NotWelded(f"{node.target} on these operands is not welded: {error}") from None
+        _require_read(node, read)
         return self._checked(node, call, result)
 
     def _checked(self, node: fx.Node, call: Call, result: Any) -> Any:
@@ -189,6 +193,18 @@ class Converter:
         if isinstance(value, tuple | list):
             return [self._ours(v) for v in value]
         return value
+
+
+def _require_read(node: fx.Node, read: ReadArguments) -> None:
+    """An argument that a row did not look at must have its default, or be seen in the type."""
+    if node.target._opname not in POINTWISE:
+        return
+    for argument in node.target._schema.arguments:
+        unread = argument.name not in read.names
+        given = dict.get(read, argument.name)
+        default = argument.has_default_value() and given == argument.default_value
+        if unread and argument.name not in _IN_TYPE and not default:
+            raise NotWelded(f"{node.target} with {argument.name}={given} is left to the library")
 
 
 def _fake(value: Any) -> Any:

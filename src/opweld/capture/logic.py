@@ -79,6 +79,24 @@ def _reduction_or_binary(op: Op, on_bool: Op) -> Lower:
     return lower
 
 
+def _isclose(call: Call) -> Node:
+    """|self - other| <= atol + |rtol * other|, or equal."""
+    x, y = call.node("self"), call.node("other")
+    dtype = x.type.dtype
+    if not dtype.is_float or y.type.dtype is not dtype:
+        raise NotWelded("isclose of integers is left to the library")
+    equal = call.make(Op.EQ, x, y)
+    if call.values["equal_nan"]:
+        both = call.make(Op.LOGICAL_AND, call.make(Op.ISNAN, x), call.make(Op.ISNAN, y))
+        equal = call.make(Op.LOGICAL_OR, equal, both)
+    rtol, atol = (call.operand(name, dtype) for name in ("rtol", "atol"))
+    allowed = call.make(Op.ADD, atol, call.make(Op.ABS, call.make(Op.MUL, rtol, y)))
+    actual = call.make(Op.ABS, call.make(Op.SUB, x, y))
+    near = call.make(Op.LE, actual, allowed)
+    finite = call.make(Op.LOGICAL_AND, call.make(Op.ISFINITE, actual), near)
+    return call.make(Op.LOGICAL_OR, equal, finite)
+
+
 LOGIC: dict[str, Lower] = {
     "logical_not": _logical_not,
     "logical_and": _logical(Op.LOGICAL_AND),
@@ -108,6 +126,7 @@ LOGIC: dict[str, Lower] = {
     "greater": _comparison(Op.GT),
     "ge": _comparison(Op.GE),
     "greater_equal": _comparison(Op.GE),
+    "isclose": _isclose,
     "where": _where,
     "masked_fill": _masked_fill,
 }

@@ -14,7 +14,7 @@ from opweld.ir.types import DType
 from .activations import ACTIVATIONS
 from .arithmetic import ARITHMETIC
 from .call import Call, Lower, NotWelded
-from .dtypes import FROM_TORCH, largest
+from .dtypes import largest
 from .logic import LOGIC
 from .rows import float_only, predicate, rounding, unary
 
@@ -36,11 +36,51 @@ def _signbit(call: Call) -> Node:
 
 def _nan_to_num(call: Call) -> Node:
     if not call.dtype.is_float:
+        for name in ("nan", "posinf", "neginf"):
+            call.values.get(name)  # no integer is one of them
         return call.operand("self")
     defaults = {"nan": 0.0, "posinf": largest(call.dtype), "neginf": -largest(call.dtype)}
     given = {name: call.values.get(name) for name in defaults}
     chosen = {n: float(defaults[n] if v is None else v) for n, v in given.items()}
     return call.make(Op.NAN_TO_NUM, call.operand("self"), attrs=NanToNumAttrs(**chosen))
+
+
+def _infinite(value: float) -> Lower:
+    """isposinf and isneginf: equality with the infinity; no integer is one."""
+
+    def lower(call: Call) -> Node:
+        x = call.node("self")
+        if not x.type.dtype.is_float:
+            return call.build.expand(call.const(False, DType.BOOL), x.type.shape)
+        return call.make(Op.EQ, x, call.const(value, x.type.dtype))
+
+    return lower
+
+
+def _angle(call: Call) -> Node:
+    """pi for negative numbers, 0 for others, NaN for NaN."""
+    x = call.operand("self")
+    sided = call.make(Op.WHERE, _less(call, x, 0.0), call.const(math.pi), call.const(0.0))
+    return call.make(Op.WHERE, call.make(Op.ISNAN, x), x, sided)
+
+
+def _less(call: Call, x: Node, limit: float) -> Node:
+    return call.make(Op.LT, x, call.const(limit))
+
+
+def _sinc(call: Call) -> Node:
+    x = call.operand("self")
+    angle = call.make(Op.MUL, call.const(math.pi), x)
+    ratio = call.make(Op.DIV, call.make(Op.SIN, angle), angle)
+    return call.make(Op.WHERE, call.make(Op.EQ, x, call.const(0.0)), call.const(1.0), ratio)
+
+
+def _entr(call: Call) -> Node:
+    """-x log x, 0 at 0, -inf below."""
+    x = call.operand("self")
+    inner = call.make(Op.MUL, call.make(Op.NEG, x), call.make(Op.LOG, x))
+    at_zero = call.make(Op.WHERE, call.make(Op.EQ, x, call.const(0.0)), call.const(0.0), inner)
+    return call.make(Op.WHERE, _less(call, x, 0.0), call.const(-math.inf), at_zero)
 
 
 def _times(factor: float) -> Lower:
@@ -63,7 +103,7 @@ def _to_copy(call: Call) -> Node:
         raise NotWelded("a change of layout is left to the library")
     dtype = call.fakes.get("dtype")
     node = call.node("self")
-    return node if dtype is None else call.build.cast(node, FROM_TORCH[dtype])
+    return node if dtype is None else call.build.cast(node, call.dtype)
 
 
 def _identity(call: Call) -> Node:
@@ -86,6 +126,12 @@ FUNCTIONS: dict[str, Lower] = {
     "positive": _positive,
     "sign": _sign,
     "sgn": _sign,
+    "angle": _angle,
+    "isposinf": _infinite(math.inf),
+    "isneginf": _infinite(-math.inf),
+    "sinc": _sinc,
+    "special_sinc": _sinc,
+    "special_entr": _entr,
     "signbit": _signbit,
     "reciprocal": unary(Op.RECIPROCAL),
     "sqrt": unary(Op.SQRT),
