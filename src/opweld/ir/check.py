@@ -301,7 +301,7 @@ def _check_reuse(plan: Plan) -> None:
 def _check_facts(variant: Variant) -> None:
     contract = variant.contract
     inputs = {fact.access: fact.type for fact in contract.inputs}
-    weights = {fact.path: fact.type for fact in contract.weights}
+    weights = {f"self.{fact.path}": fact.type for fact in contract.weights}
     for nodes, facts in ((variant.graph.inputs, inputs), (variant.graph.weights, weights)):
         for node in nodes:
             access = node.attrs.access

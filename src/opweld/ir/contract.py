@@ -28,7 +28,10 @@ class InputFact:
 
 @dataclass(frozen=True, slots=True)
 class WeightFact:
-    """A parameter or buffer: `path` is its dotted name below the module."""
+    """A parameter or buffer: `path` is its dotted name below the module.
+
+    The graph's node of it has the access "self.<path>".
+    """
 
     path: str
     type: TensorType

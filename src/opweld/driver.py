@@ -1,0 +1,149 @@
+"""The compiler as a table of contents: capture, simplify, plan, lower, render, emit.
+
+The only module that imports every stage. Runs in a process of its own: capturing runs the user's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from opweld import __version__
+from opweld.capture import capture
+from opweld.compiled import Compiled, PlanRow
+from opweld.emit import emit
+from opweld.inputs import cut_batch, on_device
+from opweld.ir.check import check
+from opweld.ir.contract import Capture, Variant
+from opweld.ir.expr import evaluate
+from opweld.ir.graph import Arena
+from opweld.ir.ops import Kind
+from opweld.ir.original import Original, Part
+from opweld.ir.plan import Group, GroupKind
+from opweld.ir.text import to_text
+from opweld.lower import lower
+from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
+from opweld.options import Options
+from opweld.plan import make_plan
+from opweld.render import render
+from opweld.render.host import host
+from opweld.simplify import Simplified, simplify
+from opweld.target import Target, choose_target
+from opweld.trace import Trace
+
+OnStage = Callable[[str], None]
+
+
+def compile_file(path: Path, options: Options, on_stage: OnStage = lambda stage: None) -> Compiled:
+    """Compiles a model file for the target of `options`.
+
+    Raises:
+        UserError: the file is bad, or its forward cannot be captured.
+    """
+    source = read_source(path)
+    module_file = load(path)
+    model = make_model(path, module_file)
+    inputs = cut_batch(make_inputs(path, module_file), options.batch)
+    original = Original(path.name, module_file.__name__, "Model", source, _exports(module_file))
+    return compile_module(model, inputs, {}, original, options, on_stage)
+
+
+def compile_module(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    original: Original,
+    options: Options,
+    on_stage: OnStage = lambda stage: None,
+) -> Compiled:
+    """Compiles an object; `args` and `kwargs` are an example of a call."""
+    trace = Trace(options, check, on_stage)
+    target = choose_target(options.target, _capability())
+    model, inputs, keywords = on_device(target, module, args, kwargs)
+    named = partial(capture, name=Path(original.file).stem)
+    captured = trace.run("capture", named, model, inputs, keywords)
+    lines = [_down(trace, variant, target, options) for variant in captured.variants]
+    parts = tuple(line.part for line in lines)
+    kernels = tuple(kernel for part in parts for kernel in part.kernels)
+    source = trace.run("render", render, captured.name, kernels, target.language)
+    calls = trace.run("host", host, parts, target.language)
+    head = _head(original, target, parts)
+    same = captured.same_under_autocast
+    text = trace.run("emit", emit, original, parts, same, source, calls, head)
+    _note_texts(trace, captured, lines, source.text, text)
+    return _account(trace, lines, text, target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One variant on its way down."""
+
+    simplified: Simplified
+    part: Part
+
+
+def _down(trace: Trace, variant: Variant, target: Target, options: Options) -> _Line:
+    suffix = f"_{variant.autocast}" if variant.autocast else ""
+    simplified = trace.run("simplify", simplify, variant.graph)
+    plan = trace.run("plan", make_plan, simplified.graph, target, options.exclude, suffix)
+    kernels = trace.run("lower", lower, plan)
+    return _Line(simplified, Part(variant, plan, kernels))
+
+
+def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
+    """The first lines of the emitted file: what it is, and what was welded."""
+    groups = [group for group in parts[0].plan.groups if group.kind is GroupKind.POINTWISE]
+    lines = [f"ModelNew for {original.file}, by opweld {__version__} for {target.name}."]
+    for group in groups:
+        lines.append(f"{group.name}: {group.reason}.")
+    if not groups:
+        lines.append("No operation of it is welded: ModelNew is the original.")
+    return "\n".join(lines)
+
+
+def _capability() -> tuple[int, int] | None:
+    return torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+
+
+def _exports(module: ModuleType) -> tuple[str, ...]:
+    return tuple(name for name in NAMES if hasattr(module, name))
+
+
+def _note_texts(
+    trace: Trace, captured: Capture, lines: list[_Line], source: str, text: str
+) -> None:
+    trace.note("capture", to_text(captured))
+    trace.note("graph", "\n".join(to_text(line.simplified.graph) for line in lines))
+    trace.note("rules", "\n".join(str(fired) for line in lines for fired in line.simplified.fired))
+    trace.note("plan", "\n".join(to_text(line.part.plan) for line in lines))
+    trace.note("kernel", "\n".join(to_text(k) for line in lines for k in line.part.kernels))
+    trace.note("source", source, ".cu" if "__global__" in source else ".cpp")
+    trace.note("emit", text)
+
+
+def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Compiled:
+    sizes = {fact.name: fact.example for fact in lines[0].part.variant.contract.symbols}
+    rows = [_row(group, sizes) for line in lines for group in line.part.plan.groups]
+    left = [row for row in rows if row.kind == "library"]
+    fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
+    return Compiled(
+        text=text,
+        target=target.name,
+        plan_rows=tuple(rows),
+        stages=trace.texts,
+        library=tuple(dict.fromkeys((row.name, row.reason) for row in left)),
+        rules=tuple(sorted((name, str(numerics)) for name, numerics in fired.items())),
+        seconds=trace.seconds,
+    )
+
+
+def _row(group: Group, sizes: dict[str, int]) -> PlanRow:
+    ops = tuple(node.op.value for node in group.nodes if node.kind is not Kind.SOURCE)
+    flops = evaluate(group.estimate.flops, sizes) if group.kind is GroupKind.POINTWISE else None
+    return PlanRow(group.name, group.kind.value, ops, group.reason, flops)
