@@ -6,20 +6,6 @@
 
 namespace op {
 
-// @float_from_bits deps: string_header
-OPWELD_FN float float_from_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-// @bits_from_float deps: string_header
-OPWELD_FN uint32_t bits_from_float(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 // @kIntegerShift deps:
 // Adding it to |x| < 2^22 rounds x to an integer, which the sum's low bits then hold.
 constexpr float kIntegerShift = 12582912.0f;  // 1.5 * 2^23

@@ -11,7 +11,21 @@
 
 namespace op {
 
-// @half deps: string_header, Compute
+// @float_from_bits deps: string_header
+OPWELD_FN float float_from_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// @bits_from_float deps: string_header
+OPWELD_FN uint32_t bits_from_float(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// @half deps: Compute, float_from_bits, bits_from_float
 struct half {
     uint16_t bits;
 };
@@ -19,20 +33,27 @@ struct half {
 template <>
 struct Compute<half> {
     using type = float;
+    // The exponent is moved up by a product, which is exact for subnormal numbers too.
     OPWELD_FN float widen(half x) {
-        _Float16 value;
-        memcpy(&value, &x, sizeof value);
-        return value;
+        uint32_t magnitude = (x.bits & 0x7fffu) << 13;
+        uint32_t finite = bits_from_float(float_from_bits(magnitude) * 5.192296858534828e33f);
+        uint32_t bits = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : finite;
+        return float_from_bits(bits | (x.bits & 0x8000u) << 16);
     }
     OPWELD_FN half narrow(float v) {
-        _Float16 value = _Float16(v);
-        half x;
-        memcpy(&x, &value, sizeof x);
-        return x;
+        uint32_t bits = bits_from_float(v);
+        uint32_t magnitude = bits & 0x7fffffffu;
+        // Below 2^-14 a last place is 2^-24, as it is next to 0.5 in float: the sum rounds.
+        uint32_t tiny = bits_from_float(float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
+        uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
+        uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
+        uint32_t finite = magnitude < 0x38800000u ? tiny : normal;
+        uint32_t rounded = magnitude >= 0x47800000u ? special : finite;
+        return half{uint16_t(rounded | (bits >> 16 & 0x8000u))};
     }
 };
 
-// @bfloat16 deps: string_header, Compute
+// @bfloat16 deps: Compute, float_from_bits, bits_from_float
 struct bfloat16 {
     uint16_t bits;
 };
@@ -40,17 +61,11 @@ struct bfloat16 {
 template <>
 struct Compute<bfloat16> {
     using type = float;
-    OPWELD_FN float widen(bfloat16 x) {
-        uint32_t wide = uint32_t(x.bits) << 16;
-        float value;
-        memcpy(&value, &wide, sizeof value);
-        return value;
-    }
+    OPWELD_FN float widen(bfloat16 x) { return float_from_bits(uint32_t(x.bits) << 16); }
     OPWELD_FN bfloat16 narrow(float v) {
-        uint32_t wide;
-        memcpy(&wide, &v, sizeof wide);
-        uint32_t rounded = (wide + 0x7fffu + ((wide >> 16) & 1u)) >> 16;
-        return bfloat16{uint16_t(v != v ? 0x7fffu : rounded)};
+        uint32_t bits = bits_from_float(v);
+        uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+        return bfloat16{uint16_t(v != v ? 0x7fc0u : rounded)};
     }
 };
 

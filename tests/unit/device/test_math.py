@@ -1,0 +1,226 @@
+"""The pointwise functions agree with PyTorch, as C++ and as CUDA."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.unit.device.functions import BY_NAME, FUNCTIONS, Function
+from tests.unit.device.programs import (
+    FLOATS,
+    INTEGERS,
+    build_cpp,
+    cpp_text,
+    cuda_text,
+    run_cpp,
+    run_emulated,
+    variants,
+)
+
+from opweld.device import names, pieces
+
+Run = Callable[[Function, Sequence[torch.Tensor]], torch.Tensor]
+
+HARD = (
+    *(float("nan"), float("inf"), -float("inf"), 0.0, -0.0),
+    *(1e-45, -1e-45, 1e-40, -1e-39, 1.1754944e-38, 3.4028235e38, -3.4028235e38),
+    *(0.25, -0.25, 0.5, -0.5, 1.0, -1.0, 1.5, 2.0, -2.0, 2.5, -2.5, 3.0, -3.0, 3.5, 6.0, 7.0, -7.0),
+    *(0.49999997, 12.0, 20.0, -20.0, 50.0, 88.0, -88.0, 89.0, -89.0, 104.0, -104.0, 127.0, 128.0),
+    *(-126.0, -149.0, -150.0, 1e-8, -1e-8, 1e8, -1e8, 16777217.0, -16777219.0),
+    *(1e20, -1e20, 1e-20, -1e-20),
+)
+# fmod has no vector form, and the others are made of it.
+SCALAR = ("fmod", "remainder", "div_floor")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, str]:
+    # Without -fno-ipa-icf the compiler merges equal loops and reports only one of them.
+    folder = tmp_path_factory.mktemp("device")
+    return build_cpp(cpp_text(), folder, "-fopt-info-vec-optimized", "-fno-ipa-icf")
+
+
+@pytest.fixture(params=["c++", "cuda"])
+def run(request: pytest.FixtureRequest, compiled: tuple[ctypes.CDLL, str]) -> Run:
+    if request.param == "cuda":
+        return run_emulated
+    return lambda function, values: run_cpp(compiled[0], function, values)
+
+
+def _grid(values: torch.Tensor, count: int) -> list[torch.Tensor]:
+    axes = torch.meshgrid(*[values] * count, indexing="ij")
+    return [axis.reshape(-1).contiguous() for axis in axes]
+
+
+def _show(values: Sequence[torch.Tensor], result: torch.Tensor, want: torch.Tensor, at) -> str:
+    first = at.nonzero().flatten()[:5].tolist()
+    rows = [f"{[v[i].item() for v in values]}: {result[i]} for {want[i]}" for i in first]
+    return f"{int(at.sum())} differ: " + "; ".join(rows)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS])
+def test_hard_values(run: Run, name: str, dtype: torch.dtype):
+    """NaN, infinities, zeros, subnormal and huge numbers: eager's answer or the float64 one."""
+    function = BY_NAME[name]
+    values = _grid(torch.tensor(HARD, dtype=dtype), function.num_values)
+    result, eager = run(function, values), function.reference(*values)
+    if function.returns_bool:
+        assert torch.equal(result, eager)
+        return
+    exact = function.reference(*[v.double() for v in values])
+    tolerance = {"rtol": 8 * torch.finfo(dtype).eps, "equal_nan": True}
+    # gelu's 1 + erf cancels below -2, in eager PyTorch as well.
+    smallest = 1e-6 if name.startswith("gelu") else float(torch.finfo(dtype).tiny) * 1e-3
+    smallest = smallest if dtype is torch.float32 else smallest * 1e-9
+    near_eager = torch.isclose(result, eager, atol=smallest, **tolerance)
+    near_exact = torch.isclose(result.double(), exact, atol=smallest, **tolerance)
+    wrong = ~(near_eager | near_exact)
+    assert not wrong.any(), _show(values, result, eager, wrong)
+
+
+def _dense(function: Function, dtype: torch.dtype, count: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(7)
+    width = function.high - function.low
+    return [
+        (torch.rand(count, generator=generator, dtype=torch.float64) * width + function.low).to(
+            dtype
+        )
+        for _ in range(function.num_values)
+    ]
+
+
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
+def test_float32_is_as_exact_as_eager(compiled: tuple[ctypes.CDLL, str], name: str):
+    """The root mean square error against float64 is at most a tenth above eager's."""
+    function = BY_NAME[name]
+    values = _dense(function, torch.float32, 200_000)
+    exact = function.reference(*[v.double() for v in values])
+    ours = run_cpp(compiled[0], function, values).double() - exact
+    eager = function.reference(*values).double() - exact
+    finite = torch.isfinite(exact) & torch.isfinite(eager)
+    assert torch.isfinite(ours[finite]).all()
+    assert _rms(ours[finite]) <= 1.1 * _rms(eager[finite]) + 1e-30
+
+
+def _rms(error: torch.Tensor) -> float:
+    return float(error.square().mean().sqrt())
+
+
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
+def test_dense_samples(run: Run, name: str):
+    function = BY_NAME[name]
+    for dtype in FLOATS:
+        values = _dense(function, dtype, 20_000)
+        exact = function.reference(*[v.double() for v in values])
+        error = (run(function, values).double() - exact).abs()
+        unit = torch.finfo(dtype).eps
+        # Cancelling forms (gelu, lerp, ...) are exact to the size of what cancels, not of the rest.
+        allowed = 8 * unit * torch.maximum(exact.abs(), values[0].double().abs().clamp(max=1.0))
+        if name in ("fmod", "remainder", "div_floor", "frac"):
+            allowed = allowed + (exact.abs() + 1) * 1e-30
+        wrong = error > allowed
+        assert not wrong.any(), (dtype, _show(values, error, allowed, wrong))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if f.integers])
+def test_integers_are_exact(run: Run, name: str, dtype: torch.dtype):
+    function = BY_NAME[name]
+    info = torch.iinfo(dtype)
+    some = (0, 1, 2, 3, 5, 7, 8, 31, 100, -1, -2, -3, -7, -100, info.max, info.min, info.max - 1)
+    numbers = torch.tensor([n for n in some if info.min <= n <= info.max], dtype=dtype)
+    values = _grid(numbers, function.num_values)
+    if name in ("fmod", "remainder", "div_trunc", "div_floor"):
+        # PyTorch raises for a zero divisor, and the processor for lowest / -1.
+        defined = (values[1] != 0) & ~((values[1] == -1) & (values[0] == info.min))
+        values = [v[defined] for v in values]
+    if name == "pow":
+        values = [v[values[1] >= 0] for v in values]
+    result, want = run(function, values), _integer_reference(function, values)
+    assert torch.equal(result, want), _show(values, result, want, result != want)
+
+
+def _integer_reference(function: Function, values: Sequence[torch.Tensor]) -> torch.Tensor:
+    if function.name == "heaviside":
+        x, value = values
+        return torch.where(x == 0, value, (x > 0).to(x.dtype))
+    if function.name == "sign" and values[0].dtype is torch.uint8:
+        return (values[0] > 0).to(torch.uint8)
+    return function.reference(*values)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integer_division_never_traps(run: Run, dtype: torch.dtype):
+    """What PyTorch leaves undefined on a GPU or refuses on the CPU still gives a number."""
+    info = torch.iinfo(dtype)
+    a = torch.tensor([info.min, info.min, info.max, 0], dtype=dtype)
+    b = torch.tensor([-1 if info.min else 1, 0, 0, 0], dtype=torch.int64).to(dtype)
+    lowest_over_minus_one = run(BY_NAME["div_trunc"], [a, b])
+    assert lowest_over_minus_one[0] == info.min
+    assert (lowest_over_minus_one[1:] == torch.tensor(-1).to(dtype)).all()
+    assert run(BY_NAME["remainder"], [a, b])[0] == 0
+
+
+def test_integer_power_with_negative_exponent(run: Run):
+    a = torch.tensor([1, -1, -1, 2, -3, 1], dtype=torch.int64)
+    b = torch.tensor([-5, -3, -4, -1, -2, -1], dtype=torch.int64)
+    assert run(BY_NAME["pow"], [a, b]).tolist() == [1, -1, 1, 0, 0, 1]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="libmvec's x86 forms")
+def test_loops_are_vectorised(compiled: tuple[ctypes.CDLL, str]):
+    text, messages = cpp_text().splitlines(), compiled[1]
+    found = {
+        int(line) for line in re.findall(r"text\.cpp:(\d+):\d+: optimized: loop vec", messages)
+    }
+    lines = {text.index(f"  for (long i = 0; i < n; ++i) out[i] = {c}"): n for n, c in _loops(text)}
+    missing = {name for line, name in lines.items() if line + 1 not in found}
+    assert missing == {f"{name} {dtype}" for name in SCALAR for dtype in FLOATS}
+
+
+def _loops(text: Sequence[str]) -> list[tuple[str, str]]:
+    head = "  for (long i = 0; i < n; ++i) out[i] = "
+    floats = [f"{f.name} {dtype}" for f, dtype in variants() if dtype in FLOATS]
+    loops = [line.removeprefix(head) for line in text if line.startswith(head)]
+    return [(loop.split("// ")[1], loop) for loop in loops if loop.split("// ")[1] in floats]
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_compiles_for_the_gpu_without_spills(arch: str):
+    uses = compile_cuda(cuda_text(), arch)
+    assert len(uses) == len(list(variants()))
+    require_no_spills(uses)
+
+
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
+def test_each_piece_names_what_it_calls(language: str):
+    known = set(names(language))
+    for name in names(language):
+        text = "\n".join(pieces([name], language))
+        code = re.sub(r"//[^\n]*", "", text)
+        called = set(re.findall(r"op::(\w+)", code)) | set(re.findall(r"\bk[A-Z]\w+(?=<)", code))
+        missing = {c for c in called & known if not re.search(rf"\b{c}\b[^;]*[{{=]", code)}
+        defined = set(re.findall(r"^OPWELD_FN [^\n(]*?(\w+)\(", code, re.M))
+        defined |= set(re.findall(r"(?:constexpr \w+|using|struct(?: alignas\(.*\))?) (\w+)", code))
+        assert not missing and called & known <= defined, (name, called - defined)
+
+
+def test_pieces_come_once_and_after_what_they_need():
+    texts = pieces(["mish", "silu", "sigmoid", "exp"], "cpp")
+    assert len(set(texts)) == len(texts)
+    position = {
+        name: i for i, t in enumerate(texts) for name in re.findall(r"OPWELD_FN T (\w+)\(", t)
+    }
+    assert position["exp"] < min(position[n] for n in ("mish", "silu", "sigmoid"))
+
+
+def test_unknown_piece():
+    with pytest.raises(KeyError, match="no_such"):
+        pieces(["no_such"])
