@@ -18,6 +18,17 @@ constexpr bool kIsFloating = T(1.5) != T(1);
 template <typename T>
 constexpr bool kIsSigned = T(-1) < T(0);
 
+// @is_negative deps: kIsSigned
+// x < 0, any T
+template <typename T>
+OPWELD_FN bool is_negative(T x) {
+    if constexpr (kIsSigned<T>) {
+        return x < T(0);
+    } else {
+        return false;
+    }
+}
+
 // @kInfinity deps:
 template <typename T>
 constexpr T kInfinity = T(__builtin_huge_val());
@@ -29,22 +40,22 @@ OPWELD_FN T neg(T x) {
     return -x;
 }
 
-// @abs deps: kIsFloating
+// @abs deps: kIsFloating, is_negative
 // |x|, any T
 template <typename T>
 OPWELD_FN T abs(T x) {
     if constexpr (kIsFloating<T>) {
         return ::fabs(x);
     } else {
-        return x < T(0) ? T(-x) : x;
+        return op::is_negative(x) ? T(-x) : x;
     }
 }
 
-// @sign deps:
+// @sign deps: is_negative
 // (x > 0) - (x < 0), so 0 for NaN; any T
 template <typename T>
 OPWELD_FN T sign(T x) {
-    return T(x > T(0) ? 1 : 0) - T(x < T(0) ? 1 : 0);
+    return T((x > T(0) ? 1 : 0) - (op::is_negative(x) ? 1 : 0));
 }
 
 // @square deps:
@@ -229,11 +240,11 @@ OPWELD_FN T sigmoid(T x) {
     return T(1) / (T(1) + op::exp(-x));
 }
 
-// @relu deps:
+// @relu deps: is_negative
 // max(x, 0), NaN stays NaN; any T
 template <typename T>
 OPWELD_FN T relu(T x) {
-    return x < T(0) ? T(0) : x;
+    return op::is_negative(x) ? T(0) : x;
 }
 
 // @gelu deps: erf
@@ -276,11 +287,11 @@ OPWELD_FN T softsign(T x) {
     return x / (T(1) + ::fabs(x));
 }
 
-// @relu6 deps:
+// @relu6 deps: is_negative
 // min(max(x, 0), 6), NaN stays NaN; any T
 template <typename T>
 OPWELD_FN T relu6(T x) {
-    return x < T(0) ? T(0) : (x > T(6) ? T(6) : x);
+    return op::is_negative(x) ? T(0) : (x > T(6) ? T(6) : x);
 }
 
 // @hardsigmoid deps: relu6
@@ -391,14 +402,14 @@ OPWELD_FN bool isfinite(T x) {
     }
 }
 
-// @signbit deps: kIsFloating
+// @signbit deps: kIsFloating, is_negative
 // x < 0, or x is -0.0 or a NaN with its sign set; any T
 template <typename T>
 OPWELD_FN bool signbit(T x) {
     if constexpr (kIsFloating<T>) {
         return ::copysign(T(1), x) < T(0);
     } else {
-        return x < T(0);
+        return op::is_negative(x);
     }
 }
 
@@ -536,12 +547,12 @@ OPWELD_FN T fmod(T a, T b) {
     }
 }
 
-// @remainder deps: fmod
+// @remainder deps: is_negative, fmod
 // a - floor(a / b) * b, with the sign of b; any T
 template <typename T>
 OPWELD_FN T remainder(T a, T b) {
     T mod = op::fmod(a, b);
-    return (mod != T(0)) & ((b < T(0)) != (mod < T(0))) ? T(mod + b) : mod;
+    return (mod != T(0)) & (op::is_negative(b) != op::is_negative(mod)) ? T(mod + b) : mod;
 }
 
 // @div_trunc deps: kIsFloating, quotient
@@ -555,12 +566,12 @@ OPWELD_FN T div_trunc(T a, T b) {
     }
 }
 
-// @div_floor deps: kIsFloating, quotient, fmod
+// @div_floor deps: kIsFloating, is_negative, quotient, fmod
 // a / b rounded down, as Python's // ; any T
 template <typename T>
 OPWELD_FN T div_floor(T a, T b) {
     T mod = op::fmod(a, b);
-    bool lower = (mod != T(0)) & ((b < T(0)) != (mod < T(0)));
+    bool lower = (mod != T(0)) & (op::is_negative(b) != op::is_negative(mod));
     if constexpr (kIsFloating<T>) {
         T exact = (a - mod) / b - T(lower ? 1 : 0);
         T down = ::floor(exact);
@@ -573,14 +584,14 @@ OPWELD_FN T div_floor(T a, T b) {
     }
 }
 
-// @pow deps: kIsFloating, kIsSigned
+// @pow deps: kIsFloating, is_negative
 // a^b; for integers a negative b gives 0 unless |a| is 1; any T
 template <typename T>
 OPWELD_FN T pow(T a, T b) {
     if constexpr (kIsFloating<T>) {
         return ::pow(a, b);
     } else {
-        if (kIsSigned<T> && b < T(0)) {
+        if (op::is_negative(b)) {
             T odd = T(b & T(1));
             return a == T(1) ? T(1) : (a == T(-1) ? T(odd ? -1 : 1) : T(0));
         }
@@ -646,21 +657,21 @@ OPWELD_FN T lerp(T a, T b, T w) {
     return (near_a ? a : b) + (near_a ? w : w - T(1)) * (b - a);
 }
 
-// @shift_left deps: kIsSigned
+// @shift_left deps: is_negative
 // a << b, 0 where b is negative or as wide as T; integers
 template <typename T>
 OPWELD_FN T shift_left(T a, T b) {
-    bool wide = (kIsSigned<T> && b < T(0)) | (b >= T(8 * sizeof(T)));
+    bool wide = op::is_negative(b) | (b >= T(8 * sizeof(T)));
     return wide ? T(0) : T(a << (wide ? T(0) : b));
 }
 
-// @shift_right deps: kIsSigned
+// @shift_right deps: kIsSigned, is_negative
 // a >> b, filled with the sign where b is negative or as wide as T; integers
 template <typename T>
 OPWELD_FN T shift_right(T a, T b) {
     constexpr T kWidest = T(8 * sizeof(T) - (kIsSigned<T> ? 1 : 0));
-    bool wide = (kIsSigned<T> && b < T(0)) | (b >= kWidest);
-    T filled = kIsSigned<T> && a < T(0) ? T(-1) : T(0);
+    bool wide = op::is_negative(b) | (b >= kWidest);
+    T filled = op::is_negative(a) ? T(-1) : T(0);
     return wide ? filled : T(a >> (wide ? T(0) : b));
 }
 
