@@ -83,7 +83,7 @@ def optimize_command(
     """Write a faster ModelNew for MODEL.py, verified and measured."""
 
     def run() -> int:
-        options = _options(
+        options = from_environment(
             target=target,
             precision=precision,
             batch=batch,
@@ -125,7 +125,7 @@ def check_command(
     """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
 
     def run() -> int:
-        options = _options(target=target, batch=batch, seed=seed, time_limit_s=time_limit)
+        options = from_environment(target=target, batch=batch, seed=seed, time_limit_s=time_limit)
         read_source(model)
         read_source(new)
         _check_json(json)
@@ -157,7 +157,7 @@ def plan_command(
         raise typer.BadParameter(f"{stage!r} is not one of {', '.join(STAGES)}")
 
     def run() -> int:
-        options = _options(target=target, batch=batch, check=False, time_limit_s=time_limit)
+        options = from_environment(target=target, batch=batch, check=False, time_limit_s=time_limit)
         print(compile_in_child(model, options).stages[stage].rstrip("\n"))
         return 0
 
@@ -177,10 +177,6 @@ def doctor_command(
         return 0
 
     _exit_with(run, debug)
-
-
-def _options(**choices: Any) -> Any:
-    return from_environment(**{name: value for name, value in choices.items() if value is not None})
 
 
 def _check_json(json: Path | None) -> None:

@@ -82,15 +82,16 @@ class Options:
 
 
 def from_environment(environ: Mapping[str, str] | None = None, **choices: Any) -> Options:
-    """The options of `choices`; a field not among them comes from its environment variable.
+    """The options of `choices`; a field that is None there comes from its environment variable.
 
     Raises:
         UserError: a variable is not of its field's type, or a value is out of range.
     """
     environ = os.environ if environ is None else environ
+    choices = {name: value for name, value in choices.items() if value is not None}
     for item in fields(Options):
         name = item.metadata["env"]
-        if name and environ.get(name) and choices.get(item.name) is None:
+        if name and environ.get(name) and item.name not in choices:
             choices[item.name] = _parse(item, name, environ[name])
     return Options(**choices)
 

@@ -24,7 +24,7 @@ NOT_VERIFIED = "Not verified: written with --no-check."
 
 class Compile(Protocol):
     def __call__(
-        self, path: Path, options: Options, on_stage: Callable[[str], None]
+        self, path: Path, options: Options, on_stage: Callable[[str], None], /
     ) -> Compiled: ...
 
 
@@ -35,6 +35,7 @@ class Judge(Protocol):
         new_path: Path,
         settings: Settings,
         on_progress: Callable[[Event], None],
+        /,
     ) -> Judgement: ...
 
 

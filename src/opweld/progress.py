@@ -18,6 +18,7 @@ SHOWN_AS = {
     "kernel": "plan",
     "lower": "plan",
     "source": "plan",
+    "host": "plan",
     "render": "plan",
     "emit": "plan",
     "load": "build",

@@ -1,0 +1,243 @@
+"""The Python interface: `opweld.optimize(module, example_inputs)` for any `nn.Module` object.
+
+It goes the way of the command line: the emitted file is what is judged, and what runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from opweld import driver
+from opweld.compiled import Compiled, PlanRow
+from opweld.delivery import check_output, write_whole
+from opweld.embed import embedded_source, is_importable
+from opweld.errors import UserError
+from opweld.held import Held, import_file
+from opweld.ir.original import Original
+from opweld.judge import check as judge_pair
+from opweld.judge import report
+from opweld.judge.values import Event, Judgement, KernelTiming, Settings, Timing, Verdict
+from opweld.options import Options, from_environment
+from opweld.pipeline import Delivery, Follower
+from opweld.pipeline import optimize as run_line
+from opweld.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What `optimize` found and made.
+
+    `module` is a ModelNew that shares the parameters, buffers and submodules of the module it was
+    made from; `text` is the file that it was imported from. `verdict` and `timing` are None where
+    the judge was left out.
+    """
+
+    module: nn.Module
+    text: str
+    delivery: Delivery
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return self.delivery.judgement.verdict if self.delivery.judgement else None
+
+    @property
+    def timing(self) -> Timing | None:
+        return self.delivery.judgement.timing if self.delivery.judgement else None
+
+    @property
+    def plan(self) -> tuple[PlanRow, ...]:
+        """One row a group: its name, kind, ops, and the reason for it."""
+        return self.delivery.compiled.plan_rows
+
+    @property
+    def kernels(self) -> tuple[KernelTiming, ...]:
+        return self.delivery.kernels
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the emitted file, which needs torch and a compiler, and nothing of opweld."""
+        out = Path(path)
+        check_output(out)
+        write_whole(out, self.text)
+        return out
+
+    def __repr__(self) -> str:
+        lines = [f"{row.name} ({row.kind}): {' '.join(row.ops)}" for row in self.plan]
+        return "\n".join([f"opweld: {self.summary()}", *lines])
+
+    def summary(self) -> str:
+        """One line: equivalent or not verified, and how much faster."""
+        judgement = self.delivery.judgement
+        return report.verdict_line(judgement) if judgement else "not verified"
+
+    def _repr_html_(self) -> str:
+        heading = f"<b>opweld</b>: {html.escape(self.summary())}"
+        rows = "".join(_table_row(row, self.kernels) for row in self.plan)
+        names = "".join(f"<th>{name}</th>" for name in ("group", "kind", "ops", "ms", "reason"))
+        source = f"<details><summary>source</summary><pre>{html.escape(self.text)}</pre></details>"
+        return f"{heading}<table><tr>{names}</tr>{rows}</table>{source}"
+
+
+def optimize(
+    module: nn.Module,
+    example_inputs: Any,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    target: str = "auto",
+    precision: str = "match",
+    seed: int | None = None,
+    check: bool = True,
+    weight_cache: bool = True,
+    time_limit_s: float | None = None,
+    verbose: bool = False,
+) -> Result:
+    """Welds the operators of `module` for calls like `module(*example_inputs, **kwargs)`.
+
+    Args:
+        module: any module; it is left as it is, and the result shares its parameters.
+        example_inputs: a tensor, or a list or tuple of the forward's positional arguments.
+        target: "auto" is the device that the module and the inputs are on.
+        check: verify the result and time it, in child processes; the module is pickled for them.
+        verbose: show the progress on stderr.
+
+    Raises:
+        UserError: the module cannot be captured, pickled or compiled.
+        JudgeFailed: what was made is not equivalent; there is no result.
+    """
+    args = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
+    named = dict(kwargs or {})
+    options = from_environment(
+        None,
+        target=_target(target, module, (args, named)),
+        precision=precision,
+        seed=seed,
+        check=check,
+        weight_cache=weight_cache,
+        time_limit_s=time_limit_s,
+    )
+    with tempfile.TemporaryDirectory(prefix="opweld-") as folder:
+        job = _Job(module, args, named, Path(folder))
+        delivery = job.run(options, verbose)
+        text = delivery.out.read_text("utf-8")
+        return Result(job.adopted(delivery.out), text, delivery)
+
+
+def _target(target: str, module: nn.Module, call: Any) -> str:
+    if target != "auto":
+        return target
+    tensors = (*module.parameters(), *module.buffers(), *_tensors(call))
+    return "cuda" if any(tensor.is_cuda for tensor in tensors) else "cpu"
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor))
+
+
+class _Job:
+    """One module on its way through the line."""
+
+    def __init__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], folder: Path
+    ) -> None:
+        if not isinstance(module, nn.Module):
+            raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
+        self._module, self._args, self._kwargs, self._folder = module, args, kwargs, folder
+        self._held = _held(module, folder)
+
+    def run(self, options: Options, verbose: bool) -> Delivery:
+        original, adopted = self._folder / "original.py", self._folder / "adopted.py"
+        if options.check:
+            original, adopted = self._held.write(self._module, self._call())
+        else:
+            original.write_text("", "utf-8")
+
+        def compile_file(path: Path, chosen: Options, on_stage: Callable[[str], None]) -> Compiled:
+            about = original_of(self._module, self._held)
+            return driver.compile_module(
+                self._module, self._args, self._kwargs, about, chosen, on_stage
+            )
+
+        def judge(
+            model: Path, new: Path, settings: Settings, on_progress: Callable[[Event], None]
+        ) -> Judgement:
+            self._held.write_adopted(new)
+            return judge_pair(model, adopted, settings, on_progress)
+
+        out = self._folder / f"{type(self._module).__name__}_new.py"
+        if not verbose:
+            return run_line(original, out, options, _Silent(), compile_file, judge)
+        with Progress(Console(stderr=True)) as progress:
+            return run_line(original, out, options, progress, compile_file, judge)
+
+    def adopted(self, emitted: Path) -> nn.Module:
+        """The caller's own module as the emitted file's ModelNew, imported in this process."""
+        if self._held.source is not None:
+            _stand_in(self._held)
+        text = emitted.read_bytes()
+        new = import_file(emitted, f"opweld_emitted_{hashlib.sha256(text).hexdigest()[:12]}")
+        adopted: nn.Module = new.ModelNew.adopt(self._module)
+        return adopted
+
+    def _call(self) -> list[Any] | dict[str, Any]:
+        """The example call as the judge reads it: a list, or all by name where there are names."""
+        if not self._kwargs:
+            return list(self._args)
+        signature = inspect.signature(self._module.forward)
+        return dict(signature.bind(*self._args, **self._kwargs).arguments)
+
+
+class _Silent(Follower):
+    def step(self, stage: str, message: str = "") -> None:
+        return
+
+    def say(self, sentence: str) -> None:
+        return
+
+
+def _held(module: nn.Module, folder: Path) -> Held:
+    classes = list(dict.fromkeys(type(each) for each in module.modules()))
+    homeless = [cls for cls in classes if not is_importable(cls)]
+    source = embedded_source(homeless) if type(module) in homeless else None
+    homes = tuple(dict.fromkeys(cls.__module__ for cls in homeless))
+    return Held(str(folder), source, homes, tuple(sys.path))
+
+
+def original_of(module: nn.Module, held: Held) -> Original:
+    """Where the emitted file finds the class of `module`."""
+    cls = type(module)
+    return Original(f"{cls.__name__}.py", cls.__module__, cls.__qualname__, held.source)
+
+
+def _stand_in(held: Held) -> None:
+    """Lets the emitted file take this process's own classes for those of its embedded source.
+
+    It looks for them under a name made from that source before it executes it (`_apart` in the
+    emitted file), so `type(module)` is the class that its ModelNew extends.
+    """
+    assert held.source is not None
+    name = "_opweld_original_" + hashlib.sha256(held.source.encode()).hexdigest()[:12]
+    stand_in = ModuleType(name)
+    for home in held.homes:
+        vars(stand_in).update(vars(sys.modules[home]))
+    stand_in.__name__ = name
+    sys.modules[name] = stand_in
+
+
+def _table_row(row: PlanRow, kernels: Sequence[KernelTiming]) -> str:
+    times = {kernel.name: kernel.ms for kernel in kernels}
+    ms = times.get(row.name)
+    cells = (row.name, row.kind, " ".join(row.ops), f"{ms:.4g}" if ms else "", row.reason)
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
