@@ -69,7 +69,7 @@ def capture_variants(module: nn.Module, arguments: Arguments, *, name: str, batc
         if other is None:
             same.append(label)
         else:
-            variants.append(replace(other, autocast=label))
+            variants.append(replace(other, name=label, autocast=label))
     return Capture(name, tuple(variants), tuple(same))
 
 
