@@ -22,7 +22,7 @@ from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Variant
 from opweld.ir.expr import evaluate
-from opweld.ir.graph import Arena
+from opweld.ir.graph import arena_of
 from opweld.ir.ops import Kind
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Group, GroupKind
@@ -90,7 +90,7 @@ class _Line:
 
 def _down(trace: Trace, variant: Variant, target: Target, options: Options) -> _Line:
     suffix = f"_{variant.autocast}" if variant.autocast else ""
-    simplified = trace.run("simplify", simplify, variant.graph)
+    simplified = trace.run("simplify", simplify, variant.graph, arena_of(variant.graph))
     plan = trace.run("plan", make_plan, simplified.graph, target, options.exclude, suffix)
     kernels = trace.run("lower", lower, plan)
     return _Line(simplified, Part(variant, plan, kernels))
