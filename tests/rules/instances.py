@@ -56,7 +56,8 @@ def instances(rule: Rule, dtype: DType) -> Iterator[Instance]:
 
 def _instances(rule: Rule, dtype: DType) -> Iterator[Instance]:
     if isinstance(rule.before, AnyOf):
-        roots = ((arena, root) for arena, root in _samples(rule.before, dtype))
+        samples = _slices_of_cat if rule.before.kind is Kind.VIEW else _on_constants
+        roots = samples(dtype)
     else:
         roots = _roots(rule.before, dtype)
     for arena, root in roots:
@@ -162,10 +163,19 @@ _ATTRS: dict[object, tuple] = {
 }
 
 
-def _samples(before: AnyOf, dtype: DType) -> Iterator[tuple[Arena, Node]]:
-    """Every operation of a kind that takes plain attributes, on constants."""
+def _slices_of_cat(dtype: DType) -> Iterator[tuple[Arena, Node]]:
+    for dim, size in enumerate(SHAPE):
+        for start, step, length in product(range(3 * size), (1, 2), range(3 * size)):
+            arena = Arena()
+            parts = [_variable(dtype, None, SHAPE)(arena, name) for name in ("a", "b")]
+            joined = arena.make(Op.CAT, *parts, parts[0], attrs=CatAttrs(dim))
+            yield arena, arena.make(Op.SLICE, joined, attrs=SliceAttrs(dim, start, step, length))
+
+
+def _on_constants(dtype: DType) -> Iterator[tuple[Arena, Node]]:
+    """Every pointwise operation that takes plain attributes."""
     for op, row in OPS.items():
-        if row.kind is not before.kind or row.attrs not in (type(NO_ATTRS), CastAttrs):
+        if row.kind is not Kind.POINTWISE or row.attrs not in (type(NO_ATTRS), CastAttrs):
             continue
         for values in product(CONSTANTS[:6], repeat=min(row.arity, 2)):
             arena = Arena()
@@ -187,7 +197,7 @@ def _feeds(both: Graph, dtype: DType) -> dict[str, np.ndarray]:
     for node in both.inputs:
         shape = node.type.shape
         if shape == SHAPE:
-            values = np.resize(hard_values(node.type.dtype), SHAPE)
+            values = np.resize(np.roll(hard_values(node.type.dtype), len(feeds) * 24), SHAPE)
         elif node in own:
             values = combined[own.index(node)]
         else:

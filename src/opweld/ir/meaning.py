@@ -35,8 +35,8 @@ def cast_array(x: Array, dtype: Any) -> Array:
 
 def round_to_bfloat16(x: Array) -> Array:
     """float32 values rounded to the nearest bfloat16, ties to even, as float32."""
-    bits = np.array(x, dtype=np.float32, order="C").view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    bits = np.array(x, dtype=np.float32).view(np.uint32)
+    rounded = np.asarray((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000))
     return np.where(np.isnan(x), x, rounded.view(np.float32)).astype(np.float32)
 
 

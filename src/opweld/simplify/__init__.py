@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.graph import Arena, Graph
 from ..ir.rewrite import Simplified, rewrite
+from .outputs import keep_fresh
 from .rules import RULES
 
 
@@ -11,12 +14,15 @@ def simplify(graph: Graph, arena: Arena, enabled: frozenset[str] | None = None) 
     """`graph` rewritten by every rule, or by those named in `enabled`.
 
     Common subexpressions are one node already, by interning, and nodes that no output needs are
-    gone. Values keep what each fired rule promises, and derivatives are autograd's (see
-    `ir.rewrite`). Raises KeyError for a name in `enabled` that is no rule.
+    gone. An output that was computed stays so: it never becomes an input itself. Values keep what
+    each fired rule promises, and derivatives are autograd's (see `ir.rewrite`).
+
+    Raises KeyError for a name in `enabled` that is no rule.
     """
     if enabled is not None:
         unknown = sorted(enabled - {rule.name for rule in RULES})
         if unknown:
             raise KeyError(f"no rule is named {', '.join(unknown)}")
     rules = tuple(rule for rule in RULES if enabled is None or rule.name in enabled)
-    return rewrite(graph, rules, arena)
+    result = rewrite(graph, rules, arena)
+    return replace(result, graph=keep_fresh(graph, result.graph))

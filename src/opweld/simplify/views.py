@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ..ir.ops import FlipAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs
-from ..ir.pattern import Computed, Match
+from ..ir.expr import Size, at_least_zero
+from ..ir.graph import Node
+from ..ir.ops import FlipAttrs, Kind, Op, PermuteAttrs, ShapeAttrs, SliceAttrs
+from ..ir.pattern import AnyOf, Computed, Match
 from ..ir.rewrite import Condition, Numerics, Rule
 from .terms import cat, expand, flip, pad, permute, reshape, slice_axis, x
 
@@ -66,6 +68,28 @@ def _dims_flipped_once(match: Match) -> FlipAttrs:
     return FlipAttrs(tuple(sorted(first ^ second)))
 
 
+def _part(match: Match) -> tuple[Node, SliceAttrs] | None:
+    """Of the slice of a concatenation: the one part that it reads, and the slice of that part."""
+    attrs, joined = match.root.attrs, match.root.inputs[0]
+    if match.root.op is not Op.SLICE or joined.op is not Op.CAT or joined.attrs.dim != attrs.dim:
+        return None
+    start: Size = attrs.start
+    for part in joined.inputs:
+        size = part.type.shape[attrs.dim]
+        last = start + (attrs.length - 1) * attrs.step
+        if at_least_zero(start, {}) and at_least_zero(size - 1 - last, {}):
+            return part, SliceAttrs(attrs.dim, start, attrs.step, attrs.length)
+        start = start - size
+    return None
+
+
+def _slice_of_part(match: Match) -> Node:
+    found = _part(match)
+    assert found is not None, "the condition holds"
+    part, attrs = found
+    return match.arena.make(Op.SLICE, part, attrs=attrs)
+
+
 keeps_type = Condition("x has that type", _keeps_type)
 whole_axis = Condition("it is the whole axis", _keeps_type)
 keeps_order = Condition("p keeps the order", _keeps_order)
@@ -73,6 +97,7 @@ moves_only_ones = Condition("p moves axes of size 1 only", _moves_only_ones)
 adds_only_ones = Condition("p adds axes of size 1 only", _adds_only_ones)
 flips_nothing = Condition("the axes of p have size 1", _flips_nothing)
 pads_nothing = Condition("the widths of p are 0", _pads_nothing)
+in_one_part = Condition("it is a slice of cat, of one part", lambda m: _part(m) is not None)
 same_axis = Condition("p and q have one axis", _same_axis)
 
 root_shape = Computed("its shape", _shape_of_root)
@@ -109,6 +134,13 @@ COMPOSED = (
         slice_axis(x, attrs=Computed("p then q", _composed_slice)),
         EXACT,
         same_axis,
+    ),
+    Rule(
+        "slice-cat",
+        AnyOf(Kind.VIEW, "x"),
+        Computed("the slice of that part", _slice_of_part),
+        EXACT,
+        in_one_part,
     ),
     Rule(
         "flip-flip",
