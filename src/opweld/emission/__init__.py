@@ -1,0 +1,10 @@
+"""The pieces of the emitted file: its fixed texts (*.txt) and the functions that write the rest."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def piece(name: str) -> str:
+    """A fixed text of the emitted file: "original", "library" or "weld"."""
+    return (resources.files(__name__) / f"{name}.txt").read_text(encoding="utf-8")

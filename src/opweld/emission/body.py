@@ -1,0 +1,275 @@
+"""Statements in PyTorch: the reference of a welded group, and the forward of the emitted class."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.graph import Graph, Leaf, Node, topological
+from ..ir.operator import Operator
+from ..ir.ops import Op
+from ..ir.plan import Group, GroupKind, Plan
+from .spelling import TENSORS_ONLY, dtype, is_infix, number, spelled
+
+# A longer expression is not written inside another.
+MAX_INLINE_CHARS = 48
+MAX_LINE_CHARS = 92
+RESERVED = frozenset((*keyword.kwlist, "self", "torch", "device", "args", "kwargs"))
+
+
+@dataclass(slots=True)
+class Body:
+    """Lines of a function body, and the text by which each node made so far is known."""
+
+    graph: Graph
+    device: str
+    texts: dict[int, str] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: set(RESERVED))
+    lines: list[str] = field(default_factory=list)
+    place: tuple[str, str] | None = None
+
+    def text(self, node: Node) -> str:
+        """The text of a value; what it needs and does not exist yet is computed first."""
+        if node.serial not in self.texts:
+            for needed in reached((node,), self.texts):
+                self._make(needed)
+        return self.texts[node.serial]
+
+    def _make(self, node: Node) -> None:
+        if node.op is Op.CONST:
+            self.texts[node.serial] = _constant(node)
+        else:
+            self.assign(node)
+
+    def expression(self, node: Node) -> str:
+        if node.op is Op.IOTA:
+            return self._iota(node)
+        return spelled(node, self._operand_of(node))
+
+    def _operand_of(self, user: Node) -> Any:
+        infix = is_infix(user)
+
+        def operand(node: Node) -> str:
+            text = self.text(node)
+            return f"({text})" if infix and text.startswith("-") else text
+
+        return operand
+
+    def _iota(self, node: Node) -> str:
+        a = node.attrs
+        kind = dtype(node.type.dtype)
+        text = f"torch.arange({number(a.length)}, dtype={kind}, device={self.device})"
+        if a.step != 1:
+            text += f" * {number(a.step)}"
+        return text if a.start == 0 else f"{text} + {number(a.start)}"
+
+    def assign(self, node: Node) -> str:
+        """A statement that gives `node` a name."""
+        expression = self.expression(node)
+        self.comment(node)
+        return self.define((node,), expression)
+
+    def inline(self, node: Node) -> None:
+        """`node` is written inside the one expression that uses it, if it is short."""
+        expression = self.expression(node)
+        if len(expression) > MAX_INLINE_CHARS:
+            self.comment(node)
+            self.define((node,), expression)
+        else:
+            self.texts[node.serial] = f"({expression})" if is_infix(node) else expression
+
+    def define(self, nodes: tuple[Node, ...], expression: str) -> str:
+        """`names = expression`"""
+        names = [self._name(node) for node in nodes]
+        self.texts.update(zip((n.serial for n in nodes), names, strict=True))
+        self.lines.append(f"{', '.join(names)} = {expression}")
+        return names[0]
+
+    def comment(self, node: Node) -> None:
+        """The user's own line, where it is not the one just shown."""
+        origin = self.graph.origin(node)
+        if origin and origin != self.place:
+            self.place = origin
+            text = f"# {origin[0]}: {' '.join(origin[1].split())}"
+            self.lines.append(
+                text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}..."
+            )
+
+    def _name(self, node: Node) -> str:
+        return self.fresh(_wish(self.graph, node))
+
+    def fresh(self, wish: str) -> str:
+        name = wish if wish not in self.taken else ""
+        number_from = 2
+        while not name:
+            candidate = f"{wish}_{number_from}"
+            name = candidate if candidate not in self.taken else ""
+            number_from += 1
+        self.taken.add(name)
+        return name
+
+
+def _constant(node: Node) -> str:
+    text = number(node.attrs.value)
+    return f"({text})" if " " in text else text
+
+
+def _wish(graph: Graph, node: Node) -> str:
+    """The name that the user's line assigns to, or the operation's."""
+    origin = graph.origin(node)
+    assigned = (
+        re.match(r"\s*(?:self\.)?([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", origin[1]) if origin else None
+    )
+    if assigned and assigned[1] not in RESERVED:
+        return assigned[1]
+    if node.op is Op.CALL:
+        return f"{node.attrs.target.split('.')[1].strip('_')}_out"
+    return f"{node.op.value}_out"
+
+
+def size_reads(operator: Operator) -> list[str]:
+    """`s0 = x.shape[0]` for each symbolic size that an operator's arguments show."""
+    return [
+        f"{r.name} = {operator.arguments[r.argument].name}.shape[{r.axis}]" for r in operator.reads
+    ]
+
+
+def reference(graph: Graph, group: Group, operator: Operator) -> str:
+    """`def _<name>_reference(...)`: what the kernel computes, in PyTorch."""
+    names = [argument.name for argument in operator.arguments]
+    body = Body(graph, f"{names[0]}.device")
+    body.taken.update((*names, *operator.sizes, *(read.name for read in operator.reads)))
+    body.texts.update(zip((node.serial for node in group.inputs), names, strict=True))
+    once = _used_once(group)
+    for node in _inside(group):
+        if node.op is Op.CONST:
+            body.text(node)
+        elif _in_one_line(graph, node, once.get(node.serial)):
+            body.inline(node)
+        else:
+            body.assign(node)
+    results = ", ".join(body.texts[node.serial] for node in group.outputs)
+    reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
+    parameters = ", ".join([*names, *operator.sizes])
+    lines = [*reads, *_without_last_name(body.lines, results, group)]
+    return "\n".join(
+        [f"def _{operator.name}_reference({parameters}):", *(f"    {x}" for x in lines)]
+    )
+
+
+def _names_size(line: str, lines: list[str]) -> bool:
+    name = line.split(" ", 1)[0]
+    return any(re.search(rf"\b{name}\b", each) for each in lines)
+
+
+def _without_last_name(lines: list[str], results: str, group: Group) -> list[str]:
+    """The statements, the last one as the return itself where it makes the only result."""
+    start = f"{results} = "
+    if len(group.outputs) == 1 and lines and lines[-1].startswith(start):
+        return [*lines[:-1], f"return {lines[-1].removeprefix(start)}"]
+    return [*lines, f"return {results}"]
+
+
+def _inside(group: Group) -> tuple[Node, ...]:
+    """What is computed between the group's operands and its results, operands first."""
+    return reached(group.outputs, {node.serial for node in group.inputs})
+
+
+def reached(roots: tuple[Node, ...], known: Container[int]) -> tuple[Node, ...]:
+    """The roots and what they need, operands first, up to nodes whose serials are known."""
+    found: dict[int, Node] = {}
+    waiting = [root for root in roots if root.serial not in known]
+    while waiting:
+        node = waiting.pop()
+        if node.serial not in found:
+            found[node.serial] = node
+            waiting.extend(n for n in node.inputs if n.serial not in known)
+    # A node is made after its operands, so serials are a topological order.
+    return tuple(found[serial] for serial in sorted(found))
+
+
+def _used_once(group: Group) -> dict[int, Node]:
+    """The only user of each node that has one use within the group and none outside."""
+    users: dict[int, list[Node]] = {}
+    for node in _inside(group):
+        for operand in node.inputs:
+            users.setdefault(operand.serial, []).append(node)
+    results = {node.serial for node in group.outputs}
+    return {s: u[0] for s, u in users.items() if len(u) == 1 and s not in results}
+
+
+def _in_one_line(graph: Graph, node: Node, user: Node | None) -> bool:
+    """Whether the user wrote `node` inside the expression of the one operation that reads it."""
+    if user is None or user.op is Op.PRELU or user.op in TENSORS_ONLY:
+        return False
+    return graph.origin(node) is not None and graph.origin(node) == graph.origin(user)
+
+
+def forward(
+    plan: Plan,
+    operators: dict[str, Operator],
+    device: str,
+    symbols: list[str],
+    parameters: tuple[str, ...],
+) -> list[str]:
+    """The statements of the new forward, `return` included.
+
+    `device` is the text of the device of the call, `symbols` the lines that read symbolic sizes.
+    """
+    graph = plan.graph
+    body = Body(graph, device)
+    body.taken.update((*parameters, "_weld"))
+    for source in (*graph.inputs, *graph.weights):
+        body.texts[source.serial] = source.attrs.access
+    body.taken.update(line.split(" ", 1)[0] for line in symbols)
+    for index, group in enumerate(plan.groups):
+        _statement(body, group, operators.get(group.name))
+        dead = _dead(plan, index, body)
+        if dead:
+            body.lines.append(f"del {', '.join(dead)}")
+    used = [line for line in symbols if _names_size(line, body.lines)]
+    return [*used, *body.lines, f"return {_returned(graph, body, graph.structure)}"]
+
+
+def _statement(body: Body, group: Group, operator: Operator | None) -> None:
+    if group.kind is not GroupKind.POINTWISE or operator is None:
+        for node in group.nodes:
+            body.text(node)
+        return
+    arguments = [body.text(node) for node in group.inputs] + list(operator.sizes)
+    for node in _inside(group):
+        body.comment(node)
+    body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
+
+
+def _dead(plan: Plan, index: int, body: Body) -> list[str]:
+    """Names of intermediates that nothing after this group reads, so that their memory is free."""
+    later = plan.groups[index + 1 :]
+    if not later:
+        return []
+    needed = topological((*plan.graph.outputs, *(n for g in later for n in (*g.inputs, *g.nodes))))
+    alive = {node.serial for node in plan.graph.outputs}
+    alive |= {o.serial for g in later for n in (*g.nodes, *g.inputs) for o in (n, *n.inputs)}
+    alive |= {o.serial for n in needed if n.serial not in body.texts for o in n.inputs}
+    sources = {node.serial for node in (*plan.graph.inputs, *plan.graph.weights)}
+    gone = [s for s, t in body.texts.items() if s not in alive | sources and t.isidentifier()]
+    names = [body.texts.pop(serial) for serial in gone]
+    return names
+
+
+def _returned(graph: Graph, body: Body, structure: Any) -> str:
+    if isinstance(structure, Leaf):
+        return body.text(graph.outputs[structure.index])
+    kind, items = structure
+    if kind == "const":
+        return number(items)
+    if kind == "dict":
+        entries = [f"{key!r}: {_returned(graph, body, item)}" for key, item in items]
+        return f"{{{', '.join(entries)}}}"
+    texts = ", ".join(_returned(graph, body, item) for item in items)
+    if kind == "list":
+        return f"[{texts}]"
+    return f"({texts},)" if len(items) == 1 else f"({texts})"

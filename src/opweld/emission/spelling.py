@@ -1,0 +1,295 @@
+"""How each operation is spelled in PyTorch: for references, and for what stays a PyTorch call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..ir.expr import Expr, Size
+from ..ir.graph import Node
+from ..ir.ops import CallAttrs, Op, Operand, TorchLiteral
+from ..ir.types import DType
+
+TORCH_DTYPES = {
+    DType.BOOL: "torch.bool",
+    DType.U8: "torch.uint8",
+    DType.I8: "torch.int8",
+    DType.I16: "torch.int16",
+    DType.I32: "torch.int32",
+    DType.I64: "torch.int64",
+    DType.F16: "torch.float16",
+    DType.BF16: "torch.bfloat16",
+    DType.F32: "torch.float32",
+    DType.F64: "torch.float64",
+}
+
+INFIX = {
+    Op.ADD: "+",
+    Op.SUB: "-",
+    Op.MUL: "*",
+    Op.DIV: "/",
+    Op.REMAINDER: "%",
+    Op.POW: "**",
+    Op.EQ: "==",
+    Op.NE: "!=",
+    Op.LT: "<",
+    Op.LE: "<=",
+    Op.GT: ">",
+    Op.GE: ">=",
+    Op.BITWISE_AND: "&",
+    Op.BITWISE_OR: "|",
+    Op.BITWISE_XOR: "^",
+    Op.SHIFT_LEFT: "<<",
+    Op.SHIFT_RIGHT: ">>",
+}
+
+_FUNCTIONAL = "torch.nn.functional"
+
+# Where the name in torch is not the operation's own.
+FUNCTIONS = {
+    Op.GELU: f"{_FUNCTIONAL}.gelu",
+    Op.SILU: f"{_FUNCTIONAL}.silu",
+    Op.MISH: f"{_FUNCTIONAL}.mish",
+    Op.SOFTSIGN: f"{_FUNCTIONAL}.softsign",
+    Op.HARDSIGMOID: f"{_FUNCTIONAL}.hardsigmoid",
+    Op.HARDSWISH: f"{_FUNCTIONAL}.hardswish",
+    Op.LOGSIGMOID: f"{_FUNCTIONAL}.logsigmoid",
+    Op.TANHSHRINK: f"{_FUNCTIONAL}.tanhshrink",
+}
+
+# These take tensors only; a constant becomes a tensor of its neighbour's dtype.
+TENSORS_ONLY = frozenset(
+    (
+        Op.MAXIMUM,
+        Op.MINIMUM,
+        Op.FMAX,
+        Op.FMIN,
+        Op.ATAN2,
+        Op.HYPOT,
+        Op.COPYSIGN,
+        Op.LOGADDEXP,
+        Op.HEAVISIDE,
+        Op.LOGICAL_AND,
+        Op.LOGICAL_OR,
+        Op.LOGICAL_XOR,
+    )
+)
+
+# PyTorch calls with a public name whose arguments are in the operator's own order.
+CALLS = {
+    "aten.linear.default": f"{_FUNCTIONAL}.linear",
+    "aten.conv1d.default": f"{_FUNCTIONAL}.conv1d",
+    "aten.conv2d.default": f"{_FUNCTIONAL}.conv2d",
+    "aten.conv3d.default": f"{_FUNCTIONAL}.conv3d",
+    "aten.layer_norm.default": f"{_FUNCTIONAL}.layer_norm",
+    "aten.matmul.default": "torch.matmul",
+    "aten.mm.default": "torch.mm",
+    "aten.bmm.default": "torch.bmm",
+    "aten.softmax.int": "torch.softmax",
+    "aten.clone.default": "torch.clone",
+}
+
+Names = Callable[[Node], str]
+
+
+def number(value: Any) -> str:
+    """A Python number, or a size expression, as text."""
+    if isinstance(value, Expr):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def dtype(value: DType) -> str:
+    return TORCH_DTYPES[value]
+
+
+def is_infix(node: Node) -> bool:
+    return node.op in INFIX or node.op is Op.NEG
+
+
+def spelled(node: Node, name: Names) -> str:
+    """The expression of one operation; `name` gives the text of each operand.
+
+    Operands that are infix expressions come in parentheses already.
+    """
+    if node.op in _SPECIAL:
+        return _SPECIAL[node.op](node, name)
+    args = _arguments(node, name)
+    if node.op in INFIX:
+        return f"{args[0]} {INFIX[node.op]} {args[1]}"
+    return f"{FUNCTIONS.get(node.op, f'torch.{node.op.value}')}({', '.join(args)})"
+
+
+def _arguments(node: Node, name: Names) -> list[str]:
+    """Texts of the operands: constants as numbers, or as tensors where only tensors will do."""
+    texts = [name(operand) for operand in node.inputs]
+    constants = [operand.op is Op.CONST for operand in node.inputs]
+    if node.op not in TENSORS_ONLY and not all(constants):
+        return texts
+    neighbour = next((t for t, c in zip(texts, constants, strict=True) if not c), None)
+    return [
+        _as_tensor(operand, text, neighbour) if constant else text
+        for operand, text, constant in zip(node.inputs, texts, constants, strict=True)
+    ]
+
+
+def _as_tensor(node: Node, text: str, neighbour: str | None) -> str:
+    if neighbour is None:
+        return f"torch.tensor({text}, dtype={dtype(node.type.dtype)})"
+    return f"{neighbour}.new_full((), {text})"
+
+
+def _neg(node: Node, name: Names) -> str:
+    return f"-{name(node.inputs[0])}"
+
+
+def _gelu_tanh(node: Node, name: Names) -> str:
+    return f'{_FUNCTIONAL}.gelu({name(node.inputs[0])}, approximate="tanh")'
+
+
+def _nan_to_num(node: Node, name: Names) -> str:
+    a = node.attrs
+    limits = f"nan={number(a.nan)}, posinf={number(a.posinf)}, neginf={number(a.neginf)}"
+    return f"torch.nan_to_num({name(node.inputs[0])}, {limits})"
+
+
+def _with_attrs(function: str, *fields: str) -> Callable[[Node, Names], str]:
+    def text(node: Node, name: Names) -> str:
+        values = [number(getattr(node.attrs, field)) for field in fields]
+        return f"{function}({', '.join([name(node.inputs[0]), *values])})"
+
+    return text
+
+
+def _cast(node: Node, name: Names) -> str:
+    return f"{name(node.inputs[0])}.to({dtype(node.attrs.dtype)})"
+
+
+def _rounded_division(mode: str) -> Callable[[Node, Names], str]:
+    def text(node: Node, name: Names) -> str:
+        left, right = _arguments(node, name)
+        return f'torch.div({left}, {right}, rounding_mode="{mode}")'
+
+    return text
+
+
+def _clamp(side: str) -> Callable[[Node, Names], str]:
+    def text(node: Node, name: Names) -> str:
+        value, limit = (name(operand) for operand in node.inputs)
+        return f"torch.clamp({value}, {side}={limit})"
+
+    return text
+
+
+def _prelu(node: Node, name: Names) -> str:
+    value, slope = (name(operand) for operand in node.inputs)
+    return f"torch.where({value} > 0, {value}, {slope} * {value})"
+
+
+def _where(node: Node, name: Names) -> str:
+    condition, yes, no = (name(operand) for operand in node.inputs)
+    text = f"torch.where({condition}, {yes}, {no})"
+    constant = all(operand.op is Op.CONST for operand in node.inputs[1:])
+    return f"{text}.to({dtype(node.type.dtype)})" if constant else text
+
+
+def _permute(node: Node, name: Names) -> str:
+    return f"{name(node.inputs[0])}.permute({_sizes(node.attrs.dims)})"
+
+
+def _expand(node: Node, name: Names) -> str:
+    return f"{name(node.inputs[0])}.expand({_sizes(node.attrs.shape)})"
+
+
+def _reshape(node: Node, name: Names) -> str:
+    return f"{name(node.inputs[0])}.reshape({_sizes(node.attrs.shape)})"
+
+
+def _slice(node: Node, name: Names) -> str:
+    a = node.attrs
+    stop = number(a.start + a.length * a.step)
+    step = f":{a.step}" if a.step != 1 else ""
+    axes = ":, " * a.dim + f"{number(a.start)}:{stop}{step}"
+    return f"{name(node.inputs[0])}[{axes}]"
+
+
+def _flip(node: Node, name: Names) -> str:
+    return f"torch.flip({name(node.inputs[0])}, ({_sizes(node.attrs.dims)}))"
+
+
+def _cat(node: Node, name: Names) -> str:
+    return f"torch.cat(({', '.join(map(name, node.inputs))}), dim={node.attrs.dim})"
+
+
+def _pad(node: Node, name: Names) -> str:
+    pairs = reversed(list(zip(node.attrs.before, node.attrs.after, strict=True)))
+    amounts = _sizes(tuple(size for pair in pairs for size in pair))
+    value = number(node.attrs.value)
+    return f"{_FUNCTIONAL}.pad({name(node.inputs[0])}, ({amounts}), value={value})"
+
+
+def _sizes(sizes: tuple[Size, ...]) -> str:
+    """Comma-separated; a single one keeps its comma, so that parentheses make a tuple."""
+    text = ", ".join(number(size) for size in sizes)
+    return f"{text}," if len(sizes) == 1 else text or "()"
+
+
+def _item(node: Node, name: Names) -> str:
+    return f"{name(node.inputs[0])}[{node.attrs.index}]"
+
+
+def _call(node: Node, name: Names) -> str:
+    attrs: CallAttrs = node.attrs
+    texts = [_call_argument(value, node, name) for value in attrs.arguments]
+    texts += [
+        f"{key}={_device(node, name) if key == 'device' else _call_argument(value, node, name)}"
+        for key, value in attrs.keywords
+    ]
+    return f"{CALLS.get(attrs.target, f'torch.ops.{attrs.target}')}({', '.join(texts)})"
+
+
+def _device(node: Node, name: Names) -> str:
+    """New tensors go where the operands are, not to the device that the graph was captured on."""
+    return f"{name(node.inputs[0])}.device" if node.inputs else "device"
+
+
+def _call_argument(value: Any, node: Node, name: Names) -> str:
+    if isinstance(value, Operand):
+        return name(node.inputs[value.index])
+    if isinstance(value, TorchLiteral):
+        return value.text
+    if isinstance(value, tuple):
+        return f"[{', '.join(_call_argument(item, node, name) for item in value)}]"
+    return number(value)
+
+
+_SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
+    Op.NEG: _neg,
+    Op.GELU_TANH: _gelu_tanh,
+    Op.NAN_TO_NUM: _nan_to_num,
+    Op.LEAKY_RELU: _with_attrs(f"{_FUNCTIONAL}.leaky_relu", "slope"),
+    Op.ELU: _with_attrs("torch.ops.aten.elu", "alpha", "scale", "input_scale"),
+    Op.SOFTPLUS: _with_attrs(f"{_FUNCTIONAL}.softplus", "beta", "threshold"),
+    Op.THRESHOLD: _with_attrs(f"{_FUNCTIONAL}.threshold", "threshold", "value"),
+    Op.SOFTSHRINK: _with_attrs(f"{_FUNCTIONAL}.softshrink", "lambd"),
+    Op.HARDSHRINK: _with_attrs(f"{_FUNCTIONAL}.hardshrink", "lambd"),
+    Op.CAST: _cast,
+    Op.DIV_FLOOR: _rounded_division("floor"),
+    Op.DIV_TRUNC: _rounded_division("trunc"),
+    Op.CLAMP_MIN: _clamp("min"),
+    Op.CLAMP_MAX: _clamp("max"),
+    Op.PRELU: _prelu,
+    Op.WHERE: _where,
+    Op.PERMUTE: _permute,
+    Op.EXPAND: _expand,
+    Op.RESHAPE: _reshape,
+    Op.SLICE: _slice,
+    Op.FLIP: _flip,
+    Op.CAT: _cat,
+    Op.PAD: _pad,
+    Op.ITEM: _item,
+    Op.CALL: _call,
+}

@@ -1,0 +1,277 @@
+"""Sources -> str: one self-contained file with ModelNew, which needs torch and a compiler only."""
+
+from __future__ import annotations
+
+from .emission import piece
+from .emission.body import forward, reference
+from .emission.guards import guard, size_lines, submodule_types, type_expression
+from .emission.signature import bare, handed_on, parameter_names
+from .emission.spelling import dtype, number
+from .ir.kernel import Source
+from .ir.operator import Operator, Result, operator_of
+from .ir.original import Original, Part
+from .ir.plan import GroupKind
+from .ir.types import TensorType
+
+# The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
+ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
+CPU_FLAGS = (
+    "-O3 -march=native -mprefer-vector-width=512",
+    "-fopenmp-simd -fno-math-errno -fno-trapping-math -fwrapv",
+    ABI_FLAG,
+)
+
+
+def emit(
+    original: Original,
+    parts: tuple[Part, ...],
+    same_under_autocast: tuple[str, ...],
+    source: Source,
+    host: str,
+    head: str,
+) -> str:
+    """The text of the emitted file.
+
+    `head` is what its docstring says, without the quotes. `source` and `host` hold the kernels of
+    all parts; a file without kernels is the original under the name ModelNew.
+    """
+    welds = [pair for part in parts for pair in _welds(part)]
+    sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
+    if welds:
+        sections += [_sources_text(source, host), piece("library").strip()]
+        sections += [piece("weld").strip(), _load_text(original, source, welds[0][1].name)]
+        sections += [text for pair in welds for text in _reference_and_fake(*pair)]
+        sections.append(_holder_text(original, parts, source, [operator for _, operator in welds]))
+    sections.append(_class_text(parts, same_under_autocast, bool(welds)))
+    sections.append(_exports_text(original))
+    return "\n\n\n".join(sections) + "\n"
+
+
+def _welds(part: Part) -> list[tuple[Part, Operator]]:
+    groups = [g for g in part.plan.groups if g.kind is GroupKind.POINTWISE]
+    return [(part, operator_of(g, k)) for g, k in zip(groups, part.kernels, strict=True)]
+
+
+def _docstring(head: str) -> str:
+    safe = head.replace("\\", "/").replace('"""', "'''").strip('"')
+    return f'"""{safe}\n"""' if "\n" in safe else f'"""{safe}"""'
+
+
+def raw_string(text: str) -> str:
+    """A string literal that shows `text` line by line, whatever quotes are in it."""
+    for quotes in ('"""', "'''"):
+        if quotes not in text and not text.endswith((quotes[0], "\\")):
+            return f"r{quotes}{text}{quotes}"
+    return '"""' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""'
+
+
+def _original_text(original: Original) -> str:
+    if original.source is None:
+        names = f'"{original.module}", "{original.class_name}"'
+        return f"{piece('imported').strip()}\n\n\n_Original = _imported({names})"
+    text = raw_string(original.source if original.source.endswith("\n") else original.source + "\n")
+    return "\n".join(
+        [
+            f"# {original.file} as it was.",
+            f"_ORIGINAL = {text}",
+            "",
+            "",
+            piece("imported").strip(),
+            "",
+            "",
+            piece("original").strip(),
+            "",
+            "",
+            f"_original = _apart(_ORIGINAL, {original.file!r})",
+            f"_Original = _original.{original.class_name}",
+        ]
+    )
+
+
+def _sources_text(source: Source, host: str) -> str:
+    name = "_CUDA" if source.language == "cuda" else "_CPU"
+    return "\n".join(
+        [
+            "# The kernels.",
+            f"{name} = {raw_string(source.text)}",
+            "",
+            "# What PyTorch calls: checks operands, makes results, chooses and runs a kernel.",
+            f"_MAIN = {raw_string(host)}",
+        ]
+    )
+
+
+def _load_text(original: Original, source: Source, first: str) -> str:
+    """Builds and loads the kernels; afterwards `_ops` and `_devices` are there."""
+    stem = original.file.rpartition(".")[0] or original.file
+    slug = "".join(c if c.isalnum() and c.isascii() else "_" for c in stem.lower())
+    cuda = source.language == "cuda"
+    lines = [
+        *(["_devices = _cuda_devices()"] if cuda else []),
+        "_ops, _devices = _load(",
+        f'    "{slug}",',
+        f'    "{first}",',
+        *(_CUDA_INPUTS if cuda else _CPU_INPUTS),
+        ")",
+    ]
+    return "\n".join([piece("cuda" if cuda else "cpu").strip(), "", "", *lines])
+
+
+_CUDA_INPUTS = (
+    "    _devices,",
+    "    cpp_sources=[_MAIN],",
+    "    cuda_sources=[_CUDA],",
+    f'    extra_cflags=["-O2", "-DUSE_CUDA", "{ABI_FLAG}"],',
+    '    extra_cuda_cflags=["-O3", *_architectures(_devices)],',
+    '    extra_ldflags=["-Wl,-Bsymbolic"],',
+)
+
+_CPU_INPUTS = (
+    '    (torch.device("cpu"),),',
+    "    cpp_sources=[_CPU, _MAIN],",
+    "    extra_cflags=(",
+    *(f'        "{flags}"' for flags in (*(f"{f} " for f in CPU_FLAGS[:-1]), CPU_FLAGS[-1])),
+    "    ).split(),",
+    '    extra_ldflags=["-Wl,-Bsymbolic", *_vector_library()],',
+)
+
+
+def _reference_and_fake(part: Part, operator: Operator) -> list[str]:
+    group = next(g for g in part.plan.groups if g.name == operator.name)
+    return [reference(part.plan.graph, group, operator), _fake(operator)]
+
+
+def _fake(operator: Operator) -> str:
+    """What the operator returns, for torch.compile: the layouts of the host code."""
+    names = [argument.name for argument in operator.arguments]
+    results = [_fake_result(operator, result) for result in operator.results]
+    used = " ".join(results)
+    reads = [
+        f"    {r.name} = {names[r.argument]}.shape[{r.axis}]"
+        for r in operator.reads
+        if r.name in used.replace(",", " ").replace("(", " ").replace(")", " ").split()
+    ]
+    returned = results[0] if len(results) == 1 else f"({', '.join(results)})"
+    head = f"def _{operator.name}_fake({', '.join([*names, *operator.sizes])}):"
+    return "\n".join([head, *reads, f"    return {returned}"])
+
+
+def _fake_result(operator: Operator, result: Result) -> str:
+    names = [argument.name for argument in operator.arguments]
+    if result.like is not None:
+        kind = _dtype_argument(operator.arguments[result.like].type, result.type)
+        return f"torch.empty_like({names[result.like]}{kind})"
+    sizes = ", ".join(number(size) for size in result.type.shape)
+    shape = f"({sizes},)" if result.type.rank == 1 else f"({sizes})"
+    return (
+        f"{names[0]}.new_empty({shape}{_dtype_argument(operator.arguments[0].type, result.type)})"
+    )
+
+
+def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
+    return "" if given.dtype is wanted.dtype else f", dtype={dtype(wanted.dtype)}"
+
+
+def _holder_text(
+    original: Original, parts: tuple[Part, ...], source: Source, operators: list[Operator]
+) -> str:
+    types = submodule_types(tuple(part.variant.contract for part in parts))
+    texts = ", ".join(type_expression(name, original.module) for name in types)
+    lines = [
+        "class _Weld:",
+        '    """What ModelNew uses, held by its class: names in a namespace can be rebound."""',
+        "",
+        "    devices = _devices",
+        f'    device_type = "{"cuda" if source.language == "cuda" else "cpu"}"',
+        f"    types = ({texts}{',' if len(types) == 1 else ''})",
+        "    plain = staticmethod(_plain)",
+        "    unchanged = staticmethod(_unchanged)",
+        *(f"    {o.name} = {_welded_call(o)}" for o in operators),
+    ]
+    return "\n".join(lines)
+
+
+def _welded_call(operator: Operator) -> str:
+    reuse = f", reuse={operator.reuse}" if operator.reuse is not None else ""
+    sizes = f", num_sizes={len(operator.sizes)}" if operator.sizes else ""
+    name = operator.name
+    arguments = [f'_ops, "{name}"', f"_{name}_reference", f"_{name}_fake{reuse}{sizes}"]
+    return "\n            ".join(
+        ["staticmethod(\n        _welded(", ",\n            ".join(arguments)]
+    ) + ("\n        )\n    )")
+
+
+def _class_text(parts: tuple[Part, ...], same: tuple[str, ...], welded: bool) -> str:
+    lines = [
+        "class ModelNew(_Original):",
+        '    """The original, with its operators welded where they can be."""',
+        "",
+    ]
+    if welded:
+        lines += ["    _opweld = _Weld", ""]
+    lines += [f"    {line}".rstrip() for line in piece("adopt").strip().split("\n")]
+    if welded:
+        types = submodule_types(tuple(part.variant.contract for part in parts))
+        lines += ["", *_indented(_forward_lines(parts), 4)]
+        for part in parts:
+            lines += ["", *_indented(_guard_lines(part, same, types), 4)]
+        lines += ["", "", "_Weld.model = ModelNew"]
+    return "\n".join(lines)
+
+
+def _forward_lines(parts: tuple[Part, ...]) -> list[str]:
+    """The forward: each variant behind its guard, then the original."""
+    signature = parts[0].variant.contract.signature
+    names = bare(signature)
+    fallback = f"return super().forward({handed_on(signature)})"
+    head = [f"def forward({signature}):", "    _weld = self._opweld"]
+    if len(parts) == 1:
+        test = f"    if not self.{_guard_name(parts[0], parts)}({names}):"
+        return [*head, test, f"        {fallback}", *_indented(_forward_body(parts[0]), 4)]
+    for part in parts:
+        head.append(f"    if self.{_guard_name(part, parts)}({names}):")
+        head += _indented(_forward_body(part), 8)
+    return [*head, f"    {fallback}"]
+
+
+def _forward_body(part: Part) -> list[str]:
+    contract = part.variant.contract
+    operators = {operator.name: operator for _, operator in _welds(part)}
+    tensors = [fact.access for fact in contract.inputs if fact.type is not None]
+    device = f"{tensors[0]}.device"
+    lines = forward(
+        part.plan, operators, device, size_lines(contract), parameter_names(contract.signature)
+    )
+    if any("device=device" in line for line in lines):
+        lines.insert(0, f"device = {device}")
+    return lines
+
+
+def _guard_name(part: Part, parts: tuple[Part, ...]) -> str:
+    return "_opweld_fits" if part is parts[0] else f"_opweld_fits_{part.variant.name}"
+
+
+def _guard_lines(part: Part, same: tuple[str, ...], types: tuple[str, ...]) -> list[str]:
+    autocast = part.variant.autocast
+    when = f" under autocast to {autocast}" if autocast else ""
+    names = bare(part.variant.contract.signature)
+    name = "_opweld_fits" if autocast is None else f"_opweld_fits_{part.variant.name}"
+    return [
+        f"def {name}(self, {names}):",
+        f'    """Whether the kernels were made for this call{when}."""',
+        "    _weld = self._opweld",
+        *_indented(guard(part.variant, same, types), 4),
+    ]
+
+
+def _indented(lines: list[str], spaces: int) -> list[str]:
+    return [" " * spaces + each if each else "" for line in lines for each in line.split("\n")]
+
+
+def _exports_text(original: Original) -> str:
+    """The original's own names, where nothing holds them yet."""
+    if not original.exports:
+        return "# The original class is _Original."
+    return "\n".join(
+        f'globals().setdefault("{name}", _original.{name})' for name in original.exports
+    )

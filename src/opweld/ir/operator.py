@@ -1,0 +1,134 @@
+"""The operator that a welded group becomes: its arguments, results and memory layouts.
+
+operator(tensors..., sizes...) -> results. The host code registers it and the emitted file calls it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from .expr import Expr, Size, symbol, symbols_of
+from .graph import Node
+from .kernel import Welded
+from .ops import Kind
+from .plan import Group
+from .types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A tensor operand, by the name that the kernels give it."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`like` is the argument whose layout it takes, as elementwise results do; None: row-major."""
+
+    name: str
+    type: TensorType
+    like: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRead:
+    """The size `name` is that of argument `argument` along `axis`."""
+
+    name: str
+    argument: int
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """`reads` are the symbolic sizes that arguments show, `sizes` those passed as integers.
+
+    `reuse` is the argument whose memory the first result may take, or None.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    reads: tuple[SizeRead, ...]
+    sizes: tuple[str, ...]
+    results: tuple[Result, ...]
+    reuse: int | None
+
+
+def operator_of(group: Group, welded: Welded) -> Operator:
+    """The operator of a POINTWISE group."""
+    buffers = welded.strided.buffers
+    named_in = [b.name for b in sorted((b for b in buffers if not b.written), key=_source)]
+    named_out = [b.name for b in sorted((b for b in buffers if b.written), key=_source)]
+    arguments = tuple(
+        Argument(name, node.type) for name, node in zip(named_in, group.inputs, strict=True)
+    )
+    results = tuple(
+        Result(name, node.type, _like(group, node))
+        for name, node in zip(named_out, group.outputs, strict=True)
+    )
+    needed = _symbols(group)
+    reads = _reads(group.inputs, needed)
+    sizes = tuple(sorted(needed - {read.name for read in reads}))
+    return Operator(group.name, arguments, reads, sizes, results, group.reuse)
+
+
+def _source(buffer: Any) -> int:
+    return int(buffer.source)
+
+
+def _symbols(group: Group) -> frozenset[str]:
+    """Every symbolic size that the group's types and attributes name."""
+    found: set[str] = set()
+    for node in group.nodes:
+        found |= {name for size in node.type.shape for name in symbols_of(size)}
+        found |= _symbols_in(node.attrs)
+    return frozenset(found)
+
+
+def _symbols_in(value: Any) -> set[str]:
+    if isinstance(value, Expr):
+        return set(symbols_of(value))
+    if isinstance(value, tuple):
+        return {name for item in value for name in _symbols_in(item)}
+    if is_dataclass(value):
+        return {n for f in fields(value) for n in _symbols_in(getattr(value, f.name))}
+    return set()
+
+
+def _reads(inputs: tuple[Node, ...], needed: frozenset[str]) -> tuple[SizeRead, ...]:
+    found: dict[Size, SizeRead] = {}
+    plain = {symbol(name): name for name in needed}
+    for position, node in enumerate(inputs):
+        for axis, size in enumerate(node.type.shape):
+            if size in plain:
+                found.setdefault(size, SizeRead(plain[size], position, axis))
+    return tuple(found.values())
+
+
+def _like(group: Group, node: Node) -> int | None:
+    """The first operand that PyTorch's elementwise operations would take the layout from."""
+    if node in group.inputs:
+        return group.inputs.index(node)
+    if node.kind is not Kind.POINTWISE:
+        return None
+    for operand in node.inputs:
+        found = _like(group, operand) if operand.type.shape == node.type.shape else None
+        if found is not None:
+            return found
+    return None
+
+
+def reads_in_place(welded: Welded) -> bool:
+    """Whether every operand is read at the flat position that is written, or is one element.
+
+    Such a kernel's contiguous form is right for any layout that its tensors share.
+    """
+    place = welded.contiguous.stores[0].address
+    loads = welded.contiguous.definitions
+    return all(
+        getattr(load, "address", None) in (0, place) and not getattr(load, "guard", ())
+        for load in loads
+    )

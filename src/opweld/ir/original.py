@@ -1,0 +1,37 @@
+"""What the emitted file is made from beside its kernels: the original, and one part a variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .contract import Variant
+from .kernel import Welded
+from .plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Where the original class comes from.
+
+    `source` is the text of the model file, kept whole in the emitted file; where it is None the
+    class is imported from `module`, the name under which capture knew it. `exports` are the names
+    that the emitted file gives on.
+    """
+
+    file: str
+    module: str
+    class_name: str
+    source: str | None
+    exports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One captured forward with its plan and the kernels of its POINTWISE groups, in that order.
+
+    Group names are unique in a file: those of a second variant carry its name.
+    """
+
+    variant: Variant
+    plan: Plan
+    kernels: tuple[Welded, ...]
