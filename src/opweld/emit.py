@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from .device import CPP_FLAGS
 from .emission import piece
 from .emission.body import forward, reference
-from .emission.guards import guard, size_lines, submodule_types, type_expression
+from .emission.guards import (
+    AUTOCAST_DTYPES,
+    autocast_test,
+    guard,
+    named_objects,
+    object_expression,
+    size_lines,
+)
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spelling import dtype, number
+from .ir.contract import Contract
 from .ir.kernel import Source
 from .ir.operator import Operator, Result, operator_of
 from .ir.original import Original, Part
@@ -15,11 +24,6 @@ from .ir.types import TensorType
 
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
 ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
-CPU_FLAGS = (
-    "-O3 -march=native -mprefer-vector-width=512",
-    "-fopenmp-simd -fno-math-errno -fno-trapping-math -fwrapv",
-    ABI_FLAG,
-)
 
 
 def emit(
@@ -68,15 +72,12 @@ def raw_string(text: str) -> str:
 def _original_text(original: Original) -> str:
     if original.source is None:
         names = f'"{original.module}", "{original.class_name}"'
-        return f"{piece('imported').strip()}\n\n\n_Original = _imported({names})"
+        return f"{piece('imported').strip()}\n\n\n_original, _Original = _imported({names})"
     text = raw_string(original.source if original.source.endswith("\n") else original.source + "\n")
     return "\n".join(
         [
             f"# {original.file} as it was.",
             f"_ORIGINAL = {text}",
-            "",
-            "",
-            piece("imported").strip(),
             "",
             "",
             piece("original").strip(),
@@ -129,9 +130,9 @@ _CUDA_INPUTS = (
 _CPU_INPUTS = (
     '    (torch.device("cpu"),),',
     "    cpp_sources=[_CPU, _MAIN],",
-    "    extra_cflags=(",
-    *(f'        "{flags}"' for flags in (*(f"{f} " for f in CPU_FLAGS[:-1]), CPU_FLAGS[-1])),
-    "    ).split(),",
+    "    extra_cflags=[",
+    *(f'        "{flag}",' for flag in (*CPP_FLAGS, ABI_FLAG)),
+    "    ],",
     '    extra_ldflags=["-Wl,-Bsymbolic", *_vector_library()],',
 )
 
@@ -175,15 +176,16 @@ def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
 def _holder_text(
     original: Original, parts: tuple[Part, ...], source: Source, operators: list[Operator]
 ) -> str:
-    types = submodule_types(tuple(part.variant.contract for part in parts))
-    texts = ", ".join(type_expression(name, original.module) for name in types)
+    objects = named_objects(tuple(part.variant.contract for part in parts))
+    texts = ", ".join(object_expression(name, original.module) for name in objects)
+    device_type = "cuda" if source.language == "cuda" else "cpu"
     lines = [
         "class _Weld:",
         '    """What ModelNew uses, held by its class: names in a namespace can be rebound."""',
         "",
         "    devices = _devices",
-        f'    device_type = "{"cuda" if source.language == "cuda" else "cpu"}"',
-        f"    types = ({texts}{',' if len(types) == 1 else ''})",
+        f'    autocast = staticmethod(_autocast_of("{device_type}"))',
+        f"    objects = ({texts}{',' if len(objects) == 1 else ''})",
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
         *(f"    {o.name} = {_welded_call(o)}" for o in operators),
@@ -206,32 +208,46 @@ def _class_text(parts: tuple[Part, ...], same: tuple[str, ...], welded: bool) ->
         "class ModelNew(_Original):",
         '    """The original, with its operators welded where they can be."""',
         "",
+        *(["    _opweld = _Weld", ""] if welded else []),
+        *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if welded:
-        lines += ["    _opweld = _Weld", ""]
-    lines += [f"    {line}".rstrip() for line in piece("adopt").strip().split("\n")]
-    if welded:
-        types = submodule_types(tuple(part.variant.contract for part in parts))
-        lines += ["", *_indented(_forward_lines(parts), 4)]
-        for part in parts:
-            lines += ["", *_indented(_guard_lines(part, same, types), 4)]
+        objects = named_objects(tuple(part.variant.contract for part in parts))
+        lines += ["", *_indented(_forward_lines(parts, same), 4)]
+        for contract in _contracts(parts):
+            lines += ["", *_indented(_guard_lines(contract, parts, objects), 4)]
         lines += ["", "", "_Weld.model = ModelNew"]
     return "\n".join(lines)
 
 
-def _forward_lines(parts: tuple[Part, ...]) -> list[str]:
-    """The forward: each variant behind its guard, then the original."""
-    signature = parts[0].variant.contract.signature
-    names = bare(signature)
-    fallback = f"return super().forward({handed_on(signature)})"
-    head = [f"def forward({signature}):", "    _weld = self._opweld"]
-    if len(parts) == 1:
-        test = f"    if not self.{_guard_name(parts[0], parts)}({names}):"
-        return [*head, test, f"        {fallback}", *_indented(_forward_body(parts[0]), 4)]
+def _contracts(parts: tuple[Part, ...]) -> tuple[Contract, ...]:
+    """The different contracts of all variants; mostly there is one."""
+    found: list[Contract] = []
     for part in parts:
-        head.append(f"    if self.{_guard_name(part, parts)}({names}):")
-        head += _indented(_forward_body(part), 8)
-    return [*head, f"    {fallback}"]
+        if part.variant.contract not in found:
+            found.append(part.variant.contract)
+    return tuple(found)
+
+
+def _forward_lines(parts: tuple[Part, ...], same: tuple[str, ...]) -> list[str]:
+    """The forward: what the guard refuses goes to the original, the rest to its variant."""
+    contract = parts[0].variant.contract
+    names = bare(contract.signature)
+    fallback = f"return super().forward({handed_on(contract.signature)})"
+    lines = [f"def forward({contract.signature}):", "    _weld = self._opweld"]
+    shared = len(_contracts(parts)) == 1
+    if shared:
+        lines += [f"    if not self._opweld_fits({names}):", f"        {fallback}"]
+    if len(parts) == 1 and set(same) >= set(AUTOCAST_DTYPES):
+        return lines + _indented(_forward_body(parts[0]), 4)
+    lines.append("    _autocast = _weld.autocast()")
+    for part in parts:
+        test = autocast_test("_autocast", part.variant.autocast, same)
+        if not shared:
+            guard_name = _guard_name(part.variant.contract, parts)
+            test = f"({test}) and self.{guard_name}({names})"
+        lines += [f"    if {test}:", *_indented(_forward_body(part), 8)]
+    return [*lines, f"    {fallback}"]
 
 
 def _forward_body(part: Part) -> list[str]:
@@ -239,28 +255,26 @@ def _forward_body(part: Part) -> list[str]:
     operators = {operator.name: operator for _, operator in _welds(part)}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
-    lines = forward(
-        part.plan, operators, device, size_lines(contract), parameter_names(contract.signature)
-    )
+    names = parameter_names(contract.signature)
+    lines = forward(part.plan, operators, device, size_lines(contract), names)
     if any("device=device" in line for line in lines):
         lines.insert(0, f"device = {device}")
     return lines
 
 
-def _guard_name(part: Part, parts: tuple[Part, ...]) -> str:
-    return "_opweld_fits" if part is parts[0] else f"_opweld_fits_{part.variant.name}"
+def _guard_name(contract: Contract, parts: tuple[Part, ...]) -> str:
+    index = _contracts(parts).index(contract)
+    return f"_opweld_fits_{index + 1}" if index else "_opweld_fits"
 
 
-def _guard_lines(part: Part, same: tuple[str, ...], types: tuple[str, ...]) -> list[str]:
-    autocast = part.variant.autocast
-    when = f" under autocast to {autocast}" if autocast else ""
-    names = bare(part.variant.contract.signature)
-    name = "_opweld_fits" if autocast is None else f"_opweld_fits_{part.variant.name}"
+def _guard_lines(
+    contract: Contract, parts: tuple[Part, ...], objects: tuple[str, ...]
+) -> list[str]:
     return [
-        f"def {name}(self, {names}):",
-        f'    """Whether the kernels were made for this call{when}."""',
+        f"def {_guard_name(contract, parts)}(self, {bare(contract.signature)}):",
+        '    """Whether the kernels were made for this call."""',
         "    _weld = self._opweld",
-        *_indented(guard(part.variant, same, types), 4),
+        *_indented(guard(contract, objects), 4),
     ]
 
 

@@ -1,9 +1,11 @@
-"""Emitted files under test: written to a folder, imported once, with their calls counted."""
+"""Emitted files under test: written to a folder, imported, with their calls counted."""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,38 +13,56 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tests.behaviour.models import SOURCES
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opweld.capture import capture
 from opweld.emit import emit
-from opweld.ir.contract import Capture
 from opweld.ir.original import Original, Part
 from opweld.lower import lower
+from opweld.model_file import load
 from opweld.plan import make_plan
 from opweld.render import render
 from opweld.render.host import host
 from opweld.target import TARGETS
 
+EXPORTS = ("Model", "get_inputs", "get_init_inputs")
+# How many kernels one call runs.
+NUM_KERNELS = {"gelu": 1, "linear": 1, "branches": 1}
+
 
 @dataclass(frozen=True)
-class Case:
-    """One model: its source, its emitted text, and what a test must know of it.
-
-    `num_kernels` is the number of kernels that one call runs; `has_weights`, `has_dropout` and
-    `autocast` say which tests apply.
-    """
+class Pair:
+    """An original and its emitted file as modules."""
 
     name: str
     source: str
     text: str
     num_kernels: int
-    has_weights: bool = True
-    has_dropout: bool = False
+    original: ModuleType
+    emitted: ModuleType
 
-    def load(self, folder: Path, suffix: str = "") -> tuple[ModuleType, ModuleType]:
-        """The original and the emitted file as modules."""
-        original = load_file(folder / f"{self.name}{suffix}.py", self.source)
-        emitted = load_file(folder / f"{self.name}_new{suffix}.py", self.text)
-        return original, emitted
+    def models(self, seed: int = 0) -> tuple[Any, Any]:
+        """The original and the new model, with the same parameters."""
+        return self._model(self.original.Model, seed), self._model(self.emitted.ModelNew, seed)
+
+    def _model(self, cls: Any, seed: int) -> Any:
+        torch.manual_seed(seed)
+        return cls(*self.original.get_init_inputs()).eval()
+
+    def inputs(self, batch: int | None = None, seed: int = 1) -> list[torch.Tensor]:
+        torch.manual_seed(seed)
+        made = self.original.get_inputs()
+        if batch is None:
+            return made
+        return [torch.randn(batch, *x.shape[1:]) for x in made]
+
+
+def make_pair(name: str, folder: Path, target: str = "cpu") -> Pair:
+    source, text = SOURCES[name], emitted_text(name, target)
+    original = load_file(folder / f"{name}.py", source)
+    emitted = load_file(folder / f"{name}_new.py", text)
+    return Pair(name, source, text, NUM_KERNELS[name], original, emitted)
 
 
 def load_file(path: Path, text: str) -> ModuleType:
@@ -56,40 +76,54 @@ def load_file(path: Path, text: str) -> ModuleType:
     return module
 
 
-def emitted_text(name: str, source: str, capture: Capture, target: str = "cpu") -> str:
-    """The line from a capture to the text, without simplifying."""
+@functools.cache
+def emitted_text(name: str, target: str = "cpu") -> str:
+    """The line from a model file's source to the emitted text, without simplifying."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"{name}.py")
+        path.write_text(SOURCES[name], "utf-8")
+        module = load(path)
+        return _emitted(name, module, target)
+
+
+def _emitted(name: str, module: ModuleType, target: str) -> str:
+    torch.manual_seed(0)
+    model = module.Model(*module.get_init_inputs()).eval()
+    captured = capture(model, tuple(module.get_inputs()), {}, name=name)
     parts = []
-    for variant in capture.variants:
+    for index, variant in enumerate(captured.variants):
         plan = make_plan(variant.graph, TARGETS[target])
-        if variant.autocast is not None:
+        if index:
             named = (replace(g, name=f"{g.name}_{variant.autocast}") for g in plan.groups)
             plan = replace(plan, groups=tuple(named))
         parts.append(Part(variant, plan, lower(plan)))
+    language = TARGETS[target].language
     kernels = tuple(kernel for part in parts for kernel in part.kernels)
-    rendered = render(name, kernels, TARGETS[target].language)
     return emit(
-        Original(f"{name}.py", "opweld_model", "Model", source, ("Model", "get_inputs", "get_init_inputs")),
+        Original(f"{name}.py", "opweld_model", "Model", SOURCES[name], EXPORTS),
         tuple(parts),
-        capture.same_under_autocast,
-        rendered,
-        host(tuple(parts), TARGETS[target].language),
+        captured.same_under_autocast,
+        render(name, kernels, language),
+        host(tuple(parts), language),
         f"ModelNew for {name}.py.",
     )
 
 
 class CountCalls(TorchDispatchMode):
-    """Counts the operators that PyTorch runs, ours apart from all others."""
+    """Notes the operators that PyTorch runs, ours apart from all others."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ours: list[str] = []
+        self.ours: list[tuple[Any, tuple[Any, ...]]] = []
         self.others: list[str] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        name = str(func)
-        (self.ours if name.startswith("opweld_") else self.others).append(name)
+        if str(func).startswith("opweld_"):
+            self.ours.append((func, args))
+        else:
+            self.others.append(str(func))
         return func(*args, **(kwargs or {}))
 
 

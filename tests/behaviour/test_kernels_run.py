@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
-
-from .conftest import Pair
-from .emitted import kernels_in, leaves, profiled_kernels
+from tests.behaviour.emitted import CountCalls, Pair, kernels_in, leaves, profiled_kernels
 
 
 def assert_same(new: Any, old: Any) -> None:
@@ -24,7 +23,7 @@ def check(pair: Pair, new: Any, old: Any, inputs: list[torch.Tensor]) -> None:
     """The results agree, and every kernel ran once."""
     with torch.no_grad():
         assert_same(new(*inputs), old(*inputs))
-        assert kernels_in(lambda: new(*inputs)) == pair.case.num_kernels
+        assert kernels_in(lambda: new(*inputs)) == pair.num_kernels
 
 
 @pytest.mark.parametrize("batch", [0, 1, 2, 7, 33, 1000])
@@ -98,7 +97,7 @@ def test_inference_mode(pair: Pair) -> None:
     inputs = pair.inputs()
     with torch.inference_mode():
         assert_same(new(*inputs), old(*inputs))
-        assert kernels_in(lambda: new(*inputs)) == pair.case.num_kernels
+        assert kernels_in(lambda: new(*inputs)) == pair.num_kernels
 
 
 def test_training_mode_where_it_does_not_matter(linear: Pair) -> None:
@@ -121,7 +120,7 @@ def test_gradients(pair: Pair) -> None:
     inputs = pair.inputs()
     for ours, theirs in zip(_gradients(new, inputs), _gradients(old, inputs), strict=True):
         torch.testing.assert_close(ours, theirs)
-    assert kernels_in(lambda: _gradients(new, inputs)) == pair.case.num_kernels
+    assert kernels_in(lambda: _gradients(new, inputs)) == pair.num_kernels
 
 
 def test_gradients_with_frozen_weights(linear: Pair) -> None:
@@ -178,7 +177,7 @@ def test_vmap(pair: Pair) -> None:
     ours, theirs = torch.vmap(new)(*stacked), torch.vmap(old)(*stacked)
     for a, b in zip(leaves(ours), leaves(theirs), strict=True):
         torch.testing.assert_close(a, b)
-    assert kernels_in(lambda: torch.vmap(new)(*stacked)) == 3 * pair.case.num_kernels
+    assert kernels_in(lambda: torch.vmap(new)(*stacked)) == 3 * pair.num_kernels
 
 
 def test_per_sample_gradients(pair: Pair) -> None:
@@ -203,7 +202,7 @@ def test_compile_without_graph_break(pair: Pair, dynamic: bool) -> None:
         inputs = pair.inputs(batch)
         with torch.no_grad():
             assert_same(compiled(*inputs), old(*inputs))
-            assert profiled_kernels(lambda: compiled(*inputs)) == pair.case.num_kernels  # noqa: B023
+            assert profiled_kernels(lambda: compiled(*inputs)) == pair.num_kernels  # noqa: B023
 
 
 def test_compile_with_gradients(pair: Pair) -> None:
@@ -212,24 +211,16 @@ def test_compile_with_gradients(pair: Pair) -> None:
     inputs = pair.inputs()
     compiled = torch.compile(new, fullgraph=True)
     torch.testing.assert_close(_gradients(compiled, inputs), _gradients(old, inputs))
-    assert profiled_kernels(lambda: compiled(*inputs)) == pair.case.num_kernels
+    assert profiled_kernels(lambda: _gradients(compiled, inputs)) == pair.num_kernels
 
 
 def test_operators_keep_their_promises(pair: Pair) -> None:
     _, new = pair.models()
-    seen: list[Any] = []
-
-    class Record(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if str(func).startswith("opweld_"):
-                seen.append((func, args))
-            return func(*args, **(kwargs or {}))
-
-    for inputs in (pair.inputs(), [_column_major(x) for x in pair.inputs()], pair.inputs(0)):
-        with Record():
+    with CountCalls() as count:
+        for inputs in (pair.inputs(), [_column_major(x) for x in pair.inputs()], pair.inputs(0)):
             new(*[x.requires_grad_() for x in inputs])
-    assert len(seen) == 3 * pair.case.num_kernels
-    for func, args in seen:
+    assert len(count.ours) == 3 * pair.num_kernels
+    for func, args in count.ours:
         detached = tuple(a.detach() if isinstance(a, torch.Tensor) else a for a in args)
         assert set(torch.library.opcheck(func, detached).values()) == {"SUCCESS"}
 
@@ -238,24 +229,35 @@ def test_operators_keep_their_promises(pair: Pair) -> None:
 def test_autocast_gives_the_dtype_of_the_original(pair: Pair, dtype: torch.dtype) -> None:
     old, new = pair.models()
     inputs = pair.inputs()
-    with torch.autocast("cpu", dtype=dtype), torch.no_grad():
-        assert_same(new(*inputs), old(*inputs))
+    with torch.no_grad():
+        exact = old(*inputs)
+        with torch.autocast("cpu", dtype=dtype):
+            assert kernels_in(lambda: new(*inputs)) == pair.num_kernels
+            found = zip(leaves(new(*inputs)), leaves(old(*inputs)), leaves(exact), strict=True)
+    assert_no_worse(found)
 
 
-def test_autocast_runs_kernels(gelu: Pair, linear: Pair) -> None:
-    for pair in (gelu, linear):
-        _, new = pair.models()
-        inputs = pair.inputs()
-        with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-            assert kernels_in(lambda: new(*inputs)) == 1  # noqa: B023
+def assert_no_worse(found: Iterable[tuple[torch.Tensor, ...]]) -> None:
+    """Triples of ours, the original's and the exact value: the same dtype, and no larger error.
+
+    A kernel keeps float32 between 16-bit operations, so it rounds less; a quarter is for chance.
+    """
+    for ours, theirs, exact in found:
+        assert ours.dtype == theirs.dtype and ours.stride() == theirs.stride()
+        assert _error(ours, exact) <= 1.25 * _error(theirs, exact) + 1e-7
 
 
 def test_gradients_under_autocast(linear: Pair) -> None:
     old, new = linear.models()
     inputs = linear.inputs()
+    exact = _gradients(old, inputs)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        ours, theirs = _gradients(new, inputs), _gradients(old, inputs)
-    assert_same(ours, theirs)
+        found = zip(_gradients(new, inputs), _gradients(old, inputs), exact, strict=True)
+    assert_no_worse(found)
+
+
+def _error(value: torch.Tensor, true: torch.Tensor) -> float:
+    return float((value.double() - true.double()).square().mean().sqrt())
 
 
 def test_state_dict_round_trip(pair: Pair) -> None:
@@ -348,7 +350,5 @@ def test_two_threads(pair: Pair) -> None:
                 for a, b in zip(leaves(new(*inputs)), leaves(old(*inputs)), strict=True)
             )
 
-    inputs = [pair.inputs(64, seed) for seed in range(4)]
-    del inputs
     with ThreadPoolExecutor(2) as pool:
         assert all(pool.map(run, range(4)))

@@ -154,7 +154,7 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
     results = ", ".join(body.texts[node.serial] for node in group.outputs)
     reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
     parameters = ", ".join([*names, *operator.sizes])
-    lines = [*reads, *_without_last_name(body.lines, results, group)]
+    lines = [*reads, *_ending(body.lines, results)]
     return "\n".join(
         [f"def _{operator.name}_reference({parameters}):", *(f"    {x}" for x in lines)]
     )
@@ -165,12 +165,12 @@ def _names_size(line: str, lines: list[str]) -> bool:
     return any(re.search(rf"\b{name}\b", each) for each in lines)
 
 
-def _without_last_name(lines: list[str], results: str, group: Group) -> list[str]:
-    """The statements, the last one as the return itself where it makes the only result."""
-    start = f"{results} = "
-    if len(group.outputs) == 1 and lines and lines[-1].startswith(start):
+def _ending(lines: list[str], result: str) -> list[str]:
+    """The statements with `return`, which takes the place of a last line that names the result."""
+    start = f"{result} = "
+    if lines and lines[-1].startswith(start):
         return [*lines[:-1], f"return {lines[-1].removeprefix(start)}"]
-    return [*lines, f"return {results}"]
+    return [*lines, f"return {result}"]
 
 
 def _inside(group: Group) -> tuple[Node, ...]:
@@ -231,7 +231,8 @@ def forward(
         if dead:
             body.lines.append(f"del {', '.join(dead)}")
     used = [line for line in symbols if _names_size(line, body.lines)]
-    return [*used, *body.lines, f"return {_returned(graph, body, graph.structure)}"]
+    result = _returned(graph, body, graph.structure)
+    return [*used, *_ending(body.lines, result)]
 
 
 def _statement(body: Body, group: Group, operator: Operator | None) -> None:

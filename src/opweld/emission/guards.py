@@ -6,9 +6,17 @@ Cheap, as it runs at every call, and plain enough for torch.compile to trace.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from ..ir.contract import Contract, InputFact, ModuleFact, SymbolFact, Variant
+from ..ir.contract import (
+    CallableValue,
+    Contract,
+    InputFact,
+    ModuleFact,
+    OpaqueValue,
+    SymbolFact,
+)
 from ..ir.expr import symbol
 from ..ir.types import TensorType
 from .spelling import dtype, number
@@ -16,34 +24,49 @@ from .spelling import dtype, number
 AUTOCAST_DTYPES = ("bfloat16", "float16")
 
 
-def type_expression(type_name: str, original_module: str) -> str:
+def object_expression(name: str, original_module: str) -> str:
     """Python text for "module:qualname", given the name under which capture knew the original."""
-    module, qualname = type_name.split(":")
+    module, qualname = name.split(":")
     if module == original_module:
-        return f"_original.{qualname}"
+        return f'_named(_original, "{qualname}")'
     if module.startswith("torch.nn.modules."):
         return f"torch.nn.{qualname}"
-    return f'_imported("{module}", "{qualname}")'
+    if module == "torch":
+        return f"torch.{qualname.removeprefix('_VariableFunctionsClass.')}"
+    return f'_named("{module}", "{qualname}")'
 
 
-def submodule_types(contracts: tuple[Contract, ...]) -> tuple[str, ...]:
-    """Type names of all guarded submodules, each once; the module itself is not among them."""
-    facts = (f for c in contracts for f in c.modules if f.path)
-    return tuple(dict.fromkeys(f.type_name for f in facts))
+def named_objects(contracts: tuple[Contract, ...]) -> tuple[str, ...]:
+    """Names of all classes and functions that guards compare with, each once."""
+    names: dict[str, None] = {}
+    for fact in (f for contract in contracts for f in contract.modules):
+        names.update({fact.type_name: None} if fact.path else {})
+        for _, value in fact.attributes:
+            names.update(dict.fromkeys(_names_in(value)))
+    return tuple(names)
 
 
-def guard(
-    variant: Variant, same_under_autocast: tuple[str, ...], types: tuple[str, ...]
-) -> list[str]:
-    """The body of one variant's guard. In scope: self, the forward's parameters, and `_weld`."""
-    contract = variant.contract
-    tests = [*_argument_tests(contract), *_state_tests(variant, same_under_autocast)]
+def _names_in(value: Any) -> Iterator[str]:
+    if isinstance(value, CallableValue):
+        yield value.name
+    elif isinstance(value, OpaqueValue):
+        yield value.type_name
+    elif isinstance(value, dict):
+        yield from (name for item in value.values() for name in _names_in(item))
+    elif isinstance(value, tuple | list):
+        yield from (name for item in value for name in _names_in(item))
+
+
+def guard(contract: Contract, objects: tuple[str, ...]) -> list[str]:
+    """The body of the guard. In scope: self, the forward's parameters, and `_weld`."""
+    tests = [*_argument_tests(contract), *_state_tests(contract)]
     own = next((f for f in contract.modules if not f.path), None)
-    tests += _value_tests("self", own) if own is not None else []
-    lines = _refused_unless(tests)
+    tests += _value_tests("self", own, objects) if own is not None else []
+    lines: list[str] = []
     for path in _module_paths(contract):
-        lines += [_fetch(path), *_refused_unless(_module_tests(path, contract, types))]
-    return [*_sizes_first(lines, contract), *_returned(_weight_tests(contract))]
+        lines += [*_refused_unless(tests), _fetch(path)]
+        tests = _module_tests(path, contract, objects)
+    return _sizes_read([*lines, *_returned(tests + _weight_tests(contract))], contract)
 
 
 def _refused_unless(tests: list[str]) -> list[str]:
@@ -70,7 +93,8 @@ def _grouped(test: str) -> str:
 def _argument_tests(contract: Contract) -> list[str]:
     """Tests of the arguments, in an order in which each one's access is safe."""
     tests = ["type(self) is _weld.model"]
-    tests += [_literal_test(f.access, f.literal) for f in contract.inputs if f.type is None]
+    plain = [f for f in contract.inputs if f.type is None]
+    tests += [test for f in plain for test in _equal_tests(f.access, f.literal, ())]
     tensors = [f for f in contract.inputs if f.type is not None]
     for index, fact in enumerate(tensors):
         assert fact.type is not None
@@ -129,7 +153,7 @@ def size_lines(contract: Contract) -> list[str]:
     return [f"{s.name} = {s.access[0]}.shape[{s.access[1]}]" for s in contract.symbols]
 
 
-def _sizes_first(lines: list[str], contract: Contract) -> list[str]:
+def _sizes_read(lines: list[str], contract: Contract) -> list[str]:
     """Symbolic sizes as the `shape` expressions that they are read from."""
     text = "\n".join(lines)
     for fact in contract.symbols:
@@ -138,23 +162,22 @@ def _sizes_first(lines: list[str], contract: Contract) -> list[str]:
     return text.split("\n")
 
 
-def _state_tests(variant: Variant, same_under_autocast: tuple[str, ...]) -> list[str]:
-    """Forward-mode differentiation and global hooks need the original; autocast its own variant."""
+def _state_tests(contract: Contract) -> list[str]:
+    """Forward-mode differentiation and global hooks are left to the original."""
     tests = ["torch.autograd.forward_ad._current_level < 0"]
-    if any(fact.path for fact in variant.contract.modules):
+    if any(fact.path for fact in contract.modules):
         tests.append("not torch.nn.modules.module._has_any_global_hook()")
-    return tests + _autocast_tests(variant.autocast, same_under_autocast)
+    return tests
 
 
-def _autocast_tests(autocast: str | None, same: tuple[str, ...]) -> list[str]:
-    enabled = "torch.is_autocast_enabled(_weld.device_type)"
-    current = "torch.get_autocast_dtype(_weld.device_type)"
+def autocast_test(name: str, autocast: str | None, same: tuple[str, ...]) -> str:
+    """Whether a variant is the one for the dtype `name`, None where autocast is off.
+
+    `same` are the dtypes in which the first variant, captured without autocast, is right too.
+    """
     if autocast is not None:
-        return [enabled, f"{current} is torch.{autocast}"]
-    if set(same) >= set(AUTOCAST_DTYPES):
-        return []
-    allowed = [f"{current} is torch.{name}" for name in same]
-    return [" or ".join([f"not {enabled}", *allowed])]
+        return f"{name} is torch.{autocast}"
+    return " or ".join([f"{name} is None", *(f"{name} is torch.{each}" for each in same)])
 
 
 def _module_paths(contract: Contract) -> list[str]:
@@ -178,34 +201,59 @@ def _fetch(path: str) -> str:
     return f'{local_name(path)} = {local_name(parent)}._modules.get("{name}")'
 
 
-def _module_tests(path: str, contract: Contract, types: tuple[str, ...]) -> list[str]:
+def _module_tests(path: str, contract: Contract, objects: tuple[str, ...]) -> list[str]:
     name = local_name(path)
     fact = next((f for f in contract.modules if f.path == path), None)
     if fact is None:
         return [f"{name} is not None"]
-    kind = f"_weld.types[{types.index(fact.type_name)}]"
-    return [f"_weld.unchanged({name}, {kind})", *_value_tests(name, fact)]
+    kind = _object(fact.type_name, objects)
+    return [f"_weld.unchanged({name}, {kind})", *_value_tests(name, fact, objects)]
 
 
-def _value_tests(name: str, fact: ModuleFact) -> list[str]:
-    tests = [_literal_test(f"{name}.{key}", value) for key, value in fact.attributes]
+def _object(name: str, objects: tuple[str, ...]) -> str:
+    return f"_weld.objects[{objects.index(name)}]"
+
+
+def _value_tests(name: str, fact: ModuleFact, objects: tuple[str, ...]) -> list[str]:
+    """Tests of what the forward reads from a module beside its tensors."""
+    tests: list[str] = []
+    for key, value in fact.attributes:
+        if key == "_modules":
+            tests.append(f"tuple({name}._modules) == {value!r}")
+        else:
+            tests += _equal_tests(f"{name}.{key}", value, objects)
     if fact.mode is not None:
         tests.append(f"{name}.training is {fact.mode}")
     return tests
 
 
+def _equal_tests(access: str, value: Any, objects: tuple[str, ...]) -> list[str]:
+    """The value and its type, item by item: 2 and 2.0 and True are different constants."""
+    if isinstance(value, CallableValue):
+        return [f"{access} is {_object(value.name, objects)}"]
+    if isinstance(value, OpaqueValue):
+        return [f"type({access}) is {_object(value.type_name, objects)}"]
+    if isinstance(value, tuple | list):
+        tests = [f"type({access}) is {type(value).__name__} and len({access}) == {len(value)}"]
+        items = [(f"{access}[{index}]", item) for index, item in enumerate(value)]
+    elif isinstance(value, dict):
+        tests = [f"type({access}) is dict and tuple({access}) == {tuple(value)!r}"]
+        items = [(f"{access}[{key!r}]", item) for key, item in value.items()]
+    else:
+        return [_literal_test(access, value)]
+    return tests + [test for item in items for test in _equal_tests(*item, objects)]
+
+
 def _literal_test(access: str, value: Any) -> str:
-    """The value and its type: 2 and 2.0 and True are different constants."""
     if value is None or isinstance(value, bool):
         return f"{access} is {value}"
-    test = f"type({access}) is {type(value).__name__}"
+    if not isinstance(value, int | float | str):
+        # A dtype, layout, memory format or device: its text is its name in torch.
+        return f"str({access}) == {str(value)!r}"
+    kind = f"type({access}) is {type(value).__name__}"
     if isinstance(value, float) and (value != value or value == 0.0):
-        return f'{test} and str({access}) == "{value}"'
-    if isinstance(value, int | float | str):
-        return f"{test} and {access} == {number(value)}"
-    if isinstance(value, tuple | list):
-        return f"{test} and str({access}) == {str(value)!r}"
-    return f"str({access}) == {str(value)!r}"
+        return f'{kind} and str({access}) == "{value}"'
+    return f"{kind} and {access} == {number(value)}"
 
 
 def _weight_tests(contract: Contract) -> list[str]:
@@ -213,5 +261,7 @@ def _weight_tests(contract: Contract) -> list[str]:
     for weight in contract.weights:
         owner, _, name = weight.path.rpartition(".")
         access = f"{local_name(owner)}.{name}"
+        if not name.isidentifier():
+            access = f'{local_name(owner)}._parameters.get("{name}")'
         tests += _tensor_tests(access, weight.type, _same_device(contract))
     return tests
