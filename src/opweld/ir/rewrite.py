@@ -108,11 +108,16 @@ def rewrite(graph: Graph, rules: tuple[Rule, ...], arena: Arena, fuel: int = FUE
     """`graph` with the rules applied, operands first, until none fits any node.
 
     The first rule that fits wins; what it makes is rewritten again. Nodes that no output needs are
-    gone. New nodes take the origin of the node that they replace.
+    gone. New nodes take the origin of the node that they replace. PyTorch calls keep their order,
+    by serial.
 
     Raises RulesDoNotEnd after `fuel` steps or where rules undo one another, and IllTypedRule.
     """
     rewriter = _Rewriter(_by_op(rules), arena, dict(graph.origins), fuel)
+    # Calls first, in their order: it is that of the random numbers they draw.
+    calls = sorted((n for n in graph.nodes() if n.op is Op.CALL), key=lambda n: n.serial)
+    for call in calls:
+        rewriter.rewritten(call)
     outputs = tuple(rewriter.rewritten(node) for node in graph.outputs)
     result = replace(graph, outputs=outputs, origins=())
     origins = tuple(
@@ -146,6 +151,7 @@ class _Rewriter:
     forward: dict[int, Node] = field(default_factory=dict)
     done: dict[int, Node] = field(default_factory=dict)
     fired: dict[str, tuple[Numerics, int]] = field(default_factory=dict)
+    new_calls: set[int] = field(default_factory=set)
 
     def rewritten(self, root: Node) -> Node:
         """The last form of `root`, without recursion: graphs can be deep."""
@@ -184,13 +190,32 @@ class _Rewriter:
     def _step(self, node: Node) -> Node:
         """`node` on its rewritten operands, or, if they are its own, what the first rule makes."""
         operands = tuple(self.done[operand.serial] for operand in node.inputs)
-        following = node if operands == node.inputs else _on(node, operands, self.arena)
+        following = self._on(node, operands)
         if following is node:
             following = self._apply_first(node)
         origin = self.origins.get(node.serial)
         if origin is not None:
             self._give_origin(following, origin)
         return following
+
+    def _on(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        """The same operation on its rewritten operands."""
+        if node.op is Op.CALL:
+            return self._call_on(node, operands)
+        if operands == node.inputs:
+            return node
+        if node.op is Op.ITEM:
+            return self.arena.item(operands[0], node.attrs.index, node.type)
+        return self.arena.make(node.op, *operands, attrs=node.attrs)
+
+    def _call_on(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        """Once one call is made anew, all later ones are, so that serials keep their order."""
+        is_new = node.serial in self.new_calls
+        if is_new or (operands == node.inputs and not self.new_calls):
+            return node
+        call = self.arena.call(operands, node.attrs)
+        self.new_calls.add(call.serial)
+        return call
 
     def _apply_first(self, node: Node) -> Node:
         for rule in self.rules[node.op]:
@@ -220,15 +245,6 @@ class _Rewriter:
     def _names(self) -> str:
         often = sorted(self.fired.items(), key=lambda item: (-item[1][1], item[0]))
         return ", ".join(f"{name} ({count} times)" for name, (_, count) in often[:4])
-
-
-def _on(node: Node, operands: tuple[Node, ...], arena: Arena) -> Node:
-    """The same operation on other operands."""
-    if node.op is Op.CALL:
-        return arena.call(operands, node.attrs)
-    if node.op is Op.ITEM:
-        return arena.item(operands[0], node.attrs.index, node.type)
-    return arena.make(node.op, *operands, attrs=node.attrs)
 
 
 def apply_rule(rule: Rule, node: Node, arena: Arena) -> Node | None:

@@ -205,6 +205,22 @@ def test_calls_are_made_again_once_on_rewritten_operands():
     assert first.inputs[0].inputs == (a,)
 
 
+def test_calls_keep_their_order():
+    arena = Arena()
+    a = tensor(arena, "a", 4)
+
+    def draw(name, operand):
+        attrs = CallAttrs(name, (Operand(0),), (), (a.type,), "random")
+        return arena.call((operand,), attrs)
+
+    first = draw("first", arena.make(Op.NEG, arena.make(Op.NEG, a)))
+    second, third = draw("second", a), draw("third", a)
+    node = arena.make(Op.SUB, third, arena.make(Op.MUL, second, first))
+    result = rewritten((Rule("n-n", neg(neg(x)), x, EXACT),), node, arena=arena)
+    calls = sorted((n.serial, n.attrs.target) for n in result.graph.nodes() if n.op is Op.CALL)
+    assert [target for _, target in calls] == ["first", "second", "third"]
+
+
 def test_a_deep_graph_needs_no_recursion():
     arena = Arena()
     node = tensor(arena, "a", 4)
