@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +179,7 @@ def _run(command: Sequence[str], timeout_s: float) -> None:
         raise EmulationFault(f"{command[1]} ended with {done.returncode}: {done.stderr.strip()}")
 
 
+@cache
 def build(cu_text: str) -> Path:
     """The program of a text, compiled once per content.
 
@@ -185,27 +187,35 @@ def build(cu_text: str) -> Path:
         RuntimeError: with the compiler's messages.
     """
     text = translate(cu_text)
-    library = "".join(p.read_text() for p in sorted(_HERE.rglob("*.h")))
-    key = hashlib.sha256("\0".join((text, library, *_FLAGS, *_CHECKS)).encode()).hexdigest()[:24]
-    program = _folder() / key
+    program = _folder() / _digest(text, *_headers(), *_FLAGS, *_CHECKS)
     if not program.exists():
-        source = _folder() / f"{key}.{os.getpid()}.cpp"
+        source = program.with_suffix(f".{os.getpid()}.cpp")
         source.write_text(text)
-        _compile([*_FLAGS, *_CHECKS, *_INCLUDES, str(source), str(_runtime())], program)
+        _compile([*_FLAGS, *_CHECKS, *_INCLUDES, str(source), *map(str, _runtime())], program)
         source.unlink()
     return program
 
 
-def _runtime() -> Path:
-    source = _HERE / "runtime.cpp"
-    library = source.read_text() + (_HERE / "cuda_emulation.h").read_text()
-    key = hashlib.sha256(library.encode()).hexdigest()[:24]
-    compiled = _folder() / f"runtime-{key}.o"
+@cache
+def _runtime() -> tuple[Path, ...]:
+    return tuple(_object(source) for source in sorted(_HERE.glob("*.cpp")))
+
+
+def _object(source: Path) -> Path:
+    compiled = _folder() / f"{source.stem}-{_digest(source.read_text(), *_headers())}.o"
     if not compiled.exists():
-        _compile(
-            ["-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-c", *_INCLUDES, str(source)], compiled
-        )
+        flags = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-c")
+        _compile([*flags, *_INCLUDES, str(source)], compiled)
     return compiled
+
+
+@cache
+def _headers() -> tuple[str, ...]:
+    return tuple(path.read_text() for path in sorted(_HERE.rglob("*.h")))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]
 
 
 def _folder() -> Path:
@@ -226,6 +236,7 @@ def _compile(options: Sequence[str], output: Path) -> None:
 
 # --- CUDA's own syntax ---
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAUNCHER = re.compile(r'extern\s+"C"\s+(?:__host__\s+)?(?:int|cudaError_t)\s+(\w+)\s*\(')
 _ALIGN = r"(?:\s*(?:__align__|alignas)\s*\(\s*(\w+)\s*\))?"
 _SHARED = re.compile(
@@ -236,7 +247,7 @@ _SHARED = re.compile(
 
 def translate(cu_text: str) -> str:
     """The CUDA text as C++: launches, shared memory, and the table of its launchers."""
-    text = _SHARED.sub(_shared, _rewrite_launches(cu_text))
+    text = _SHARED.sub(_shared, _rewrite_launches(_COMMENT.sub(_blank, cu_text)))
     rows = [
         f'  {{"{m[1]}", [](const emulation::Argument* a, int n, const char* s) '
         f'{{ return emulation::call(&{m[1]}, a, n, s); }}, "{_parameters(text, m.end() - 1)}"}},'
@@ -246,6 +257,10 @@ def translate(cu_text: str) -> str:
     head = '#include "cuda_emulation.h"\n#line 1 "kernel.cu"\n'
     table = "\nextern const emulation::Launcher emulation_launchers[] = {\n"
     return head + text + table + "\n".join(rows) + "\n  {nullptr, nullptr, nullptr}};\n"
+
+
+def _blank(comment: re.Match[str]) -> str:
+    return " " + "\n" * comment[0].count("\n")
 
 
 def _parameters(text: str, opening: int) -> str:

@@ -1,34 +1,20 @@
 // Runs emulated kernels: blocks one after another, the threads of a block as fibers that change
-// hands at barriers and warp functions. Also the program's main: it places the arguments between
-// guard pages, calls one launcher, and ends with a sentence on stderr where the kernel did
-// something wrong.
-#include <fcntl.h>
+// hands at barriers and warp functions.
+#include "runtime.h"
+
 #include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
-#include <string>
-#include <vector>
-
-#include "cuda_emulation.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
-extern const emulation::Launcher emulation_launchers[];
 
 namespace emulation {
 namespace {
 
-constexpr int kFaultExit = 70;
 constexpr size_t kStackBytes = 256 << 10;
-constexpr size_t kGapBytes = size_t(1) << 30;  // unmapped, so that far strays fault too
-constexpr int kPoison = 0xff;                  // floats of it are NaN
 constexpr size_t kDefaultSharedBytes = 48 << 10, kMostSharedBytes = 227 << 10;
 
 enum class Order { kForward, kReverse, kSeeded };
@@ -36,7 +22,7 @@ enum class State { kNew, kReady, kAtBarrier, kAtWarp, kDone };
 
 struct Fiber {
     jmp_buf context;
-    char* stack = nullptr;
+    char* stack;
     bool started = false;
 };
 
@@ -52,23 +38,15 @@ struct Thread {
     uint64_t value;
 };
 
-struct Region {
-    std::string name;
-    char* begin;
-    size_t bytes;
-};
-
 Order order = Order::kForward;
 uint64_t random_state = 1;
-const char* kernel_name = "(outside a kernel)";
+const char* kernel_name;
 bool in_kernel = false;
 cudaError_t last_error = cudaSuccess;
 size_t allowed_shared_bytes = kDefaultSharedBytes;
-size_t page_bytes;
 
 std::vector<Thread> threads;
 std::vector<Fiber*> free_fibers;
-std::vector<Region> regions;
 jmp_buf scheduler;
 ucontext_t scheduler_context;
 int current;
@@ -89,35 +67,8 @@ void arrange(std::vector<T>& items) {
     for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random_number() % i]);
 }
 
-std::string place() {
-    if (!in_kernel) return kernel_name;
-    char text[256];
-    snprintf(text, sizeof text, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel_name,
-             blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
-    return text;
-}
-
 uint3 position(unsigned i) {
     return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
-}
-
-// Memory of its own between unmapped gaps. The data ends at the end gap (less than `alignment`
-// bytes before it) or begins at the front one, `shift` bytes past an aligned address.
-struct Area {
-    char* begin;
-    size_t span;
-    char* data;
-};
-
-Area guarded(size_t bytes, size_t alignment, bool flush_end, size_t shift = 0) {
-    size_t span = (bytes + alignment + shift + page_bytes - 1) / page_bytes * page_bytes;
-    char* base = static_cast<char*>(mmap(nullptr, span + 2 * kGapBytes, PROT_NONE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    char* begin = base + kGapBytes;
-    if (base == MAP_FAILED || mprotect(begin, span, PROT_READ | PROT_WRITE) != 0)
-        fail("no memory for %zu bytes", bytes);
-    size_t start = flush_end ? (span - bytes - shift) / alignment * alignment + shift : shift;
-    return {begin, span, begin + start};
 }
 
 void fiber_main() {
@@ -136,14 +87,7 @@ Fiber* take_fiber() {
         free_fibers.pop_back();
         return fiber;
     }
-    Fiber* fiber = new Fiber;
-    // The lowest page stays closed: a stack that overflows faults.
-    fiber->stack = static_cast<char*>(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (fiber->stack == MAP_FAILED) fail("no memory for the stacks of %zu threads", threads.size());
-    mprotect(fiber->stack, page_bytes, PROT_NONE);
-    regions.push_back({"a thread's stack", fiber->stack + page_bytes, kStackBytes - page_bytes});
-    return fiber;
+    return new Fiber{{}, guarded_stack(kStackBytes)};
 }
 
 void resume(int i) {
@@ -337,7 +281,7 @@ void open_shared(size_t bytes) {
     shared_variables.clear();
     dynamic_bytes = bytes;
     dynamic_data = guarded(bytes, 16, true).data;
-    regions.push_back({"dynamic shared memory", dynamic_data, bytes});
+    watch("dynamic shared memory", dynamic_data, bytes);
 }
 
 void poison_shared() {
@@ -352,15 +296,18 @@ bool refuse(bool condition) {
 
 }  // namespace
 
-void fail(const char* format, ...) {
-    fflush(stdout);
-    va_list list;
-    va_start(list, format);
-    vfprintf(stderr, format, list);
-    va_end(list);
-    fputc('\n', stderr);
-    fflush(stderr);
-    _exit(kFaultExit);
+void set_order(char first_letter, uint64_t seed) {
+    order = first_letter == 'f' ? Order::kForward
+                                : (first_letter == 'r' ? Order::kReverse : Order::kSeeded);
+    random_state = seed * 2 + 1;
+}
+
+std::string place() {
+    if (!in_kernel) return "outside a kernel";
+    char text[256];
+    snprintf(text, sizeof text, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u)", kernel_name,
+             blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    return text;
 }
 
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
@@ -430,7 +377,7 @@ void* shared_variable(const void* key, const char* name, size_t bytes, size_t al
         fail("%s: %zu bytes of shared memory do not fit", place().c_str(), total);
     char* data = guarded(bytes, alignment, true).data;
     memset(data, kPoison, bytes);
-    regions.push_back({std::string("shared ") + name, data, bytes});
+    watch(std::string("shared ") + name, data, bytes);
     shared_variables[key] = {name, data, bytes};
     return data;
 }
@@ -441,110 +388,6 @@ void allow_dynamic_shared(int bytes) {
     allowed_shared_bytes = std::max(allowed_shared_bytes, size_t(bytes));
 }
 
-void protect(const Argument& a) {
-    uintptr_t begin = uintptr_t(a.pointer) / page_bytes * page_bytes;
-    size_t span = uintptr_t(a.pointer) + a.bytes - begin;
-    if (a.bytes) mprotect(reinterpret_cast<void*>(begin), span, PROT_READ);
-}
-
-namespace {
-
-// --- faults ---
-
-const Region* nearest(const char* address) {
-    const Region* best = nullptr;
-    size_t best_distance = 2 * kGapBytes;
-    for (const Region& r : regions) {
-        size_t distance =
-            address < r.begin
-                ? size_t(r.begin - address)
-                : (address < r.begin + r.bytes ? 0 : size_t(address - r.begin - r.bytes));
-        if (distance < best_distance) best = &r, best_distance = distance;
-    }
-    return best;
-}
-
-void on_fault(int signal, siginfo_t* info, void* context) {
-    const char* address = static_cast<const char*>(info->si_addr);
-    if (signal == SIGFPE) fail("%s: integer division by zero or overflow", place().c_str());
-    const char* access = "access";
-#ifdef __x86_64__
-    access = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2 ? "write" : "read";
-#endif
-    const Region* r = nearest(address);
-    if (!r) fail("%s: out-of-bounds %s at address %p", place().c_str(), access, info->si_addr);
-    long offset = long(address - r->begin);
-    if (offset >= 0 && size_t(offset) < r->bytes)
-        fail("%s: %s of read-only `%s` at byte %ld", place().c_str(), access, r->name.c_str(),
-             offset);
-    fail("%s: out-of-bounds %s of `%s` at byte %ld of %zu", place().c_str(), access,
-         r->name.c_str(), offset, r->bytes);
-}
-
-void catch_faults() {
-    static char stack[64 << 10];
-    stack_t alternate{};
-    alternate.ss_sp = stack;
-    alternate.ss_size = sizeof stack;
-    sigaltstack(&alternate, nullptr);
-    struct sigaction action{};
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    for (int signal : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(signal, &action, nullptr);
-}
-
-// --- the program: LAUNCHER ORDER SEED GUARD FILE ARGUMENT... ---
-
-struct Placed {
-    Area area;
-    size_t bytes;
-};
-std::vector<Placed> placed;
-
-// p:FILE_OFFSET:BYTES:ALIGNMENT:SHIFT; the data lies at FILE_OFFSET of the file and goes back
-// there.
-Argument place_array(const char* text, const std::string& name, bool flush_end, int file) {
-    long long offset, bytes, alignment, shift;
-    if (sscanf(text, "p:%lld:%lld:%lld:%lld", &offset, &bytes, &alignment, &shift) != 4)
-        fail("bad argument %s", text);
-    Area area = guarded(size_t(bytes), size_t(alignment), flush_end, size_t(shift));
-    memset(area.begin, kPoison, area.span);
-    if (bytes && pread(file, area.data, size_t(bytes), offset) != bytes)
-        fail("cannot read the arguments");
-    regions.push_back({name, area.data, size_t(bytes)});
-    placed.push_back({area, size_t(bytes)});
-    return {'p', area.data, 0, 0, size_t(bytes)};
-}
-
-// The bytes between the data and the gap hold poison: a write there is out of bounds as well.
-void check_slack() {
-    for (size_t i = 0; i < placed.size(); ++i) {
-        const Area& area = placed[i].area;
-        for (char* c = area.begin; c < area.begin + area.span; ++c)
-            if ((c < area.data || c >= area.data + placed[i].bytes) && *c != char(kPoison))
-                fail("%s: out-of-bounds write of array %zu at byte %ld of %zu", kernel_name, i,
-                     long(c - area.data), placed[i].bytes);
-    }
-}
-
-Argument parse(const char* text, const std::string& name, bool flush_end, int file) {
-    if (text[0] == 'p') return place_array(text, name, flush_end, file);
-    if (text[0] == 'n') return {'p', nullptr, 0, 0, 0};
-    if (text[0] == 'i') return {'i', nullptr, atoll(text + 2), 0, 0};
-    return {'f', nullptr, 0, strtod(text + 2, nullptr), 0};
-}
-
-std::vector<std::string> split(const std::string& names) {
-    std::vector<std::string> out;
-    for (size_t at = 0; at < names.size();) {
-        size_t end = std::min(names.find(',', at), names.size());
-        out.push_back(names.substr(at, end - at));
-        at = end + 1;
-    }
-    return out;
-}
-
-}  // namespace
 }  // namespace emulation
 
 cudaError_t cudaGetLastError() {
@@ -556,59 +399,4 @@ cudaError_t cudaPeekAtLastError() { return emulation::last_error; }
 const char* cudaGetErrorString(cudaError_t error) {
     if (error == cudaSuccess) return "no error";
     return error == cudaErrorInvalidValue ? "invalid argument" : "invalid configuration argument";
-}
-
-// What -fsanitize=alignment,bounds calls; each record begins with the place in the source.
-struct SourcePlace {
-    const char* file;
-    uint32_t line, column;
-};
-struct MismatchRecord {
-    SourcePlace place;
-    const void* type;
-    unsigned char log_alignment, kind;
-};
-extern "C" void __ubsan_handle_type_mismatch_v1_abort(MismatchRecord* record, uintptr_t pointer) {
-    emulation::fail("%s: line %u: misaligned access: address %% %d is %d",
-                    emulation::place().c_str(), record->place.line, 1 << record->log_alignment,
-                    int(pointer % (uintptr_t(1) << record->log_alignment)));
-}
-extern "C" void __ubsan_handle_out_of_bounds_abort(SourcePlace* place, uintptr_t index) {
-    emulation::fail("%s: line %u: index %ld is outside the array", emulation::place().c_str(),
-                    place->line, long(index));
-}
-
-int main(int argc, char** argv) {
-    using namespace emulation;
-    if (argc < 6) fail("usage: LAUNCHER ORDER SEED GUARD FILE ARGUMENT...");
-    page_bytes = size_t(sysconf(_SC_PAGESIZE));
-    order = argv[2][0] == 'f' ? Order::kForward
-                              : (argv[2][0] == 'r' ? Order::kReverse : Order::kSeeded);
-    random_state = strtoull(argv[3], nullptr, 10) * 2 + 1;
-    const Launcher* launcher = emulation_launchers;
-    while (launcher->name && strcmp(launcher->name, argv[1])) ++launcher;
-    if (!launcher->name) fail("there is no launcher %s in the text", argv[1]);
-    kernel_name = launcher->name;
-    int file = open(argv[5], O_RDWR);
-    if (file < 0) fail("cannot open %s", argv[5]);
-    std::vector<std::string> names = split(launcher->parameters);
-    std::vector<Argument> arguments;
-    for (int i = 6; i < argc; ++i) {
-        size_t index = size_t(i - 6);
-        std::string name = index < names.size() ? names[index] : "?";
-        arguments.push_back(parse(argv[i], name, argv[4][0] == 'e', file));
-    }
-    catch_faults();
-    int result = launcher->run(arguments.data(), int(arguments.size()), launcher->name);
-    in_kernel = false;
-    if (result != cudaSuccess)
-        fail("%s returned %d: %s", launcher->name, result, cudaGetErrorString(result));
-    check_slack();
-    for (int i = 6, j = 0; i < argc; ++i) {
-        if (argv[i][0] != 'p') continue;
-        const Placed& p = placed[size_t(j++)];
-        if (p.bytes && pwrite(file, p.area.data, p.bytes, atoll(argv[i] + 2)) != ssize_t(p.bytes))
-            fail("cannot write back");
-    }
-    return 0;
 }

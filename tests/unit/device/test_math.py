@@ -21,21 +21,12 @@ from tests.unit.device.programs import (
     run_emulated,
     variants,
 )
+from tests.unit.device.samples import dense, grid, hard, near, rms, scale, show
 
 from opweld.device import names, pieces
 
 Run = Callable[[Function, Sequence[torch.Tensor]], torch.Tensor]
 
-HARD = (
-    *(float("nan"), float("inf"), -float("inf"), 0.0, -0.0),
-    *(1e-45, -1e-45, 1e-40, -1e-39, 1.1754944e-38, 3.4028235e38, -3.4028235e38),
-    *(0.25, -0.25, 0.5, -0.5, 1.0, -1.0, 1.5, 2.0, -2.0, 2.5, -2.5, 3.0, -3.0, 3.5, 6.0, 7.0, -7.0),
-    *(0.49999997, 12.0, 20.0, -20.0, 50.0, 88.0, -88.0, 89.0, -89.0, 104.0, -104.0, 127.0, 128.0),
-    *(-126.0, -149.0, -150.0, 1e-8, -1e-8, 1e8, -1e8, 16777217.0, -16777219.0),
-    *(1e20, -1e20, 1e-20, -1e-20),
-)
-# The last step subtracts numbers that are nearly equal, in eager PyTorch as well.
-CANCELLING = ("gelu", "gelu_tanh", "tanhshrink", "logaddexp", "lerp", "frac")
 # fmod has no vector form, and the others are made of it.
 SCALAR = ("fmod", "remainder", "div_floor")
 
@@ -54,85 +45,47 @@ def run(request: pytest.FixtureRequest, compiled: tuple[ctypes.CDLL, str]) -> Ru
     return lambda function, values: run_cpp(compiled[0], function, values)
 
 
-def _grid(values: torch.Tensor, count: int) -> list[torch.Tensor]:
-    axes = torch.meshgrid(*[values] * count, indexing="ij")
-    return [axis.reshape(-1).contiguous() for axis in axes]
-
-
-def _show(values: Sequence[torch.Tensor], result: torch.Tensor, want: torch.Tensor, at) -> str:
-    first = at.nonzero().flatten()[:5].tolist()
-    rows = [f"{[v[i].item() for v in values]}: {result[i]} for {want[i]}" for i in first]
-    return f"{int(at.sum())} differ: " + "; ".join(rows)
-
-
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", [f.name for f in FUNCTIONS])
 def test_hard_values(run: Run, name: str, dtype: torch.dtype):
     """NaN, infinities, zeros, subnormal and huge numbers: eager's answer or the float64 one."""
     function = BY_NAME[name]
-    values = _grid(torch.tensor(HARD, dtype=dtype), function.num_values)
+    values = hard(function, dtype)
     result, eager = run(function, values), function.reference(*values)
     if function.returns_bool:
         assert torch.equal(result, eager)
         return
     exact = function.reference(*[v.double() for v in values])
     smallest = torch.finfo(dtype).smallest_normal * 1e-3
-    allowed = 8 * torch.finfo(dtype).eps * _scale(function, values, exact) + smallest
-    wrong = ~(_near(result, eager, allowed) | _near(result.double(), exact, allowed))
-    assert not wrong.any(), _show(values, result, eager, wrong)
-
-
-def _scale(function: Function, values: Sequence[torch.Tensor], exact: torch.Tensor) -> torch.Tensor:
-    """What an error is measured against: the result, or what cancels on the way to it."""
-    if function.name not in CANCELLING:
-        return exact.abs()
-    return torch.stack([exact.abs(), *(v.double().abs() for v in values[:2])]).amax(0)
-
-
-def _near(result: torch.Tensor, want: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    equal = (result == want) | (result.isnan() & want.isnan())
-    return equal | (torch.isfinite(want) & ((result - want).abs() <= allowed))
-
-
-def _dense(function: Function, dtype: torch.dtype, count: int) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(7)
-    width = function.high - function.low
-    return [
-        (torch.rand(count, generator=generator, dtype=torch.float64) * width + function.low).to(
-            dtype
-        )
-        for _ in range(function.num_values)
-    ]
+    allowed = 8 * torch.finfo(dtype).eps * scale(function, values, exact) + smallest
+    wrong = ~(near(result, eager, allowed) | near(result.double(), exact, allowed))
+    assert not wrong.any(), show(values, result, eager, wrong)
 
 
 @pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
 def test_float32_is_as_exact_as_eager(compiled: tuple[ctypes.CDLL, str], name: str):
     """The root mean square error against float64 is at most a tenth above eager's."""
     function = BY_NAME[name]
-    values = _dense(function, torch.float32, 200_000)
+    values = dense(function, torch.float32, 200_000)
     exact = function.reference(*[v.double() for v in values])
     ours = run_cpp(compiled[0], function, values).double() - exact
     eager = function.reference(*values).double() - exact
     finite = torch.isfinite(exact) & torch.isfinite(eager)
     assert torch.isfinite(ours[finite]).all()
-    assert _rms(ours[finite]) <= 1.1 * _rms(eager[finite]) + 1e-30
-
-
-def _rms(error: torch.Tensor) -> float:
-    return float(error.square().mean().sqrt())
+    assert rms(ours[finite]) <= 1.1 * rms(eager[finite]) + 1e-30
 
 
 @pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
 def test_dense_samples(run: Run, name: str):
     function = BY_NAME[name]
     for dtype in FLOATS:
-        values = _dense(function, dtype, 20_000)
+        values = dense(function, dtype, 20_000)
         exact = function.reference(*[v.double() for v in values])
         error = (run(function, values).double() - exact).abs()
         smallest = torch.finfo(dtype).smallest_normal
-        allowed = 8 * torch.finfo(dtype).eps * _scale(function, values, exact) + smallest
+        allowed = 8 * torch.finfo(dtype).eps * scale(function, values, exact) + smallest
         wrong = error > allowed
-        assert not wrong.any(), (dtype, _show(values, error, allowed, wrong))
+        assert not wrong.any(), (dtype, show(values, error, allowed, wrong))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
@@ -142,7 +95,7 @@ def test_integers_are_exact(run: Run, name: str, dtype: torch.dtype):
     info = torch.iinfo(dtype)
     some = (0, 1, 2, 3, 5, 7, 8, 31, 100, -1, -2, -3, -7, -100, info.max, info.min, info.max - 1)
     numbers = torch.tensor([n for n in some if info.min <= n <= info.max], dtype=dtype)
-    values = _grid(numbers, function.num_values)
+    values = grid(numbers, function.num_values)
     if name in ("fmod", "remainder", "div_trunc", "div_floor"):
         # PyTorch raises for a zero divisor, and the processor for lowest / -1.
         defined = (values[1] != 0) & ~((values[1] == -1) & (values[0] == info.min))
@@ -150,7 +103,7 @@ def test_integers_are_exact(run: Run, name: str, dtype: torch.dtype):
     if name == "pow":
         values = [v[values[1] >= 0] for v in values]
     result, want = run(function, values), _integer_reference(function, values)
-    assert torch.equal(result, want), _show(values, result, want, result != want)
+    assert torch.equal(result, want), show(values, result, want, result != want)
 
 
 def _integer_reference(function: Function, values: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -1,0 +1,72 @@
+"""The device functions on a GPU, against PyTorch on the same GPU and in float64."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Sequence
+
+import pytest
+import torch
+from tests.nvcc import needs_nvcc
+from tests.unit.device.functions import BY_NAME, FUNCTIONS, Function
+from tests.unit.device.programs import C_TYPES, FLOATS, cuda_text
+from tests.unit.device.samples import dense, hard, near, rms, scale, show
+
+pytestmark = [
+    pytest.mark.gpu,
+    needs_nvcc,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("gpu")
+    source, shared = folder / "text.cu", folder / "text.so"
+    source.write_text(cuda_text())
+    major, minor = torch.cuda.get_device_capability()
+    command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17"]
+    command += [f"-arch=sm_{major}{minor}", "-o", str(shared), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(shared))
+
+
+def _run(library: ctypes.CDLL, function: Function, values: Sequence[torch.Tensor]) -> torch.Tensor:
+    kind = torch.bool if function.returns_bool else values[0].dtype
+    out = torch.empty_like(values[0], dtype=kind)
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in (*values, out)]
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    launch = getattr(library, f"{function.name}_{C_TYPES[values[0].dtype]}_launch")
+    assert launch(*pointers, ctypes.c_int(out.numel()), stream) == 0
+    torch.cuda.synchronize()
+    return out
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS])
+def test_hard_values(library: ctypes.CDLL, name: str, dtype: torch.dtype):
+    function = BY_NAME[name]
+    values = [v.cuda() for v in hard(function, dtype)]
+    result, eager = _run(library, function, values), function.reference(*values)
+    if function.returns_bool:
+        assert torch.equal(result, eager)
+        return
+    exact = function.reference(*[v.double() for v in values])
+    smallest = torch.finfo(dtype).smallest_normal * 1e-3
+    allowed = 8 * torch.finfo(dtype).eps * scale(function, values, exact) + smallest
+    wrong = ~(near(result, eager, allowed) | near(result.double(), exact, allowed))
+    assert not wrong.any(), show(values, result, eager, wrong)
+
+
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
+def test_float32_is_as_exact_as_eager(library: ctypes.CDLL, name: str):
+    function = BY_NAME[name]
+    values = [v.cuda() for v in dense(function, torch.float32, 200_000)]
+    exact = function.reference(*[v.double() for v in values])
+    ours = _run(library, function, values).double() - exact
+    eager = function.reference(*values).double() - exact
+    finite = torch.isfinite(exact) & torch.isfinite(eager)
+    assert torch.isfinite(ours[finite]).all()
+    assert rms(ours[finite]) <= 1.1 * rms(eager[finite]) + 1e-30
