@@ -21,6 +21,7 @@ class Function:
     constants: tuple[float, ...] = ()
     low: float = -10.0
     high: float = 10.0
+    floats: bool = True
     integers: bool = False
     returns_bool: bool = False
 
@@ -114,9 +115,14 @@ FUNCTIONS = (
     _binary("logaddexp", torch.logaddexp),
     _binary("xlogy", torch.xlogy, low=0.0),
     _binary("heaviside", torch.heaviside, integers=True),
+    _binary("shift_left", torch.bitwise_left_shift, floats=False, integers=True),
+    _binary("shift_right", torch.bitwise_right_shift, floats=False, integers=True),
     Function("lerp", torch.lerp, 3),
 )
 BY_NAME = {f.name: f for f in FUNCTIONS}
+OF_FLOATS = tuple(f.name for f in FUNCTIONS if f.floats)
+FLOAT_TO_FLOAT = tuple(f.name for f in FUNCTIONS if f.floats and not f.returns_bool)
+OF_INTEGERS = tuple(f.name for f in FUNCTIONS if f.integers)
 
 
 def call(function: Function, values: tuple[str, ...], compute: str) -> str:

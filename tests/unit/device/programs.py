@@ -31,7 +31,7 @@ INTEGERS = tuple(dtype for dtype in C_TYPES if dtype not in FLOATS)
 def variants() -> Iterable[tuple[Function, torch.dtype]]:
     for function in FUNCTIONS:
         for dtype in C_TYPES:
-            if dtype in FLOATS or function.integers:
+            if function.floats if dtype in FLOATS else function.integers:
                 yield function, dtype
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
-from tests.unit.device.functions import BY_NAME, FUNCTIONS, Function
+from tests.unit.device.functions import BY_NAME, FLOAT_TO_FLOAT, OF_FLOATS, OF_INTEGERS, Function
 from tests.unit.device.programs import (
     FLOATS,
     INTEGERS,
@@ -46,7 +46,7 @@ def run(request: pytest.FixtureRequest, compiled: tuple[ctypes.CDLL, str]) -> Ru
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS])
+@pytest.mark.parametrize("name", OF_FLOATS)
 def test_hard_values(run: Run, name: str, dtype: torch.dtype):
     """NaN, infinities, zeros, subnormal and huge numbers: eager's answer or the float64 one."""
     function = BY_NAME[name]
@@ -62,7 +62,7 @@ def test_hard_values(run: Run, name: str, dtype: torch.dtype):
     assert not wrong.any(), show(values, result, eager, wrong)
 
 
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
+@pytest.mark.parametrize("name", FLOAT_TO_FLOAT)
 def test_float32_is_as_exact_as_eager(compiled: tuple[ctypes.CDLL, str], name: str):
     """The root mean square error against float64 is at most a tenth above eager's."""
     function = BY_NAME[name]
@@ -75,7 +75,7 @@ def test_float32_is_as_exact_as_eager(compiled: tuple[ctypes.CDLL, str], name: s
     assert rms(ours[finite]) <= 1.1 * rms(eager[finite]) + 1e-30
 
 
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
+@pytest.mark.parametrize("name", FLOAT_TO_FLOAT)
 def test_dense_samples(run: Run, name: str):
     function = BY_NAME[name]
     for dtype in FLOATS:
@@ -89,7 +89,7 @@ def test_dense_samples(run: Run, name: str):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if f.integers])
+@pytest.mark.parametrize("name", OF_INTEGERS)
 def test_integers_are_exact(run: Run, name: str, dtype: torch.dtype):
     function = BY_NAME[name]
     info = torch.iinfo(dtype)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from tests.nvcc import needs_nvcc
-from tests.unit.device.functions import BY_NAME, FUNCTIONS, Function
+from tests.unit.device.functions import BY_NAME, FLOAT_TO_FLOAT, OF_FLOATS, Function
 from tests.unit.device.programs import C_TYPES, FLOATS, cuda_text
 from tests.unit.device.samples import dense, hard, near, rms, scale, show
 
@@ -45,7 +45,7 @@ def _run(library: ctypes.CDLL, function: Function, values: Sequence[torch.Tensor
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS])
+@pytest.mark.parametrize("name", OF_FLOATS)
 def test_hard_values(library: ctypes.CDLL, name: str, dtype: torch.dtype):
     function = BY_NAME[name]
     values = [v.cuda() for v in hard(function, dtype)]
@@ -60,7 +60,7 @@ def test_hard_values(library: ctypes.CDLL, name: str, dtype: torch.dtype):
     assert not wrong.any(), show(values, result, eager, wrong)
 
 
-@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS if not f.returns_bool])
+@pytest.mark.parametrize("name", FLOAT_TO_FLOAT)
 def test_float32_is_as_exact_as_eager(library: ctypes.CDLL, name: str):
     function = BY_NAME[name]
     values = [v.cuda() for v in dense(function, torch.float32, 200_000)]
