@@ -36,9 +36,9 @@ Tensor row_major(const Tensor& beside, ScalarType dtype, const std::array<int64_
     strides[axis] = stride;
   }
   int32_t device_type;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(beside.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(beside.get(), &device_type));
   AtenTensorHandle handle;
-  STABLE_TORCH_ERROR_CODE_CHECK(
+  TORCH_ERROR_CODE_CHECK(
       aoti_torch_empty_strided(kRank, shape.data(), strides.data(), int32_t(dtype), device_type,
                                beside.get_device_index(), &handle));
   return Tensor(handle);
@@ -53,7 +53,7 @@ Tensor laid_out_like(const Tensor& like, ScalarType dtype,
       torch::stable::detail::from(like), torch::stable::detail::from(std::make_optional(dtype)),
       torch::stable::detail::from(std::nullopt), torch::stable::detail::from(std::nullopt),
       torch::stable::detail::from(std::nullopt), torch::stable::detail::from(std::nullopt)};
-  STABLE_TORCH_ERROR_CODE_CHECK(
+  TORCH_ERROR_CODE_CHECK(
       torch_call_dispatcher("aten::empty_like", "", stack.data(), TORCH_ABI_VERSION));
   return torch::stable::detail::to<Tensor>(stack[0]);
 }

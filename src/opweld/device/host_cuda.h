@@ -24,7 +24,7 @@ int all_aligned(const Tensors&... tensors) {
 
 inline void* current_stream(const Tensor& tensor) {
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(
+  TORCH_ERROR_CODE_CHECK(
       aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
   return stream;
 }
