@@ -1,7 +1,7 @@
 """Error figures of one output tensor, gathered piece by piece so that little memory is needed.
 
-Everything is computed in float64 on the device of the tensors. A piece is at most
-`PIECE_ELEMS` elements; about ten float64 temporaries of that size live at once.
+Everything is computed in float64 on the device of the tensors, in pieces of `PIECE_ELEMS` elements:
+few enough on the CPU for its caches, and for its allocator to reuse the temporaries.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from torch import Tensor
 
 from opweld.judge.grade import Band, Figures, Format
 
-PIECE_ELEMS = 2**22
-BAND_BINADES = 8
-_NUM_BANDS = 2200 // BAND_BINADES  # float64's exponents, -1074 to 1024, rounded up
-_ULP_SAMPLES = 2**16
+PIECE_ELEMS = {"cpu": 2**19, "cuda": 2**23}
+# A band is the numbers whose float64 exponents agree but for the last three bits.
+BAND_BINADES, _NUM_BANDS = 8, 256
+_EXPONENT_MASK = 0x7FF0_0000_0000_0000
+_BAND_SHIFT, _BAND_MASK, _EXPONENT_BIAS = 52 + 3, _NUM_BANDS - 1, 1023
+_ULP_SAMPLES = 2**14
 
 # torch.testing.assert_close's defaults: relative and absolute tolerance.
 ASSERT_CLOSE = {
@@ -42,19 +44,12 @@ def format_of(dtype: torch.dtype) -> Format:
 def ulp(value: Tensor, dtype: torch.dtype) -> Tensor:
     """The spacing of `dtype` at each float64 element, that of the least normal below it."""
     form = format_of(dtype)
-    _, exponent = torch.frexp(value.abs())
-    # frexp gives zero the exponent 0
-    exponent = torch.where(value == 0, form.min_exponent, exponent - 1)
-    exponent = torch.clamp(exponent, min=form.min_exponent) - (form.precision - 1)
-    return torch.ldexp(torch.ones_like(value), exponent)
+    power_of_two = value.view(torch.int64).bitwise_and(_EXPONENT_MASK).view(torch.float64)
+    return power_of_two.clamp_(min=2.0**form.min_exponent).mul_(form.eps)
 
 
-def pieces(shape: tuple[int, ...], limit: int = 0) -> Iterator[tuple[slice | int, ...]]:
-    """Indices that cut a tensor of `shape` into row-major runs of at most `limit` elements.
-
-    Without a limit it is `PIECE_ELEMS`.
-    """
-    limit = limit or PIECE_ELEMS
+def pieces(shape: tuple[int, ...], limit: int) -> Iterator[tuple[slice | int, ...]]:
+    """Indices that cut a tensor of `shape` into row-major runs of at most `limit` elements."""
     count = math.prod(shape)
     if count <= limit or not shape:
         yield ()
@@ -70,9 +65,14 @@ def pieces(shape: tuple[int, ...], limit: int = 0) -> Iterator[tuple[slice | int
         yield (slice(start, start + step),)
 
 
+def pieces_of(t: Tensor) -> Iterator[tuple[slice | int, ...]]:
+    """The pieces of a tensor, of the size that suits its device."""
+    return pieces(tuple(t.shape), PIECE_ELEMS.get(t.device.type, PIECE_ELEMS["cpu"]))
+
+
 def same_bits(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors of one shape and dtype agree in every bit; any NaN equals any NaN."""
-    return all(_same_piece(left[index], right[index]) for index in pieces(tuple(left.shape)))
+    return all(_same_piece(left[index], right[index]) for index in pieces_of(left))
 
 
 def _same_piece(left: Tensor, right: Tensor) -> bool:
@@ -114,87 +114,78 @@ class ErrorSums:
         self.num_seen += new.numel()
         if new.numel() == 0:
             return
-        new, eager, reference = (t.detach().reshape(-1).double() for t in (new, eager, reference))
-        rounded = reference.to(self.dtype).double()
-        ordinary = new.isfinite() & eager.isfinite() & rounded.isfinite()
-        self._add_special(new, eager, reference, rounded, ~ordinary, start)
-        self.num_zero_sign += int(
-            ((new == 0) & (eager == 0) & (new.signbit() != eager.signbit())).sum()
-        )
-        self._add_close(new, eager, ordinary, start)
-        self._add_ordinary(new, eager, reference, ordinary, start)
+        new, eager, reference = (t.detach().reshape(-1) for t in (new, eager, reference))
+        self._add_zeros(new, eager)
+        new, eager, reference = new.double(), eager.double(), reference.double()
+        # a sum is finite only where every term is
+        if not bool((new + eager).add_(reference.to(self.dtype)).sum().isfinite()):
+            new, eager, reference = self._add_special(new, eager, reference, start)
+        self._add_close(new, eager, start)
+        self._add_ordinary(new, eager, reference, start)
+        self.count += new.numel()
+
+    def _add_zeros(self, new: Tensor, eager: Tensor) -> None:
+        zero = new == 0
+        if bool(zero.any()):
+            other = new.signbit() != eager.signbit()
+            self.num_zero_sign += int((zero & (eager == 0) & other).sum())
 
     def _add_special(
-        self,
-        new: Tensor,
-        eager: Tensor,
-        reference: Tensor,
-        rounded: Tensor,
-        special: Tensor,
-        start: int,
-    ) -> None:
+        self, new: Tensor, eager: Tensor, reference: Tensor, start: int
+    ) -> list[Tensor]:
         """NaN and infinities: eager's or the float64 run's is right, where they differ either.
 
-        Where eager alone overflowed, a finite result has to be near the float64 one.
+        Where eager alone overflowed, a finite result has to be near the float64 one. The result is
+        the three with such elements made equal zeros, which add nothing to a sum or a maximum.
         """
-        where = special.nonzero().reshape(-1)
-        if where.numel() == 0:
-            return
-        new, eager, reference, rounded = (t[where] for t in (new, eager, reference, rounded))
-        rtol, atol = ASSERT_CLOSE.get(self.dtype, (1e-2, 1e-5))
+        rounded = reference.to(self.dtype).double()
+        ordinary = new.isfinite() & eager.isfinite() & rounded.isfinite()
         finite = new.isfinite() & reference.isfinite()
-        near = finite & ((new - reference).abs() <= atol + rtol * reference.abs())
-        wrong = ~(_same_value(new, eager) | _same_value(new, rounded) | near)
-        self.num_special_wrong += int(wrong.sum())
-        if self.first_special is None and bool(wrong.any()):
-            self.first_special = start + int(where[wrong.nonzero()[0]])
-
-    def _add_close(self, new: Tensor, eager: Tensor, ordinary: Tensor, start: int) -> None:
         rtol, atol = ASSERT_CLOSE.get(self.dtype, (1e-2, 1e-5))
-        far = ordinary & ~((new - eager).abs() <= atol + rtol * eager.abs())
-        if not bool(far.any()):
+        near = finite & ((new - reference).abs() <= atol + rtol * reference.abs())
+        right = ordinary | near | _same_value(new, eager) | _same_value(new, rounded)
+        wrong = (~right).nonzero().reshape(-1)
+        self.num_special_wrong += wrong.numel()
+        if self.first_special is None and wrong.numel():
+            self.first_special = start + int(wrong[0])
+        self.count -= int((~ordinary).sum())
+        return [torch.where(ordinary, t, 0.0) for t in (new, eager, reference)]
+
+    def _add_close(self, new: Tensor, eager: Tensor, start: int) -> None:
+        rtol, atol = ASSERT_CLOSE.get(self.dtype, (1e-2, 1e-5))
+        beyond = (new - eager).abs_().sub_(eager.abs().mul_(rtol))
+        if float(beyond.max()) <= atol:
             return
         self.close = False
         if self.first_far is None:
-            self.first_far = start + int(far.nonzero()[0])
+            self.first_far = start + int((beyond > atol).nonzero()[0])
 
-    def _add_ordinary(
-        self, new: Tensor, eager: Tensor, reference: Tensor, ordinary: Tensor, start: int
-    ) -> None:
-        # Masked elements become equal values, so that they add nothing to any sum or maximum.
-        reference = torch.where(ordinary, reference, 0.0)
-        error = torch.where(ordinary, new - reference, 0.0).abs()
-        eager_error = torch.where(ordinary, eager - reference, 0.0).abs()
-        spacing = torch.where(ordinary, ulp(reference, self.dtype), 0.0)
-        self.count += int(ordinary.sum())
-        self.square += float((error * error).sum())
-        self.eager_square += float((eager_error * eager_error).sum())
-        self.half_ulp_square += float((spacing * spacing).sum()) / 4
-        self.value_square += float((reference * reference).sum())
+    def _add_ordinary(self, new: Tensor, eager: Tensor, reference: Tensor, start: int) -> None:
+        error = (new - reference).abs_()
+        eager_error = (eager - reference).abs_()
+        spacing = ulp(reference, self.dtype)
+        self.square += float(error.dot(error))
+        self.eager_square += float(eager_error.dot(eager_error))
+        self.half_ulp_square += float(spacing.dot(spacing)) / 4
+        self.value_square += float(reference.dot(reference))
+        self.max = max(self.max, float(error.max()))
         self.eager_max = max(self.eager_max, float(eager_error.max()))
-        excess, position = (error - spacing / 2).max(dim=0)
+        self._add_bands(reference, error, eager_error)
+        excess, position = torch.sub(error, spacing, alpha=0.5).max(dim=0)
         if self.worst_position is None or float(excess) > self.excess:
             self.worst_position = start + int(position)
         self.excess = max(self.excess, float(excess))
-        self.max = max(self.max, float(error.max()))
-        self._add_ulps(torch.where(ordinary, error / spacing, 0.0))
-        self._add_bands(reference, error, eager_error)
-
-    def _add_ulps(self, ulps: Tensor) -> None:
+        ulps = error.div_(spacing)
         self.max_ulp = max(self.max_ulp, float(ulps.max()))
         self.ulp_samples.append(ulps[:: max(1, ulps.numel() // _ULP_SAMPLES)].cpu())
 
     def _add_bands(self, reference: Tensor, error: Tensor, eager_error: Tensor) -> None:
-        _, exponent = torch.frexp(reference)
-        band = torch.div(exponent + 1100, BAND_BINADES, rounding_mode="floor").long()
-        band = torch.where(reference == 0, 0, band)
-        sums = torch.stack(
-            [
-                torch.bincount(band, weights, minlength=_NUM_BANDS).double()
-                for weights in (None, error * error, eager_error * eager_error)
-            ]
-        )
-        self.bands = sums.cpu() if self.bands is None else self.bands + sums.cpu()
+        band = reference.view(torch.int64).bitwise_right_shift(_BAND_SHIFT)
+        band = band.bitwise_and_(_BAND_MASK)
+        weights = (None, error * error, eager_error * eager_error)
+        sums = [torch.bincount(band, w, minlength=_NUM_BANDS).double() for w in weights]
+        total = torch.stack(sums).cpu()
+        self.bands = total if self.bands is None else self.bands + total
 
     def figures(self) -> Figures:
         """What the grade depends on."""
@@ -218,10 +209,10 @@ class ErrorSums:
             return
         least = format_of(self.dtype).min_exponent
         for position, (count, square, eager_square) in enumerate(self.bands.T.tolist()):
-            exponent = position * BAND_BINADES - 1100
+            exponent = position * BAND_BINADES - _EXPONENT_BIAS
             # Band 0 holds the zeros; below the least normal an ulp is no longer relative.
             if count and position and exponent > least:
-                scale = 2.0 ** min(exponent + BAND_BINADES - 1, 1023)
+                scale = 2.0 ** min(exponent + BAND_BINADES, 1023)
                 yield Band(
                     int(count), scale, math.sqrt(square / count), math.sqrt(eager_square / count)
                 )

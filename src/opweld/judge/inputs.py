@@ -31,6 +31,7 @@ class Kind:
 
     name: str
     make: Own
+    note: str = ""
 
 
 class OwnInputs:
@@ -82,7 +83,7 @@ def batch_kinds(own: Own) -> tuple[Kind, ...]:
     if not size:
         return ()
     sizes = dict.fromkeys(n for n in (1, 3, size + 1, 0) if n != size)
-    return tuple(Kind(f"batch of {n}", _resizer(own, n)) for n in sizes)
+    return tuple(Kind(f"batch of {n}", resized(own, n)) for n in sizes)
 
 
 def layout_kinds(own: Own) -> tuple[Kind, ...]:
@@ -111,7 +112,8 @@ def resize(call: Call, rows: int) -> Call:
     return call.map(change)
 
 
-def _resizer(own: Own, rows: int) -> Own:
+def resized(own: Own, rows: int) -> Own:
+    """The own inputs with `rows` rows."""
     return lambda draw: resize(own(draw), rows)
 
 

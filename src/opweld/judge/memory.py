@@ -14,9 +14,3 @@ def available_bytes(device: torch.device) -> int:
     with open("/proc/meminfo", encoding="ascii") as lines:
         fields = dict(line.split(":", 1) for line in lines)
     return int(fields["MemAvailable"].split()[0]) * 1024
-
-
-def release(device: torch.device) -> None:
-    """Give cached blocks back to the device."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

@@ -8,6 +8,7 @@ the run has no rounding of its own.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from opweld.judge.load import Call, is_out_of_memory, leading_size, seed_all
-from opweld.judge.memory import available_bytes, release
+from opweld.judge.memory import available_bytes
 from opweld.judge.run import Run, collect
 from opweld.judge.tree import tensors
 
@@ -31,6 +32,9 @@ _WIDER = {
 _NARROWING = (Tensor.float, Tensor.half, Tensor.bfloat16)
 # Temporaries of the float64 run, as a multiple of inputs, parameters and outputs together.
 _HEADROOM = 3
+# On the CPU fresh memory costs more than arithmetic: elements of inputs and outputs above which
+# rows go in blocks even where all would fit.
+WHOLE_ELEMS = {"cpu": 2**22}
 
 
 class NoReference(Exception):
@@ -100,7 +104,7 @@ class Reference:
 
     def refresh(self) -> None:
         """Take the parameters, buffers and the mode anew: they have changed."""
-        self._wide = None
+        self._wide = self._by_row = None
 
     def blocks(self, call: Call, run: Run) -> Iterator[Block]:
         """Float64 leaves for the leaves of `run`, which the model gave for `call`.
@@ -108,43 +112,57 @@ class Reference:
         Raises:
             NoReference: not in float64, or not in the memory there is.
         """
-        if self._needed_bytes(call, run) < available_bytes(self._device):
-            try:
-                yield Block(None, self._run(call, run))
-                return
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-            release(self._device)
-        yield from self._row_blocks(call, run)
+        if self._is_large(call, run) and self._rows_are_independent(call, run):
+            yield from self._row_blocks(call, run)
+            return
+        if self._needed_bytes(call, run) > available_bytes(self._device):
+            raise NoReference("the float64 run does not fit in memory, nor row by row")
+        yield Block(None, self._run(call, run))
+
+    def _is_large(self, call: Call, run: Run) -> bool:
+        """Whether blocks of rows are better than the whole, or the only way."""
+        limit = WHOLE_ELEMS.get(self._device.type, math.inf)
+        fits = self._needed_bytes(call, run) < available_bytes(self._device)
+        return _row_elems(call, run) > limit or not fits
 
     def _row_blocks(self, call: Call, run: Run) -> Iterator[Block]:
-        size = leading_size(call)
-        if not size or not self._rows_are_independent(call, run, size):
-            raise NoReference("the float64 run does not fit in memory, nor row by row")
-        share = self._needed_bytes(call, run) / max(1, available_bytes(self._device) // 2)
-        step = max(1, int(size / max(1.0, share)))
+        size = leading_size(call) or 1
+        fitting = available_bytes(self._device) // (16 * _HEADROOM)
+        limit = min(fitting, WHOLE_ELEMS.get(self._device.type, fitting))
+        step = max(1, size * limit // max(1, _row_elems(call, run)))
         for start in range(0, size, step):
             rows = slice(start, min(start + step, size))
             yield Block(rows, self._run(take_rows(call, rows), run))
 
-    def _rows_are_independent(self, call: Call, run: Run, size: int) -> bool:
+    def _rows_are_independent(self, call: Call, run: Run) -> bool:
         """Whether a row's result is the same without the other rows, tried on two."""
         if self._by_row is None:
-            by_row = size > 1 and not run.changed_inputs and not run.changed_state
+            size = leading_size(call)
+            by_row = bool(size) and not run.changed_inputs and not run.changed_state
             by_row = by_row and all(t.dim() and t.shape[0] == size for t in tensors(run.leaves))
-            self._by_row = by_row and self._same_alone(call, run)
+            self._by_row = by_row and size != 1 and self._same_alone(call, run)
         return self._by_row
 
     def _same_alone(self, call: Call, run: Run) -> bool:
-        both = self._run(take_rows(call, slice(0, 2)), run)
-        alone = self._run(take_rows(call, slice(1, 2)), run)
+        try:
+            both = self._run(take_rows(call, slice(0, 2)), run)
+            alone = self._run(take_rows(call, slice(1, 2)), run)
+        except NoReference:
+            return False
         return all(
             torch.allclose(b[1:2], a, rtol=1e-9, atol=1e-12, equal_nan=True)
             for b, a in zip(tensors(both), tensors(alone), strict=True)
         )
 
     def _run(self, call: Call, run: Run) -> list[Any]:
+        try:
+            return self._run_wide(call, run)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            raise NoReference("the float64 run does not fit in memory") from error
+
+    def _run_wide(self, call: Call, run: Run) -> list[Any]:
         if self._wide is None:
             self._wide = to_float64(self._model)
         wide, wide_call = self._wide, call.map(_widen_copy)
@@ -156,6 +174,10 @@ class Reference:
     def _needed_bytes(self, call: Call, run: Run) -> int:
         held = (*call.tensors(), *tensors(run.leaves), *self._model.parameters())
         return 8 * _HEADROOM * sum(t.numel() for t in held)
+
+
+def _row_elems(call: Call, run: Run) -> int:
+    return sum(t.numel() for t in (*call.tensors(), *tensors(run.leaves)))
 
 
 def take_rows(call: Call, rows: slice) -> Call:

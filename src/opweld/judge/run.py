@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from opweld.judge.compare import pieces
+from opweld.judge.compare import pieces_of
 from opweld.judge.load import Call, seed_all
 from opweld.judge.tree import leaves, structure, tensors
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_FINGERPRINT_PERIOD = 65521
+_WIDTH = 256
+# glibc maps blocks of this size and above, whatever its threshold has grown to.
+_MAX_CPU_POISON_BYTES = 32 * 2**20
 
-Fingerprint = tuple[tuple[int, int], ...]
+Fingerprint = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,41 +99,64 @@ def state_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
             yield name, value
 
 
-def state_fingerprint(model: nn.Module) -> dict[str, tuple[int, int]]:
+def state_fingerprint(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """A fingerprint of every state tensor, by name."""
     named = dict(state_tensors(model))
     return dict(zip(named, fingerprint(list(named.values())), strict=True))
 
 
 def fingerprint(values: list[Any]) -> Fingerprint:
-    """Two sums over the bits of each tensor, one of them weighted by position.
-
-    It finds every single changed element and every swap but of elements a period apart.
-    """
+    """A few integers for each tensor, which change when any of its elements does."""
     return tuple(_fingerprint(t) for t in values if isinstance(t, Tensor))
 
 
-def _fingerprint(t: Tensor) -> tuple[int, int]:
+def _fingerprint(t: Tensor) -> tuple[int, ...]:
     t = t.detach()
     if t.layout is not torch.strided:
         t = t.to_dense()
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())
-    plain = weighted = torch.zeros((), dtype=torch.int64, device=t.device)
-    for index in pieces(tuple(t.shape)):
-        bits = t[index].contiguous().view(_INTEGER_OF_SIZE[t.element_size()]).reshape(-1).long()
-        weights = torch.arange(bits.numel(), device=t.device).remainder_(_FINGERPRINT_PERIOD)
-        plain = plain + bits.sum()
-        # odd weights keep the product with any changed bit from vanishing modulo 2^64
-        weighted = weighted * 3 + (bits * weights.mul_(2).add_(1)).sum()
-    return int(plain), int(weighted)
+    add = _add_sums if t.is_cuda else _add_checksum
+    total: tuple[int, ...] = (0, 0)
+    for index in pieces_of(t):
+        total = add(total, t[index].contiguous().reshape(-1))
+    return total
+
+
+def _add_checksum(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
+    """CRC-32 of the bytes: numpy reads them far faster than torch sums integers."""
+    return (zlib.crc32(piece.view(torch.uint8).numpy(), before[0]), 0)
+
+
+def _add_sums(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
+    """Sums over the bits in rows of `_WIDTH`, by column and by row, with odd weights.
+
+    Any one changed element shows in both, and any two swapped ones in one of them.
+    """
+    bits = piece.view(_INTEGER_OF_SIZE[piece.element_size()])
+    body = bits[: bits.numel() // _WIDTH * _WIDTH].view(-1, _WIDTH)
+    rest = bits[body.numel() :]
+    return tuple(
+        _mix(old, body.sum(dim, dtype=torch.int64), rest) for dim, old in enumerate(before)
+    )
+
+
+def _mix(before: int, *parts: Tensor) -> int:
+    for part in parts:
+        weights = torch.arange(1, 2 * part.numel() + 1, 2, device=part.device)
+        before = (before * 31 + int((part.long() * weights).sum())) % 2**64
+    return before
 
 
 def poison(values: list[Any]) -> None:
-    """Fill freed memory of the sizes of these tensors with NaN, so that gaps in new ones show."""
+    """Fill freed memory of the sizes of these tensors with NaN, so that gaps in new ones show.
+
+    Large blocks on the CPU are left out: they go back to the system, which hands out zeros.
+    """
     buffers = [
         torch.full(t.shape, _poison_value(t), dtype=t.dtype, device=t.device)
         for t in tensors(values)
+        if t.is_cuda or t.numel() * t.element_size() < _MAX_CPU_POISON_BYTES
     ]
     del buffers
 

@@ -13,6 +13,7 @@ from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, 
 from opweld.judge.outputs import Comparison, bit_equal, is_float, mismatch, trivial_passes
 from opweld.judge.reference import NoReference, Reference
 from opweld.judge.run import Overwritten, Run, poison, run
+from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.weights import State, copy_state, load_state
 
@@ -35,6 +36,7 @@ class Trial:
 
     `phase(who, what)` is told before either side runs. Where a run changes the state, both sides
     start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
+    `num_elems` counts the elements of inputs and outputs in the main check.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Trial:
         self.seed = seed
         self.grad = False
         self.pristine: State | None = None
+        self.num_elems = 0
         self._phase = phase
         self._spoil = spoil
         self._reference = Reference(pair.original, pair.device, seed)
@@ -74,7 +77,7 @@ class Trial:
             if time.monotonic() - started > POOL_SECONDS:
                 break
         assert comparison is not None
-        return comparison.check(kind.name)
+        return comparison.check(kind.name, kind.note)
 
     def run_new(self, call: Call, name: str, like: Run | None = None) -> Run | Check:
         """ModelNew's leaves, or the check that it fails.
@@ -118,7 +121,7 @@ class Trial:
         if clause := mismatch(new, eager):
             return Check(kind.name, False, f"ModelNew: {clause}", grade="F")
         if draw == 0 and not main and bit_equal(new, eager):
-            return Check(kind.name, True, "bit-equal to eager", grade="A")
+            return Check(kind.name, True, _joined("bit-equal to eager", kind.note), grade="A")
         comparison = comparison or Comparison(eager)
         self._add_figures(comparison, kind, draw, new, eager, main)
         return comparison
@@ -146,6 +149,7 @@ class Trial:
             self.pair.model_path, "Model.forward", lambda: self._run_eager(call, watch=True)
         )
         self.pristine = before if eager.changed_state else None
+        self.num_elems = sum(t.numel() for t in (*call.tensors(), *tensors(eager.leaves)))
         return eager
 
     def _run_eager(self, call: Call, watch: bool) -> Run:
@@ -190,6 +194,10 @@ class Trial:
         load_state(model, self.pristine)
         if model is self.pair.original:
             self._reference.refresh()
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
 def is_device_lost(error: BaseException) -> bool:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import torch
 
-from opweld.judge.inputs import Kind, OwnInputs, batch_kinds, layout_kinds, value_kinds
-from opweld.judge.load import Call, Pair, brief
+from opweld.judge.inputs import (
+    Kind,
+    Own,
+    OwnInputs,
+    batch_kinds,
+    layout_kinds,
+    resize,
+    resized,
+    value_kinds,
+)
+from opweld.judge.load import Call, Pair, brief, leading_size
 from opweld.judge.outputs import bit_equal, is_float
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run, filled_memory, fingerprint
@@ -22,6 +32,9 @@ from opweld.judge.values import Check
 from opweld.judge.weights import State, compare_state, copy_state, load_state, shake_state
 
 NUM_REPEATS = 3
+# Elements of inputs and outputs above which all checks but the main one take fewer rows.
+MAX_ELEMS = {"cpu": 2**21, "cuda": 2**28}
+MIN_ROWS = 5
 
 
 class Verifier:
@@ -33,6 +46,8 @@ class Verifier:
         self.checks: list[Check] = []
         self.device_lost = False
         self._own = OwnInputs(pair, seed)
+        self._few: Own = self._own
+        self._note = ""
         self._trial = Trial(pair, seed, phase, self._own.spoil)
         self._deadline = time.monotonic() + deadline_s
 
@@ -56,18 +71,35 @@ class Verifier:
             return  # it raises, or returns something else: all the rest would say the same
         if not state.passed:
             return  # the rest needs one state on both sides
-        yield from self._repeats(own)
-        yield self._trial.compare(Kind("own inputs, another seed", self._own_later))
-        yield self._optional(Kind("new values in the same memory", self._own_overwritten))
+        self._reduce()
+        few = Kind("own inputs, another seed", self._later, self._note)
+        yield from self._repeats(few)
+        yield self._trial.compare(few)
+        yield self._optional(Kind("new values in the same memory", self._overwritten))
         yield self._uninitialised()
-        for kind in value_kinds(self._own, self.seed):
+        for kind in value_kinds(self._few, self.seed):
             yield self._optional(kind, new_values=True)
-        for kind in (*batch_kinds(self._own), *layout_kinds(self._own)):
+        for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
             yield self._optional(kind)
         weights = self._other_weights()
         yield weights
         if weights.passed:
             yield self._training()
+
+    def _reduce(self) -> None:
+        """Take fewer rows from here on where the inputs are large and the original allows it."""
+        call, limit = self._own(0), MAX_ELEMS[self.pair.device.type]
+        size = leading_size(call) or 0
+        rows = max(MIN_ROWS, size * limit // max(1, self._trial.num_elems)) | 1
+        if rows >= size:
+            return
+        try:
+            with torch.no_grad():
+                few = resize(call, rows)
+                self.pair.original(*few.args, **few.kwargs)
+        except Exception:
+            return  # whatever it is, the checks on all rows will meet it again
+        self._few, self._note = resized(self._own, rows), f"on {rows} of {size} rows"
 
     def _repeats(self, kind: Kind) -> Iterator[Check]:
         """The same call again is noted where it differs; an earlier result must stay."""
@@ -81,14 +113,16 @@ class Verifier:
         detail = f"{NUM_REPEATS} runs are bit-equal" if same else "runs differ in some bits"
         yield Check("repeated runs", True, detail)
         del again
-        self._trial.run_new(kind.make(MAX_DRAWS), "repeated runs")
+        self._trial.run_new(self._few(0), "repeated runs")
         kept = fingerprint(first.leaves) == before
         detail = "later calls leave it alone" if kept else "a later call overwrites it"
         yield Check("an earlier result stays", kept, detail)
 
     def _uninitialised(self) -> Check:
         with filled_memory():
-            return self._trial.compare(Kind("uninitialised memory filled with NaN", self._own))
+            return self._trial.compare(
+                Kind("uninitialised memory filled with NaN", self._few, self._note)
+            )
 
     def _other_weights(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
@@ -102,7 +136,7 @@ class Verifier:
         except Exception as error:
             return Check(name, False, f"load_state_dict raised {brief(error)}")
         self._trial.pristine = other if stateful else None
-        check = self._trial.compare(Kind(name, self._own))
+        check = self._trial.compare(Kind(name, self._few, self._note))
         self._trial.pristine = state if stateful else None
         self._load(state)
         return check
@@ -112,7 +146,7 @@ class Verifier:
         trial, state = self._trial, copy_state(self.pair.original)
         trial.pristine, trial.grad = state, True
         self._set_training(True)
-        check = trial.compare(Kind("training mode", self._own))
+        check = trial.compare(Kind("training mode", self._few, self._note))
         self._set_training(False)
         trial.pristine, trial.grad = None, False
         self._load(state)
@@ -125,18 +159,18 @@ class Verifier:
         if new_values and self.pair.device.type == "cuda" and self._asserts_on_device:
             if refusal := refusal_on_cpu(self.pair.original, kind.make(0)):
                 return Check(kind.name, True, refusal, skipped=True)
-        return self._trial.compare(kind)
+        return self._trial.compare(replace(kind, note=self._note))
 
     @cached_property
     def _asserts_on_device(self) -> bool:
-        return asserts_on_device(self.pair.original, self._own(0))
+        return asserts_on_device(self.pair.original, self._few(0))
 
-    def _own_later(self, draw: int) -> Call:
-        return self._own(draw + MAX_DRAWS)
+    def _later(self, draw: int) -> Call:
+        return self._few(draw + MAX_DRAWS)
 
-    def _own_overwritten(self, draw: int) -> Call:
+    def _overwritten(self, draw: int) -> Call:
         """Inputs that ModelNew has seen with other values at the same addresses."""
-        call, later = self._own(draw).map(torch.clone), self._own_later(draw)
+        call, later = self._few(draw).map(torch.clone), self._later(draw)
         self._trial.run_new(call, "new values in the same memory")
         for old, fresh in zip(call.tensors(), later.tensors(), strict=True):
             if old.shape != fresh.shape:
