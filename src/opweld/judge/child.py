@@ -13,10 +13,11 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from typing import Any
 
-from opweld.errors import OpweldError
-from opweld.judge.load import CandidateError
+from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
+from opweld.judge.load import CandidateError, brief, is_out_of_memory
 from opweld.judge.session import Request, failed, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
 
@@ -62,6 +63,18 @@ def main(request_path: str, messages: int, alive: int) -> None:
     except CandidateError as error:
         verdict = failed(str(error))
         channel.send("done", to_plain(Judgement(verdict, None, (), None, request.seed)))
+    except Exception as error:
+        channel.send("error", _own_failure(error).to_data())
+
+
+def _own_failure(error: Exception) -> OpweldError:
+    """What went wrong in the judge itself: memory that it needs beside the models, or a bug."""
+    if is_out_of_memory(error):
+        return ModelOutOfMemory(
+            f"the judge ran out of memory: {brief(error)}", next_step="try a smaller --batch"
+        )
+    traceback.print_exception(error)
+    return InternalError(f"the judge failed: {brief(error)}", next_step="please report it")
 
 
 def _end_with_parent(alive: int) -> None:

@@ -112,6 +112,15 @@ def resize(call: Call, rows: int) -> Call:
     return call.map(change)
 
 
+def move_by_ulp(t: Tensor) -> Tensor:
+    """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern."""
+    if not _is_float(t) or t.numel() == 0:
+        return t
+    generator = torch.Generator(t.device).manual_seed(t.numel())
+    sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
+    return t * (1 + sign * torch.finfo(t.dtype).eps).to(t.dtype)
+
+
 def resized(own: Own, rows: int) -> Own:
     """The own inputs with `rows` rows."""
     return lambda draw: resize(own(draw), rows)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "OPWELD_JUDGE_MARK"
-# Helpers that torch and Python keep for a process's lifetime.
-_HELPERS = ("torch._inductor", "compile_worker", "multiprocessing.resource_tracker")
+# Companions that torch, Python and compiler caches keep beyond the call that started them.
+_KNOWN = ("torch._inductor", "compile_worker", "multiprocessing.resource_tracker", "sccache")
 
 
 def marked(mark: str) -> Iterator[int]:
@@ -24,13 +24,13 @@ def marked(mark: str) -> Iterator[int]:
 
 
 def strays() -> list[str]:
-    """Command lines of the other processes that bear this process's mark, helpers left out."""
+    """Command lines of the other processes with this process's mark, known companions left out."""
     mark = os.environ.get(MARK)
     if not mark:
         return []
     others = (pid for pid in marked(mark) if pid != os.getpid())
     lines = (_command(pid) for pid in others)
-    return [line for line in lines if line and not any(name in line for name in _HELPERS)]
+    return [line for line in lines if line and not any(name in line for name in _KNOWN)]
 
 
 def _command(pid: int) -> str:

@@ -72,7 +72,7 @@ def to_float64(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model)._apply(widen)
 
 
-def run_float64(model: nn.Module, call: Call, seed: int) -> Any:
+def run_float64(model: nn.Module, call: Call, seed: int, grad: bool = False) -> Any:
     """Outputs of a widened model for widened inputs.
 
     Raises:
@@ -82,7 +82,7 @@ def run_float64(model: nn.Module, call: Call, seed: int) -> Any:
     seed_all(seed)
     torch.set_default_dtype(torch.float64)
     try:
-        with torch.no_grad(), _InFloat64():
+        with torch.set_grad_enabled(grad), _InFloat64():
             return model(*call.args, **call.kwargs)
     except Exception as error:
         if is_out_of_memory(error):

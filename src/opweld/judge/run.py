@@ -153,12 +153,14 @@ def poison(values: list[Any]) -> None:
 
     Large blocks on the CPU are left out: they go back to the system, which hands out zeros.
     """
-    buffers = [
-        torch.full(t.shape, _poison_value(t), dtype=t.dtype, device=t.device)
-        for t in tensors(values)
-        if t.is_cuda or t.numel() * t.element_size() < _MAX_CPU_POISON_BYTES
-    ]
-    del buffers
+    held = []
+    try:
+        for t in tensors(values):
+            if t.is_cuda or t.numel() * t.element_size() < _MAX_CPU_POISON_BYTES:
+                held.append(torch.full_like(t, _poison_value(t)))
+    except torch.OutOfMemoryError:
+        pass  # then there is no free block of this size to be found either
+    held.clear()
 
 
 @contextlib.contextmanager

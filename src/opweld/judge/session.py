@@ -64,12 +64,12 @@ def judge(request: Request, channel: Channel) -> Judgement:
         pair, before = _load(request, channel)
     except CandidateError as error:
         return Judgement(failed(str(error)), None, (), None, request.seed)
+    environment = describe(pair.device)
     verifier = Verifier(
         pair, request.seed, VERIFY_SHARE * settings.time_limit_s, _verify_phase(channel)
     )
     checks = (*verifier.verify(), compare_settings(before, global_settings()), _check_strays())
     verdict = conclude(checks)
-    environment = describe(pair.device)
     judgement = Judgement(verdict, None, (), environment, request.seed)
     if verifier.device_lost or not verdict.passed:
         return judgement

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor
 
-from opweld.judge.inputs import Kind
+from opweld.judge.inputs import Kind, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, place
-from opweld.judge.outputs import Comparison, bit_equal, is_float, mismatch, trivial_passes
+from opweld.judge.outputs import Comparison, bit_equal, mismatch, trivial_passes
 from opweld.judge.reference import NoReference, Reference
 from opweld.judge.run import Overwritten, Run, poison, run
 from opweld.judge.tree import tensors
@@ -128,12 +127,11 @@ class Trial:
 
     def _run_original(self, kind: Kind, draw: int, main: bool) -> Run | Check:
         self._phase(ORIGINAL, kind.name)
-        call = kind.make(draw)
         if main:
-            return self._run_main(call)
+            return self._run_main(kind.make(draw))
         try:
             self._restore(self.pair.original)
-            return self._run_eager(call, watch=self.pristine is not None)
+            return self._run_eager(kind.make(draw), watch=self.pristine is not None)
         except Exception as error:
             detail = f"the original refuses: {brief(error, 160)}"
             check = Check(kind.name, True, detail, skipped=True)
@@ -164,9 +162,9 @@ class Trial:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
             self._restore(self.pair.original)
-            for block in self._reference.blocks(call, eager):
+            for number, block in enumerate(self._reference.blocks(call, eager)):
                 unjudged = comparison.add(new, eager, block)
-                if main and draw == 0 and not comparison.trivial:
+                if main and draw == number == 0:
                     comparison.trivial = trivial_passes(eager, block, call.tensors())
             comparison.no_reference = "float64 is not more precise" if unjudged else None
         except NoReference as reason:
@@ -183,7 +181,7 @@ class Trial:
         eager: Run,
         positions: Iterable[int],
     ) -> None:
-        shaken = kind.make(draw).map(_move_by_ulp)
+        shaken = kind.make(draw).map(move_by_ulp)
         self._restore(self.pair.original)
         moved = run(self.pair.original, shaken, self.seed, self.grad, eager)
         comparison.add_noise(new, eager, moved, positions)
@@ -205,12 +203,3 @@ def is_device_lost(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return False
     return isinstance(error, RuntimeError) and "CUDA error" in str(error)
-
-
-def _move_by_ulp(t: Tensor) -> Tensor:
-    """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern."""
-    if not is_float(t) or t.numel() == 0:
-        return t
-    generator = torch.Generator(t.device).manual_seed(t.numel())
-    sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
-    return t * (1 + sign * torch.finfo(t.dtype).eps).to(t.dtype)

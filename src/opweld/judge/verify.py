@@ -13,6 +13,7 @@ from functools import cached_property
 
 import torch
 
+from opweld.judge.gradients import compare_gradients
 from opweld.judge.inputs import (
     Kind,
     Own,
@@ -48,6 +49,7 @@ class Verifier:
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
         self._note = ""
+        self._phase = phase
         self._trial = Trial(pair, seed, phase, self._own.spoil)
         self._deadline = time.monotonic() + deadline_s
 
@@ -81,6 +83,7 @@ class Verifier:
             yield self._optional(kind, new_values=True)
         for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
             yield self._optional(kind)
+        yield self._gradients()
         weights = self._other_weights()
         yield weights
         if weights.passed:
@@ -123,6 +126,12 @@ class Verifier:
             return self._trial.compare(
                 Kind("uninitialised memory filled with NaN", self._few, self._note)
             )
+
+    def _gradients(self) -> Check:
+        if self._trial.pristine is not None:
+            return Check("gradients", True, "the model changes its own state", skipped=True)
+        call = self._few(0)
+        return compare_gradients(self.pair, call, self.seed, self._phase, self._note)
 
     def _other_weights(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
