@@ -29,7 +29,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 # glibc keeps large blocks instead of giving them back: no page faults for a new output.
 RECYCLED = {
-    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=17179869184"
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=8589934592"
+    ":glibc.malloc.trim_threshold=17179869184"
 }
 
 

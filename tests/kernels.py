@@ -11,18 +11,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from tests.emulation.emulate import emulate
 
 from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, Node
-from opweld.ir.kernel import Kernel, Welded
+from opweld.ir.kernel import Kernel
 from opweld.ir.plan import GroupKind, Plan
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
 from opweld.target import CPU, SM_90A
-from tests.emulation.emulate import emulate
 
 NUMPY: dict[DType, type] = {
     DType.BOOL: np.bool_,
@@ -115,7 +115,17 @@ def _library(text: str) -> ctypes.CDLL:
     source.write_text(text)
     library = source.with_suffix(".so")
     subprocess.run(
-        ["g++", "-std=c++17", "-shared", "-fPIC", *CPP_FLAGS, str(source), "-o", str(library), "-lmvec"],
+        [
+            "g++",
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            *CPP_FLAGS,
+            str(source),
+            "-o",
+            str(library),
+            "-lmvec",
+        ],
         check=True,
         timeout=120,
     )

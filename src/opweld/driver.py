@@ -1,6 +1,7 @@
 """The compiler as a table of contents: capture, simplify, plan, lower, render, emit.
 
-The only module that imports every stage. Runs in a process of its own: capturing runs the user's code.
+The only module that imports every stage. Runs in a process of its own: capturing runs the user's
+code.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from opweld.ir.graph import arena_of
 from opweld.ir.ops import Kind
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Group, GroupKind
+from opweld.ir.rewrite import Simplified
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
@@ -33,7 +35,7 @@ from opweld.options import Options
 from opweld.plan import make_plan
 from opweld.render import render
 from opweld.render.host import host
-from opweld.simplify import Simplified, simplify
+from opweld.simplify import simplify
 from opweld.target import Target, choose_target
 from opweld.trace import Trace
 

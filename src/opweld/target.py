@@ -40,7 +40,8 @@ SM_80 = Target(
     access_bytes=16,
     loads_in_flight=1,
     pointwise_threads=128,
-    copy_bytes_per_s=1.75e12,  # A100 80 GB data sheet: 2.04 TB/s, of which a copy reaches about 86 %
+    # A100 80 GB data sheet: 2.04 TB/s, of which a copy reaches about 86 %.
+    copy_bytes_per_s=1.75e12,
     pointwise_flops_per_s=9.7e12,  # 108 SMs x 64 lanes x 1.41 GHz
 )
 
@@ -61,8 +62,8 @@ TARGETS: dict[str, Target] = {target.name: target for target in (SM_90A, SM_80, 
 def choose_target(name: str, capability: tuple[int, int] | None) -> Target:
     """The target called `name` ("auto", "cpu", "cuda", "sm_90a", "sm_80").
 
-    `capability` is that of the GPU that is there, None where there is none. "cuda" without one means
-    sm_90a, so that CUDA text can be made anywhere.
+    `capability` is that of the GPU that is there, None where there is none. "cuda" without one
+    means sm_90a, so that CUDA text can be made anywhere.
     """
     if name in TARGETS:
         return TARGETS[name]

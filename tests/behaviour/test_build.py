@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from tests.behaviour.emitted import Pair, emitted_text
 
 USE = """

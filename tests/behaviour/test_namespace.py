@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-
 from tests.behaviour.emitted import Pair, emitted_text, kernels_in, leaves
 from tests.behaviour.models import SOURCES
 

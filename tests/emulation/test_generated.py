@@ -1,4 +1,6 @@
-"""Kernels that the compiler generates compute what the graph means, whatever the layout and size."""
+"""Kernels that the compiler generates compute what the graph means, whatever the layout and
+size.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.kernels import run_groups
 
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Graph, Leaf, Node
@@ -22,7 +25,6 @@ from opweld.ir.ops import (
     SliceAttrs,
 )
 from opweld.ir.types import DType, TensorType
-from tests.kernels import run_groups
 
 F32 = DType.F32
 BATCH = symbol("s0")

@@ -17,8 +17,9 @@ class InputFact:
     """One leaf of the forward's arguments.
 
     `access` is a Python expression over the forward's parameters ("x", "pair[1]", "options['k']").
-    A tensor has a `type` (symbolic sizes named); anything else has a `literal` it must equal, in type
-    too. Facts about containers ("len(pair)", "tuple(options)") stand before those of their elements.
+    A tensor has a `type` (symbolic sizes named); anything else has a `literal` it must equal, in
+    type too. Facts about containers ("len(pair)", "tuple(options)") stand before those of their
+    elements.
     """
 
     access: str
@@ -46,7 +47,7 @@ class CallableValue:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueValue:
-    """An attribute that cannot be compared: its type must be "module:qualname", no more is known."""
+    """An attribute that cannot be compared: its type must be "module:qualname", no more."""
 
     type_name: str
 
@@ -55,10 +56,11 @@ class OpaqueValue:
 class ModuleFact:
     """A submodule (path "" is the module itself) whose forward ran during capture.
 
-    `type_name` is "module:qualname". `attributes` are the plain values that its forward read, by name
-    or by dotted name (those of an object that it holds); values are plain Python values, torch dtypes
-    and the like, nested lists, tuples and dicts of them, CallableValue or OpaqueValue. The name
-    "_modules" stands for the names of its children, in order. `mode` is the training flag that the graph is right for, None where it does not matter.
+    `type_name` is "module:qualname". `attributes` are the plain values that its forward read, by
+    name or by dotted name (those of an object that it holds); values are plain Python values, torch
+    dtypes and the like, nested lists, tuples and dicts of them, CallableValue or OpaqueValue. The
+    name "_modules" stands for the names of its children, in order. `mode` is the training flag that
+    the graph is right for, None where it does not matter.
     """
 
     path: str
@@ -98,7 +100,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One captured forward. `autocast` is the state it was captured in: None or the dtype's name."""
+    """One captured forward. `autocast` is the state it was captured in: None or a dtype."""
 
     name: str
     autocast: str | None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Remainder:
         return f"{_factor(self.numerator)} % {_factor(self.denominator)}"
 
 
-Atom = Union[Symbol, Quotient, Remainder]
+Atom = Symbol | Quotient | Remainder
 Monomial = tuple[Atom, ...]
 
 
@@ -84,7 +83,7 @@ class Expr:
         return text.replace("+ -", "- ")
 
 
-Size = Union[int, Expr]
+Size = int | Expr
 Bounds = Mapping[str, Size]
 """Exclusive upper bound of a variable; a name that is absent is only known to be at least 1."""
 
@@ -140,7 +139,7 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Size], bounds: Bounds) -> 
 
 
 def evaluate(value: Size, values: Mapping[str, int]) -> int:
-    """The number that `value` is when every symbol has one. Raises KeyError for a missing symbol."""
+    """The number that `value` is when every symbol has one, else KeyError."""
     total = 0
     for monomial, factor in terms_of(value):
         for atom in monomial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 from .ops import NO_ATTRS, OPS, CallAttrs, ConstAttrs, IotaAttrs, ItemAttrs, Kind, Op, SourceAttrs
 from .types import DType, TensorType
@@ -12,7 +12,7 @@ from .types import DType, TensorType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One operation. Made by an Arena only, so two equal nodes are one object; `serial` orders them."""
+    """One operation, made by an Arena only: equal nodes are one object; `serial` orders them."""
 
     op: Op
     inputs: tuple[Node, ...]
@@ -51,7 +51,7 @@ class Arena:
         return self._intern(Op.IOTA, (), attrs, TensorType(dtype, (attrs.length,)))
 
     def call(self, inputs: tuple[Node, ...], attrs: CallAttrs) -> Node:
-        """A PyTorch call, never shared: it may draw random numbers. Its type is its first tensor's."""
+        """A PyTorch call, never shared (it may draw random numbers), of its first tensor's type."""
         first = next((t for t in attrs.results if t is not None), TensorType(DType.F64, ()))
         return self._new((Op.CALL, self._next_serial), Op.CALL, inputs, attrs, first)
 
@@ -105,8 +105,8 @@ class Leaf:
     index: int
 
 
-Structure = Union[Leaf, tuple[str, tuple[Any, ...]], Any]
-"""What the forward returns: a Leaf; ("tuple" | "list", items); ("dict", ((key, item), ...)); a constant
+Structure = Leaf | tuple[str, Any]
+"""What the forward returns: a Leaf, ("tuple" | "list", items), ("dict", ((key, item), ...)) or
 ("const", value)."""
 
 
@@ -114,8 +114,8 @@ Structure = Union[Leaf, tuple[str, tuple[Any, ...]], Any]
 class Graph:
     """Tensor operations with the framework left behind.
 
-    `origins` maps a node's serial to the user's source line ("gelu.py:14", "return x * 2"); it stands
-    beside the nodes so that it does not disturb interning.
+    `origins` maps a node's serial to the user's source line: ("gelu.py:14", "return x * 2"). It
+    stands beside the nodes so that it does not disturb interning.
     """
 
     name: str

@@ -1,24 +1,27 @@
 """The kernel language: a loop nest over an iteration space, loads, one scalar function, stores.
 
-kernel  = name, params, loops, lanes, definition*, element, store*, threads, vectors
-param   = Buffer(name, dtype) | Scalar(name, dtype) | Extent(name)          extents are sizes and strides
-loop    = Loop(var, extent)                                         outermost first, the last is innermost
+kernel     = name, params, loops, lanes, definition*, element, store*, threads, vectors
+param      = Buffer(name, dtype) | Extent(name)
+loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
            | Test(name, condition, access)
-element = name, params, let*, results                                      a pure function of scalars
-let     = Let(name, dtype, op, args, attrs)                               args are names or constants
-store   = Store(buffer, address, value)
-condition = Between(expr, low, high)*                                     low <= expr < high, all of them
+element    = name, params, let*, results
+let        = Let(name, dtype, op, args, attrs)
+store      = Store(buffer, address, result)
+condition  = Between(expr, low, high)*
 
-A pointwise group becomes two kernels that share their element: one for contiguous operands, one for any
-strides. Everything else about a group (guards of padding, positions of cat) is in the definitions.
+Extents are symbolic sizes and strides. Loops stand outermost first. An element is a pure function
+of scalars; its arguments are names or constants. All parts of a condition hold together.
+
+A pointwise group becomes two kernels that share their element: one for contiguous operands, one for
+any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 from .expr import Size
 from .ops import Op
@@ -28,7 +31,8 @@ from .types import DType
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A tensor operand: a pointer to `dtype` elements. `source` is the position among the group's
-    inputs, or among its outputs where `written`."""
+    inputs, or among its outputs where `written`.
+    """
 
     name: str
     dtype: DType
@@ -40,7 +44,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """An integer argument: a symbolic size (`axis` None) or a stride of buffer `buffer` along `axis`."""
+    """An integer argument: a symbolic size (`axis` None) or a stride of buffer `buffer` along
+    `axis`.
+    """
 
     name: str
     buffer: str | None = None
@@ -108,7 +114,7 @@ class Test:
     access: Access
 
 
-Definition = Union[Load, Index, Test]
+Definition = Load | Index | Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +132,15 @@ class Const:
     dtype: DType
 
 
-Arg = Union[Name, Const]
+Arg = Name | Const
 
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """`name = op(args)`. `operands` is the dtype that the arguments have, `dtype` the result's; both
-    are storage types: 16-bit floats calculate in float32 and are rounded only by CAST and by stores."""
+    """`name = op(args)`. `operands` is the dtype that the arguments have, `dtype` the result's;
+    both are storage types: 16-bit floats calculate in float32 and are rounded only by CAST and by
+    stores.
+    """
 
     name: str
     dtype: DType
@@ -196,7 +204,9 @@ class Welded:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Text of one translation unit: `language` is "cuda" or "c++"; `entry_points` are its launchers."""
+    """Text of one translation unit: `language` is "cuda" or "c++"; `entry_points` are its
+    launchers.
+    """
 
     name: str
     language: str

@@ -156,7 +156,9 @@ class NoAttrs:
 
 @dataclass(frozen=True, slots=True)
 class SourceAttrs:
-    """`name` is an identifier for texts; `access` the Python expression in the forward that gives it."""
+    """`name` is an identifier for texts; `access` the Python expression in the forward that gives
+    it.
+    """
 
     name: str
     access: str

@@ -43,10 +43,10 @@ class Estimate:
 class Group:
     """One future kernel, one PyTorch call, or one view.
 
-    `nodes` are in topological order; `inputs` are the values read from memory (sources or results of
-    earlier groups), `outputs` the values written. `reason` is one sentence for the reader of the plan.
-    `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose buffer the
-    first output may take, or None.
+    `nodes` are in topological order; `inputs` are the values read from memory (sources or results
+    of earlier groups), `outputs` the values written. `reason` is one sentence for the reader of the
+    plan. `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose
+    buffer the first output may take, or None.
     """
 
     name: str

@@ -37,13 +37,14 @@ class DType(enum.Enum):
 
     @property
     def compute(self) -> DType:
-        """The type in which kernels calculate: 16-bit floats calculate in float32, as eager does."""
+        """The type in which kernels calculate: float32 for 16-bit floats, as in eager."""
         return DType.F32 if self.is_half else self
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type and sizes. A size is an int or an expression over symbols such as the batch size.
+    """Element type and sizes. A size is an int or an expression over symbols such as the batch
+    size.
 
     Strides are no part of it: a kernel takes any, at run time (a contiguous and a strided variant).
     """
