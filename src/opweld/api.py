@@ -22,15 +22,17 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from opweld import driver
+from opweld.builder import build_in_child
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import check_output, write_whole
 from opweld.embed import embedded_source, is_importable
 from opweld.errors import UserError
-from opweld.held import Held, import_file
+from opweld.held import Held
 from opweld.ir.original import Original
 from opweld.judge import check as judge_pair
 from opweld.judge import report
 from opweld.judge.values import Event, Judgement, KernelTiming, Settings, Timing, Verdict
+from opweld.model_file import import_file
 from opweld.options import Options, from_environment
 from opweld.pipeline import Delivery, Follower
 from opweld.pipeline import optimize as run_line
@@ -117,6 +119,8 @@ def optimize(
         UserError: the module cannot be captured, pickled or compiled.
         JudgeFailed: what was made is not equivalent; there is no result.
     """
+    if not isinstance(module, nn.Module):
+        raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
     args = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
     named = dict(kwargs or {})
     options = from_environment(
@@ -152,8 +156,6 @@ class _Job:
     def __init__(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], folder: Path
     ) -> None:
-        if not isinstance(module, nn.Module):
-            raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
         self._module, self._args, self._kwargs, self._folder = module, args, kwargs, folder
         self._held = _held(module, folder)
 
@@ -176,11 +178,12 @@ class _Job:
             self._held.write_adopted(new)
             return judge_pair(model, adopted, settings, on_progress)
 
+        steps = (compile_file, build_in_child, judge)
         out = self._folder / f"{type(self._module).__name__}_new.py"
         if not verbose:
-            return run_line(original, out, options, _Silent(), compile_file, judge)
+            return run_line(original, out, options, _Silent(), *steps)
         with Progress(Console(stderr=True)) as progress:
-            return run_line(original, out, options, progress, compile_file, judge)
+            return run_line(original, out, options, progress, *steps)
 
     def adopted(self, emitted: Path) -> nn.Module:
         """The caller's own module as the emitted file's ModelNew, imported in this process."""

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from opweld import __version__, account, doctor
+from opweld.builder import build_in_child
 from opweld.delivery import check_output, default_output, write_json
 from opweld.errors import OpweldError
 from opweld.judge import check as judge_pair
@@ -97,9 +98,8 @@ def optimize_command(
         destination = out or default_output(model)
         try:
             with Progress(Console(stderr=True)) as progress:
-                delivery = optimize(
-                    model, destination, options, progress, compile_in_child, judge_pair
-                )
+                steps = (compile_in_child, build_in_child, judge_pair)
+                delivery = optimize(model, destination, options, progress, *steps)
         except NotEquivalent as error:
             report.render(error.judgement, Console())
             _write_json(json, account.of_judgement(model, destination, error.judgement))

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from opweld.errors import MissingCompiler
+
 OK, MISSING, NOTE = "ok", "missing", "note"
 COMMAND_LIMIT_S = 60.0
 LEAST_TORCH = (2, 11)
@@ -65,6 +67,17 @@ def examine() -> tuple[Finding, ...]:
     return tuple(check() for check in checks)
 
 
+def require_build_tools(target: str) -> None:
+    """Raises MissingCompiler where kernels for `target` cannot be built on this machine."""
+    tools = (ninja, cxx) if target == "cpu" else (ninja, cxx, nvcc)
+    lacking = next((tool for tool in (each() for each in tools) if tool.state != OK), None)
+    if lacking:
+        raise MissingCompiler(
+            f"the kernels cannot be built: {lacking.name} {lacking.found}",
+            next_step=f"{lacking.remedy or INSTALL_NVCC}, or write the file with --no-check",
+        )
+
+
 def python() -> Finding:
     return Finding("python", OK, f"{platform.python_version()} at {sys.executable}")
 
@@ -90,13 +103,13 @@ def cxx() -> Finding:
     compiler = cxx_command()
     path = shutil.which(compiler)
     if path is None:
-        return Finding("c++ compiler", MISSING, f"no {compiler}", INSTALL_GXX)
+        return Finding("c++ compiler", MISSING, f"{compiler} not found", INSTALL_GXX)
     return Finding("c++ compiler", OK, _version([path, "--version"]))
 
 
 def cxx_command() -> str:
     """The C++ compiler that torch's extension builder will call."""
-    return os.environ.get("CXX", "c++" if shutil.which("c++") else "g++")
+    return os.environ.get("CXX") or "c++"
 
 
 def trial_build() -> Finding:

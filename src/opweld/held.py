@@ -6,9 +6,7 @@ in the source's own namespace on the original's side and in the emitted file's o
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import linecache
 import pickle
 import sys
 from dataclasses import asdict, dataclass
@@ -20,6 +18,7 @@ import torch
 from torch import nn
 
 from opweld.errors import CaptureError
+from opweld.model_file import import_file
 
 ORIGINAL_FILE = '''"""Stands for the module that was handed to opweld.optimize."""
 from opweld.held import Held
@@ -127,15 +126,3 @@ def _reader(homes: tuple[str, ...], classes: ModuleType | None) -> Any:
             return getattr(classes, name) if module in homes else super().find_class(module, name)
 
     return SimpleNamespace(Unpickler=Unpickler, load=pickle.load, __name__="pickle")
-
-
-def import_file(path: Path, name: str) -> ModuleType:
-    """The file at `path` as module `name`; its text stays known to tracebacks when it is gone."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    text = path.read_text("utf-8")
-    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
-    spec.loader.exec_module(module)
-    return module

@@ -147,3 +147,15 @@ def user_line(path: Path, error: BaseException) -> Where:
     if not lines or lines[-1] is None:
         return Where(str(path))
     return Where(str(path), lines[-1], linecache.getline(own, lines[-1]).strip() or None)
+
+
+def import_file(path: Path, name: str) -> ModuleType:
+    """The file at `path` as module `name`; its text stays known to tracebacks when it is gone."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    text = path.read_text("utf-8")
+    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+    spec.loader.exec_module(module)
+    return module

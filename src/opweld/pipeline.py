@@ -13,6 +13,7 @@ from typing import Protocol
 
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import body_of, check_output, partial_file, publish, with_figures
+from opweld.doctor import require_build_tools
 from opweld.errors import JudgeFailed, Where
 from opweld.judge.values import Event, Judgement, KernelTiming, Samples, Settings
 from opweld.options import Options
@@ -26,6 +27,10 @@ class Compile(Protocol):
     def __call__(
         self, path: Path, options: Options, on_stage: Callable[[str], None], /
     ) -> Compiled: ...
+
+
+class Build(Protocol):
+    def __call__(self, new: Path, model: Path, target: str, options: Options, /) -> float: ...
 
 
 class Judge(Protocol):
@@ -70,12 +75,13 @@ def optimize(
     options: Options,
     follower: Follower,
     compile_file: Compile,
+    build: Build,
     judge: Judge,
 ) -> Delivery:
     """Writes the faster file at `out`.
 
     Raises:
-        UserError: bad input; nothing is written.
+        UserError: bad input, or no compiler for the kernels; nothing is written.
         JudgeFailed: the file that was emitted is not equivalent; nothing is written.
     """
     check_output(out, model)
@@ -83,10 +89,11 @@ def optimize(
     while True:
         compiled = compile_file(model, options, follower.step)
         with partial_file(out, compiled.text) as partial:
+            compiled = _built(model, partial, compiled, options, follower, build)
             judgement = _judged(model, partial, options, follower, judge)
             losing = losing_groups(compiled, judgement, options.exclude)
             if not losing:
-                notes += _standing(compiled)
+                notes += _standing(compiled, judgement)
                 delivery = Delivery(model, out, compiled, judgement, notes)
                 deliver(partial, delivery)
                 return delivery
@@ -101,6 +108,23 @@ def deliver(partial: Path, delivery: Delivery) -> None:
     partial.write_text(with_figures(delivery.compiled.text, figures), "utf-8")
     assert body_of(partial.read_text("utf-8")) == body_of(delivery.compiled.text)
     publish(partial, delivery.out)
+
+
+def _built(
+    model: Path,
+    partial: Path,
+    compiled: Compiled,
+    options: Options,
+    follower: Follower,
+    build: Build,
+) -> Compiled:
+    """With the seconds that building took; where nothing is judged, nothing need be built here."""
+    if not (options.check and compiled.welded):
+        return compiled
+    follower.step("build")
+    require_build_tools(compiled.target)
+    spent = build(partial, model, compiled.target, options)
+    return replace(compiled, seconds={**compiled.seconds, "build": spent})
 
 
 def _judged(
@@ -199,10 +223,12 @@ def _given_back(losing: frozenset[str], judgement: Judgement | None) -> str:
     )
 
 
-def _standing(compiled: Compiled) -> tuple[str, ...]:
-    if compiled.welded:
-        return ()
-    return ("Nothing is gained by welding this model here: ModelNew is the original",)
+def _standing(compiled: Compiled, judgement: Judgement | None) -> tuple[str, ...]:
+    if not compiled.welded:
+        return ("Nothing is gained by welding this model here: ModelNew is the original",)
+    if judgement and not judgement.welded_calls:
+        return ("ModelNew ran the original on the model's own inputs, none of its kernels",)
+    return ()
 
 
 def figures_of(judgement: Judgement) -> str:

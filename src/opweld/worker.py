@@ -13,7 +13,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,11 +126,19 @@ def _compile(compile_file: CompileFile, path: Path, options: Options) -> dict[st
     try:
         return {"compiled": compile_file(path, options, _send_event).to_data()}
     except errors.OpweldError as error:
-        return _error(error, error)
+        return _error(_placed(path, error), error)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the model's code may raise anything
         return _error(_explain(path, error), error)
+
+
+def _placed(path: Path, error: errors.OpweldError) -> errors.OpweldError:
+    """With the model file in front, by the name that the user gave it."""
+    where = error.where or Where()
+    if where.file in (None, path.name, str(path.resolve())):
+        error.where = replace(where, file=str(path))
+    return error
 
 
 def _error(explained: errors.OpweldError, cause: BaseException) -> dict[str, Any]:

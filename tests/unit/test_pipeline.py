@@ -11,6 +11,7 @@ import pytest
 
 from opweld import account
 from opweld.compiled import Compiled, PlanRow
+from opweld.errors import MissingCompiler
 from opweld.judge.values import (
     Check,
     Environment,
@@ -54,8 +55,10 @@ def compiler(*names: str) -> Callable[..., Compiled]:
 class Judge:
     """Passes; times ModelNew by `cost_ms` of the kernels that it finds in the file; eager is 10."""
 
-    def __init__(self, passed: bool = True, cost_ms: dict[str, float] | None = None) -> None:
-        self.passed, self.cost_ms = passed, cost_ms or {}
+    def __init__(
+        self, passed: bool = True, cost_ms: dict[str, float] | None = None, calls: bool = True
+    ) -> None:
+        self.passed, self.cost_ms, self.calls = passed, cost_ms or {}, calls
         self.judged: list[str] = []
         self.settings: list[Settings] = []
 
@@ -83,7 +86,8 @@ class Judge:
             for name in kernels
         )
         verdict = Verdict(self.passed, "A", (CHECK,), "" if self.passed else "output 0 is wrong")
-        return Judgement(verdict, timing, timings, ENVIRONMENT, 5)
+        calls = {name: 1 for name in kernels if self.calls}
+        return Judgement(verdict, timing, timings, ENVIRONMENT, 5, calls)
 
 
 class Listener:
@@ -103,7 +107,8 @@ def run(
 ) -> Delivery:
     (folder / "m.py").write_text("model = 1\n")
     out = folder / "m_new.py"
-    return optimize(folder / "m.py", out, Options(**choices), Listener(), compile_file, judge)
+    model, options = folder / "m.py", Options(**choices)
+    return optimize(model, out, options, Listener(), compile_file, lambda *args: 0.5, judge)
 
 
 def test_a_faster_file_is_delivered_with_its_figures(tmp_path: Path) -> None:
@@ -147,6 +152,23 @@ def test_where_nothing_is_gained_the_original_is_delivered(tmp_path: Path) -> No
     assert delivery.notes[1].startswith("k2, k3: given back")
     assert delivery.notes[2].startswith("Nothing is gained by welding this model here")
     assert "kernels = []" in delivery.out.read_text()
+
+
+def test_kernels_that_do_not_run_are_told(tmp_path: Path) -> None:
+    assert run(tmp_path, Judge(), compiler("k1")).notes == ()
+    notes = run(tmp_path, Judge(calls=False), compiler("k1")).notes
+    assert notes == ("ModelNew ran the original on the model's own inputs, none of its kernels",)
+
+
+def test_a_missing_compiler_stops_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    with pytest.raises(MissingCompiler) as caught:
+        run(tmp_path, Judge(), compiler("k1"))
+    assert str(caught.value).startswith(
+        "the kernels cannot be built: c++ compiler /no/such/compiler not found; install g++"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["m.py"]
+    assert run(tmp_path, Judge(), compiler("k1"), check=False).out.exists()
 
 
 def test_without_a_check_the_file_says_so(tmp_path: Path) -> None:
@@ -194,6 +216,7 @@ def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:
     assert {"bytes", "flops", "ms", "limit_percent", "registers", "spills"} <= kernel.keys()
     assert data["rules"] == [{"name": "mul-one", "numerics": "EXACT"}]
     assert data["library"] == []
+    assert data["seconds"] == {"build": 0.5}
 
 
 def test_both_accounts_have_the_same_fields(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""`opweld.optimize(module, inputs)`: what it gives runs our kernels on the shared parameters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import profile
+
+import opweld
+from opweld.errors import CaptureError, UnsupportedPrecision, UserError
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+class Gate(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(x) * 2.0
+
+
+class Gated(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(size, size)
+        self.gate = Gate()
+
+    def forward(self, x: torch.Tensor, shift: float | torch.Tensor = 1.0) -> torch.Tensor:
+        return torch.tanh(self.gate(self.project(x)) + shift)
+
+
+def welded_ops(module: nn.Module, *args: object, **kwargs: object) -> list[str]:
+    """The names of our ops that one call runs."""
+    with profile() as record, torch.no_grad():
+        module(*args, **kwargs)
+    return [event.key for event in record.key_averages() if event.key.startswith("opweld_")]
+
+
+def run_script(folder: Path, text: str) -> str:
+    """A script of its own, where the classes live in `__main__`; returns what it prints."""
+    path = folder / "script.py"
+    path.write_text(textwrap.dedent(text))
+    environ = {**os.environ, "PYTHONPATH": SOURCE}
+    done = subprocess.run(
+        [sys.executable, path], env=environ, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+SCRIPT = """
+import torch, opweld
+from torch import nn
+SCALE = 2.0
+def doubled(x):
+    return torch.sigmoid(x) * SCALE
+class Gate(nn.Module):
+    def forward(self, x):
+        return doubled(x)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project, self.gate = nn.Linear(16, 16), Gate()
+    def forward(self, x):
+        return torch.tanh(self.gate(self.project(x)))
+net, x = Net(), torch.randn(8, 16)
+result = opweld.optimize(net, x, check={check}, time_limit_s=200)
+with torch.profiler.profile() as record, torch.no_grad():
+    result.module(x)
+print(any(event.key.startswith("opweld_") for event in record.key_averages()))
+print(torch.allclose(result.module(x), net(x), rtol=1e-6, atol=1e-7))
+net.project.weight.data.mul_(3.0)
+print(torch.allclose(result.module(x), net(x), rtol=1e-6, atol=1e-7))
+print(isinstance(result.module, Net))
+print(result.verdict and result.verdict.passed, result.timing is not None)
+result.save("{folder}/saved.py")
+"""
+
+
+def test_classes_of_a_script_are_welded_and_judged(tmp_path: Path) -> None:
+    said = run_script(tmp_path, SCRIPT.format(check=True, folder=tmp_path))
+    assert said.split() == ["True", "True", "True", "True", "True", "True"]
+    # the saved file stands alone, in a process that has never seen the script
+    (tmp_path / "script.py").unlink()
+    text = f"""
+        import importlib.util, sys, torch
+        sys.modules["opweld"] = None
+        spec = importlib.util.spec_from_file_location("saved", {str(tmp_path / "saved.py")!r})
+        saved = importlib.util.module_from_spec(spec); sys.modules["saved"] = saved
+        spec.loader.exec_module(saved)
+        torch.manual_seed(0); new = saved.ModelNew()
+        torch.manual_seed(0); old = saved.ModelNew.__bases__[0]()
+        x = torch.randn(4, 16)
+        print(torch.allclose(new(x), old(x), rtol=1e-6, atol=1e-7))
+    """
+    assert run_script(tmp_path, text) == "True\n"
+
+
+def test_an_importable_class_with_keywords() -> None:
+    torch.manual_seed(0)
+    module, x, shift = Gated(32), torch.randn(5, 32), torch.randn(32)
+    result = opweld.optimize(module, x, kwargs={"shift": shift}, check=False)
+    assert isinstance(result.module, Gated)
+    assert result.module.project.weight is module.project.weight
+    assert len(welded_ops(result.module, x, shift=shift)) == 1
+    torch.testing.assert_close(result.module(x, shift=shift), module(x, shift=shift))
+    torch.testing.assert_close(result.module(x[:3], shift=shift), module(x[:3], shift=shift))
+
+
+def test_what_the_result_shows() -> None:
+    result = opweld.optimize(Gated(32), torch.randn(5, 32), check=False)
+    row = next(row for row in result.plan if row.kind == "pointwise")
+    assert {"sigmoid", "mul", "tanh"} <= set(row.ops)
+    assert row.name in repr(result) and "not verified" in repr(result)
+    shown = result._repr_html_()
+    assert f"<td>{row.name}</td>" in shown and "<pre>" in shown
+    assert "Not verified" in result.text.split('"""')[1]
+    assert (result.verdict, result.timing) == (None, None)
+
+
+def test_the_module_is_left_as_it_is() -> None:
+    module = Gated(16).train()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    opweld.optimize(module, torch.randn(4, 16), check=False)
+    assert module.training and type(module) is Gated
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(UserError, match="optimize takes a torch.nn.Module, not a builtin"):
+        opweld.optimize(torch.tanh, torch.ones(2))
+    with pytest.raises(UnsupportedPrecision):
+        opweld.optimize(Gated(4), torch.ones(1, 4), precision="tf32")
+
+
+def test_a_class_inside_a_function_is_refused() -> None:
+    class Inner(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(x) * 2.0
+
+    with pytest.raises(CaptureError, match="Inner is defined inside a function"):
+        opweld.optimize(Inner(), torch.ones(4), check=False)

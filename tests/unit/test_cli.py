@@ -1,0 +1,225 @@
+"""The command line as a user meets it: exit codes, one sentence, nothing left over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+MODEL = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        {forward}
+def get_inputs():
+    {inputs}
+def get_init_inputs():
+    return []
+"""
+WHOLE = {"forward": "return torch.exp(x) * 2.0", "inputs": "return [torch.ones(4, 8)]"}
+NEW = """
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        {forward}
+"""
+
+
+def environ(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": SOURCE, **more}
+
+
+def opweld(*args: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opweld", *map(str, args)]
+    return subprocess.run(command, env=environ(**more), capture_output=True, text=True, timeout=240)
+
+
+def refusal(done: subprocess.CompletedProcess[str], code: int = 2) -> str:
+    """The one sentence of a refusal; progress stands in front of it."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == "" or code == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("opweld: ")
+    return last.removeprefix("opweld: ")
+
+
+def write(path: Path, text: str = "", **parts: str) -> Path:
+    path.write_text(text or MODEL.format(**{**WHOLE, **parts}))
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if p.name != "__pycache__")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(tmp_path / "m.py")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["optimise", "m.py"],
+        ["optimize"],
+        ["optimize", "m.py", "--no-such-option"],
+        ["optimize", "m.py", "--batch", "many"],
+        ["check", "m.py"],
+        ["plan", "m.py", "--stage", "soup"],
+    ],
+)
+def test_usage_errors_exit_2(args: list[str]) -> None:
+    done = opweld(*args)
+    assert done.returncode == 2
+    assert "Error: " in done.stderr and "Traceback" not in done.stderr
+
+
+def test_version_and_help() -> None:
+    assert opweld("--version").stdout == "opweld 0.1.0\n"
+    text = opweld("--help").stdout
+    assert all(command in text for command in ("optimize", "check", "plan", "doctor"))
+
+
+@pytest.mark.parametrize("command", ["optimize", "plan", "check"])
+def test_no_such_file(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "no.py"
+    args = [command, path, path] if command == "check" else [command, path]
+    assert refusal(opweld(*args)) == f"{path}: there is no such file"
+
+
+@pytest.mark.parametrize("command", ["optimize", "plan"])
+def test_syntax_error(tmp_path: Path, command: str) -> None:
+    path = write(tmp_path / "m.py", "x = (1\n")
+    assert refusal(opweld(command, path)).startswith(f"{path}:1 `x = (1`: is not Python: ")
+    assert names(tmp_path) == ["m.py"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--precision", "tf32"], "precision 'tf32' is not there yet; use --precision match"),
+        (["--target", "tpu"], "there is no target 'tpu'; use one of auto, cpu, cuda"),
+        (["--batch", "0"], "--batch must be at least 1, not 0"),
+        (["-o", "/no/such/folder/new.py"], "/no/such/folder/new.py: the folder '/no/such/folder'"),
+        (["-o", "/proc/new.py"], "/proc/new.py: cannot be written"),
+        (["--json", "/no/such/folder/a.json"], "/no/such/folder/a.json: the folder"),
+    ],
+)
+def test_choices_that_are_refused_before_any_work(
+    model: Path, options: list[str], says: str
+) -> None:
+    assert refusal(opweld("optimize", model, *options)).startswith(says)
+    assert names(model.parent) == ["m.py"]
+
+
+def test_the_output_is_the_model(model: Path) -> None:
+    before = model.read_text()
+    said = refusal(opweld("optimize", model, "-o", model))
+    assert said == f"{model}: is the model file itself; name another file with -o"
+    assert model.read_text() == before
+
+
+def test_a_bad_environment_variable(model: Path) -> None:
+    said = refusal(opweld("optimize", model, OPWELD_DEBUG="9"))
+    assert said == "OPWELD_DEBUG must be 0 to 5, not 9"
+
+
+def test_check_of_another_signature(model: Path) -> None:
+    new = write(model.with_name("new.py"), NEW.replace("x)", "x, y)").format(forward="return x"))
+    done = opweld("check", model, new)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "NOT EQUIVALENT" in done.stdout and "missing 1 required positional" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("forward", "says"),
+    [
+        ("return (torch.exp(x) * 2.0)[:2]", "shape"),
+        ("return (torch.exp(x) * 2.0).double()", "float64"),
+        ("return torch.exp(x) * 2.001", "grade F"),
+    ],
+)
+def test_check_of_what_is_not_equivalent(model: Path, forward: str, says: str) -> None:
+    new = write(model.with_name("new.py"), NEW.format(forward=forward))
+    account = model.with_name("a.json")
+    done = opweld("check", model, new, "--json", account)
+    assert done.returncode == 1
+    verdict = done.stdout.strip().splitlines()[-1]
+    assert verdict.startswith("NOT EQUIVALENT") and says in verdict
+    assert '"passed": false' in account.read_text()
+
+
+def test_check_of_a_file_without_model_new(model: Path) -> None:
+    said = refusal(opweld("check", model, model))
+    assert "ModelNew" in said and str(model) in said
+
+
+def test_debug_shows_the_traceback(model: Path) -> None:
+    done = opweld("optimize", model, "-o", "/no/such/folder/new.py", "--debug")
+    assert done.returncode == 2
+    assert "Traceback (most recent call last)" in done.stderr
+
+
+def descendants(pid: int) -> set[int]:
+    """Every living process below `pid`, whatever its group or session."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] not in "ZX":
+                parents[int(entry.name)] = int(fields[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["optimize", "check"])
+def test_an_interrupt_leaves_no_file_and_no_process(
+    tmp_path: Path, command: str, number: signal.Signals
+) -> None:
+    note = tmp_path / "note"
+    body = (
+        f"import subprocess, time; p = subprocess.Popen(['sleep', '99'], process_group=0);"
+        f" open({str(note)!r}, 'w').write('here'); time.sleep(99)"
+    )
+    model = write(tmp_path / "m.py", inputs=body)
+    new = write(tmp_path / "n.py", NEW.format(forward="return x"))
+    args = [command, str(model), *([str(new)] if command == "check" else [])]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "opweld", *args],
+        env=environ(),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not note.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    below = descendants(process.pid)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert said.strip().splitlines()[-1] == "opweld: interrupted; nothing was written"
+    assert len(below) >= 2
+    assert not [pid for pid in below if alive(pid)]
+    assert names(tmp_path) == ["m.py", "n.py", "note"]
