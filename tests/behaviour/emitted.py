@@ -7,7 +7,7 @@ import importlib.util
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,17 +16,9 @@ import torch
 from tests.behaviour.models import SOURCES
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opweld.capture import capture
-from opweld.emit import emit
-from opweld.ir.original import Original, Part
-from opweld.lower import lower
-from opweld.model_file import load
-from opweld.plan import make_plan
-from opweld.render import render
-from opweld.render.host import host
-from opweld.target import TARGETS
+from opweld.driver import compile_file
+from opweld.options import Options
 
-EXPORTS = ("Model", "get_inputs", "get_init_inputs")
 # How many kernels one call runs.
 NUM_KERNELS = {"gelu": 1, "linear": 1, "branches": 1}
 
@@ -78,35 +70,12 @@ def load_file(path: Path, text: str) -> ModuleType:
 
 @functools.cache
 def emitted_text(name: str, target: str = "cpu") -> str:
-    """The line from a model file's source to the emitted text, without simplifying."""
+    """What the compiler makes of a model file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"{name}.py")
         path.write_text(SOURCES[name], "utf-8")
-        module = load(path)
-        return _emitted(name, module, target)
-
-
-def _emitted(name: str, module: ModuleType, target: str) -> str:
-    torch.manual_seed(0)
-    model = module.Model(*module.get_init_inputs()).eval()
-    captured = capture(model, tuple(module.get_inputs()), {}, name=name)
-    parts = []
-    for index, variant in enumerate(captured.variants):
-        plan = make_plan(variant.graph, TARGETS[target])
-        if index:
-            named = (replace(g, name=f"{g.name}_{variant.autocast}") for g in plan.groups)
-            plan = replace(plan, groups=tuple(named))
-        parts.append(Part(variant, plan, lower(plan)))
-    language = TARGETS[target].language
-    kernels = tuple(kernel for part in parts for kernel in part.kernels)
-    return emit(
-        Original(f"{name}.py", "opweld_model", "Model", SOURCES[name], EXPORTS),
-        tuple(parts),
-        captured.same_under_autocast,
-        render(name, kernels, language),
-        host(tuple(parts), language),
-        f"ModelNew for {name}.py.",
-    )
+        torch.manual_seed(0)
+        return compile_file(path, Options(target=target, check=False)).text
 
 
 class CountCalls(TorchDispatchMode):

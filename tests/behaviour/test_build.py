@@ -1,4 +1,4 @@
-"""Building the kernels on import: what is missing is said in a sentence, and nothing is waited for."""
+"""Building on import: what is missing is said in a sentence, and nothing is waited for."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def test_a_compiler_that_refuses(folder: Path) -> None:
     places.mkdir()
     script = places / "c++"
     script.write_text(
-        '#!/bin/sh\ncase "$*" in *main.cpp*) echo "main.cpp:1:1: error: no such thing" >&2; exit 1;;'
-        f' esac\nexec {shutil.which("c++")} "$@"\n'
+        '#!/bin/sh\ncase "$*" in *main.cpp*) echo "main.cpp:1:1: error: no such thing" >&2;'
+        f' exit 1;; esac\nexec {shutil.which("c++")} "$@"\n'
     )
     script.chmod(0o755)
     count, sentence = use(folder, PATH=f"{places}{os.pathsep}{os.environ['PATH']}")

@@ -126,7 +126,9 @@ def test_autocast(cuda: Pair, dtype: torch.dtype) -> None:
             found = zip(leaves(new(*inputs)), leaves(old(*inputs)), leaves(exact), strict=True)
     for ours, theirs, true in found:
         assert ours.dtype == theirs.dtype
-        errors = [float((v.double() - true.double()).square().mean().sqrt()) for v in (ours, theirs)]
+        errors = [
+            float((v.double() - true.double()).square().mean().sqrt()) for v in (ours, theirs)
+        ]
         assert errors[0] <= 1.25 * errors[1] + 1e-7
 
 

@@ -126,7 +126,11 @@ def test_helper_classes_of_the_original_pickle(branches: Pair, tmp_path: Path) -
     )
     for script in (write, read):
         done = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
     torch.manual_seed(0)
