@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch._dynamo  # torch.export imports it at its first call, for more than a second
 
 from opweld import __version__
 from opweld.capture import capture

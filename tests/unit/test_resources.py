@@ -1,0 +1,50 @@
+"""What ptxas reports is read whole, and finds its way to the right group."""
+
+from __future__ import annotations
+
+from tests.nvcc import needs_nvcc
+
+from opweld.compiled import Compiled, PlanRow
+from opweld.resources import parse_report, with_resources
+
+REPORT = """\
+ptxas info    : Compiling entry function '_Z9k1_kernelv' for 'sm_90a'
+ptxas info    : Function properties for _Z9k1_kernelv
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 2048 bytes smem
+ptxas info    : Function properties for _Z9k2_kernelv
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 18 registers, used 0 barriers
+"""
+
+SOURCE = """
+template <int kLanes, typename Index>
+__global__ void k1_double_contiguous_kernel(const float* x, float* y, Index n) {
+  Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2.0f * x[i];
+}
+template __global__ void k1_double_contiguous_kernel<4, unsigned int>(
+    const float*, float*, unsigned int);
+"""
+
+
+def test_a_report_is_read() -> None:
+    first, second = parse_report(REPORT)
+    assert (first.name, first.registers, first.stack_bytes) == ("_Z9k1_kernelv", 40, 16)
+    assert (first.spill_bytes, first.shared_bytes) == (20, 2048)
+    assert (second.registers, second.spill_bytes, second.shared_bytes) == (18, 0, 0)
+
+
+@needs_nvcc
+def test_a_group_gets_its_kernels_figures() -> None:
+    rows = (PlanRow("k1_double", "pointwise", ("mul",), ""), PlanRow("linear", "library", (), ""))
+    compiled = Compiled("", "sm_90a", rows, {"source": SOURCE})
+    welded, library = with_resources(compiled).plan_rows
+    assert welded.registers is not None and 4 <= welded.registers <= 64
+    assert welded.spills == 0
+    assert library.registers is None
+
+
+def test_a_text_that_does_not_compile_is_left_to_the_judge() -> None:
+    compiled = Compiled("", "sm_90a", (), {"source": "__global__ nonsense"})
+    assert with_resources(compiled) == compiled
