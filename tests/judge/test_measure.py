@@ -54,9 +54,11 @@ def test_rounds_call_each_once_in_rotating_order() -> None:
 
 
 def test_the_number_of_rounds_follows_the_budget() -> None:
-    assert _num_rounds(100.0, 2, budget_s=1.0) == 20
-    assert _num_rounds(1e6, 2, budget_s=1.0) == MIN_RUNS
-    assert _num_rounds(0.0, 2, budget_s=1.0) == MAX_RUNS
+    assert _num_rounds(100.0, budget_s=2.0) == 20
+    assert _num_rounds(1e6, budget_s=2.0) == MIN_RUNS
+    assert _num_rounds(0.0, budget_s=2.0) == MAX_RUNS
+    assert _num_rounds(1e6, budget_s=2.0, limit_s=2500.0) == 2
+    assert _num_rounds(1e6, budget_s=2.0, limit_s=1.0) == 1
 
 
 class Broken(nn.Module):
@@ -108,3 +110,14 @@ def test_kernels_are_counted_and_timed_on_their_own_arguments(doubling) -> None:
 
 def test_a_model_without_kernels_has_no_rows() -> None:
     assert kernels.record(nn.ReLU(), Call((torch.ones(3),), {})) == ()
+
+
+def test_a_time_below_the_limit_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that does nothing beats any honest bound."""
+    monkeypatch.setattr(measure, "copy_gbps", lambda device: 1e-6)
+    model, path = nn.ReLU(), Path("m.py")
+    pair = Pair(model, nn.Identity(), torch, path, path, CPU, None)
+    settings = Settings(device="cpu", num_runs=1, baselines=())
+    timing = measure.measure(pair, Call((torch.ones(4),), {}), settings, lambda who, what: None)
+    assert timing.limit_ms == pytest.approx(32.0)
+    assert timing.notes and timing.notes[0].startswith("ModelNew is faster than the limit")

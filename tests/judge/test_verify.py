@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.judge.pairs import LINEAR, POINTWISE, failing, judge_pair, named
 
-from opweld.judge import reference, trial
+from opweld.judge import reference, trial, verify
 
 OWN = "own inputs"
 
@@ -454,3 +454,25 @@ def test_a_candidate_for_inference_only_says_so(tmp_path: Path) -> None:
     assert judgement.verdict.passed
     check = named(judgement, "gradients")
     assert check.skipped and "for inference only" in check.detail
+
+
+def test_large_models_are_tried_on_all_rows_once_and_on_fewer_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "MAX_ELEMS", {"cpu": 400})
+    judgement = judge_pair(tmp_path, POINTWISE, SAME)
+    assert judgement.verdict.passed
+    assert "rows" not in named(judgement, OWN).detail
+    assert "on 7 of 9 rows" in named(judgement, "normal values").detail
+    assert "batch of 8" in {check.name for check in judgement.verdict.checks}
+    wrong = "class ModelNew(Base):\n    def forward(self, x):\n"
+    wrong += "        y = super().forward(x).clone(); y[8:] += 0.1; return y\n"
+    assert OWN in failing(judge_pair(tmp_path, POINTWISE, wrong)), "the main check takes all rows"
+
+
+def test_expensive_models_are_tried_on_fewer_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "MAX_FLOPS", {"cpu": 100})
+    judgement = judge_pair(tmp_path, LINEAR, SAME)
+    assert "on 5 of 6 rows" in named(judgement, "normal values").detail

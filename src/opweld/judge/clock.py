@@ -26,17 +26,23 @@ Action = Callable[[], Any]
 
 
 def time_interleaved(
-    actions: Mapping[str, Action], device: torch.device, budget_s: float, num_runs: int | None
+    actions: Mapping[str, Action],
+    device: torch.device,
+    budget_s: float,
+    num_runs: int | None = None,
+    limit_s: float = math.inf,
 ) -> dict[str, Samples]:
     """Samples of each action, in rounds that call every one of them once.
 
     The order inside a round rotates, so that none always follows the same neighbour. Without
-    `num_runs` there are as many rounds as fit into `budget_s` seconds for each action.
+    `num_runs` there are as many rounds as fit into `budget_s` seconds for each action, at least
+    `MIN_RUNS` unless these would take longer than `limit_s` altogether.
     """
     clock: _WallClock | _CudaClock
     clock = _CudaClock(device) if device.type == "cuda" else _WallClock()
     first = {name: _warm_up(clock, action) for name, action in actions.items()}
-    rounds = num_runs or _num_rounds(sum(first.values()) + clock.overhead_ms, len(first), budget_s)
+    round_ms = sum(first.values()) + clock.overhead_ms * len(first)
+    rounds = num_runs or _num_rounds(round_ms, budget_s * len(first), limit_s)
     times: dict[str, list[float]] = {name: [] for name in actions}
     names = list(actions)
     for turn in range(rounds):
@@ -104,9 +110,10 @@ class _CudaClock:
         return float(start.elapsed_time(end))
 
 
-def _num_rounds(round_ms: float, num_actions: int, budget_s: float) -> int:
-    fitting = budget_s * num_actions * 1e3 / max(round_ms, 1e-3)
-    return int(min(max(fitting, MIN_RUNS), MAX_RUNS))
+def _num_rounds(round_ms: float, budget_s: float, limit_s: float = math.inf) -> int:
+    round_s = max(round_ms, 1e-3) / 1e3
+    rounds = min(max(budget_s / round_s, MIN_RUNS), MAX_RUNS)
+    return int(max(1, min(rounds, limit_s / round_s)))
 
 
 def _quantile(ordered: list[float], share: float) -> float:

@@ -86,6 +86,8 @@ def _guarded(read: Callable[[], Any]) -> Any:
     except RuntimeError:
         # torch refuses to read one of its two precision interfaces once the other was written
         return "mixed"
+    except AttributeError:
+        return "unknown"  # not in this release of torch
 
 
 def _field_of(path: str, name: str) -> str | None:

@@ -238,6 +238,7 @@ def _print_plain(grid: Grid, console: Console) -> None:
     heads = [head.lstrip(">") for head in grid.heads]
     console.print(f"{grid.title}:", markup=False, highlight=False)
     for row in grid.rows:
-        facts = [f"{head} {cell}" for head, cell in zip(heads[1:], row[1:], strict=True) if cell]
+        cells = zip(heads[1:], row[1:], strict=True)
+        facts = [f"{head} {cell}" for head, cell in cells if cell not in ("", _NONE)]
         line = f"  {row[0]}: {', '.join(facts)}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -177,7 +177,7 @@ def filled_memory() -> Iterator[None]:
 
 def synchronize() -> None:
     """Wait for the device, which is also where a bad memory access is reported."""
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
@@ -198,6 +198,6 @@ def _poison_value(t: Tensor) -> float | int | bool:
 
 def _random_state() -> tuple[bytes, ...]:
     states = [torch.get_rng_state()]
-    if torch.cuda.is_available():
-        states += torch.cuda.get_rng_state_all()
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state())
     return tuple(bytes(state.numpy().tobytes()) for state in states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -59,7 +60,7 @@ def judge(request: Request, channel: Channel) -> Judgement:
     Raises:
         UserError: the model file cannot be judged against.
     """
-    settings = request.settings
+    settings, started = request.settings, time.monotonic()
     try:
         pair, before = _load(request, channel)
     except CandidateError as error:
@@ -78,7 +79,8 @@ def judge(request: Request, channel: Channel) -> Judgement:
     launches = kernels.record(pair.new, call)
     timing, rows, why_not = None, tuple(map(kernels.untimed, launches)), None
     if settings.measure:
-        timing, rows, why_not = _measure(pair, call, launches, settings, channel)
+        remaining_s = settings.time_limit_s - (time.monotonic() - started)
+        timing, rows, why_not = _measure(pair, call, launches, settings, channel, remaining_s)
     return Judgement(
         verdict, timing, rows, environment, request.seed, kernels.count(launches), why_not
     )
@@ -152,11 +154,12 @@ def _measure(
     launches: tuple[kernels.Launch, ...],
     settings: Settings,
     channel: Channel,
+    remaining_s: float,
 ) -> tuple[Timing | None, tuple[KernelTiming, ...], str | None]:
     """Timing and kernel rows, or the reason for having none."""
     channel.event(Event("measure", "timing " + ", ".join((*settings.baselines, "ModelNew"))))
     try:
-        timing = measure(pair, call, settings, channel.phase)
+        timing = measure(pair, call, settings, channel.phase, remaining_s)
         channel.phase(NEW, "timing its kernels")
         rows = tuple(
             kernels.time_launch(launch, pair.device, timing.copy_gbps, settings.num_runs)

@@ -25,6 +25,7 @@ from opweld.judge.inputs import (
     value_kinds,
 )
 from opweld.judge.load import Call, Pair, brief, leading_size
+from opweld.judge.measure import product_flops
 from opweld.judge.outputs import bit_equal, is_float
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run, filled_memory, fingerprint
@@ -33,8 +34,10 @@ from opweld.judge.values import Check
 from opweld.judge.weights import State, compare_state, copy_state, load_state, shake_state
 
 NUM_REPEATS = 3
-# Elements of inputs and outputs above which all checks but the main one take fewer rows.
+# Elements of inputs and outputs, and operations of products, above which all checks but the main
+# one take fewer rows.
 MAX_ELEMS = {"cpu": 2**21, "cuda": 2**28}
+MAX_FLOPS = {"cpu": 2**32, "cuda": 2**43}
 MIN_ROWS = 5
 
 
@@ -91,18 +94,19 @@ class Verifier:
 
     def _reduce(self) -> None:
         """Take fewer rows from here on where the inputs are large and the original allows it."""
-        call, limit = self._own(0), MAX_ELEMS[self.pair.device.type]
+        call, kind = self._own(0), self.pair.device.type
         size = leading_size(call) or 0
-        rows = max(MIN_ROWS, size * limit // max(1, self._trial.num_elems)) | 1
-        if rows >= size:
-            return
+        rows = _share(size, MAX_ELEMS[kind], self._trial.num_elems)
         try:
             with torch.no_grad():
+                flops = product_flops(self.pair.original, resize(call, rows))
+                rows = _share(rows, MAX_FLOPS[kind], flops)
                 few = resize(call, rows)
                 self.pair.original(*few.args, **few.kwargs)
         except Exception:
             return  # whatever it is, the checks on all rows will meet it again
-        self._few, self._note = resized(self._own, rows), f"on {rows} of {size} rows"
+        if rows < size:
+            self._few, self._note = resized(self._own, rows), f"on {rows} of {size} rows"
 
     def _repeats(self, kind: Kind) -> Iterator[Check]:
         """The same call again is noted where it differs; an earlier result must stay."""
@@ -196,3 +200,10 @@ class Verifier:
         load_state(self.pair.original, state)
         load_state(self.pair.new, state)
         self._trial.weights_changed()
+
+
+def _share(rows: int, limit: int, cost: int) -> int:
+    """As many rows as stay within the limit, an odd number of them."""
+    if cost <= limit:
+        return rows
+    return min(rows, max(MIN_ROWS, rows * limit // cost) | 1)
