@@ -1,4 +1,4 @@
-"""Emitted files that share a namespace: with the original, with each other, with whatever follows."""
+"""Emitted files that share a namespace: with the original, each other, and whatever follows."""
 
 from __future__ import annotations
 

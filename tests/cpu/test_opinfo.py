@@ -1,8 +1,8 @@
 """Every pointwise operator on PyTorch's own sample inputs, against PyTorch.
 
-The coverage table (operator, dtype, welded or library, why) says what is welded; it must be what the
-capture gives, so it can only get worse on purpose. `python -m tests.cpu.test_opinfo` rewrites it.
-"""
+The coverage table (operator, dtype, welded or library, why) says what is welded; it must be what
+the capture gives, so it can only get worse on purpose. `python -m tests.cpu.test_opinfo` rewrites
+it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
     operand = view.inputs[0].type.shape
     match view.op:
         case Op.PERMUTE:
-            places = {dim: c for dim, c in zip(view.attrs.dims, coords, strict=True)}
+            places = dict(zip(view.attrs.dims, coords, strict=True))
             return tuple(places[dim] for dim in range(len(operand)))
         case Op.EXPAND:
             return align(coords, operand)

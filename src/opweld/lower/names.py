@@ -10,12 +10,13 @@ from ..ir.ops import Op
 
 # Keywords that models like to use as names, and the names that the kernels themselves use.
 RESERVED = frozenset(
-    "auto bool break case char class const continue default delete do double else enum export extern "
-    "float for friend goto half if inline int long namespace new operator private protected public "
-    "register return short signed sizeof static struct switch template this throw try typedef union "
-    "unsigned using virtual void volatile while and or not xor op lane first last begin end stream "
-    "packet num_elems max_offset aligned Index kLanes bfloat16 main in out row rest at k i NAN INFINITY "
-    "i0 i1 i2 i3 i4 i5 i6 i7 s0 s1 s2 s3 s4 s5 s6 s7 value0 value1 value2 value3".split()
+    "auto bool break case char class const continue default delete do double else enum export "
+    "extern float for friend goto half if inline int long namespace new operator private "
+    "protected public register return short signed sizeof static struct switch template this "
+    "throw try typedef union unsigned using virtual void volatile while and or not xor op lane "
+    "first last begin end stream packet num_elems max_offset aligned Index kLanes bfloat16 main "
+    "in out row rest at k i NAN INFINITY i0 i1 i2 i3 i4 i5 i6 i7 s0 s1 s2 s3 s4 s5 s6 s7 value0 "
+    "value1 value2 value3".split()
 )
 
 

@@ -1,7 +1,7 @@
 """A pointwise group -> its two kernels.
 
-The value of each result is followed back from its coordinates through operations and views to loads;
-nothing of a view is left but addresses, guards and positions.
+The value of each result is followed back from its coordinates through operations and views to
+loads; nothing of a view is left but addresses, guards and positions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Addressing = Callable[[Buffer, Node, Coords], Size]
 
 
 def lower_group(graph: Graph, group: Group) -> Welded:
-    """Both kernels of a group: `contiguous` with few loops and vectors, `strided` for any strides."""
+    """Both kernels of a group: `contiguous` with few loops and vectors, `strided` for any."""
     names = Names()
     inputs = [_buffer(names, node, i, False) for i, node in enumerate(group.inputs)]
     wishes = (

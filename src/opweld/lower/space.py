@@ -1,4 +1,4 @@
-"""The iteration space of a kernel: its loops merged, its accesses classified, its integer arguments."""
+"""The iteration space of a kernel: merged loops, classified accesses, integer arguments."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def with_access(kernel: Kernel) -> Kernel:
 
 
 def _access(definition: Definition, kernel: Kernel, rows_hold_vectors: bool) -> Access:
-    unguarded = isinstance(definition, Load) and not definition.guard
-    if unguarded and definition.address == kernel.stores[0].address:
+    load = definition if isinstance(definition, Load) and not definition.guard else None
+    if load and load.address == kernel.stores[0].address:
         return Access.FLAT
     inner = kernel.loops[-1].var
     steps = [coefficient(expr, inner) for expr in expressions_of(definition)]
     if rows_hold_vectors and all(step == 0 for step in steps):
         return Access.SAME
-    if rows_hold_vectors and unguarded and steps == [1] and _starts_aligned(definition, kernel):
+    if rows_hold_vectors and load and steps == [1] and _starts_aligned(load, kernel):
         return Access.VECTOR
     return Access.LANE
 

@@ -1,4 +1,4 @@
-"""Graph -> Plan: which nodes share a kernel, in which order the groups run, and how each one runs."""
+"""Graph -> Plan: which nodes share a kernel, in which order groups run, and how each one runs."""
 
 from __future__ import annotations
 

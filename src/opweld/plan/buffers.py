@@ -31,9 +31,9 @@ def _reusable(graph: Graph, groups: tuple[Group, ...], index: int) -> int | None
 
 
 FRESH_RESULTS = frozenset(
-    ("aten.linear.default", "aten.addmm.default", "aten.mm.default", "aten.matmul.default", "aten.bmm.default",
-     "aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default")
-)  # fmt: skip
+    f"aten.{name}.default"
+    for name in ("linear", "addmm", "mm", "matmul", "bmm", "conv1d", "conv2d", "conv3d")
+)
 """Calls whose result is never a view of an operand, so that its memory may be overwritten."""
 
 

@@ -1,8 +1,9 @@
 """Which computing nodes share a kernel.
 
-A cluster is a set of computing nodes whose results all have one shape, the iteration space, together with
-the nodes that only feed them through views and broadcasts and are computed where they are read. Merging is
-greedy along edges, in topological order, and never makes the graph of clusters cyclic.
+A cluster is a set of computing nodes whose results all have one shape, the iteration space,
+together with the nodes that only feed them through views and broadcasts and are computed where they
+are read. Merging is greedy along edges, in topological order, and never makes the graph of clusters
+cyclic.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _merge_edge(state: _Fusion, producer: Node, reader: Node, direct: bool) -> N
 
 
 def _only_feeds(state: _Fusion, upper: Cluster, lower: Cluster) -> bool:
-    """Whether nothing of `upper` is read outside the two clusters: then it can be computed in place."""
+    """Whether nothing of `upper` is read outside the two: then it can be computed in place."""
     inside = {node.serial for node in (*upper.nodes, *lower.nodes)}
     return all(
         not state.leaves_memory(node) and all(r.serial in inside for r in state.readers(node))

@@ -45,7 +45,7 @@ def make_groups(
 
 
 def _shown(context: _Context, view: Node) -> bool:
-    """Whether a free view is needed as a tensor: by the caller, a PyTorch call, or another such view."""
+    """Whether a free view is needed as a tensor: by the caller, a PyTorch call, or such a view."""
     if view.serial in context.outputs:
         return True
     users = context.users[view.serial]
@@ -160,7 +160,7 @@ def _operands(unit: list[Node]) -> tuple[Node, ...]:
 
 
 def _with_views(unit: list[Node], inputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The unit's nodes and the views and constants between them and the operands, operands first."""
+    """The unit's nodes, and the views and constants between, operands first."""
     read = {node.serial for node in inputs}
     keep = {node.serial for node in unit}
     for node in unit:

@@ -7,7 +7,7 @@ from ..target import Target
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
-    """16-byte accesses for the widest element type of the group, several of them in flight a thread."""
+    """16-byte accesses for the widest element type of the group, several in flight a thread."""
     tensors = (*group.inputs, *group.outputs)
     widest_bytes = max(node.type.dtype.itemsize_bytes for node in tensors)
     lanes = target.access_bytes // widest_bytes
@@ -15,5 +15,5 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
 
 
 def _vectors(num_inputs: int, target: Target) -> int:
-    """Fewer accesses of each operand where there are more operands: what counts is bytes in flight."""
+    """Fewer accesses of each operand where there are more operands: bytes in flight count."""
     return max(1, target.loads_in_flight // max(1, num_inputs))

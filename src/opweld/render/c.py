@@ -1,4 +1,4 @@
-"""What CUDA and C++ texts share: types, constants, expressions, and the scalar function of a group."""
+"""What CUDA and C++ texts share: types, constants, expressions, the scalar function of a group."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 Launchers are plain C, so that no torch header is ever read by nvcc:
     int <group>_<variant>(const void* operand..., void* result..., int64_t extent...,
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
-`max_offset` is the largest element offset that any operand reaches: it decides between 32- and 64-bit
-indices. `aligned` says that every pointer allows 16-byte accesses. The result is a cudaError_t.
-"""
+`max_offset` is the largest element offset that any operand reaches: it decides between 32- and
+64-bit indices. `aligned` says that every pointer allows 16-byte accesses. The result is a
+cudaError_t."""
 
 from __future__ import annotations
 
@@ -135,10 +135,8 @@ def _once(definition: Definition) -> list[str]:
         if definition.access is Access.FLAT:
             return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({pointer}at);"]
         if definition.access is Access.VECTOR:
-            address = _text(definition.address)
-            return [
-                f"const auto {definition.name}_vector = op::load_vector<kLanes>({pointer}{address});"
-            ]
+            place = f"{pointer}{_text(definition.address)}"
+            return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({place});"]
     return _each(definition)
 
 
