@@ -7,7 +7,7 @@ from typing import Any
 from opweld.ir.graph import Node
 from opweld.ir.ops import EluAttrs, LambdaAttrs, Op, SlopeAttrs, SoftplusAttrs, ThresholdAttrs
 
-from .call import Call, Lower
+from .call import Call, Lower, NotWelded
 from .dtypes import round_to
 from .rows import float_only, unary
 
@@ -34,6 +34,14 @@ def _gelu(call: Call) -> Node:
 def _leaky_relu(call: Call) -> Node:
     attrs = SlopeAttrs(float(call.number("negative_slope")))
     return call.make(Op.LEAKY_RELU, call.operand("self"), attrs=attrs)
+
+
+def _rrelu(call: Call) -> Node:
+    """At inference the slope is the mean of the two bounds."""
+    if call.values["training"]:
+        raise NotWelded("a random slope is drawn by the library")
+    slope = (call.number("lower") + call.number("upper")) / 2
+    return call.make(Op.LEAKY_RELU, call.operand("self"), attrs=SlopeAttrs(slope))
 
 
 def _elu(call: Call) -> Node:
@@ -96,6 +104,7 @@ ACTIVATIONS: dict[str, Lower] = {
     "hardtanh": _hardtanh,
     "leaky_relu": _leaky_relu,
     "prelu": _prelu,
+    "rrelu": _rrelu,
     "elu": _elu,
     "selu": _selu,
     "celu": _celu,

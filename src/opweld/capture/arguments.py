@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from opweld.errors import CaptureError
 
@@ -43,6 +44,7 @@ class Arguments:
 def bind(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Matches a call with the forward's signature. Raises CaptureError where they do not fit."""
     signature = inspect.signature(module.forward)
+    args, kwargs = _distinct(module, args, kwargs)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -70,10 +72,23 @@ def bind(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ar
     )
 
 
+def _distinct(module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """A tensor given twice, or held by the module too, is copied: export takes both for one."""
+    seen = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+
+    def fresh(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor) and id(leaf) in seen:
+            leaf = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        if isinstance(leaf, torch.Tensor):
+            seen.add(id(leaf))
+        return leaf
+
+    return pytree.tree_map(fresh, args), pytree.tree_map(fresh, kwargs)
+
+
 def _default(name: str, value: Any) -> Any:
-    if isinstance(value, _PLAIN):
-        return value
-    raise CaptureError(f"the default of parameter {name!r} is a {type(value).__name__}")
+    _default_text(name, value)
+    return value
 
 
 def _walk(

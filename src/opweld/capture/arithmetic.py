@@ -8,6 +8,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
+from .build import Shape
 from .call import Call, Lower, NotWelded
 from .rows import binary, float_binary
 
@@ -109,6 +110,48 @@ def _lerp(call: Call) -> Node:
     return call.make(Op.LERP, *ends, call.operand("weight"))
 
 
+def _outer(call: Call) -> Node:
+    left = call.operand("self")
+    right = call.operand("vec2" if "vec2" in call.values else "other")
+    column = call.build.reshape(left, (left.type.num_elems, 1))
+    return call.make(Op.MUL, column, call.build.reshape(right, (right.type.num_elems,)))
+
+
+def _squared_error(call: Call) -> Node:
+    if call.values["reduction"] != 0:
+        raise NotWelded("a reduction is the library's")
+    difference = call.make(Op.SUB, call.operand("self"), call.operand("target"))
+    return call.make(Op.MUL, difference, difference)
+
+
+def _batch_norm(call: Call) -> tuple[Node, ...]:
+    """Batch normalisation by running statistics: (x - mean) / sqrt(var + eps) * weight + bias.
+
+    The other two results are the batch's statistics, which inference does not have.
+    """
+    x = call.node("input")
+    if not x.type.dtype.is_float or x.type.rank < 2:
+        raise NotWelded("a normalisation of one-dimensional input is left to the library")
+    dtype = x.type.dtype.compute
+    along = (x.type.shape[1], *(1,) * (x.type.rank - 2))
+    mean, variance = (_channels(call, name, along) for name in ("running_mean", "running_var"))
+    centred = call.make(Op.SUB, call.build.cast(x, dtype), mean)
+    spread = call.make(Op.ADD, variance, call.const(call.number("eps"), dtype))
+    result = call.make(Op.MUL, centred, call.make(Op.RSQRT, spread))
+    if call.values["weight"] is not None:
+        result = call.make(Op.MUL, result, _channels(call, "weight", along))
+    if call.values["bias"] is not None:
+        result = call.make(Op.ADD, result, _channels(call, "bias", along))
+    call.values.get("momentum")  # only training moves the statistics
+    nothing = [call.build.expand(call.const(0, dtype), tuple(f.shape)) for f in call.fake[1:]]
+    return (call.build.cast(result, x.type.dtype), *nothing)
+
+
+def _channels(call: Call, name: str, shape: Shape) -> Node:
+    dtype = call.node("input").type.dtype.compute
+    return call.build.reshape(call.build.cast(call.node(name), dtype), shape)
+
+
 def _heaviside(call: Call) -> Node:
     if not call.dtype.is_float:
         raise NotWelded("heaviside of integers is left to the library")
@@ -143,11 +186,14 @@ ARITHMETIC: dict[str, Lower] = {
     "floor_divide": _dividing(Op.DIV_FLOOR),
     "fmod": _dividing(Op.FMOD),
     "remainder": _dividing(Op.REMAINDER),
+    "outer": _outer,
+    "mse_loss": _squared_error,
     "pow": _pow,
     "float_power": _pow,
     "ldexp": _ldexp,
     "special_xlog1py": _xlog1py,
     "heaviside": _heaviside,
+    "_native_batch_norm_legit_no_training": _batch_norm,
     "atan2": float_binary(Op.ATAN2),
     "arctan2": float_binary(Op.ATAN2),
     "hypot": float_binary(Op.HYPOT),

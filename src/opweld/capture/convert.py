@@ -66,7 +66,7 @@ class Converter:
                 self._convert(node)
             elif node.op != "output":
                 raise CaptureError(f"the exported graph holds a {node.op}, {node.target}")
-        outputs = Outputs(self.build, self.values)
+        outputs = Outputs(self.build, self.values, self._as_call)
         leaves = outputs.leaves(next(n for n in exported.nodes if n.op == "output").args[0])
         structure = structure_of(leaves, out_spec)
         nodes = tuple(outputs.nodes)
@@ -119,6 +119,11 @@ class Converter:
                 return self._welded(node, row)
             except NotWelded as refusal:
                 reason = str(refusal)
+        return library_call(node, self._arguments(node), self.build, self.symbols, reason)
+
+    def _as_call(self, node: fx.Node) -> Node:
+        """The call that makes a fresh tensor in eager, where a row made a view of a source."""
+        reason = "the result is a copy of its own"
         return library_call(node, self._arguments(node), self.build, self.symbols, reason)
 
     def _get(self, node: fx.Node) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
@@ -25,9 +25,13 @@ from opweld.ir.types import TensorType
 from .access import weight_access, weight_name
 from .arguments import Arguments
 from .convert import Converter, Source
-from .origins import where_raised
+from .origins import where_in, where_raised
 from .sizes import NotPolynomial, Symbols
 
+_CHANGED = {
+    OutputKind.BUFFER_MUTATION: "the buffer ",
+    OutputKind.USER_INPUT_MUTATION: "its input ",
+}
 Bounds = dict[str, tuple[int, int | None]]
 
 
@@ -58,11 +62,12 @@ def export_graph(
     with _quiet(), _autocast(device, autocast):
         program = _exported(module, arguments, dynamic)
         _refuse_modes(program, autocast)
+        literals = _literals(program)
         program = program.run_decompositions({})
     _refuse_mutations(program)
     symbols = Symbols()
     converter = Converter(name, device, f"{arguments.tensors[0].access}.device", symbols)
-    sources = _sources(program, module, arguments)
+    sources = _sources(program, module, arguments, literals)
     try:
         graph = converter.graph(program.graph, sources, program.call_spec.out_spec)
     except NotPolynomial as error:
@@ -107,23 +112,41 @@ def _refuse_modes(program: ExportedProgram, autocast: torch.dtype | None) -> Non
     for node in program.graph.nodes:
         target = str(node.target)
         if "set_grad_enabled" in target or "inference_mode" in target:
-            raise CaptureError("the forward switches the gradient mode")
+            where = where_in(_inside(program, node))
+            raise CaptureError("the forward switches the gradient mode", where=where)
         if "autocast" in target and autocast is not None:
             raise CaptureError("the forward switches autocast itself")
 
 
+def _inside(program: ExportedProgram, node: fx.Node) -> list[fx.Node]:
+    """The nodes of the regions that a higher-order operator runs."""
+    regions = [n.target for n in node.all_input_nodes if n.op == "get_attr"]
+    modules = [program.graph_module.get_submodule(str(name)) for name in regions]
+    return [inner for m in modules for inner in m.graph.nodes]  # type: ignore[union-attr]
+
+
+def _literals(program: ExportedProgram) -> frozenset[str]:
+    """Constants that the forward writes out as numbers; others come from outside of it."""
+    return frozenset(
+        node.name
+        for node in program.graph.nodes
+        if node.op == "placeholder"
+        and node.users
+        and all(str(user.target).startswith("aten.lift_fresh") for user in node.users)
+    )
+
+
 def _refuse_mutations(program: ExportedProgram) -> None:
     for output in program.graph_signature.output_specs:
-        if output.kind is OutputKind.BUFFER_MUTATION:
-            raise CaptureError(f"the forward changes the buffer {output.target}")
-        if output.kind is OutputKind.USER_INPUT_MUTATION:
-            raise CaptureError(f"the forward changes its input {output.target}")
-        if output.kind is not OutputKind.USER_OUTPUT:
-            raise CaptureError(f"the forward changes {output.target}")
+        if output.kind is OutputKind.USER_OUTPUT:
+            continue
+        what = _CHANGED.get(output.kind, "")
+        where = where_in(n for n in program.graph.nodes if n.name == output.arg.name)
+        raise CaptureError(f"the forward changes {what}{output.target}", where=where)
 
 
 def _sources(
-    program: ExportedProgram, module: nn.Module, arguments: Arguments
+    program: ExportedProgram, module: nn.Module, arguments: Arguments, literals: frozenset[str]
 ) -> dict[str, Source]:
     leaves = iter(arguments.leaves)
     sources = {}
@@ -132,15 +155,25 @@ def _sources(
             leaf = next(leaves)
             value = None if isinstance(leaf.value, torch.Tensor) else leaf.value
             sources[spec.arg.name] = Source(spec.arg.name, leaf.access, Op.INPUT, value)
-        elif spec.kind is InputKind.CONSTANT_TENSOR and not _is_attribute(module, spec.target):
+        elif spec.kind is InputKind.CONSTANT_TENSOR and spec.arg.name in literals:
             value = program.constants[spec.target]
             sources[spec.arg.name] = Source(spec.arg.name, spec.target, Op.CONST, value)
+        elif spec.kind is InputKind.CONSTANT_TENSOR and not _is_attribute(module, spec.target):
+            raise CaptureError(
+                "the forward uses a tensor that is no parameter, buffer or attribute of the module",
+                where=where_in(_users(program, spec.arg.name)),
+                next_step="register it as a buffer",
+            )
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             access = weight_access(module, spec.target)
             sources[spec.arg.name] = Source(weight_name(spec.target), access, Op.WEIGHT)
         else:
             raise CaptureError(f"the forward uses {spec.target}, a {spec.kind.name.lower()}")
     return sources
+
+
+def _users(program: ExportedProgram, name: str) -> list[fx.Node]:
+    return [user for node in program.graph.nodes if node.name == name for user in node.users]
 
 
 def _is_attribute(module: nn.Module, path: str) -> bool:

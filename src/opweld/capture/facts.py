@@ -17,13 +17,14 @@ from torch.nn.utils import parametrize
 from opweld.errors import CaptureError
 from opweld.ir.contract import CallableValue, ModuleFact, OpaqueValue
 
-_NN = os.path.join(os.path.dirname(torch.__file__), "nn") + os.sep
-_MODULE_FILE = os.path.join(_NN, "modules", "module.py")
+_LAYERS = os.path.join(os.path.dirname(torch.__file__), "nn", "modules") + os.sep
+_MODULE_FILE = os.path.join(_LAYERS, "module.py")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PLAIN = (bool, int, float, str, type(None))
 _TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format, torch.device)
 # Names that nn.Module itself keeps; what they hold is covered by the other facts.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _OWN = frozenset(vars(nn.Module())) | {"_is_hf_initialized"}
 
 
@@ -32,6 +33,7 @@ class Reads:
     """Names read from each module, by the module's path, in the order of the first read."""
 
     paths: dict[int, str]
+    writes: list[str] = field(default_factory=list)
     names: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def note(self, module: nn.Module, name: str) -> None:
@@ -39,13 +41,18 @@ class Reads:
         if path is not None:
             self.names.setdefault(path, {}).setdefault(name)
 
+    def note_write(self, module: nn.Module, name: str) -> None:
+        path = self.paths.get(id(module))
+        if path is not None:
+            self.writes.append(f"{path}.{name}".lstrip("."))
+
     def mode_readers(self) -> frozenset[str]:
         return frozenset(path for path, names in self.names.items() if "training" in names)
 
 
 @contextlib.contextmanager
 def recording(module: nn.Module) -> Iterator[Reads]:
-    """Notes every attribute that forwards read from `module` and its submodules.
+    """Notes every attribute that forwards read from, or assign in, `module` and its submodules.
 
     nn.Module gets a `__getattribute__` for the time being: the types stay what they are, which a
     subclass per module would change.
@@ -58,22 +65,26 @@ def recording(module: nn.Module) -> Iterator[Reads]:
             reads.note(self, name)
         return object.__getattribute__(self, name)
 
-    previous = nn.Module.__dict__.get("__getattribute__")
+    def noting_write(self: nn.Module, name: str, value: Any) -> None:
+        if _is_forward_code(sys._getframe(1).f_code.co_filename):
+            reads.note_write(self, name)
+        assign(self, name, value)
+
+    assign = nn.Module.__setattr__
     nn.Module.__getattribute__ = noting  # type: ignore[method-assign]
+    nn.Module.__setattr__ = noting_write  # type: ignore[method-assign, assignment]
     try:
         yield reads
     finally:
-        if previous is None:
-            del nn.Module.__getattribute__
-        else:
-            nn.Module.__getattribute__ = previous  # type: ignore[method-assign]
+        del nn.Module.__getattribute__
+        nn.Module.__setattr__ = assign  # type: ignore[method-assign]
 
 
 def _is_forward_code(file: str) -> bool:
     """The user's code, or torch.nn's layers; torch's own machinery reads attributes too."""
-    if file == _MODULE_FILE or file.startswith("<"):
+    if file == _MODULE_FILE or file.startswith(("<", _OURS)):
         return False
-    return file.startswith(_NN) or not file.startswith(_TORCH)
+    return file.startswith(_LAYERS) or not file.startswith(_TORCH)
 
 
 def module_facts(module: nn.Module, reads: Reads, mode_matters: bool) -> tuple[ModuleFact, ...]:

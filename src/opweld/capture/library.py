@@ -17,65 +17,31 @@ from .build import Builder
 from .call import RunTimeScalar
 from .sizes import Symbols
 
-_FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (
-        "a matrix product is the library's",
-        (
-            "linear",
-            "matmul",
-            "mm",
-            "bmm",
-            "addmm",
-            "baddbmm",
-            "einsum",
-            "mv",
-            "dot",
-            "addmv",
-            "outer",
-        )
-        + ("bilinear", "scaled_dot_product_attention", "linalg_vecdot", "tensordot"),
-    ),
-    (
-        "a convolution is the library's",
-        ("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d")
-        + ("conv_transpose3d",),
-    ),
-    (
-        "a reduction is the library's",
-        ("sum", "mean", "amax", "amin", "max", "min", "prod", "var", "std", "argmax", "argmin")
-        + ("softmax", "_softmax", "log_softmax", "_log_softmax", "logsumexp", "norm", "all", "any")
-        + ("linalg_vector_norm", "layer_norm", "native_layer_norm", "group_norm", "rms_norm")
-        + ("native_group_norm", "var_mean", "std_mean", "aminmax", "median", "count_nonzero"),
-    ),
-    (
-        "a sliding window is the library's",
-        ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
-        + ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "unfold", "im2col")
-        + ("max_pool2d_with_indices", "_adaptive_avg_pool2d", "adaptive_max_pool2d"),
-    ),
-    ("a scan is the library's", ("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")),
-    (
-        "an indexed read or write is the library's",
-        (
-            "index",
-            "index_select",
-            "gather",
-            "scatter",
-            "embedding",
-            "take",
-            "index_put",
-            "index_add",
-        )
-        + ("masked_select", "scatter_add", "scatter_reduce", "index_copy", "index_fill"),
-    ),
-    (
-        "random numbers are the library's, drawn as the original draws them",
-        ("rand", "randn", "randint", "rand_like", "randn_like", "bernoulli", "native_dropout")
-        + ("dropout", "normal", "randperm", "uniform", "exponential", "multinomial"),
-    ),
-    ("it stops the gradient", ("detach",)),
-)
-_REASONS = {name: reason for reason, names in _FAMILIES for name in names}
+_FAMILIES = {
+    "a matrix product is the library's": """
+        linear matmul mm bmm addmm baddbmm einsum mv dot addmv bilinear linalg_vecdot tensordot
+        scaled_dot_product_attention chain_matmul cdist""",
+    "a convolution is the library's": """
+        conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d""",
+    "a reduction is the library's": """
+        sum mean amax amin max min prod var std argmax argmin softmax _softmax log_softmax
+        _log_softmax logsumexp norm all any linalg_vector_norm layer_norm native_layer_norm
+        group_norm native_group_norm instance_norm rms_norm var_mean std_mean aminmax median
+        count_nonzero cosine_similarity cross_entropy_loss nll_loss""",
+    "a sliding window is the library's": """
+        max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
+        adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d adaptive_max_pool2d unfold
+        im2col max_pool2d_with_indices""",
+    "a scan is the library's": "cumsum cumprod logcumsumexp cummax cummin",
+    "an indexed read or write is the library's": """
+        index index_select gather scatter embedding take index_put index_add masked_select
+        scatter_add scatter_reduce index_copy index_fill""",
+    "random numbers are the library's, drawn as the original draws them": """
+        rand randn randint rand_like randn_like bernoulli native_dropout dropout normal randperm
+        uniform exponential multinomial""",
+    "it stops the gradient": "detach",
+}
+_REASONS = {name: reason for reason, names in _FAMILIES.items() for name in names.split()}
 
 
 def reason_for(target: str) -> str:

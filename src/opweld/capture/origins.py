@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import traceback
+from collections.abc import Iterable
 from types import TracebackType
 
 import torch
@@ -14,15 +15,15 @@ from opweld.errors import Where
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*(?:\n\s+([^\n]*))?')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def is_users(file: str) -> bool:
     """Whether a source file is neither torch's, nor ours, nor Python's."""
-    own = (_TORCH, _OURS, "<frozen", os.path.dirname(os.__file__) + os.sep)
-    return (
-        not file.startswith(own) or "site-packages" in file and not file.startswith((_TORCH, _OURS))
-    )
+    if file.startswith((_TORCH, _OURS, "torch/", "<frozen")):
+        return False
+    return not file.startswith(_PYTHON) or "site-packages" in file
 
 
 def origin_of(node: fx.Node) -> tuple[str, str] | None:
@@ -38,6 +39,11 @@ def where_of(node: fx.Node) -> Where | None:
         return None
     file, line, text = own[-1]
     return Where(os.path.basename(file), int(line), text.strip())
+
+
+def where_in(nodes: Iterable[fx.Node]) -> Where | None:
+    """The first of these nodes' places that is the user's."""
+    return next((place for node in nodes if (place := where_of(node))), None)
 
 
 def where_raised(error: BaseException) -> Where | None:

@@ -7,6 +7,7 @@ weight, a view of one, or a tensor that another output shares, becomes a copy.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ class Outputs:
 
     build: Builder
     values: dict[str, Any]
+    as_call: Callable[[fx.Node], Node]
     nodes: list[Node] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
     owners: dict[int, str] = field(default_factory=dict)
@@ -54,14 +56,14 @@ class Outputs:
     def _own(self, value: fx.Node, ours: Node) -> Node:
         eager_root = _eager_root(value)
         our_root = _our_root(ours)
-        is_source = our_root.op in _SOURCES
-        shared = self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name
-        if (is_source and eager_root.op != "placeholder") or shared:
+        if our_root.op in _SOURCES and eager_root.op != "placeholder":
+            return self.as_call(value) if value is eager_root else self._copy(value, ours)
+        if self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name:
             return self._copy(value, ours)
         return ours
 
     def _copy(self, value: fx.Node, ours: Node) -> Node:
-        layout = value.kwargs.get("memory_format") or torch.preserve_format
+        layout = value.kwargs.get("memory_format") or torch.contiguous_format
         attrs = CallAttrs(
             target="aten.clone.default",
             arguments=(Operand(0),),
@@ -74,11 +76,24 @@ class Outputs:
 
 def _eager_root(node: fx.Node) -> fx.Node:
     """The exported node whose memory this one is a view of, in eager."""
-    while True:
-        name = getattr(node.target, "_opname", None)
-        if node.target is not operator.getitem and name not in ALIASING:
-            return node
-        node = node.args[0]
+    while (viewed := _viewed(node)) is not None:
+        node = viewed
+    return node
+
+
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """The exported node that this one is a view of; None for memory of its own."""
+    if node.target is operator.getitem:
+        return _result_viewed(*node.args)
+    name = getattr(node.target, "_opname", None)
+    return node.args[0] if name in ALIASING else None
+
+
+def _result_viewed(parent: fx.Node, index: int) -> fx.Node | None:
+    if getattr(parent.target, "_opname", None) not in ALIASING:
+        return None
+    given = parent.args[0]
+    return given[index] if isinstance(given, list | tuple) else given
 
 
 def _our_root(node: Node) -> Node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,33 +12,38 @@ from torch import nn
 
 from opweld.errors import CaptureError
 
-from .facts import freeze
-
 _STORES = ("_parameters", "_buffers", "_modules")
+_CONTAINERS = (list, dict, set)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A module's attributes, and copies of the containers among them."""
+
+    attributes: dict[str, Any]
+    contents: dict[str, Any]
 
 
 @contextlib.contextmanager
 def unchanged(module: nn.Module, training: bool) -> Iterator[None]:
     """The module in the given mode; afterwards as it was, with torch's random state.
 
-    Raises CaptureError if the forward assigned to an attribute.
+    Tensors that are plain attributes are buffers meanwhile: export would bake in their elements.
+    Raises CaptureError if the forward changed a list, dict or set that the module holds.
     """
     modules = list(module.modules())
     states = [_state(m) for m in modules]
-    before = [_frozen(m) for m in modules]
     with torch.random.fork_rng(devices=_devices(module)):
         try:
             for child in modules:
                 child.training = training
+                _tensors_to_buffers(child)
             yield
-            changed = next(
-                (_change(m, b) for m, b in zip(modules, before, strict=True) if _change(m, b)), None
-            )
         finally:
-            for child, state in zip(modules, states, strict=True):
-                _restore(child, state)
+            changes = [_restore(m, state) for m, state in zip(modules, states, strict=True)]
+    changed = next((name for name in changes if name), None)
     if changed:
-        raise CaptureError(f"the forward assigns to self.{changed}")
+        raise CaptureError(f"the forward changes what self.{changed} holds")
 
 
 def _devices(module: nn.Module) -> list[int]:
@@ -45,31 +51,39 @@ def _devices(module: nn.Module) -> list[int]:
     return sorted(d.index or 0 for d in devices if d.type == "cuda")
 
 
-def _state(module: nn.Module) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    return dict(module.__dict__), {store: dict(module.__dict__[store]) for store in _STORES}
+def _state(module: nn.Module) -> _State:
+    held = dict(module.__dict__)
+    return _State(held, {k: v.copy() for k, v in held.items() if type(v) in _CONTAINERS})
 
 
-def _restore(module: nn.Module, state: tuple[dict[str, Any], dict[str, dict[str, Any]]]) -> None:
-    attributes, stores = state
+def _tensors_to_buffers(module: nn.Module) -> None:
+    plain = {k: v for k, v in module.__dict__.items() if isinstance(v, torch.Tensor)}
+    transient = module._non_persistent_buffers_set
+    module.__dict__["_non_persistent_buffers_set"] = transient | set(plain)
+    for name, tensor in plain.items():
+        del module.__dict__[name]
+        module._buffers[name] = tensor
+
+
+def _restore(module: nn.Module, state: _State) -> str | None:
+    """Puts everything back; the name of a container that was changed, None if none was."""
     module.__dict__.clear()
-    module.__dict__.update(attributes)
-    for store, items in stores.items():
-        module.__dict__[store].clear()
-        module.__dict__[store].update(items)
+    module.__dict__.update(state.attributes)
+    changed = None
+    for name, before in state.contents.items():
+        held = state.attributes[name]
+        if not _same(held, before):
+            changed = None if name in _STORES else changed or name
+            held.clear()
+            held.extend(before) if isinstance(held, list) else held.update(before)
+    return changed
 
 
-def _frozen(module: nn.Module) -> dict[str, Any]:
-    skipped = (*_STORES, "training")
-    return {k: (id(v), freeze(v)) for k, v in module.__dict__.items() if k not in skipped}
-
-
-def _change(module: nn.Module, before: dict[str, Any]) -> str | None:
-    after = _frozen(module)
-    names = [*before, *(name for name in after if name not in before)]
-    return next((n for n in names if _differs(before.get(n), after.get(n))), None)
-
-
-def _differs(before: Any, after: Any) -> bool:
-    if before is None or after is None:
-        return True
-    return repr(before[1]) != repr(after[1])
+def _same(held: Any, before: Any) -> bool:
+    if isinstance(held, set):
+        return bool(held == before)
+    if len(held) != len(before):
+        return False
+    if isinstance(held, dict):
+        return all(held[key] is before.get(key) for key in held)
+    return all(a is b for a, b in zip(held, before, strict=True))

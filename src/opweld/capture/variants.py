@@ -60,12 +60,17 @@ def capture_variants(module: nn.Module, arguments: Arguments, *, name: str, batc
     task = _Task(module, arguments, name)
     with recording(module) as reads:
         exported, dynamic = _widest(task, _candidates(arguments) if batch else _NONE)
+    if reads.writes:
+        raise CaptureError(f"the forward assigns to self.{reads.writes[0]}")
     contract = _contract(task, exported, dynamic, reads)
     plain = Variant(name, None, _used(exported.graph), contract)
     variants = [plain]
     same = []
     for label, dtype in _AUTOCAST.items():
-        other = _under_autocast(task, plain, dynamic, dtype)
+        try:
+            other = _under_autocast(task, plain, dynamic, dtype)
+        except (CaptureError, NeedsFixedSizes):
+            continue  # under this autocast the original runs
         if other is None:
             same.append(label)
         else:

@@ -26,7 +26,8 @@ def _expand(call: Call) -> Node:
 def _repeat(call: Call) -> Node:
     """[a, b] repeated (m, n) times is [m, a, n, b] with m and n expanded, reshaped."""
     x = call.node("self")
-    times = call.values["repeats"]
+    times = call.values.get("repeats") or call.values["dims"]
+    times = (1,) * (x.type.rank - len(times)) + tuple(times)
     padded = (1,) * (len(times) - x.type.rank) + x.type.shape
     split = tuple(s for size in padded for s in (1, size))
     wide = tuple(s for n, size in zip(times, padded, strict=True) for s in (n, size))
@@ -131,6 +132,41 @@ def _stack(call: Call) -> Node:
     return call.build.cat(parts, dim)
 
 
+def _side_by_side(axis: int) -> Lower:
+    """hstack (axis 1) and vstack (axis 0): tensors of low rank become rows first."""
+
+    def lower(call: Call) -> Node:
+        parts = [_at_least(call, n, 2 - axis) for n in call.nodes("tensors")]
+        cast = [call.build.cast(n, call.dtype) for n in parts]
+        return call.build.cat(cast, min(axis, len(call.shape) - 1))
+
+    return lower
+
+
+def _at_least(call: Call, node: Node, rank: int) -> Node:
+    missing = (1,) * (rank - node.type.rank)
+    return call.build.reshape(node, missing + node.type.shape)
+
+
+def _meshgrid(call: Call) -> Nodes:
+    """Each vector along its own axis, expanded over the others."""
+    nodes = call.nodes("tensors")
+    order = list(range(len(nodes)))
+    if call.values.get("indexing", "ij") == "xy":
+        order[:2] = order[1::-1]
+    grids = []
+    for node, fake, axis in zip(nodes, call.fake, order, strict=True):
+        shape = tuple(call.symbols.size(s) for s in fake.shape)
+        line = [1] * len(nodes)
+        along = (*line[:axis], node.type.num_elems, *line[axis + 1 :])
+        grids.append(call.build.expand(call.build.reshape(node, along), shape))
+    return tuple(grids)
+
+
+def _reversed(axis: int) -> Lower:
+    return lambda call: call.build.flip(call.node("self"), (axis,))
+
+
 def _pad(call: Call) -> Node:
     if call.values.get("mode", "constant") != "constant":
         raise NotWelded(f"padding by {call.values['mode']} is left to the library")
@@ -221,6 +257,12 @@ def _pixel_shuffle(call: Call) -> Node:
     return call.build.reshape(x, (*batch, channels, height, width))
 
 
+def _broadcast_tensors(call: Call) -> Nodes:
+    nodes = zip(call.nodes("tensors"), call.fake, strict=True)
+    sizes = call.symbols.size
+    return tuple(call.build.expand(n, tuple(map(sizes, fake.shape))) for n, fake in nodes)
+
+
 VIEWS: dict[str, Lower] = {
     "view": _reshape,
     "reshape": _reshape,
@@ -236,6 +278,7 @@ VIEWS: dict[str, Lower] = {
     "expand": _expand,
     "expand_as": _expand,
     "broadcast_to": _expand,
+    "broadcast_tensors": _broadcast_tensors,
     "repeat": _repeat,
     "tile": _repeat,
     "repeat_interleave": _repeat_interleave,
@@ -255,6 +298,11 @@ VIEWS: dict[str, Lower] = {
     "cat": _cat,
     "concat": _cat,
     "stack": _stack,
+    "hstack": _side_by_side(1),
+    "vstack": _side_by_side(0),
+    "meshgrid": _meshgrid,
+    "fliplr": _reversed(1),
+    "flipud": _reversed(0),
     "constant_pad_nd": _pad,
     "pad": _pad,
     "roll": _roll,
@@ -268,6 +316,6 @@ ALIASING = frozenset(
     ("view", "_unsafe_view", "_reshape_alias", "view_as", "unflatten", "squeeze", "unsqueeze")
     + ("expand", "expand_as", "broadcast_to", "permute", "transpose", "swapaxes", "swapdims")
     + ("t", "slice", "select", "split", "split_with_sizes", "chunk", "tensor_split", "unbind")
-    + ("alias", "detach")
+    + ("alias", "detach", "broadcast_tensors", "meshgrid")
 )
 SHARING = frozenset((Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE))

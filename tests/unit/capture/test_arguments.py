@@ -1,0 +1,142 @@
+"""The forward's arguments: signature text, access expressions, facts, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.capturing import assert_agrees, captured, module_of
+from torch import nn
+
+from opweld.errors import CaptureError
+
+X = torch.randn(4, 8)
+
+
+def contract_of(forward, *args, **kwargs):
+    model = module_of(forward)
+    variant = captured(model, *args, **kwargs).variants[0]
+    assert_agrees(variant, model, *args, **kwargs)
+    return variant.contract
+
+
+def test_signature_text() -> None:
+    def forward(
+        self, x: torch.Tensor, /, y=1.0, *rest, dtype=torch.float32, limit=float("inf"), **more
+    ) -> torch.Tensor:
+        return x * y
+
+    assert contract_of(forward, X).signature == (
+        "self, x, /, y=1.0, *rest, dtype=torch.float32, limit=float('inf'), **more"
+    )
+
+
+def test_parameters_left_out_must_keep_their_defaults() -> None:
+    contract = contract_of(lambda self, x, scale=2.0, shape=(1, 2): x * scale * shape[1], X)
+    facts = {fact.access: fact.literal for fact in contract.inputs if fact.type is None}
+    assert facts == {"scale": 2.0, "shape": (1, 2)}
+
+
+def test_variadic_parameters() -> None:
+    def forward(self, *parts, **named):
+        return parts[0] * parts[1] + named["shift"]
+
+    contract = contract_of(forward, X, X, shift=X)
+    accesses = [fact.access for fact in contract.inputs if fact.type is not None]
+    assert accesses == ["parts[0]", "parts[1]", "named['shift']"]
+    facts = {fact.access: fact.literal for fact in contract.inputs if fact.type is None}
+    assert facts == {"len(parts)": 2, "tuple(named)": ("shift",)}
+
+
+def test_keyword_arguments_in_another_order() -> None:
+    contract = contract_of(lambda self, x, y, z: x * y - z, X, z=X, y=X + 1)
+    assert [fact.access for fact in contract.inputs] == ["x", "y", "z"]
+
+
+def test_integer_bool_and_scalar_tensors() -> None:
+    def forward(self, x, index, mask, level):
+        return torch.where(mask, x * level, index)
+
+    inputs = (X, torch.arange(32).reshape(4, 8), X > 0, torch.tensor(2.5))
+    contract = contract_of(forward, *inputs)
+    types = [str(fact.type) for fact in contract.inputs]
+    assert types == ["f32[s0, 8]", "i64[s0, 8]", "bool[s0, 8]", "f32[]"]
+
+
+class Odd:
+    pass
+
+
+ODD = Odd()
+
+
+@pytest.mark.parametrize(
+    ("forward", "args", "reason"),
+    [
+        (lambda self, x: x, (), "the inputs do not fit the forward's parameters"),
+        (lambda self, x, y: x, (X, Odd()), "input y is a Odd"),
+        (lambda self, x, f=ODD: x, (X,), "the default of parameter 'f'"),
+        (lambda self, n: n, (3,), "none of the inputs is a tensor"),
+        (lambda self, x: x, (X.to_sparse(),), "input x is a torch.sparse_coo tensor"),
+        (lambda self, x: (x, Odd()), (X,), "Odd"),
+        (lambda self, x: x.max(dim=1), (X,), "the forward returns a max"),
+    ],
+)
+def test_refusals(forward, args, reason: str) -> None:
+    with pytest.raises(CaptureError, match=reason):
+        captured(module_of(forward), *args)
+
+
+class Decides(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+
+class Selects(nn.Module):
+    def forward(self, x):
+        return x[x > 0]
+
+
+class Fails(nn.Module):
+    def forward(self, x):
+        return x @ x
+
+
+class Raises(nn.Module):
+    def forward(self, x):
+        raise ValueError("not today")
+
+
+class Quiets(nn.Module):
+    def forward(self, x):
+        with torch.no_grad():
+            y = x * 2
+        return x + y
+
+
+OUTSIDE = torch.ones(8)
+
+
+class Reaches(nn.Module):
+    def forward(self, x):
+        return x * OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "reason"),
+    [
+        (Decides, "if x.sum() > 0:", "decides by the elements of a tensor"),
+        (Selects, "return x[x > 0]", "a tensor's size depends on the elements of another"),
+        (Fails, "return x @ x", "cannot be captured"),
+        (Raises, 'raise ValueError("not today")', "not today"),
+        (Quiets, "y = x * 2", "switches the gradient mode"),
+        (Reaches, "return x * OUTSIDE", "no parameter, buffer or attribute"),
+    ],
+)
+def test_refusals_name_the_users_line(model, text: str, reason: str) -> None:
+    with pytest.raises(CaptureError, match=reason) as refusal:
+        captured(model(), X)
+    where = refusal.value.where
+    assert where is not None and where.file == "test_arguments.py" and where.text == text
+    assert str(refusal.value).startswith(f"test_arguments.py:{where.line}")

@@ -1,0 +1,212 @@
+"""What the forward read, what must hold for the graph, and that capture leaves no trace."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.capturing import captured, module_of
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from opweld.capture import capture
+from opweld.errors import CaptureError
+from opweld.ir.contract import CallableValue, OpaqueValue
+
+X = torch.randn(4, 8)
+
+
+def fact_of(model: nn.Module, path: str = "", x: torch.Tensor = X):
+    facts = captured(model, x).variants[0].contract.modules
+    return next(fact for fact in facts if fact.path == path)
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.scale = 3.0
+        self.table = torch.ones(3)
+
+
+def test_attributes_that_the_forward_read() -> None:
+    def forward(self, x):
+        unused = self.dims[0] + len(self.names["a"])
+        return self.act(x) * self.scale * self.settings.scale + unused + self.offset
+
+    model = module_of(
+        forward,
+        scale=2.0,
+        dims=(1, [2, 3]),
+        names={"a": "text"},
+        settings=Settings(),
+        act=nn.functional.silu,
+        offset=None or 1,
+        never=5,
+    )
+    assert dict(fact_of(model).attributes) == {
+        "act": CallableValue("torch.nn.functional:silu"),
+        "dims": (1, [2, 3]),
+        "names": {"a": "text"},
+        "offset": 1,
+        "scale": 2.0,
+        "settings": OpaqueValue(f"{Settings.__module__}:Settings"),
+        "settings.scale": 3.0,
+    }
+
+
+def test_attributes_of_submodules_and_of_the_class() -> None:
+    class Scaled(nn.Module):
+        factor = 4
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(8, eps=1e-3)
+
+        def forward(self, x):
+            return self.norm(x) * self.factor
+
+    model = Scaled()
+    assert dict(fact_of(model).attributes) == {"factor": 4}
+    inner = fact_of(model, "norm")
+    assert inner.type_name == "torch.nn.modules.normalization:LayerNorm"
+    assert dict(inner.attributes) == {"eps": 1e-3, "normalized_shape": (8,)}
+
+
+def test_modules_that_did_not_run_are_no_facts() -> None:
+    model = module_of(lambda self, x: self.used(x), used=nn.ReLU(), idle=nn.Linear(8, 8))
+    facts = captured(model, X).variants[0].contract.modules
+    assert [fact.path for fact in facts] == ["", "used"]
+
+
+def test_a_container_that_was_walked_fixes_its_children() -> None:
+    model = module_of(lambda self, x: self.layers(x), layers=nn.Sequential(nn.ReLU(), nn.Tanh()))
+    assert dict(fact_of(model, "layers").attributes)["_modules"] == ("0", "1")
+
+
+def test_weights_by_their_path() -> None:
+    def forward(self, x):
+        return self.layers[0](x) * self.scales[0] + self.offset + self.named["k"].bias
+
+    model = module_of(
+        forward,
+        layers=nn.ModuleList([nn.Linear(8, 8)]),
+        scales=nn.ParameterList([nn.Parameter(torch.ones(8))]),
+        named=nn.ModuleDict({"k": nn.Linear(8, 8)}),
+        offset=torch.ones(8),
+    )
+    variant = captured(model, X).variants[0]
+    accesses = [node.attrs.access for node in variant.graph.weights]
+    assert accesses == [
+        "self.layers[0].weight",
+        "self.layers[0].bias",
+        "self.scales[0]",
+        "self.named['k'].bias",
+        "self.offset",
+    ]
+    paths = [fact.path for fact in variant.contract.weights]
+    assert paths == ["layers.0.weight", "layers.0.bias", "scales.0", "named.k.bias", "offset"]
+
+
+def test_mode_matters_only_where_the_graph_changes() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = nn.Dropout(0.5)
+            self.act = nn.ReLU()
+
+        def forward(self, x):
+            return self.drop(self.act(x))
+
+    facts = captured(Block(), X).variants[0].contract.modules
+    assert [(fact.path, fact.mode) for fact in facts] == [
+        ("", None),
+        ("drop", False),
+        ("act", None),
+    ]
+    idle = module_of(lambda self, x: x * 2 if self.training else x + x, drop=nn.Dropout())
+    assert [fact.mode for fact in captured(idle, X).variants[0].contract.modules] == [False]
+    same = module_of(lambda self, x: x * 2 if self.training else x * 2)
+    assert fact_of(same).mode is None
+
+
+def test_capture_leaves_no_trace() -> None:
+    model = module_of(
+        lambda self, x: self.norm(self.drop(x)) * self.table,
+        norm=nn.BatchNorm1d(8),
+        drop=nn.Dropout(),
+        table=torch.arange(8.0),
+    )
+    model.norm.train()
+    model.drop.eval()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    held = {path: dict(vars(m)) for path, m in model.named_modules()}
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    capture(model, (X,), {}, name="model")
+    assert torch.equal(torch.rand(2), expected)
+    assert model.norm.training and not model.drop.training
+    assert all(torch.equal(value, model.state_dict()[key]) for key, value in before.items())
+    assert {path: dict(vars(m)) for path, m in model.named_modules()} == held
+    assert "__getattribute__" not in vars(nn.Module)
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.history = []
+        self.register_buffer("count", torch.zeros(()))
+
+
+class Assigns(Counting):
+    def forward(self, x):
+        self.calls = self.calls + 1
+        return x * 2
+
+
+class Appends(Counting):
+    def forward(self, x):
+        self.history.append(1)
+        return x * 2
+
+
+class Counts(Counting):
+    def forward(self, x):
+        self.count += 1
+        return x * self.count
+
+
+class Writes(Counting):
+    def forward(self, x):
+        return x.add_(1)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (Assigns, "the forward assigns to self.calls"),
+        (Appends, "the forward changes what self.history holds"),
+        (Counts, "test_facts.py:%d `self.count += 1`: the forward changes the buffer count"),
+        (Writes, "test_facts.py:%d `return x.add_(1)`: the forward changes its input x"),
+    ],
+)
+def test_effects_are_refused(model: type[nn.Module], reason: str) -> None:
+    module = model()
+    with pytest.raises(CaptureError) as refusal:
+        captured(module, X)
+    line = refusal.value.where.line if refusal.value.where else 0
+    assert str(refusal.value) == (reason % line if "%d" in reason else reason)
+    assert (module.calls, module.history, module.count.item()) == (0, [], 0)
+
+
+def test_attachments_are_refused() -> None:
+    hooked = nn.Sequential(nn.Linear(8, 8))
+    hooked[0].register_forward_hook(lambda module, args, result: result * 2)
+    with pytest.raises(CaptureError, match="submodule '0' has hooks"):
+        captured(hooked, X)
+    normed = nn.Sequential(parametrizations.weight_norm(nn.Linear(8, 8)))
+    with pytest.raises(CaptureError, match="submodule '0' has a parametrization"):
+        captured(normed, X)
+    patched = nn.ReLU()
+    patched.forward = lambda x: x
+    with pytest.raises(CaptureError, match="a forward of its own object"):
+        captured(patched, X)
