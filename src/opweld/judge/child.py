@@ -7,6 +7,7 @@ process group ends.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -20,6 +21,8 @@ from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
 from opweld.judge.load import CandidateError, brief, is_out_of_memory
 from opweld.judge.session import Request, failed, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class PipeChannel:
@@ -46,6 +49,8 @@ class PipeChannel:
 def main(request_path: str, messages: int, alive: int) -> None:
     """Judge, and send the judgement or the error."""
     threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
+    # the same by the kernel, for code that never lets another thread run
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     # A crash, and the parent's question where it hangs, are answered on stderr by line.
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=False)
@@ -78,6 +83,7 @@ def _own_failure(error: Exception) -> OpweldError:
 
 
 def _end_with_parent(alive: int) -> None:
+    """Ends the group when the parent is gone, however it went."""
     os.read(alive, 1)
     os.killpg(0, signal.SIGKILL)
 
