@@ -17,18 +17,26 @@ def show_delivery(delivery: Delivery, console: Console) -> None:
     for note in delivery.notes:
         _line(console, note)
     if delivery.judgement is None:
-        console.print(plan_table(delivery.compiled))
+        _show_plan(delivery.compiled, console)
         _line(console, f"Not verified (--no-check). ModelNew is in {delivery.out}")
         return
     judgement = replace(delivery.judgement, kernels=delivery.kernels)
     report.render(judgement, console, delivery.compiled.plan_rows, str(delivery.out))
 
 
-def plan_table(compiled: Compiled) -> Table:
+def _show_plan(compiled: Compiled, console: Console) -> None:
     """Each kernel with the ops it welded, and what was left to PyTorch and why."""
+    if console.is_terminal:
+        console.print(_plan_table(compiled))
+        return
+    for row in compiled.plan_rows:
+        _line(console, f"{row.name}: {row.kind}, {' '.join(row.ops)}; {row.reason}")
+
+
+def _plan_table(compiled: Compiled) -> Table:
     table = Table(title=f"Plan for {compiled.target}", title_justify="left")
     for heading in ("group", "kind", "ops", "reason"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for row in compiled.plan_rows:
         table.add_row(row.name, row.kind, " ".join(row.ops), row.reason)
     return table

@@ -1,0 +1,39 @@
+"""What the terminal shows where nothing was judged: the plan, row by row."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from opweld.compiled import Compiled, PlanRow
+from opweld.pipeline import Delivery
+from opweld.show import show_delivery
+
+ROWS = (
+    PlanRow("k1_exp", "pointwise", ("exp", "mul"), "reads one input"),
+    PlanRow("sort", "library", ("call",), "[sort] has no kernel"),
+)
+DELIVERY = Delivery(Path("m.py"), Path("m_new.py"), Compiled("", "cpu", ROWS), None, ("A note",))
+
+
+def shown(terminal: bool) -> str:
+    stream = io.StringIO()
+    show_delivery(DELIVERY, Console(file=stream, force_terminal=terminal, width=100))
+    return stream.getvalue()
+
+
+def test_plain_lines_off_a_terminal() -> None:
+    assert shown(terminal=False).splitlines() == [
+        "A note",
+        "k1_exp: pointwise, exp mul; reads one input",
+        "sort: library, call; [sort] has no kernel",
+        "Not verified (--no-check). ModelNew is in m_new.py",
+    ]
+
+
+def test_a_table_on_a_terminal() -> None:
+    text = shown(terminal=True)
+    for word in ("Plan for cpu", "k1_exp", "exp mul", "reads one input", "has no kernel"):
+        assert word in text
