@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import singledispatch
 from itertools import chain
@@ -301,12 +302,18 @@ def _check_reuse(plan: Plan) -> None:
 def _check_facts(variant: Variant) -> None:
     contract = variant.contract
     inputs = {fact.access: fact.type for fact in contract.inputs}
-    weights = {f"self.{fact.path}": fact.type for fact in contract.weights}
+    weights = {fact.path: fact.type for fact in contract.weights}
     for nodes, facts in ((variant.graph.inputs, inputs), (variant.graph.weights, weights)):
         for node in nodes:
             access = node.attrs.access
-            if facts.get(access, None) != node.type:
+            if facts.get(access if facts is inputs else _path(access), None) != node.type:
                 raise InvalidCapture(f"{access} is {node.type} in the graph, else in the contract")
+
+
+def _path(access: str) -> str:
+    """The dotted name of what `self.layers[0].weight` or `self._modules['a b'].weight` reaches."""
+    steps = re.sub(r"\.(_modules|_parameters|_buffers)(?=\[)", "", access)
+    return re.sub(r"\[['\"]?(.*?)['\"]?\]", r".\1", steps).removeprefix("self.")
 
 
 def _symbols_of_type(type: TensorType) -> frozenset[str]:

@@ -30,7 +30,7 @@ from ..ir.kernel import (
     Test,
     Welded,
 )
-from ..ir.ops import Kind, Op
+from ..ir.ops import NO_ATTRS, CastAttrs, Kind, Op
 from ..ir.plan import Group
 from ..ir.types import DType
 from .index import Coords, align, flatten, through_view
@@ -202,9 +202,8 @@ class _Builder:
     ) -> Arg:
         name = self.names.fresh(op.value, always_number=True)
         dtype = result or node.type.dtype
-        self.lets.append(
-            Let(name, dtype, op, tuple(args), operands, node.attrs, self._comment(node))
-        )
+        attrs = node.attrs if op is node.op else CastAttrs(dtype) if op is Op.CAST else NO_ATTRS
+        self.lets.append(Let(name, dtype, op, tuple(args), operands, attrs, self._comment(node)))
         return Name(name)
 
     def _comment(self, node: Node) -> str:

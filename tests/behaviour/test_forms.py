@@ -1,0 +1,273 @@
+"""Models of other forms: how they take arguments, what they hold, and what they return."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from opweld.driver import compile_file
+from opweld.options import Options
+from tests.behaviour.emitted import kernels_in, load_file
+
+HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n"
+TAIL = "\n\ndef get_init_inputs():\n    return []\n"
+
+FORMS = {
+    "nested_arguments": """
+class Model(nn.Module):
+    def forward(self, pair, options, *, scale=2.0, flag=True):
+        x, y = pair
+        z = torch.tanh(x * scale) + y if flag else x
+        return {"first": [z, z * options["w"]["k"]], "second": (options["b"],)}
+
+
+def get_inputs():
+    return [(torch.randn(4, 8), torch.randn(4, 8)), {"w": {"k": torch.randn(8)}, "b": torch.ones(3)}]
+""",
+    "variadic": """
+class Model(nn.Module):
+    def forward(self, first, *rest):
+        return torch.sigmoid(first) * rest[0] + rest[1], len(rest)
+
+
+def get_inputs():
+    return [torch.randn(4, 8), torch.randn(4, 8), torch.randn(8)]
+""",
+    "several_groups": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(3)])
+        self.norm = nn.BatchNorm1d(8)
+        self.act = F.silu
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.tanh(self.act(layer(x)) * 2.0)
+        return self.norm(x).relu()
+
+
+def get_inputs():
+    return [torch.randn(6, 8)]
+""",
+    "integers_and_booleans": """
+class Model(nn.Module):
+    def forward(self, x, index):
+        positive = (x * 2.0 + 1.0) > 0.5
+        shifted = torch.where(positive, x.exp(), -x)
+        return shifted, positive, index * 2 + 1, positive.to(torch.int64) + index
+
+
+def get_inputs():
+    return [torch.randn(5, 7), torch.randint(0, 9, (5, 7))]
+""",
+    "views": """
+class Model(nn.Module):
+    def forward(self, x):
+        a, b = x.chunk(2, dim=-1)
+        gated = a * torch.sigmoid(b)
+        turned = gated.transpose(1, 2).reshape(x.shape[0], -1)
+        return torch.cat((turned.exp(), turned.neg()), dim=1), F.pad(gated[:, 1:].tanh(), (1, 2))
+
+
+def get_inputs():
+    return [torch.randn(3, 4, 10)]
+""",
+    "buffers_and_scalars": """
+class Config:
+    def __init__(self):
+        self.slope = 0.25
+        self.limits = (-1.0, 1.0)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.config = Config()
+        self.register_buffer("mean", torch.randn(6))
+        self.register_buffer("step", torch.tensor(0.5))
+
+    def forward(self, x):
+        y = F.leaky_relu((x - self.mean) * self.step, self.config.slope)
+        return y.clamp(*self.config.limits).sum(dim=1), y.mean()
+
+
+def get_inputs():
+    return [torch.randn(5, 6)]
+""",
+    "positions": """
+class Model(nn.Module):
+    def forward(self, x):
+        position = torch.arange(x.shape[1], device=x.device)
+        angle = position * 0.5 + x.shape[0]
+        return x * torch.cos(angle) + torch.sin(angle)
+
+
+def get_inputs():
+    return [torch.randn(5, 6)]
+""",
+    "channels_last": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.scale = nn.Parameter(torch.randn(4, 1, 1))
+
+    def forward(self, x):
+        return F.gelu(self.conv(x) * 0.5) * self.scale
+
+
+def get_inputs():
+    return [torch.randn(2, 3, 8, 8)]
+""",
+}
+
+Loaded = tuple[ModuleType, ModuleType]
+
+
+@pytest.fixture(scope="module")
+def files(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Loaded]:
+    folder = tmp_path_factory.mktemp("forms")
+    made: dict[str, Loaded] = {}
+
+    def get(name: str) -> Loaded:
+        if name not in made:
+            original = load_file(folder / f"{name}.py", HEAD + FORMS[name].lstrip("\n") + TAIL)
+            with tempfile.TemporaryDirectory():
+                text = compile_file(folder / f"{name}.py", Options(target="cpu", check=False)).text
+            made[name] = original, load_file(folder / f"{name}_new.py", text)
+        return made[name]
+
+    return get
+
+
+def models(loaded: Loaded) -> tuple[Any, Any]:
+    made = []
+    for cls in (loaded[0].Model, loaded[1].ModelNew):
+        torch.manual_seed(0)
+        made.append(cls().eval())
+    return made[0], made[1]
+
+
+def assert_same(new: Any, old: Any) -> None:
+    ours, spec = pytree.tree_flatten(new)
+    theirs, expected = pytree.tree_flatten(old)
+    assert spec == expected
+    for a, b in zip(ours, theirs, strict=True):
+        if isinstance(b, torch.Tensor):
+            torch.testing.assert_close(a, b, check_stride=True)
+        else:
+            assert a == b and type(a) is type(b)
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_results(files: Callable[[str], Loaded], name: str) -> None:
+    loaded = files(name)
+    old, new = models(loaded)
+    inputs = loaded[0].get_inputs()
+    with torch.no_grad():
+        assert_same(new(*inputs), old(*inputs))
+        assert kernels_in(lambda: new(*inputs)) > 0
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_gradients(files: Callable[[str], Loaded], name: str) -> None:
+    loaded = files(name)
+    torch.manual_seed(3)
+    inputs = loaded[0].get_inputs()
+    found = []
+    for model in models(loaded):
+        fresh = pytree.tree_map_only(torch.Tensor, _leaf, inputs)
+        wanted = [x for x in pytree.tree_leaves(fresh) if _takes_gradient(x)]
+        wanted += list(model.parameters())
+        results = [r for r in pytree.tree_leaves(model(*fresh)) if _takes_gradient(r)]
+        loss = sum((r * r.detach().cos()).sum() for r in results)
+        found.append(torch.autograd.grad(loss, wanted, allow_unused=True))
+    for theirs, ours in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def _leaf(x: torch.Tensor) -> torch.Tensor:
+    return x.clone().requires_grad_() if x.is_floating_point() else x.clone()
+
+
+def _takes_gradient(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.requires_grad
+
+
+@pytest.mark.parametrize("name", sorted(FORMS))
+def test_compiled_whole(files: Callable[[str], Loaded], name: str) -> None:
+    torch._dynamo.reset()
+    loaded = files(name)
+    old, new = models(loaded)
+    inputs = loaded[0].get_inputs()
+    with torch.no_grad():
+        assert_same(torch.compile(new, fullgraph=True)(*inputs), old(*inputs))
+
+
+def test_channels_last_stays(files: Callable[[str], Loaded]) -> None:
+    loaded = files("channels_last")
+    old, new = (m.to(memory_format=torch.channels_last) for m in models(loaded))
+    (x,) = loaded[0].get_inputs()
+    x = x.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        assert_same(new(x), old(x))
+        assert kernels_in(lambda: new(x)) > 0
+
+
+def test_arguments_in_another_form(files: Callable[[str], Loaded]) -> None:
+    """What the graph was not captured for goes to the original, containers included."""
+    loaded = files("nested_arguments")
+    old, new = models(loaded)
+    (x, y), options = loaded[0].get_inputs()
+    w, b = options["w"]["k"], options["b"]
+    calls = [
+        (([x, y], options), {}),
+        (((x, y), {"b": b, "w": {"k": w}}), {}),
+        (((x, y), options), {"scale": 3.0}),
+        (((x, y), options), {"scale": 2}),
+        (((x, y), options), {"flag": False}),
+    ]
+    for args, kwargs in calls:
+        assert_same(new(*args, **kwargs), old(*args, **kwargs))
+    assert kernels_in(lambda: new((x, y), options, scale=2.0, flag=True)) > 0
+    assert kernels_in(lambda: new((x, y), options, scale=2)) == 0
+    assert kernels_in(lambda: new((x, y), options, flag=False)) == 0
+
+
+def test_an_attribute_of_an_attribute(files: Callable[[str], Loaded]) -> None:
+    loaded = files("buffers_and_scalars")
+    old, new = models(loaded)
+    inputs = loaded[0].get_inputs()
+    for model in (old, new):
+        model.config.slope = 0.5
+    with torch.no_grad():
+        assert_same(new(*inputs), old(*inputs))
+        assert kernels_in(lambda: new(*inputs)) == 0
+
+
+def test_a_function_held_by_the_model(files: Callable[[str], Loaded]) -> None:
+    loaded = files("several_groups")
+    old, new = models(loaded)
+    inputs = loaded[0].get_inputs()
+    for model in (old, new):
+        model.act = torch.nn.functional.gelu
+    with torch.no_grad():
+        assert_same(new(*inputs), old(*inputs))
+        assert kernels_in(lambda: new(*inputs)) == 0
+
+
+def test_batch_norm_in_training(files: Callable[[str], Loaded]) -> None:
+    loaded = files("several_groups")
+    inputs = loaded[0].get_inputs()
+    old, new = (model.train() for model in models(loaded))
+    assert_same(new(*inputs), old(*inputs))
+    assert_same(new.state_dict(), old.state_dict())
+    assert int(new.norm.num_batches_tracked) == 1
