@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.behaviour.emitted import kernels_in, load_file
 from torch.utils import _pytree as pytree
 
 from opweld.driver import compile_file
 from opweld.options import Options
-from tests.behaviour.emitted import kernels_in, load_file
 
 HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n"
 TAIL = "\n\ndef get_init_inputs():\n    return []\n"
@@ -29,7 +29,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [(torch.randn(4, 8), torch.randn(4, 8)), {"w": {"k": torch.randn(8)}, "b": torch.ones(3)}]
+    pair = (torch.randn(4, 8), torch.randn(4, 8))
+    return [pair, {"w": {"k": torch.randn(8)}, "b": torch.ones(3)}]
 """,
     "variadic": """
 class Model(nn.Module):
