@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from opweld.compiled import Compiled
@@ -38,7 +39,7 @@ def _plan_table(compiled: Compiled) -> Table:
     for heading in ("group", "kind", "ops", "reason"):
         table.add_column(heading, overflow="fold")
     for row in compiled.plan_rows:
-        table.add_row(row.name, row.kind, " ".join(row.ops), row.reason)
+        table.add_row(*map(escape, (row.name, row.kind, " ".join(row.ops), row.reason)))
     return table
 
 

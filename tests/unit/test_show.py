@@ -35,5 +35,5 @@ def test_plain_lines_off_a_terminal() -> None:
 
 def test_a_table_on_a_terminal() -> None:
     text = shown(terminal=True)
-    for word in ("Plan for cpu", "k1_exp", "exp mul", "reads one input", "has no kernel"):
+    for word in ("Plan for cpu", "k1_exp", "exp mul", "reads one input", "[sort] has no kernel"):
         assert word in text
