@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 
+import hypothesis
 import pytest
+
+# The same examples at every run; OPWELD_FUZZ=long draws new ones, and many more.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=60)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("OPWELD_FUZZ", "fixed"))
 
 
 @functools.cache

@@ -295,10 +295,8 @@ def _atom_key(atom: Atom) -> str:
 
 
 def _term_text(atoms: Monomial, factor: int) -> str:
-    parts = [
-        f"({a})" if not isinstance(a, Symbol) and len(atoms) + abs(factor) > 2 else str(a)
-        for a in atoms
-    ]
+    alone = len(atoms) == 1 and factor == 1
+    parts = [str(a) if alone or isinstance(a, Symbol) else f"({a})" for a in atoms]
     if factor == -1 and parts:
         parts[0] = f"-{parts[0]}"
     elif factor != 1 or not parts:

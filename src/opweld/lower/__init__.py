@@ -9,6 +9,6 @@ from .pointwise import lower_group
 
 def lower(plan: Plan) -> tuple[Welded, ...]:
     """The kernels of every welded group, in the plan's order."""
-    return tuple(
-        lower_group(plan.graph, group) for group in plan.groups if group.kind is GroupKind.POINTWISE
-    )
+    origins = dict(plan.graph.origins)
+    welded = (group for group in plan.groups if group.kind is GroupKind.POINTWISE)
+    return tuple(lower_group(origins, group) for group in welded)

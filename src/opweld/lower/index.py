@@ -52,6 +52,8 @@ def flatten(coords: Coords, shape: tuple[Size, ...]) -> Size:
 
 def unflatten(position: Size, shape: tuple[Size, ...], bounds: Bounds) -> Coords:
     """The coordinates of a row-major position."""
+    if 0 in shape:
+        return (0,) * len(shape)  # it has no element
     coords: list[Size] = []
     first = True
     for size, stride in zip(shape, contiguous_strides(shape), strict=True):

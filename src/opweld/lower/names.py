@@ -8,28 +8,41 @@ from dataclasses import dataclass, field
 from ..ir.graph import Node
 from ..ir.ops import Op
 
-# Keywords that models like to use as names, and the names that the kernels themselves use.
+# Keywords and types of C++ and CUDA that models like to use as names, and the names that the
+# kernels themselves use.
 RESERVED = frozenset(
-    "auto bool break case char class const continue default delete do double else enum export "
-    "extern float for friend goto half if inline int long namespace new operator private "
-    "protected public register return short signed sizeof static struct switch template this "
-    "throw try typedef union unsigned using virtual void volatile while and or not xor op lane "
-    "first last begin end stream packet num_elems max_offset aligned Index kLanes bfloat16 main "
-    "in out row rest at k i NAN INFINITY i0 i1 i2 i3 i4 i5 i6 i7 s0 s1 s2 s3 s4 s5 s6 s7 value0 "
-    "value1 value2 value3".split()
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t "
+    "char32_t class compl concept const consteval constexpr constinit const_cast continue co_await "
+    "co_return co_yield decltype default delete do double dynamic_cast else enum explicit export "
+    "extern false float for friend goto if inline int long mutable namespace new noexcept "
+    "not not_eq nullptr operator or or_eq private protected public register reinterpret_cast "
+    "requires return "
+    "short signed sizeof static static_assert static_cast struct switch template this thread_local "
+    "throw true try typedef typeid typename typeof union unsigned using virtual void volatile "
+    "wchar_t while xor xor_eq "
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t cudaStream_t blockIdx "
+    "threadIdx blockDim gridDim warpSize INFINITY NAN "
+    "op lane lane_at first last begin end stream packet num_elems max_offset aligned narrow Index "
+    "kLanes main in out row rest at k".split()
 )
+# Loop variables, sizes, results, strides, vectors, and the pointers of entry points.
+_PATTERN = re.compile(r"(i|s|value|above_i)\d*|\w+_(stride\d+|vector|data)|_\w*|\w*__\w*")
+
+
+def is_reserved(name: str) -> bool:
+    return name in RESERVED or _PATTERN.fullmatch(name) is not None
 
 
 @dataclass(slots=True)
 class Names:
-    """Hands out names; a name that is taken gets a number."""
+    """Hands out names; a name that is taken or reserved gets a number."""
 
     taken: set[str] = field(default_factory=set)
 
     def fresh(self, wish: str, always_number: bool = False) -> str:
-        stem = re.sub(r"\W+", "_", wish).strip("_") or "x"
-        stem = f"_{stem}" if stem[0].isdigit() else stem
-        if not always_number and stem not in self.taken and stem not in RESERVED:
+        stem = re.sub(r"[\W_]+", "_", wish, flags=re.ASCII).strip("_") or "x"
+        stem = f"x_{stem}" if stem[0].isdigit() else stem
+        if not always_number and stem not in self.taken and not is_reserved(stem):
             self.taken.add(stem)
             return stem
         number = next(n for n in range(1, 10**6) if f"{stem}_{n}" not in self.taken)

@@ -6,11 +6,12 @@ loads; nothing of a view is left but addresses, guards and positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..ir.expr import Size, symbol
-from ..ir.graph import Graph, Node
+from ..ir.graph import Node
 from ..ir.kernel import (
     Access,
     Arg,
@@ -40,32 +41,34 @@ from .space import extents_of, merge_loops, with_access
 Addressing = Callable[[Buffer, Node, Coords], Size]
 
 
-def lower_group(graph: Graph, group: Group) -> Welded:
-    """Both kernels of a group: `contiguous` with few loops and vectors, `strided` for any."""
+Origins = Mapping[int, tuple[str, str]]
+"""The user's place and line, by a node's serial."""
+
+
+def lower_group(origins: Origins, group: Group) -> Welded:
+    """Both kernels of a group: `contiguous` with few loops and vectors, and `strided`."""
     names = Names()
     inputs = [_buffer(names, node, i, False) for i, node in enumerate(group.inputs)]
-    wishes = (
-        ["result"] if len(group.outputs) == 1 else [f"result{i}" for i in range(len(group.outputs))]
-    )
+    single = len(group.outputs) == 1
     outputs = [
-        _buffer(names, node, i, True, wish)
-        for (i, node), wish in zip(enumerate(group.outputs), wishes, strict=True)
+        _buffer(names, node, i, True, "result" if single else f"result{i}")
+        for i, node in enumerate(group.outputs)
     ]
-    body = _body(graph, group, (*inputs, *outputs), names, _row_major)
-    strided = _body(graph, group, (*inputs, *outputs), _reserved(inputs, outputs), _by_strides)
-    contiguous = with_access(merge_loops(body))
+    buffers = (*inputs, *outputs)
+    taken = {buffer.name for buffer in buffers}
+    body = _body(origins, group, buffers, Names(set(taken)), _row_major)
+    strided = _body(origins, group, buffers, Names(set(taken)), _by_strides)
     return Welded(
-        group.name, contiguous, replace(strided, variant="strided"), group.outputs[0].type.shape
+        group.name,
+        with_access(merge_loops(body)),
+        replace(strided, variant="strided"),
+        group.outputs[0].type.shape,
     )
 
 
 def _buffer(names: Names, node: Node, index: int, written: bool, wish: str = "") -> Buffer:
     name = names.fresh(wish or wish_for(node))
     return Buffer(name, node.type.dtype, written, index, node.type.rank, str(node.type))
-
-
-def _reserved(inputs: list[Buffer], outputs: list[Buffer]) -> Names:
-    return Names({buffer.name for buffer in (*inputs, *outputs)})
 
 
 def _row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
@@ -84,7 +87,7 @@ def _by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
 class _Builder:
     """Definitions and body of one kernel, made while values are followed to their loads."""
 
-    graph: Graph
+    origins: Origins
     buffers: dict[int, Buffer]
     names: Names
     address: Addressing
@@ -96,7 +99,10 @@ class _Builder:
 
     def value(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         """The scalar that `node` has at `coords`; outside `guard` it may be anything."""
-        key = (node.serial, coords, guard if _loads(node) else ())
+        while _is_plain_view(node) and node.serial not in self.buffers:
+            coords = through_view(node, coords, self.bounds)
+            node = node.inputs[0]
+        key = (node.serial, coords, guard if node.op is not Op.CONST else ())
         if key not in self.known:
             self.known[key] = self._make(node, coords, guard)
         return self.known[key]
@@ -112,10 +118,8 @@ class _Builder:
             return self._cat(node, coords, guard)
         if node.op is Op.PAD:
             return self._pad(node, coords, guard)
-        if node.kind is Kind.VIEW:
-            return self.value(node.inputs[0], through_view(node, coords, self.bounds), guard)
         args = [self.value(n, align(coords, n.type.shape), guard) for n in node.inputs]
-        return self._let(node, node.op, args, node.inputs[-1].type.dtype)
+        return self._let(node, node.op, args, node.inputs[-1].type.dtype, node.attrs)
 
     def _load(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         buffer = self.buffers[node.serial]
@@ -144,7 +148,7 @@ class _Builder:
         arg = self.known[key]
         if dtype is DType.I64:
             return arg
-        return self._let(node, Op.CAST, [arg], DType.I64, dtype)
+        return self._let(node, Op.CAST, [arg], DType.I64, CastAttrs(dtype))
 
     def _iota(self, node: Node, coordinate: Size) -> Arg:
         start, step = node.attrs.start, node.attrs.step
@@ -152,8 +156,8 @@ class _Builder:
         if isinstance(start, int) and isinstance(step, int):
             return self._index_as(node, coordinate * step + start, dtype)
         position = self._index_as(node, coordinate, dtype)
-        scaled = self._let(node, Op.MUL, [position, Const(step, dtype)], dtype, dtype)
-        return self._let(node, Op.ADD, [Const(start, dtype), scaled], dtype, dtype)
+        scaled = self._let(node, Op.MUL, [position, Const(step, dtype)], dtype)
+        return self._let(node, Op.ADD, [Const(start, dtype), scaled], dtype)
 
     def _cat(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         """The operand that holds the position: a chain of choices, last operand innermost."""
@@ -193,41 +197,44 @@ class _Builder:
         if key not in self.known:
             name = self.names.fresh("inside", always_number=True)
             self._define(Test(name, (inside,), Access.LANE), key)
-        return self._let(
-            node, Op.WHERE, [self.known[key], yes, no], node.type.dtype, node.type.dtype
-        )
+        return self._let(node, Op.WHERE, [self.known[key], yes, no], node.type.dtype)
 
     def _let(
-        self, node: Node, op: Op, args: list[Arg], operands: DType, result: DType | None = None
+        self, node: Node, op: Op, args: list[Arg], operands: DType, attrs: Any = NO_ATTRS
     ) -> Arg:
         name = self.names.fresh(op.value, always_number=True)
-        dtype = result or node.type.dtype
-        attrs = node.attrs if op is node.op else CastAttrs(dtype) if op is Op.CAST else NO_ATTRS
-        self.lets.append(Let(name, dtype, op, tuple(args), operands, attrs, self._comment(node)))
+        dtype = attrs.dtype if isinstance(attrs, CastAttrs) else node.type.dtype
+        comment = self._comment(node)
+        self.lets.append(Let(name, dtype, op, tuple(args), operands, attrs, comment))
         return Name(name)
 
     def _comment(self, node: Node) -> str:
         """The user's line, where it is not the line of the statement before."""
-        origin = self.graph.origin(node)
+        origin = self.origins.get(node.serial)
         line = f"{origin[0]}  {origin[1]}" if origin else self.line
         fresh = line != self.line
         self.line = line
         return line if fresh else ""
 
 
-def _loads(node: Node) -> bool:
-    return node.op is not Op.CONST
+def _is_plain_view(node: Node) -> bool:
+    """Whether an element of the view is an element of its only operand, under no condition."""
+    return node.kind is Kind.VIEW and node.op not in (Op.CAT, Op.PAD)
 
 
 def _body(
-    graph: Graph, group: Group, buffers: tuple[Buffer, ...], names: Names, address: Addressing
+    origins: Origins,
+    group: Group,
+    buffers: tuple[Buffer, ...],
+    names: Names,
+    address: Addressing,
 ) -> Kernel:
     shape = group.outputs[0].type.shape
     loops = tuple(Loop(f"i{axis}", size) for axis, size in enumerate(shape) if size != 1)
     bounds = {loop.var: loop.extent for loop in loops}
     coords = tuple(symbol(f"i{axis}") if size != 1 else 0 for axis, size in enumerate(shape))
     read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
-    builder = _Builder(graph, read, names, address, bounds)
+    builder = _Builder(origins, read, names, address, bounds)
     results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
     written = buffers[len(group.inputs) :]
     stores = tuple(

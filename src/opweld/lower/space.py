@@ -1,10 +1,13 @@
-"""The iteration space of a kernel: merged loops, classified accesses, integer arguments."""
+"""The iteration space of a kernel: its loops merged, its accesses classified, its integer
+arguments.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from ..ir.expr import Size, coefficient, divides, substitute, symbol, symbols_of
+from ..ir.expr import Bounds, Size, coefficient, divides, substitute, symbol, symbols_of
 from ..ir.kernel import (
     Access,
     Buffer,
@@ -27,8 +30,9 @@ def merge_loops(kernel: Kernel) -> Kernel:
     while position >= 0:
         outer, inner = loops[position], loops[position + 1]
         if all(_merges(expr, outer, inner) for expr in _expressions(kernel)):
-            kernel = _substituted(kernel, outer.var)
             loops[position : position + 2] = [Loop(inner.var, outer.extent * inner.extent)]
+            # The inner variable takes over both loops: the outer one is 0 from now on.
+            kernel = _mapped(kernel, {outer.var: 0}, _bounds(loops))
         position -= 1
     renamed = _renamed(kernel, loops)
     return replace(
@@ -39,9 +43,10 @@ def merge_loops(kernel: Kernel) -> Kernel:
 
 def _renamed(kernel: Kernel, loops: list[Loop]) -> Kernel:
     """Loop variables numbered anew, outermost `i0`; a single one is `i`."""
-    from_symbols = {loop.var: f"i{k}" if len(loops) > 1 else "i" for k, loop in enumerate(loops)}
-    kernel = _mapped(kernel, {old: symbol(new) for old, new in from_symbols.items()})
-    return replace(kernel, loops=tuple(Loop(from_symbols[x.var], x.extent) for x in loops))
+    new = {loop.var: f"i{k}" if len(loops) > 1 else "i" for k, loop in enumerate(loops)}
+    renamed = tuple(Loop(new[loop.var], loop.extent) for loop in loops)
+    values: dict[str, Size] = {old: symbol(name) for old, name in new.items()}
+    return replace(_mapped(kernel, values, _bounds(renamed)), loops=renamed)
 
 
 def _merges(expr: Size, outer: Loop, inner: Loop) -> bool:
@@ -49,30 +54,34 @@ def _merges(expr: Size, outer: Loop, inner: Loop) -> bool:
     return slow is not None and fast is not None and slow == fast * inner.extent
 
 
-def _substituted(kernel: Kernel, outer: str) -> Kernel:
-    """The inner variable takes over both loops: the outer one is 0 from now on."""
-    return _mapped(kernel, {outer: 0})
+def _bounds(loops: Iterable[Loop]) -> dict[str, Size]:
+    return {loop.var: loop.extent for loop in loops}
 
 
-def _mapped(kernel: Kernel, values: dict[str, Size]) -> Kernel:
+def _mapped(kernel: Kernel, values: dict[str, Size], bounds: Bounds) -> Kernel:
+    """The kernel with loop variables replaced; `bounds` are those of the variables afterwards."""
+
+    def mapped(expr: Size) -> Size:
+        return substitute(expr, values, bounds)
+
     return replace(
         kernel,
-        definitions=tuple(_map_definition(d, values) for d in kernel.definitions),
-        stores=tuple(replace(s, address=substitute(s.address, values)) for s in kernel.stores),
+        definitions=tuple(_map_definition(d, mapped) for d in kernel.definitions),
+        stores=tuple(replace(s, address=mapped(s.address)) for s in kernel.stores),
     )
 
 
-def _map_definition(definition: Definition, values: dict[str, Size]) -> Definition:
+def _map_definition(definition: Definition, mapped: Callable[[Size], Size]) -> Definition:
     if isinstance(definition, Load):
-        address = substitute(definition.address, values)
-        return replace(definition, address=address, guard=_map_condition(definition.guard, values))
+        guard = _map_condition(definition.guard, mapped)
+        return replace(definition, address=mapped(definition.address), guard=guard)
     if isinstance(definition, Index):
-        return replace(definition, expr=substitute(definition.expr, values))
-    return replace(definition, condition=_map_condition(definition.condition, values))
+        return replace(definition, expr=mapped(definition.expr))
+    return replace(definition, condition=_map_condition(definition.condition, mapped))
 
 
-def _map_condition(condition: Condition, values: dict[str, Size]) -> Condition:
-    return tuple(replace(between, expr=substitute(between.expr, values)) for between in condition)
+def _map_condition(condition: Condition, mapped: Callable[[Size], Size]) -> Condition:
+    return tuple(replace(between, expr=mapped(between.expr)) for between in condition)
 
 
 def _expressions(kernel: Kernel) -> list[Size]:
@@ -102,19 +111,19 @@ def with_access(kernel: Kernel) -> Kernel:
 
 def _access(definition: Definition, kernel: Kernel, rows_hold_vectors: bool) -> Access:
     load = definition if isinstance(definition, Load) and not definition.guard else None
-    if load and load.address == kernel.stores[0].address:
+    if load is not None and load.address == kernel.stores[0].address:
         return Access.FLAT
-    inner = kernel.loops[-1].var
-    steps = [coefficient(expr, inner) for expr in expressions_of(definition)]
-    if rows_hold_vectors and all(step == 0 for step in steps):
+    if not rows_hold_vectors:
+        return Access.LANE
+    steps = [coefficient(expr, kernel.loops[-1].var) for expr in expressions_of(definition)]
+    if all(step == 0 for step in steps):
         return Access.SAME
-    if rows_hold_vectors and load and steps == [1] and _starts_aligned(load, kernel):
-        return Access.VECTOR
-    return Access.LANE
+    vector = load is not None and steps == [1] and _starts_aligned(load, kernel)
+    return Access.VECTOR if vector else Access.LANE
 
 
 def _starts_aligned(load: Load, kernel: Kernel) -> bool:
-    start = substitute(load.address, {kernel.loops[-1].var: 0})
+    start = substitute(load.address, {kernel.loops[-1].var: 0}, _bounds(kernel.loops))
     return divides(kernel.lanes, start)
 
 

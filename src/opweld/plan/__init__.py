@@ -8,6 +8,7 @@ from ..target import Target
 from .buffers import reuse_buffers
 from .fusion import fuse
 from .groups import make_groups
+from .uses import uses_of
 
 
 def make_plan(
@@ -19,6 +20,6 @@ def make_plan(
     the same name, so that a group which measured slower than the calls it replaced is not welded
     again. `suffix` ends the name of every kernel: it tells the variants of one file apart.
     """
-    clusters = fuse(graph)
-    groups = make_groups(graph, clusters, target, excluded, suffix)
-    return Plan(graph, target.name, reuse_buffers(graph, groups))
+    uses = uses_of(graph)
+    groups = make_groups(uses, fuse(uses), target, excluded, suffix)
+    return Plan(graph, target.name, reuse_buffers(uses, groups))

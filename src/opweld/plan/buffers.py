@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from ..ir.graph import Graph, Node
+from ..ir.graph import Node
 from ..ir.ops import Kind
 from ..ir.plan import Group, GroupKind
-from .fusion import behind_views
+from .places import HERE, places_of
+from .uses import Uses, behind_views
 
 
-def reuse_buffers(graph: Graph, groups: tuple[Group, ...]) -> tuple[Group, ...]:
+def reuse_buffers(uses: Uses, groups: tuple[Group, ...]) -> tuple[Group, ...]:
     """Each pointwise group with its `reuse` operand chosen."""
+    read = Counter(
+        source.serial for group in groups for source in {behind_views(n) for n in group.inputs}
+    )
     return tuple(
-        replace(group, reuse=_reusable(graph, groups, index))
+        replace(group, reuse=_reusable(uses, read, group))
         if group.kind is GroupKind.POINTWISE
         else group
-        for index, group in enumerate(groups)
+        for group in groups
     )
 
 
-def _reusable(graph: Graph, groups: tuple[Group, ...], index: int) -> int | None:
-    group = groups[index]
+def _reusable(uses: Uses, read: Counter[int], group: Group) -> int | None:
+    ways = places_of(group.nodes, group.outputs)
+    assert ways is not None, "places without a limit are counted to the end"
     for position, operand in enumerate(group.inputs):
+        dies_here = read[operand.serial] == 1 and operand.serial not in uses.returned
+        # Read elsewhere, an element would be overwritten before its turn.
+        in_place = ways[operand.serial] == {HERE}
         same_type = operand.type == group.outputs[0].type
-        if same_type and _is_fresh(operand) and _dies_here(graph, groups, index, operand):
-            if _read_elementwise(group, operand):
-                return position
+        if dies_here and in_place and same_type and _is_fresh(operand):
+            return position
     return None
 
 
@@ -41,19 +49,3 @@ def _is_fresh(operand: Node) -> bool:
     if operand.kind is Kind.OPAQUE:
         return getattr(operand.attrs, "target", "") in FRESH_RESULTS
     return operand.kind is Kind.POINTWISE
-
-
-def _dies_here(graph: Graph, groups: tuple[Group, ...], index: int, operand: Node) -> bool:
-    if any(behind_views(output) is operand for output in graph.outputs):
-        return False
-    others = (g for i, g in enumerate(groups) if i != index)
-    return not any(operand in map(behind_views, g.inputs) for g in others)
-
-
-def _read_elementwise(group: Group, operand: Node) -> bool:
-    """Whether each element is read only where the result's same element is written."""
-    return all(
-        node.kind is Kind.POINTWISE and node.type.shape == operand.type.shape
-        for node in group.nodes
-        if operand in node.inputs
-    )

@@ -3,78 +3,67 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 
-from ..ir.expr import Size
-from ..ir.graph import Graph, Node, consumers, topological
+from ..ir.graph import Node
 from ..ir.ops import Kind, Op
 from ..ir.plan import Estimate, Group, GroupKind
 from ..target import Target
 from .cost import estimate
-from .fusion import Cluster, behind_views, computes, is_free_view
+from .fusion import Cluster
 from .schedule import choose_schedule
+from .uses import Uses, behind_views, computes, is_free_view
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    graph: Graph
+    uses: Uses
     target: Target
     excluded: frozenset[str]
-    users: dict[int, tuple[Node, ...]]
-    outputs: frozenset[int]
     suffix: str
 
 
 def make_groups(
-    graph: Graph,
+    uses: Uses,
     clusters: tuple[Cluster, ...],
     target: Target,
     excluded: frozenset[str],
     suffix: str,
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
-    nodes = graph.nodes()
-    outputs = frozenset(node.serial for node in graph.outputs)
-    context = _Context(graph, target, excluded, consumers(nodes), outputs, suffix)
     units = [cluster.nodes for cluster in clusters]
-    units += [[node] for node in nodes if node.kind is Kind.OPAQUE]
-    units += [[node] for node in nodes if is_free_view(node) and _shown(context, node)]
-    units += [
-        [node] for node in nodes if node.op in (Op.CONST, Op.IOTA) and _read_whole(context, node)
-    ]
-    return _named(context, _ordered(graph, units))
+    units += [[node] for node in uses.nodes if _stands_alone(uses, node)]
+    return _named(_Context(uses, target, excluded, suffix), _ordered(uses, units))
 
 
-def _shown(context: _Context, view: Node) -> bool:
-    """Whether a free view is needed as a tensor: by the caller, a PyTorch call, or such a view."""
-    if view.serial in context.outputs:
+def _stands_alone(uses: Uses, node: Node) -> bool:
+    """Whether a node that no cluster computes is needed as a tensor."""
+    if node.kind is Kind.OPAQUE:
         return True
-    users = context.users[view.serial]
-    return any(u.kind is Kind.OPAQUE or (is_free_view(u) and _shown(context, u)) for u in users)
+    return (is_free_view(node) or node.op in (Op.CONST, Op.IOTA)) and node.serial in uses.shown
 
 
-def _read_whole(context: _Context, source: Node) -> bool:
-    return source.serial in context.outputs or _shown_by_users(context, source)
-
-
-def _shown_by_users(context: _Context, node: Node) -> bool:
-    users = context.users[node.serial]
-    return any(u.kind is Kind.OPAQUE or (is_free_view(u) and _shown(context, u)) for u in users)
-
-
-def _ordered(graph: Graph, units: list[list[Node]]) -> list[list[Node]]:
-    """Units in topological order; ties by the first node's place in the graph."""
-    place = {node.serial: index for index, node in enumerate(graph.nodes())}
+def _ordered(uses: Uses, units: list[list[Node]]) -> list[list[Node]]:
+    """Units in topological order; of those that could be next, the one whose first node is."""
     unit_of = {node.serial: index for index, unit in enumerate(units) for node in unit}
     needs = [_units_read(unit, unit_of) - {index} for index, unit in enumerate(units)]
-    waiting = sorted(
-        range(len(units)), key=lambda index: min(place[n.serial] for n in units[index])
-    )
-    done: list[int] = []
-    while waiting:
-        ready = next(index for index in waiting if needs[index] <= set(done))
-        waiting.remove(ready)
-        done.append(ready)
-    return [units[index] for index in done]
+    needed_by: list[list[int]] = [[] for _ in units]
+    for index, read in enumerate(needs):
+        for other in sorted(read):
+            needed_by[other].append(index)
+    missing = [len(read) for read in needs]
+    ready = [(uses.place[units[i][0].serial], i) for i, count in enumerate(missing) if not count]
+    heapify(ready)
+    done: list[list[Node]] = []
+    while ready:
+        _, index = heappop(ready)
+        done.append(units[index])
+        for other in needed_by[index]:
+            missing[other] -= 1
+            if not missing[other]:
+                heappush(ready, (uses.place[units[other][0].serial], other))
+    assert len(done) == len(units), "clusters need each other"
+    return done
 
 
 def _units_read(unit: list[Node], unit_of: dict[int, int]) -> set[int]:
@@ -99,41 +88,43 @@ def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:
 
 
 def _group(context: _Context, unit: list[Node], number: int) -> Group:
+    if not computes(unit[0]):
+        return _one_node(unit[0])
     if not number:
-        return _library_or_view(context, unit)
+        return _unwelded(context, _slug(unit), unit, "only moves data, which PyTorch does as well")
     name = f"k{number}_{_slug(unit)}{context.suffix}"
     if name in context.excluded:
-        group = _plain(context, name, GroupKind.LIBRARY, unit)
-        return replace(group, reason="measured slower than the PyTorch calls it replaces")
+        reason = "measured slower than the PyTorch calls it replaces"
+        return _unwelded(context, name, unit, reason)
     return _pointwise(context, name, unit)
 
 
-def _library_or_view(context: _Context, unit: list[Node]) -> Group:
-    node = unit[0]
+NO_ESTIMATE = Estimate(0, 0, "library")
+
+
+def _one_node(node: Node) -> Group:
+    """A PyTorch call, a constant or a view, as a tensor."""
+    inputs = tuple(o for o in dict.fromkeys(node.inputs) if o.op is not Op.CONST)
     kind = GroupKind.VIEW if is_free_view(node) else GroupKind.LIBRARY
-    name = node.attrs.target.split(".")[1] if node.op is Op.CALL else node.op.value
-    return _plain(context, name, kind, unit)
+    name, reason = node.op.value, "a value that depends on no input"
+    if node.op is Op.CALL:
+        name, reason = node.attrs.target.split(".")[1], node.attrs.reason
+    elif node.inputs:
+        reason = "a result of a call" if node.op is Op.ITEM else "a view moves no data"
+    return Group(name, kind, (node,), inputs, (node,), None, NO_ESTIMATE, reason)
 
 
-def _plain(context: _Context, name: str, kind: GroupKind, unit: list[Node]) -> Group:
-    inside = {node.serial for node in unit}
-    operands = dict.fromkeys(o for n in unit for o in n.inputs if o.serial not in inside)
-    inputs = tuple(o for o in operands if o.op is not Op.CONST)
-    outputs = _results(context, unit)
-    reason = unit[0].attrs.reason if unit[0].op is Op.CALL else _PLAIN_REASONS[kind]
-    return Group(name, kind, tuple(unit), inputs, outputs, None, Estimate(0, 0, "library"), reason)
-
-
-_PLAIN_REASONS = {
-    GroupKind.VIEW: "a view moves no data",
-    GroupKind.LIBRARY: "only moves data, which PyTorch does as well",
-}
+def _unwelded(context: _Context, name: str, unit: list[Node], reason: str) -> Group:
+    """What a cluster computes, done by PyTorch's own operations."""
+    inputs = _operands(unit)
+    nodes, outputs = _with_views(context.uses, unit, inputs), context.uses.results(unit)
+    return Group(name, GroupKind.LIBRARY, nodes, inputs, outputs, None, NO_ESTIMATE, reason)
 
 
 def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
     inputs = _operands(unit)
-    nodes = _with_views(unit, inputs)
-    outputs = _results(context, unit)
+    nodes = _with_views(context.uses, unit, inputs)
+    outputs = context.uses.results(unit)
     group = Group(
         name,
         GroupKind.POINTWISE,
@@ -159,38 +150,22 @@ def _operands(unit: list[Node]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _with_views(unit: list[Node], inputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The unit's nodes, and the views and constants between, operands first."""
+def _with_views(uses: Uses, unit: list[Node], inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The unit's nodes, and the views and constants between them and the operands, in order."""
     read = {node.serial for node in inputs}
-    keep = {node.serial for node in unit}
+    keep = {node.serial: node for node in unit}
     for node in unit:
         for operand in node.inputs:
             while operand.serial not in read and operand.serial not in keep:
-                keep.add(operand.serial)
+                keep[operand.serial] = operand
                 operand = operand.inputs[0] if operand.inputs else operand
-    return tuple(node for node in topological(tuple(unit)) if node.serial in keep)
-
-
-def _results(context: _Context, unit: list[Node]) -> tuple[Node, ...]:
-    """Nodes of the unit whose value is read outside it."""
-    inside = {node.serial for node in unit}
-    return tuple(node for node in unit if _read_outside(context, node, inside))
-
-
-def _read_outside(context: _Context, node: Node, inside: set[int]) -> bool:
-    if node.serial in context.outputs:
-        return True
-    for user in context.users[node.serial]:
-        if user.serial in inside:
-            continue
-        if not is_free_view(user) or _read_outside(context, user, inside):
-            return True
-    return False
+    return tuple(sorted(keep.values(), key=lambda node: uses.place[node.serial]))
 
 
 def _slug(unit: list[Node]) -> str:
     """A short name from the operations: the last three different ones that compute."""
-    names = dict.fromkeys(node.op.value for node in unit if node.kind is Kind.POINTWISE)
+    computing = [node for node in unit if node.kind is Kind.POINTWISE] or unit
+    names = dict.fromkeys(node.op.value for node in computing)
     return "_".join(list(names)[-3:])
 
 
@@ -202,7 +177,3 @@ def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
     return (
         f"{num_ops} operations over one iteration space, {results}: intermediates stay in registers"
     )
-
-
-def total_bytes(groups: tuple[Group, ...]) -> Size:
-    return sum((group.estimate.bytes for group in groups), start=0)

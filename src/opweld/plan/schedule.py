@@ -15,5 +15,5 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
 
 
 def _vectors(num_inputs: int, target: Target) -> int:
-    """Fewer accesses of each operand where there are more operands: bytes in flight count."""
+    """Fewer accesses of each operand where there are more: what counts is bytes in flight."""
     return max(1, target.loads_in_flight // max(1, num_inputs))

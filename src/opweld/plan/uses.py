@@ -1,0 +1,81 @@
+"""Who reads a value, seen through the free views of it, and which values the caller keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.graph import Graph, Node, consumers
+from ..ir.ops import Kind, Op
+
+MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP))
+
+
+def computes(node: Node) -> bool:
+    """Whether the node writes new memory when it stands alone; free views and sources do not."""
+    return node.kind is Kind.POINTWISE or node.op in MOVING_VIEWS
+
+
+def is_free_view(node: Node) -> bool:
+    return node.kind is Kind.VIEW and node.op not in MOVING_VIEWS
+
+
+def behind_views(node: Node) -> Node:
+    """The node whose memory `node` shows."""
+    while is_free_view(node):
+        node = node.inputs[0]
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Facts of one graph, by serial.
+
+    `nodes` are in topological order and `place` is a node's position there. `readers` are the nodes
+    that read a value, free views of it followed to their readers. `returned` values, or free views
+    of them, are outputs of the graph. `shown` free views are needed as tensors: by the caller, by a
+    PyTorch call, or by another such view.
+    """
+
+    nodes: tuple[Node, ...]
+    place: dict[int, int]
+    users: dict[int, tuple[Node, ...]]
+    readers: dict[int, tuple[Node, ...]]
+    returned: frozenset[int]
+    shown: frozenset[int]
+
+    def leaves_memory(self, node: Node) -> bool:
+        """Whether the value is wanted in memory by the caller or by a PyTorch call."""
+        called = (reader.kind is Kind.OPAQUE for reader in self.readers[node.serial])
+        return node.serial in self.returned or any(called)
+
+    def results(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """Those of `nodes` whose value is read outside them."""
+        inside = {node.serial for node in nodes}
+        return tuple(
+            node
+            for node in nodes
+            if node.serial in self.returned
+            or any(reader.serial not in inside for reader in self.readers[node.serial])
+        )
+
+
+def uses_of(graph: Graph) -> Uses:
+    nodes = graph.nodes()
+    users = consumers(nodes)
+    readers: dict[int, tuple[Node, ...]] = {}
+    returned = {node.serial for node in graph.outputs}
+    shown: set[int] = set()
+    for node in reversed(nodes):
+        found: dict[Node, None] = {}
+        for user in users[node.serial]:
+            found.update(dict.fromkeys(readers[user.serial] if is_free_view(user) else (user,)))
+        readers[node.serial] = tuple(found)
+        views = [user for user in users[node.serial] if is_free_view(user)]
+        called = any(user.kind is Kind.OPAQUE for user in users[node.serial])
+        if node.serial in returned or called or any(view.serial in shown for view in views):
+            shown.add(node.serial)
+        if any(view.serial in returned for view in views):
+            returned.add(node.serial)
+    place = {node.serial: index for index, node in enumerate(nodes)}
+    return Uses(nodes, place, users, readers, frozenset(returned), frozenset(shown))

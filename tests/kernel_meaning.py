@@ -1,0 +1,299 @@
+"""The meaning of plans and kernels, evaluated with NumPy: what a right rendering of them computes.
+
+Every iteration of a kernel is evaluated at once, and what rendered code relies on is checked on the
+way: guarded addresses lie within their buffer, every output element is stored exactly once, and
+the access of each definition is true for every full packet of lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from opweld.ir.check import check
+from opweld.ir.expr import Size, evaluate
+from opweld.ir.graph import Graph, Node
+from opweld.ir.interpret import NUMPY_DTYPES, Calls, bind_sizes, numbered
+from opweld.ir.kernel import (
+    Access,
+    Arg,
+    Condition,
+    Const,
+    Element,
+    Index,
+    Kernel,
+    Let,
+    Load,
+    Welded,
+)
+from opweld.ir.meaning import cast_array, round_to_bfloat16
+from opweld.ir.ops import OPS, CallAttrs, Kind, Op
+from opweld.ir.plan import Group, GroupKind, Plan
+from opweld.ir.types import DType
+
+Array = np.ndarray
+Point = Mapping[str, Array | int]
+
+
+def run_plan(
+    plan: Plan,
+    kernels: Sequence[Welded],
+    feeds: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    *,
+    variant: str = "contiguous",
+    calls: Calls | None = None,
+) -> tuple[Array, ...]:
+    """The outputs of a plan, group by group. A buffer that a group takes over is gone then."""
+    check(plan)
+    sizes = bind_sizes(plan.graph, feeds, sizes)
+    welded = {each.group: each for each in kernels}
+    sources = (*plan.graph.inputs, *plan.graph.weights)
+    values = {n.serial: stored(feeds[n.attrs.access], n.type.dtype) for n in sources}
+    for group in plan.groups:
+        if group.kind is GroupKind.POINTWISE:
+            check(welded[group.name])
+            _run_welded(group, welded[group.name], values, sizes, variant)
+        else:
+            for node in group.nodes:
+                values[node.serial] = _node_value(node, values, sizes, calls)
+    return tuple(_value(node, values) for node in plan.graph.outputs)
+
+
+def stored(value: Array, dtype: DType) -> Array:
+    """`value` rounded to `dtype`; bfloat16 is held as float32."""
+    if dtype is DType.BF16:
+        return round_to_bfloat16(np.asarray(value, np.float32))
+    return cast_array(np.asarray(value), NUMPY_DTYPES[dtype])
+
+
+def _run_welded(
+    group: Group,
+    welded: Welded,
+    values: dict[int, Array],
+    sizes: Mapping[str, int],
+    variant: str,
+) -> None:
+    kernel = welded.strided if variant == "strided" else welded.contiguous
+    operands = [_value(node, values) for node in group.inputs]
+    if variant == "contiguous":
+        operands = [np.asarray(operand, order="C") for operand in operands]
+    if group.reuse is not None:
+        _require_in_place(welded, group.reuse)
+        del values[group.inputs[group.reuse].serial]
+    results = run_kernel(kernel, operands, sizes)
+    for node, result in zip(group.outputs, results, strict=True):
+        values[node.serial] = result.reshape([evaluate(size, sizes) for size in node.type.shape])
+
+
+def _require_in_place(welded: Welded, position: int) -> None:
+    """An element that is overwritten is read where it is written, and nowhere else."""
+    taken = next(b for b in welded.strided.buffers if not b.written and b.source == position)
+    for kernel in (welded.contiguous, welded.strided):
+        place = kernel.stores[0]
+        for load in kernel.definitions:
+            if isinstance(load, Load) and load.buffer == taken.name:
+                moved = str(place.address).replace(f"{place.buffer}_stride", f"{taken.name}_stride")
+                assert str(load.address) == moved, f"{welded.group} overwrites what it still reads"
+
+
+def _value(node: Node, values: Mapping[int, Array]) -> Array:
+    value = values[node.serial]
+    return value[0] if isinstance(value, tuple) else value
+
+
+def _node_value(
+    node: Node, values: Mapping[int, Array], sizes: Mapping[str, int], calls: Calls | None
+) -> object:
+    attrs = numbered(node.attrs, sizes) if node.op is not Op.CALL else node.attrs
+    if node.op is Op.CONST:
+        return stored(attrs.value, node.type.dtype)
+    if node.op is Op.IOTA:
+        return stored(attrs.start + attrs.step * np.arange(attrs.length), node.type.dtype)
+    if node.op is Op.ITEM:
+        return values[node.inputs[0].serial][attrs.index]
+    operands = [_constant_or(values, operand) for operand in node.inputs]
+    if isinstance(attrs, CallAttrs):
+        assert calls is not None
+        return tuple(calls(attrs, tuple(operands)))
+    if node.kind is Kind.VIEW:
+        return np.array(OPS[node.op].evaluate(*operands, attrs))  # type: ignore[misc]
+    return stored(apply(node.op, operands, attrs, node.type.dtype), node.type.dtype)
+
+
+def _constant_or(values: Mapping[int, Array], node: Node) -> Array:
+    if node.op is Op.CONST:
+        return stored(node.attrs.value, node.type.dtype)
+    return _value(node, values)
+
+
+def apply(op: Op, operands: Sequence[Array], attrs: object, dtype: DType) -> Array:
+    """One operation in the compute type of `dtype`."""
+    if op is Op.CAST:
+        return stored(operands[0], dtype).astype(NUMPY_DTYPES[dtype.compute])
+    row = OPS[op].evaluate
+    with np.errstate(all="ignore"):
+        result = row(*operands, attrs) if fields(attrs) else row(*operands)  # type: ignore[arg-type]
+    return np.asarray(result, NUMPY_DTYPES[dtype.compute])
+
+
+def run_kernel(
+    kernel: Kernel, operands: Sequence[Array], sizes: Mapping[str, int]
+) -> tuple[Array, ...]:
+    """The flat outputs of one launch. Operands have any strides with the "strided" variant."""
+    shape = [evaluate(loop.extent, sizes) for loop in kernel.loops]
+    positions = np.arange(int(np.prod(shape)), dtype=np.int64)
+    buffers = {b.name: operands[b.source] for b in kernel.buffers if not b.written} | {
+        b.name: np.empty(len(positions), NUMPY_DTYPES[b.dtype]) for b in kernel.buffers if b.written
+    }
+    point: dict[str, Array | int] = {
+        e.name: int(sizes[e.name]) for e in kernel.extents if e.buffer is None
+    }
+    point |= _strides(kernel, buffers, sizes)
+    coordinates = np.unravel_index(positions, shape) if len(positions) else [positions] * len(shape)
+    point |= {
+        loop.var: np.asarray(values, np.int64)
+        for loop, values in zip(kernel.loops, coordinates, strict=True)
+    }
+    scalars = {
+        d.name: _definition(d, kernel, buffers, point, positions) for d in kernel.definitions
+    }
+    values = element_values(kernel.element, scalars)
+    return tuple(
+        _stored(kernel, store, values, buffers, point, positions) for store in kernel.stores
+    )
+
+
+def _strides(
+    kernel: Kernel, buffers: Mapping[str, Array], sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """Strides in elements; an output is row-major, its rank-long strides follow from its buffer."""
+    found = {}
+    for extent in kernel.extents:
+        if extent.buffer is None or extent.axis is None:
+            continue
+        array = buffers[extent.buffer]
+        written = next(b.written for b in kernel.buffers if b.name == extent.buffer)
+        if written:
+            found[extent.name] = _output_stride(kernel, extent.axis, sizes)
+        else:
+            found[extent.name] = array.strides[extent.axis] // array.itemsize
+    return found
+
+
+def _output_stride(kernel: Kernel, axis: int, sizes: Mapping[str, int]) -> int:
+    """In the strided kernel every axis of more than one element is a loop that bears its number."""
+    inner = [evaluate(x.extent, sizes) for x in kernel.loops if int(x.var[1:]) > axis]
+    return int(np.prod(inner, dtype=np.int64))
+
+
+def _definition(
+    definition: Load | Index | object,
+    kernel: Kernel,
+    buffers: Mapping[str, Array],
+    point: Point,
+    positions: Array,
+) -> Array:
+    if isinstance(definition, Load):
+        return _loaded(definition, kernel, buffers[definition.buffer], point, positions)
+    if isinstance(definition, Index):
+        value = _everywhere(definition.expr, point, positions)
+    else:
+        value = _holds(definition.condition, point, positions)  # type: ignore[attr-defined]
+    if definition.access is Access.SAME:  # type: ignore[attr-defined]
+        assert (_packets(value, kernel) == _packets(value, kernel)[:, :1]).all()
+    return value
+
+
+def _everywhere(expr: Size, point: Point, positions: Array) -> Array:
+    return np.broadcast_to(np.asarray(evaluate(expr, point), np.int64), positions.shape)  # type: ignore[arg-type]
+
+
+def _holds(condition: Condition, point: Point, positions: Array) -> Array:
+    holds = np.ones(positions.shape, bool)
+    for between in condition:
+        value = _everywhere(between.expr, point, positions)
+        low, high = (_everywhere(limit, point, positions) for limit in (between.low, between.high))
+        holds &= (value >= low) & (value < high)
+    return holds
+
+
+def _loaded(load: Load, kernel: Kernel, array: Array, point: Point, positions: Array) -> Array:
+    addresses = _everywhere(load.address, point, positions)
+    inside = _holds(load.guard, point, positions)
+    reach = sum(
+        (n - 1) * s // array.itemsize for n, s in zip(array.shape, array.strides, strict=True)
+    )
+    wrong = inside & ((addresses < 0) | (addresses > reach))
+    assert not wrong.any(), (
+        f"{load.name} reads {load.buffer}[{addresses[wrong][0]}], last is {reach}"
+    )
+    _require_access(load, kernel, addresses, positions)
+    memory = np.lib.stride_tricks.as_strided(array, (max(reach, 0) + 1,), (array.itemsize,))
+    values = memory[np.where(inside, addresses, 0)] if array.size else np.zeros(positions.shape)
+    wide = values.astype(NUMPY_DTYPES[load.dtype.compute])
+    return np.where(inside, wide, np.zeros((), wide.dtype))
+
+
+def _require_access(load: Load, kernel: Kernel, addresses: Array, positions: Array) -> None:
+    packets = _packets(addresses, kernel)
+    first = packets[:, :1]
+    if load.access is Access.FLAT:
+        assert (addresses == positions).all()
+    elif load.access is Access.VECTOR:
+        assert not load.guard
+        assert (first % kernel.lanes == 0).all()
+        assert (packets == first + np.arange(kernel.lanes)).all()
+    elif load.access is Access.SAME:
+        assert (packets == first).all()
+
+
+def _packets(values: Array, kernel: Kernel) -> Array:
+    """The values of each full packet of lanes."""
+    whole = len(values) // kernel.lanes * kernel.lanes
+    return values[:whole].reshape(-1, kernel.lanes)
+
+
+def element_values(element: Element, scalars: Mapping[str, Array]) -> tuple[Array, ...]:
+    """The results of an element for arrays of its parameters."""
+    values = dict(scalars)
+    for let in element.body:
+        values[let.name] = _let(let, values)
+    return tuple(_arg(arg, values) for _, arg in element.results)
+
+
+def _let(let: Let, values: Mapping[str, Array]) -> Array:
+    return apply(let.op, [_arg(arg, values) for arg in let.args], let.attrs, let.dtype)
+
+
+def _arg(arg: Arg, values: Mapping[str, Array]) -> Array:
+    if isinstance(arg, Const):
+        return np.asarray(arg.value, NUMPY_DTYPES[arg.dtype.compute])
+    return values[arg.text]
+
+
+def _stored(
+    kernel: Kernel,
+    store: object,
+    values: Sequence[Array],
+    buffers: Mapping[str, Array],
+    point: Point,
+    positions: Array,
+) -> Array:
+    addresses = _everywhere(store.address, point, positions)  # type: ignore[attr-defined]
+    assert (np.sort(addresses) == positions).all(), "an element is stored twice or never"
+    if kernel.lanes > 1:
+        assert (addresses == positions).all()
+    memory = buffers[store.buffer]  # type: ignore[attr-defined]
+    result = stored(values[store.result], store.dtype)  # type: ignore[attr-defined]
+    memory[addresses] = np.broadcast_to(result, positions.shape)
+    return memory
+
+
+def plan_values(
+    graph: Graph, plan: Plan, kernels: Sequence[Welded], feeds: Mapping[str, Array], **sizes: int
+) -> list[tuple[Array, ...]]:
+    """The outputs by the contiguous and by the strided kernels."""
+    return [run_plan(plan, kernels, feeds, sizes, variant=v) for v in ("contiguous", "strided")]

@@ -1,0 +1,98 @@
+"""Short ways to write graphs and to look at their plans."""
+
+from __future__ import annotations
+
+from tests.unit.ir.graphs import BATCH, graph, tensor, weight
+
+from opweld.ir.check import check
+from opweld.ir.graph import Arena, Node
+from opweld.ir.ops import (
+    CallAttrs,
+    CatAttrs,
+    FlipAttrs,
+    Op,
+    Operand,
+    PadAttrs,
+    PermuteAttrs,
+    ShapeAttrs,
+    SliceAttrs,
+)
+from opweld.ir.plan import Group, GroupKind, Plan
+from opweld.ir.types import DType
+from opweld.plan import make_plan
+from opweld.plan.fusion import fuse
+from opweld.plan.uses import uses_of
+from opweld.target import SM_90A, Target
+
+__all__ = ["BATCH", "Make", "clusters_of", "kernels_of", "plan_of", "tensor", "weight"]
+
+
+class Make:
+    """Nodes of one arena: `m.exp(x)`, `m.add(x, y)`, `m.permute(x, 1, 0)`, `m.call(x)`."""
+
+    def __init__(self) -> None:
+        self.arena = Arena()
+
+    def __getattr__(self, name: str):
+        return lambda *inputs: self.arena.make(Op(name), *map(self._node, inputs))
+
+    def _node(self, value: Node | float) -> Node:
+        return value if isinstance(value, Node) else self.const(value)
+
+    def const(self, value: float, dtype: DType = DType.F32) -> Node:
+        return self.arena.const(value, dtype)
+
+    def x(self, name: str, *shape, dtype: DType = DType.F32) -> Node:
+        return tensor(self.arena, name, *shape, dtype=dtype)
+
+    def w(self, path: str, *shape) -> Node:
+        return weight(self.arena, path, *shape)
+
+    def permute(self, x: Node, *dims: int) -> Node:
+        return self.arena.make(Op.PERMUTE, x, attrs=PermuteAttrs(dims))
+
+    def reshape(self, x: Node, *shape) -> Node:
+        return self.arena.make(Op.RESHAPE, x, attrs=ShapeAttrs(shape))
+
+    def expand(self, x: Node, *shape) -> Node:
+        return self.arena.make(Op.EXPAND, x, attrs=ShapeAttrs(shape))
+
+    def slice(self, x: Node, dim: int, start: int, length: int, step: int = 1) -> Node:
+        return self.arena.make(Op.SLICE, x, attrs=SliceAttrs(dim, start, step, length))
+
+    def flip(self, x: Node, *dims: int) -> Node:
+        return self.arena.make(Op.FLIP, x, attrs=FlipAttrs(dims))
+
+    def cat(self, dim: int, *parts: Node) -> Node:
+        return self.arena.make(Op.CAT, *parts, attrs=CatAttrs(dim))
+
+    def pad(self, x: Node, before: tuple[int, ...], after: tuple[int, ...]) -> Node:
+        return self.arena.make(Op.PAD, x, attrs=PadAttrs(before, after, 0.0))
+
+    def call(self, *inputs: Node, target: str = "linear") -> Node:
+        """A PyTorch call of the type of its first operand."""
+        arguments = tuple(Operand(index) for index in range(len(inputs)))
+        attrs = CallAttrs(f"aten.{target}.default", arguments, (), (inputs[0].type,), "a product")
+        return self.arena.call(inputs, attrs)
+
+
+def clusters_of(*outputs: Node) -> list[list[str]]:
+    """The operations of each cluster."""
+    clusters = fuse(uses_of(graph(*outputs)))
+    return [[node.op.value for node in cluster.nodes] for cluster in clusters]
+
+
+def plan_of(
+    *outputs: Node,
+    target: Target = SM_90A,
+    excluded: frozenset[str] = frozenset(),
+    suffix: str = "",
+    origins=(),
+) -> Plan:
+    plan = make_plan(graph(*outputs, origins=origins), target, excluded, suffix)
+    check(plan)
+    return plan
+
+
+def kernels_of(plan: Plan) -> tuple[Group, ...]:
+    return tuple(group for group in plan.groups if group.kind is GroupKind.POINTWISE)
