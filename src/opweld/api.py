@@ -62,8 +62,8 @@ class Result:
 
     @property
     def plan(self) -> tuple[PlanRow, ...]:
-        """One row a group: its name, kind, ops, and the reason for it."""
-        return self.delivery.compiled.plan_rows
+        """One row a group, in running order: its name, kind, ops, and the reason for it."""
+        return self.delivery.compiled.main_rows
 
     @property
     def kernels(self) -> tuple[KernelTiming, ...]:

@@ -11,7 +11,7 @@ class PlanRow:
     """One group of the plan: a kernel, or a call left to PyTorch, with the reason in a sentence.
 
     `flops` are those at the model's own input sizes; registers and spills (bytes) are the
-    compiler's, where it was asked.
+    compiler's, where it was asked. `variant` names the autocast state that the group is for.
     """
 
     name: str
@@ -21,6 +21,7 @@ class PlanRow:
     flops: int | None = None
     registers: int | None = None
     spills: int | None = None
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,11 @@ class Compiled:
     library: tuple[tuple[str, str], ...] = ()
     rules: tuple[tuple[str, str], ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def main_rows(self) -> tuple[PlanRow, ...]:
+        """The groups of the forward without autocast, in the order in which they run."""
+        return tuple(row for row in self.plan_rows if not row.variant)
 
     @property
     def welded(self) -> tuple[PlanRow, ...]:

@@ -24,8 +24,8 @@ from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Variant
 from opweld.ir.expr import evaluate
-from opweld.ir.graph import arena_of
-from opweld.ir.ops import Kind
+from opweld.ir.graph import Node, arena_of
+from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Group, GroupKind
 from opweld.ir.rewrite import Simplified
@@ -132,7 +132,8 @@ def _note_texts(
 
 def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Compiled:
     sizes = {fact.name: fact.example for fact in lines[0].part.variant.contract.symbols}
-    rows = [_row(group, sizes) for line in lines for group in line.part.plan.groups]
+    parts = [line.part for line in lines]
+    rows = [_row(group, sizes, part.variant) for part in parts for group in part.plan.groups]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -146,7 +147,12 @@ def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Com
     )
 
 
-def _row(group: Group, sizes: dict[str, int]) -> PlanRow:
-    ops = tuple(node.op.value for node in group.nodes if node.kind is not Kind.SOURCE)
+def _row(group: Group, sizes: dict[str, int], variant: Variant) -> PlanRow:
+    ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     flops = evaluate(group.estimate.flops, sizes) if group.kind is GroupKind.POINTWISE else None
-    return PlanRow(group.name, group.kind.value, ops, group.reason, flops)
+    state = f"autocast {variant.autocast}" if variant.autocast else ""
+    return PlanRow(group.name, group.kind.value, ops, group.reason, flops, variant=state)
+
+
+def _op_name(node: Node) -> str:
+    return str(node.attrs.target) if node.op is Op.CALL else node.op.value

@@ -194,9 +194,8 @@ def is_slower(new: Samples, eager: Samples) -> bool:
 
 
 def row_of(kernel: str, rows: tuple[PlanRow, ...]) -> PlanRow | None:
-    """The plan's row for a registered kernel: its op's name is the group's, with or without a
-    prefix."""
-    return next((row for row in rows if kernel.rpartition(".")[2] == row.name), None)
+    """The plan's row for a registered op: it has the group's name, or writes into an operand."""
+    return next((row for row in rows if kernel in (row.name, f"{row.name}_into")), None)
 
 
 def _with_account(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> KernelTiming:
@@ -205,6 +204,7 @@ def _with_account(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> KernelTimi
         return kernel
     return replace(
         kernel,
+        name=row.name,
         kind=row.kind,
         ops=row.ops,
         flops=row.flops,

@@ -22,7 +22,7 @@ def show_delivery(delivery: Delivery, console: Console) -> None:
         _line(console, f"Not verified (--no-check). ModelNew is in {delivery.out}")
         return
     judgement = replace(delivery.judgement, kernels=delivery.kernels)
-    report.render(judgement, console, delivery.compiled.plan_rows, str(delivery.out))
+    report.render(judgement, console, delivery.compiled.main_rows, str(delivery.out))
 
 
 def _show_plan(compiled: Compiled, console: Console) -> None:
@@ -30,7 +30,7 @@ def _show_plan(compiled: Compiled, console: Console) -> None:
     if console.is_terminal:
         console.print(_plan_table(compiled))
         return
-    for row in compiled.plan_rows:
+    for row in compiled.main_rows:
         _line(console, f"{row.name}: {row.kind}, {' '.join(row.ops)}; {row.reason}")
 
 
@@ -38,7 +38,7 @@ def _plan_table(compiled: Compiled) -> Table:
     table = Table(title=f"Plan for {compiled.target}", title_justify="left")
     for heading in ("group", "kind", "ops", "reason"):
         table.add_column(heading, overflow="fold")
-    for row in compiled.plan_rows:
+    for row in compiled.main_rows:
         table.add_row(*map(escape, (row.name, row.kind, " ".join(row.ops), row.reason)))
     return table
 

@@ -56,9 +56,14 @@ class Judge:
     """Passes; times ModelNew by `cost_ms` of the kernels that it finds in the file; eager is 10."""
 
     def __init__(
-        self, passed: bool = True, cost_ms: dict[str, float] | None = None, calls: bool = True
+        self,
+        passed: bool = True,
+        cost_ms: dict[str, float] | None = None,
+        calls: bool = True,
+        suffix: str = "",
     ) -> None:
         self.passed, self.cost_ms, self.calls = passed, cost_ms or {}, calls
+        self.suffix = suffix
         self.judged: list[str] = []
         self.settings: list[Settings] = []
 
@@ -82,7 +87,12 @@ class Judge:
             "cpu",
         )
         timings = tuple(
-            KernelTiming(name, self.cost_ms.get(name, 1.0), 8, 100 / self.cost_ms.get(name, 1.0))
+            KernelTiming(
+                name + self.suffix,
+                self.cost_ms.get(name, 1.0),
+                8,
+                100 / self.cost_ms.get(name, 1.0),
+            )
             for name in kernels
         )
         verdict = Verdict(self.passed, "A", (CHECK,), "" if self.passed else "output 0 is wrong")
@@ -201,6 +211,13 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, interrupted, compiler("k1"))
     assert [path.name for path in tmp_path.iterdir()] == ["m.py"]
+
+
+@pytest.mark.parametrize("suffix", ["", "_into"])
+def test_a_kernel_has_the_plans_account(tmp_path: Path, suffix: str) -> None:
+    (kernel,) = run(tmp_path, Judge(suffix=suffix), compiler("k1")).kernels
+    assert (kernel.name, kernel.kind, kernel.ops) == ("k1", "pointwise", ("exp", "mul"))
+    assert (kernel.ms, kernel.bytes) == (1.0, 8)
 
 
 def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:

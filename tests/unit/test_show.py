@@ -14,6 +14,7 @@ from opweld.show import show_delivery
 ROWS = (
     PlanRow("k1_exp", "pointwise", ("exp", "mul"), "reads one input"),
     PlanRow("sort", "library", ("call",), "[sort] has no kernel"),
+    PlanRow("k1_exp_bfloat16", "pointwise", ("exp", "mul"), "x", variant="autocast bfloat16"),
 )
 DELIVERY = Delivery(Path("m.py"), Path("m_new.py"), Compiled("", "cpu", ROWS), None, ("A note",))
 
@@ -37,3 +38,4 @@ def test_a_table_on_a_terminal() -> None:
     text = shown(terminal=True)
     for word in ("Plan for cpu", "k1_exp", "exp mul", "reads one input", "[sort] has no kernel"):
         assert word in text
+    assert "bfloat16" not in text
