@@ -12,7 +12,7 @@ from ..ir.graph import Graph, Leaf, Node, topological
 from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, GroupKind, Plan
-from .spelling import TENSORS_ONLY, dtype, is_infix, number, spelled
+from .spelling import dtype, is_infix, number, repeats_operands, spelled
 
 # A longer expression is not written inside another.
 MAX_INLINE_CHARS = 48
@@ -203,7 +203,7 @@ def _used_once(group: Group) -> dict[int, Node]:
 
 def _in_one_line(graph: Graph, node: Node, user: Node | None) -> bool:
     """Whether the user wrote `node` inside the expression of the one operation that reads it."""
-    if user is None or user.op is Op.PRELU or user.op in TENSORS_ONLY:
+    if user is None or repeats_operands(user):
         return False
     return graph.origin(node) is not None and graph.origin(node) == graph.origin(user)
 

@@ -76,6 +76,9 @@ TENSORS_ONLY = frozenset(
     )
 )
 
+# These take a number for their second operand only, and none beside bool tensors.
+FIRST_TENSOR = frozenset((Op.FMOD, Op.CLAMP_MIN, Op.CLAMP_MAX))
+
 # PyTorch calls with a public name whose arguments are in the operator's own order.
 CALLS = {
     "aten.linear.default": f"{_FUNCTIONAL}.linear",
@@ -127,13 +130,20 @@ def _arguments(node: Node, name: Names) -> list[str]:
     """Texts of the operands: constants as numbers, or as tensors where only tensors will do."""
     texts = [name(operand) for operand in node.inputs]
     constants = [operand.op is Op.CONST for operand in node.inputs]
-    if node.op not in TENSORS_ONLY and not all(constants):
+    first = node.op in FIRST_TENSOR and (constants[0] or node.type.dtype is DType.BOOL)
+    if not (first or node.op in TENSORS_ONLY or all(constants)):
         return texts
     neighbour = next((t for t, c in zip(texts, constants, strict=True) if not c), None)
     return [
         _as_tensor(operand, text, neighbour) if constant else text
         for operand, text, constant in zip(node.inputs, texts, constants, strict=True)
     ]
+
+
+def repeats_operands(node: Node) -> bool:
+    """Whether the text of an operand stands in the expression more than once."""
+    constant = any(operand.op is Op.CONST for operand in node.inputs)
+    return node.op is Op.PRELU or (constant and node.op in TENSORS_ONLY | FIRST_TENSOR)
 
 
 def _as_tensor(node: Node, text: str, neighbour: str | None) -> str:
@@ -178,7 +188,7 @@ def _rounded_division(mode: str) -> Callable[[Node, Names], str]:
 
 def _clamp(side: str) -> Callable[[Node, Names], str]:
     def text(node: Node, name: Names) -> str:
-        value, limit = (name(operand) for operand in node.inputs)
+        value, limit = _arguments(node, name)
         return f"torch.clamp({value}, {side}={limit})"
 
     return text

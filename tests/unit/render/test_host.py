@@ -1,0 +1,66 @@
+"""The host text: its launchers are those of the kernels, and compilers take it silently."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from tests.behaviour.emitted import emitted_text
+from tests.behaviour.models import SOURCES
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+
+LAUNCHER = re.compile(r'extern "C" (?:int|void) (\w+)\(([^)]*)\)', re.DOTALL)
+TYPE = re.compile(r"(const )?void\*|int64_t|int\b")
+
+
+def texts(name: str, target: str) -> dict[str, str]:
+    """The kernels and the host code in an emitted file."""
+    found = {}
+    for node in ast.parse(emitted_text(name, target)).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            found[ast.unparse(node.targets[0])] = node.value.value
+    return found
+
+
+def launchers(text: str) -> dict[str, list[str]]:
+    """Types of each C function's parameters, without their names."""
+    found = {}
+    for name, parameters in LAUNCHER.findall(text):
+        found[name] = [TYPE.match(" ".join(p.split()))[0] for p in parameters.split(",")]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_launchers_agree(name: str) -> None:
+    found = texts(name, "sm_90a")
+    declared = launchers(found["_MAIN"])
+    assert declared and declared == launchers(found["_CUDA"])
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_nvcc_takes_the_kernels(name: str, arch: str) -> None:
+    require_no_spills(compile_cuda(texts(name, "sm_90a")["_CUDA"], arch))
+
+
+@pytest.mark.parametrize(("target", "flag"), [("cpu", "-DHOST_ONLY"), ("sm_90a", "-DUSE_CUDA")])
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_gcc_takes_the_host_text(name: str, target: str, flag: str, tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not on PATH")
+    found = texts(name, target)
+    path = tmp_path / "main.cpp"
+    path.write_text(found.get("_CPU", "") + found["_MAIN"], "utf-8")
+    include = Path(torch.__file__).parent / "include"
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-fopenmp-simd", "-Wall", "-Werror", flag]
+    command += ["-Wno-unused-parameter", "-DOPWELD_NAMESPACE=opweld_test"]
+    command += ["-DTORCH_TARGET_VERSION=0x020a000000000000"]
+    command += [f"-isystem{include}", f"-isystem{include}/torch/csrc/api/include", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
