@@ -157,6 +157,24 @@ def test_check_of_what_is_not_equivalent(model: Path, forward: str, says: str) -
     assert '"passed": false' in account.read_text()
 
 
+@pytest.mark.parametrize(
+    ("forward", "says"),
+    [
+        ("import ctypes; ctypes.string_at(8)", "crashed with SIGSEGV"),
+        ("import os; os._exit(0)", "ended the process with exit code 0"),
+        ("import time; time.sleep(99)", "did not return within"),
+        ("return self.no_such_name", "no_such_name"),
+    ],
+)
+def test_check_of_what_breaks_while_it_is_judged(model: Path, forward: str, says: str) -> None:
+    new = write(model.with_name("new.py"), NEW.format(forward=forward))
+    done = opweld("check", model, new, "--time-limit", "12")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    verdict = done.stdout.strip().splitlines()[-1]
+    assert verdict.startswith("NOT EQUIVALENT") and says in verdict
+
+
 def test_check_of_a_file_without_model_new(model: Path) -> None:
     said = refusal(opweld("check", model, model))
     assert "ModelNew" in said and str(model) in said
