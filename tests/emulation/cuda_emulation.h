@@ -338,6 +338,8 @@ inline float __uint_as_float(unsigned x) { return emulation::bits<float>(x); }
 inline long long __double_as_longlong(double x) { return emulation::bits<long long>(x); }
 inline double __longlong_as_double(long long x) { return emulation::bits<double>(x); }
 
+#include "ptx.h"
+
 // CUDA's global min and max: of mixed integers the usual arithmetic conversions decide.
 template <typename A, typename B>
 auto max(A a, B b) -> decltype(a + b) {

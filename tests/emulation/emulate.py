@@ -243,11 +243,14 @@ _SHARED = re.compile(
     rf"(extern\s+)?__shared__{_ALIGN}\s+((?:[\w:]+|<[^;<>]*(?:<[^;<>]*>)?[^;<>]*>|\s)+?[\s>])"
     rf"\s*(\w+)((?:\s*\[[^\]]*\])*)\s*;"
 )
+# One PTX instruction with a float result and float operands: a function of ptx.h.
+_INSTRUCTION = re.compile(r'asm\("([\w.]+) %0(?:, %\d)+;" : "=f"\((\w+)\) : (.*?)\);')
 
 
 def translate(cu_text: str) -> str:
     """The CUDA text as C++: launches, shared memory, and the table of its launchers."""
-    text = _SHARED.sub(_shared, _rewrite_launches(_COMMENT.sub(_blank, cu_text)))
+    text = _INSTRUCTION.sub(_instruction, _COMMENT.sub(_blank, cu_text))
+    text = _SHARED.sub(_shared, _rewrite_launches(text))
     rows = [
         f'  {{"{m[1]}", [](const emulation::Argument* a, int n, const char* s) '
         f'{{ return emulation::call(&{m[1]}, a, n, s); }}, "{_parameters(text, m.end() - 1)}"}},'
@@ -261,6 +264,11 @@ def translate(cu_text: str) -> str:
 
 def _blank(comment: re.Match[str]) -> str:
     return " " + "\n" * comment[0].count("\n")
+
+
+def _instruction(match: re.Match[str]) -> str:
+    operands = ", ".join(re.findall(r'"f"\((\w+)\)', match[3]))
+    return f"{match[2]} = ::{match[1].replace('.', '_')}({operands});"
 
 
 def _parameters(text: str, opening: int) -> str:

@@ -13,6 +13,7 @@ from ..ir.expr import Quotient, Remainder, Size, Symbol, terms_of
 from ..ir.kernel import Arg, Between, Condition, Element, Kernel, Let, Name
 from ..ir.ops import Op
 from ..ir.types import DType
+from .approximate import approximate_name, constant_divisor
 
 STORAGE: dict[DType, str] = {
     DType.BOOL: "bool",
@@ -112,9 +113,16 @@ def argument(arg: Arg) -> str:
     return arg.text if isinstance(arg, Name) else constant(arg.value, arg.dtype)
 
 
-def spelled(let: Let) -> str:
-    """The expression of one statement of an element."""
+def spelled(let: Let, approximate: bool) -> str:
+    """The expression of one statement of an element.
+
+    `approximate` allows results of 16-bit operands to be as exact as 16 bits need (CUDA texts).
+    """
     args = [argument(arg) for arg in let.args]
+    if approximate and constant_divisor(let):
+        return f"{args[0]} * (1.0f / {args[1]})"
+    if approximate and (name := approximate_name(let)):
+        return _call(let, name, args)
     if let.op is Op.CAST:
         return _cast(args[0], let.operands, let.dtype)
     if let.op is Op.WHERE:
@@ -134,7 +142,7 @@ def spelled(let: Let) -> str:
         return _narrowed(f"{args[0]} {INFIX[let.op]} {args[1]}", let)
     if let.op is Op.NEG:
         return _narrowed(f"-{args[0]}", let)
-    return _call(let, args)
+    return _call(let, let.op.value, args)
 
 
 def _narrowed(text: str, let: Let) -> str:
@@ -143,10 +151,10 @@ def _narrowed(text: str, let: Let) -> str:
     return f"{STORAGE[let.dtype]}({text})" if small else text
 
 
-def _call(let: Let, args: list[str]) -> str:
+def _call(let: Let, name: str, args: list[str]) -> str:
     dtype = let.operands
     attributes = [constant(getattr(let.attrs, a), dtype) for a in ATTRIBUTES.get(let.op, ())]
-    return f"op::{let.op.value}({', '.join((*args, *attributes))})"
+    return f"op::{name}({', '.join((*args, *attributes))})"
 
 
 def _cast(text: str, source: DType, result: DType) -> str:
@@ -165,26 +173,17 @@ def _as(text: str, source: DType, result: DType) -> str:
     return text if same else f"static_cast<{compute_type(result)}>({text})"
 
 
-def pieces_of(element: Element) -> set[str]:
+def pieces_of(element: Element, approximate: bool) -> set[str]:
     """Names of the device library's pieces that an element calls."""
     needed: set[str] = set()
     for let in element.body:
-        text = spelled(let)
-        if f"op::{let.op.value}(" in text:
-            needed.add(let.op.value)
-        for name, mark in _MARKS:
-            if mark in text:
-                needed.add(name)
+        needed.update(_CALLED.findall(spelled(let, approximate)))
     for _, arg in element.results:
-        needed.update(name for name, mark in _MARKS if mark in argument(arg))
+        needed.update(_CALLED.findall(argument(arg)))
     return needed
 
 
-_MARKS = (
-    ("kInfinity", "op::kInfinity"),
-    ("to_compute", "op::to_compute"),
-    ("from_compute", "op::from_compute"),
-)
+_CALLED = re.compile(r"\bop::(\w+)")
 
 
 def storage_pieces(dtypes: set[DType]) -> set[str]:
@@ -211,7 +210,7 @@ def store_text(dtype: DType, text: str) -> str:
     return f"op::from_compute<{STORAGE[dtype]}>({text})" if dtype.is_half else text
 
 
-def element_text(element: Element, qualifier: str) -> str:
+def element_text(element: Element, qualifier: str, approximate: bool) -> str:
     """The scalar function: operands by value; one result is returned, several go by reference."""
     params = [f"{compute_type(dtype)} {name}" for name, dtype in element.params]
     single = len(element.results) == 1
@@ -226,7 +225,7 @@ def element_text(element: Element, qualifier: str) -> str:
     for let in element.body:
         if let.comment:
             lines.append(f"  // {comment_text(let.comment)}")
-        lines.append(f"  const {compute_type(let.dtype)} {let.name} = {spelled(let)};")
+        lines.append(f"  const {compute_type(let.dtype)} {let.name} = {spelled(let, approximate)};")
     for i, (_, arg) in enumerate(element.results):
         lines.append(f"  return {argument(arg)};" if single else f"  result{i} = {argument(arg)};")
     return "\n".join([*lines, "}"])

@@ -33,7 +33,7 @@ def cpp_text(kernels: tuple[Welded, ...]) -> str:
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
     needed = storage_pieces(dtypes)
     for welded in kernels:
-        needed |= pieces_of(welded.contiguous.element)
+        needed |= pieces_of(welded.contiguous.element, approximate=False)
     return "\n".join([*pieces(sorted(needed), "cpp"), *(_group_text(welded) for welded in kernels)])
 
 
@@ -41,7 +41,7 @@ def _group_text(welded: Welded) -> str:
     kernel = welded.contiguous
     parts = [
         f"// {kernel.name}: {comment_text(kernel.comment)}.",
-        element_text(kernel.element, "OPWELD_FN"),
+        element_text(kernel.element, "OPWELD_FN", approximate=False),
         _function(kernel),
     ]
     return "\n\n".join([*parts, _function(welded.strided)]) + "\n"

@@ -37,7 +37,7 @@ def cuda_text(kernels: tuple[Welded, ...]) -> str:
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
     needed = VECTOR_PIECES | storage_pieces(dtypes)
     for welded in kernels:
-        needed |= pieces_of(welded.contiguous.element)
+        needed |= pieces_of(welded.contiguous.element, approximate=True)
     head = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
     return "\n".join([*head, *(_group_text(welded) for welded in kernels)])
 
@@ -46,7 +46,7 @@ def _group_text(welded: Welded) -> str:
     kernel = welded.contiguous
     parts = [
         f"// {kernel.name}: {comment_text(kernel.comment)}.",
-        element_text(kernel.element, "OPWELD_FN"),
+        element_text(kernel.element, "OPWELD_FN", approximate=True),
         _packet(kernel),
         _kernel(kernel),
         _launcher(kernel),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
 from tests.nvcc import needs_nvcc
+from tests.unit.device import approximate
 from tests.unit.device.functions import BY_NAME, FLOAT_TO_FLOAT, OF_FLOATS, Function
 from tests.unit.device.programs import C_TYPES, FLOATS, cuda_text
 from tests.unit.device.samples import dense, hard, near, rms, scale, show
@@ -20,11 +22,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder = tmp_path_factory.mktemp("gpu")
+def _build(text: str, folder: Path) -> ctypes.CDLL:
     source, shared = folder / "text.cu", folder / "text.so"
-    source.write_text(cuda_text())
+    source.write_text(text)
     major, minor = torch.cuda.get_device_capability()
     command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17"]
     command += [f"-arch=sm_{major}{minor}", "-o", str(shared), str(source)]
@@ -33,14 +33,29 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(shared))
 
 
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return _build(cuda_text(), tmp_path_factory.mktemp("gpu"))
+
+
+@pytest.fixture(scope="module")
+def approximate_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return _build(approximate.cuda_text(), tmp_path_factory.mktemp("approximate"))
+
+
+def _launch(
+    library: ctypes.CDLL, launcher: str, values: Sequence[torch.Tensor], out: torch.Tensor
+) -> None:
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in (*values, out)]
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    assert getattr(library, launcher)(*pointers, ctypes.c_int(out.numel()), stream) == 0
+    torch.cuda.synchronize()
+
+
 def _run(library: ctypes.CDLL, function: Function, values: Sequence[torch.Tensor]) -> torch.Tensor:
     kind = torch.bool if function.returns_bool else values[0].dtype
     out = torch.empty_like(values[0], dtype=kind)
-    pointers = [ctypes.c_void_p(t.data_ptr()) for t in (*values, out)]
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    launch = getattr(library, f"{function.name}_{C_TYPES[values[0].dtype]}_launch")
-    assert launch(*pointers, ctypes.c_int(out.numel()), stream) == 0
-    torch.cuda.synchronize()
+    _launch(library, f"{function.name}_{C_TYPES[values[0].dtype]}_launch", values, out)
     return out
 
 
@@ -72,3 +87,14 @@ def test_float32_is_as_exact_as_eager(library: ctypes.CDLL, name: str):
     finite = torch.isfinite(exact) & torch.isfinite(eager)
     assert torch.isfinite(ours[finite]).all()
     assert rms(ours[finite]) <= 1.1 * rms(eager[finite]) + 1e-30
+
+
+@pytest.mark.parametrize(("name", "dtype"), approximate.CASES, ids=str)
+def test_approximate_functions_on_all_16_bit_values(
+    approximate_library: ctypes.CDLL, name: str, dtype: torch.dtype
+):
+    function = approximate.function_of(name)
+    values = [v.cuda() for v in approximate.operands(function, dtype)]
+    out = torch.empty_like(values[0])
+    _launch(approximate_library, f"{name}_launch", values, out)
+    approximate.require_exact_enough(name, dtype, values, out)

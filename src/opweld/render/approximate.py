@@ -1,0 +1,28 @@
+"""Which functions of 16-bit operands CUDA texts call instead of the exact ones of the same name."""
+
+from __future__ import annotations
+
+from ..device import names
+from ..ir.kernel import Const, Let
+from ..ir.ops import Op
+from ..ir.types import DType
+
+_KNOWN = frozenset(names("cuda"))
+# The first of these that the device library has; bfloat16 has two to three fewer bits than half.
+_SUFFIXES = {DType.F16: ("approx",), DType.BF16: ("bf16", "approx")}
+
+
+def approximate_name(let: Let) -> str | None:
+    """The piece of the device library that is exact enough for 16-bit operands, where there is one."""
+    found = (f"{let.op.value}_{suffix}" for suffix in _SUFFIXES.get(let.operands, ()))
+    return next((name for name in found if name in _KNOWN), None)
+
+
+def constant_divisor(let: Let) -> Const | None:
+    """The divisor of a 16-bit division by a constant whose reciprocal is a normal float32 number."""
+    if let.op is not Op.DIV or not let.operands.is_half:
+        return None
+    divisor = let.args[1]
+    if not isinstance(divisor, Const) or not 2.0**-126 <= abs(divisor.value) <= 2.0**126:
+        return None
+    return divisor

@@ -1,0 +1,39 @@
+// PTX instructions that device code calls by `asm`, as functions of the same name with `_` for `.`.
+// An approximate one errs by as much as the PTX ISA (9.0) allows for half of its operands, by less
+// for the others, up or down at random.
+#pragma once
+
+namespace emulation {
+
+// The share of the error allowed, in [-1, 1].
+inline double share(float operand) {
+    double anywhere = int32_t(bits<uint32_t>(operand) * 2654435761u) * 0x1p-30;
+    return anywhere > 1.0 ? 1.0 : (anywhere < -1.0 ? -1.0 : anywhere);
+}
+// The exact result with a relative error of up to `bound`; zeros, infinities and NaN stay.
+inline float erring(double exact, double bound, float operand) {
+    return float(exact * (1.0 + share(operand) * bound));
+}
+inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
+
+}  // namespace emulation
+
+inline float ex2_approx_f32(float x) { return emulation::erring(exp2(double(x)), 0x1p-22, x); }
+inline float ex2_approx_ftz_f32(float x) {
+    return emulation::flushed(ex2_approx_f32(emulation::flushed(x)));
+}
+inline float rcp_approx_ftz_f32(float x) {
+    float operand = emulation::flushed(x);
+    return emulation::flushed(emulation::erring(1.0 / double(operand), 0x1p-23, x));
+}
+inline float lg2_approx_f32(float x) {
+    double exact = log2(double(x));
+    bool absolute = x > 0.5f && x < 2.0f;
+    if (!absolute) return emulation::erring(exact, 0x1p-22, x);
+    return float(exact + emulation::share(x) * 0x1p-22);
+}
+inline float sqrt_approx_f32(float x) { return emulation::erring(sqrt(double(x)), 0x1p-23, x); }
+inline float div_full_f32(float a, float b) {
+    return emulation::erring(double(a) / double(b), 0x1p-22, a);
+}
+inline float tanh_approx_f32(float x) { return emulation::erring(tanh(double(x)), 0x1p-11, x); }
