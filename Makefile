@@ -1,6 +1,6 @@
 # Every target is one plain command that works without make, too.
 .DEFAULT_GOAL := help
-.PHONY: help test gpu golden lint docs demo
+.PHONY: help test gpu golden bench lint docs demo
 
 help:  ## print the targets
 	@sed -n 's/^\([a-z]*\):  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
@@ -13,6 +13,9 @@ gpu:  ## the tests that need a GPU
 
 golden:  ## rewrite the golden files
 	OPWELD_WRITE_GOLDEN=1 python3 -m pytest tests/golden
+
+bench:  ## measure the CPU suite on this machine
+	python3 benchmarks/run.py cpu
 
 lint:  ## the checks of .ci/run
 	ruff check . && ruff format --check . && mypy
