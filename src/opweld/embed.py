@@ -5,10 +5,13 @@ Its text is gathered together with what it refers to, so that the emitted file s
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dis
 import importlib.machinery
 import inspect
+import linecache
+import sys
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -67,7 +70,7 @@ class _Gathered:
 
     def _define(self, name: str, value: type | FunctionType) -> None:
         source = _source(name, value)
-        scope = vars(inspect.getmodule(value) or builtins)
+        scope = vars(sys.modules.get(value.__module__, builtins))
         for used in _names(source):
             if used in scope and used != name:
                 self.add(used, scope[used])
@@ -81,11 +84,25 @@ def _source(name: str, value: type | FunctionType) -> str:
             next_step="define it at the top of a module or a cell",
         )
     try:
-        return textwrap.dedent(inspect.getsource(value)).rstrip()
+        found = _class_source(value) if isinstance(value, type) else inspect.getsource(value)
     except (OSError, TypeError) as error:
         raise CaptureError(
             f"the source of {name} is not to be had", next_step="define it in a file"
         ) from error
+    return textwrap.dedent(found).rstrip()
+
+
+def _class_source(cls: type) -> str:
+    """By the place of one of its methods: a class of a notebook has no file that inspect finds."""
+    methods = [each.__code__ for each in vars(cls).values() if isinstance(each, FunctionType)]
+    for code in methods:
+        lines = linecache.getlines(code.co_filename)
+        for node in ast.walk(ast.parse("".join(lines))):
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                if first <= code.co_firstlineno <= (node.end_lineno or first):
+                    return "".join(lines[first - 1 : node.end_lineno])
+    return inspect.getsource(cls)
 
 
 def _names(source: str) -> list[str]:

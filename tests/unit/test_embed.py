@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import math
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -45,16 +45,14 @@ def make():
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Iterator[types.ModuleType]:
-    """A module that stands for a notebook: its name leads to no file on the import path."""
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
+def script() -> Iterator[types.ModuleType]:
+    """A module like a notebook: no file, its text known to linecache only, as IPython has it."""
     module = types.ModuleType("a_notebook")
-    module.__file__ = str(path)
     sys.modules["a_notebook"] = module
-    exec(compile(SCRIPT, str(path), "exec"), module.__dict__)
+    linecache.cache["<cell 1>"] = (len(SCRIPT), None, SCRIPT.splitlines(True), "<cell 1>")
+    exec(compile(SCRIPT, "<cell 1>", "exec"), module.__dict__)
     yield module
-    del sys.modules["a_notebook"]
+    del sys.modules["a_notebook"], linecache.cache["<cell 1>"]
 
 
 def test_the_source_stands_alone(script: types.ModuleType) -> None:
