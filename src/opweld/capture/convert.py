@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from opweld.errors import CaptureError
-from opweld.ir.graph import Graph, Node
+from opweld.ir.graph import Graph, Node, topological
 from opweld.ir.ops import Op, TypeRule
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
@@ -56,6 +56,7 @@ class Converter:
     origins: dict[int, tuple[str, str]] = field(default_factory=dict)
     inputs: list[Node] = field(default_factory=list)
     weights: list[Node] = field(default_factory=list)
+    draws: set[int] = field(default_factory=set)
 
     def graph(self, exported: fx.Graph, sources: dict[str, Source], out_spec: Any) -> Graph:
         """Raises CaptureError, NotPolynomial or DataDependentSize."""
@@ -65,11 +66,14 @@ class Converter:
             elif node.op == "call_function":
                 self._convert(node)
             elif node.op != "output":
-                raise CaptureError(f"the exported graph holds a {node.op}, {node.target}")
+                raise CaptureError(
+                    f"the forward has a body that runs on a condition, {node.target}"
+                )
         outputs = Outputs(self.build, self.values, self._as_call)
         leaves = outputs.leaves(next(n for n in exported.nodes if n.op == "output").args[0])
         structure = structure_of(leaves, out_spec)
         nodes = tuple(outputs.nodes)
+        self._require_draws(nodes)
         return Graph(
             self.name,
             tuple(self.inputs),
@@ -78,6 +82,12 @@ class Converter:
             structure,
             tuple(sorted(self.origins.items())),
         )
+
+    def _require_draws(self, outputs: tuple[Node, ...]) -> None:
+        """Random numbers must be drawn all, and in the original's order."""
+        needed = [n.serial for n in topological(outputs) if n.serial in self.draws]
+        if needed != sorted(self.draws):
+            raise CaptureError("the forward draws random numbers that its result does not need")
 
     def _source(self, node: fx.Node, source: Source) -> Any:
         fake = node.meta["val"]
@@ -119,7 +129,10 @@ class Converter:
                 return self._welded(node, row)
             except NotWelded as refusal:
                 reason = str(refusal)
-        return library_call(node, self._arguments(node), self.build, self.symbols, reason)
+        call = library_call(node, self._arguments(node), self.build, self.symbols, reason)
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            self.draws.add(call.serial)
+        return call
 
     def _as_call(self, node: fx.Node) -> Node:
         """The call that makes a fresh tensor in eager, where a row made a view of a source."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.export._trace  # torch.export would import it, and much else, at its first call
 from torch import fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
@@ -25,6 +26,7 @@ from opweld.ir.types import TensorType
 from .access import weight_access, weight_name
 from .arguments import Arguments
 from .convert import Converter, Source
+from .gradients import refusing_functions
 from .origins import where_in, where_raised
 from .sizes import NotPolynomial, Symbols
 
@@ -63,7 +65,7 @@ def export_graph(
         program = _exported(module, arguments, dynamic)
         _refuse_modes(program, autocast)
         literals = _literals(program)
-        program = program.run_decompositions({})
+        program = _functional(program)
     _refuse_mutations(program)
     symbols = Symbols()
     converter = Converter(name, device, f"{arguments.tensors[0].access}.device", symbols)
@@ -80,15 +82,26 @@ def export_graph(
 def _exported(module: nn.Module, arguments: Arguments, dynamic: frozenset[str]) -> ExportedProgram:
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
     try:
-        return torch.export.export(
-            module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
-        )
+        with refusing_functions():
+            return torch.export.export(
+                module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
+            )
     except Exception as error:  # the boundary to the user's code: anything may be raised there
+        raise _explained(error) from error
+
+
+def _functional(program: ExportedProgram) -> ExportedProgram:
+    """Without writes in place; composite operators that torch can keep are kept."""
+    try:
+        return program.run_decompositions({})
+    except Exception as error:  # torch runs the operators again, with anything they may raise
         raise _explained(error) from error
 
 
 def _explained(error: Exception) -> CaptureError:
     where = where_raised(error)
+    if isinstance(error, CaptureError):
+        return CaptureError(error.sentence, where=where)
     if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
         return CaptureError(
             "the forward decides by the elements of a tensor, which a graph cannot hold",
@@ -96,7 +109,9 @@ def _explained(error: Exception) -> CaptureError:
             next_step="use torch.where, or keep the decision out of the forward",
         )
     first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return CaptureError(f"the forward cannot be captured: {first.strip()}", where=where)
+    own = type(error).__module__.startswith("torch.")
+    what = "cannot be captured" if own else f"raises {type(error).__name__}"
+    return CaptureError(f"the forward {what}: {first.strip()}", where=where)
 
 
 def _dynamic_shapes(arguments: Arguments, dynamic: frozenset[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,13 +14,13 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from opweld.errors import CaptureError
-from opweld.ir.contract import CallableValue, ModuleFact, OpaqueValue
+from opweld.ir.contract import ModuleFact
+
+from .attributes import facts_of_value, qualified_name
 
 _LAYERS = os.path.join(os.path.dirname(torch.__file__), "nn", "modules") + os.sep
 _MODULE_FILE = os.path.join(_LAYERS, "module.py")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
-_PLAIN = (bool, int, float, str, type(None))
-_TORCH_PLAIN = (torch.dtype, torch.layout, torch.memory_format, torch.device)
 # Names that nn.Module itself keeps; what they hold is covered by the other facts.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -30,21 +29,25 @@ _OWN = frozenset(vars(nn.Module())) | {"_is_hf_initialized"}
 
 @dataclass(slots=True)
 class Reads:
-    """Names read from each module, by the module's path, in the order of the first read."""
+    """Names read from each module, by the module's path, in the order of the first read.
 
-    paths: dict[int, str]
+    A module is known by its `__dict__`, which export's stand-ins for shared modules share with it;
+    one that has several names has several paths.
+    """
+
+    paths: dict[int, list[str]]
     writes: list[str] = field(default_factory=list)
     names: dict[str, dict[str, None]] = field(default_factory=dict)
 
+    def of(self, module: nn.Module) -> list[str]:
+        return self.paths.get(id(object.__getattribute__(module, "__dict__")), [])
+
     def note(self, module: nn.Module, name: str) -> None:
-        path = self.paths.get(id(module))
-        if path is not None:
+        for path in self.of(module):
             self.names.setdefault(path, {}).setdefault(name)
 
     def note_write(self, module: nn.Module, name: str) -> None:
-        path = self.paths.get(id(module))
-        if path is not None:
-            self.writes.append(f"{path}.{name}".lstrip("."))
+        self.writes.extend(f"{path}.{name}".lstrip(".") for path in self.of(module))
 
     def mode_readers(self) -> frozenset[str]:
         return frozenset(path for path, names in self.names.items() if "training" in names)
@@ -57,7 +60,7 @@ def recording(module: nn.Module) -> Iterator[Reads]:
     nn.Module gets a `__getattribute__` for the time being: the types stay what they are, which a
     subclass per module would change.
     """
-    reads = Reads({id(m): path for path, m in module.named_modules()})
+    reads = Reads(_paths(module))
 
     def noting(self: nn.Module, name: str) -> Any:
         caller = sys._getframe(1).f_code.co_filename
@@ -66,7 +69,8 @@ def recording(module: nn.Module) -> Iterator[Reads]:
         return object.__getattribute__(self, name)
 
     def noting_write(self: nn.Module, name: str, value: Any) -> None:
-        if _is_forward_code(sys._getframe(1).f_code.co_filename):
+        caller = sys._getframe(1).f_code.co_filename
+        if _is_forward_code(caller) and not caller.startswith(_LAYERS):
             reads.note_write(self, name)
         assign(self, name, value)
 
@@ -78,6 +82,13 @@ def recording(module: nn.Module) -> Iterator[Reads]:
     finally:
         del nn.Module.__getattribute__
         nn.Module.__setattr__ = assign  # type: ignore[method-assign]
+
+
+def _paths(module: nn.Module) -> dict[int, list[str]]:
+    paths: dict[int, list[str]] = {}
+    for path, child in module.named_modules(remove_duplicate=False):
+        paths.setdefault(id(child.__dict__), []).append(path)
+    return paths
 
 
 def _is_forward_code(file: str) -> bool:
@@ -97,7 +108,7 @@ def module_facts(module: nn.Module, reads: Reads, mode_matters: bool) -> tuple[M
             attributes=_attributes(child, reads.names.get(path, {})),
             mode=False if path in readers else None,
         )
-        for path, child in module.named_modules()
+        for path, child in module.named_modules(remove_duplicate=False)
         if path == "" or path in reads.names
     )
 
@@ -108,7 +119,7 @@ def _attributes(module: nn.Module, names: dict[str, None]) -> tuple[tuple[str, A
         if name == "_modules":
             found.append((name, tuple(module._modules)))
         elif name not in _OWN and not name.startswith("__") and _is_plain_attribute(module, name):
-            found.extend(_values(name, _raw(module, name)))
+            found.extend(facts_of_value(name, _raw(module, name)))
     return tuple(found)
 
 
@@ -129,43 +140,6 @@ def _in_class(module: nn.Module, name: str) -> Any:
 
 def _raw(module: nn.Module, name: str) -> Any:
     return module.__dict__.get(name, _in_class(module, name))
-
-
-def _values(name: str, value: Any) -> list[tuple[str, Any]]:
-    """The value, and of an object that is opaque its plain attributes too, by dotted names."""
-    frozen = freeze(value)
-    if not isinstance(frozen, OpaqueValue):
-        return [(name, frozen)]
-    inner = [(f"{name}.{key}", v) for key, v in sorted(_fields(value)) if _is_plain(v)]
-    return [(name, frozen), *inner]
-
-
-def _fields(value: Any) -> list[tuple[str, Any]]:
-    held = getattr(value, "__dict__", None)
-    if not isinstance(held, dict) or isinstance(value, nn.Module):
-        return []
-    return [(k, v) for k, v in held.items() if isinstance(k, str) and k.isidentifier()]
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, _PLAIN)
-
-
-def freeze(value: Any) -> Any:
-    """A value to compare two calls by: plain, nested, or only the type of something opaque."""
-    if isinstance(value, _PLAIN) or isinstance(value, _TORCH_PLAIN):
-        return value
-    if type(value) in (tuple, list):
-        return type(value)(freeze(item) for item in value)
-    if type(value) is dict:
-        return {key: freeze(item) for key, item in value.items() if _is_plain(key)}
-    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-        return CallableValue(qualified_name(value))
-    return OpaqueValue(qualified_name(type(value)))
-
-
-def qualified_name(value: Any) -> str:
-    return f"{value.__module__}:{value.__qualname__}"
 
 
 def refuse_attachments(module: nn.Module) -> None:

@@ -106,6 +106,10 @@ def _to_copy(call: Call) -> Node:
     return node if dtype is None else call.build.cast(node, call.dtype)
 
 
+def _type_as(call: Call) -> Node:
+    return call.build.cast(call.node("self"), call.node("other").type.dtype)
+
+
 def _identity(call: Call) -> Node:
     return call.node("self")
 
@@ -181,6 +185,7 @@ FUNCTIONS: dict[str, Lower] = {
     "isfinite": predicate(Op.ISFINITE, of_integers=True),
     "nan_to_num": _nan_to_num,
     "_to_copy": _to_copy,
+    "type_as": _type_as,
     "clone": _identity,
     "contiguous": _identity,
     "alias": _identity,

@@ -22,6 +22,7 @@ from opweld.ir.contract import (
 from opweld.ir.expr import Expr, symbol
 from opweld.ir.graph import Graph, topological
 
+from .access import weight_access
 from .arguments import Arguments, bind
 from .autocast import autocast_acts, without_library_casts
 from .dtypes import FROM_TORCH
@@ -122,7 +123,7 @@ def _contract(task: _Task, exported: Exported, dynamic: frozenset[str], reads: R
     used = _used(graph)
     return Contract(
         signature=task.arguments.signature,
-        inputs=_input_facts(task.arguments, graph),
+        inputs=(*_input_facts(task.arguments, graph), *_tie_facts(task.module, used)),
         weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
         modules=module_facts(task.module, reads, _mode_matters(task, exported, dynamic, reads)),
         symbols=_symbol_facts(task, exported, dynamic),
@@ -157,6 +158,21 @@ def _input_facts(arguments: Arguments, graph: Graph) -> tuple[InputFact, ...]:
         for leaf in arguments.leaves
     )
     return containers + leaves
+
+
+def _tie_facts(module: nn.Module, used: Graph) -> tuple[InputFact, ...]:
+    """A weight of several names is read by one: the others must stay the same tensor."""
+    names: dict[int, list[str]] = {}
+    weights = (*module.named_parameters(remove_duplicate=False),)
+    for path, tensor in (*weights, *module.named_buffers(remove_duplicate=False)):
+        names.setdefault(id(tensor), []).append(weight_access(module, path))
+    read = {node.attrs.access for node in used.weights}
+    return tuple(
+        InputFact(f"({first} is {other})", None, True)
+        for first, *others in names.values()
+        if read & {first, *others}
+        for other in others
+    )
 
 
 def _mode_matters(task: _Task, exported: Exported, dynamic: frozenset[str], reads: Reads) -> bool:

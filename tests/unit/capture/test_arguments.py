@@ -128,8 +128,8 @@ class Reaches(nn.Module):
     [
         (Decides, "if x.sum() > 0:", "decides by the elements of a tensor"),
         (Selects, "return x[x > 0]", "a tensor's size depends on the elements of another"),
-        (Fails, "return x @ x", "cannot be captured"),
-        (Raises, 'raise ValueError("not today")', "not today"),
+        (Fails, "return x @ x", "the forward raises RuntimeError"),
+        (Raises, 'raise ValueError("not today")', "the forward raises ValueError: not today"),
         (Quiets, "y = x * 2", "switches the gradient mode"),
         (Reaches, "return x * OUTSIDE", "no parameter, buffer or attribute"),
     ],

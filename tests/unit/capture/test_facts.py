@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from tests.capturing import captured, module_of
@@ -11,6 +13,7 @@ from torch.nn.utils import parametrizations
 from opweld.capture import capture
 from opweld.errors import CaptureError
 from opweld.ir.contract import CallableValue, OpaqueValue
+from opweld.ir.ops import Op
 
 X = torch.randn(4, 8)
 
@@ -125,6 +128,74 @@ def test_mode_matters_only_where_the_graph_changes() -> None:
     assert [fact.mode for fact in captured(idle, X).variants[0].contract.modules] == [False]
     same = module_of(lambda self, x: x * 2 if self.training else x * 2)
     assert fact_of(same).mode is None
+
+
+def test_shared_modules_are_facts_by_every_name() -> None:
+    act = nn.LeakyReLU(0.2)
+    facts = captured(nn.Sequential(nn.Linear(8, 8), act, nn.Linear(8, 8), act), X)
+    found = {f.path: dict(f.attributes) for f in facts.variants[0].contract.modules}
+    assert found["1"] == found["3"] == {"inplace": False, "negative_slope": 0.2}
+
+
+def test_a_tied_weight_must_stay_tied() -> None:
+    model = module_of(lambda self, x: self.b(self.a(x)), a=nn.Linear(8, 8), b=nn.Linear(8, 8))
+    model.b.weight = model.a.weight
+    contract = captured(model, X).variants[0].contract
+    ties = [fact for fact in contract.inputs if " is " in fact.access]
+    assert [(t.access, t.literal) for t in ties] == [("(self.a.weight is self.b.weight)", True)]
+
+
+def test_functions_as_attributes() -> None:
+    limit = 2.0
+    model = module_of(
+        lambda self, x: self.double(x) + self.smooth(x) + self.act(x),
+        double=lambda x: x * 2,
+        smooth=functools.partial(nn.functional.gelu, approximate="tanh"),
+        act=torch.tanh,
+    )
+    facts = dict(fact_of(model).attributes)
+    assert facts["act"] == CallableValue("torch:tanh")
+    assert facts["smooth.func"] == CallableValue("torch._C._nn:gelu")
+    assert facts["smooth.keywords"] == {"approximate": "tanh"}
+    assert facts["double"] == OpaqueValue("builtins:function")
+    assert facts["double.__code__.co_consts"] == (None, 2)
+    holding = module_of(lambda self, x: self.clip(x), clip=lambda x: x.clamp(max=limit))
+    with pytest.raises(CaptureError, match=r"self\.clip is a function that holds values"):
+        captured(holding, X)
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Rounds(nn.Module):
+    def forward(self, x):
+        return Straight.apply(x) * 2
+
+
+def test_gradients_of_the_users_own_are_refused() -> None:
+    with pytest.raises(CaptureError, match="the forward applies Straight") as refusal:
+        captured(Rounds(), X)
+    assert refusal.value.where.text == "return Straight.apply(x) * 2"
+    assert torch.equal(Straight.apply(X), X.round())
+
+
+def test_random_numbers_are_drawn_as_the_original_draws_them() -> None:
+    model = module_of(lambda self, x: (torch.randn_like(x) * x, torch.rand(3)))
+    graph = captured(model, X).variants[0].graph
+    assert [n.attrs.target for n in graph.nodes() if n.op is Op.CALL] == [
+        "aten.randn_like.default",
+        "aten.rand.default",
+    ]
+    swapped = module_of(lambda self, x: ((a := torch.randn_like(x)), torch.rand(3), a)[1:])
+    with pytest.raises(CaptureError, match="random numbers"):
+        captured(swapped, X)
 
 
 def test_capture_leaves_no_trace() -> None:
