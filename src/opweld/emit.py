@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .device import CPP_FLAGS
 from .emission import piece
-from .emission.body import forward, reference
+from .emission.body import forward, parameters, reference, size_reads
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
@@ -144,21 +144,15 @@ def _reference_and_fake(part: Part, operator: Operator) -> list[str]:
 
 def _fake(operator: Operator) -> str:
     """What the operator returns, for torch.compile: the layouts of the host code."""
-    names = [argument.name for argument in operator.arguments]
     results = [_fake_result(operator, result) for result in operator.results]
-    used = " ".join(results)
-    reads = [
-        f"    {r.name} = {names[r.argument]}.shape[{r.axis}]"
-        for r in operator.reads
-        if r.name in used.replace(",", " ").replace("(", " ").replace(")", " ").split()
-    ]
     returned = results[0] if len(results) == 1 else f"({', '.join(results)})"
-    head = f"def _{operator.name}_fake({', '.join([*names, *operator.sizes])}):"
-    return "\n".join([head, *reads, f"    return {returned}"])
+    reads = [line for line in size_reads(operator) if line.split(" ", 1)[0] in returned]
+    head = f"def _{operator.name}_fake({', '.join(parameters(operator))}):"
+    return "\n".join([head, *(f"    {line}" for line in reads), f"    return {returned}"])
 
 
 def _fake_result(operator: Operator, result: Result) -> str:
-    names = [argument.name for argument in operator.arguments]
+    names = parameters(operator)
     if result.like is not None:
         kind = _dtype_argument(operator.arguments[result.like].type, result.type)
         return f"torch.empty_like({names[result.like]}{kind})"
@@ -257,8 +251,8 @@ def _forward_body(part: Part) -> list[str]:
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)
     lines = forward(part.plan, operators, device, size_lines(contract), names)
-    if any("device=device" in line for line in lines):
-        lines.insert(0, f"device = {device}")
+    if any("device=_device" in line for line in lines):
+        lines.insert(0, f"_device = {device}")
     return lines
 
 

@@ -12,12 +12,20 @@ from ..ir.graph import Graph, Leaf, Node, topological
 from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, GroupKind, Plan
-from .spelling import dtype, is_infix, number, repeats_operands, spelled
+from .spelling import (
+    dtype,
+    is_infix,
+    needs_tensors,
+    number,
+    repeats_operands,
+    size_name,
+    spelled,
+)
 
 # A longer expression is not written inside another.
 MAX_INLINE_CHARS = 48
 MAX_LINE_CHARS = 92
-RESERVED = frozenset((*keyword.kwlist, "self", "torch", "device", "args", "kwargs"))
+RESERVED = frozenset((*keyword.kwlist, "self", "torch", "float"))
 
 
 @dataclass(slots=True)
@@ -29,6 +37,7 @@ class Body:
     texts: dict[int, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: set(RESERVED))
     lines: list[str] = field(default_factory=list)
+    assigned: set[str] = field(default_factory=set)
     place: tuple[str, str] | None = None
 
     def text(self, node: Node) -> str:
@@ -37,6 +46,13 @@ class Body:
             for needed in reached((node,), self.texts):
                 self._make(needed)
         return self.texts[node.serial]
+
+    def tensor(self, node: Node) -> str:
+        """The same, but a constant as a tensor of its own."""
+        if node.op is not Op.CONST:
+            return self.text(node)
+        kind = dtype(node.type.dtype)
+        return f"torch.full((), {number(node.attrs.value)}, dtype={kind}, device={self.device})"
 
     def _make(self, node: Node) -> None:
         if node.op is Op.CONST:
@@ -53,6 +69,8 @@ class Body:
         infix = is_infix(user)
 
         def operand(node: Node) -> str:
+            if node.op is Op.CONST and needs_tensors(user):
+                return self.tensor(node)
             text = self.text(node)
             return f"({text})" if infix and text.startswith("-") else text
 
@@ -85,6 +103,7 @@ class Body:
         """`names = expression`"""
         names = [self._name(node) for node in nodes]
         self.texts.update(zip((n.serial for n in nodes), names, strict=True))
+        self.assigned.update(names)
         self.lines.append(f"{', '.join(names)} = {expression}")
         return names[0]
 
@@ -130,18 +149,30 @@ def _wish(graph: Graph, node: Node) -> str:
     return f"{node.op.value}_out"
 
 
+def python_name(name: str) -> str:
+    """A kernel's operand as a Python parameter."""
+    return f"{name}_" if name in RESERVED else name
+
+
+def parameters(operator: Operator) -> list[str]:
+    """The parameters of an operator's reference: its tensors, then its sizes."""
+    tensors = [python_name(argument.name) for argument in operator.arguments]
+    return tensors + [size_name(name) for name in operator.sizes]
+
+
 def size_reads(operator: Operator) -> list[str]:
     """`s0 = x.shape[0]` for each symbolic size that an operator's arguments show."""
     return [
-        f"{r.name} = {operator.arguments[r.argument].name}.shape[{r.axis}]" for r in operator.reads
+        f"{size_name(r.name)} = {python_name(operator.arguments[r.argument].name)}.shape[{r.axis}]"
+        for r in operator.reads
     ]
 
 
 def reference(graph: Graph, group: Group, operator: Operator) -> str:
     """`def _<name>_reference(...)`: what the kernel computes, in PyTorch."""
-    names = [argument.name for argument in operator.arguments]
+    names = [python_name(argument.name) for argument in operator.arguments]
     body = Body(graph, f"{names[0]}.device")
-    body.taken.update((*names, *operator.sizes, *(read.name for read in operator.reads)))
+    body.taken.update(names)
     body.texts.update(zip((node.serial for node in group.inputs), names, strict=True))
     once = _used_once(group)
     for node in _inside(group):
@@ -153,11 +184,9 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
             body.assign(node)
     results = ", ".join(body.texts[node.serial] for node in group.outputs)
     reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
-    parameters = ", ".join([*names, *operator.sizes])
     lines = [*reads, *_ending(body.lines, results)]
-    return "\n".join(
-        [f"def _{operator.name}_reference({parameters}):", *(f"    {x}" for x in lines)]
-    )
+    head = f"def _{operator.name}_reference({', '.join(parameters(operator))}):"
+    return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
 def _names_size(line: str, lines: list[str]) -> bool:
@@ -240,7 +269,9 @@ def _statement(body: Body, group: Group, operator: Operator | None) -> None:
         for node in group.nodes:
             body.text(node)
         return
-    arguments = [body.text(node) for node in group.inputs] + list(operator.sizes)
+    arguments = [body.text(node) for node in group.inputs] + [
+        size_name(name) for name in operator.sizes
+    ]
     for node in _inside(group):
         body.comment(node)
     body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
@@ -256,14 +287,14 @@ def _dead(plan: Plan, index: int, body: Body) -> list[str]:
     alive |= {o.serial for g in later for n in (*g.nodes, *g.inputs) for o in (n, *n.inputs)}
     alive |= {o.serial for n in needed if n.serial not in body.texts for o in n.inputs}
     sources = {node.serial for node in (*plan.graph.inputs, *plan.graph.weights)}
-    gone = [s for s, t in body.texts.items() if s not in alive | sources and t.isidentifier()]
+    gone = [s for s, t in body.texts.items() if s not in alive | sources and t in body.assigned]
     names = [body.texts.pop(serial) for serial in gone]
     return names
 
 
 def _returned(graph: Graph, body: Body, structure: Any) -> str:
     if isinstance(structure, Leaf):
-        return body.text(graph.outputs[structure.index])
+        return body.tensor(graph.outputs[structure.index])
     kind, items = structure
     if kind == "const":
         return number(items)

@@ -19,7 +19,7 @@ from ..ir.contract import (
 )
 from ..ir.expr import symbol
 from ..ir.types import TensorType
-from .spelling import dtype, number
+from .spelling import dtype, number, size_name
 
 AUTOCAST_DTYPES = ("bfloat16", "float16")
 
@@ -144,13 +144,13 @@ def _range_test(fact: SymbolFact) -> list[str]:
     if fact.lower <= 0 and fact.upper is None:
         return []
     if fact.upper is None:
-        return [f"{fact.name} >= {fact.lower}"]
-    return [f"{max(fact.lower, 0)} <= {fact.name} <= {fact.upper}"]
+        return [f"{size_name(fact.name)} >= {fact.lower}"]
+    return [f"{max(fact.lower, 0)} <= {size_name(fact.name)} <= {fact.upper}"]
 
 
 def size_lines(contract: Contract) -> list[str]:
     """`s0 = x.shape[0]` for each symbolic size."""
-    return [f"{s.name} = {s.access[0]}.shape[{s.access[1]}]" for s in contract.symbols]
+    return [f"{size_name(s.name)} = {s.access[0]}.shape[{s.access[1]}]" for s in contract.symbols]
 
 
 def _sizes_read(lines: list[str], contract: Contract) -> list[str]:
@@ -158,7 +158,7 @@ def _sizes_read(lines: list[str], contract: Contract) -> list[str]:
     text = "\n".join(lines)
     for fact in contract.symbols:
         home = f"{fact.access[0]}.shape[{fact.access[1]}]"
-        text = re.sub(rf"\b{fact.name}\b", home, text)
+        text = re.sub(rf"\b{size_name(fact.name)}\b", home, text)
     return text.split("\n")
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.expr import Expr, Size
+from ..ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ..ir.graph import Node
-from ..ir.ops import CallAttrs, Op, Operand, TorchLiteral
+from ..ir.ops import CallAttrs, Kind, Op, Operand, TorchLiteral
 from ..ir.types import DType
 
 TORCH_DTYPES = {
@@ -99,10 +99,15 @@ Names = Callable[[Node], str]
 def number(value: Any) -> str:
     """A Python number, or a size expression, as text."""
     if isinstance(value, Expr):
-        return str(value)
+        return str(substitute(value, {n: symbol(size_name(n)) for n in symbols_of(value)}))
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)
+
+
+def size_name(name: str) -> str:
+    """The Python name of a symbolic size; the underscore keeps it apart from the user's names."""
+    return f"_{name}"
 
 
 def dtype(value: DType) -> str:
@@ -131,25 +136,27 @@ def _arguments(node: Node, name: Names) -> list[str]:
     texts = [name(operand) for operand in node.inputs]
     constants = [operand.op is Op.CONST for operand in node.inputs]
     first = node.op in FIRST_TENSOR and (constants[0] or node.type.dtype is DType.BOOL)
-    if not (first or node.op in TENSORS_ONLY or all(constants)):
+    if needs_tensors(node) or not (first or node.op in TENSORS_ONLY):
         return texts
-    neighbour = next((t for t, c in zip(texts, constants, strict=True) if not c), None)
+    neighbour = next(text for text, c in zip(texts, constants, strict=True) if not c)
     return [
-        _as_tensor(operand, text, neighbour) if constant else text
-        for operand, text, constant in zip(node.inputs, texts, constants, strict=True)
+        f"{neighbour}.new_full((), {text})" if constant else text
+        for text, constant in zip(texts, constants, strict=True)
     ]
+
+
+def needs_tensors(node: Node) -> bool:
+    """Whether even constants must be tensors, as nothing else gives a dtype and a device."""
+    moves = node.kind in (Kind.VIEW, Kind.OPAQUE) or node.op is Op.CAST
+    return moves or all(operand.op is Op.CONST for operand in node.inputs)
 
 
 def repeats_operands(node: Node) -> bool:
     """Whether the text of an operand stands in the expression more than once."""
-    constant = any(operand.op is Op.CONST for operand in node.inputs)
-    return node.op is Op.PRELU or (constant and node.op in TENSORS_ONLY | FIRST_TENSOR)
-
-
-def _as_tensor(node: Node, text: str, neighbour: str | None) -> str:
-    if neighbour is None:
-        return f"torch.tensor({text}, dtype={dtype(node.type.dtype)})"
-    return f"{neighbour}.new_full((), {text})"
+    constants = [operand.op is Op.CONST for operand in node.inputs]
+    if node.op in FIRST_TENSOR:
+        return constants[0]
+    return node.op is Op.PRELU or (any(constants) and node.op in TENSORS_ONLY)
 
 
 def _neg(node: Node, name: Names) -> str:
@@ -263,7 +270,7 @@ def _call(node: Node, name: Names) -> str:
 
 def _device(node: Node, name: Names) -> str:
     """New tensors go where the operands are, not to the device that the graph was captured on."""
-    return f"{name(node.inputs[0])}.device" if node.inputs else "device"
+    return f"{name(node.inputs[0])}.device" if node.inputs else "_device"
 
 
 def _call_argument(value: Any, node: Node, name: Names) -> str:

@@ -96,6 +96,8 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
     if name in context.excluded:
         reason = "measured slower than the PyTorch calls it replaces"
         return _unwelded(context, name, unit, reason)
+    if not _operands(unit):
+        return _unwelded(context, name, unit, "depends on no input, so no device is given for it")
     return _pointwise(context, name, unit)
 
 

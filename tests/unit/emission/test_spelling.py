@@ -122,16 +122,16 @@ def test_symbolic_sizes() -> None:
     arena = Arena()
     a = arena.source(Op.INPUT, "a", "a", TensorType(DType.F32, (s0, 4)))
     half = arena.make(Op.SLICE, a, attrs=SliceAttrs(0, 1, 2, 2))
-    assert_equal(run(half, a=x, s0=6), x[1:5:2])
+    assert_equal(run(half, a=x, _s0=6), x[1:5:2])
     padded = arena.make(Op.PAD, a, attrs=PadAttrs((s0, 0), (0, 1), 0.5))
-    assert run(padded, a=x, s0=6).shape == (12, 5)
+    assert run(padded, a=x, _s0=6).shape == (12, 5)
 
 
 @pytest.mark.parametrize(("start", "step"), [(0, 1), (3, 2), (5, -1), (0.5, 0.25)])
 def test_positions(start: float, step: float) -> None:
     dtype = DType.I64 if isinstance(start, int) else DType.F32
     node = Arena().iota(IotaAttrs(start, step, symbol("s0")), dtype)
-    found = run(node, a=torch.zeros(1), s0=5)
+    found = run(node, a=torch.zeros(1), _s0=5)
     expected = torch.tensor([start + step * i for i in range(5)], dtype=TORCH_DTYPES[dtype])
     assert_equal(found, expected)
 
