@@ -15,14 +15,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.capturing import run, tolerance
+from tests.capturing import exported, run, tolerance
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld.capture.arguments import bind
-from opweld.capture.export import export_graph
 from opweld.errors import CaptureError
-from opweld.ir.contract import Contract, Variant
 from opweld.ir.graph import Graph, Leaf, topological
 from opweld.ir.ops import Op
 
@@ -133,9 +130,8 @@ def refused_or_rows(op: Any, samples: list[Sample]) -> list[Row]:
 def rows(op: Any, samples: list[Sample]) -> list[Row]:
     module = Calls(op, samples).eval()
     tensors = [tensor for sample in samples for tensor in sample.tensors]
-    arguments = bind(module, tuple(tensors), {})
-    graph = export_graph(module, arguments, frozenset(), "op").graph
-    variant = Variant("op", None, graph, Contract("", (), (), (), ()))
+    variant = exported(module, *tensors)
+    graph = variant.graph
     expected = module(*(tensor.detach() for tensor in tensors))
     ours = iter(run(variant, module, *tensors))
     for sample, theirs in zip(samples, expected, strict=True):
