@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.capturing import assert_row, module_of, ops_of
+from tests.capturing import assert_row, exported, module_of, ops_of
 from torch import nn
 
 from opweld.ir.ops import Op
