@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import kernels_in, load_file
+from torch import nn
 from torch.utils import _pytree as pytree
 
 from opweld.driver import compile_file
 from opweld.options import Options
 
-HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n"
+HEAD = """import functools
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+"""
 TAIL = "\n\ndef get_init_inputs():\n    return []\n"
 
 FORMS = {
@@ -113,6 +120,58 @@ class Model(nn.Module):
 
 def get_inputs():
     return [torch.randn(5, 6)]
+""",
+    "functions_held": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.double = lambda x: x * 2
+        self.smooth = functools.partial(F.gelu, approximate="tanh")
+        self.act = torch.tanh
+
+    def forward(self, x):
+        return self.double(x) + self.smooth(x) * self.act(x)
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+""",
+    "tied_weights": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(8, 8)
+        self.b = nn.Linear(8, 8)
+        self.b.weight = self.a.weight
+        self.twice = nn.LeakyReLU(0.2)
+        self.again = self.twice
+
+    def forward(self, x):
+        return self.again(self.b(self.twice(self.a(x)) * 2) + 1)
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+""",
+    "values_of_no_input": """
+class Model(nn.Module):
+    def forward(self, x):
+        steps = torch.arange(8, device=x.device) * 2.5 + x.shape[0]
+        ones = torch.zeros(3, device=x.device) + 1
+        return x.exp(), steps, ones, torch.full((2,), 0.5, dtype=x.dtype), x.neg() + steps
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+""",
+    "names_that_texts_use": """
+class Model(nn.Module):
+    def forward(self, s0, torch_, end, result, expect, float, device=None):
+        return s0.exp() + torch_ * end, result + expect * float
+
+
+def get_inputs():
+    return [torch.randn(4, 8) for _ in range(6)]
 """,
     "channels_last": """
 class Model(nn.Module):
@@ -260,6 +319,18 @@ def test_a_function_held_by_the_model(files: Callable[[str], Loaded]) -> None:
     inputs = loaded[0].get_inputs()
     for model in (old, new):
         model.act = torch.nn.functional.gelu
+    with torch.no_grad():
+        assert_same(new(*inputs), old(*inputs))
+        assert kernels_in(lambda: new(*inputs)) == 0
+
+
+def test_a_tie_that_was_cut(files: Callable[[str], Loaded]) -> None:
+    loaded = files("tied_weights")
+    old, new = models(loaded)
+    inputs = loaded[0].get_inputs()
+    other = torch.randn(8, 8)
+    for model in (old, new):
+        model.b.weight = nn.Parameter(other)
     with torch.no_grad():
         assert_same(new(*inputs), old(*inputs))
         assert kernels_in(lambda: new(*inputs)) == 0

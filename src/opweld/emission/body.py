@@ -19,6 +19,7 @@ from .spelling import (
     number,
     repeats_operands,
     size_name,
+    sizes,
     spelled,
 )
 
@@ -51,8 +52,13 @@ class Body:
         """The same, but a constant as a tensor of its own."""
         if node.op is not Op.CONST:
             return self.text(node)
+        return self._full(node, "()")
+
+    def _full(self, node: Node, shape: str) -> str:
         kind = dtype(node.type.dtype)
-        return f"torch.full((), {number(node.attrs.value)}, dtype={kind}, device={self.device})"
+        return (
+            f"torch.full({shape}, {number(node.attrs.value)}, dtype={kind}, device={self.device})"
+        )
 
     def _make(self, node: Node) -> None:
         if node.op is Op.CONST:
@@ -63,6 +69,8 @@ class Body:
     def expression(self, node: Node) -> str:
         if node.op is Op.IOTA:
             return self._iota(node)
+        if node.op is Op.EXPAND and node.inputs[0].op is Op.CONST:
+            return self._full(node.inputs[0], f"({sizes(node.attrs.shape)})")
         return spelled(node, self._operand_of(node))
 
     def _operand_of(self, user: Node) -> Any:

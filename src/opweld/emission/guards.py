@@ -24,11 +24,20 @@ from .spelling import dtype, number, size_name
 AUTOCAST_DTYPES = ("bfloat16", "float16")
 
 
+# Types that stand in no module.
+_UNNAMED = {
+    "builtins:function": "type(lambda: None)",
+    "builtins:code": "type((lambda: None).__code__)",
+}
+
+
 def object_expression(name: str, original_module: str) -> str:
     """Python text for "module:qualname", given the name under which capture knew the original."""
     module, qualname = name.split(":")
     if module == original_module:
         return f'_named(_original, "{qualname}")'
+    if name in _UNNAMED:
+        return _UNNAMED[name]
     if module.startswith("torch.nn.modules."):
         return f"torch.nn.{qualname}"
     if module == "torch":
@@ -93,7 +102,7 @@ def _grouped(test: str) -> str:
 def _argument_tests(contract: Contract) -> list[str]:
     """Tests of the arguments, in an order in which each one's access is safe."""
     tests = ["type(self) is _weld.model"]
-    plain = [f for f in contract.inputs if f.type is None]
+    plain = [f for f in contract.inputs if f.type is None and not _is_tie(f)]
     tests += [test for f in plain for test in _equal_tests(f.access, f.literal, ())]
     tensors = [f for f in contract.inputs if f.type is not None]
     for index, fact in enumerate(tensors):
@@ -101,6 +110,11 @@ def _argument_tests(contract: Contract) -> list[str]:
         devices = "_weld.devices" if index == 0 else _same_device(contract)
         tests += _tensor_tests(fact.access, fact.type, devices)
     return tests + _symbol_tests(contract, tensors)
+
+
+def _is_tie(fact: InputFact) -> bool:
+    """Whether the fact says that two names of the module hold one tensor."""
+    return fact.access.startswith("(self.")
 
 
 def _same_device(contract: Contract) -> str:
@@ -264,4 +278,4 @@ def _weight_tests(contract: Contract) -> list[str]:
         if not name.isidentifier():
             access = f'{local_name(owner)}._parameters.get("{name}")'
         tests += _tensor_tests(access, weight.type, _same_device(contract))
-    return tests
+    return tests + [f.access.strip("()") for f in contract.inputs if _is_tie(f)]

@@ -214,15 +214,15 @@ def _where(node: Node, name: Names) -> str:
 
 
 def _permute(node: Node, name: Names) -> str:
-    return f"{name(node.inputs[0])}.permute({_sizes(node.attrs.dims)})"
+    return f"{name(node.inputs[0])}.permute({sizes(node.attrs.dims)})"
 
 
 def _expand(node: Node, name: Names) -> str:
-    return f"{name(node.inputs[0])}.expand({_sizes(node.attrs.shape)})"
+    return f"{name(node.inputs[0])}.expand({sizes(node.attrs.shape)})"
 
 
 def _reshape(node: Node, name: Names) -> str:
-    return f"{name(node.inputs[0])}.reshape({_sizes(node.attrs.shape)})"
+    return f"{name(node.inputs[0])}.reshape({sizes(node.attrs.shape)})"
 
 
 def _slice(node: Node, name: Names) -> str:
@@ -234,7 +234,7 @@ def _slice(node: Node, name: Names) -> str:
 
 
 def _flip(node: Node, name: Names) -> str:
-    return f"torch.flip({name(node.inputs[0])}, ({_sizes(node.attrs.dims)}))"
+    return f"torch.flip({name(node.inputs[0])}, ({sizes(node.attrs.dims)}))"
 
 
 def _cat(node: Node, name: Names) -> str:
@@ -243,15 +243,15 @@ def _cat(node: Node, name: Names) -> str:
 
 def _pad(node: Node, name: Names) -> str:
     pairs = reversed(list(zip(node.attrs.before, node.attrs.after, strict=True)))
-    amounts = _sizes(tuple(size for pair in pairs for size in pair))
+    amounts = sizes(tuple(size for pair in pairs for size in pair))
     value = number(node.attrs.value)
     return f"{_FUNCTIONAL}.pad({name(node.inputs[0])}, ({amounts}), value={value})"
 
 
-def _sizes(sizes: tuple[Size, ...]) -> str:
+def sizes(values: tuple[Size, ...]) -> str:
     """Comma-separated; a single one keeps its comma, so that parentheses make a tuple."""
-    text = ", ".join(number(size) for size in sizes)
-    return f"{text}," if len(sizes) == 1 else text or "()"
+    text = ", ".join(number(size) for size in values)
+    return f"{text}," if len(values) == 1 else text or "()"
 
 
 def _item(node: Node, name: Names) -> str:
