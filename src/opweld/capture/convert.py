@@ -18,7 +18,7 @@ from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
-from .library import library_call, reason_for, refuse_effects
+from .library import Place, library_call, reason_for, refuse_effects
 from .origins import origin_of, where_of
 from .outputs import Outputs, structure_of
 from .pointwise import POINTWISE
@@ -48,8 +48,7 @@ class Converter:
     """Walks an exported graph once, in order."""
 
     name: str
-    device: torch.device
-    device_text: str
+    place: Place
     symbols: Symbols
     build: Builder = field(default_factory=Builder)
     values: dict[str, Any] = field(default_factory=dict)
@@ -94,7 +93,7 @@ class Converter:
         if not isinstance(fake, torch.Tensor):
             return source.value
         if source.value is not None:
-            return constant(self.build, source.value, self.device_text)
+            return constant(self.build, source.value, self.place.text)
         type = self.symbols.type(fake)
         if type is None:
             raise CaptureError(f"{source.access} has elements of type {fake.dtype}")
@@ -129,7 +128,9 @@ class Converter:
                 return self._welded(node, row)
             except NotWelded as refusal:
                 reason = str(refusal)
-        call = library_call(node, self._arguments(node), self.build, self.symbols, reason)
+        call = library_call(
+            node, self._arguments(node), self.build, self.symbols, self.place, reason
+        )
         if torch.Tag.nondeterministic_seeded in target.tags:
             self.draws.add(call.serial)
         return call
@@ -137,7 +138,9 @@ class Converter:
     def _as_call(self, node: fx.Node) -> Node:
         """The call that makes a fresh tensor in eager, where a row made a view of a source."""
         reason = "the result is a copy of its own"
-        return library_call(node, self._arguments(node), self.build, self.symbols, reason)
+        return library_call(
+            node, self._arguments(node), self.build, self.symbols, self.place, reason
+        )
 
     def _get(self, node: fx.Node) -> Any:
         parent, index = node.args
@@ -187,7 +190,7 @@ class Converter:
         results = node.meta["val"]
         fakes += results if isinstance(results, tuple | list) else [results]
         for fake in fakes:
-            if isinstance(fake, torch.Tensor) and fake.device.type != self.device.type:
+            if isinstance(fake, torch.Tensor) and fake.device.type != self.place.device.type:
                 raise NotWelded(f"a tensor on {fake.device.type} is left to the library")
 
     def _bound(self, node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -27,6 +27,7 @@ from .access import weight_access, weight_name
 from .arguments import Arguments
 from .convert import Converter, Source
 from .gradients import refusing_functions
+from .library import Place
 from .origins import where_in, where_raised
 from .sizes import NotPolynomial, Symbols
 
@@ -68,7 +69,7 @@ def export_graph(
         program = _functional(program)
     _refuse_mutations(program)
     symbols = Symbols()
-    converter = Converter(name, device, f"{arguments.tensors[0].access}.device", symbols)
+    converter = Converter(name, Place(device, f"{arguments.tensors[0].access}.device"), symbols)
     sources = _sources(program, module, arguments, literals)
     try:
         graph = converter.graph(program.graph, sources, program.call_spec.out_spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -56,10 +57,12 @@ def result_types(fake: Any, symbols: Symbols) -> tuple[TensorType | None, ...]:
     return tuple(symbols.type(r) if isinstance(r, torch.Tensor) else None for r in results)
 
 
-def library_call(node: fx.Node, values: Any, build: Builder, symbols: Symbols, reason: str) -> Node:
+def library_call(
+    node: fx.Node, values: Any, build: Builder, symbols: Symbols, place: Place, reason: str
+) -> Node:
     """The CALL for an exported node; `values` are its (args, kwargs) with our nodes in them."""
     operands: list[Node] = []
-    writer = _Arguments(operands, build)
+    writer = _Arguments(operands, place)
     args, kwargs = values
     attrs = CallAttrs(
         target=str(node.target),
@@ -71,12 +74,20 @@ def library_call(node: fx.Node, values: Any, build: Builder, symbols: Symbols, r
     return build.arena.call(tuple(operands), attrs)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The device of the inputs, and the expression that gives it in the forward."""
+
+    device: torch.device
+    text: str
+
+
 class _Arguments:
     """Writes the arguments of a call; tensors become operands."""
 
-    def __init__(self, operands: list[Node], build: Builder) -> None:
+    def __init__(self, operands: list[Node], place: Place) -> None:
         self.operands = operands
-        self.build = build
+        self.place = place
 
     def write(self, value: Any) -> Any:
         if isinstance(value, Node):
@@ -92,12 +103,12 @@ class _Arguments:
             self.operands.append(node)
         return Operand(self.operands.index(node))
 
-    @staticmethod
-    def _literal(value: Any) -> str:
+    def _literal(self, value: Any) -> str:
         if isinstance(value, torch.dtype | torch.layout | torch.memory_format):
             return str(value)
         if isinstance(value, torch.device):
-            return f"torch.device({value.type!r})"
+            same = value.type == self.place.device.type
+            return self.place.text if same else f"torch.device({value.type!r})"
         if isinstance(value, RunTimeScalar):
             raise CaptureError(
                 "a number read from a tensor is used as the argument of a library call",
