@@ -267,8 +267,8 @@ def forward(
         dead = _dead(plan, index, body)
         if dead:
             body.lines.append(f"del {', '.join(dead)}")
-    used = [line for line in symbols if _names_size(line, body.lines)]
     result = _returned(graph, body, graph.structure)
+    used = [line for line in symbols if _names_size(line, [*body.lines, result])]
     return [*used, *_ending(body.lines, result)]
 
 

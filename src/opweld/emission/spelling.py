@@ -261,11 +261,21 @@ def _item(node: Node, name: Names) -> str:
 def _call(node: Node, name: Names) -> str:
     attrs: CallAttrs = node.attrs
     texts = [_call_argument(value, node, name) for value in attrs.arguments]
-    texts += [
-        f"{key}={_device(node, name) if key == 'device' else _call_argument(value, node, name)}"
-        for key, value in attrs.keywords
-    ]
-    return f"{CALLS.get(attrs.target, f'torch.ops.{attrs.target}')}({', '.join(texts)})"
+    texts += [f"{key}={_keyword(key, value, node, name)}" for key, value in attrs.keywords]
+    return f"{_function(attrs.target)}({', '.join(texts)})"
+
+
+def _function(target: str) -> str:
+    """An operator as it is called: "aten.exp.default" below torch.ops, "torch.tensor" as it is."""
+    operator = target if target.startswith("torch.") else f"torch.ops.{target}"
+    return CALLS.get(target, operator)
+
+
+def _keyword(key: str, value: Any, node: Node, name: Names) -> str:
+    """The device of the inputs is read from the operands; one that the user named stays."""
+    if key == "device" and not str(value).startswith("torch.device("):
+        return _device(node, name)
+    return _call_argument(value, node, name)
 
 
 def _device(node: Node, name: Names) -> str:

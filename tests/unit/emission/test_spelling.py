@@ -169,3 +169,24 @@ def test_negative_constants_in_powers() -> None:
     arena = Arena()
     node = arena.make(Op.POW, arena.const(-1.5, DType.F32), source(arena, "a", x), attrs=NO_ATTRS)
     assert_equal(run(node, a=x), torch.pow(torch.tensor(-1.5), x))
+
+
+def test_where_a_call_puts_what_it_creates() -> None:
+    """On the device of its operands or inputs, unless the user named another."""
+    arena = Arena()
+    kind = TensorType(DType.F32, (2,))
+
+    def created(target: str, device: str, *operands: Node) -> str:
+        places = tuple(Operand(index) for index in range(len(operands)))
+        keywords = (("device", TorchLiteral(device)),)
+        arguments = places or ((1.5, 2.5),)
+        return text_of(
+            arena.call(operands, CallAttrs(target, arguments, keywords, (kind,), "reason"))
+        )
+
+    x = source(arena, "x", torch.ones(2))
+    assert created("torch.tensor", "x.device") == "torch.tensor([1.5, 2.5], device=_device)"
+    copy = created("aten._to_copy.default", "torch.device('cpu')", x)
+    assert copy == "torch.ops.aten._to_copy.default(x, device=torch.device('cpu'))"
+    drawn = created("aten.rand_like.default", "pair[1].device", x)
+    assert drawn == "torch.ops.aten.rand_like.default(x, device=x.device)"
