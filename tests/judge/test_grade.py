@@ -75,6 +75,14 @@ def test_small_elements_may_not_lose_half_of_their_digits() -> None:
     assert grade(figures(bands=(lost,))) == "F"
 
 
+def test_sixteen_bit_eager_may_cancel_exactly_by_chance() -> None:
+    form = format_of(torch.bfloat16)
+    left_over = Band(count=100, rms_value=1e-20, rms_error=1e-14, eager_rms_error=1e-20)
+    assert not loses_digits(form, left_over, scale=1e-6)
+    assert loses_digits(form, left_over, scale=1e-12), "1e-14 is much beside values of 1e-12"
+    assert loses_digits(FLOAT32, left_over, scale=1e-6), "float32 is not rounded on the way"
+
+
 def graded(new: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> str:
     sums = ErrorSums(eager.dtype)
     sums.add(new, eager, reference)

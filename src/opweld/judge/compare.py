@@ -202,6 +202,7 @@ class ErrorSums:
             close=self.close and not self.num_special_wrong,
             num_special_wrong=self.num_special_wrong,
             bands=tuple(self._bands()),
+            scale=self.scale,
         )
 
     def _bands(self) -> Iterator[Band]:
