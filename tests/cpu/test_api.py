@@ -146,3 +146,14 @@ def test_a_class_inside_a_function_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="Inner is defined inside a function"):
         opweld.optimize(Inner(), torch.ones(4), check=False)
+
+
+def test_a_container_is_welded() -> None:
+    module = nn.Sequential(nn.Linear(32, 16), nn.GELU(), nn.Linear(16, 8), nn.Sigmoid()).eval()
+    x = torch.randn(5, 32)
+    result = opweld.optimize(module, x, check=False)
+    assert len(welded_ops(result.module, x)) == 2
+    torch.testing.assert_close(result.module(x), module(x))
+    with torch.no_grad():
+        module[0].weight.mul_(2.0)
+    torch.testing.assert_close(result.module(x), module(x))

@@ -132,13 +132,13 @@ def _contract(task: _Task, exported: Exported, dynamic: frozenset[str], reads: R
 
 def _path(access: str) -> str:
     return (
-        access.removeprefix("self.")
-        .replace("['", ".")
+        access.replace("['", ".")
         .replace("']", "")
         .replace("[", ".")
         .replace("]", "")
         .replace("._modules.", ".")
         .replace("._parameters.", ".")
+        .removeprefix("self.")
     )
 
 
