@@ -112,6 +112,23 @@ def test_an_importable_class_with_keywords() -> None:
     torch.testing.assert_close(result.module(x[:3], shift=shift), module(x[:3], shift=shift))
 
 
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (nn.GELU(), (4, 8)),
+        (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Tanh()), (4, 8)),
+        (nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Sigmoid(), nn.Tanh())), (4, 8)),
+        (nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (2, 5, 16)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_modules_of_pytorch_itself(module: nn.Module, shape: tuple[int, ...]) -> None:
+    result = opweld.optimize(module, torch.randn(shape), check=False)
+    x = torch.randn(3, *shape[1:], requires_grad=True)
+    assert welded_ops(result.module, x)
+    torch.testing.assert_close(result.module(x), module(x))
+
+
 def test_what_the_result_shows() -> None:
     result = opweld.optimize(Gated(32), torch.randn(5, 32), check=False)
     row = next(row for row in result.plan if row.kind == "pointwise")

@@ -22,6 +22,8 @@ from ..ir.types import TensorType
 from .spelling import dtype, number, size_name
 
 AUTOCAST_DTYPES = ("bfloat16", "float16")
+# Modules that PyTorch itself makes (inside MultiheadAttention) and does not export.
+NOT_IN_TORCH_NN = frozenset(["NonDynamicallyQuantizableLinear"])
 
 
 # Types that stand in no module.
@@ -38,7 +40,7 @@ def object_expression(name: str, original_module: str) -> str:
         return f'_named(_original, "{qualname}")'
     if name in _UNNAMED:
         return _UNNAMED[name]
-    if module.startswith("torch.nn.modules."):
+    if module.startswith("torch.nn.modules.") and qualname not in NOT_IN_TORCH_NN:
         return f"torch.nn.{qualname}"
     if module == "torch":
         return f"torch.{qualname.removeprefix('_VariableFunctionsClass.')}"

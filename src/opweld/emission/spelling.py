@@ -85,7 +85,7 @@ CALLS = {
     "aten.conv1d.default": f"{_FUNCTIONAL}.conv1d",
     "aten.conv2d.default": f"{_FUNCTIONAL}.conv2d",
     "aten.conv3d.default": f"{_FUNCTIONAL}.conv3d",
-    "aten.layer_norm.default": f"{_FUNCTIONAL}.layer_norm",
+    "aten.layer_norm.default": "torch.layer_norm",
     "aten.matmul.default": "torch.matmul",
     "aten.mm.default": "torch.mm",
     "aten.bmm.default": "torch.bmm",
