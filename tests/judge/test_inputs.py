@@ -42,12 +42,34 @@ def test_values_have_their_range() -> None:
     assert subnormal.sum() > 0.05 * tiny.numel()
 
 
-def test_special_values_leave_half_of_the_rows_ordinary() -> None:
-    x = VALUES["NaN, infinities, signed zeros"].make(0).tensors()[0]
+def special(*shape: int) -> torch.Tensor:
+    call = Call((torch.rand(shape),), {})
+    kinds = {kind.name: kind for kind in value_kinds(lambda draw: call, seed=5)}
+    return kinds["NaN, infinities, signed zeros"].make(0).tensors()[0]
+
+
+def test_special_values_come_one_to_a_row() -> None:
+    x = special(200, 70)
     assert x.isnan().any() and x.isposinf().any() and x.isneginf().any()
     assert ((x == 0) & x.signbit()).any()
-    ordinary = x.isfinite().all(1)
-    assert 0.5 <= ordinary.float().mean() < 1
+    odd = ~x.isfinite() | (x.abs() < 1e-30)
+    assert odd.sum(1).max() == 1 and (odd.sum(1) == 0).sum() == 150
+    assert odd[:, -1].any(), "the last column is where tails are"
+
+
+def test_a_single_row_has_them_all_after_a_nan() -> None:
+    x = special(1000)
+    assert x[3].isnan() and x[:3].isfinite().all()
+    assert x.isposinf().any() and x.isneginf().any()
+    assert special(2).isnan().any()
+
+
+def test_one_element_of_the_first_tensor_is_the_largest_number() -> None:
+    call = Call((torch.arange(3), torch.rand(20, 7), torch.rand(20, 7)), {})
+    kinds = {kind.name: kind for kind in value_kinds(lambda draw: call, seed=5)}
+    _, first, second = kinds["the largest number"].make(0).tensors()
+    assert (first == torch.finfo(torch.float32).max).sum() == 1
+    assert first.abs().view(-1).sort().values[-2] < 10 and second.abs().max() < 10
 
 
 def test_sixteen_bit_values_stay_in_range() -> None:

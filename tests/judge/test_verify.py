@@ -425,11 +425,11 @@ def test_gradients_are_compared_where_there_are_any(tmp_path: Path) -> None:
     right = judge_pair(tmp_path, POINTWISE, TWO.replace("FACTOR", "1.0"))
     check = named(right, "gradients")
     assert check.passed and not check.skipped and check.grade in ("A", "B")
-    wrong = judge_pair(tmp_path, POINTWISE, TWO.replace("FACTOR", "1.001"))
+    wrong = judge_pair(tmp_path, POINTWISE, TWO.replace("FACTOR", "1.01"))
     assert failing(wrong) == {"gradients"}
     assert "gradient of input 0: error" in named(wrong, "gradients").detail
     double = POINTWISE.replace("torch.randn(9, 33)", "torch.randn(9, 33, dtype=torch.float64)")
-    for factor, passes in (("1.0", True), ("1.001", False)):
+    for factor, passes in (("1.0", True), ("1.01", False)):
         judgement = judge_pair(tmp_path, double, TWO.replace("FACTOR", factor))
         assert named(judgement, "gradients").passed is passes
 

@@ -6,7 +6,9 @@ fails.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +17,8 @@ from torch import Tensor, nn
 from opweld.judge.inputs import move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, place, seed_all
 from opweld.judge.outputs import Comparison, bit_equal, mismatch
-from opweld.judge.reference import Block, NoReference, run_float64, to_float64, widen
+from opweld.judge.precision import FLOAT64, NoReference
+from opweld.judge.reference import Block
 from opweld.judge.run import Run, synchronize
 from opweld.judge.tree import tensors
 from opweld.judge.trial import DeviceLost, Phase, is_device_lost
@@ -52,20 +55,34 @@ def compare_gradients(pair: Pair, call: Call, seed: int, phase: Phase, note: str
 
 def _graded(pair: Pair, call: Call, seed: int, new: Run, eager: Run, note: str) -> Check:
     comparison = Comparison(eager)
-    wide = to_float64(pair.original)
+    wide = FLOAT64.model(pair.original)
 
     def forward(wide_call: Call) -> Any:
-        return run_float64(wide, wide_call, seed, grad=True)
+        return FLOAT64.run(wide, wide_call, seed, grad=True)
 
     try:
-        exact = _gradients(wide, call.map(widen), seed, like=eager, forward=forward)
+        exact = _gradients(wide, call.map(FLOAT64.tensor), seed, like=eager, forward=forward)
         if useless := comparison.add(new, eager, Block(None, exact.leaves)):
             comparison.no_reference = "float64 is not more precise"
             shaken = _gradients(pair.original, call.map(move_by_ulp), seed, like=eager)
-            comparison.add_noise(new, eager, shaken, sorted(useless))
+            comparison.add_noise(new, eager, shaken, 1.0, sorted(useless), num_inputs=0)
     except (NoReference, RuntimeError) as reason:
         return Check(NAME, True, f"no float64 gradients: {reason}", skipped=True)
-    return comparison.check(NAME, note)
+    return _lenient(comparison.check(NAME, note), comparison.close)
+
+
+def _lenient(check: Check, close: bool) -> Check:
+    """A derivative is the same by several formulas of different accuracy: grade C will do.
+
+    In 16 bits these part beyond it, so that there a gradient fails when half its digits are lost.
+    """
+    if check.passed:
+        return check
+    kept = False
+    if check.dtype in ("float16", "bfloat16") and check.error_vs_f64 and check.scale:
+        eps = torch.finfo(getattr(torch, check.dtype)).eps
+        kept = check.error_vs_f64.rms <= math.sqrt(eps) * check.scale
+    return replace(check, passed=True, grade="C") if close or kept else check
 
 
 def _gradients(

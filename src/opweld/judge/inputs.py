@@ -7,6 +7,7 @@ lie in memory.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.memory import available_bytes
 
 Own = Callable[[int], Call]
+Change = Callable[[Tensor], Tensor]
 
+LARGEST = "the largest number"
 # What the inputs kept for another call may take of the memory that is free.
 _CACHE_SHARE = 16
+_MIN_SPECIAL_ROWS = 4
 # Keeps generated values apart from those that the model file draws from the same seed.
 _OTHER_STREAM = 2**20
 
@@ -69,12 +73,13 @@ def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
     if not any(_is_float(t) for t in own(0).tensors()):
         return ()
     changes = {
-        "normal values": _normal,
-        "large values": _large,
-        "tiny values": _tiny,
-        "NaN, infinities, signed zeros": _special,
+        "normal values": (_normal, _normal),
+        "large values": (_large, _large),
+        "tiny values": (_tiny, _tiny),
+        LARGEST: (_largest, _normal),
+        "NaN, infinities, signed zeros": (_special, _special),
     }
-    return tuple(Kind(name, _filler(own, seed, change)) for name, change in changes.items())
+    return tuple(Kind(name, _filler(own, seed, *change)) for name, change in changes.items())
 
 
 def batch_kinds(own: Own) -> tuple[Kind, ...]:
@@ -118,7 +123,7 @@ def move_by_ulp(t: Tensor) -> Tensor:
         return t
     generator = torch.Generator(t.device).manual_seed(t.numel())
     sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
-    return t * (1 + sign * torch.finfo(t.dtype).eps).to(t.dtype)
+    return t * (1 + sign.to(t.dtype) * torch.finfo(t.dtype).eps)
 
 
 def resized(own: Own, rows: int) -> Own:
@@ -130,19 +135,22 @@ def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
     return lambda draw: own(draw).map(change)
 
 
-def _filler(own: Own, seed: int, change: Callable[[Tensor], Tensor]) -> Own:
+def _filler(own: Own, seed: int, first: Change, others: Change) -> Own:
+    """Normal random numbers, changed, in place of floating-point values; `first` for one tensor."""
+
     def make(draw: int) -> Call:
         call = own(draw)
         devices = {t.device for t in call.tensors()}
         generators = {
             d: torch.Generator(d).manual_seed(seed + draw + _OTHER_STREAM) for d in devices
         }
+        changes = itertools.chain([first], itertools.repeat(others))
 
         def fill(t: Tensor) -> Tensor:
             if not _is_float(t):
                 return t.clone()
             normal = torch.empty(t.shape, dtype=t.dtype, device=t.device)
-            return change(normal.normal_(generator=generators[t.device]))
+            return next(changes)(normal.normal_(generator=generators[t.device]))
 
         return call.map(fill)
 
@@ -166,24 +174,41 @@ def _tiny(x: Tensor) -> Tensor:
     return x
 
 
-def _special(x: Tensor) -> Tensor:
-    """Half of the rows keep ordinary values, so that sums over a row stay comparable there."""
-    if x.numel() == 0 or x.is_complex():
-        return x
-    rows = x.view(-1, x.shape[-1]) if x.dim() else x.view(1, 1)
-    start = 1 if rows.shape[0] > 1 else 0
-    _sprinkle(rows[start::4, (3 if rows.shape[1] > 3 else 0) :: 61])
-    _sprinkle(rows[start + 1 :: 4, -1:])
+def _largest(x: Tensor) -> Tensor:
+    """One element is the largest number: two might overflow together or not, by the order."""
+    if x.numel() and not x.is_complex():
+        x.view(-1)[x.numel() // 2] = torch.finfo(x.dtype).max
     return x
 
 
-def _sprinkle(target: Tensor) -> None:
-    info = torch.finfo(target.dtype)
+def _special(x: Tensor) -> Tensor:
+    """Every fourth row has one element that is not finite, a zero of either sign or subnormal.
+
+    One to a row, so that a sum over it has one value in any order. A single row gets NaN first.
+    """
+    if x.numel() == 0 or x.is_complex():
+        return x
+    info = torch.finfo(x.dtype)
     least = info.smallest_normal * info.eps
-    values = [math.nan, math.inf, -math.inf, -0.0, 0.0, least, -least, info.max, info.min]
-    source = torch.tensor(values, dtype=target.dtype, device=target.device)
+    values = [math.nan, math.inf, -math.inf, -0.0, 0.0, least, -least]
+    rows = x.view(-1, x.shape[-1]) if x.dim() else x.view(1, 1)
+    if rows.shape[0] < _MIN_SPECIAL_ROWS:
+        _place(x.view(-1)[3 % x.numel() :: 61], values)
+        return x
+    affected = rows[1::4]
+    columns = torch.arange(affected.shape[0], device=x.device).mul_(7).remainder_(x.shape[-1])
+    columns[::3] = x.shape[-1] - 1  # where a vectorised loop has its tail
+    chosen = torch.empty(affected.shape[0], dtype=x.dtype, device=x.device)
+    _place(chosen, values)
+    affected.scatter_(1, columns[:, None], chosen[:, None])
+    return x
+
+
+def _place(target: Tensor, values: list[float]) -> None:
+    """Fill with some values, over and over."""
     repeats = -(-target.numel() // len(values))
-    target.copy_(source.repeat(repeats)[: target.numel()].view(target.shape))
+    cycle = torch.tensor(values, dtype=target.dtype, device=target.device).repeat(repeats)
+    target.copy_(cycle[: target.numel()])
 
 
 def _transposed(t: Tensor) -> Tensor:

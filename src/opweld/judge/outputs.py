@@ -10,17 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opweld.judge.compare import ErrorSums, format_of, pieces_of, same_bits
+from opweld.judge.compare import ErrorSums, pieces_of, same_bits
 from opweld.judge.grade import grade, worst
+from opweld.judge.noise import NoiseSums
 from opweld.judge.reference import Block
 from opweld.judge.run import Run
 from opweld.judge.values import Check, Errors, Grade
 
 # Against a float64 run, a grade of A or B is delivered.
 DELIVERED: tuple[Grade, ...] = ("A", "B")
-# Without one: this many times what one ulp of noise on the inputs does to the original's result,
-# plus as many ulps of the result, one for each rounding of a short chain of operations.
-NOISE_MARGIN = 4.0
 
 
 def mismatch(new: Run, eager: Run) -> str | None:
@@ -51,7 +49,7 @@ class Comparison:
     num_wrong: dict[int, int] = field(default_factory=dict)
     num_exact: dict[int, int] = field(default_factory=dict)
     first_wrong: dict[int, int] = field(default_factory=dict)
-    noisy: dict[int, bool] = field(default_factory=dict)
+    noise: dict[int, NoiseSums] = field(default_factory=dict)
     trivial: tuple[str, ...] = ()
     by_rows: bool = False
     no_reference: str | None = None
@@ -71,17 +69,23 @@ class Comparison:
                 useless.add(position)
         return useless
 
-    def add_noise(self, new: Run, eager: Run, shaken: Run, positions: Iterable[int]) -> None:
-        """Compare with eager alone; `shaken` is eager on inputs moved by an ulp."""
+    def add_noise(
+        self,
+        new: Run,
+        eager: Run,
+        other: Run,
+        scale: float,
+        positions: Iterable[int],
+        num_inputs: int,
+    ) -> None:
+        """Compare some leaves with eager alone, as `NoiseSums` does."""
         for position in positions:
-            triple = (r.leaves[position] for r in (new, eager, shaken))
+            triple = (r.leaves[position] for r in (new, eager, other))
             left, right, moved = map(as_tensor, triple)
+            self._add_leaf(position, left, right, right)
             if is_float(right):
-                fits = within_noise(left, right, moved)
-                self.noisy[position] = fits and self.noisy.get(position, True)
-                self._add_leaf(position, left, right, right)
-            else:
-                self._add_exact(position, left, right, right)
+                sums = self.noise.setdefault(position, NoiseSums.of(right, num_inputs))
+                sums.add(left, right, moved, scale)
 
     def num_float_elems(self) -> float:
         """Elements seen so far in the smallest floating-point leaf; infinity where there is none.
@@ -89,6 +93,11 @@ class Comparison:
         An empty leaf stays empty, so it does not count.
         """
         return min((s.num_seen for s in self.sums.values() if s.num_seen), default=math.inf)
+
+    @property
+    def close(self) -> bool:
+        """Whether every floating-point leaf is within assert_close's defaults of eager's."""
+        return all(sums.figures().close for sums in self.sums.values())
 
     def check(self, name: str, detail: str = "") -> Check:
         """The verdict on this kind of inputs, with the figures of the worst leaf."""
@@ -100,7 +109,7 @@ class Comparison:
             return Check(name, True, detail or "equal", grade="A")
         lowest = worst(graded.values())
         position = max((p for p in graded if graded[p] == lowest), key=self._relative_rms)
-        passed = all(g in DELIVERED or self.noisy.get(p) for p, g in graded.items())
+        passed = all(g in DELIVERED or self._fits_noise(p) for p, g in graded.items())
         check = self._figures(name, position, lowest)
         return replace(check, passed=passed, detail=self._detail(position, lowest, passed, detail))
 
@@ -129,15 +138,15 @@ class Comparison:
             self.first_wrong[position] = int(wrong.reshape(-1).nonzero()[0])
 
     def _grade(self, position: int) -> Grade:
-        if position in self.noisy:
-            return self._noise_grade(position)
-        return grade(self.sums[position].figures())
-
-    def _noise_grade(self, position: int) -> Grade:
-        sums = self.sums[position]
-        if sums.max == 0 and not sums.num_special_wrong:
+        """Without a float64 run C is the best, but for what is eager's bit for bit."""
+        if position not in self.noise:
+            return grade(self.sums[position].figures())
+        if self.noise[position].is_exact:
             return "A"
-        return "C" if self.noisy[position] else "F"
+        return "C" if self.noise[position].fits else "F"
+
+    def _fits_noise(self, position: int) -> bool:
+        return position in self.noise and self.noise[position].fits
 
     def _relative_rms(self, position: int) -> float:
         figures = self.sums[position].figures()
@@ -146,8 +155,8 @@ class Comparison:
     def _figures(self, name: str, position: int, lowest: Grade) -> Check:
         sums = self.sums[position]
         figures, (p50, p99) = sums.figures(), sums.quantiles()
-        against_eager = position in self.noisy
-        failed = lowest not in DELIVERED and not self.noisy.get(position)
+        against_eager = position in self.noise
+        failed = lowest not in DELIVERED and not self._fits_noise(position)
         return Check(
             name,
             True,
@@ -180,7 +189,7 @@ class Comparison:
         parts = [detail] if detail else []
         if not passed and sums.num_special_wrong:
             parts.insert(0, f"{name}: {sums.num_special_wrong} NaN or infinity wrong")
-        elif not passed and position in self.noisy:
+        elif not passed and position in self.noise:
             parts.insert(0, f"{name} differs from eager by up to {figures.max:.3g}")
         elif not passed:
             parts.insert(
@@ -208,26 +217,6 @@ class Comparison:
             output=leaf,
             first_bad_index=self._index(position, self.first_wrong.get(position)),
         )
-
-
-def within_noise(new: Tensor, eager: Tensor, shaken: Tensor) -> bool:
-    """Whether `new` is as near to eager as rounding the inputs differently would leave it."""
-    new, eager, shaken = (
-        (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t)
-        for t in (new, eager, shaken)
-    )
-    if not torch.equal(new.isfinite(), eager.isfinite()):
-        return False
-    finite = eager.isfinite() & shaken.isfinite()
-    if not bool(finite.any()):
-        return True
-    values = eager[finite].double()
-    spacing = format_of(eager.dtype).eps * float(values.abs().max())
-    noise = (shaken[finite].double() - values).abs()
-    error = (new[finite].double() - values).abs()
-    rms_limit = NOISE_MARGIN * (_rms(noise) + _rms(values) * format_of(eager.dtype).eps)
-    max_limit = NOISE_MARGIN * (float(noise.max()) + spacing)
-    return _rms(error) <= rms_limit and float(error.max()) <= max_limit
 
 
 def trivial_passes(run: Run, block: Block, inputs: list[Tensor]) -> tuple[str, ...]:
@@ -327,7 +316,3 @@ def _nesting(run: Run) -> str:
     if kinds[0] == "leaf":
         return "a single value"
     return f"a {kinds[0]} of {num_leaves} value{'s' if num_leaves != 1 else ''}"
-
-
-def _rms(t: Tensor) -> float:
-    return float(t.double().square().mean().sqrt())

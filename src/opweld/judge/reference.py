@@ -1,44 +1,29 @@
 """The original in float64: what the errors of both sides are measured against.
 
-The inputs are the rounded ones, up-cast. Conversions to a lower floating-point type that the
-original's own code asks for become conversions to float64, and so does the default dtype, so that
-the run has no rounding of its own.
+The inputs are the rounded ones, up-cast.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
-from opweld.judge.load import Call, is_out_of_memory, leading_size, seed_all
+from opweld.judge.load import Call, is_out_of_memory, leading_size
 from opweld.judge.memory import available_bytes
+from opweld.judge.precision import FLOAT64, NoReference
 from opweld.judge.run import Run, collect
 from opweld.judge.tree import tensors
 
-_WIDER = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-}
-_NARROWING = (Tensor.float, Tensor.half, Tensor.bfloat16)
 # Temporaries of the float64 run, as a multiple of inputs, parameters and outputs together.
 _HEADROOM = 3
 # On the CPU fresh memory costs more than arithmetic: elements of inputs and outputs above which
 # rows go in blocks even where all would fit.
 WHOLE_ELEMS = {"cpu": 2**22}
-
-
-class NoReference(Exception):
-    """The original does not run in float64; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,49 +32,6 @@ class Block:
 
     rows: slice | None
     leaves: list[Any]
-
-
-class _InFloat64(TorchFunctionMode):
-    """Turns every dtype argument below float64 into float64."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if func in _NARROWING:
-            return args[0].double()
-        args = tuple(_widen_argument(value) for value in args)
-        kwargs = {name: _widen_argument(value) for name, value in (kwargs or {}).items()}
-        return func(*args, **kwargs)
-
-
-def widen(t: Tensor) -> Tensor:
-    """The tensor in float64 or complex128, or as it is."""
-    return t.to(_WIDER.get(t.dtype, t.dtype))
-
-
-def to_float64(model: nn.Module) -> nn.Module:
-    """A deep copy of the model with every parameter and buffer widened."""
-    return copy.deepcopy(model)._apply(widen)
-
-
-def run_float64(model: nn.Module, call: Call, seed: int, grad: bool = False) -> Any:
-    """Outputs of a widened model for widened inputs.
-
-    Raises:
-        NoReference: the code of the model does not work in float64.
-    """
-    default = torch.get_default_dtype()
-    seed_all(seed)
-    torch.set_default_dtype(torch.float64)
-    try:
-        with torch.set_grad_enabled(grad), _InFloat64():
-            return model(*call.args, **call.kwargs)
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise NoReference(f"the original does not run in float64 ({error})") from error
-    finally:
-        torch.set_default_dtype(default)
 
 
 class Reference:
@@ -164,9 +106,9 @@ class Reference:
 
     def _run_wide(self, call: Call, run: Run) -> list[Any]:
         if self._wide is None:
-            self._wide = to_float64(self._model)
-        wide, wide_call = self._wide, call.map(_widen_copy)
-        outputs = run_float64(wide, wide_call, self._seed)
+            self._wide = FLOAT64.model(self._model)
+        wide, wide_call = self._wide, call.map(FLOAT64.fresh)
+        outputs = FLOAT64.run(wide, wide_call, self._seed)
         if run.changed_state:
             self.refresh()
         return collect(outputs, wide_call, wide, run.changed_inputs, run.changed_state)
@@ -184,17 +126,3 @@ def take_rows(call: Call, rows: slice) -> Call:
     """Some rows of every tensor that has the leading size of the first."""
     size = leading_size(call)
     return call.map(lambda t: t[rows] if t.dim() and t.shape[0] == size else t)
-
-
-def _widen_copy(t: Tensor) -> Tensor:
-    wide = widen(t)
-    return wide.clone() if wide is t else wide
-
-
-def _widen_argument(value: Any) -> Any:
-    if isinstance(value, torch.dtype):
-        return _WIDER.get(value, value)
-    if isinstance(value, Tensor) and value.dtype in _WIDER:
-        # a constant that the model's code holds outside its parameters
-        return widen(value)
-    return value

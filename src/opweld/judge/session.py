@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from opweld.errors import UnsupportedTarget
-from opweld.judge import kernels
+from opweld.judge import gradients, kernels
 from opweld.judge.environment import choose_device, describe, global_settings
 from opweld.judge.grade import worst
-from opweld.judge.inputs import OwnInputs
+from opweld.judge.inputs import LARGEST, OwnInputs
 from opweld.judge.load import (
     NEW,
     ORIGINAL,
@@ -30,6 +30,8 @@ from opweld.judge.trial import Phase, is_device_lost
 from opweld.judge.values import Check, Event, Judgement, KernelTiming, Settings, Timing, Verdict
 from opweld.judge.verify import Verifier
 
+# Checks that pass at grade C, too, and say nothing of the outputs' precision.
+UNGRADED = (gradients.NAME, LARGEST)
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
 
@@ -92,8 +94,8 @@ def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
 
 
 def conclude(checks: tuple[Check, ...]) -> Verdict:
-    """All checks passed, or the first that did not, in one sentence."""
-    lowest = worst(check.grade for check in checks if check.grade)
+    """All checks passed, or the first that did not, in one sentence; the grade is the outputs'."""
+    lowest = worst(c.grade for c in checks if c.grade and c.name not in UNGRADED)
     bad = [check for check in checks if not check.passed]
     if bad:
         more = f" (and {len(bad) - 1} more checks fail)" if len(bad) > 1 else ""

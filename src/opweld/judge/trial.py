@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from opweld.judge.inputs import Kind, move_by_ulp
+from opweld.judge.inputs import LARGEST, Kind, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, place
+from opweld.judge.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.outputs import Comparison, bit_equal, mismatch, trivial_passes
-from opweld.judge.reference import NoReference, Reference
-from opweld.judge.run import Overwritten, Run, poison, run
+from opweld.judge.precision import FLOAT32, NoReference
+from opweld.judge.reference import Reference
+from opweld.judge.run import Overwritten, Run, collect, poison, run
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.weights import State, copy_state, load_state
@@ -76,7 +80,10 @@ class Trial:
             if time.monotonic() - started > POOL_SECONDS:
                 break
         assert comparison is not None
-        return comparison.check(kind.name, kind.note)
+        check = comparison.check(kind.name, kind.note)
+        # one element sets both figures there, so that chance has no others to even it out
+        dominated = kind.name == LARGEST and check.grade == "C"
+        return replace(check, passed=True) if dominated else check
 
     def run_new(self, call: Call, name: str, like: Run | None = None) -> Run | Check:
         """ModelNew's leaves, or the check that it fails.
@@ -179,12 +186,31 @@ class Trial:
         draw: int,
         new: Run,
         eager: Run,
-        positions: Iterable[int],
+        positions: list[int],
     ) -> None:
+        other, scale = self._shaken(kind, draw, eager), 1.0
+        if all(_is_float64(eager.leaves[p]) for p in positions) and not eager.draws_random:
+            narrow = self._narrow(kind, draw, eager)
+            other, scale = (narrow, FLOAT32_TO_FLOAT64) if narrow else (other, scale)
+        num_inputs = sum(t.numel() for t in kind.make(draw).tensors())
+        comparison.add_noise(new, eager, other, scale, positions, num_inputs)
+
+    def _shaken(self, kind: Kind, draw: int, eager: Run) -> Run:
+        """The original on inputs moved by an ulp."""
         shaken = kind.make(draw).map(move_by_ulp)
         self._restore(self.pair.original)
-        moved = run(self.pair.original, shaken, self.seed, self.grad, eager)
-        comparison.add_noise(new, eager, moved, positions)
+        return run(self.pair.original, shaken, self.seed, self.grad, eager)
+
+    def _narrow(self, kind: Kind, draw: int, eager: Run) -> Run | None:
+        """The original in float32, as far as that works."""
+        self._restore(self.pair.original)
+        model, call = FLOAT32.model(self.pair.original), kind.make(draw).map(FLOAT32.fresh)
+        try:
+            outputs = FLOAT32.run(model, call, self.seed)
+        except NoReference:
+            return None
+        leaves = collect(outputs, call, model, eager.changed_inputs, eager.changed_state)
+        return replace(eager, leaves=leaves)
 
     def _restore(self, model: torch.nn.Module) -> None:
         if self.pristine is None:
@@ -196,6 +222,10 @@ class Trial:
 
 def _joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
+
+
+def _is_float64(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float64, torch.complex128)
 
 
 def is_device_lost(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import torch
 
-from opweld.judge.gradients import compare_gradients
+from opweld.judge import gradients
 from opweld.judge.inputs import (
     Kind,
     Own,
@@ -133,9 +133,9 @@ class Verifier:
 
     def _gradients(self) -> Check:
         if self._trial.pristine is not None:
-            return Check("gradients", True, "the model changes its own state", skipped=True)
+            return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
         call = self._few(0)
-        return compare_gradients(self.pair, call, self.seed, self._phase, self._note)
+        return gradients.compare_gradients(self.pair, call, self.seed, self._phase, self._note)
 
     def _other_weights(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
