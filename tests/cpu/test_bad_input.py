@@ -29,7 +29,7 @@ def optimize(path: Path, *args: str, **environ: str) -> subprocess.CompletedProc
         env={**os.environ, "PYTHONPATH": SOURCE, **environ},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
 
 
@@ -81,7 +81,7 @@ def test_refused_with_the_users_line(tmp_path: Path, parts: dict[str, str], says
 
 
 def test_a_model_that_never_returns(tmp_path: Path) -> None:
-    path = model(tmp_path, inputs="[__import__('time').sleep(99)]")
+    path = model(tmp_path, inputs="[__import__('time').sleep(900)]")
     said = refusal(path, optimize(path, "--time-limit", "8"))
     assert said.startswith(": did not return within 8 s while it was captured")
 

@@ -35,7 +35,7 @@ def everything(hash_seed: str, *models: str) -> str:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
