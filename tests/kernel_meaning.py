@@ -7,14 +7,14 @@ the access of each definition is true for every full packet of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
 
 from opweld.ir.check import check
-from opweld.ir.expr import Size, evaluate
-from opweld.ir.graph import Graph, Node
+from opweld.ir.expr import Size, evaluate, substitute, symbol
+from opweld.ir.graph import Node
 from opweld.ir.interpret import NUMPY_DTYPES, Calls, bind_sizes, numbered
 from opweld.ir.kernel import (
     Access,
@@ -35,6 +35,7 @@ from opweld.ir.types import DType
 
 Array = np.ndarray
 Point = Mapping[str, Array | int]
+Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
 
 
 def run_plan(
@@ -45,8 +46,12 @@ def run_plan(
     *,
     variant: str = "contiguous",
     calls: Calls | None = None,
+    execute: Execute | None = None,
 ) -> tuple[Array, ...]:
-    """The outputs of a plan, group by group. A buffer that a group takes over is gone then."""
+    """The outputs of a plan, group by group. A buffer that a group takes over is gone then.
+
+    `execute` runs a kernel; without it, `run_kernel` evaluates its meaning.
+    """
     check(plan)
     sizes = bind_sizes(plan.graph, feeds, sizes)
     welded = {each.group: each for each in kernels}
@@ -55,7 +60,7 @@ def run_plan(
     for group in plan.groups:
         if group.kind is GroupKind.POINTWISE:
             check(welded[group.name])
-            _run_welded(group, welded[group.name], values, sizes, variant)
+            _run_welded(group, welded[group.name], values, sizes, variant, execute or run_kernel)
         else:
             for node in group.nodes:
                 values[node.serial] = _node_value(node, values, sizes, calls)
@@ -75,6 +80,7 @@ def _run_welded(
     values: dict[int, Array],
     sizes: Mapping[str, int],
     variant: str,
+    execute: Execute,
 ) -> None:
     kernel = welded.strided if variant == "strided" else welded.contiguous
     operands = [_value(node, values) for node in group.inputs]
@@ -83,7 +89,7 @@ def _run_welded(
     if group.reuse is not None:
         _require_in_place(welded, group.reuse)
         del values[group.inputs[group.reuse].serial]
-    results = run_kernel(kernel, operands, sizes)
+    results = execute(kernel, operands, sizes)
     for node, result in zip(group.outputs, results, strict=True):
         values[node.serial] = result.reshape([evaluate(size, sizes) for size in node.type.shape])
 
@@ -93,10 +99,14 @@ def _require_in_place(welded: Welded, position: int) -> None:
     taken = next(b for b in welded.strided.buffers if not b.written and b.source == position)
     for kernel in (welded.contiguous, welded.strided):
         place = kernel.stores[0]
+        strides: dict[str, Size] = {
+            f"{place.buffer}_stride{axis}": symbol(f"{taken.name}_stride{axis}")
+            for axis in range(taken.rank)
+        }
         for load in kernel.definitions:
             if isinstance(load, Load) and load.buffer == taken.name:
-                moved = str(place.address).replace(f"{place.buffer}_stride", f"{taken.name}_stride")
-                assert str(load.address) == moved, f"{welded.group} overwrites what it still reads"
+                moved = substitute(place.address, strides)
+                assert load.address == moved, f"{welded.group} overwrites what it still reads"
 
 
 def _value(node: Node, values: Mapping[int, Array]) -> Array:
@@ -177,13 +187,13 @@ def _strides(
         array = buffers[extent.buffer]
         written = next(b.written for b in kernel.buffers if b.name == extent.buffer)
         if written:
-            found[extent.name] = _output_stride(kernel, extent.axis, sizes)
+            found[extent.name] = result_stride(kernel, extent.axis, sizes)
         else:
             found[extent.name] = array.strides[extent.axis] // array.itemsize
     return found
 
 
-def _output_stride(kernel: Kernel, axis: int, sizes: Mapping[str, int]) -> int:
+def result_stride(kernel: Kernel, axis: int, sizes: Mapping[str, int]) -> int:
     """In the strided kernel every axis of more than one element is a loop that bears its number."""
     inner = [evaluate(x.extent, sizes) for x in kernel.loops if int(x.var[1:]) > axis]
     return int(np.prod(inner, dtype=np.int64))
@@ -290,10 +300,3 @@ def _stored(
     result = stored(values[store.result], store.dtype)  # type: ignore[attr-defined]
     memory[addresses] = np.broadcast_to(result, positions.shape)
     return memory
-
-
-def plan_values(
-    graph: Graph, plan: Plan, kernels: Sequence[Welded], feeds: Mapping[str, Array], **sizes: int
-) -> list[tuple[Array, ...]]:
-    """The outputs by the contiguous and by the strided kernels."""
-    return [run_plan(plan, kernels, feeds, sizes, variant=v) for v in ("contiguous", "strided")]

@@ -6,18 +6,19 @@ import ctypes
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from tests.emulation.emulate import emulate
+from tests.emulation.emulate import emulate, from_bfloat16, to_bfloat16
+from tests.guarded import call_in_child, guarded
+from tests.kernel_meaning import result_stride, run_plan
 
 from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate
-from opweld.ir.graph import Graph, Node
+from opweld.ir.graph import Graph
 from opweld.ir.kernel import Kernel
-from opweld.ir.plan import GroupKind, Plan
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
@@ -45,6 +46,50 @@ def poisoned(shape: Sequence[int], dtype: DType) -> np.ndarray:
     return array
 
 
+Execute = Callable[[Kernel, Sequence[np.ndarray], Mapping[str, int]], tuple[np.ndarray, ...]]
+
+
+def executor(text: str, language: str, *, aligned: bool = True) -> Execute:
+    """Runs kernels of a text: operands of any strides give flat results.
+
+    bfloat16 operands and results are float32 arrays of rounded values, as the interpreter's are.
+    """
+    run = run_cuda if language == "cuda" else run_cpp
+
+    def execute(
+        kernel: Kernel, operands: Sequence[np.ndarray], sizes: Mapping[str, int]
+    ) -> tuple[np.ndarray, ...]:
+        count = int(np.prod([evaluate(loop.extent, sizes) for loop in kernel.loops]))
+        read = [b for b in kernel.buffers if not b.written]
+        given = [_as_bits(operands[b.source], b.dtype) for b in read]
+        results = [poisoned([count], b.dtype) for b in kernel.buffers if b.written]
+        run(text, kernel, given, results, sizes, aligned)
+        written = [b for b in kernel.buffers if b.written]
+        return tuple(
+            from_bfloat16(array) if b.dtype is DType.BF16 else array
+            for b, array in zip(written, results, strict=True)
+        )
+
+    return execute
+
+
+def _as_bits(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """bfloat16 values as their bits, with the strides of the array."""
+    if dtype is not DType.BF16:
+        return array
+    strides = [stride // array.itemsize * 2 for stride in array.strides]
+    memory = np.zeros(_reach(array) + 1, np.uint16)
+    bits = np.lib.stride_tricks.as_strided(memory, array.shape, strides)
+    bits[...] = to_bfloat16(array).reshape(array.shape)
+    return bits
+
+
+def _reach(array: np.ndarray) -> int:
+    """The offset of the last element, in elements."""
+    pairs = zip(array.shape, array.strides, strict=True)
+    return sum((n - 1) * s // array.itemsize for n, s in pairs) if array.size else 0
+
+
 def run_groups(
     graph: Graph,
     feeds: Mapping[str, np.ndarray],
@@ -54,41 +99,30 @@ def run_groups(
     variant: str = "contiguous",
     aligned: bool = True,
 ) -> list[np.ndarray]:
-    """All outputs of a graph that plans to pointwise groups only.
-
-    `feeds` has each source's array by its access text; with variant "strided" any strides will do.
-    """
+    """All outputs of a graph. With variant "strided" the feeds may have any strides."""
     plan = make_plan(graph, SM_90A if language == "cuda" else CPU)
-    welded = lower(plan)
-    source = render(graph.name, welded, language)
-    values = {n.serial: feeds[n.attrs.access] for n in (*graph.inputs, *graph.weights)}
-    for group, kernels in zip(_pointwise(plan), welded, strict=True):
-        kernel = kernels.strided if variant == "strided" else kernels.contiguous
-        operands = [values[node.serial] for node in group.inputs]
-        results = [_output(node, sizes) for node in group.outputs]
-        run = run_cuda if language == "cuda" else run_cpp
-        run(source.text, kernel, operands, results, sizes, aligned)
-        values |= {node.serial: array for node, array in zip(group.outputs, results, strict=True)}
-    return [values[node.serial] for node in graph.outputs]
+    kernels = lower(plan)
+    source = render(graph.name, kernels, language)
+    execute = executor(source.text, language, aligned=aligned)
+    return list(run_plan(plan, kernels, feeds, sizes, variant=variant, execute=execute))
 
 
-def _pointwise(plan: Plan):
-    assert all(group.kind is GroupKind.POINTWISE for group in plan.groups)
-    return plan.groups
-
-
-def _output(node: Node, sizes: Mapping[str, int]) -> np.ndarray:
-    return poisoned([evaluate(size, sizes) for size in node.type.shape], node.type.dtype)
-
-
-def _extents(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[int]:
-    by_name = {b.name: array for b, array in zip(kernel.buffers, arrays, strict=True)}
-    return [
-        sizes[e.name]
-        if e.axis is None or e.buffer is None
-        else by_name[e.buffer].strides[e.axis] // by_name[e.buffer].itemsize
-        for e in kernel.extents
-    ]
+def _extents(kernel: Kernel, operands: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[int]:
+    """The integer arguments of a launch, in order; results are row-major."""
+    by_name = {
+        b.name: array
+        for b, array in zip((b for b in kernel.buffers if not b.written), operands, strict=True)
+    }
+    numbers = []
+    for extent in kernel.extents:
+        if extent.buffer is None or extent.axis is None:
+            numbers.append(sizes[extent.name])
+        elif extent.buffer in by_name:
+            array = by_name[extent.buffer]
+            numbers.append(array.strides[extent.axis] // array.itemsize)
+        else:
+            numbers.append(result_stride(kernel, extent.axis, sizes))
+    return numbers
 
 
 def run_cuda(
@@ -100,12 +134,16 @@ def run_cuda(
     aligned: bool,
 ) -> None:
     """One launch under emulation; every array lies against an unmapped page."""
-    arrays = [*operands, *results]
-    numbers = _extents(kernel, arrays, sizes)
+    numbers = _extents(kernel, operands, sizes)
     count = results[0].size
     if count:
+        memory = [
+            np.lib.stride_tricks.as_strided(a, (_reach(a) + 1,), (a.itemsize,)) if a.size else a
+            for a in operands
+        ]
+        largest = max(count, *(array.size for array in memory), 1)
         name = f"{kernel.name}_{kernel.variant}"
-        emulate(text, name, [*arrays, *numbers, count, count, int(aligned)])
+        emulate(text, name, [*memory, *results, *numbers, count, largest, int(aligned)])
 
 
 @cache
@@ -114,21 +152,9 @@ def _library(text: str) -> ctypes.CDLL:
     source = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
     source.write_text(text)
     library = source.with_suffix(".so")
-    subprocess.run(
-        [
-            "g++",
-            "-std=c++17",
-            "-shared",
-            "-fPIC",
-            *CPP_FLAGS,
-            str(source),
-            "-o",
-            str(library),
-            "-lmvec",
-        ],
-        check=True,
-        timeout=120,
-    )
+    shared = ("-std=c++17", "-shared", "-fPIC")
+    command = ["g++", *shared, *CPP_FLAGS, str(source), "-o", str(library), "-lmvec"]
+    subprocess.run(command, check=True, timeout=240)
     return ctypes.CDLL(str(library))
 
 
@@ -140,12 +166,18 @@ def run_cpp(
     sizes: Mapping[str, int],
     aligned: bool,
 ) -> None:
-    """The whole range in two calls that split a row, as threads would."""
-    arrays = [*operands, *results]
+    """The whole range in two calls that split a row, as threads would, against unmapped pages."""
+    arrays = [guarded(array) for array in (*operands, *results)]
     function = getattr(_library(text), f"{kernel.name}_{kernel.variant}")
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
-    numbers = [ctypes.c_int64(number) for number in _extents(kernel, arrays, sizes)]
+    numbers = [ctypes.c_int64(number) for number in _extents(kernel, operands, sizes)]
     count = results[0].size
     middle = count // 3
-    for begin, end in ((0, middle), (middle, count)):
-        function(*pointers, *numbers, ctypes.c_int64(begin), ctypes.c_int64(end))
+
+    def both_parts() -> None:
+        for begin, end in ((0, middle), (middle, count)):
+            function(*pointers, *numbers, ctypes.c_int64(begin), ctypes.c_int64(end))
+
+    call_in_child(both_parts, arrays)
+    for result, array in zip(results, arrays[len(operands) :], strict=True):
+        result[...] = array

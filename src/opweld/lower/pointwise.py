@@ -170,10 +170,11 @@ class _Builder:
             start = end - operand.type.shape[dim]
             inside = Between(coords[dim], start, end)
             moved = (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])
-            pieces.append((inside, self.value(operand, moved, (*guard, inside))))
+            test = self._test(inside)
+            pieces.append((test, self.value(operand, moved, (*guard, inside))))
         chosen = pieces[-1][1]
-        for inside, arg in reversed(pieces[:-1]):
-            chosen = self._choose(node, inside, arg, chosen)
+        for test, arg in reversed(pieces[:-1]):
+            chosen = self._choose(node, test, arg, chosen)
         return chosen
 
     def _pad(self, node: Node, coords: Coords, guard: Condition) -> Arg:
@@ -186,18 +187,22 @@ class _Builder:
             if before != 0 or after != 0:
                 tests.append(Between(coords[axis], before, before + operand.type.shape[axis]))
             moved.append(coords[axis] - before)
+        names = [self._test(test) for test in tests]
         chosen = self.value(operand, align(tuple(moved), operand.type.shape), (*guard, *tests))
         fill: Arg = Const(node.attrs.value, node.type.dtype)
-        for test in tests:
-            chosen = self._choose(node, test, chosen, fill)
+        for name in names:
+            chosen = self._choose(node, name, chosen, fill)
         return chosen
 
-    def _choose(self, node: Node, inside: Between, yes: Arg, no: Arg) -> Arg:
+    def _test(self, inside: Between) -> Arg:
         key = ("test", inside)
         if key not in self.known:
             name = self.names.fresh("inside", always_number=True)
             self._define(Test(name, (inside,), Access.LANE), key)
-        return self._let(node, Op.WHERE, [self.known[key], yes, no], node.type.dtype)
+        return self.known[key]
+
+    def _choose(self, node: Node, test: Arg, yes: Arg, no: Arg) -> Arg:
+        return self._let(node, Op.WHERE, [test, yes, no], node.type.dtype)
 
     def _let(
         self, node: Node, op: Op, args: list[Arg], operands: DType, attrs: Any = NO_ATTRS
@@ -241,7 +246,8 @@ def _body(
         Store(buffer.name, buffer.dtype, address(buffer, node, coords), index)
         for index, (buffer, node) in enumerate(zip(written, group.outputs, strict=True))
     )
-    element = Element(f"{group.name}_element", _params(builder), tuple(builder.lets), results)
+    params = _params(builder, results)
+    element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
     assert schedule is not None, "a pointwise group has a schedule"
@@ -256,13 +262,18 @@ def _body(
         element=element,
         stores=stores,
         lanes=schedule.lanes if address is _row_major else 1,
-        vectors=schedule.vectors,
+        vectors=schedule.vectors if address is _row_major else 1,
         threads=schedule.threads,
     )
 
 
-def _params(builder: _Builder) -> tuple[tuple[str, DType], ...]:
-    return tuple((d.name, _dtype(d)) for d in builder.definitions)
+def _params(
+    builder: _Builder, results: tuple[tuple[DType, Arg], ...]
+) -> tuple[tuple[str, DType], ...]:
+    """The definitions that the element reads; some tests only guard loads."""
+    args = [arg for let in builder.lets for arg in let.args] + [arg for _, arg in results]
+    read = {arg.text for arg in args if isinstance(arg, Name)}
+    return tuple((d.name, _dtype(d)) for d in builder.definitions if d.name in read)
 
 
 def _dtype(definition: Definition) -> DType:

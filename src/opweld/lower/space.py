@@ -113,6 +113,9 @@ def _access(definition: Definition, kernel: Kernel, rows_hold_vectors: bool) -> 
     load = definition if isinstance(definition, Load) and not definition.guard else None
     if load is not None and load.address == kernel.stores[0].address:
         return Access.FLAT
+    loops = {loop.var for loop in kernel.loops}
+    if not any(symbols_of(expr) & loops for expr in expressions_of(definition)):
+        return Access.SAME
     if not rows_hold_vectors:
         return Access.LANE
     steps = [coefficient(expr, kernel.loops[-1].var) for expr in expressions_of(definition)]

@@ -125,6 +125,8 @@ def _unwelded(context: _Context, name: str, unit: list[Node], reason: str) -> Gr
 
 def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
     inputs = _operands(unit)
+    if not inputs:
+        return _unwelded(context, name, unit, "reads no tensor")
     nodes = _with_views(context.uses, unit, inputs)
     outputs = context.uses.results(unit)
     group = Group(

@@ -13,13 +13,13 @@ _SUFFIXES = {DType.F16: ("approx",), DType.BF16: ("bf16", "approx")}
 
 
 def approximate_name(let: Let) -> str | None:
-    """The piece of the device library that is exact enough for 16-bit operands, where there is one."""
+    """The piece of the device library that is exact enough for 16-bit operands, if any."""
     found = (f"{let.op.value}_{suffix}" for suffix in _SUFFIXES.get(let.operands, ()))
     return next((name for name in found if name in _KNOWN), None)
 
 
 def constant_divisor(let: Let) -> Const | None:
-    """The divisor of a 16-bit division by a constant whose reciprocal is a normal float32 number."""
+    """The divisor of a 16-bit division by a constant with a normal float32 reciprocal."""
     if let.op is not Op.DIV or not let.operands.is_half:
         return None
     divisor = let.args[1]

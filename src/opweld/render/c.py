@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..ir.expr import Quotient, Remainder, Size, Symbol, terms_of
-from ..ir.kernel import Arg, Between, Condition, Element, Kernel, Let, Name
+from ..ir.kernel import Arg, Kernel, Let, Name
 from ..ir.ops import Op
 from ..ir.types import DType
 from .approximate import approximate_name, constant_divisor
@@ -173,19 +174,6 @@ def _as(text: str, source: DType, result: DType) -> str:
     return text if same else f"static_cast<{compute_type(result)}>({text})"
 
 
-def pieces_of(element: Element, approximate: bool) -> set[str]:
-    """Names of the device library's pieces that an element calls."""
-    needed: set[str] = set()
-    for let in element.body:
-        needed.update(_CALLED.findall(spelled(let, approximate)))
-    for _, arg in element.results:
-        needed.update(_CALLED.findall(argument(arg)))
-    return needed
-
-
-_CALLED = re.compile(r"\bop::(\w+)")
-
-
 def storage_pieces(dtypes: set[DType]) -> set[str]:
     """Names of the device library's pieces that loads and stores of these types need."""
     needed = {"to_compute", "from_compute"} if any(d.is_half for d in dtypes) else set()
@@ -210,83 +198,38 @@ def store_text(dtype: DType, text: str) -> str:
     return f"op::from_compute<{STORAGE[dtype]}>({text})" if dtype.is_half else text
 
 
-def element_text(element: Element, qualifier: str, approximate: bool) -> str:
-    """The scalar function: operands by value; one result is returned, several go by reference."""
-    params = [f"{compute_type(dtype)} {name}" for name, dtype in element.params]
-    single = len(element.results) == 1
-    if not single:
-        params += [
-            f"{compute_type(dtype)}& result{i}" for i, (dtype, _) in enumerate(element.results)
-        ]
-    returns = compute_type(element.results[0][0]) if single else "void"
-    head = f"{qualifier} {returns} {element.name}("
-    one_line = f"{head}{', '.join(params)}) {{"
-    lines = [one_line] if len(one_line) <= 100 else [head, listed(params, 4, ") {")]
-    for let in element.body:
-        if let.comment:
-            lines.append(f"  // {comment_text(let.comment)}")
-        lines.append(f"  const {compute_type(let.dtype)} {let.name} = {spelled(let, approximate)};")
-    for i, (_, arg) in enumerate(element.results):
-        lines.append(f"  return {argument(arg)};" if single else f"  result{i} = {argument(arg)};")
-    return "\n".join([*lines, "}"])
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """How a language spells the literals and names of integer expressions."""
 
+    literal: Callable[[int], str]
+    name: Callable[[str], str] = str
 
-def comment_text(text: str) -> str:
-    """A user's line as a one-line comment: nothing in it can end the comment or continue it."""
-    return " ".join(text.split()).rstrip("\\").replace("??/", "?? /")
+    def text(self, value: Size) -> str:
+        """An integer expression in C; the operands of its divisions are non-negative."""
+        text = ""
+        for monomial, factor in terms_of(value):
+            parts = [self._atom(atom) for atom in monomial]
+            if abs(factor) != 1 or not parts:
+                parts.append(self.literal(abs(factor)))
+            product = " * ".join(parts)
+            if text:
+                text += f" {'-' if factor < 0 else '+'} {product}"
+            else:
+                text = f"-{product}" if factor < 0 else product
+        return text or self.literal(0)
+
+    def _atom(self, atom: Symbol | Quotient | Remainder) -> str:
+        if isinstance(atom, Symbol):
+            return self.name(atom.name)
+        sign = "/" if isinstance(atom, Quotient) else "%"
+        numerator, denominator = self.text(atom.numerator), self.text(atom.denominator)
+        return f"({grouped(numerator)} {sign} {grouped(denominator)})"
 
 
 def index_text(value: Size, literal: Callable[[int], str]) -> str:
-    """An integer expression in C; all its operands are non-negative."""
-    terms = terms_of(value)
-    if not terms:
-        return literal(0)
-    text = ""
-    for monomial, factor in terms:
-        parts = [_atom_text(atom, literal) for atom in monomial]
-        if abs(factor) != 1 or not parts:
-            parts.append(literal(abs(factor)))
-        sign = "-" if factor < 0 else "+"
-        text += (
-            f" {sign} {' * '.join(parts)}"
-            if text
-            else ("-" if factor < 0 else "") + " * ".join(parts)
-        )
-    return text
-
-
-def _atom_text(atom: Symbol | Quotient | Remainder, literal: Callable[[int], str]) -> str:
-    if isinstance(atom, Symbol):
-        return atom.name
-    sign = "/" if isinstance(atom, Quotient) else "%"
-    numerator = index_text(atom.numerator, literal)
-    denominator = index_text(atom.denominator, literal)
-    return f"({grouped(numerator)} {sign} {grouped(denominator)})"
-
-
-def condition_text(condition: Condition, index: str, literal: Callable[[int], str]) -> str:
-    return " && ".join(_between_text(between, index, literal) for between in condition)
-
-
-def _between_text(between: Between, index: str, literal: Callable[[int], str]) -> str:
-    # low <= expr < high as one unsigned comparison: below low it wraps round to a huge number.
-    offset = index_text(between.expr - between.low, literal)
-    length = index_text(between.high - between.low, literal)
-    return f"{index}({offset}) < {index}({length})"
-
-
-def listed(items: list[str], indent: int, tail: str = "") -> str:
-    """A comma-separated list over as many lines as 100 columns need, each indented."""
-    lines = [""]
-    for item in items[:-1]:
-        lines = _appended(lines, f"{item},", 100 - indent)
-    lines = _appended(lines, items[-1] + tail, 100 - indent)
-    return "\n".join(" " * indent + line for line in lines)
-
-
-def _appended(lines: list[str], word: str, width: int) -> list[str]:
-    longer = f"{lines[-1]} {word}".strip()
-    return [*lines[:-1], longer] if len(longer) <= width or not lines[-1] else [*lines, word]
+    """An integer expression in C whose symbols are variables of their own names."""
+    return Integers(literal).text(value)
 
 
 def grouped(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Kernels as C++: an element function and plain loops that g++ vectorises with libmvec.
+"""Kernels as C++: an element function and plain loops that g++ vectorises.
 
 Entry points are plain C and handle one range of row-major positions, so that the caller can share
 the work among threads:
@@ -9,23 +9,21 @@ the work among threads:
 from __future__ import annotations
 
 from ..device import pieces
-from ..ir.expr import Size
-from ..ir.kernel import Buffer, Definition, Index, Kernel, Load, Test, Welded
+from ..ir.expr import Bounds, Size, at_least_zero, upper
+from ..ir.kernel import Between, Buffer, Definition, Index, Kernel, Test, Welded
 from .c import (
     STORAGE,
-    comment_text,
+    Integers,
     compute_type,
-    condition_text,
+    constant,
     dtypes_of,
-    element_text,
     grouped,
-    index_text,
-    listed,
     load_text,
-    pieces_of,
     storage_pieces,
     store_text,
 )
+from .element import call_element, element_text, guard_text, pieces_of, title
+from .layout import folded, head, indented
 
 
 def cpp_text(kernels: tuple[Welded, ...]) -> str:
@@ -38,29 +36,32 @@ def cpp_text(kernels: tuple[Welded, ...]) -> str:
 
 
 def _group_text(welded: Welded) -> str:
-    kernel = welded.contiguous
+    element = element_text(welded.contiguous.element, approximate=False)
     parts = [
-        f"// {kernel.name}: {comment_text(kernel.comment)}.",
-        element_text(kernel.element, "OPWELD_FN", approximate=False),
-        _function(kernel),
+        f"{title(welded.contiguous)}\n\n{element}",
+        _function(welded.contiguous),
+        _function(welded.strided),
     ]
-    return "\n\n".join([*parts, _function(welded.strided)]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _text(value: Size) -> str:
-    return index_text(value, str)
+    return Integers(str).text(value)
 
 
 def _function(kernel: Kernel) -> str:
     params = [f"{'' if b.written else 'const '}void* {b.name}_data" for b in kernel.buffers]
     params += [f"int64_t {e.name}" for e in kernel.extents]
     lines = [
-        f'extern "C" void {kernel.name}_{kernel.variant}(',
-        listed([*params, "int64_t begin", "int64_t end"], 4, ") {"),
+        head(
+            f'extern "C" void {kernel.name}_{kernel.variant}',
+            [*params, "int64_t begin", "int64_t end"],
+            " {",
+        ),
         *(f"  {_typed(buffer)}" for buffer in kernel.buffers),
     ]
     body = _rows(kernel) if len(kernel.loops) > 1 else _flat(kernel)
-    return "\n".join([*lines, *body, "}"])
+    return "\n".join([*lines, *map(folded, indented(body, 2)), "}"])
 
 
 def _typed(buffer: Buffer) -> str:
@@ -72,9 +73,9 @@ def _flat(kernel: Kernel) -> list[str]:
     var = kernel.loops[0].var
     return [
         "#pragma omp simd",
-        f"  for (int64_t {var} = begin; {var} < end; ++{var}) {{",
-        *(f"    {line}" for line in _element_lines(kernel)),
-        "  }",
+        f"for (int64_t {var} = begin; {var} < end; ++{var}) {{",
+        *indented(_element_lines(kernel), 2),
+        "}",
     ]
 
 
@@ -82,62 +83,70 @@ def _rows(kernel: Kernel) -> list[str]:
     """A range of positions is a part of a row, whole rows, and a part of a row."""
     inner = kernel.loops[-1]
     extent = grouped(_text(inner.extent))
-    return [
-        "  for (int64_t at = begin; at < end;) {",
-        *(f"    {line}" for line in _outer_coordinates(kernel)),
-        f"    const int64_t first = at % {extent};",
-        f"    const int64_t rest = {extent} - first;",
-        "    const int64_t last = first + (rest < end - at ? rest : end - at);",
+    body = [
+        *_outer_coordinates(kernel),
+        f"const int64_t first = at % {extent};",
+        "const int64_t stop = first + (end - at);",
+        f"const int64_t last = stop < {extent} ? stop : {extent};",
         "#pragma omp simd",
-        f"    for (int64_t {inner.var} = first; {inner.var} < last; ++{inner.var}) {{",
-        *(f"      {line}" for line in _element_lines(kernel)),
-        "    }",
-        "    at += last - first;",
-        "  }",
+        f"for (int64_t {inner.var} = first; {inner.var} < last; ++{inner.var}) {{",
+        *indented(_element_lines(kernel), 2),
+        "}",
+        "at += last - first;",
     ]
+    return ["for (int64_t at = begin; at < end;) {", *indented(body, 2), "}"]
 
 
 def _outer_coordinates(kernel: Kernel) -> list[str]:
-    lines = [f"const int64_t row = at / {grouped(_text(kernel.loops[-1].extent))};"]
+    """The loop variables above a row, from the row's number."""
+    row = f"at / {grouped(_text(kernel.loops[-1].extent))}"
+    if len(kernel.loops) == 2:
+        return [f"const int64_t {kernel.loops[0].var} = {row};"]
+    lines = [f"const int64_t row = {row};"]
     rest = "row"
     for position in range(len(kernel.loops) - 2, 0, -1):
         loop = kernel.loops[position]
         extent = grouped(_text(loop.extent))
+        above = kernel.loops[0].var if position == 1 else f"above_{loop.var}"
         lines.append(f"const int64_t {loop.var} = {rest} % {extent};")
-        lines.append(f"const int64_t above_{loop.var} = {rest} / {extent};")
-        rest = f"above_{loop.var}"
-    return [*lines, f"const int64_t {kernel.loops[0].var} = {rest};"]
+        lines.append(f"const int64_t {above} = {rest} / {extent};")
+        rest = above
+    return lines
 
 
 def _element_lines(kernel: Kernel) -> list[str]:
-    lines = [_definition(d) for d in kernel.definitions]
-    names = [d.name for d in kernel.definitions]
-    results = kernel.element.results
-    if len(results) == 1:
-        call = f"{kernel.element.name}({', '.join(names)})"
-        lines.append(f"const {compute_type(results[0][0])} value0 = {call};")
-    else:
-        lines += [f"{compute_type(dtype)} value{i};" for i, (dtype, _) in enumerate(results)]
-        names += [f"value{i}" for i in range(len(results))]
-        lines.append(f"{kernel.element.name}({', '.join(names)});")
+    lines = [_definition(d, kernel) for d in kernel.definitions]
+    lines += call_element(kernel, [name for name, _ in kernel.element.params])
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
         lines.append(f"{store.buffer}[{_text(store.address)}] = {value};")
     return lines
 
 
-def _definition(definition: Definition) -> str:
+def _definition(definition: Definition, kernel: Kernel) -> str:
+    name = definition.name
     if isinstance(definition, Index):
-        return f"const int64_t {definition.name} = {_text(definition.expr)};"
+        return f"const int64_t {name} = {_text(definition.expr)};"
+    bounds = {loop.var: loop.extent for loop in kernel.loops}
+
+    def between(each: Between) -> str:
+        return _between(each, bounds)
+
     if isinstance(definition, Test):
-        condition = condition_text(definition.condition, "uint64_t", str)
-        return f"const bool {definition.name} = {condition};"
-    return f"const {compute_type(definition.dtype)} {definition.name} = {_loaded(definition)};"
+        return f"const bool {name} = {' && '.join(map(between, definition.condition))};"
+    text = load_text(definition.dtype, f"{definition.buffer}[{_text(definition.address)}]")
+    if definition.guard:
+        nothing = constant(0, definition.dtype)
+        text = f"{guard_text(definition, kernel, between)} ? {text} : {nothing}"
+    return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 
-def _loaded(load: Load) -> str:
-    text = load_text(load.dtype, f"{load.buffer}[{_text(load.address)}]")
-    if not load.guard:
-        return text
-    guard = condition_text(load.guard, "uint64_t", str)
-    return f"({guard}) ? {text} : {compute_type(load.dtype)}(0)"
+def _between(between: Between, bounds: Bounds) -> str:
+    """The comparisons that do not hold anyway."""
+    expr = _text(between.expr)
+    tests = []
+    if not at_least_zero(between.expr - between.low, bounds):
+        tests.append(f"{expr} >= {_text(between.low)}")
+    if not at_least_zero(between.high - 1 - upper(between.expr, bounds), bounds):
+        tests.append(f"{expr} < {_text(between.high)}")
+    return " && ".join(tests) or "true"

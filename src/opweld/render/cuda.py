@@ -1,33 +1,35 @@
-"""Kernels as CUDA C++: an element function, a packet function that moves and calls, two kernels.
+"""Kernels as CUDA C++: an element function, what a thread does with it, kernels, launchers.
 
-Launchers are plain C, so that no torch header is ever read by nvcc:
+The contiguous kernel moves packets: a thread handles kLanes neighbouring elements by 16-byte
+accesses, and only the last block has to look where the elements end. The strided kernel handles one
+element a thread. Launchers are plain C, so that no torch header is ever read by nvcc:
     int <group>_<variant>(const void* operand..., void* result..., int64_t extent...,
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
 `max_offset` is the largest element offset that any operand reaches: it decides between 32- and
 64-bit indices. `aligned` says that every pointer allows 16-byte accesses. The result is a
-cudaError_t."""
+cudaError_t.
+"""
 
 from __future__ import annotations
 
 from ..device import pieces
 from ..ir.expr import Size
-from ..ir.kernel import Access, Buffer, Definition, Index, Kernel, Load, Test, Welded
+from ..ir.kernel import Access, Between, Buffer, Definition, Index, Kernel, Load, Test, Welded
 from .c import (
     STORAGE,
-    comment_text,
+    Integers,
     compute_type,
-    condition_text,
+    constant,
     dtypes_of,
-    element_text,
     grouped,
-    index_text,
-    listed,
     load_text,
     named_in,
-    pieces_of,
     storage_pieces,
     store_text,
 )
+from .cuda_launch import launcher
+from .element import call_element, element_text, guard_text, pieces_of, title
+from .layout import call, folded, head, indented
 
 VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
 
@@ -38,29 +40,28 @@ def cuda_text(kernels: tuple[Welded, ...]) -> str:
     needed = VECTOR_PIECES | storage_pieces(dtypes)
     for welded in kernels:
         needed |= pieces_of(welded.contiguous.element, approximate=True)
-    head = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
-    return "\n".join([*head, *(_group_text(welded) for welded in kernels)])
+    device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
+    return "\n".join([*device, *(_group_text(welded) for welded in kernels)])
 
 
 def _group_text(welded: Welded) -> str:
-    kernel = welded.contiguous
-    parts = [
-        f"// {kernel.name}: {comment_text(kernel.comment)}.",
-        element_text(kernel.element, "OPWELD_FN", approximate=True),
-        _packet(kernel),
-        _kernel(kernel),
-        _launcher(kernel),
-    ]
-    parts += [_packet(welded.strided), _kernel(welded.strided), _launcher(welded.strided)]
+    element = element_text(welded.contiguous.element, approximate=True)
+    parts = [f"{title(welded.contiguous)}\n\n{element}"]
+    for kernel in (welded.contiguous, welded.strided):
+        parts += _packet_kernel(kernel) if kernel.lanes > 1 else [_element_kernel(kernel)]
+        parts.append(launcher(kernel, _names(kernel)))
     return "\n\n".join(parts) + "\n"
 
 
-def _literal(value: int) -> str:
-    return f"{value}u" if value < 2**32 else f"{value}ull"
+# Indices are unsigned: a division by a constant is cheaper, and a position below zero is out of
+# range.
+_INDICES = Integers(lambda value: f"{value}u" if value < 2**32 else f"{value}ull")
+# As values they are signed, and wide enough for any product.
+_VALUES = Integers(str, lambda name: f"int64_t({name})")
 
 
 def _text(value: Size) -> str:
-    return index_text(value, _literal)
+    return _INDICES.text(value)
 
 
 def _pointer(buffer: Buffer) -> str:
@@ -68,51 +69,151 @@ def _pointer(buffer: Buffer) -> str:
     return f"{const}{STORAGE[buffer.dtype]}* __restrict__ {buffer.name}"
 
 
+def _extents(kernel: Kernel) -> tuple[str, ...]:
+    """The integer arguments that the device code of a kernel reads."""
+    body = _packet_body(kernel) if kernel.lanes > 1 else _element_body(kernel)
+    return named_in(tuple(extent.name for extent in kernel.extents), "\n".join(body))
+
+
 def _parameters(kernel: Kernel) -> list[str]:
-    return [*map(_pointer, kernel.buffers), *(f"Index {e.name}" for e in kernel.extents)]
+    return [*map(_pointer, kernel.buffers), *(f"Index {name}" for name in _extents(kernel))]
 
 
 def _names(kernel: Kernel) -> list[str]:
-    return [b.name for b in kernel.buffers] + [e.name for e in kernel.extents]
+    return [*(buffer.name for buffer in kernel.buffers), *_extents(kernel)]
 
 
-def _packet(kernel: Kernel) -> str:
-    """The function that handles kLanes neighbouring elements, from `at` on in row-major order."""
+# --- packets ---
+
+
+def _packet_kernel(kernel: Kernel) -> list[str]:
+    """The function that handles one packet, and the kernel that calls it."""
+    packet = f"{kernel.name}_{kernel.variant}_packet"
+    function = [
+        "template <int kLanes, typename Index>",
+        head(f"OPWELD_FN void {packet}", [*_parameters(kernel), "Index at"], " {"),
+        *map(folded, indented(_packet_body(kernel), 2)),
+        "}",
+    ]
+    step = f"{kernel.threads} * kLanes"
+    block = step if kernel.vectors == 1 else f"{step} * {kernel.vectors}"
+    body = [
+        f"  const Index first = Index(blockIdx.x) * ({block});",
+        "  const Index begin = first + Index(threadIdx.x) * kLanes;",
+        f"  if (num_elems - first >= {block}) {{  // all blocks but the last",
+        *_full_block(kernel, packet, step),
+        "    return;",
+        "  }",
+        *_last_block(kernel, packet, step),
+    ]
+    return ["\n".join(function), "\n".join([*_kernel_head(kernel), *body, "}"])]
+
+
+def _kernel_head(kernel: Kernel) -> list[str]:
+    template = "int kLanes, typename Index" if kernel.lanes > 1 else "typename Index"
+    bounds = f"__launch_bounds__({kernel.threads})"
+    start = f"__global__ void {bounds} {kernel.name}_{kernel.variant}_kernel"
+    return [f"template <{template}>", head(start, [*_parameters(kernel), "Index num_elems"], " {")]
+
+
+def _full_block(kernel: Kernel, packet: str, step: str) -> list[str]:
+    if kernel.vectors == 1:
+        return [call(f"{packet}<kLanes>", [*_names(kernel), "begin"], 4)]
+    return [
+        "#pragma unroll",
+        f"    for (int k = 0; k < {kernel.vectors}; ++k) {{",
+        call(f"{packet}<kLanes>", [*_names(kernel), f"begin + k * ({step})"], 6),
+        "    }",
+    ]
+
+
+def _last_block(kernel: Kernel, packet: str, step: str) -> list[str]:
+    """Element by element: a packet would reach over the end."""
+    if kernel.vectors == 1:
+        return [
+            "  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {",
+            call(f"{packet}<1>", [*_names(kernel), "at"], 4),
+            "  }",
+        ]
+    return [
+        f"  for (Index next = begin; next < num_elems; next += {step}) {{",
+        "    for (Index at = next; at < num_elems && at < next + kLanes; ++at) {",
+        call(f"{packet}<1>", [*_names(kernel), "at"], 6),
+        "    }",
+        "  }",
+    ]
+
+
+def _packet_body(kernel: Kernel) -> list[str]:
+    """What a thread does for kLanes neighbouring elements, from row-major position `at` on."""
     once = [d for d in kernel.definitions if d.access is not Access.LANE]
     each = [d for d in kernel.definitions if d.access is Access.LANE]
-    before = [line for d in once for line in _once(d)]
-    inside = [line for d in each for line in _each(d)]
-    vector = kernel.lanes > 1
-    inside += _call_element(kernel) + _put(kernel, vector)
-    lines = ["template <int kLanes, typename Index>" if vector else "template <typename Index>"]
-    lines.append(f"OPWELD_FN void {_packet_name(kernel)}(")
-    lines.append(listed([*_parameters(kernel), "Index at"], 4, ") {"))
-    lines += _indented(_coordinates(kernel, "at", before + ([] if vector else inside)) + before, 2)
-    lines += _indented(_vector_body(kernel, inside) if vector else inside, 2)
-    return "\n".join([*lines, "}"])
+    before = [line for d in once for line in _once(d, kernel)]
+    inside = [_definition(d, kernel) for d in each]
+    inside += call_element(kernel, _arguments(kernel))
+    for store in kernel.stores:
+        value = store_text(store.dtype, f"value{store.result}")
+        inside.append(f"{store.buffer}_vector.lane[lane] = {value};")
+    if each:
+        of_lane = _coordinates(kernel, "lane_at", inside)
+        inside = [*(["const Index lane_at = at + lane;"] if of_lane else []), *of_lane, *inside]
+    vectors = [f"op::Vector<{STORAGE[s.dtype]}, kLanes> {s.buffer}_vector;" for s in kernel.stores]
+    stores = [f"op::store_vector({s.buffer} + at, {s.buffer}_vector);" for s in kernel.stores]
+    loop = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
+    body = [*before, *vectors, *loop, *indented(inside, 2), "}", *stores]
+    return [*_coordinates(kernel, "at", before), *body]
 
 
-def _vector_body(kernel: Kernel, inside: list[str]) -> list[str]:
-    lines = [f"op::Vector<{STORAGE[s.dtype]}, kLanes> {s.buffer}_vector;" for s in kernel.stores]
-    if not any(d.access is Access.LANE for d in kernel.definitions):
-        loop = inside
-    else:
-        where = ["const Index lane_at = at + lane;"]
-        where += _coordinates(kernel, "lane_at", inside, shadow=True)
-        loop = where + [line.replace("[at]", "[lane_at]") for line in inside]
-    lines += ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
-    lines += [*_indented(loop, 2), "}"]
-    return lines + [f"op::store_vector({s.buffer} + at, {s.buffer}_vector);" for s in kernel.stores]
+def _once(definition: Definition, kernel: Kernel) -> list[str]:
+    """Lines before the loop over lanes."""
+    if not isinstance(definition, Load) or definition.access is Access.SAME:
+        return [_definition(definition, kernel)]
+    place = "at" if definition.access is Access.FLAT else _text(definition.address)
+    vector = f"op::load_vector<kLanes>({definition.buffer} + {place})"
+    return [f"const auto {definition.name}_vector = {vector};"]
 
 
-def _coordinates(kernel: Kernel, at: str, users: list[str], shadow: bool = False) -> list[str]:
+def _arguments(kernel: Kernel) -> list[str]:
+    of_vector = {
+        d.name: load_text(d.dtype, f"{d.name}_vector.lane[lane]")
+        for d in kernel.definitions
+        if isinstance(d, Load) and d.access in (Access.FLAT, Access.VECTOR)
+    }
+    return [of_vector.get(name, name) for name, _ in kernel.element.params]
+
+
+# --- single elements ---
+
+
+def _element_kernel(kernel: Kernel) -> str:
+    """One thread an element, at any strides."""
+    lines = [
+        f"  const Index at = Index(blockIdx.x) * {kernel.threads} + threadIdx.x;",
+        "  if (at >= num_elems) return;",
+        *map(folded, indented(_element_body(kernel), 2)),
+        "}",
+    ]
+    return "\n".join([*_kernel_head(kernel), *lines])
+
+
+def _element_body(kernel: Kernel) -> list[str]:
+    body = [_definition(d, kernel) for d in kernel.definitions]
+    body += call_element(kernel, [name for name, _ in kernel.element.params])
+    for store in kernel.stores:
+        value = store_text(store.dtype, f"value{store.result}")
+        body.append(f"{store.buffer}[{_text(store.address)}] = {value};")
+    return [*_coordinates(kernel, "at", body), *body]
+
+
+# --- definitions ---
+
+
+def _coordinates(kernel: Kernel, at: str, users: list[str]) -> list[str]:
     """Loop variables from the row-major position, those that `users` name."""
     loops = kernel.loops
     used = set(named_in(tuple(loop.var for loop in loops), "\n".join(users)))
-    if not used:
-        return []
     if len(loops) == 1:
-        return [f"const Index {loops[0].var} = {at};"]
+        return [f"const Index {loops[0].var} = {at};"] if used else []
     lines: list[str] = []
     rest = at
     for position in range(len(loops) - 1, 0, -1):
@@ -122,180 +223,26 @@ def _coordinates(kernel: Kernel, at: str, users: list[str], shadow: bool = False
             lines.append(f"const Index {loop.var} = {rest} % {extent};")
         if not used & {outer.var for outer in loops[:position]}:
             return lines
-        next_rest = loops[0].var if position == 1 else f"above_{loop.var}"
-        lines.append(f"const Index {next_rest} = {rest} / {extent};")
-        rest = next_rest
+        above = loops[0].var if position == 1 else f"above_{loop.var}"
+        lines.append(f"const Index {above} = {rest} / {extent};")
+        rest = above
     return lines
 
 
-def _once(definition: Definition) -> list[str]:
-    """Lines before the loop over lanes."""
-    if isinstance(definition, Load):
-        pointer = f"{definition.buffer} + "
-        if definition.access is Access.FLAT:
-            return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({pointer}at);"]
-        if definition.access is Access.VECTOR:
-            place = f"{pointer}{_text(definition.address)}"
-            return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({place});"]
-    return _each(definition)
-
-
-def _each(definition: Definition) -> list[str]:
-    """Lines for one element."""
+def _definition(definition: Definition, kernel: Kernel) -> str:
+    """The statement that defines it for one element."""
+    name = definition.name
     if isinstance(definition, Index):
-        return [f"const int64_t {definition.name} = int64_t({_text(definition.expr)});"]
+        return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
     if isinstance(definition, Test):
-        condition = condition_text(definition.condition, "Index", _literal)
-        return [f"const bool {definition.name} = {condition};"]
-    return [f"const {compute_type(definition.dtype)} {definition.name} = {_loaded(definition)};"]
+        return f"const bool {name} = {' && '.join(map(_between, definition.condition))};"
+    text = load_text(definition.dtype, f"{definition.buffer}[{_text(definition.address)}]")
+    if definition.guard:
+        nothing = constant(0, definition.dtype)
+        text = f"{guard_text(definition, kernel, _between)} ? {text} : {nothing}"
+    return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 
-def _loaded(load: Load) -> str:
-    text = load_text(load.dtype, f"{load.buffer}[{_text(load.address)}]")
-    if not load.guard:
-        return text
-    guard = condition_text(load.guard, "Index", _literal)
-    return f"({guard}) ? {text} : {compute_type(load.dtype)}(0)"
-
-
-def _call_element(kernel: Kernel) -> list[str]:
-    arguments = [_argument(definition) for definition in kernel.definitions]
-    results = kernel.element.results
-    if len(results) == 1:
-        call = f"{kernel.element.name}({', '.join(arguments)})"
-        return [f"const {compute_type(results[0][0])} value0 = {call};"]
-    lines = [f"{compute_type(dtype)} value{i};" for i, (dtype, _) in enumerate(results)]
-    arguments += [f"value{i}" for i in range(len(results))]
-    return [*lines, f"{kernel.element.name}({', '.join(arguments)});"]
-
-
-def _argument(definition: Definition) -> str:
-    if isinstance(definition, Load) and definition.access in (Access.FLAT, Access.VECTOR):
-        return load_text(definition.dtype, f"{definition.name}_vector.lane[lane]")
-    return definition.name
-
-
-def _put(kernel: Kernel, vector: bool) -> list[str]:
-    lines = []
-    for store in kernel.stores:
-        place = (
-            f"{store.buffer}_vector.lane[lane]"
-            if vector
-            else (f"{store.buffer}[{_text(store.address)}]")
-        )
-        lines.append(f"{place} = {store_text(store.dtype, f'value{store.result}')};")
-    return lines
-
-
-def _packet_name(kernel: Kernel) -> str:
-    return f"{kernel.name}_{kernel.variant}_packet"
-
-
-def _kernel_name(kernel: Kernel) -> str:
-    return f"{kernel.name}_{kernel.variant}_kernel"
-
-
-def _kernel(kernel: Kernel) -> str:
-    """A block handles kVectors packets a thread; only the last block can be partial."""
-    vector = kernel.lanes > 1
-    call = ", ".join([*_names(kernel), "at"])
-    packet = f"{_packet_name(kernel)}<kLanes>" if vector else _packet_name(kernel)
-    template = "template <int kLanes, typename Index>" if vector else "template <typename Index>"
-    lanes = " * kLanes" if vector else ""
-    per_block = (
-        f"{kernel.threads}{lanes} * {kernel.vectors}"
-        if kernel.vectors > 1
-        else (f"{kernel.threads}{lanes}")
-    )
-    step = f"{kernel.threads}{lanes}"
-    lines = [
-        template,
-        f"__global__ void __launch_bounds__({kernel.threads}) {_kernel_name(kernel)}(",
-        listed([*_parameters(kernel), "Index num_elems"], 4, ") {"),
-        f"  const Index first = Index(blockIdx.x) * ({per_block});",
-        f"  const Index begin = first + Index(threadIdx.x){lanes};",
-        f"  if (num_elems - first >= {per_block}) {{",
-        *_full_block(kernel, packet, call, step),
-        "    return;",
-        "  }",
-        f"  for (Index packet = begin; packet < num_elems; packet += {step}) {{",
-    ]
-    if not vector:
-        lines += [f"    {packet}({call.removesuffix('at')}packet);", "  }", "}"]
-        return "\n".join(lines)
-    one = f"{_packet_name(kernel)}<1>({call})"
-    lines += [
-        "    if (num_elems - packet >= kLanes) {",
-        f"      {packet}({call.removesuffix('at')}packet);",
-        "    } else {",
-        f"      for (Index at = packet; at < num_elems; ++at) {one};",
-        "    }",
-        "  }",
-        "}",
-    ]
-    return "\n".join(lines)
-
-
-def _full_block(kernel: Kernel, packet: str, call: str, step: str) -> list[str]:
-    if kernel.vectors == 1:
-        return [f"    {packet}({call.removesuffix('at')}begin);"]
-    return [
-        "#pragma unroll",
-        f"    for (int k = 0; k < {kernel.vectors}; ++k) {{",
-        f"      {packet}({call.removesuffix('at')}begin + k * ({step}));",
-        "    }",
-    ]
-
-
-def _launcher(kernel: Kernel) -> str:
-    """The C entry point: picks index width and access width, and launches on the given stream."""
-    params = [f"{'' if b.written else 'const '}void* {b.name}" for b in kernel.buffers]
-    params += [f"int64_t {e.name}" for e in kernel.extents]
-    params += ["int64_t num_elems", "int64_t max_offset", "int aligned", "void* stream"]
-    lines = [
-        f'extern "C" int {kernel.name}_{kernel.variant}(',
-        listed(params, 4, ") {"),
-        "  // 32-bit positions must not wrap round in the last, partial block.",
-        "  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);",
-    ]
-    if kernel.lanes > 1:
-        lines += [
-            "  if (aligned) {",
-            *_indented(_choose_width(kernel, str(kernel.lanes)), 4),
-            "  } else {",
-            *_indented(_choose_width(kernel, "1"), 4),
-            "  }",
-        ]
-    else:
-        lines += ["  (void)aligned;", *_indented(_choose_width(kernel, ""), 2)]
-    return "\n".join([*lines, "  return int(cudaGetLastError());", "}"])
-
-
-def _choose_width(kernel: Kernel, lanes: str) -> list[str]:
-    return [
-        f"if (narrow) {_launch(kernel, lanes, 'unsigned int')};",
-        f"else {_launch(kernel, lanes, 'unsigned long long')};",
-    ]
-
-
-def _launch(kernel: Kernel, lanes: str, index: str) -> str:
-    per_block = kernel.threads * kernel.vectors * (int(lanes) if lanes else 1)
-    template = f"{lanes}, {index}" if lanes else index
-    casts = [
-        f"static_cast<{'' if b.written else 'const '}{STORAGE[b.dtype]}*>({b.name})"
-        for b in kernel.buffers
-    ]
-    casts += [
-        f"{index}({e.name})" if " " not in index else f"({index}){e.name}" for e in kernel.extents
-    ]
-    count = f"({index})num_elems"
-    blocks = f"(unsigned int)((num_elems + {per_block - 1}) / {per_block})"
-    launch = f"<<<{blocks}, {kernel.threads}, 0, (cudaStream_t)stream>>>"
-    return f"{_kernel_name(kernel)}<{template}>{launch}(\n{listed([*casts, count], 4)})"
-
-
-def _indented(lines: list[str], spaces: int) -> list[str]:
-    return [
-        line if line.startswith("#") else " " * spaces + line.replace("\n", "\n" + " " * spaces)
-        for line in lines
-    ]
+def _between(between: Between) -> str:
+    # low <= expr < high as one unsigned comparison: below low it wraps round to a huge number.
+    return f"{_text(between.expr - between.low)} < {_text(between.high - between.low)}"

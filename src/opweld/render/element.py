@@ -1,0 +1,77 @@
+"""The scalar function of a group, and how kernels call it: the same in CUDA and in C++."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ..ir.kernel import Between, Element, Kernel, Load, Test
+from .c import argument, compute_type, spelled
+from .layout import comment, folded, head
+
+_CALLED = re.compile(r"\bop::(\w+)")
+
+
+def pieces_of(element: Element, approximate: bool) -> set[str]:
+    """Names of the device library's pieces that an element calls."""
+    needed: set[str] = set()
+    for let in element.body:
+        needed.update(_CALLED.findall(spelled(let, approximate)))
+    for _, arg in element.results:
+        needed.update(_CALLED.findall(argument(arg)))
+    return needed
+
+
+def element_text(element: Element, approximate: bool) -> str:
+    """The scalar function: operands by value; one result is returned, several go by reference."""
+    params = [f"{compute_type(dtype)} {name}" for name, dtype in element.params]
+    single = len(element.results) == 1
+    if not single:
+        params += [
+            f"{compute_type(dtype)}& result{i}" for i, (dtype, _) in enumerate(element.results)
+        ]
+    returns = compute_type(element.results[0][0]) if single else "void"
+    lines = [head(f"OPWELD_FN {returns} {element.name}", params, " {")]
+    for let in element.body:
+        if let.comment:
+            lines.append(comment(let.comment, 2, 4))
+        text = spelled(let, approximate)
+        lines.append(folded(f"  const {compute_type(let.dtype)} {let.name} = {text};"))
+    for i, (_, arg) in enumerate(element.results):
+        lines.append(f"  return {argument(arg)};" if single else f"  result{i} = {argument(arg)};")
+    return "\n".join([*lines, "}"])
+
+
+def title(kernel: Kernel) -> str:
+    """What a group is: its reason, its operands and its results with their types."""
+    read, written = (
+        ", ".join(
+            f"{b.name} {b.comment}".replace(" ", _NO_BREAK)
+            for b in kernel.buffers
+            if b.written is is_written
+        )
+        for is_written in (False, True)
+    )
+    reason = comment(f"{kernel.name}: {kernel.comment}.", further=2)
+    return f"{reason}\n{comment(f'{read} -> {written}', further=2)}".replace(_NO_BREAK, " ")
+
+
+# Within an operand's name and type no line breaks.
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def call_element(kernel: Kernel, arguments: list[str]) -> list[str]:
+    """Statements that define value0, value1, ... as the results for one element."""
+    element = kernel.element
+    if len(element.results) == 1:
+        returns = compute_type(element.results[0][0])
+        return [f"const {returns} value0 = {element.name}({', '.join(arguments)});"]
+    lines = [f"{compute_type(dtype)} value{i};" for i, (dtype, _) in enumerate(element.results)]
+    values = [f"value{i}" for i in range(len(element.results))]
+    return [*lines, f"{element.name}({', '.join([*arguments, *values])});"]
+
+
+def guard_text(load: Load, kernel: Kernel, between: Callable[[Between], str]) -> str:
+    """The condition under which a load reads: tests by name where the kernel has defined them."""
+    tests = {d.condition: d.name for d in kernel.definitions if isinstance(d, Test)}
+    return " && ".join(tests.get((each,)) or between(each) for each in load.guard)

@@ -1,0 +1,105 @@
+"""Random graphs through plan, lowering and text, run as CUDA under emulation and as C++.
+
+Several graphs share one text, so that one compilation serves them all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.kernel_meaning import Execute, run_plan
+from tests.kernels import executor
+from tests.random_graphs import (
+    assert_close_to,
+    build,
+    double,
+    exact_and_errors,
+    feeds_of,
+)
+
+from opweld.ir.graph import Graph
+from opweld.ir.kernel import Welded
+from opweld.ir.plan import Plan
+from opweld.ir.text import to_text
+from opweld.ir.types import DType
+from opweld.lower import lower
+from opweld.plan import make_plan
+from opweld.render import render
+from opweld.target import CPU, SM_90A
+
+GRAPHS_A_TEXT = 12
+TEXTS = 100 if os.environ.get("OPWELD_FUZZ") == "long" else 4
+# A failing text is not shrunk: every try would compile. tests/unit/lower shrinks the same graphs.
+together = settings(max_examples=TEXTS, phases=(Phase.explicit, Phase.generate))
+SIZES = (1, 5, 8)
+
+
+# Seeds, not graphs: what hypothesis draws itself is small, and a text has room for larger ones.
+seeds = st.lists(st.integers(0, 2**32), min_size=GRAPHS_A_TEXT, max_size=GRAPHS_A_TEXT, unique=True)
+
+
+def built(seed: int, **options: Any) -> Graph:
+    return build(random.Random(seed).choice, **options)
+
+
+@pytest.mark.parametrize("language", ["cuda", "c++"])
+@together
+@given(seeds)
+def test_random_graphs(language: str, many: list[int]) -> None:
+    assert_all_mean([built(seed, calls=True) for seed in many], language)
+
+
+@pytest.mark.parametrize("language", ["cuda", "c++"])
+@together
+@given(seeds)
+def test_random_views_of_integers(language: str, many: list[int]) -> None:
+    """Any wrong address is a wrong result."""
+    integers = (DType.I64, DType.I32, DType.U8)
+    assert_all_mean([built(seed, only_views=True, dtypes=integers) for seed in many], language)
+
+
+def assert_all_mean(many: Sequence[Graph], language: str) -> None:
+    target = SM_90A if language == "cuda" else CPU
+    plans = [make_plan(g, target, suffix=f"_g{number}") for number, g in enumerate(many)]
+    kernels = [lower(plan) for plan in plans]
+    text = render("random", tuple(k for each in kernels for k in each), language).text
+    wide, narrow = executor(text, language), executor(text, language, aligned=False)
+    for number, (plan, welded) in enumerate(zip(plans, kernels, strict=True)):
+        size = SIZES[number % len(SIZES)]
+        assert_means(plan, welded, size, {"contiguous": wide, "strided": wide})
+        if language == "cuda":
+            assert_means(plan, welded, size, {"contiguous": narrow})
+
+
+def assert_means(
+    plan: Plan, welded: tuple[Welded, ...], size: int, executes: dict[str, Execute]
+) -> None:
+    sizes = {"s0": size}
+    feeds = feeds_of(plan.graph, sizes)
+    wanted = exact_and_errors(plan.graph, feeds, sizes)
+    for variant, execute in executes.items():
+        given_feeds = feeds if variant == "contiguous" else _spread(feeds)
+        got = run_plan(
+            plan, welded, given_feeds, sizes, variant=variant, calls=double, execute=execute
+        )
+        assert_close_to(got, wanted, f"{variant}, batch {size}, of\n{to_text(plan)}")
+
+
+def _spread(feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same values in memory with other strides: axes reversed, every second element unused."""
+    found = {}
+    for name, array in feeds.items():
+        if array.ndim == 0:
+            found[name] = array
+            continue
+        storage = np.zeros([2 * size for size in array.shape[::-1]], array.dtype)
+        found[name] = storage.T[tuple(slice(None, None, 2) for _ in array.shape)]
+        found[name][...] = array
+    return found

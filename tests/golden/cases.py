@@ -1,0 +1,221 @@
+"""The graphs whose texts are kept: small ones, each for one thing, and the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opweld.ir.expr import Size
+from opweld.ir.graph import Graph, Node
+from opweld.ir.ops import CastAttrs, EluAttrs, IotaAttrs, Op
+from opweld.ir.types import DType
+from tests.unit.ir.graphs import BATCH, graph
+from tests.unit.plan.plans import Make
+
+
+def _cast(m: Make, x: Node, dtype: DType) -> Node:
+    return m.arena.make(Op.CAST, x, attrs=CastAttrs(dtype))
+
+
+class Lines(Make):
+    """Nodes with origins: `m.line("y = ...")` says where the nodes that follow come from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[int, tuple[str, str]]] = []
+        self._number = 10
+        self._text = ""
+        self._marked = 0
+
+    def line(self, text: str) -> None:
+        self._mark()
+        self._number += 1
+        self._text = text
+
+    def _mark(self) -> None:
+        """Gives the nodes made since the last call the line that was current."""
+        end = self.arena._next_serial
+        if self._text:
+            place = (f"model.py:{self._number}", self._text)
+            self.lines += [(serial, place) for serial in range(self._marked, end)]
+        self._marked = end
+
+    def done(self, name: str, *outputs: Node) -> Graph:
+        self._mark()
+        return graph(*outputs, name=name, origins=tuple(self.lines))
+
+
+def broadcasts(m: Lines) -> tuple[Node, ...]:
+    """A row, a column and a scalar; two results."""
+    x, row, column = m.x("x", BATCH, 24), m.w("norm.weight", 24), m.x("column", BATCH, 1)
+    factor = m.w("factor")
+    m.line("y = (x + self.norm.weight) * column * self.factor")
+    y = m.mul(m.mul(m.add(x, row), column), factor)
+    m.line("return torch.sigmoid(y), y > 0")
+    return m.sigmoid(y), m.gt(y, 0.0)
+
+
+def odd_rows(m: Lines) -> tuple[Node, ...]:
+    """Rows that are no whole number of packets."""
+    x, row = m.x("x", BATCH, 37), m.x("row", 37)
+    m.line("return x - row")
+    return (m.sub(x, row),)
+
+
+def short_rows(m: Lines) -> tuple[Node, ...]:
+    """A column broadcast over rows of three elements."""
+    x, column = m.x("x", BATCH, 5, 3), m.x("column", BATCH, 5, 1)
+    m.line("return torch.exp(x * column)")
+    return (m.exp(m.mul(x, column)),)
+
+
+def channels(m: Lines) -> tuple[Node, ...]:
+    x, scale = m.x("x", BATCH, 16, 8, 8), m.w("scale", 1, 16, 1, 1)
+    m.line("return x * self.scale")
+    return (m.mul(x, scale),)
+
+
+def permuted(m: Lines) -> tuple[Node, ...]:
+    x, y = m.x("x", BATCH, 48), m.x("y", 48, BATCH)
+    m.line("return x.exp().permute(1, 0) + y")
+    return (m.add(m.permute(m.exp(x), 1, 0), y),)
+
+
+def reshaped(m: Lines) -> tuple[Node, ...]:
+    """Heads put apart and turned: addresses divide."""
+    x, y = m.x("x", BATCH, 6, 8), m.x("y", BATCH, 4, 12)
+    m.line("return torch.tanh(x).reshape(-1, 12, 4).permute(0, 2, 1) * y")
+    heads = m.permute(m.reshape(m.tanh(x), BATCH, 12, 4), 0, 2, 1)
+    return (m.mul(heads, y),)
+
+
+def sliced(m: Lines) -> tuple[Node, ...]:
+    """A gate: half of the columns times a function of the other half."""
+    x = m.x("x", BATCH, 32)
+    m.line("a, b = x.chunk(2, 1)")
+    a, b = m.slice(x, 1, 0, 16), m.slice(x, 1, 16, 16)
+    m.line("return a * torch.sigmoid(b)")
+    return (m.mul(a, m.sigmoid(b)),)
+
+
+def joined(m: Lines) -> tuple[Node, ...]:
+    x, y = m.x("x", BATCH, 5), m.x("y", BATCH, 3)
+    m.line("return torch.cat((x.exp(), y, -x), 1).relu()")
+    return (m.relu(m.cat(1, m.exp(x), y, m.neg(x))),)
+
+
+def padded(m: Lines) -> tuple[Node, ...]:
+    x = m.x("x", BATCH, 4, 5)
+    m.line("return F.pad(x, (2, 1, 1, 2)).cos()")
+    return (m.cos(m.pad(x, (0, 1, 2), (0, 2, 1))),)
+
+
+def flipped(m: Lines) -> tuple[Node, ...]:
+    x = m.x("x", BATCH, 9)
+    m.line("return x - x.flip((0, 1))")
+    return (m.sub(x, m.flip(x, 0, 1)),)
+
+
+def mixed_types(m: Lines) -> tuple[Node, ...]:
+    """16-bit operands widened, a mask, results of three types."""
+    x, mask = m.x("x", BATCH, 64, dtype=DType.F16), m.x("mask", BATCH, 64, dtype=DType.BOOL)
+    m.line("y = torch.where(mask, x.float().exp(), -1.0)")
+    y = m.where(mask, m.exp(_cast(m, x, DType.F32)), -1.0)
+    m.line("return y, y.half(), ~mask")
+    return y, _cast(m, y, DType.F16), m.logical_not(mask)
+
+
+_BFLOAT16: tuple[tuple[str, tuple[Size, ...]], ...] = (("x", (BATCH, 64)), ("shift", (64,)))
+
+
+def bfloat16(m: Lines) -> tuple[Node, ...]:
+    x, shift = (m.x(name, *shape, dtype=DType.BF16) for name, shape in _BFLOAT16)
+    m.line("return F.silu(x + shift) * 0.5")
+    half = m.const(0.5, DType.BF16)
+    return (m.mul(m.silu(m.add(x, shift)), half),)
+
+
+def double(m: Lines) -> tuple[Node, ...]:
+    x = m.x("x", BATCH, 6, dtype=DType.F64)
+    m.line("return F.elu(x, 1.5)")
+    return (m.arena.make(Op.ELU, x, attrs=EluAttrs(1.5, 1.0, 1.0)),)
+
+
+def integers(m: Lines) -> tuple[Node, ...]:
+    x, y = (m.x(name, BATCH, 11, dtype=DType.I64) for name in "xy")
+    small = m.x("small", BATCH, 11, dtype=DType.U8)
+    m.line("return (x * y) ^ -7, torch.maximum(x, y), small + small")
+    bits = m.bitwise_xor(m.mul(x, y), m.const(-7, DType.I64))
+    return bits, m.maximum(x, y), m.add(small, small)
+
+
+def library_call(m: Lines) -> tuple[Node, ...]:
+    """Two products with their tails: each tail takes the product's memory; a value runs past."""
+    x, first, second = m.x("x", BATCH, 64), m.w("first.weight", 64, 64), m.w("second.weight", 64, 64)
+    m.line("h = F.gelu(self.first(x))")
+    h = m.gelu(m.call(x, first))
+    m.line("return x + torch.tanh(self.second(h))")
+    return (m.add(x, m.tanh(m.call(h, second))),)
+
+
+def scalar(m: Lines) -> tuple[Node, ...]:
+    x = m.x("x")
+    m.line("return x.exp()")
+    return (m.exp(x),)
+
+
+def sizes_as_numbers(m: Lines) -> tuple[Node, ...]:
+    """A mean's divisor and positions of the iteration space."""
+    x = m.x("x", BATCH, 10)
+    m.line("position = torch.arange(3, 23, 2)")
+    position = m.arena.iota(IotaAttrs(3, 2, 10), DType.I64)
+    m.line("return x * position / x.shape[0]")
+    scaled = m.mul(x, _cast(m, position, DType.F32))
+    return (m.div(scaled, m.arena.const(BATCH, DType.F32)),)
+
+
+def many_operands(m: Lines) -> tuple[Node, ...]:
+    names = ("query_projection", "key_projection", "value_projection", "output_projection")
+    m.line("return sum(each * each for each in projections)")
+    total: Node | None = None
+    for name in names:
+        x = m.x(name, BATCH, 3, 20)
+        square = m.mul(x, x)
+        total = square if total is None else m.add(total, square)
+    assert total is not None
+    return (total,)
+
+
+SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
+    broadcasts,
+    odd_rows,
+    short_rows,
+    channels,
+    permuted,
+    reshaped,
+    sliced,
+    joined,
+    padded,
+    flipped,
+    mixed_types,
+    bfloat16,
+    double,
+    integers,
+    library_call,
+    scalar,
+    sizes_as_numbers,
+    many_operands,
+)
+EXAMPLES = (
+    "gelu",
+    "relu",
+    "linear_swish",
+    "linear_sigmoid",
+    "linear_relu",
+    "chain",
+    "chain_bf16",
+)
+
+
+def small_graph(case: Callable[[Lines], tuple[Node, ...]]) -> Graph:
+    m = Lines()
+    return m.done(case.__name__, *case(m))

@@ -1,0 +1,59 @@
+"""The kept graphs' CUDA texts compile without warnings and spills, and move 16 bytes an access."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.golden.cases import EXAMPLES
+from tests.golden.texts import example_graph, kernels_for, small_graphs
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+
+from opweld.render import render
+from opweld.target import SM_90A
+
+# All operands of these lie packet by packet, and every result does.
+PLAIN = ("broadcasts", "sliced", "bfloat16", "double", "library_call", *EXAMPLES)
+
+
+@cache
+def text() -> str:
+    """The kernels of every graph in one text: nvcc takes seconds to begin."""
+    graphs = small_graphs() | {name: example_graph(name) for name in EXAMPLES}
+    kernels = [
+        welded
+        for name, graph in graphs.items()
+        for welded in kernels_for(graph, SM_90A, suffix=f"_{name}")
+    ]
+    return render("golden", tuple(kernels), "cuda").text
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_kernels_compile_without_warnings_and_spills(arch: str) -> None:
+    uses = compile_cuda(text(), arch)
+    require_no_spills(uses)
+    entries = len(re.findall(r"^__global__", text(), re.MULTILINE))
+    assert len(uses) >= 2 * entries  # each with 32- and with 64-bit indices
+    assert max(use.registers for use in uses) <= 64  # four blocks of 128 threads wait for memory
+
+
+@needs_nvcc
+def test_packets_are_moved_by_16_byte_accesses(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(text())
+    command = ["nvcc", "-ptx", "-arch=sm_90a", "-O3", "-std=c++17", "kernel.cu", "-o", "kernel.ptx"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=110)
+    ptx = (tmp_path / "kernel.ptx").read_text()
+    bodies = re.split(r"^\.visible \.entry ", ptx, flags=re.MULTILINE)[1:]
+    wide = r"\.global(\.nc)?\.(v4\.\w32|v2\.\w64) "
+    for name in PLAIN:
+        instances = [body for body in bodies if f"_{name}_contiguous_kernel" in body.split("(")[0]]
+        # Of four instances two handle packets, with 32- and with 64-bit indices.
+        packets = [body for body in instances if re.search(f"[ls][dt]{wide}", body)]
+        assert len(packets) * 2 == len(instances) > 0, name
+        for body in packets:
+            assert re.search(f"ld{wide}", body), f"{name} loads smaller words"
+            assert re.search(f"st{wide}", body), f"{name} stores smaller words"

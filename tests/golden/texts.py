@@ -1,0 +1,72 @@
+"""The canonical text of every stage for the kept graphs, small and captured ones."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from opweld.ir.check import check
+from opweld.ir.graph import Graph
+from opweld.ir.kernel import Welded
+from opweld.ir.text import to_text
+from opweld.lower import lower
+from opweld.plan import make_plan
+from opweld.render import render
+from opweld.target import CPU, SM_90A, Target
+from tests.golden.cases import SMALL, small_graph
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+ROWS = 16  # captured with few rows: their number is a symbol of the graph
+FILES = ("graph.txt", "plan.txt", "kernel.txt", "source.cu", "source.cpp")
+_DEVICE_END = "}  // namespace op\n"
+
+
+def small_graphs() -> dict[str, Graph]:
+    return {case.__name__: small_graph(case) for case in SMALL}
+
+
+def example_graph(name: str) -> Graph:
+    """The simplified graph of an example, captured without touching its weights."""
+    import torch
+
+    from opweld.capture import capture
+    from opweld.ir.graph import arena_of
+    from opweld.simplify import simplify
+
+    spec = importlib.util.spec_from_file_location(f"golden_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.ROWS = ROWS
+    with torch.device("meta"):
+        model = module.Model(*module.get_init_inputs())
+    inputs = tuple(module.get_inputs())
+    captured = capture(model.to_empty(device="cpu").eval(), inputs, name=name)
+    graph = captured.variants[0].graph
+    return simplify(graph, arena_of(graph)).graph
+
+
+def kernels_for(graph: Graph, target: Target, suffix: str = "") -> tuple[Welded, ...]:
+    return lower(make_plan(graph, target, suffix=suffix))
+
+
+def texts_of(graph: Graph) -> dict[str, str]:
+    """The texts by file name; of the sources what follows the device functions."""
+    plan = make_plan(graph, SM_90A)
+    check(plan)
+    kernels = lower(plan)
+    for welded in kernels:
+        check(welded)
+    on_cpu = kernels_for(graph, CPU)
+    return {
+        "graph.txt": to_text(graph),
+        "plan.txt": to_text(plan),
+        "kernel.txt": "\n".join(map(to_text, kernels)),
+        "source.cu": _own_text(render(graph.name, kernels, "cuda").text),
+        "source.cpp": _own_text(render(graph.name, on_cpu, "c++").text),
+    }
+
+
+def _own_text(source: str) -> str:
+    return source.rsplit(_DEVICE_END, 1)[-1].lstrip("\n")
