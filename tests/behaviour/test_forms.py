@@ -164,6 +164,17 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(4, 8)]
 """,
+    "sizes_and_tables": """
+class Model(nn.Module):
+    def forward(self, x):
+        table = torch.tensor([[float(row * column) for column in range(8)] for row in range(2)])
+        steps = torch.linspace(0, 1, 8) + table.to(x.device).sum(0)
+        return torch.tanh(x) * steps, x.shape[0], [x.shape[1] * x.shape[0], None]
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+""",
     "names_that_texts_use": """
 class Model(nn.Module):
     def forward(self, s0, torch_, end, result, expect, float, device=None):
