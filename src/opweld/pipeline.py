@@ -17,6 +17,7 @@ from opweld.doctor import require_build_tools
 from opweld.errors import JudgeFailed, Where
 from opweld.judge.values import Event, Judgement, KernelTiming, Samples, Settings
 from opweld.options import Options
+from opweld.resources import with_resources
 
 # ModelNew counts as slower beyond this share of eager's time and the spread of both.
 SLOWER_RATIO = 1.02
@@ -118,13 +119,16 @@ def _built(
     follower: Follower,
     build: Build,
 ) -> Compiled:
-    """With the seconds that building took; where nothing is judged, nothing need be built here."""
+    """With the seconds that building took and what the kernels take on the device.
+
+    Where nothing is judged, nothing need be built here.
+    """
     if not (options.check and compiled.welded):
         return compiled
     follower.step("build")
     require_build_tools(compiled.target)
     spent = build(partial, model, compiled.target, options)
-    return replace(compiled, seconds={**compiled.seconds, "build": spent})
+    return with_resources(replace(compiled, seconds={**compiled.seconds, "build": spent}))
 
 
 def _judged(

@@ -108,6 +108,25 @@ def test_kernels_are_counted_and_timed_on_their_own_arguments(doubling) -> None:
     assert kernels.untimed(launches[1]).ms is None
 
 
+def _double_in_place(x: torch.Tensor) -> None:
+    x.add_(x)
+
+
+def test_what_is_written_in_place_is_read_and_written() -> None:
+    class InPlace(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            doubling_library.double_into(x.clone())
+            return x
+
+    library = torch.library.Library("opweld_judge_test_into", "DEF")
+    library.define("double_into(Tensor(a!) x) -> ()")
+    library.impl("double_into", _double_in_place, "CompositeExplicitAutograd")
+    doubling_library = torch.ops.opweld_judge_test_into
+    (launch,) = kernels.record(InPlace(), Call((torch.ones(4),), {}))
+    assert launch.touched_bytes() == 2 * 16
+    library._destroy()
+
+
 def test_a_model_without_kernels_has_no_rows() -> None:
     assert kernels.record(nn.ReLU(), Call((torch.ones(3),), {})) == ()
 

@@ -37,8 +37,16 @@ class Launch:
         return str(self.op.overloadpacket.__name__)
 
     def touched_bytes(self) -> int:
+        """Each tensor read or written once; one that is written in place is read before."""
         held = tensors([self.args, self.kwargs, self.result])
-        return sum(size for _, size in {(t.data_ptr(), touched_bytes(t)) for t in held})
+        once = {(t.data_ptr(), touched_bytes(t)) for t in held}
+        return sum(size for _, size in once) + sum(map(touched_bytes, self.written_in_place()))
+
+    def written_in_place(self) -> list[torch.Tensor]:
+        formals = zip(self.op._schema.arguments, self.args, strict=False)
+        return tensors(
+            [a for formal, a in formals if formal.alias_info and formal.alias_info.is_write]
+        )
 
 
 class _Recorder(TorchDispatchMode):
