@@ -1,36 +1,153 @@
 """Writes the generated parts of the documentation: `python3 docs/generate.py`.
 
-A part stands between `<!-- generated:NAME -->` and `<!-- end -->`.
+A part stands between `<!-- generated:NAME ARGUMENTS -->` and `<!-- end -->`, in README.md and in
+the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [FROM [TO]]` is what
+`opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
+lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
+be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
+grammar in the module's docstring.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import re
+import shlex
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-sys.path.insert(0, str(FOLDER.parent / "src"))
+ROOT = FOLDER.parent
+sys.path.insert(0, str(ROOT / "src"))
 
-from opweld.options import environment_table, flag_table  # noqa: E402
+from opweld.driver import compile_file  # noqa: E402
+from opweld.ir.ops import OPS, Kind, Op  # noqa: E402
+from opweld.judge import grade  # noqa: E402
+from opweld.options import Options, environment_table, flag_table  # noqa: E402
+from opweld.simplify.rules import RULES  # noqa: E402
+from opweld.target import TARGETS  # noqa: E402
 
-PARTS: dict[str, Callable[[], str]] = {
+PAGES = (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted(FOLDER.glob("*.md")))
+PART = re.compile(r"<!-- generated:(.+?) -->\n.*?<!-- end -->", re.DOTALL)
+# Rows enough for every stage; the sizes that the texts show are symbolic.
+BATCH = 64
+WIDTH = 100
+
+
+def op_table() -> str:
+    """Every operation, by its kind, number of operands and attributes."""
+    groups: dict[tuple[Kind, int, str], list[Op]] = {}
+    for op, row in OPS.items():
+        fields = ", ".join(f"`{name}`" for name in row.attrs.__slots__)
+        groups.setdefault((row.kind, row.arity, fields), []).append(op)
+    rows = [
+        f"| {kind.value} | {'any' if arity < 0 else arity} | {fields} | "
+        f"{', '.join(op.value for op in ops)} |"
+        for (kind, arity, fields), ops in groups.items()
+    ]
+    return _table("kind | operands | attributes | operations", rows)
+
+
+def rule_list() -> str:
+    """Every rule as it prints, in the order in which they are tried."""
+    lines = [line for rule in RULES for line in _wrapped(str(rule), WIDTH)]
+    return _block("text", lines)
+
+
+def target_table() -> str:
+    rows = [
+        f"| `{t.name}` | {t.language} | {t.access_bytes} | {t.loads_in_flight} | "
+        f"{t.pointwise_threads} | {t.copy_bytes_per_s / 1e12:.4g} | "
+        f"{t.pointwise_flops_per_s / 1e12:.4g} |"
+        for t in TARGETS.values()
+    ]
+    return _table(
+        "target | language | access, bytes | loads in flight | threads a block | copy, TB/s | "
+        "pointwise, TFLOP/s",
+        rows,
+    )
+
+
+def grade_table() -> str:
+    rows = (
+        f"| A | rms error within {grade.RMS_MARGIN_A - 1:.0%} of eager's and largest error within "
+        f"{grade.MAX_MARGIN_A:g} times eager's |",
+        f"| B | both within {grade.MARGIN_B:g} times eager's "
+        f"({grade.MARGIN_B_16BIT:g} times for 16-bit types) |",
+        "| C | only within the default tolerances of `torch.testing.assert_close` |",
+        "| F | none of these; NaN or infinity where neither eager nor float64 has them; or small "
+        "elements of an output lose half of their digits and eager's do not |",
+    )
+    return _table("grade | meaning", rows)
+
+
+def grammar(module: str) -> str:
+    """The paragraphs of a module's docstring that define something."""
+    paragraphs = (importlib.import_module(module).__doc__ or "").split("\n\n")
+    return _block("text", "\n\n".join(p for p in paragraphs if re.match(r"\w+ +=", p)).split("\n"))
+
+
+def stage(file: str, name: str, target: str, start: str = "", stop: str = "") -> str:
+    """What a stage gives for one of the examples, or a part of it."""
+    lines = _stages(file, target)[name].rstrip("\n").split("\n")
+    language = {"emit": "python", "source": "cpp"}.get(name, "text")
+    return _block(language, _between(lines, start, stop))
+
+
+@functools.cache
+def _stages(file: str, target: str) -> dict[str, str]:
+    return compile_file(ROOT / file, Options(target=target, batch=BATCH, check=False)).stages
+
+
+def _between(lines: list[str], start: str, stop: str) -> list[str]:
+    first = 0
+    for pattern in start.split("//"):
+        first = next(i for i in range(first, len(lines)) if re.search(pattern, lines[i]))
+    after = range(first + 1, len(lines)) if stop else ()
+    last = next((i for i in after if re.search(stop, lines[i])), len(lines))
+    return textwrap.dedent("\n".join(lines[first:last]).rstrip()).split("\n")
+
+
+def _block(language: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"```{language}", *lines, "```"]) + "\n"
+
+
+def _table(heads: str, rows: Iterable[str]) -> str:
+    rule = "|---" * (heads.count("|") + 1) + "|"
+    return "\n".join([f"| {heads} |", rule, *rows]) + "\n"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+
+
+PARTS: dict[str, Callable[..., str]] = {
     "options": flag_table,
     "environment": environment_table,
+    "ops": op_table,
+    "rules": rule_list,
+    "targets": target_table,
+    "grades": grade_table,
+    "grammar": grammar,
+    "stage": stage,
 }
-PART = re.compile(r"<!-- generated:(\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def generated(text: str) -> str:
     """The page with its parts as they should be."""
-    return PART.sub(
-        lambda match: f"<!-- generated:{match[1]} -->\n{PARTS[match[1]]()}<!-- end -->", text
-    )
+
+    def part(match: re.Match[str]) -> str:
+        name, *arguments = shlex.split(match[1])
+        return f"<!-- generated:{match[1]} -->\n{PARTS[name](*arguments)}<!-- end -->"
+
+    return PART.sub(part, text)
 
 
 def main() -> None:
-    for path in sorted(FOLDER.glob("*.md")):
+    for path in PAGES:
         path.write_text(generated(path.read_text("utf-8")), "utf-8")
 
 

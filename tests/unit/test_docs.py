@@ -1,21 +1,69 @@
-"""The documentation agrees with the code: generated parts, links, commands, the account."""
+"""The documentation agrees with the code: generated parts, links, paths, commands, the account."""
 
 from __future__ import annotations
 
 import re
 import runpy
 import shlex
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
 
-from opweld.judge.values import Check, KernelTiming, Timing, Verdict
+from opweld.cli import app
+from opweld.compiled import PlanRow
+from opweld.judge.clock import FLUSH_BYTES, MAX_RUNS, MIN_RUNS
+from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
+from opweld.judge.verify import MAX_ELEMS
+from opweld.options import Options
+from opweld.pipeline import SLOWER_RATIO
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = ROOT / "src" / "opweld"
 GENERATE = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+PAGES: tuple[Path, ...] = GENERATE["PAGES"]
 README = (ROOT / "README.md").read_text("utf-8")
+# Files that a reader makes, or that a command writes for him.
+MADE = ("_new.py", "MODEL.py", "OTHER.py", "gelu_hand.py", "x.py", "chain.json", "account.json")
+PATH = re.compile(r"[\w./-]+\.(?:py|h|cuh|md|csv|txt|json|toml|yaml|cu|cpp)|[\w.-]+/[\w./-]*")
+ids = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def prose(page: Path) -> str:
+    """The page without what was generated: that names files of the user's world."""
+    return re.sub(r"<!-- generated:.*?<!-- end -->", "", page.read_text("utf-8"), flags=re.DOTALL)
+
+
+def quoted(text: str) -> Iterator[str]:
+    """What stands between backticks inside a line."""
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    yield from (found.replace("\n", " ") for found in re.findall(r"`([^`]+)`", outside))
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every command of the page, from its shell blocks and from between backticks."""
+    # The two marked commands have tests of their own.
+    text = re.sub(r"<!-- command:.*?```sh\n.*?```", "", prose(page), flags=re.DOTALL)
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += [found for found in quoted(text) if found.startswith(("opweld ", "python3 ", "make "))]
+    parts = [part for line in lines for part in re.split(r"&&|\|\|?(?= )|;(?= )", line)]
+    return [words for words in map(words_of, parts) if words]
+
+
+def words_of(command: str) -> list[str]:
+    """Without assignments of variables in front, braces around, and comments behind."""
+    words = shlex.split(command.replace("$(", " ").replace(")", " "), comments=True)
+    while words and (re.match(r"[A-Z_]+=", words[0]) or words[0] in "{}"):
+        words = words[1:]
+    return words
+
+
+def heading_anchors(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 def command(name: str) -> str:
@@ -24,24 +72,121 @@ def command(name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@ids
 def test_generated_parts_are_fresh(page: Path) -> None:
     text = page.read_text("utf-8")
     assert GENERATE["generated"](text) == text, "run python3 docs/generate.py"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
+def test_a_stale_part_is_seen() -> None:
+    page = "<!-- generated:targets -->\nold\n<!-- end -->"
+    assert "| `sm_90a` | cuda | 16 |" in GENERATE["generated"](page)
+    between = GENERATE["stage"].__globals__["_between"]
+    lines = ["def f():", "  a", "class B:", "  def f():", "    b", "end"]
+    assert between(lines, "^class//def f", "^end") == ["def f():", "  b"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@ids
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", prose(page)):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not anchor or anchor in heading_anchors(file), anchor
+
+
+@ids
 def test_files_that_are_named_exist(page: Path) -> None:
-    for path in re.findall(
-        r"`((?:src|tests|docs|examples|benchmarks)/[\w./-]+)`", page.read_text()
-    ):
-        assert (ROOT / path).exists(), path
+    """A path may be given from the root, from src/opweld, or from the page's own folder."""
+    for text in quoted(prose(page)):
+        if not PATH.fullmatch(text) or text.endswith(MADE) or text.startswith("torch_ext"):
+            continue
+        if text.startswith(
+            "benchmarks/results"
+        ):  # written by the benchmarks, on each machine its own
+            continue
+        places = (ROOT / text, SOURCES / text, page.parent / text)
+        assert any(place.exists() for place in places), text
+
+
+@ids
+def test_commands_exist_with_their_options(page: Path) -> None:
+    for words in commands(page):
+        if words[0] == "opweld":
+            assert_is_command_of_ours(words[1:])
+        elif words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
+        elif words[0] == "python3" and words[1].endswith(".py"):
+            assert_script_takes(ROOT / words[1], words[2:])
+        elif words[:2] == ["python3", "-m"] and words[2].startswith("tests"):
+            assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), words
+        elif words[:3] == ["python3", "-m", "pytest"]:
+            assert all((ROOT / w).exists() for w in words[3:] if w.startswith("tests")), words
+
+
+def assert_is_command_of_ours(words: list[str]) -> None:
+    group = typer.main.get_command(app)
+    known = group.commands  # type: ignore[attr-defined]
+    assert words[0] in known, words
+    flags = {flag for option in known[words[0]].params for flag in option.opts}
+    for word in words[1:]:
+        assert not word.startswith("-") or word in flags, words
+        if word.startswith(("examples/", "benchmarks/")) and not word.endswith(MADE):
+            assert (ROOT / word).exists(), word
+
+
+def assert_script_takes(script: Path, words: list[str]) -> None:
+    assert script.exists(), script
+    text = script.read_text("utf-8")
+    for word in words:
+        name = word.removeprefix("--").replace("-", "_")
+        assert not word.startswith("--") or re.search(rf"^    {name}: Annotated", text, re.M), word
+
+
+@ids
+def test_options_and_variables_that_are_named_exist(page: Path) -> None:
+    group = typer.main.get_command(app)
+    options = {flag for c in group.commands.values() for o in c.params for flag in o.opts}  # type: ignore[attr-defined]
+    scripts = "".join(path.read_text("utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
+    variables = {item.metadata["env"] for item in fields(Options)}
+    for text in quoted(prose(page)):
+        for flag in re.findall(r"(?<![\w-])--[a-z][\w-]+", text):
+            own = f"    {flag[2:].replace('-', '_')}: Annotated" in scripts
+            assert flag in options or own, flag
+        for variable in re.findall(r"OPWELD_[A-Z_]+", text):
+            assert variable in variables, variable
+
+
+def test_the_checks_that_are_described_are_those_of_the_judge() -> None:
+    """By their names, which stand as literals in its sources."""
+    sources = "".join(path.read_text("utf-8") for path in (SOURCES / "judge").glob("*.py"))
+    page = (ROOT / "docs" / "6-measuring.md").read_text("utf-8")
+    table = page.partition("| check | what it finds |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
+    # NaN, infinities, signed zeros is one; the four kinds of storage are a row.
+    described = [n for c in cells for n in (c.split(", ") if "storage" in c else [c])]
+    assert len(described) > 15
+    for name in described:
+        assert f'"{name}' in sources or f'NAME = "{name}"' in sources, name
+
+
+def test_numbers_of_the_judge_are_those_of_the_code() -> None:
+    page = " ".join((ROOT / "docs" / "6-measuring.md").read_text("utf-8").split())
+    assert f"more than {SLOWER_RATIO - 1:.0%} above eager's".replace("%", " %") in page
+    assert f"{Settings().budget_s:g} s each, {MIN_RUNS} to {MAX_RUNS}" in page
+    assert f"a write over {FLUSH_BYTES // 2**20} MiB" in page
+    assert f"{Settings().time_limit_s:g} s" in page
+    assert [MAX_ELEMS["cpu"], MAX_ELEMS["cuda"]] == [2**21, 2**28]
+    assert "2^21 elements on the CPU (2^28 on a GPU)" in page
+
+
+def test_every_module_can_be_found_by_its_first_lines() -> None:
+    """Each file and package says what it is for."""
+    silent = [
+        path.relative_to(ROOT).as_posix()
+        for path in SOURCES.rglob("*.py")
+        if not path.read_text("utf-8").startswith('"""')
+    ]
+    assert silent == []
 
 
 def test_commands_are_one_line_each() -> None:
@@ -59,7 +204,15 @@ def test_the_pin_of_torch_is_in_the_constraints() -> None:
     assert "torch==2.13.0" in pins
 
 
-@pytest.mark.parametrize("cls", [Verdict, Timing, KernelTiming, Check])
+@pytest.mark.parametrize("suite", ["gpu-nvidia-h200", "cpu-cpu-2-cores"])
+def test_the_readme_has_the_marks_of_the_figures(suite: str) -> None:
+    table = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
+    page = table["between_marks"](README, suite, "| figures |")
+    assert page.count("| figures |") == 1
+    assert page.partition("| figures |")[2].startswith(f"\n<!-- {suite} ends -->")
+
+
+@pytest.mark.parametrize("cls", [Verdict, Timing, KernelTiming, Check, PlanRow])
 def test_every_field_of_the_account_is_documented(cls: type) -> None:
     text = (ROOT / "docs" / "json.md").read_text("utf-8")
     for item in fields(cls):
