@@ -10,11 +10,14 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 
 from opweld.cli import app
 from opweld.compiled import PlanRow
 from opweld.judge.clock import FLUSH_BYTES, MAX_RUNS, MIN_RUNS
+from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
+from opweld.judge.load import Call
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
 from opweld.judge.verify import MAX_ELEMS
 from opweld.options import Options
@@ -167,6 +170,17 @@ def test_the_checks_that_are_described_are_those_of_the_judge() -> None:
     assert len(described) > 15
     for name in described:
         assert f'"{name}' in sources or f'NAME = "{name}"' in sources, name
+
+
+def test_every_kind_of_inputs_is_described() -> None:
+    page = (ROOT / "docs" / "6-measuring.md").read_text("utf-8")
+
+    def own(draw: int) -> Call:
+        return Call((torch.randn(2, 3, 4, 5),), {})
+
+    kinds = (*value_kinds(own, 0), *batch_kinds(own), *layout_kinds(own))
+    for kind in kinds:
+        assert re.sub(r"batch of \d+", "batch of", kind.name) in page, kind.name
 
 
 def test_numbers_of_the_judge_are_those_of_the_code() -> None:
