@@ -93,6 +93,9 @@ CALLS = {
     "aten.clone.default": "torch.clone",
 }
 
+# Where an operator has more arguments than the function of that name.
+NUM_ARGUMENTS = {"aten.layer_norm.default": 5}
+
 Names = Callable[[Node], str]
 
 
@@ -260,7 +263,8 @@ def _item(node: Node, name: Names) -> str:
 
 def _call(node: Node, name: Names) -> str:
     attrs: CallAttrs = node.attrs
-    texts = [_call_argument(value, node, name) for value in attrs.arguments]
+    arguments = attrs.arguments[: NUM_ARGUMENTS.get(attrs.target)]
+    texts = [_call_argument(value, node, name) for value in arguments]
     texts += [f"{key}={_keyword(key, value, node, name)}" for key, value in attrs.keywords]
     return f"{_function(attrs.target)}({', '.join(texts)})"
 

@@ -1,0 +1,153 @@
+"""The table of models: how each is made and called, and the least that must be welded of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from tests.models import elements, layers, structure
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model that must be welded.
+
+    `ops` is the least number of operations in its kernels, `kernels` how many kernels a call runs
+    at most. `call` makes the arguments for a batch size. `batches` are sizes at which the kernels
+    must run too. With `draws` a call takes random numbers.
+    """
+
+    model: Callable[[], nn.Module]
+    call: Callable[[int], Call]
+    ops: int
+    kernels: int
+    batches: tuple[int, ...] = (0, 1, 7)
+    gradients: bool = True
+    draws: bool = False
+    slow: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.model.__name__
+
+
+def _positional(*shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Any:
+    """Normal tensors whose first axis is the batch."""
+
+    def call(batch: int) -> Call:
+        return tuple(torch.randn(batch, *shape).to(dtype) for shape in shapes), {}
+
+    return call
+
+
+def _named(make: Callable[[int], tuple[Any, ...]], **named: Callable[[int], Any]) -> Any:
+    return lambda batch: (make(batch), {key: value(batch) for key, value in named.items()})
+
+
+def _rows(width: int) -> Callable[[int], torch.Tensor]:
+    return lambda batch: torch.randn(batch, width)
+
+
+BATCH = 48
+
+CASES = (
+    Case(layers.Perceptron, _positional((24,)), 5, 3),
+    Case(layers.GatedPair, _positional((32,)), 4, 2),
+    Case(layers.GeluGate, _positional((20,)), 2, 1),
+    Case(layers.Residual, _positional((9, 32)), 3, 2),
+    Case(layers.ResidualStack, _positional((16,)), 12, 6),
+    Case(layers.NormByHand, _positional((40,)), 12, 5),
+    Case(layers.ConvBlock, _positional((4, 6, 10)), 5, 1),
+    Case(layers.SqueezeExcite, _positional((8, 5, 5)), 4, 2),
+    Case(layers.Attention, _positional((8, 32)), 12, 4),
+    Case(layers.Embedded, lambda n: ((torch.randint(0, 50, (n, 16)),), {}), 4, 3),
+    Case(layers.RecurrentCell, _positional((16,)), 30, 6),
+    Case(layers.Einsum, _positional((3, 8)), 3, 2),
+    Case(
+        layers.Loss,
+        lambda n: ((torch.randn(n, 20), torch.rand(n, 20)), {}),
+        10,
+        2,
+        batches=(1, 7),
+    ),
+    Case(elements.Activations, _positional((24,)), 45, 1),
+    Case(elements.Functions, _positional((40,)), 45, 1),
+    Case(elements.Parts, _positional((33,), (33,)), 20, 1),
+    Case(elements.Clamps, _named(lambda n: (torch.randn(n, 24), torch.rand(24))), 7, 1),
+    Case(elements.Chain, _positional((64,)), 300, 4, slow=True),
+    Case(elements.Wide, _positional((16,)), 58, 1),
+    Case(
+        elements.Broadcasts,
+        lambda n: ((torch.randn(n, 6, 10), torch.randn(10)), {}),
+        5,
+        2,
+    ),
+    Case(
+        elements.Integers,
+        lambda n: (
+            (
+                torch.randint(0, 100, (n, 10)),
+                torch.rand(n, 10) > 0.5,
+                torch.randint(0, 255, (n, 3), dtype=torch.uint8),
+            ),
+            {},
+        ),
+        17,
+        4,
+        gradients=False,
+    ),
+    Case(elements.Casts, _positional((20,)), 16, 1),
+    Case(elements.TwoHalves, _positional((65,), (65,), dtype=torch.bfloat16), 8, 1),
+    Case(elements.Scalars, _named(lambda n: (torch.randn(n, 12), 0.75), bias=lambda n: 2), 4, 1),
+    Case(
+        elements.Items,
+        lambda n: ((torch.randn(n, 12), torch.tensor(0.25)), {}),
+        5,
+        1,
+    ),
+    Case(elements.Zeros, lambda n: ((torch.randn(()), torch.randn(())), {}), 7, 1, batches=()),
+    Case(elements.Views, _positional((5, 6)), 15, 7),
+    Case(elements.Patches, _positional((3, 4, 6)), 3, 1),
+    Case(elements.InPlace, _positional((6,)), 6, 2),
+    Case(
+        elements.MaskedWrite,
+        lambda n: ((torch.randn(n, 12), torch.rand(n, 12) > 0.5), {}),
+        3,
+        1,
+    ),
+    Case(elements.Positions, _positional((7,)), 9, 3),
+    Case(elements.Doubles, _positional((31,), (31,), dtype=torch.float64), 8, 1),
+    Case(
+        structure.Dictionary,
+        _named(
+            lambda n: ({"a": torch.randn(n, 4), "rest": [torch.randn(n, 4)]},),
+            options=lambda n: {"scale": 0.5},
+        ),
+        6,
+        1,
+    ),
+    Case(structure.Keywords, _named(lambda n: (torch.randn(n, 6),), gate=_rows(6)), 2, 1),
+    Case(
+        structure.Many,
+        _named(lambda n: tuple(torch.randn(n, 6) for _ in range(3)), gain=_rows(6)),
+        6,
+        1,
+    ),
+    Case(structure.GivesBack, _positional((12,)), 2, 1),
+    Case(structure.Constant, _positional((4,)), 1, 1),
+    Case(structure.Twice, _positional((4,)), 2, 2),
+    Case(structure.SizeBranch, _positional((4,)), 2, 1, batches=(7,)),
+    Case(structure.SizeNumber, _positional((4,)), 2, 1, batches=()),
+    Case(structure.Normalised, _positional((16,)), 2, 1),
+    Case(structure.ReadsMode, _positional((8,)), 4, 1),
+    Case(structure.TiedBranch, _positional((16,)), 3, 3),
+    Case(structure.Draws, _positional((16,)), 5, 3, draws=True),
+    Case(structure.StopsGradient, _positional((8,)), 5, 2),
+    Case(structure.Complex, _positional((16,)), 3, 2),
+)

@@ -1,0 +1,223 @@
+"""Models that try the edges of a module: structures, modes, effects, aliases, what is refused."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations
+
+
+class Dictionary(nn.Module):
+    def forward(self, batch, options=None):
+        total = batch["a"] * 2 + batch["rest"][0]
+        if options is not None:
+            total = total * options["scale"]
+        return {"total": torch.tanh(total), "parts": (total + 1, [batch["a"] - total])}
+
+
+class Keywords(nn.Module):
+    def forward(self, x, *, skip=None, gate):
+        y = torch.sigmoid(x) * gate
+        return y if skip is None else y + skip
+
+
+class Many(nn.Module):
+    """Variadic arguments."""
+
+    def forward(self, *parts, **named):
+        total = parts[0].sin()
+        for part in parts[1:]:
+            total = total + part * 2
+        return total * named["gain"]
+
+
+class GivesBack(nn.Module):
+    """An input, a view of it, a parameter, and something computed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(12))
+
+    def forward(self, x):
+        return x, x[:, ::2], self.bias, torch.relu(x) + self.bias
+
+
+class Constant(nn.Module):
+    """One result does not depend on the input's elements."""
+
+    def forward(self, x):
+        return torch.tensor([1.0, 2.0, 3.0], device=x.device), torch.ones(4, device=x.device), x * 2
+
+
+class Twice(nn.Module):
+    """Two equal tensors are two; one tensor returned twice is one."""
+
+    def forward(self, x):
+        y = x * 3
+        return x + 1, x + 1, y, y, y.view(-1)
+
+
+class SizeBranch(nn.Module):
+    def forward(self, x):
+        if x.shape[0] > 4:
+            return torch.relu(x) * 2
+        return torch.tanh(x) - 1
+
+
+class SizeNumber(nn.Module):
+    """The batch size as a number in the computation."""
+
+    def forward(self, x):
+        return x / x.shape[0] + len(x)
+
+
+class Normalised(nn.Module):
+    """Batch norm and dropout: in training each draws and counts as the original."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 32)
+        self.norm = nn.BatchNorm1d(32)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, x):
+        return torch.sigmoid(self.drop(self.norm(self.fc(x)))) * 2
+
+
+class ReadsMode(nn.Module):
+    def forward(self, x):
+        y = torch.exp(-x.abs()) + 1
+        return y * 2 if self.training else y - 1
+
+
+class TiedBranch(nn.Module):
+    """One weight under two names, one layer called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, 16)
+        self.second = nn.Linear(16, 16)
+        self.second.weight = self.first.weight
+        self.again = self.first
+
+    def forward(self, x):
+        return F.silu(self.again(F.silu(self.second(F.silu(self.first(x))))))
+
+
+class Draws(nn.Module):
+    """Random draws in the program's order, between them work that could be moved."""
+
+    def forward(self, x):
+        noise = torch.rand_like(x)
+        y = torch.relu(x) + noise
+        more = torch.randn(x.shape, device=x.device)
+        last = F.dropout(torch.tanh(x * more), 0.5, training=True)
+        return last + torch.rand_like(x), y * more
+
+
+class StopsGradient(nn.Module):
+    def forward(self, x):
+        gate = torch.sigmoid(x.detach() * 2)
+        return x * gate + (x * 0.5).tanh().detach()
+
+
+class NoGradRegion(nn.Module):
+    """A part of the forward is under no_grad."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            scale = torch.sigmoid(x) + 1
+        return x * scale
+
+
+class Counter(nn.Module):
+    """A buffer that counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x):
+        self.calls += 1
+        return torch.relu(x) * 2 + self.calls
+
+
+class AddsToInput(nn.Module):
+    def forward(self, x):
+        x.add_(1)
+        return torch.tanh(x) * 2
+
+
+class Remembers(nn.Module):
+    """Keeps the last result in an attribute."""
+
+    def forward(self, x):
+        self.last = torch.relu(x) + 1
+        return self.last * 2
+
+
+class Decides(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return torch.relu(x)
+        return x - 1
+
+
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+class NamedResult(nn.Module):
+    def forward(self, x):
+        return Pair(torch.relu(x), x + 1)
+
+
+class Spectral(nn.Module):
+    """A parametrized weight: computed anew at each access."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = parametrizations.weight_norm(nn.Linear(8, 8))
+
+    def forward(self, x):
+        return torch.relu(self.fc(x))
+
+
+class Hooked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+        self.fc.register_forward_hook(lambda module, args, out: out * 2)
+
+    def forward(self, x):
+        return torch.relu(self.fc(x)) + 1
+
+
+class Sliding(nn.Module):
+    """Nothing to weld: products and reductions only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.softmax(self.fc(x), dim=-1)
+
+
+class Unequal(nn.Module):
+    """The number of results' rows depends on the elements."""
+
+    def forward(self, x):
+        return x[x > 0] * 2
+
+
+class Complex(nn.Module):
+    """A complex intermediate between real ones."""
+
+    def forward(self, x):
+        spectrum = torch.fft.rfft(torch.tanh(x))
+        return torch.relu(torch.fft.irfft(spectrum * 2, n=x.shape[-1])) + 1
