@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opweld.compiled import Compiled
+from opweld.compiled import Compiled, PlanRow
 from opweld.driver import compile_module
 from opweld.ir.original import Original
 from opweld.options import Options
@@ -29,13 +29,17 @@ class Emitted:
     compiled: Compiled
 
     @property
+    def _welded(self) -> list[PlanRow]:
+        return [row for row in self.compiled.main_rows if row.kind == "pointwise"]
+
+    @property
     def num_ops(self) -> int:
         """Operations in the kernels of a call without autocast."""
-        return sum(len(row.ops) for row in self.compiled.welded)
+        return sum(len(row.ops) for row in self._welded)
 
     @property
     def num_kernels(self) -> int:
-        return len(self.compiled.welded)
+        return len(self._welded)
 
 
 def emit_case(case: Case, folder: Path, target: str = "cpu") -> Emitted:

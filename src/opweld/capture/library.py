@@ -70,6 +70,7 @@ def library_call(
         keywords=tuple((k, writer.write(v)) for k, v in kwargs.items()),
         results=result_types(node.meta["val"], symbols),
         reason=reason,
+        draws=torch.Tag.nondeterministic_seeded in node.target.tags,
     )
     return build.arena.call(tuple(operands), attrs)
 

@@ -1,7 +1,8 @@
 """What the forward returns, and which of it shares memory.
 
 Eager's aliasing is kept: an output that is a fresh tensor in eager, but would here be an input, a
-weight, a view of one, or a tensor that another output shares, becomes a copy.
+weight, a view of one, or a tensor that another output shares, becomes a copy. So does one that is
+fresh, and so row-major, in eager, and here a view in another order.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .call import RunTimeScalar
 from .views import ALIASING, SHARING
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
+_REORDERING = (Op.PERMUTE, Op.EXPAND, Op.SLICE)
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Outputs:
         our_root = _our_root(ours)
         if our_root.op in _SOURCES and eager_root.op != "placeholder":
             return self.as_call(value) if value is eager_root else self._copy(value, ours)
+        if value is eager_root and ours.op in _REORDERING:
+            return self.as_call(value)
         if self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name:
             return self._copy(value, ours)
         return ours

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from opweld.ir.graph import Node
 from opweld.ir.ops import NanToNumAttrs, Op
 from opweld.ir.types import DType
@@ -102,12 +104,20 @@ def _to_copy(call: Call) -> Node:
     if any(call.values.get(name) not in (None, False) for name in kept):
         raise NotWelded("a change of layout is left to the library")
     dtype = call.fakes.get("dtype")
-    node = call.node("self")
+    node = _same_order(call)
     return node if dtype is None else call.build.cast(node, call.dtype)
 
 
 def _type_as(call: Call) -> Node:
     return call.build.cast(call.node("self"), call.node("other").type.dtype)
+
+
+def _same_order(call: Call) -> Node:
+    """The tensor itself: kernels take any order in memory, convolutions do not."""
+    if call.fakes.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
+        raise NotWelded("a change of layout is left to the library")
+    call.values.get("memory_format")
+    return call.node("self")
 
 
 def _identity(call: Call) -> Node:
@@ -186,8 +196,8 @@ FUNCTIONS: dict[str, Lower] = {
     "nan_to_num": _nan_to_num,
     "_to_copy": _to_copy,
     "type_as": _type_as,
-    "clone": _identity,
-    "contiguous": _identity,
+    "clone": _same_order,
+    "contiguous": _same_order,
     "alias": _identity,
     "lift_fresh": _identity,
     "lift_fresh_copy": _identity,

@@ -21,6 +21,7 @@ from opweld.ir.contract import (
 )
 from opweld.ir.expr import Expr, symbol
 from opweld.ir.graph import Graph, topological
+from opweld.ir.ops import Op
 
 from .access import weight_access
 from .arguments import Arguments, bind
@@ -126,7 +127,7 @@ def _contract(task: _Task, exported: Exported, dynamic: frozenset[str], reads: R
         inputs=(*_input_facts(task.arguments, graph), *_tie_facts(task.module, used)),
         weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
         modules=module_facts(task.module, reads, _mode_matters(task, exported, dynamic, reads)),
-        symbols=_symbol_facts(task, exported, dynamic),
+        symbols=_symbol_facts(task, exported),
     )
 
 
@@ -185,16 +186,15 @@ def _mode_matters(task: _Task, exported: Exported, dynamic: frozenset[str], read
     return canonical(trained.graph) != canonical(exported.graph)
 
 
-def _symbol_facts(
-    task: _Task, exported: Exported, dynamic: frozenset[str]
-) -> tuple[SymbolFact, ...]:
+def _symbol_facts(task: _Task, exported: Exported) -> tuple[SymbolFact, ...]:
+    places = {name: _place(exported.graph, name) for name in sorted(exported.bounds)}
+    tensors = {t.access: t.value for t in task.arguments.tensors}
+    sizes = {n: int(tensors[access].shape[axis]) for n, (access, axis) in places.items()}
     facts = []
-    for name, (lower, upper) in sorted(exported.bounds.items()):
-        access, axis = _place(exported.graph, name)
-        example = next(t.value for t in task.arguments.tensors if t.access == access).shape[axis]
-        if len(exported.bounds) == 1 and lower == 2:
-            lower = _lowered(task, exported, dynamic, name)
-        facts.append(SymbolFact(name, (access, axis), lower, upper, int(example)))
+    for name, place in places.items():
+        lower, upper = exported.bounds[name]
+        lower = _lowered(task, exported, name, sizes) if lower == 2 else lower
+        facts.append(SymbolFact(name, place, lower, upper, sizes[name]))
     return tuple(facts)
 
 
@@ -207,29 +207,42 @@ def _place(graph: Graph, name: str) -> tuple[str, int]:
     raise NeedsFixedSizes(f"{name} is the size of no input")
 
 
-def _lowered(task: _Task, exported: Exported, dynamic: frozenset[str], name: str) -> int:
+def _lowered(task: _Task, exported: Exported, name: str, sizes: dict[str, int]) -> int:
     """The least size at which the same graph is right: export itself never looks at 0 and 1."""
     lower = 2
     for size in (1, 0):
-        if not _same_at(task, exported, dynamic, name, size):
+        if not _same_at(task, exported, name, {**sizes, name: size}):
             break
         lower = size
     return lower
 
 
-def _same_at(
-    task: _Task, exported: Exported, dynamic: frozenset[str], name: str, size: int
-) -> bool:
+def _same_at(task: _Task, exported: Exported, name: str, sizes: dict[str, int]) -> bool:
+    """Whether the module at other sizes, that of `name` among them, is the same graph."""
     try:
-        fixed = task.export(_NONE, _resized(task, dynamic, size))
+        fixed = task.export(_NONE, _resized(task, exported.graph, name, sizes[name])).graph
     except (CaptureError, NeedsFixedSizes):
         return False
-    return canonical(fixed.graph) == canonical(specialise(exported.graph, {name: size}))
+    ours = specialise(exported.graph, sizes)
+    return canonical(fixed) == canonical(ours) or (sizes[name] == 0 and _same_nothing(fixed, ours))
 
 
-def _resized(task: _Task, dynamic: frozenset[str], size: int) -> Arguments:
-    """The same call with another batch size."""
-    wanted = {id(t.value) for t in task.arguments.tensors if t.access in dynamic}
+def _same_nothing(fixed: Graph, ours: Graph) -> bool:
+    """Whether both give empty tensors of the same types by the same PyTorch calls."""
+    types = [node.type for node in ours.outputs]
+    calls = [[n.attrs.target for n in g.nodes() if n.op is Op.CALL] for g in (fixed, ours)]
+    return (
+        all(0 in type.shape for type in types)
+        and types == [node.type for node in fixed.outputs]
+        and fixed.structure == ours.structure
+        and calls[0] == calls[1]
+    )
+
+
+def _resized(task: _Task, graph: Graph, name: str, size: int) -> Arguments:
+    """The same call with another size along the leading axis of the inputs of size `name`."""
+    of_size = {n.attrs.access for n in graph.inputs if n.type.shape[:1] == (symbol(name),)}
+    wanted = {id(t.value) for t in task.arguments.tensors if t.access in of_size}
 
     def cut(leaf: Any) -> Any:
         if id(leaf) not in wanted:

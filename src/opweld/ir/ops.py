@@ -325,7 +325,8 @@ class CallAttrs:
     `target` is the operator's full name ("aten.linear.default"). `arguments` and `keywords` hold
     Operand, numbers, strings, None, size expressions, `TorchLiteral` and nested tuples of them.
     `results` has the type of each result, None for one that is not a tensor; `reason` says in a
-    sentence why the operation is not welded.
+    sentence why the operation is not welded. With `draws` it takes random numbers, in the
+    program's order.
     """
 
     target: str
@@ -333,6 +334,7 @@ class CallAttrs:
     keywords: tuple[tuple[str, Any], ...]
     results: tuple[TensorType | None, ...]
     reason: str
+    draws: bool = False
 
     def __str__(self) -> str:
         return self.target

@@ -46,7 +46,7 @@ def _stands_alone(uses: Uses, node: Node) -> bool:
 def _ordered(uses: Uses, units: list[list[Node]]) -> list[list[Node]]:
     """Units in topological order; of those that could be next, the one whose first node is."""
     unit_of = {node.serial: index for index, unit in enumerate(units) for node in unit}
-    needs = [_units_read(unit, unit_of) - {index} for index, unit in enumerate(units)]
+    needs = [_units_read(uses, unit, unit_of) - {index} for index, unit in enumerate(units)]
     needed_by: list[list[int]] = [[] for _ in units]
     for index, read in enumerate(needs):
         for other in sorted(read):
@@ -66,7 +66,7 @@ def _ordered(uses: Uses, units: list[list[Node]]) -> list[list[Node]]:
     return done
 
 
-def _units_read(unit: list[Node], unit_of: dict[int, int]) -> set[int]:
+def _units_read(uses: Uses, unit: list[Node], unit_of: dict[int, int]) -> set[int]:
     read: set[int] = set()
     for node in unit:
         for operand in node.inputs:
@@ -74,7 +74,11 @@ def _units_read(unit: list[Node], unit_of: dict[int, int]) -> set[int]:
                 operand = operand.inputs[0]
             if operand.serial in unit_of:
                 read.add(unit_of[operand.serial])
-    return read
+    return read | {unit_of[uses.drawn_before[n.serial].serial] for n in unit if _draws(uses, n)}
+
+
+def _draws(uses: Uses, node: Node) -> bool:
+    return node.serial in uses.drawn_before
 
 
 def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:

@@ -61,14 +61,18 @@ def reach_of(uses: Uses) -> Reach:
     """Every node a unit of its own. Free views are no nodes on a path: they are read in place."""
     count = len(uses.nodes)
     before, after = [0] * count, [0] * count
-    for node in uses.nodes:
-        at = uses.place[node.serial]
-        for reader in uses.readers[node.serial]:
-            before[uses.place[reader.serial]] |= before[at] | 1 << at
-    for node in reversed(uses.nodes):
-        at = uses.place[node.serial]
-        for reader in uses.readers[node.serial]:
-            after[at] |= after[uses.place[reader.serial]] | 1 << uses.place[reader.serial]
+    following = {first.serial: later for later, first in uses.drawn_before.items()}
+    next_places = [
+        [uses.place[reader.serial] for reader in uses.readers[node.serial]]
+        + [uses.place[s] for s in (following.get(node.serial),) if s is not None]
+        for node in uses.nodes
+    ]
+    for at, places in enumerate(next_places):
+        for place in places:
+            before[place] |= before[at] | 1 << at
+    for at in reversed(range(count)):
+        for place in next_places[at]:
+            after[at] |= after[place] | 1 << place
     return Reach(
         list(range(count)), (1 << count) - 1, [1 << p for p in range(count)], before, after
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..ir.graph import Graph, Node, consumers
 from ..ir.ops import Kind, Op
@@ -34,7 +35,8 @@ class Uses:
     `nodes` are in topological order and `place` is a node's position there. `readers` are the nodes
     that read a value, free views of it followed to their readers. `returned` values, or free views
     of them, are outputs of the graph. `shown` free views are needed as tensors: by the caller, by a
-    PyTorch call, or by another such view.
+    PyTorch call, or by another such view. `drawn_before` is the call that draws random numbers
+    before the one of that serial does: it must run first.
     """
 
     nodes: tuple[Node, ...]
@@ -43,6 +45,7 @@ class Uses:
     readers: dict[int, tuple[Node, ...]]
     returned: frozenset[int]
     shown: frozenset[int]
+    drawn_before: dict[int, Node]
 
     def leaves_memory(self, node: Node) -> bool:
         """Whether the value is wanted in memory by the caller or by a PyTorch call."""
@@ -61,7 +64,7 @@ class Uses:
 
 
 def uses_of(graph: Graph) -> Uses:
-    nodes = graph.nodes()
+    nodes, drawn_before = _in_order(graph.nodes())
     users = consumers(nodes)
     readers: dict[int, tuple[Node, ...]] = {}
     returned = {node.serial for node in graph.outputs}
@@ -78,4 +81,18 @@ def uses_of(graph: Graph) -> Uses:
         if any(view.serial in returned for view in views):
             returned.add(node.serial)
     place = {node.serial: index for index, node in enumerate(nodes)}
-    return Uses(nodes, place, users, readers, frozenset(returned), frozenset(shown))
+    return Uses(nodes, place, users, readers, frozenset(returned), frozenset(shown), drawn_before)
+
+
+def _in_order(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[int, Node]]:
+    """The nodes with calls that draw random numbers in the program's order."""
+    drawing = sorted((n for n in nodes if _draws(n)), key=lambda node: node.serial)
+    if len(drawing) < 2:
+        return nodes, {}
+    # A node is made after its operands, so serials are a topological order, and the program's.
+    ordered = tuple(sorted(nodes, key=lambda node: node.serial))
+    return ordered, {later.serial: first for first, later in pairwise(drawing)}
+
+
+def _draws(node: Node) -> bool:
+    return node.op is Op.CALL and node.attrs.draws
