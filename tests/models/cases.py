@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
-
 from tests.models import elements, layers, structure
+from torch import nn
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 

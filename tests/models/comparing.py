@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from tests.capturing import tolerance
 from torch import nn
 from torch.utils import _pytree as pytree
 
 from opweld.judge.compare import ErrorSums
 from opweld.judge.grade import grade
+from opweld.judge.load import Call
 from opweld.judge.outputs import DELIVERED
 from opweld.judge.reference import NoReference, run_float64, to_float64, widen
-from opweld.judge.load import Call
-from tests.capturing import tolerance
 
 SEED = 7
 
@@ -77,7 +77,7 @@ def _tolerance(dtype: torch.dtype) -> dict[str, float]:
 
 
 def assert_graded(new: Any, old: Any, module: nn.Module, args: Any, kwargs: Any) -> None:
-    """Integers and bools are eager's; floats are as near to the float64 run as eager's, or nearly."""
+    """Integers and bools are eager's; floats are about as near to the float64 run as eager's."""
     exact = float64_run(module, args, kwargs)
     for ours, theirs, truth in zip(tensors(new), tensors(old), exact, strict=True):
         if not theirs.is_floating_point():

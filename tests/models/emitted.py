@@ -11,13 +11,13 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tests.models.cases import BATCH, Case
 from torch import nn
 
 from opweld.compiled import Compiled, PlanRow
 from opweld.driver import compile_module
 from opweld.ir.original import Original
 from opweld.options import Options
-from tests.models.cases import BATCH, Case
 
 
 @dataclass(frozen=True)

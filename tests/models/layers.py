@@ -1,4 +1,4 @@
-"""Models made of layers, as users stack them: perceptrons, gates, norms, convolutions, attention."""
+"""Models made of layers, as users stack them: gates, norms, convolutions, attention."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from tests.behaviour.emitted import kernels_in
 from tests.models.cases import BATCH, CASES, Case
 from tests.models.comparing import (
