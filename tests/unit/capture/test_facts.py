@@ -193,9 +193,20 @@ def test_random_numbers_are_drawn_as_the_original_draws_them() -> None:
         "aten.randn_like.default",
         "aten.rand.default",
     ]
-    swapped = module_of(lambda self, x: ((a := torch.randn_like(x)), torch.rand(3), a)[1:])
+    unread = module_of(lambda self, x: (torch.randn_like(x), torch.rand(3))[1])
     with pytest.raises(CaptureError, match="random numbers"):
-        captured(swapped, X)
+        captured(unread, X)
+
+
+def test_calls_that_draw_are_marked() -> None:
+    swapped = module_of(
+        lambda self, x: ((a := torch.randn_like(x)), torch.rand(3) @ x.T[:3], a)[1:]
+    )
+    calls = [n for n in captured(swapped, X).variants[0].graph.nodes() if n.op is Op.CALL]
+    by_serial = sorted(calls, key=lambda node: node.serial)
+    drawing = [n.attrs.target for n in by_serial if n.attrs.draws]
+    assert drawing == ["aten.randn_like.default", "aten.rand.default"]
+    assert any(not n.attrs.draws for n in calls)
 
 
 def test_capture_leaves_no_trace() -> None:

@@ -69,10 +69,11 @@ class Make:
     def pad(self, x: Node, before: tuple[int, ...], after: tuple[int, ...]) -> Node:
         return self.arena.make(Op.PAD, x, attrs=PadAttrs(before, after, 0.0))
 
-    def call(self, *inputs: Node, target: str = "linear") -> Node:
+    def call(self, *inputs: Node, target: str = "linear", draws: bool = False) -> Node:
         """A PyTorch call of the type of its first operand."""
         arguments = tuple(Operand(index) for index in range(len(inputs)))
-        attrs = CallAttrs(f"aten.{target}.default", arguments, (), (inputs[0].type,), "a product")
+        results, reason = (inputs[0].type,), "a product"
+        attrs = CallAttrs(f"aten.{target}.default", arguments, (), results, reason, draws)
         return self.arena.call(inputs, attrs)
 
 

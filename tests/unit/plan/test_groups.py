@@ -36,6 +36,17 @@ def test_groups_run_after_what_they_read_and_else_in_the_graph_s_order():
     assert names(plan) == ["k1_neg", "linear", "k2_tanh", "k3_exp", "linear", "k4_abs"]
 
 
+def test_calls_that_draw_random_numbers_keep_their_order_across_a_group():
+    m = Make()
+    x = m.x("x", BATCH, 8)
+    y = m.relu(x)
+    first, second = m.call(y, draws=True), m.call(m.neg(x), draws=True)
+    # relu and mul together would need the second draw before they give the first its operand.
+    plan = plan_of(m.mul(y, second), m.abs(first))
+    places = {node: index for index, g in enumerate(plan.groups) for node in g.nodes}
+    assert places[first] < places[second]
+
+
 def test_operands_stand_behind_views_in_order_of_first_use():
     m = Make()
     x, y, row = m.x("x", BATCH, 8), m.x("y", 8, BATCH), m.w("row", 8)
