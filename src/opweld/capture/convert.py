@@ -130,7 +130,7 @@ class Converter:
         call = library_call(
             node, self._arguments(node), self.build, self.symbols, self.place, reason
         )
-        if torch.Tag.nondeterministic_seeded in target.tags:
+        if call.attrs.draws:
             self.draws.add(call.serial)
         return call
 

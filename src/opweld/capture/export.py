@@ -26,6 +26,7 @@ from opweld.ir.types import TensorType
 from .access import weight_access, weight_name
 from .arguments import Arguments
 from .convert import Converter, Source
+from .draws import refuse_unread_draws
 from .gradients import refusing_functions
 from .library import Place
 from .origins import where_in, where_raised
@@ -65,6 +66,7 @@ def export_graph(
     with _quiet(), _autocast(device, autocast):
         program = _exported(module, arguments, dynamic)
         _refuse_modes(program, autocast)
+        refuse_unread_draws(program)
         literals = _literals(program)
         program = _functional(program)
     _refuse_mutations(program)

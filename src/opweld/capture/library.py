@@ -16,6 +16,7 @@ from opweld.ir.types import TensorType
 
 from .build import Builder
 from .call import RunTimeScalar
+from .draws import draws
 from .sizes import Symbols
 
 _FAMILIES = {
@@ -70,7 +71,7 @@ def library_call(
         keywords=tuple((k, writer.write(v)) for k, v in kwargs.items()),
         results=result_types(node.meta["val"], symbols),
         reason=reason,
-        draws=torch.Tag.nondeterministic_seeded in node.target.tags,
+        draws=draws(node.target),
     )
     return build.arena.call(tuple(operands), attrs)
 
