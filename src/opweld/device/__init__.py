@@ -21,6 +21,7 @@ CPP_FLAGS = (
     "-fno-trapping-math",
     "-fwrapv",
     "-fno-tree-pre",
+    "-fno-thread-jumps",
     "-mprefer-vector-width=512",
 )
 

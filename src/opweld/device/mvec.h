@@ -1,8 +1,9 @@
 // glibc's vector functions (libmvec) for loops that g++ vectorises: with these prototypes a call in
 // an `omp simd` loop becomes a call of the vector form, which <math.h> alone allows under
 // -ffast-math only. The flags are CPP_FLAGS of __init__.py and -lmvec; without -fno-tree-pre g++ 12
-// turns chains of conditionals into forms that it cannot vectorise, and integers wrap only with
-// -fwrapv. Elsewhere the source is right, and scalar.
+// turns chains of conditionals into forms that it cannot vectorise, without -fno-thread-jumps it
+// doubles the comparisons of a clamp, and integers wrap only with -fwrapv. Elsewhere the source is
+// right, and scalar.
 
 // @mvec deps:
 #include <math.h>
