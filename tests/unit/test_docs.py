@@ -19,7 +19,7 @@ from opweld.judge.clock import FLUSH_BYTES, MAX_RUNS, MIN_RUNS
 from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.judge.load import Call
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
-from opweld.judge.verify import MAX_ELEMS
+from opweld.judge.verify import MAX_ELEMS, MAX_FLOPS
 from opweld.options import Options
 from opweld.pipeline import SLOWER_RATIO
 
@@ -190,7 +190,8 @@ def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     assert f"a write over {FLUSH_BYTES // 2**20} MiB" in page
     assert f"{Settings().time_limit_s:g} s" in page
     assert [MAX_ELEMS["cpu"], MAX_ELEMS["cuda"]] == [2**21, 2**28]
-    assert "2^21 elements on the CPU (2^28 on a GPU)" in page
+    assert [MAX_FLOPS["cpu"], MAX_FLOPS["cuda"]] == [2**32, 2**43]
+    assert "2^21 elements on the CPU (2^28 on a GPU), or products 2^32 operations (2^43)" in page
 
 
 def test_every_module_can_be_found_by_its_first_lines() -> None:
