@@ -20,6 +20,7 @@ from opweld import __version__
 from opweld.capture import capture
 from opweld.compiled import Compiled, PlanRow
 from opweld.emit import emit
+from opweld.errors import OriginalKept
 from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Variant
@@ -47,7 +48,8 @@ def compile_file(path: Path, options: Options, on_stage: OnStage = lambda stage:
     """Compiles a model file for the target of `options`.
 
     Raises:
-        UserError: the file is bad, or its forward cannot be captured.
+        UserError: the file is bad, or its forward cannot be captured. One that can, but does what a
+            graph cannot hold, is no error: its ModelNew is the original, and a plan row says why.
     """
     source = read_source(path)
     module_file = load(path)
@@ -70,7 +72,10 @@ def compile_module(
     target = choose_target(options.target, _capability())
     model, inputs, keywords = on_device(target, module, args, kwargs)
     named = partial(capture, name=Path(original.file).stem)
-    captured = trace.run("capture", named, model, inputs, keywords)
+    try:
+        captured = trace.run("capture", named, model, inputs, keywords)
+    except OriginalKept as refusal:
+        return _as_it_is(trace, original, target, refusal)
     lines = [_down(trace, variant, target, options) for variant in captured.variants]
     parts = tuple(line.part for line in lines)
     kernels = tuple(kernel for part in parts for kernel in part.kernels)
@@ -99,14 +104,32 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options) -> _
     return _Line(simplified, Part(variant, plan, kernels))
 
 
+def _as_it_is(trace: Trace, original: Original, target: Target, refusal: OriginalKept) -> Compiled:
+    """The file of a module that no graph can stand for: ModelNew is the original."""
+    head = f"{_title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
+    nothing = render(Path(original.file).stem, (), target.language)
+    text = trace.run("emit", emit, original, (), (), nothing, "", head)
+    trace.note("emit", text)
+    row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
+    left = ((row.name, row.reason),)
+    return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
+
+
+AS_IT_IS = "No operation of it is welded: ModelNew is the original"
+
+
+def _title(original: Original, target: Target) -> str:
+    return f"ModelNew for {original.file}, by opweld {__version__} for {target.name}."
+
+
 def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     """The first lines of the emitted file: what it is, and what was welded."""
     groups = [group for group in parts[0].plan.groups if group.kind is GroupKind.POINTWISE]
-    lines = [f"ModelNew for {original.file}, by opweld {__version__} for {target.name}."]
+    lines = [_title(original, target)]
     for group in groups:
         lines.append(f"{group.name}: {group.reason}.")
     if not groups:
-        lines.append("No operation of it is welded: ModelNew is the original.")
+        lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)
 
 

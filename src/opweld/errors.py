@@ -91,6 +91,10 @@ class CaptureError(UserError):
     """torch.export refused the model; carries the reason and the user's line."""
 
 
+class OriginalKept(CaptureError):
+    """The module is in order, but a graph cannot hold what its forward does: ModelNew is it."""
+
+
 class UnsupportedPrecision(UserError):
     """A precision policy that does not exist yet was asked for."""
 

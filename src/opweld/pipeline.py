@@ -228,6 +228,9 @@ def _given_back(losing: frozenset[str], judgement: Judgement | None) -> str:
 
 
 def _standing(compiled: Compiled, judgement: Judgement | None) -> tuple[str, ...]:
+    kept = next((row.reason for row in compiled.plan_rows if row.name == "forward"), None)
+    if kept is not None:
+        return (f"ModelNew is the original: {kept}",)
     if not compiled.welded:
         return ("Nothing is gained by welding this model here: ModelNew is the original",)
     if judgement and not judgement.welded_calls:

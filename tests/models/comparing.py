@@ -16,7 +16,7 @@ from opweld.judge.compare import ErrorSums
 from opweld.judge.grade import grade
 from opweld.judge.load import Call
 from opweld.judge.outputs import DELIVERED
-from opweld.judge.reference import NoReference, run_float64, to_float64, widen
+from opweld.judge.precision import FLOAT64, NoReference
 
 SEED = 7
 
@@ -97,10 +97,10 @@ def assert_delivered(new: torch.Tensor, eager: torch.Tensor, truth: torch.Tensor
 
 def float64_run(module: nn.Module, args: Any, kwargs: Any) -> list[torch.Tensor | None]:
     """The tensors of a float64 run; None where it has no float64 tensor in that place."""
-    call = Call(copied(args), copied(kwargs)).map(widen)
+    call = Call(copied(args), copied(kwargs)).map(FLOAT64.tensor)
     with contextlib.suppress(NoReference):
         torch.manual_seed(SEED)
-        found = tensors(run_float64(to_float64(module), call, SEED))
+        found = tensors(FLOAT64.run(FLOAT64.model(module), call, SEED))
         return [t if t.dtype is torch.float64 or not t.is_floating_point() else None for t in found]
     return [None] * len(tensors(run(module, args, kwargs)))
 

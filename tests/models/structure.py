@@ -118,6 +118,14 @@ class Draws(nn.Module):
         return last + torch.rand_like(x), y * more
 
 
+class UnreadDraw(nn.Module):
+    """Takes random numbers that no result needs, though whoever draws next does."""
+
+    def forward(self, x):
+        torch.rand_like(x)
+        return torch.relu(x) + 1
+
+
 class StopsGradient(nn.Module):
     def forward(self, x):
         gate = torch.sigmoid(x.detach() * 2)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from opweld.errors import CaptureError
+from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.graph import Graph, Node, topological
 from opweld.ir.ops import Op, TypeRule
 from opweld.ir.types import DType, ShapeMismatch, TensorType
@@ -65,7 +65,7 @@ class Converter:
             elif node.op == "call_function":
                 self._convert(node)
             elif node.op != "output":
-                raise CaptureError(
+                raise OriginalKept(
                     f"the forward has a body that runs on a condition, {node.target}"
                 )
         outputs = Outputs(self.build, self.values, self._as_call)
@@ -85,7 +85,7 @@ class Converter:
     def _require_draws(self, outputs: tuple[Node, ...]) -> None:
         """Random numbers must be drawn all; the plan keeps them in the original's order."""
         if not self.draws <= {node.serial for node in topological(outputs)}:
-            raise CaptureError("the forward draws random numbers that its result does not need")
+            raise OriginalKept("the forward draws random numbers that its result does not need")
 
     def _source(self, node: fx.Node, source: Source) -> Any:
         fake = node.meta["val"]
@@ -95,7 +95,7 @@ class Converter:
             return constant(self.build, source.value, self.place.text)
         type = self.symbols.type(fake)
         if type is None:
-            raise CaptureError(f"{source.access} has elements of type {fake.dtype}")
+            raise OriginalKept(f"{source.access} has elements of type {fake.dtype}")
         made = self.build.arena.source(source.op, source.name, source.access, type)
         (self.inputs if source.op is Op.INPUT else self.weights).append(made)
         return made

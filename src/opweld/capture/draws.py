@@ -6,7 +6,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 
-from opweld.errors import CaptureError
+from opweld.errors import OriginalKept
 
 from .origins import where_in
 
@@ -28,7 +28,7 @@ def refuse_unread_draws(program: ExportedProgram) -> None:
             waiting.extend(node.all_input_nodes)
     unread = [n for n in program.graph.nodes if draws(n.target) and n not in needed]
     if unread:
-        raise CaptureError(
+        raise OriginalKept(
             "the forward draws random numbers that its result does not need",
             where=where_in(unread[:1]),
         )

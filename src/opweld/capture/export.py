@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from opweld.errors import CaptureError
+from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.expr import Size, evaluate, symbols_of, terms_of
 from opweld.ir.graph import Graph
 from opweld.ir.ops import Op
@@ -131,9 +131,9 @@ def _refuse_modes(program: ExportedProgram, autocast: torch.dtype | None) -> Non
         target = str(node.target)
         if "set_grad_enabled" in target or "inference_mode" in target:
             where = where_in(_inside(program, node))
-            raise CaptureError("the forward switches the gradient mode", where=where)
+            raise OriginalKept("the forward switches the gradient mode", where=where)
         if "autocast" in target and autocast is not None:
-            raise CaptureError("the forward switches autocast itself")
+            raise OriginalKept("the forward switches autocast itself")
 
 
 def _inside(program: ExportedProgram, node: fx.Node) -> list[fx.Node]:
@@ -160,7 +160,7 @@ def _refuse_mutations(program: ExportedProgram) -> None:
             continue
         what = _CHANGED.get(output.kind, "")
         where = where_in(n for n in program.graph.nodes if n.name == output.arg.name)
-        raise CaptureError(f"the forward changes {what}{output.target}", where=where)
+        raise OriginalKept(f"the forward changes {what}{output.target}", where=where)
 
 
 def _sources(
@@ -177,7 +177,7 @@ def _sources(
             value = program.constants[spec.target]
             sources[spec.arg.name] = Source(spec.arg.name, spec.target, Op.CONST, value)
         elif spec.kind is InputKind.CONSTANT_TENSOR and not _is_attribute(module, spec.target):
-            raise CaptureError(
+            raise OriginalKept(
                 "the forward uses a tensor that is no parameter, buffer or attribute of the module",
                 where=where_in(_users(program, spec.arg.name)),
                 next_step="register it as a buffer",

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from opweld.errors import CaptureError
+from opweld.errors import OriginalKept
 from opweld.ir.contract import ModuleFact
 
 from .attributes import facts_of_value, qualified_name
@@ -147,11 +147,11 @@ def refuse_attachments(module: nn.Module) -> None:
     for path, child in module.named_modules():
         place = f"submodule {path!r}" if path else "the module"
         if parametrize.is_parametrized(child):
-            raise CaptureError(f"{place} has a parametrization")
+            raise OriginalKept(f"{place} has a parametrization")
         if any(vars(child)[hooks] for hooks in _HOOKS):
-            raise CaptureError(f"{place} has hooks")
+            raise OriginalKept(f"{place} has hooks")
         if "forward" in vars(child):
-            raise CaptureError(f"{place} has a forward of its own object, not of its class")
+            raise OriginalKept(f"{place} has a forward of its own object, not of its class")
         for name, tensor in (*child._parameters.items(), *child._buffers.items()):
             if tensor is not None and type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
-                raise CaptureError(f"{name} of {place} is a {type(tensor).__name__}")
+                raise OriginalKept(f"{name} of {place} is a {type(tensor).__name__}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opweld.errors import CaptureError
+from opweld.errors import OriginalKept
 
 
 @contextlib.contextmanager
@@ -22,7 +22,7 @@ def refusing_functions() -> Iterator[None]:
 
     def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
         if not cls.__module__.startswith("torch."):
-            raise CaptureError(
+            raise OriginalKept(
                 f"the forward applies {cls.__qualname__}, which has its own gradient"
             )
         return original.__get__(None, cls)(*args, **kwargs)

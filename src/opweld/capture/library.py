@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from opweld.errors import CaptureError, Where
+from opweld.errors import CaptureError, OriginalKept, Where
 from opweld.ir.expr import Expr
 from opweld.ir.graph import Node
 from opweld.ir.ops import CallAttrs, Operand, TorchLiteral
@@ -124,6 +124,6 @@ def refuse_effects(node: fx.Node, where: Where | None) -> None:
     target = node.target
     if isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable:
         return
-    raise CaptureError(
+    raise OriginalKept(
         f"the forward uses {target}, which has effects beside its result", where=where
     )

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.utils import _pytree as pytree
 
-from opweld.errors import CaptureError
+from opweld.errors import OriginalKept
 from opweld.ir.graph import Leaf, Node, Structure
 from opweld.ir.ops import CallAttrs, Op, Operand, TorchLiteral
 
@@ -47,7 +47,7 @@ class Outputs:
             return ("const", value)
         ours = self.values[value.name]
         if isinstance(ours, RunTimeScalar):
-            raise CaptureError("the forward returns a Python number read from a tensor")
+            raise OriginalKept("the forward returns a Python number read from a tensor")
         if not isinstance(ours, Node):
             return ("const", ours)
         if value.name not in self.seen:
@@ -124,7 +124,7 @@ def _structure(value: Any) -> Structure:
         return (type(value).__name__, tuple(_structure(v) for v in value))
     if type(value) is dict and all(isinstance(key, str | int) for key in value):
         return ("dict", tuple((key, _structure(v)) for key, v in value.items()))
-    raise CaptureError(
+    raise OriginalKept(
         f"the forward returns a {type(value).__name__}",
         next_step="return tensors, tuples, lists or dicts",
     )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from opweld.errors import CaptureError
+from opweld.errors import OriginalKept
 
 _STORES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (list, dict, set)
@@ -43,7 +43,7 @@ def unchanged(module: nn.Module, training: bool) -> Iterator[None]:
             changes = [_restore(m, state) for m, state in zip(modules, states, strict=True)]
     changed = next((name for name in changes if name), None)
     if changed:
-        raise CaptureError(f"the forward changes what self.{changed} holds")
+        raise OriginalKept(f"the forward changes what self.{changed} holds")
 
 
 def _devices(module: nn.Module) -> list[int]:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld.errors import CaptureError
+from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.contract import (
     Capture,
     Contract,
@@ -63,7 +63,7 @@ def capture_variants(module: nn.Module, arguments: Arguments, *, name: str, batc
     with recording(module) as reads:
         exported, dynamic = _widest(task, _candidates(arguments) if batch else _NONE)
     if reads.writes:
-        raise CaptureError(f"the forward assigns to self.{reads.writes[0]}")
+        raise OriginalKept(f"the forward assigns to self.{reads.writes[0]}")
     contract = _contract(task, exported, dynamic, reads)
     plain = Variant(name, None, _used(exported.graph), contract)
     variants = [plain]

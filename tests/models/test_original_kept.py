@@ -1,0 +1,116 @@
+"""Models of which nothing is welded: ModelNew is the original, or the model is refused."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from tests.behaviour.emitted import kernels_in
+from tests.models import structure
+from tests.models.comparing import assert_close, copied, tensors, training
+from tests.models.emitted import emit_module
+from torch import nn
+
+from opweld.errors import CaptureError
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A module that runs as it is, and the words that say why."""
+
+    model: type[nn.Module]
+    words: str
+
+    @property
+    def name(self) -> str:
+        return self.model.__name__
+
+
+KEPT = (
+    Kept(structure.NoGradRegion, "switches the gradient mode"),
+    Kept(structure.Counter, "changes the buffer calls"),
+    Kept(structure.AddsToInput, "changes its input x"),
+    Kept(structure.Remembers, "assigns to self.last"),
+    Kept(structure.NamedResult, "returns a Pair"),
+    Kept(structure.Spectral, "has a parametrization"),
+    Kept(structure.Hooked, "has hooks"),
+    Kept(structure.UnreadDraw, "draws random numbers"),
+)
+
+
+def _call() -> tuple[tuple[torch.Tensor], dict[str, object]]:
+    torch.manual_seed(4)
+    return (torch.randn(4, 8),), {}
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.name)
+def test_the_original_runs_and_says_why(kept: Kept, tmp_path: Path) -> None:
+    emitted = emit_module(kept.model().eval(), _call(), tmp_path)
+    (row,) = emitted.compiled.plan_rows
+    assert kept.words in row.reason
+    assert "ModelNew is the original" in emitted.compiled.text
+    assert_same_effects(emitted.new, emitted.original)
+    assert kernels_in(lambda: emitted.new(*_call()[0])) == 0
+
+
+def assert_same_effects(new: nn.Module, old: nn.Module) -> None:
+    """Two calls: the same results, inputs, buffers and random numbers."""
+    for _ in range(2):
+        found = []
+        for module in (new, old):
+            args, _ = _call()
+            result = module(*args)
+            found.append([*tensors(result), *args, *module.buffers(), torch.rand(2)])
+        assert_close(*found)
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_nothing_to_weld(tmp_path: Path) -> None:
+    emitted = emit_module(structure.Sliding().eval(), _call(), tmp_path)
+    assert emitted.num_kernels == 0
+    assert [row.kind for row in emitted.compiled.main_rows] == ["library", "library"]
+    assert "class ModelNew" in emitted.compiled.text
+    assert_same_effects(emitted.new, emitted.original)
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "line"),
+    [
+        (structure.Decides, "decides by the elements", "if x.sum() > 0:"),
+        (structure.Unequal, "size depends on the elements", "return x[x > 0] * 2"),
+    ],
+)
+def test_refused_with_the_reason_and_the_line(
+    model: type[nn.Module], words: str, line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CaptureError, match=words) as refusal:
+        emit_module(model().eval(), _call(), tmp_path)
+    assert refusal.value.where is not None and refusal.value.where.text == line
+    assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize("model", [structure.Normalised, structure.ReadsMode, structure.Draws])
+def test_in_training_each_call_does_what_the_original_does(
+    model: type[nn.Module], tmp_path: Path
+) -> None:
+    """Batch norm counts, dropout draws, and what the mode decides is decided anew."""
+    x = torch.randn(6, 16)
+    emitted = emit_module(model().eval(), ((x,), {}), tmp_path)
+    old, new = copy.deepcopy(emitted.original), emitted.new
+    with training(old, new):
+        for _ in range(2):
+            found = []
+            for module in (new, old):
+                torch.manual_seed(5)
+                results = tensors(module(copied(x)))
+                found.append([*results, *module.buffers(), torch.rand(2)])
+            assert_close(*found)
+    # Back in evaluation mode the kernels run, on what training left behind.
+    torch.manual_seed(5)
+    ours = new(x)
+    torch.manual_seed(5)
+    assert_close(ours, old(x))
+    assert kernels_in(lambda: new(x)) == emitted.num_kernels
