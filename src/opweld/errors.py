@@ -124,11 +124,11 @@ class InternalError(OpweldError):
 
 
 def error_classes() -> tuple[type[OpweldError], ...]:
-    """Every class of this hierarchy, parents first."""
+    """Every class of this module, parents first; others may carry more than plain data."""
     found: list[type[OpweldError]] = [OpweldError]
     for cls in found:
         found.extend(cls.__subclasses__())
-    return tuple(found)
+    return tuple(cls for cls in found if cls.__module__ == __name__)
 
 
 def from_data(data: dict[str, Any]) -> OpweldError:
