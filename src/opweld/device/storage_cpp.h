@@ -53,6 +53,48 @@ struct Compute<half> {
     }
 };
 
+// @kBlock deps:
+// Elements of half that are converted at once, to and from floats in the first cache.
+constexpr int64_t kBlock = 256;
+
+// @HalfPacket deps:
+// g++ 12 has no vector form of the processor's conversions in loops, but a function for 8 values.
+#if defined(__F16C__) && !defined(__clang__)
+#define OPWELD_HALF_PACKET 8
+typedef short HalfPacket __attribute__((vector_size(16)));
+typedef float FloatPacket __attribute__((vector_size(32)));
+#endif
+
+// @widen_block deps: string_header, half, HalfPacket, kBlock
+// values[i] = x[i] for i < count
+OPWELD_FN void widen_block(const half* x, int64_t count, float* values) {
+    int64_t i = 0;
+#ifdef OPWELD_HALF_PACKET
+    for (; i + OPWELD_HALF_PACKET <= count; i += OPWELD_HALF_PACKET) {
+        HalfPacket packet;
+        memcpy(&packet, x + i, sizeof packet);
+        const FloatPacket wide = __builtin_ia32_vcvtph2ps256(packet);
+        memcpy(values + i, &wide, sizeof wide);
+    }
+#endif
+    for (; i < count; ++i) values[i] = Compute<half>::widen(x[i]);
+}
+
+// @narrow_block deps: string_header, half, HalfPacket, kBlock
+// x[i] = values[i], rounded to nearest, for i < count
+OPWELD_FN void narrow_block(const float* values, int64_t count, half* x) {
+    int64_t i = 0;
+#ifdef OPWELD_HALF_PACKET
+    for (; i + OPWELD_HALF_PACKET <= count; i += OPWELD_HALF_PACKET) {
+        FloatPacket wide;
+        memcpy(&wide, values + i, sizeof wide);
+        const HalfPacket packet = __builtin_ia32_vcvtps2ph256(wide, 0);
+        memcpy(x + i, &packet, sizeof packet);
+    }
+#endif
+    for (; i < count; ++i) x[i] = Compute<half>::narrow(values[i]);
+}
+
 // @bfloat16 deps: Compute, float_from_bits, bits_from_float
 struct bfloat16 {
     uint16_t bits;

@@ -1,4 +1,4 @@
-"""Which functions of 16-bit operands CUDA texts call instead of the exact ones of the same name."""
+"""Which functions of 16-bit operands are called instead of the exact ones of the same name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from ..ir.kernel import Const, Let
 from ..ir.ops import Op
 from ..ir.types import DType
 
-_KNOWN = frozenset(names("cuda"))
+_KNOWN = {language: frozenset(names(language)) for language in ("cuda", "cpp")}
 # The first of these that the device library has; bfloat16 has two to three fewer bits than half.
 _SUFFIXES = {DType.F16: ("approx",), DType.BF16: ("bf16", "approx")}
 
 
-def approximate_name(let: Let) -> str | None:
+def approximate_name(let: Let, language: str) -> str | None:
     """The piece of the device library that is exact enough for 16-bit operands, if any."""
     found = (f"{let.op.value}_{suffix}" for suffix in _SUFFIXES.get(let.operands, ()))
-    return next((name for name in found if name in _KNOWN), None)
+    return next((name for name in found if name in _KNOWN[language]), None)
 
 
 def constant_divisor(let: Let) -> Const | None:

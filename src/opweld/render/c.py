@@ -114,15 +114,15 @@ def argument(arg: Arg) -> str:
     return arg.text if isinstance(arg, Name) else constant(arg.value, arg.dtype)
 
 
-def spelled(let: Let, approximate: bool) -> str:
+def spelled(let: Let, language: str) -> str:
     """The expression of one statement of an element.
 
-    `approximate` allows results of 16-bit operands to be as exact as 16 bits need (CUDA texts).
+    `language` is "cuda" or "cpp". Results of 16-bit operands are as exact as 16 bits need.
     """
     args = [argument(arg) for arg in let.args]
-    if approximate and constant_divisor(let):
+    if constant_divisor(let):
         return f"{args[0]} * (1.0f / {args[1]})"
-    if approximate and (name := approximate_name(let)):
+    if name := approximate_name(let, language):
         return _call(let, name, args)
     if let.op is Op.CAST:
         return _cast(args[0], let.operands, let.dtype)

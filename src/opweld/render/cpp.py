@@ -9,8 +9,9 @@ the work among threads:
 from __future__ import annotations
 
 from ..device import pieces
-from ..ir.expr import Bounds, Size, at_least_zero, upper
-from ..ir.kernel import Between, Buffer, Definition, Index, Kernel, Test, Welded
+from ..ir.expr import Bounds, Size, at_least_zero, coefficient, substitute, symbol, upper
+from ..ir.kernel import Between, Buffer, Definition, Index, Kernel, Load, Store, Test, Welded
+from ..ir.types import DType
 from .c import (
     STORAGE,
     Integers,
@@ -19,6 +20,7 @@ from .c import (
     dtypes_of,
     grouped,
     load_text,
+    named_in,
     storage_pieces,
     store_text,
 )
@@ -31,12 +33,13 @@ def cpp_text(kernels: tuple[Welded, ...]) -> str:
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
     needed = storage_pieces(dtypes)
     for welded in kernels:
-        needed |= pieces_of(welded.contiguous.element, approximate=False)
+        needed |= pieces_of(welded.contiguous.element, "cpp")
+        needed |= _block_pieces(welded.contiguous) | _block_pieces(welded.strided)
     return "\n".join([*pieces(sorted(needed), "cpp"), *(_group_text(welded) for welded in kernels)])
 
 
 def _group_text(welded: Welded) -> str:
-    element = element_text(welded.contiguous.element, approximate=False)
+    element = element_text(welded.contiguous.element, "cpp")
     parts = [
         f"{title(welded.contiguous)}\n\n{element}",
         _function(welded.contiguous),
@@ -70,13 +73,7 @@ def _typed(buffer: Buffer) -> str:
 
 
 def _flat(kernel: Kernel) -> list[str]:
-    var = kernel.loops[0].var
-    return [
-        "#pragma omp simd",
-        f"for (int64_t {var} = begin; {var} < end; ++{var}) {{",
-        *indented(_element_lines(kernel), 2),
-        "}",
-    ]
+    return _loop(kernel, "begin", "end")
 
 
 def _rows(kernel: Kernel) -> list[str]:
@@ -88,10 +85,7 @@ def _rows(kernel: Kernel) -> list[str]:
         f"const int64_t first = at % {extent};",
         "const int64_t stop = first + (end - at);",
         f"const int64_t last = stop < {extent} ? stop : {extent};",
-        "#pragma omp simd",
-        f"for (int64_t {inner.var} = first; {inner.var} < last; ++{inner.var}) {{",
-        *indented(_element_lines(kernel), 2),
-        "}",
+        *_loop(kernel, "first", "last"),
         "at += last - first;",
     ]
     return ["for (int64_t at = begin; at < end;) {", *indented(body, 2), "}"]
@@ -114,10 +108,81 @@ def _outer_coordinates(kernel: Kernel) -> list[str]:
     return lines
 
 
+def _loop(kernel: Kernel, first: str, last: str) -> list[str]:
+    """The innermost loop: plain, or in blocks where operands of half are converted apart."""
+    var = kernel.loops[-1].var
+    if not _half_loads(kernel) and not _half_stores(kernel):
+        return [
+            "#pragma omp simd",
+            f"for (int64_t {var} = {first}; {var} < {last}; ++{var}) {{",
+            *indented(_element_lines(kernel), 2),
+            "}",
+        ]
+    lines = _element_lines(kernel)
+    position = [f"const int64_t {var} = block + lane;"] if named_in((var,), str(lines)) else []
+    body = [
+        f"const int64_t rest = {last} - block;",
+        "const int64_t count = rest < op::kBlock ? rest : op::kBlock;",
+        *(line for load in _half_loads(kernel) for line in _widened(kernel, load)),
+        *(f"float {store.buffer}_block[op::kBlock];" for store in _half_stores(kernel)),
+        "#pragma omp simd",
+        "for (int64_t lane = 0; lane < count; ++lane) {",
+        *indented(position + lines, 2),
+        "}",
+        *(_narrowed(kernel, store) for store in _half_stores(kernel)),
+    ]
+    blocks = f"for (int64_t block = {first}; block < {last}; block += op::kBlock) {{"
+    return [blocks, *indented(body, 2), "}"]
+
+
+def _half_loads(kernel: Kernel) -> list[Load]:
+    """The loads whose elements lie side by side in memory, and are of half."""
+    loads = [d for d in kernel.definitions if isinstance(d, Load) and not d.guard]
+    return [d for d in loads if d.dtype is DType.F16 and _lies_side_by_side(kernel, d.address)]
+
+
+def _half_stores(kernel: Kernel) -> list[Store]:
+    stores = [store for store in kernel.stores if store.dtype is DType.F16]
+    return [store for store in stores if _lies_side_by_side(kernel, store.address)]
+
+
+def _lies_side_by_side(kernel: Kernel, address: Size) -> bool:
+    return coefficient(address, kernel.loops[-1].var) == 1
+
+
+def _block_pieces(kernel: Kernel) -> set[str]:
+    widened = {"widen_block"} if _half_loads(kernel) else set[str]()
+    return widened | ({"narrow_block"} if _half_stores(kernel) else set[str]())
+
+
+def _widened(kernel: Kernel, load: Load) -> list[str]:
+    start = f"{load.buffer} + {_at_block(kernel, load.address)}"
+    return [
+        f"float {load.name}_block[op::kBlock];",
+        f"op::widen_block({start}, count, {load.name}_block);",
+    ]
+
+
+def _narrowed(kernel: Kernel, store: Store) -> str:
+    start = f"{store.buffer} + {_at_block(kernel, store.address)}"
+    return f"op::narrow_block({store.buffer}_block, count, {start});"
+
+
+def _at_block(kernel: Kernel, address: Size) -> str:
+    return _text(substitute(address, {kernel.loops[-1].var: symbol("block")}))
+
+
 def _element_lines(kernel: Kernel) -> list[str]:
-    lines = [_definition(d, kernel) for d in kernel.definitions]
+    widened, narrowed = _half_loads(kernel), _half_stores(kernel)
+    lines = [
+        f"const float {d.name} = {d.name}_block[lane];" if d in widened else _definition(d, kernel)
+        for d in kernel.definitions
+    ]
     lines += call_element(kernel, [name for name, _ in kernel.element.params])
     for store in kernel.stores:
+        if store in narrowed:
+            lines.append(f"{store.buffer}_block[lane] = value{store.result};")
+            continue
         value = store_text(store.dtype, f"value{store.result}")
         lines.append(f"{store.buffer}[{_text(store.address)}] = {value};")
     return lines

@@ -39,13 +39,13 @@ def cuda_text(kernels: tuple[Welded, ...]) -> str:
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
     needed = VECTOR_PIECES | storage_pieces(dtypes)
     for welded in kernels:
-        needed |= pieces_of(welded.contiguous.element, approximate=True)
+        needed |= pieces_of(welded.contiguous.element, "cuda")
     device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
     return "\n".join([*device, *(_group_text(welded) for welded in kernels)])
 
 
 def _group_text(welded: Welded) -> str:
-    element = element_text(welded.contiguous.element, approximate=True)
+    element = element_text(welded.contiguous.element, "cuda")
     parts = [f"{title(welded.contiguous)}\n\n{element}"]
     for kernel in (welded.contiguous, welded.strided):
         parts += _packet_kernel(kernel) if kernel.lanes > 1 else [_element_kernel(kernel)]

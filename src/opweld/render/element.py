@@ -12,17 +12,17 @@ from .layout import comment, folded, head
 _CALLED = re.compile(r"\bop::(\w+)")
 
 
-def pieces_of(element: Element, approximate: bool) -> set[str]:
+def pieces_of(element: Element, language: str) -> set[str]:
     """Names of the device library's pieces that an element calls."""
     needed: set[str] = set()
     for let in element.body:
-        needed.update(_CALLED.findall(spelled(let, approximate)))
+        needed.update(_CALLED.findall(spelled(let, language)))
     for _, arg in element.results:
         needed.update(_CALLED.findall(argument(arg)))
     return needed
 
 
-def element_text(element: Element, approximate: bool) -> str:
+def element_text(element: Element, language: str) -> str:
     """The scalar function: operands by value; one result is returned, several go by reference."""
     params = [f"{compute_type(dtype)} {name}" for name, dtype in element.params]
     single = len(element.results) == 1
@@ -35,7 +35,7 @@ def element_text(element: Element, approximate: bool) -> str:
     for let in element.body:
         if let.comment:
             lines.append(comment(let.comment, 2, 4))
-        text = spelled(let, approximate)
+        text = spelled(let, language)
         lines.append(folded(f"  const {compute_type(let.dtype)} {let.name} = {text};"))
     for i, (_, arg) in enumerate(element.results):
         lines.append(f"  return {argument(arg)};" if single else f"  result{i} = {argument(arg)};")

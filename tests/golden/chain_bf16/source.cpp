@@ -22,7 +22,7 @@ OPWELD_FN void k1_abs_neg_exp_element(
   // chain_bf16.py:17 second = torch.exp(-torch.abs(first)) # 10, 11, 12
   const float abs_1 = op::abs(add_2);
   const float neg_1 = -abs_1;
-  const float exp_1 = op::exp(neg_1);
+  const float exp_1 = op::exp_approx(neg_1);
   result0 = add_2;
   result1 = exp_1;
 }

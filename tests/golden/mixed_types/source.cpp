@@ -25,17 +25,26 @@ extern "C" void k1_exp_where_logical_not_contiguous(
   float* __restrict__ result0 = static_cast<float*>(result0_data);
   op::half* __restrict__ result1 = static_cast<op::half*>(result1_data);
   bool* __restrict__ result2 = static_cast<bool*>(result2_data);
+  for (int64_t block = begin; block < end; block += op::kBlock) {
+    const int64_t rest = end - block;
+    const int64_t count = rest < op::kBlock ? rest : op::kBlock;
+    float x_1_block[op::kBlock];
+    op::widen_block(x + block, count, x_1_block);
+    float result1_block[op::kBlock];
 #pragma omp simd
-  for (int64_t i = begin; i < end; ++i) {
-    const bool mask_1 = mask[i];
-    const float x_1 = op::to_compute(x[i]);
-    float value0;
-    float value1;
-    bool value2;
-    k1_exp_where_logical_not_element(mask_1, x_1, value0, value1, value2);
-    result0[i] = value0;
-    result1[i] = op::from_compute<op::half>(value1);
-    result2[i] = value2;
+    for (int64_t lane = 0; lane < count; ++lane) {
+      const int64_t i = block + lane;
+      const bool mask_1 = mask[i];
+      const float x_1 = x_1_block[lane];
+      float value0;
+      float value1;
+      bool value2;
+      k1_exp_where_logical_not_element(mask_1, x_1, value0, value1, value2);
+      result0[i] = value0;
+      result1_block[lane] = value1;
+      result2[i] = value2;
+    }
+    op::narrow_block(result1_block, count, result1 + block);
   }
 }
 

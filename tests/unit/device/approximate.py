@@ -1,4 +1,4 @@
-"""The approximate functions of CUDA texts: how each is called, on what, and what it must give."""
+"""The approximate functions: how each is called, on what, and what it must give."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ APPROXIMATE = {
     if name.endswith(("_approx", "_bf16")) and name.rpartition("_")[0] in (*BY_NAME, "div")
 }
 HALVES = (torch.float16, torch.bfloat16)
+IN_CPP = tuple(name for name in APPROXIMATE if name in names("cpp"))
 CASES = tuple(
     (name, dtype)
     for name in APPROXIMATE
@@ -66,6 +67,16 @@ def cuda_text() -> str:
             "  return cudaGetLastError();\n}"
         )
     return "\n".join(parts)
+
+
+def cpp_text() -> str:
+    """`void <piece>_loop(x, out, n)` for each function that C++ texts have as well."""
+    loops = (
+        f'extern "C" void {name}_loop(const float* __restrict__ x, float* __restrict__ out, long n)'
+        f" {{\n#pragma omp simd\n  for (long i = 0; i < n; ++i) out[i] = op::{name}(x[i]);\n}}"
+        for name in IN_CPP
+    )
+    return "\n".join([*pieces(IN_CPP, "cpp"), *loops])
 
 
 def operands(function: Function, dtype: torch.dtype) -> list[torch.Tensor]:

@@ -19,11 +19,16 @@ from tests.unit.device.programs import build_cpp
 from opweld.device import pieces
 
 CONVERSIONS = {"half": torch.float16, "bfloat16": torch.bfloat16}
+STORAGE_PIECES = ("half", "bfloat16", "to_compute", "from_compute")
 Convert = Callable[[str, torch.Tensor, torch.Tensor], None]
 
 CPP = "\n".join(
     [
-        *pieces(["half", "bfloat16", "to_compute", "from_compute"], "cpp"),
+        *pieces([*STORAGE_PIECES, "widen_block", "narrow_block"], "cpp"),
+        'extern "C" void widen_blocks(const op::half* x, float* out, long n) {\n'
+        "  op::widen_block(x, n, out);\n}\n"
+        'extern "C" void narrow_blocks(const float* x, op::half* out, long n) {\n'
+        "  op::narrow_block(x, n, out);\n}\n",
         *(
             f'extern "C" void widen_{t}(const op::{t}* __restrict__ x, float* __restrict__ out, '
             "long n) {\n#pragma omp simd\n"
@@ -38,7 +43,7 @@ CPP = "\n".join(
 
 CUDA = "\n".join(
     [
-        *pieces(["half", "bfloat16", "to_compute", "from_compute"], "cuda"),
+        *pieces(STORAGE_PIECES, "cuda"),
         """
 template <typename T>
 __global__ void widen(const T* x, float* out, int n) {
@@ -97,22 +102,52 @@ def test_every_16_bit_value_widens_exactly(convert: Convert, name: str):
     assert torch.equal(torch.signbit(out), torch.signbit(x))
 
 
-@pytest.mark.parametrize("name", CONVERSIONS)
-def test_narrowing_rounds_to_nearest_even(convert: Convert, name: str):
-    dtype = CONVERSIONS[name]
+def _hard_floats(dtype: torch.dtype) -> torch.Tensor:
+    """Any bits, the values of a 16-bit type, and what lies half-way between them or next to it."""
     generator = np.random.default_rng(0)
     some = generator.integers(0, 1 << 32, 200_000, dtype=np.uint32).view(np.float32)
     patterns = np.arange(1 << 16, dtype=np.uint16).view(np.int16)
     stored = torch.from_numpy(patterns).view(dtype).float()
-    # Half-way to the next value in either type, and a little to its sides.
     ties = torch.cat([stored * (1 + s * 2.0**-k) for k in (8, 9, 11, 12) for s in (1, -1)])
-    x = torch.cat([torch.from_numpy(some), stored, ties, ties * (1 + 2**-20), ties * (1 - 2**-20)])
-    out = torch.empty(x.numel(), dtype=dtype)
+    near = [ties, ties * (1 + 2**-20), ties * (1 - 2**-20)]
+    return torch.cat([torch.from_numpy(some), stored, *near])
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_narrowing_rounds_to_nearest_even(convert: Convert, name: str):
+    x = _hard_floats(CONVERSIONS[name])
+    out = torch.empty(x.numel(), dtype=CONVERSIONS[name])
     convert(f"narrow_{name}", x, out)
-    want = x.to(dtype)
-    assert torch.equal(torch.isnan(out), torch.isnan(want))
+    _require_equal(out, x.to(CONVERSIONS[name]))
+
+
+@pytest.mark.parametrize("left_out", [0, 3])
+def test_blocks_of_half_convert_as_single_values_do(
+    library: tuple[ctypes.CDLL, str], left_out: int
+):
+    def run(name: str, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        count = ctypes.c_long(x.numel() - left_out)
+        pointers = ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr())
+        getattr(library[0], name)(*pointers, count)
+        return out
+
+    stored = torch.from_numpy(np.arange(1 << 16, dtype=np.uint16).view(np.int16))
+    x = stored.view(torch.float16)
+    wide = run("widen_blocks", x, torch.zeros(x.numel()))
+    _require_equal(wide[: x.numel() - left_out], x.float()[: x.numel() - left_out])
+    values = _hard_floats(torch.float16)
+    narrow = run("narrow_blocks", values, torch.zeros(values.numel(), dtype=torch.float16))
+    kept = values.numel() - left_out
+    _require_equal(narrow[:kept], values.half()[:kept])
+    assert not narrow[kept:].any() and not wide[x.numel() - left_out :].any()
+
+
+def _require_equal(got: torch.Tensor, want: torch.Tensor) -> None:
+    """The same numbers and the same zeros; NaN for NaN."""
+    bits = torch.int16 if got.element_size() == 2 else torch.int32
+    assert torch.equal(torch.isnan(got), torch.isnan(want))
     kept = ~torch.isnan(want)
-    assert torch.equal(out.view(torch.int16)[kept], want.view(torch.int16)[kept])
+    assert torch.equal(got.view(bits)[kept], want.view(bits)[kept])
 
 
 def test_conversions_are_vectorised(library: tuple[ctypes.CDLL, str]):
