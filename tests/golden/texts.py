@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opweld.ir.check import check
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import Welded
+from opweld.ir.kernel import Source, Welded
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan import make_plan
@@ -19,7 +19,6 @@ HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
 ROWS = 16  # captured with few rows: their number is a symbol of the graph
 FILES = ("graph.txt", "plan.txt", "kernel.txt", "source.cu", "source.cpp")
-_DEVICE_END = "}  // namespace op\n"
 
 
 def small_graphs() -> dict[str, Graph]:
@@ -63,10 +62,11 @@ def texts_of(graph: Graph) -> dict[str, str]:
         "graph.txt": to_text(graph),
         "plan.txt": to_text(plan),
         "kernel.txt": "\n".join(map(to_text, kernels)),
-        "source.cu": _own_text(render(graph.name, kernels, "cuda").text),
-        "source.cpp": _own_text(render(graph.name, on_cpu, "c++").text),
+        "source.cu": _own_text(render(graph.name, kernels, "cuda")),
+        "source.cpp": _own_text(render(graph.name, on_cpu, "c++")),
     }
 
 
-def _own_text(source: str) -> str:
-    return source.rsplit(_DEVICE_END, 1)[-1].lstrip("\n")
+def _own_text(source: Source) -> str:
+    group = source.entry_points[0].removesuffix("_contiguous")
+    return source.text[source.text.index(f"// {group}: ") :]

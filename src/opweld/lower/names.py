@@ -23,8 +23,8 @@ RESERVED = frozenset(
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t cudaStream_t blockIdx "
     "threadIdx blockDim gridDim warpSize INFINITY NAN "
     "op lane lane_at first last stop next begin end stream num_elems max_offset aligned narrow "
-    "launch blocks Index kLanes kBlock main in out row rest at k "
-    "block count".split()
+    "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
+    "count".split()
 )
 # Loop variables, sizes, results, strides, vectors, and the pointers of entry points.
 _PATTERN = re.compile(r"(i|s|value|above_i)\d*|\w+_(stride\d+|vector|block|data)|_\w*|\w*__\w*")

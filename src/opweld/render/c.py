@@ -161,6 +161,9 @@ def _call(let: Let, name: str, args: list[str]) -> str:
 def _cast(text: str, source: DType, result: DType) -> str:
     if result is DType.BOOL:
         return f"{text} != {constant(0, source)}"
+    if source is DType.BOOL:
+        # g++ 12 vectorises no conversion from bool.
+        return f"{text} ? {constant(1, result)} : {constant(0, result)}"
     if result.is_half:
         return f"op::to_compute(op::from_compute<{STORAGE[result]}>({_as(text, source, result)}))"
     if source.is_float and result is DType.U8:

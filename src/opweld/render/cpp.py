@@ -9,8 +9,8 @@ the work among threads:
 from __future__ import annotations
 
 from ..device import pieces
-from ..ir.expr import Bounds, Size, at_least_zero, coefficient, substitute, symbol, upper
-from ..ir.kernel import Between, Buffer, Definition, Index, Kernel, Load, Store, Test, Welded
+from ..ir.expr import Bounds, Size, at_least_zero, upper
+from ..ir.kernel import Between, Buffer, Definition, Index, Kernel, Test, Welded
 from ..ir.types import DType
 from .c import (
     STORAGE,
@@ -18,12 +18,12 @@ from .c import (
     compute_type,
     constant,
     dtypes_of,
-    grouped,
     load_text,
-    named_in,
     storage_pieces,
     store_text,
 )
+from .cpp_half import block_pieces, blocked, half_loads, half_stores
+from .cpp_loops import plain, rows, rows_are_short, short_rows
 from .element import call_element, element_text, guard_text, pieces_of, title
 from .layout import folded, head, indented
 
@@ -34,7 +34,7 @@ def cpp_text(kernels: tuple[Welded, ...]) -> str:
     needed = storage_pieces(dtypes)
     for welded in kernels:
         needed |= pieces_of(welded.contiguous.element, "cpp")
-        needed |= _block_pieces(welded.contiguous) | _block_pieces(welded.strided)
+        needed |= block_pieces(welded.contiguous) | block_pieces(welded.strided)
     return "\n".join([*pieces(sorted(needed), "cpp"), *(_group_text(welded) for welded in kernels)])
 
 
@@ -63,117 +63,31 @@ def _function(kernel: Kernel) -> str:
         ),
         *(f"  {_typed(buffer)}" for buffer in kernel.buffers),
     ]
-    body = _rows(kernel) if len(kernel.loops) > 1 else _flat(kernel)
-    return "\n".join([*lines, *map(folded, indented(body, 2)), "}"])
+    return "\n".join([*lines, *map(folded, indented(_loops(kernel), 2)), "}"])
 
 
 def _typed(buffer: Buffer) -> str:
-    pointer = f"{'' if buffer.written else 'const '}{STORAGE[buffer.dtype]}*"
+    # g++ 12 vectorises no loop that reads bool.
+    element = "uint8_t" if buffer.dtype is DType.BOOL else STORAGE[buffer.dtype]
+    pointer = f"{'' if buffer.written else 'const '}{element}*"
     return f"{pointer} __restrict__ {buffer.name} = static_cast<{pointer}>({buffer.name}_data);"
 
 
-def _flat(kernel: Kernel) -> list[str]:
-    return _loop(kernel, "begin", "end")
+def _loops(kernel: Kernel) -> list[str]:
+    element = _element_lines(kernel)
+    if rows_are_short(kernel):
+        return short_rows(kernel, element)
+    in_blocks = half_loads(kernel) or half_stores(kernel)
 
+    def innermost(first: str, last: str) -> list[str]:
+        loop = blocked if in_blocks else plain
+        return loop(kernel, first, last, element)
 
-def _rows(kernel: Kernel) -> list[str]:
-    """A range of positions is a part of a row, whole rows, and a part of a row."""
-    inner = kernel.loops[-1]
-    extent = grouped(_text(inner.extent))
-    body = [
-        *_outer_coordinates(kernel),
-        f"const int64_t first = at % {extent};",
-        "const int64_t stop = first + (end - at);",
-        f"const int64_t last = stop < {extent} ? stop : {extent};",
-        *_loop(kernel, "first", "last"),
-        "at += last - first;",
-    ]
-    return ["for (int64_t at = begin; at < end;) {", *indented(body, 2), "}"]
-
-
-def _outer_coordinates(kernel: Kernel) -> list[str]:
-    """The loop variables above a row, from the row's number."""
-    row = f"at / {grouped(_text(kernel.loops[-1].extent))}"
-    if len(kernel.loops) == 2:
-        return [f"const int64_t {kernel.loops[0].var} = {row};"]
-    lines = [f"const int64_t row = {row};"]
-    rest = "row"
-    for position in range(len(kernel.loops) - 2, 0, -1):
-        loop = kernel.loops[position]
-        extent = grouped(_text(loop.extent))
-        above = kernel.loops[0].var if position == 1 else f"above_{loop.var}"
-        lines.append(f"const int64_t {loop.var} = {rest} % {extent};")
-        lines.append(f"const int64_t {above} = {rest} / {extent};")
-        rest = above
-    return lines
-
-
-def _loop(kernel: Kernel, first: str, last: str) -> list[str]:
-    """The innermost loop: plain, or in blocks where operands of half are converted apart."""
-    var = kernel.loops[-1].var
-    if not _half_loads(kernel) and not _half_stores(kernel):
-        return [
-            "#pragma omp simd",
-            f"for (int64_t {var} = {first}; {var} < {last}; ++{var}) {{",
-            *indented(_element_lines(kernel), 2),
-            "}",
-        ]
-    lines = _element_lines(kernel)
-    position = [f"const int64_t {var} = block + lane;"] if named_in((var,), str(lines)) else []
-    body = [
-        f"const int64_t rest = {last} - block;",
-        "const int64_t count = rest < op::kBlock ? rest : op::kBlock;",
-        *(line for load in _half_loads(kernel) for line in _widened(kernel, load)),
-        *(f"float {store.buffer}_block[op::kBlock];" for store in _half_stores(kernel)),
-        "#pragma omp simd",
-        "for (int64_t lane = 0; lane < count; ++lane) {",
-        *indented(position + lines, 2),
-        "}",
-        *(_narrowed(kernel, store) for store in _half_stores(kernel)),
-    ]
-    blocks = f"for (int64_t block = {first}; block < {last}; block += op::kBlock) {{"
-    return [blocks, *indented(body, 2), "}"]
-
-
-def _half_loads(kernel: Kernel) -> list[Load]:
-    """The loads whose elements lie side by side in memory, and are of half."""
-    loads = [d for d in kernel.definitions if isinstance(d, Load) and not d.guard]
-    return [d for d in loads if d.dtype is DType.F16 and _lies_side_by_side(kernel, d.address)]
-
-
-def _half_stores(kernel: Kernel) -> list[Store]:
-    stores = [store for store in kernel.stores if store.dtype is DType.F16]
-    return [store for store in stores if _lies_side_by_side(kernel, store.address)]
-
-
-def _lies_side_by_side(kernel: Kernel, address: Size) -> bool:
-    return coefficient(address, kernel.loops[-1].var) == 1
-
-
-def _block_pieces(kernel: Kernel) -> set[str]:
-    widened = {"widen_block"} if _half_loads(kernel) else set[str]()
-    return widened | ({"narrow_block"} if _half_stores(kernel) else set[str]())
-
-
-def _widened(kernel: Kernel, load: Load) -> list[str]:
-    start = f"{load.buffer} + {_at_block(kernel, load.address)}"
-    return [
-        f"float {load.name}_block[op::kBlock];",
-        f"op::widen_block({start}, count, {load.name}_block);",
-    ]
-
-
-def _narrowed(kernel: Kernel, store: Store) -> str:
-    start = f"{store.buffer} + {_at_block(kernel, store.address)}"
-    return f"op::narrow_block({store.buffer}_block, count, {start});"
-
-
-def _at_block(kernel: Kernel, address: Size) -> str:
-    return _text(substitute(address, {kernel.loops[-1].var: symbol("block")}))
+    return rows(kernel, innermost) if len(kernel.loops) > 1 else innermost("begin", "end")
 
 
 def _element_lines(kernel: Kernel) -> list[str]:
-    widened, narrowed = _half_loads(kernel), _half_stores(kernel)
+    widened, narrowed = half_loads(kernel), half_stores(kernel)
     lines = [
         f"const float {d.name} = {d.name}_block[lane];" if d in widened else _definition(d, kernel)
         for d in kernel.definitions
@@ -184,8 +98,14 @@ def _element_lines(kernel: Kernel) -> list[str]:
             lines.append(f"{store.buffer}_block[lane] = value{store.result};")
             continue
         value = store_text(store.dtype, f"value{store.result}")
-        lines.append(f"{store.buffer}[{_text(store.address)}] = {value};")
+        lines.append(f"{store.buffer}[{_place(store.address, kernel)}] = {value};")
     return lines
+
+
+def _place(address: Size, kernel: Kernel) -> str:
+    """An address; in a loop over many rows the row-major position has a name."""
+    named = rows_are_short(kernel) and address == kernel.stores[0].address
+    return "place" if named else _text(address)
 
 
 def _definition(definition: Definition, kernel: Kernel) -> str:
@@ -199,7 +119,9 @@ def _definition(definition: Definition, kernel: Kernel) -> str:
 
     if isinstance(definition, Test):
         return f"const bool {name} = {' && '.join(map(between, definition.condition))};"
-    text = load_text(definition.dtype, f"{definition.buffer}[{_text(definition.address)}]")
+    text = load_text(definition.dtype, f"{definition.buffer}[{_place(definition.address, kernel)}]")
+    if definition.dtype is DType.BOOL:
+        text += " != 0"
     if definition.guard:
         nothing = constant(0, definition.dtype)
         text = f"{guard_text(definition, kernel, between)} ? {text} : {nothing}"

@@ -9,11 +9,16 @@ COLUMNS = 100
 
 # Where a long statement breaks, best places first: before what chooses, behind a comma that is not
 # among template arguments, before an operator.
+_COMMA = r"(?<=,) (?![^<>()]*>)"
 _BREAKS = tuple(
     re.compile(pattern)
-    for pattern in (r" (?=(?:\?|:|&&|\|\|) )", r"(?<=,) (?![^<>()]*>)", r"(?<=,) | (?=[+\-*/%] )")
+    for pattern in (
+        r" (?=(?:\?|:|&&|\|\|) )",
+        _COMMA,
+        r" (?=[+\-] )",
+        rf"{_COMMA}| (?=[+\-*/%?:] )| (?=(?:&&|\|\|) )",
+    )
 )
-
 
 # A statement that is one call, and nothing but its arguments in the parentheses.
 _CALL = re.compile(r"(\s*(?:const [\w:]+ \w+ = )?[\w:]+)\((.*)\);")

@@ -25,7 +25,7 @@ extern "C" void k1_mul_sigmoid_gt_contiguous(
   const float* __restrict__ column = static_cast<const float*>(column_data);
   const float* __restrict__ factor = static_cast<const float*>(factor_data);
   float* __restrict__ result0 = static_cast<float*>(result0_data);
-  bool* __restrict__ result1 = static_cast<bool*>(result1_data);
+  uint8_t* __restrict__ result1 = static_cast<uint8_t*>(result1_data);
   for (int64_t at = begin; at < end;) {
     const int64_t i0 = at / 24;
     const int64_t first = at % 24;
@@ -58,7 +58,7 @@ extern "C" void k1_mul_sigmoid_gt_strided(
   const float* __restrict__ column = static_cast<const float*>(column_data);
   const float* __restrict__ factor = static_cast<const float*>(factor_data);
   float* __restrict__ result0 = static_cast<float*>(result0_data);
-  bool* __restrict__ result1 = static_cast<bool*>(result1_data);
+  uint8_t* __restrict__ result1 = static_cast<uint8_t*>(result1_data);
   for (int64_t at = begin; at < end;) {
     const int64_t i0 = at / 24;
     const int64_t first = at % 24;

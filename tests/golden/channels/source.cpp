@@ -1,47 +1,3 @@
-#include <math.h>
-#include <stdint.h>
-#define OPWELD_FN static inline
-
-#include <math.h>
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define OPWELD_VECTOR_FORM(name)                                               \
-    __attribute__((simd("notinbranch"), const)) float name##f(float) noexcept; \
-    __attribute__((simd("notinbranch"), const)) double name(double) noexcept;
-#define OPWELD_VECTOR_FORM_OF_TWO(name)                                               \
-    __attribute__((simd("notinbranch"), const)) float name##f(float, float) noexcept; \
-    __attribute__((simd("notinbranch"), const)) double name(double, double) noexcept;
-extern "C" {
-OPWELD_VECTOR_FORM(exp)
-OPWELD_VECTOR_FORM(log)
-OPWELD_VECTOR_FORM(sin)
-OPWELD_VECTOR_FORM(cos)
-OPWELD_VECTOR_FORM_OF_TWO(pow)
-#if __GLIBC_PREREQ(2, 35)
-OPWELD_VECTOR_FORM(exp2)
-OPWELD_VECTOR_FORM(expm1)
-OPWELD_VECTOR_FORM(log2)
-OPWELD_VECTOR_FORM(log10)
-OPWELD_VECTOR_FORM(log1p)
-OPWELD_VECTOR_FORM(tan)
-OPWELD_VECTOR_FORM(asin)
-OPWELD_VECTOR_FORM(acos)
-OPWELD_VECTOR_FORM(atan)
-OPWELD_VECTOR_FORM(sinh)
-OPWELD_VECTOR_FORM(cosh)
-OPWELD_VECTOR_FORM(tanh)
-OPWELD_VECTOR_FORM(asinh)
-OPWELD_VECTOR_FORM(acosh)
-OPWELD_VECTOR_FORM(atanh)
-OPWELD_VECTOR_FORM(erf)
-OPWELD_VECTOR_FORM(erfc)
-OPWELD_VECTOR_FORM_OF_TWO(atan2)
-OPWELD_VECTOR_FORM_OF_TWO(hypot)
-#endif
-}
-#undef OPWELD_VECTOR_FORM
-#undef OPWELD_VECTOR_FORM_OF_TWO
-#endif
-
 // k1_mul: one operation, one read and one write of memory.
 // x f32[s0, 16, 8, 8], scale f32[1, 16, 1, 1] -> result f32[s0, 16, 8, 8]
 
@@ -58,9 +14,9 @@ extern "C" void k1_mul_contiguous(
   const float* __restrict__ scale = static_cast<const float*>(scale_data);
   float* __restrict__ result = static_cast<float*>(result_data);
   for (int64_t at = begin; at < end;) {
-    const int64_t row = at / 64;
-    const int64_t i1 = row % 16;
-    const int64_t i0 = row / 16;
+    const int64_t outer = at / 64;
+    const int64_t i1 = outer % 16;
+    const int64_t i0 = outer / 16;
     const int64_t first = at % 64;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 64 ? stop : 64;
@@ -84,9 +40,9 @@ extern "C" void k1_mul_strided(
   const float* __restrict__ scale = static_cast<const float*>(scale_data);
   float* __restrict__ result = static_cast<float*>(result_data);
   for (int64_t at = begin; at < end;) {
-    const int64_t row = at / 8;
-    const int64_t i2 = row % 8;
-    const int64_t above_i2 = row / 8;
+    const int64_t outer = at / 8;
+    const int64_t i2 = outer % 8;
+    const int64_t above_i2 = outer / 8;
     const int64_t i1 = above_i2 % 16;
     const int64_t i0 = above_i2 / 16;
     const int64_t first = at % 8;
@@ -97,8 +53,8 @@ extern "C" void k1_mul_strided(
       const float x_1 = x[i0 * x_stride0 + i1 * x_stride1 + i2 * x_stride2 + i3 * x_stride3];
       const float scale_1 = scale[i1 * scale_stride1];
       const float value0 = k1_mul_element(x_1, scale_1);
-      result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2 + i3
-          * result_stride3] = value0;
+      result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2
+          + i3 * result_stride3] = value0;
     }
     at += last - first;
   }

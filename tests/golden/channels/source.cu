@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(128) k1_mul_strided_kernel(
   const float x_1 = x[i0 * x_stride0 + i1 * x_stride1 + i2 * x_stride2 + i3 * x_stride3];
   const float scale_1 = scale[i1 * scale_stride1];
   const float value0 = k1_mul_element(x_1, scale_1);
-  result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2 + i3
-      * result_stride3] = value0;
+  result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2
+      + i3 * result_stride3] = value0;
 }
 
 template <typename Index>

@@ -1,47 +1,3 @@
-#include <math.h>
-#include <stdint.h>
-#define OPWELD_FN static inline
-
-#include <math.h>
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define OPWELD_VECTOR_FORM(name)                                               \
-    __attribute__((simd("notinbranch"), const)) float name##f(float) noexcept; \
-    __attribute__((simd("notinbranch"), const)) double name(double) noexcept;
-#define OPWELD_VECTOR_FORM_OF_TWO(name)                                               \
-    __attribute__((simd("notinbranch"), const)) float name##f(float, float) noexcept; \
-    __attribute__((simd("notinbranch"), const)) double name(double, double) noexcept;
-extern "C" {
-OPWELD_VECTOR_FORM(exp)
-OPWELD_VECTOR_FORM(log)
-OPWELD_VECTOR_FORM(sin)
-OPWELD_VECTOR_FORM(cos)
-OPWELD_VECTOR_FORM_OF_TWO(pow)
-#if __GLIBC_PREREQ(2, 35)
-OPWELD_VECTOR_FORM(exp2)
-OPWELD_VECTOR_FORM(expm1)
-OPWELD_VECTOR_FORM(log2)
-OPWELD_VECTOR_FORM(log10)
-OPWELD_VECTOR_FORM(log1p)
-OPWELD_VECTOR_FORM(tan)
-OPWELD_VECTOR_FORM(asin)
-OPWELD_VECTOR_FORM(acos)
-OPWELD_VECTOR_FORM(atan)
-OPWELD_VECTOR_FORM(sinh)
-OPWELD_VECTOR_FORM(cosh)
-OPWELD_VECTOR_FORM(tanh)
-OPWELD_VECTOR_FORM(asinh)
-OPWELD_VECTOR_FORM(acosh)
-OPWELD_VECTOR_FORM(atanh)
-OPWELD_VECTOR_FORM(erf)
-OPWELD_VECTOR_FORM(erfc)
-OPWELD_VECTOR_FORM_OF_TWO(atan2)
-OPWELD_VECTOR_FORM_OF_TWO(hypot)
-#endif
-}
-#undef OPWELD_VECTOR_FORM
-#undef OPWELD_VECTOR_FORM_OF_TWO
-#endif
-
 // k1_sub: 2 operations over one iteration space, one result: intermediates stay in registers.
 // x f32[s0, 9] -> result f32[s0, 9]
 
@@ -77,8 +33,8 @@ extern "C" void k1_sub_strided(
 #pragma omp simd
     for (int64_t i1 = first; i1 < last; ++i1) {
       const float x_1 = x[i0 * x_stride0 + i1 * x_stride1];
-      const float x_2 = x[-i0 * x_stride0 - i1 * x_stride1 + s0 * x_stride0 - x_stride0 + x_stride1
-          * 8];
+      const float x_2 = x[-i0 * x_stride0 - i1 * x_stride1 + s0 * x_stride0 - x_stride0
+          + x_stride1 * 8];
       const float value0 = k1_sub_element(x_1, x_2);
       result[i0 * result_stride0 + i1 * result_stride1] = value0;
     }

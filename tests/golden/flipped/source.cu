@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(128) k1_sub_strided_kernel(
   const Index i1 = at % 9u;
   const Index i0 = at / 9u;
   const float x_1 = x[i0 * x_stride0 + i1 * x_stride1];
-  const float x_2 = x[-i0 * x_stride0 - i1 * x_stride1 + s0 * x_stride0 - x_stride0 + x_stride1
-      * 8u];
+  const float x_2 = x[-i0 * x_stride0 - i1 * x_stride1 + s0 * x_stride0 - x_stride0
+      + x_stride1 * 8u];
   const float value0 = k1_sub_element(x_1, x_2);
   result[i0 * result_stride0 + i1 * result_stride1] = value0;
 }

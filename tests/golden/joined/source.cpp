@@ -19,13 +19,17 @@ extern "C" void k1_exp_neg_relu_contiguous(
   const float* __restrict__ x = static_cast<const float*>(x_data);
   const float* __restrict__ y = static_cast<const float*>(y_data);
   float* __restrict__ result = static_cast<float*>(result_data);
+  // Rows of 13 elements are too short for vectors of their own.
   for (int64_t at = begin; at < end;) {
-    const int64_t i0 = at / 13;
-    const int64_t first = at % 13;
-    const int64_t stop = first + (end - at);
-    const int64_t last = stop < 13 ? stop : 13;
+    const int64_t row = at / 13;
+    const uint32_t first = at % 13;
+    const int64_t rest = end - at;
+    const uint32_t last = first + (rest < 4096 ? rest : 4096);
 #pragma omp simd
-    for (int64_t i1 = first; i1 < last; ++i1) {
+    for (uint32_t k = first; k < last; ++k) {
+      const int64_t place = at - first + k;
+      const int64_t i0 = row + k / 13u;
+      const int64_t i1 = k % 13u;
       const bool inside_1 = i1 < 5;
       const float x_1 = inside_1 ? x[i0 * 5 + i1] : 0.0f;
       const bool inside_2 = i1 >= 5 && i1 < 8;
@@ -33,7 +37,7 @@ extern "C" void k1_exp_neg_relu_contiguous(
       const bool inside_3 = i1 >= 8;
       const float x_2 = inside_3 ? x[i0 * 5 + i1 - 8] : 0.0f;
       const float value0 = k1_exp_neg_relu_element(inside_1, x_1, inside_2, y_1, x_2);
-      result[i0 * 13 + i1] = value0;
+      result[place] = value0;
     }
     at += last - first;
   }

@@ -1,47 +1,3 @@
-#include <math.h>
-#include <stdint.h>
-#define OPWELD_FN static inline
-
-#include <math.h>
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define OPWELD_VECTOR_FORM(name)                                               \
-    __attribute__((simd("notinbranch"), const)) float name##f(float) noexcept; \
-    __attribute__((simd("notinbranch"), const)) double name(double) noexcept;
-#define OPWELD_VECTOR_FORM_OF_TWO(name)                                               \
-    __attribute__((simd("notinbranch"), const)) float name##f(float, float) noexcept; \
-    __attribute__((simd("notinbranch"), const)) double name(double, double) noexcept;
-extern "C" {
-OPWELD_VECTOR_FORM(exp)
-OPWELD_VECTOR_FORM(log)
-OPWELD_VECTOR_FORM(sin)
-OPWELD_VECTOR_FORM(cos)
-OPWELD_VECTOR_FORM_OF_TWO(pow)
-#if __GLIBC_PREREQ(2, 35)
-OPWELD_VECTOR_FORM(exp2)
-OPWELD_VECTOR_FORM(expm1)
-OPWELD_VECTOR_FORM(log2)
-OPWELD_VECTOR_FORM(log10)
-OPWELD_VECTOR_FORM(log1p)
-OPWELD_VECTOR_FORM(tan)
-OPWELD_VECTOR_FORM(asin)
-OPWELD_VECTOR_FORM(acos)
-OPWELD_VECTOR_FORM(atan)
-OPWELD_VECTOR_FORM(sinh)
-OPWELD_VECTOR_FORM(cosh)
-OPWELD_VECTOR_FORM(tanh)
-OPWELD_VECTOR_FORM(asinh)
-OPWELD_VECTOR_FORM(acosh)
-OPWELD_VECTOR_FORM(atanh)
-OPWELD_VECTOR_FORM(erf)
-OPWELD_VECTOR_FORM(erfc)
-OPWELD_VECTOR_FORM_OF_TWO(atan2)
-OPWELD_VECTOR_FORM_OF_TWO(hypot)
-#endif
-}
-#undef OPWELD_VECTOR_FORM
-#undef OPWELD_VECTOR_FORM_OF_TWO
-#endif
-
 // k1_mul_add: 7 operations over one iteration space, one result: intermediates stay in registers.
 // query_projection f32[s0, 3, 20], key_projection f32[s0, 3, 20],
 //   value_projection f32[s0, 3, 20], output_projection f32[s0, 3, 20] -> result f32[s0, 3, 20]
@@ -97,22 +53,22 @@ extern "C" void k1_mul_add_strided(
   const float* __restrict__ output_projection = static_cast<const float*>(output_projection_data);
   float* __restrict__ result = static_cast<float*>(result_data);
   for (int64_t at = begin; at < end;) {
-    const int64_t row = at / 20;
-    const int64_t i1 = row % 3;
-    const int64_t i0 = row / 3;
+    const int64_t outer = at / 20;
+    const int64_t i1 = outer % 3;
+    const int64_t i0 = outer / 3;
     const int64_t first = at % 20;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 20 ? stop : 20;
 #pragma omp simd
     for (int64_t i2 = first; i2 < last; ++i2) {
-      const float query_projection_1 = query_projection[i0 * query_projection_stride0 + i1
-          * query_projection_stride1 + i2 * query_projection_stride2];
-      const float key_projection_1 = key_projection[i0 * key_projection_stride0 + i1
-          * key_projection_stride1 + i2 * key_projection_stride2];
-      const float value_projection_1 = value_projection[i0 * value_projection_stride0 + i1
-          * value_projection_stride1 + i2 * value_projection_stride2];
-      const float output_projection_1 = output_projection[i0 * output_projection_stride0 + i1
-          * output_projection_stride1 + i2 * output_projection_stride2];
+      const float query_projection_1 = query_projection[i0 * query_projection_stride0
+          + i1 * query_projection_stride1 + i2 * query_projection_stride2];
+      const float key_projection_1 = key_projection[i0 * key_projection_stride0
+          + i1 * key_projection_stride1 + i2 * key_projection_stride2];
+      const float value_projection_1 = value_projection[i0 * value_projection_stride0
+          + i1 * value_projection_stride1 + i2 * value_projection_stride2];
+      const float output_projection_1 = output_projection[i0 * output_projection_stride0
+          + i1 * output_projection_stride1 + i2 * output_projection_stride2];
       const float value0 = k1_mul_add_element(
           query_projection_1, key_projection_1, value_projection_1, output_projection_1);
       result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2] = value0;

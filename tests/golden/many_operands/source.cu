@@ -98,14 +98,14 @@ __global__ void __launch_bounds__(128) k1_mul_add_strided_kernel(
   const Index above_i2 = at / 20u;
   const Index i1 = above_i2 % 3u;
   const Index i0 = above_i2 / 3u;
-  const float query_projection_1 = query_projection[i0 * query_projection_stride0 + i1
-      * query_projection_stride1 + i2 * query_projection_stride2];
-  const float key_projection_1 = key_projection[i0 * key_projection_stride0 + i1
-      * key_projection_stride1 + i2 * key_projection_stride2];
-  const float value_projection_1 = value_projection[i0 * value_projection_stride0 + i1
-      * value_projection_stride1 + i2 * value_projection_stride2];
-  const float output_projection_1 = output_projection[i0 * output_projection_stride0 + i1
-      * output_projection_stride1 + i2 * output_projection_stride2];
+  const float query_projection_1 = query_projection[i0 * query_projection_stride0
+      + i1 * query_projection_stride1 + i2 * query_projection_stride2];
+  const float key_projection_1 = key_projection[i0 * key_projection_stride0
+      + i1 * key_projection_stride1 + i2 * key_projection_stride2];
+  const float value_projection_1 = value_projection[i0 * value_projection_stride0
+      + i1 * value_projection_stride1 + i2 * value_projection_stride2];
+  const float output_projection_1 = output_projection[i0 * output_projection_stride0
+      + i1 * output_projection_stride1 + i2 * output_projection_stride2];
   const float value0 = k1_mul_add_element(
       query_projection_1, key_projection_1, value_projection_1, output_projection_1);
   result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2] = value0;

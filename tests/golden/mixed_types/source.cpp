@@ -21,10 +21,10 @@ extern "C" void k1_exp_where_logical_not_contiguous(
     const void* x_data, const void* mask_data, void* result0_data, void* result1_data,
     void* result2_data, int64_t s0, int64_t begin, int64_t end) {
   const op::half* __restrict__ x = static_cast<const op::half*>(x_data);
-  const bool* __restrict__ mask = static_cast<const bool*>(mask_data);
+  const uint8_t* __restrict__ mask = static_cast<const uint8_t*>(mask_data);
   float* __restrict__ result0 = static_cast<float*>(result0_data);
   op::half* __restrict__ result1 = static_cast<op::half*>(result1_data);
-  bool* __restrict__ result2 = static_cast<bool*>(result2_data);
+  uint8_t* __restrict__ result2 = static_cast<uint8_t*>(result2_data);
   for (int64_t block = begin; block < end; block += op::kBlock) {
     const int64_t rest = end - block;
     const int64_t count = rest < op::kBlock ? rest : op::kBlock;
@@ -34,7 +34,7 @@ extern "C" void k1_exp_where_logical_not_contiguous(
 #pragma omp simd
     for (int64_t lane = 0; lane < count; ++lane) {
       const int64_t i = block + lane;
-      const bool mask_1 = mask[i];
+      const bool mask_1 = mask[i] != 0;
       const float x_1 = x_1_block[lane];
       float value0;
       float value1;
@@ -55,10 +55,10 @@ extern "C" void k1_exp_where_logical_not_strided(
     int64_t result1_stride1, int64_t result2_stride0, int64_t result2_stride1, int64_t begin,
     int64_t end) {
   const op::half* __restrict__ x = static_cast<const op::half*>(x_data);
-  const bool* __restrict__ mask = static_cast<const bool*>(mask_data);
+  const uint8_t* __restrict__ mask = static_cast<const uint8_t*>(mask_data);
   float* __restrict__ result0 = static_cast<float*>(result0_data);
   op::half* __restrict__ result1 = static_cast<op::half*>(result1_data);
-  bool* __restrict__ result2 = static_cast<bool*>(result2_data);
+  uint8_t* __restrict__ result2 = static_cast<uint8_t*>(result2_data);
   for (int64_t at = begin; at < end;) {
     const int64_t i0 = at / 64;
     const int64_t first = at % 64;
@@ -66,7 +66,7 @@ extern "C" void k1_exp_where_logical_not_strided(
     const int64_t last = stop < 64 ? stop : 64;
 #pragma omp simd
     for (int64_t i1 = first; i1 < last; ++i1) {
-      const bool mask_1 = mask[i0 * mask_stride0 + i1 * mask_stride1];
+      const bool mask_1 = mask[i0 * mask_stride0 + i1 * mask_stride1] != 0;
       const float x_1 = op::to_compute(x[i0 * x_stride0 + i1 * x_stride1]);
       float value0;
       float value1;

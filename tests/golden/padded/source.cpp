@@ -13,20 +13,23 @@ extern "C" void k1_cos_contiguous(
     const void* x_data, void* result_data, int64_t s0, int64_t begin, int64_t end) {
   const float* __restrict__ x = static_cast<const float*>(x_data);
   float* __restrict__ result = static_cast<float*>(result_data);
+  // Rows of 8 elements are too short for vectors of their own.
   for (int64_t at = begin; at < end;) {
-    const int64_t row = at / 8;
-    const int64_t i1 = row % 7;
-    const int64_t i0 = row / 7;
-    const int64_t first = at % 8;
-    const int64_t stop = first + (end - at);
-    const int64_t last = stop < 8 ? stop : 8;
+    const int64_t row = at / 56;
+    const uint32_t first = at % 56;
+    const int64_t rest = end - at;
+    const uint32_t last = first + (rest < 4096 ? rest : 4096);
 #pragma omp simd
-    for (int64_t i2 = first; i2 < last; ++i2) {
+    for (uint32_t k = first; k < last; ++k) {
+      const int64_t place = at - first + k;
+      const int64_t i0 = row + k / 56u;
+      const int64_t i1 = k / 8u % 7u;
+      const int64_t i2 = k % 8u;
       const bool inside_1 = i1 >= 1 && i1 < 5;
       const bool inside_2 = i2 >= 2 && i2 < 7;
       const float x_1 = inside_1 && inside_2 ? x[i0 * 20 + i1 * 5 + i2 - 7] : 0.0f;
       const float value0 = k1_cos_element(inside_1, inside_2, x_1);
-      result[i0 * 56 + i1 * 8 + i2] = value0;
+      result[place] = value0;
     }
     at += last - first;
   }
@@ -39,9 +42,9 @@ extern "C" void k1_cos_strided(
   const float* __restrict__ x = static_cast<const float*>(x_data);
   float* __restrict__ result = static_cast<float*>(result_data);
   for (int64_t at = begin; at < end;) {
-    const int64_t row = at / 8;
-    const int64_t i1 = row % 7;
-    const int64_t i0 = row / 7;
+    const int64_t outer = at / 8;
+    const int64_t i1 = outer % 7;
+    const int64_t i0 = outer / 7;
     const int64_t first = at % 8;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 8 ? stop : 8;

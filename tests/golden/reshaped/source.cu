@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(128) k1_tanh_mul_strided_kernel(
   const Index above_i2 = at / 12u;
   const Index i1 = above_i2 % 4u;
   const Index i0 = above_i2 / 4u;
-  const float x_1 = x[((i1 + i2 * 4u) % 8u) * x_stride2 + ((i1 + i2 * 4u) / 8u) * x_stride1 + i0
-      * x_stride0];
+  const float x_1 = x[((i1 + i2 * 4u) % 8u) * x_stride2 + ((i1 + i2 * 4u) / 8u) * x_stride1
+      + i0 * x_stride0];
   const float y_1 = y[i0 * y_stride0 + i1 * y_stride1 + i2 * y_stride2];
   const float value0 = k1_tanh_mul_element(x_1, y_1);
   result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2] = value0;

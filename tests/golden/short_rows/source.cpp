@@ -14,17 +14,20 @@ extern "C" void k1_mul_exp_contiguous(
   const float* __restrict__ x = static_cast<const float*>(x_data);
   const float* __restrict__ column = static_cast<const float*>(column_data);
   float* __restrict__ result = static_cast<float*>(result_data);
+  // Rows of 3 elements are too short for vectors of their own.
   for (int64_t at = begin; at < end;) {
-    const int64_t i0 = at / 3;
-    const int64_t first = at % 3;
-    const int64_t stop = first + (end - at);
-    const int64_t last = stop < 3 ? stop : 3;
+    const int64_t row = at / 3;
+    const uint32_t first = at % 3;
+    const int64_t rest = end - at;
+    const uint32_t last = first + (rest < 4096 ? rest : 4096);
 #pragma omp simd
-    for (int64_t i1 = first; i1 < last; ++i1) {
-      const float x_1 = x[i0 * 3 + i1];
+    for (uint32_t k = first; k < last; ++k) {
+      const int64_t place = at - first + k;
+      const int64_t i0 = row + k / 3u;
+      const float x_1 = x[place];
       const float column_1 = column[i0];
       const float value0 = k1_mul_exp_element(x_1, column_1);
-      result[i0 * 3 + i1] = value0;
+      result[place] = value0;
     }
     at += last - first;
   }
@@ -39,9 +42,9 @@ extern "C" void k1_mul_exp_strided(
   const float* __restrict__ column = static_cast<const float*>(column_data);
   float* __restrict__ result = static_cast<float*>(result_data);
   for (int64_t at = begin; at < end;) {
-    const int64_t row = at / 3;
-    const int64_t i1 = row % 5;
-    const int64_t i0 = row / 5;
+    const int64_t outer = at / 3;
+    const int64_t i1 = outer % 5;
+    const int64_t i0 = outer / 5;
     const int64_t first = at % 3;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 3 ? stop : 3;

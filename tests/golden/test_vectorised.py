@@ -1,0 +1,56 @@
+"""g++ turns the loops of the kept graphs' contiguous kernels into vector code."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.golden.texts import kernels_for, small_graphs
+
+from opweld.device import CPP_FLAGS
+from opweld.render import render
+from opweld.target import CPU
+
+_PROCESSOR = Path("/proc/cpuinfo")
+HAS_VECTORS = platform.machine() == "x86_64" and (
+    _PROCESSOR.exists() and " avx2 " in _PROCESSOR.read_text()
+)
+ONE_ELEMENT = ("scalar",)
+_FUNCTION = re.compile(r'^extern "C" void \w+?_g_(\w+)_(contiguous|strided)\(')
+
+
+@pytest.mark.skipif(not HAS_VECTORS, reason="no x86-64 with AVX2")
+def test_loops_become_vector_code(tmp_path: Path) -> None:
+    kernels = [
+        welded
+        for name, graph in small_graphs().items()
+        for welded in kernels_for(graph, CPU, suffix=f"_g_{name}")
+    ]
+    text = render("golden", tuple(kernels), "c++").text
+    (tmp_path / "kernel.cpp").write_text(text)
+    command = ["g++", "-std=c++17", "-c", *CPP_FLAGS, "-fopt-info-vec-optimized", "kernel.cpp"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=200
+    )
+    vectorised = {int(line) for line in re.findall(r"^kernel\.cpp:(\d+):\d+: .*loop vec", done.stderr, re.M)}
+    loops = _loops(text)
+    assert len(loops) >= len(kernels)
+    scalar = [name for name, lines in loops if not vectorised & set(lines)]
+    assert [name for name in scalar if name not in ONE_ELEMENT] == []
+
+
+def _loops(text: str) -> list[tuple[str, range]]:
+    """The case and the lines of every vector loop of a contiguous kernel."""
+    found: list[tuple[str, range]] = []
+    case = ""
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        if head := _FUNCTION.match(line):
+            case = head[1] if head[2] == "contiguous" else ""
+        if case and line.startswith("#pragma omp simd"):
+            length = next(k for k, each in enumerate(lines[number:]) if each.strip() == "}")
+            found.append((case, range(number + 1, number + length + 1)))
+    return found

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from tests.unit.plan.plans import BATCH, Make, plan_of
+
+from opweld.ir.graph import Node
+from opweld.ir.ops import IotaAttrs
+from opweld.ir.types import DType
+from opweld.lower import lower
+from opweld.render import render
+from opweld.target import SM_90A
+
+
+def text_of(*outputs: Node, target=SM_90A) -> str:
+    text = render("case", lower(plan_of(*outputs, target=target)), "cuda").text
+    return text[text.index("// k1_") :]
+
+
+def function(text: str, name: str) -> str:
+    """The definition of a function, from its template head to its closing brace."""
+    begin = text.index(f"{name}(")
+    return text[begin : text.index("\n}\n", begin)]
+
+
+def test_entry_points_have_the_documented_signature() -> None:
+    m = Make()
+    x, row = m.x("x", BATCH, 24), m.x("row_weight", 24)
+    text = text_of(m.add(x, row))
+    heads = dict(re.findall(r'extern "C" int (\w+)\(\s*([^)]*)\)', text))
+    assert {k: re.sub(r"\s+", " ", v) for k, v in heads.items()} == {
+        "k1_add_contiguous": "const void* x, const void* row_weight, void* result, int64_t s0, "
+        "int64_t num_elems, int64_t max_offset, int aligned, void* stream",
+        "k1_add_strided": "const void* x, const void* row_weight, void* result, int64_t s0, "
+        "int64_t x_stride0, int64_t x_stride1, int64_t row_weight_stride0, "
+        "int64_t result_stride0, int64_t result_stride1, "
+        "int64_t num_elems, int64_t max_offset, int aligned, void* stream",
+    }
+
+
+def test_every_kernel_and_launcher_of_a_source_is_an_entry_point() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 24)
+    source = render("case", lower(plan_of(m.exp(m.call(m.neg(x))))), "cuda")
+    assert source.entry_points == (
+        "k1_neg_contiguous", "k1_neg_strided", "k2_exp_contiguous", "k2_exp_strided",
+    )  # fmt: skip
+    assert all(f'extern "C" int {name}(' in source.text for name in source.entry_points)
+    again = render("case", lower(plan_of(m.exp(m.call(m.neg(x))))), "cuda")
+    assert again == source and len(source.digest) == 64
+
+
+def test_a_contiguous_operand_is_one_packet() -> None:
+    m = Make()
+    body = function(text_of(m.exp(m.x("x", BATCH, 24))), "k1_exp_contiguous_packet")
+    assert "op::load_vector<kLanes>(x + at)" in body
+    assert "op::store_vector(result + at, result_vector);" in body
+    assert "%" not in body and "/" not in body
+
+
+def test_operands_of_a_row_are_read_before_the_lanes() -> None:
+    m = Make()
+    x, row, column = m.x("x", BATCH, 24), m.x("r", 24), m.x("c", BATCH, 1)
+    body = function(text_of(m.mul(m.add(x, row), column)), "k1_add_mul_contiguous_packet")
+    before, _ = body.split("#pragma unroll")
+    assert "op::load_vector<kLanes>(r + i1)" in before
+    assert "const float c_1 = c[i0];" in before
+
+
+def test_what_differs_between_lanes_is_read_in_the_lanes() -> None:
+    m = Make()
+    x, row = m.x("x", BATCH, 7), m.x("r", 7)
+    body = function(text_of(m.add(x, row)), "k1_add_contiguous_packet")
+    _, inside = body.split("#pragma unroll")
+    assert "const Index lane_at = at + lane;" in inside
+    assert "const float r_1 = r[i1];" in inside
+
+
+def test_only_the_last_block_looks_where_the_elements_end() -> None:
+    m = Make()
+    kernel = function(text_of(m.exp(m.x("x", BATCH, 24))), "k1_exp_contiguous_kernel")
+    full, last = kernel.split("return;")
+    assert "if (num_elems - first >= 128 * kLanes) {" in full
+    assert "_packet<kLanes>(x, result, begin);" in full
+    assert "for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {" in last
+    assert "_packet<1>(x, result, at);" in last
+
+
+def test_several_packets_a_thread() -> None:
+    m = Make()
+    target = replace(SM_90A, loads_in_flight=4)
+    text = text_of(m.exp(m.x("x", BATCH, 24)), target=target)
+    kernel = function(text, "k1_exp_contiguous_kernel")
+    assert "for (int k = 0; k < 4; ++k) {" in kernel
+    assert "begin + k * (128 * kLanes)" in kernel
+    assert "constexpr int64_t kBlock = 512 * kLanes;" in text
+    assert "constexpr int64_t kBlock = 128;" in text  # the strided kernel
+
+
+def test_launchers_choose_index_and_access_width() -> None:
+    m = Make()
+    launcher = function(text_of(m.exp(m.x("x", BATCH, 24))), 'extern "C" int k1_exp_contiguous')
+    for instance in ("<4, uint32_t>", "<4, uint64_t>", "<1, uint32_t>", "<1, uint64_t>"):
+        assert f"k1_exp_contiguous_launch{instance}" in launcher
+    assert "num_elems < (1ll << 31) && max_offset < (1ll << 31)" in launcher
+    assert "if (aligned) launch = narrow ?" in launcher
+
+
+def test_device_code_gets_only_the_sizes_it_reads() -> None:
+    m = Make()
+    x, y = m.x("x", BATCH, 6), m.x("y", 6, BATCH)
+    plain = text_of(m.exp(x))
+    assert "Index s0" not in plain and "int64_t s0" in plain
+    assert "Index s0" in text_of(m.add(m.permute(x, 1, 0), y))
+
+
+def test_values_made_of_positions_are_signed_and_wide() -> None:
+    """As unsigned 32-bit numbers, 3 - 2 * i would wrap."""
+    m = Make()
+    x = m.x("x", BATCH, 8, dtype=DType.I64)
+    position = m.arena.iota(IotaAttrs(3, -2, 8), DType.I64)
+    assert "const int64_t index_1 = -int64_t(i1) * 2 + 3;" in text_of(m.add(x, position))
+
+
+@pytest.mark.parametrize("reads", ["inside_1 && inside_2 ? x[", "i2 - 2u < 5u", "i1 - 1u < 4u"])
+def test_guards_are_unsigned_and_named(reads: str) -> None:
+    m = Make()
+    text = text_of(m.cos(m.pad(m.x("x", BATCH, 4, 5), (0, 1, 2), (0, 2, 1))))
+    assert reads in function(text, "k1_cos_contiguous_packet")
+
+
+def test_large_literals_are_wide() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 2, 2**33)
+    assert "% 8589934592ull" in text_of(m.add(x, m.x("r", BATCH, 1, 2**33)))
