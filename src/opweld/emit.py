@@ -191,10 +191,17 @@ def _welded_call(operator: Operator) -> str:
     reuse = f", reuse={operator.reuse}" if operator.reuse is not None else ""
     sizes = f", num_sizes={len(operator.sizes)}" if operator.sizes else ""
     name = operator.name
-    arguments = [f'_ops, "{name}"', f"_{name}_reference", f"_{name}_fake{reuse}{sizes}"]
+    reached = f", reached={operator.reached!r}" if _reaches_less(operator) else ""
+    arguments = [f'_ops, "{name}"', f"_{name}_reference", f"_{name}_fake{reuse}{sizes}{reached}"]
     return "\n            ".join(
         ["staticmethod(\n        _welded(", ",\n            ".join(arguments)]
     ) + ("\n        )\n    )")
+
+
+def _reaches_less(operator: Operator) -> bool:
+    """Whether some gradient stops before an argument that could have one."""
+    floats = [i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float]
+    return any(list(places) != floats for places in operator.reached)
 
 
 def _class_text(parts: tuple[Part, ...], same: tuple[str, ...], welded: bool) -> str:

@@ -115,6 +115,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.ELU: _elu,
     Op.SOFTPLUS: lambda x, a: F.softplus(x, a.beta, a.threshold),
     Op.THRESHOLD: lambda x, a: F.threshold(x, a.threshold, a.value),
+    Op.HARDTANH: lambda x, a: F.hardtanh(x, a.low, a.high),
     Op.SOFTSHRINK: lambda x, a: F.softshrink(x, a.lambd),
     Op.HARDSHRINK: lambda x, a: F.hardshrink(x, a.lambd),
     Op.CAST: lambda x, a: x.to(TORCH_DTYPES[a.dtype]),

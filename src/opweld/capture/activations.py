@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from opweld.ir.graph import Node
-from opweld.ir.ops import EluAttrs, LambdaAttrs, Op, SlopeAttrs, SoftplusAttrs, ThresholdAttrs
+from opweld.ir.ops import (
+    BoundsAttrs,
+    EluAttrs,
+    LambdaAttrs,
+    Op,
+    SlopeAttrs,
+    SoftplusAttrs,
+    ThresholdAttrs,
+)
 
 from .call import Call, Lower, NotWelded
 from .dtypes import round_to
@@ -14,6 +22,9 @@ from .rows import float_only, unary
 
 def _between(call: Call, low: Any, high: Any) -> Node:
     dtype = call.dtype
+    if dtype.is_float:
+        attrs = BoundsAttrs(*(round_to(float(limit), dtype) for limit in (low, high)))
+        return call.make(Op.HARDTANH, call.operand("self"), attrs=attrs)
     raised = call.make(Op.CLAMP_MIN, call.operand("self"), call.const(round_to(low, dtype)))
     return call.make(Op.CLAMP_MAX, raised, call.const(round_to(high, dtype)))
 

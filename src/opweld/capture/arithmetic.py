@@ -164,15 +164,6 @@ def _ldexp(call: Call) -> Node:
     return call.make(Op.MUL, call.operand("self"), power)
 
 
-def _xlog1py(call: Call) -> Node:
-    """self * log1p(other), 0 where self is 0, NaN where other is NaN."""
-    x, y = call.operand("self"), call.operand("other")
-    times = call.make(Op.MUL, x, call.make(Op.LOG1P, y))
-    is_zero = call.make(Op.EQ, x, call.const(0.0))
-    chosen = call.make(Op.WHERE, is_zero, call.const(0.0), times)
-    return call.make(Op.WHERE, call.make(Op.ISNAN, y), y, chosen)
-
-
 ARITHMETIC: dict[str, Lower] = {
     "add": _add,
     "sub": _sub,
@@ -191,7 +182,6 @@ ARITHMETIC: dict[str, Lower] = {
     "pow": _pow,
     "float_power": _pow,
     "ldexp": _ldexp,
-    "special_xlog1py": _xlog1py,
     "heaviside": _heaviside,
     "_native_batch_norm_legit_no_training": _batch_norm,
     "atan2": float_binary(Op.ATAN2),

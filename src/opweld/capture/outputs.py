@@ -60,7 +60,7 @@ class Outputs:
         our_root = _our_root(ours)
         if our_root.op in _SOURCES and eager_root.op != "placeholder":
             return self.as_call(value) if value is eager_root else self._copy(value, ours)
-        if value is eager_root and ours.op in _REORDERING:
+        if value is eager_root and ours.op in _REORDERING and our_root.op is not Op.CONST:
             return self.as_call(value)
         if self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name:
             return self._copy(value, ours)

@@ -72,17 +72,12 @@ def _less(call: Call, x: Node, limit: float) -> Node:
 
 def _sinc(call: Call) -> Node:
     x = call.operand("self")
-    angle = call.make(Op.MUL, call.const(math.pi), x)
+    is_zero = call.make(Op.EQ, x, call.const(0.0))
+    # Not x itself, for the gradient of 0 / 0 is NaN even where it is not taken.
+    elsewhere = call.make(Op.WHERE, is_zero, call.const(1.0), x)
+    angle = call.make(Op.MUL, call.const(math.pi), elsewhere)
     ratio = call.make(Op.DIV, call.make(Op.SIN, angle), angle)
-    return call.make(Op.WHERE, call.make(Op.EQ, x, call.const(0.0)), call.const(1.0), ratio)
-
-
-def _entr(call: Call) -> Node:
-    """-x log x, 0 at 0, -inf below."""
-    x = call.operand("self")
-    inner = call.make(Op.MUL, call.make(Op.NEG, x), call.make(Op.LOG, x))
-    at_zero = call.make(Op.WHERE, call.make(Op.EQ, x, call.const(0.0)), call.const(0.0), inner)
-    return call.make(Op.WHERE, _less(call, x, 0.0), call.const(-math.inf), at_zero)
+    return call.make(Op.WHERE, is_zero, call.const(1.0), ratio)
 
 
 def _times(factor: float) -> Lower:
@@ -145,7 +140,6 @@ FUNCTIONS: dict[str, Lower] = {
     "isneginf": _infinite(-math.inf),
     "sinc": _sinc,
     "special_sinc": _sinc,
-    "special_entr": _entr,
     "signbit": _signbit,
     "reciprocal": unary(Op.RECIPROCAL),
     "sqrt": unary(Op.SQRT),

@@ -459,6 +459,13 @@ OPWELD_FN T threshold(T x, T limit, T value) {
     return x <= limit ? value : x;
 }
 
+// @hardtanh deps:
+// x between two bounds (NaN stays NaN)
+template <typename T>
+OPWELD_FN T hardtanh(T x, T low, T high) {
+    return x < low ? low : (x > high ? high : x);
+}
+
 // @softshrink deps:
 // x - lambda above lambda, x + lambda below -lambda, else 0 (NaN stays NaN)
 template <typename T>

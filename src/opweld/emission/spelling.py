@@ -69,6 +69,7 @@ TENSORS_ONLY = frozenset(
         Op.HYPOT,
         Op.COPYSIGN,
         Op.LOGADDEXP,
+        Op.PRELU,
         Op.HEAVISIDE,
         Op.LOGICAL_AND,
         Op.LOGICAL_OR,
@@ -204,9 +205,16 @@ def _clamp(side: str) -> Callable[[Node, Names], str]:
     return text
 
 
+def _hardtanh(node: Node, name: Names) -> str:
+    if (node.attrs.low, node.attrs.high) == (0.0, 6.0):
+        return f"{_FUNCTIONAL}.relu6({name(node.inputs[0])})"
+    return _with_attrs(f"{_FUNCTIONAL}.hardtanh", "low", "high")(node, name)
+
+
 def _prelu(node: Node, name: Names) -> str:
-    value, slope = (name(operand) for operand in node.inputs)
-    return f"torch.where({value} > 0, {value}, {slope} * {value})"
+    """Not by `where`, whose gradient is NaN where the side that is not taken is infinite."""
+    value, slope = _arguments(node, name)
+    return f"torch.ops.aten._prelu_kernel({value}, {slope}.expand({value}.shape))"
 
 
 def _where(node: Node, name: Names) -> str:
@@ -305,6 +313,7 @@ _SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
     Op.ELU: _with_attrs("torch.ops.aten.elu", "alpha", "scale", "input_scale"),
     Op.SOFTPLUS: _with_attrs(f"{_FUNCTIONAL}.softplus", "beta", "threshold"),
     Op.THRESHOLD: _with_attrs(f"{_FUNCTIONAL}.threshold", "threshold", "value"),
+    Op.HARDTANH: _hardtanh,
     Op.SOFTSHRINK: _with_attrs(f"{_FUNCTIONAL}.softshrink", "lambd"),
     Op.HARDSHRINK: _with_attrs(f"{_FUNCTIONAL}.hardshrink", "lambd"),
     Op.CAST: _cast,

@@ -137,6 +137,11 @@ def threshold(x: Array, attrs: Any) -> Array:
     return np.where(x <= attrs.threshold, _like(x, np.full_like(x, attrs.value)), x)
 
 
+def hardtanh(x: Array, attrs: Any) -> Array:
+    bounded = np.where(x < attrs.low, attrs.low, np.where(x > attrs.high, attrs.high, x))
+    return _like(x, bounded)
+
+
 def softshrink(x: Array, attrs: Any) -> Array:
     shrunk = np.where(x > attrs.lambd, x - attrs.lambd, x + attrs.lambd)
     return np.where(np.abs(x) <= attrs.lambd, x * 0, shrunk)

@@ -46,7 +46,8 @@ class SizeRead:
 class Operator:
     """`reads` are the symbolic sizes that arguments show, `sizes` those passed as integers.
 
-    `reuse` is the argument whose memory the first result may take, or None.
+    `reuse` is the argument whose memory the first result may take, or None. `reached` has for each
+    result the arguments that its gradient reaches: no gradient goes through integers or bools.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Operator:
     sizes: tuple[str, ...]
     results: tuple[Result, ...]
     reuse: int | None
+    reached: tuple[tuple[int, ...], ...]
 
 
 def operator_of(group: Group, welded: Welded) -> Operator:
@@ -72,7 +74,25 @@ def operator_of(group: Group, welded: Welded) -> Operator:
     needed = _symbols(group)
     reads = _reads(group.inputs, needed)
     sizes = tuple(sorted(needed - {read.name for read in reads}))
-    return Operator(group.name, arguments, reads, sizes, results, group.reuse)
+    reached = tuple(_reached(group, node) for node in group.outputs)
+    return Operator(group.name, arguments, reads, sizes, results, group.reuse, reached)
+
+
+def _reached(group: Group, result: Node) -> tuple[int, ...]:
+    place = {node.serial: index for index, node in enumerate(group.inputs)}
+    found: set[int] = set()
+    seen: set[int] = set()
+    waiting = [result]
+    while waiting:
+        node = waiting.pop()
+        if node.serial in seen or not node.type.dtype.is_float:
+            continue
+        seen.add(node.serial)
+        if node.serial in place:
+            found.add(place[node.serial])
+        else:
+            waiting.extend(node.inputs)
+    return tuple(sorted(found))
 
 
 def _source(buffer: Any) -> int:

@@ -89,6 +89,7 @@ class Op(enum.Enum):
     ELU = "elu"
     SOFTPLUS = "softplus"
     THRESHOLD = "threshold"
+    HARDTANH = "hardtanh"
     SOFTSHRINK = "softshrink"
     HARDSHRINK = "hardshrink"
     CAST = "cast"
@@ -241,6 +242,15 @@ class ThresholdAttrs:
 
     def __str__(self) -> str:
         return f"threshold={self.threshold} value={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsAttrs:
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"low={self.low} high={self.high}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +533,8 @@ OPS: dict[Op, OpSpec] = {
     Op.ELU: _unary(meaning.elu, EluAttrs),
     Op.SOFTPLUS: _unary(meaning.softplus, SoftplusAttrs),
     Op.THRESHOLD: _unary(meaning.threshold, ThresholdAttrs),
+    # Unlike two clamps it has gradient 0 at its bounds.
+    Op.HARDTANH: _unary(meaning.hardtanh, BoundsAttrs),
     Op.SOFTSHRINK: _unary(meaning.softshrink, LambdaAttrs),
     Op.HARDSHRINK: _unary(meaning.hardshrink, LambdaAttrs),
     Op.CAST: OpSpec(Kind.POINTWISE, 1, CastAttrs, _cast, meaning.cast),

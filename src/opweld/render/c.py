@@ -69,6 +69,7 @@ ATTRIBUTES: dict[Op, tuple[str, ...]] = {
     Op.ELU: ("alpha", "scale", "input_scale"),
     Op.SOFTPLUS: ("beta", "threshold"),
     Op.THRESHOLD: ("threshold", "value"),
+    Op.HARDTANH: ("low", "high"),
     Op.SOFTSHRINK: ("lambd",),
     Op.HARDSHRINK: ("lambd",),
 }

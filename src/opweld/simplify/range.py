@@ -199,6 +199,14 @@ def _same_values(node: Node, operands: tuple[Range, ...]) -> Range:
     return operands[0]
 
 
+def _hardtanh(node: Node, operands: tuple[Range, ...]) -> Range:
+    (operand,) = operands
+    compute = NUMPY_DTYPES[node.type.dtype.compute]
+    low, high = (float(compute(bound)) for bound in (node.attrs.low, node.attrs.high))
+    ends = (min(max(end, low), high) for end in (operand.low, operand.high))
+    return Range(*ends, operand.nan, negative_zero=True)
+
+
 def _any_of(node: Node, operands: tuple[Range, ...]) -> Range:
     ranges = operands[1:] if node.op is Op.WHERE else operands
     result = ranges[0]
@@ -255,6 +263,7 @@ _BY_OP: dict[Op, Callable[[Node, tuple[Range, ...]], Range]] = {
     Op.NEG: _neg,
     Op.ABS: _abs,
     Op.RELU: _relu,
+    Op.HARDTANH: _hardtanh,
     Op.SQRT: _sqrt,
     Op.WHERE: _any_of,
     Op.CAT: _any_of,

@@ -94,6 +94,7 @@ FUNCTIONS = (
     _constant("leaky_relu", F.leaky_relu, 0.01),
     _constant("softplus", F.softplus, 1.5, 12.0),
     _constant("threshold", F.threshold, 0.25, -3.0),
+    _constant("hardtanh", F.hardtanh, -0.75, 0.5),
     _constant("softshrink", F.softshrink, 0.5),
     _constant("hardshrink", F.hardshrink, 0.5),
     _constant("elu", torch.ops.aten.elu.default, 1.25, 1.5, 0.75),

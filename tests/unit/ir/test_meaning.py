@@ -13,6 +13,7 @@ from opweld.ir.meaning import round_to_bfloat16
 from opweld.ir.ops import (
     NO_ATTRS,
     OPS,
+    BoundsAttrs,
     CatAttrs,
     EluAttrs,
     FlipAttrs,
@@ -36,6 +37,7 @@ ATTRS = {
     Op.ELU: (EluAttrs(1.0, 1.0, 1.0), EluAttrs(1.6732632, 1.050701, 1.0), EluAttrs(1.0, 1.0, 0.5)),
     Op.SOFTPLUS: (SoftplusAttrs(1.0, 20.0), SoftplusAttrs(2.0, 3.0)),
     Op.THRESHOLD: (ThresholdAttrs(0.0, 0.0), ThresholdAttrs(0.5, -3.0)),
+    Op.HARDTANH: (BoundsAttrs(-1.0, 1.0), BoundsAttrs(0.0, 6.0)),
     Op.SOFTSHRINK: (LambdaAttrs(0.5), LambdaAttrs(0.0)),
     Op.HARDSHRINK: (LambdaAttrs(0.5), LambdaAttrs(0.0)),
 }
