@@ -203,8 +203,8 @@ def _hardtanh(node: Node, operands: tuple[Range, ...]) -> Range:
     (operand,) = operands
     compute = NUMPY_DTYPES[node.type.dtype.compute]
     low, high = (float(compute(bound)) for bound in (node.attrs.low, node.attrs.high))
-    ends = (min(max(end, low), high) for end in (operand.low, operand.high))
-    return Range(*ends, operand.nan, negative_zero=True)
+    least, most = (min(max(end, low), high) for end in (operand.low, operand.high))
+    return Range(least, most, operand.nan, negative_zero=True)
 
 
 def _any_of(node: Node, operands: tuple[Range, ...]) -> Range:
