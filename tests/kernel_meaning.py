@@ -7,13 +7,13 @@ the access of each definition is true for every full packet of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
 
 from opweld.ir.check import check
-from opweld.ir.expr import Size, evaluate, substitute, symbol
+from opweld.ir.expr import Size, Symbol, evaluate, substitute, symbol, terms_of
 from opweld.ir.graph import Node
 from opweld.ir.interpret import NUMPY_DTYPES, Calls, bind_sizes, numbered
 from opweld.ir.kernel import (
@@ -57,6 +57,7 @@ def run_plan(
     welded = {each.group: each for each in kernels}
     sources = (*plan.graph.inputs, *plan.graph.weights)
     values = {n.serial: stored(feeds[n.attrs.access], n.type.dtype) for n in sources}
+    _require_order(plan)
     for group in plan.groups:
         if group.kind is GroupKind.POINTWISE:
             check(welded[group.name])
@@ -65,6 +66,13 @@ def run_plan(
             for node in group.nodes:
                 values[node.serial] = _node_value(node, values, sizes, calls)
     return tuple(_value(node, values) for node in plan.graph.outputs)
+
+
+def _require_order(plan: Plan) -> None:
+    """Calls that draw random numbers run in the program's order."""
+    calls = [n for group in plan.groups for n in group.nodes if n.op is Op.CALL and n.attrs.draws]
+    serials = [node.serial for node in calls]
+    assert serials == sorted(serials)
 
 
 def stored(value: Array, dtype: DType) -> Array:
@@ -218,7 +226,9 @@ def _definition(
 
 
 def _everywhere(expr: Size, point: Point, positions: Array) -> Array:
-    return np.broadcast_to(np.asarray(evaluate(expr, point), np.int64), positions.shape)  # type: ignore[arg-type]
+    with np.errstate(divide="ignore"):  # outside its guard an address may divide by a size of 0
+        value = np.asarray(evaluate(expr, point), np.int64)
+    return np.broadcast_to(value, positions.shape)  # type: ignore[arg-type]
 
 
 def _holds(condition: Condition, point: Point, positions: Array) -> Array:
@@ -240,11 +250,27 @@ def _loaded(load: Load, kernel: Kernel, array: Array, point: Point, positions: A
     assert not wrong.any(), (
         f"{load.name} reads {load.buffer}[{addresses[wrong][0]}], last is {reach}"
     )
+    _require_c_divisions(load, point, positions, inside)
     _require_access(load, kernel, addresses, positions)
     memory = np.lib.stride_tricks.as_strided(array, (max(reach, 0) + 1,), (array.itemsize,))
     values = memory[np.where(inside, addresses, 0)] if array.size else np.zeros(positions.shape)
     wide = values.astype(NUMPY_DTYPES[load.dtype.compute])
     return np.where(inside, wide, np.zeros((), wide.dtype))
+
+
+def _require_c_divisions(load: Load, point: Point, positions: Array, inside: Array) -> None:
+    """C divides towards zero, or unsigned: no numerator of an address in use is below zero."""
+    for numerator in _numerators(load.address):
+        negative = inside & (_everywhere(numerator, point, positions) < 0)
+        assert not negative.any(), f"{load.name} divides {numerator}, which is below zero"
+
+
+def _numerators(value: Size) -> Iterator[Size]:
+    for monomial, _ in terms_of(value):
+        for atom in monomial:
+            if not isinstance(atom, Symbol):
+                yield atom.numerator
+                yield from _numerators(atom.numerator)
 
 
 def _require_access(load: Load, kernel: Kernel, addresses: Array, positions: Array) -> None:

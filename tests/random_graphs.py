@@ -281,9 +281,11 @@ class Builder:
         return self.arena.iota(IotaAttrs(start, step, length), dtype)
 
     def call(self) -> None:
-        """A PyTorch call that doubles its operand."""
+        """A PyTorch call that doubles its operand; some must keep their order."""
         x = self.pick()
-        attrs = CallAttrs("aten.double.default", (Operand(0),), (), (x.type,), "a test's call")
+        draws = self.choose((False, True))
+        results = (x.type,)
+        attrs = CallAttrs("aten.double.default", (Operand(0),), (), results, "a test's call", draws)
         call = self.arena.call((x,), attrs)
         self._add(self.arena.item(call, 0, x.type), self.is_exact(x))
 
@@ -346,6 +348,17 @@ def _too_large(node: Node) -> bool:
 @st.composite
 def graphs(draw: st.DrawFn, **options: Any) -> Graph:
     return build(lambda choices: draw(st.sampled_from(tuple(choices))), **options)
+
+
+def batches_of(graph: Graph) -> tuple[int, ...]:
+    """Sizes of the batch to try: 0, too, where no slice takes an element of it."""
+    slices = [node for node in graph.nodes() if node.op is Op.SLICE]
+    whole = all(
+        node.type.shape[node.attrs.dim] != 1 or node.inputs[0].type.shape[node.attrs.dim] == 1
+        for node in slices
+        if not isinstance(node.inputs[0].type.shape[node.attrs.dim], int)
+    )
+    return (0, 1, 5, 8) if whole else (1, 5, 8)
 
 
 def feeds_of(graph: Graph, sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:

@@ -18,6 +18,7 @@ from tests.kernel_meaning import Execute, run_plan
 from tests.kernels import executor
 from tests.random_graphs import (
     assert_close_to,
+    batches_of,
     build,
     double,
     exact_and_errors,
@@ -38,7 +39,6 @@ GRAPHS_A_TEXT = 12
 TEXTS = 100 if os.environ.get("OPWELD_FUZZ") == "long" else 4
 # A failing text is not shrunk: every try would compile. tests/unit/lower shrinks the same graphs.
 together = settings(max_examples=TEXTS, phases=(Phase.explicit, Phase.generate))
-SIZES = (1, 5, 8)
 
 
 # Seeds, not graphs: what hypothesis draws itself is small, and a text has room for larger ones.
@@ -72,7 +72,8 @@ def assert_all_mean(many: Sequence[Graph], language: str) -> None:
     text = render("random", tuple(k for each in kernels for k in each), language).text
     wide, narrow = executor(text, language), executor(text, language, aligned=False)
     for number, (plan, welded) in enumerate(zip(plans, kernels, strict=True)):
-        size = SIZES[number % len(SIZES)]
+        sizes = batches_of(plan.graph)
+        size = sizes[number % len(sizes)]
         assert_means(plan, welded, size, {"contiguous": wide, "strided": wide})
         if language == "cuda":
             assert_means(plan, welded, size, {"contiguous": narrow})

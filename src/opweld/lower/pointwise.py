@@ -170,8 +170,8 @@ class _Builder:
             start = end - operand.type.shape[dim]
             inside = Between(coords[dim], start, end)
             moved = (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])
-            test = self._test(inside)
-            pieces.append((test, self.value(operand, moved, (*guard, inside))))
+            within = (*guard, inside)
+            pieces.append((self._test(within), self.value(operand, moved, within)))
         chosen = pieces[-1][1]
         for test, arg in reversed(pieces[:-1]):
             chosen = self._choose(node, test, arg, chosen)
@@ -187,18 +187,22 @@ class _Builder:
             if before != 0 or after != 0:
                 tests.append(Between(coords[axis], before, before + operand.type.shape[axis]))
             moved.append(coords[axis] - before)
-        names = [self._test(test) for test in tests]
-        chosen = self.value(operand, align(tuple(moved), operand.type.shape), (*guard, *tests))
-        fill: Arg = Const(node.attrs.value, node.type.dtype)
-        for name in names:
-            chosen = self._choose(node, name, chosen, fill)
-        return chosen
+        within = (*guard, *tests)
+        place = align(tuple(moved), operand.type.shape)
+        if not tests:
+            return self.value(operand, place, guard)
+        test = self._test(within)
+        chosen = self.value(operand, place, within)
+        return self._choose(node, test, chosen, Const(node.attrs.value, node.type.dtype))
 
-    def _test(self, inside: Between) -> Arg:
-        key = ("test", inside)
+    def _test(self, condition: Condition) -> Arg:
+        """The name of a condition. It holds what is around it, too: outside, a size that is divided
+        by may be 0.
+        """
+        key = ("test", condition)
         if key not in self.known:
             name = self.names.fresh("inside", always_number=True)
-            self._define(Test(name, (inside,), Access.LANE), key)
+            self._define(Test(name, condition, Access.LANE), key)
         return self.known[key]
 
     def _choose(self, node: Node, test: Arg, yes: Arg, no: Arg) -> Arg:

@@ -67,14 +67,14 @@ def _ordered(uses: Uses, units: list[list[Node]]) -> list[list[Node]]:
 
 
 def _units_read(uses: Uses, unit: list[Node], unit_of: dict[int, int]) -> set[int]:
-    read: set[int] = set()
+    """The units that run before: a kernel reads behind views, all else reads the views."""
+    found: set[int] = set()
     for node in unit:
         for operand in node.inputs:
-            while operand.serial not in unit_of and is_free_view(operand):
-                operand = operand.inputs[0]
-            if operand.serial in unit_of:
-                read.add(unit_of[operand.serial])
-    return read | {unit_of[uses.drawn_before[n.serial].serial] for n in unit if _draws(uses, n)}
+            read = behind_views(operand) if computes(node) else operand
+            if read.serial in unit_of:
+                found.add(unit_of[read.serial])
+    return found | {unit_of[uses.drawn_before[n.serial].serial] for n in unit if _draws(uses, n)}
 
 
 def _draws(uses: Uses, node: Node) -> bool:
@@ -129,8 +129,6 @@ def _unwelded(context: _Context, name: str, unit: list[Node], reason: str) -> Gr
 
 def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
     inputs = _operands(unit)
-    if not inputs:
-        return _unwelded(context, name, unit, "reads no tensor")
     nodes = _with_views(context.uses, unit, inputs)
     outputs = context.uses.results(unit)
     group = Group(

@@ -24,7 +24,7 @@ from .c import (
 )
 from .cpp_half import block_pieces, blocked, half_loads, half_stores
 from .cpp_loops import plain, rows, rows_are_short, short_rows
-from .element import call_element, element_text, guard_text, pieces_of, title
+from .element import call_element, condition_text, element_text, pieces_of, title
 from .layout import folded, head, indented
 
 
@@ -118,13 +118,13 @@ def _definition(definition: Definition, kernel: Kernel) -> str:
         return _between(each, bounds)
 
     if isinstance(definition, Test):
-        return f"const bool {name} = {' && '.join(map(between, definition.condition))};"
+        return f"const bool {name} = {condition_text(definition, kernel, between)};"
     text = load_text(definition.dtype, f"{definition.buffer}[{_place(definition.address, kernel)}]")
     if definition.dtype is DType.BOOL:
         text += " != 0"
     if definition.guard:
         nothing = constant(0, definition.dtype)
-        text = f"{guard_text(definition, kernel, between)} ? {text} : {nothing}"
+        text = f"{condition_text(definition, kernel, between)} ? {text} : {nothing}"
     return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 

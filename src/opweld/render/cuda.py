@@ -28,7 +28,7 @@ from .c import (
     store_text,
 )
 from .cuda_launch import launcher
-from .element import call_element, element_text, guard_text, pieces_of, title
+from .element import call_element, condition_text, element_text, pieces_of, title
 from .layout import call, folded, head, indented
 
 VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
@@ -235,11 +235,11 @@ def _definition(definition: Definition, kernel: Kernel) -> str:
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
     if isinstance(definition, Test):
-        return f"const bool {name} = {' && '.join(map(_between, definition.condition))};"
+        return f"const bool {name} = {condition_text(definition, kernel, _between)};"
     text = load_text(definition.dtype, f"{definition.buffer}[{_text(definition.address)}]")
     if definition.guard:
         nothing = constant(0, definition.dtype)
-        text = f"{guard_text(definition, kernel, _between)} ? {text} : {nothing}"
+        text = f"{condition_text(definition, kernel, _between)} ? {text} : {nothing}"
     return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 

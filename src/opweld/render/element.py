@@ -71,7 +71,13 @@ def call_element(kernel: Kernel, arguments: list[str]) -> list[str]:
     return [*lines, f"{element.name}({', '.join([*arguments, *values])});"]
 
 
-def guard_text(load: Load, kernel: Kernel, between: Callable[[Between], str]) -> str:
-    """The condition under which a load reads: tests by name where the kernel has defined them."""
-    tests = {d.condition: d.name for d in kernel.definitions if isinstance(d, Test)}
-    return " && ".join(tests.get((each,)) or between(each) for each in load.guard)
+def condition_text(user: Load | Test, kernel: Kernel, between: Callable[[Between], str]) -> str:
+    """The guard of a load or what a test tests, as far as it has a name by the name."""
+    condition = user.guard if isinstance(user, Load) else user.condition
+    before = kernel.definitions[: kernel.definitions.index(user)]
+    tests = {d.condition: d.name for d in before if isinstance(d, Test)}
+    for length in range(len(condition), 0, -1):
+        if condition[:length] in tests:
+            name = tests[condition[:length]]
+            return " && ".join([name, *map(between, condition[length:])])
+    return " && ".join(map(between, condition))

@@ -1,11 +1,10 @@
 // k1_cos: 2 operations over one iteration space, one result: intermediates stay in registers.
 // x f32[s0, 4, 5] -> result f32[s0, 7, 8]
 
-OPWELD_FN float k1_cos_element(bool inside_1, bool inside_2, float x_1) {
+OPWELD_FN float k1_cos_element(bool inside_1, float x_1) {
   // model.py:11 return F.pad(x, (2, 1, 1, 2)).cos()
   const float where_1 = inside_1 ? x_1 : 0.0f;
-  const float where_2 = inside_2 ? where_1 : 0.0f;
-  const float cos_1 = op::cos(where_2);
+  const float cos_1 = op::cos(where_1);
   return cos_1;
 }
 
@@ -25,10 +24,9 @@ extern "C" void k1_cos_contiguous(
       const int64_t i0 = row + k / 56u;
       const int64_t i1 = k / 8u % 7u;
       const int64_t i2 = k % 8u;
-      const bool inside_1 = i1 >= 1 && i1 < 5;
-      const bool inside_2 = i2 >= 2 && i2 < 7;
-      const float x_1 = inside_1 && inside_2 ? x[i0 * 20 + i1 * 5 + i2 - 7] : 0.0f;
-      const float value0 = k1_cos_element(inside_1, inside_2, x_1);
+      const bool inside_1 = i1 >= 1 && i1 < 5 && i2 >= 2 && i2 < 7;
+      const float x_1 = inside_1 ? x[i0 * 20 + i1 * 5 + i2 - 7] : 0.0f;
+      const float value0 = k1_cos_element(inside_1, x_1);
       result[place] = value0;
     }
     at += last - first;
@@ -50,11 +48,10 @@ extern "C" void k1_cos_strided(
     const int64_t last = stop < 8 ? stop : 8;
 #pragma omp simd
     for (int64_t i2 = first; i2 < last; ++i2) {
-      const bool inside_1 = i1 >= 1 && i1 < 5;
-      const bool inside_2 = i2 >= 2 && i2 < 7;
-      const float x_1 = inside_1 && inside_2
+      const bool inside_1 = i1 >= 1 && i1 < 5 && i2 >= 2 && i2 < 7;
+      const float x_1 = inside_1
           ? x[i0 * x_stride0 + i1 * x_stride1 + i2 * x_stride2 - x_stride1 - x_stride2 * 2] : 0.0f;
-      const float value0 = k1_cos_element(inside_1, inside_2, x_1);
+      const float value0 = k1_cos_element(inside_1, x_1);
       result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2] = value0;
     }
     at += last - first;

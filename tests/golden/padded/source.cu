@@ -1,20 +1,16 @@
 // k1_cos: 2 operations over one iteration space, one result: intermediates stay in registers.
 // x f32[s0, 4, 5] -> result f32[s0, 7, 8]
 
-OPWELD_FN float k1_cos_element(bool inside_1, bool inside_2, float x_1) {
+OPWELD_FN float k1_cos_element(bool inside_1, float x_1) {
   // model.py:11 return F.pad(x, (2, 1, 1, 2)).cos()
   const float where_1 = inside_1 ? x_1 : 0.0f;
-  const float where_2 = inside_2 ? where_1 : 0.0f;
-  const float cos_1 = op::cos(where_2);
+  const float cos_1 = op::cos(where_1);
   return cos_1;
 }
 
 template <int kLanes, typename Index>
 OPWELD_FN void k1_cos_contiguous_packet(
     const float* __restrict__ x, float* __restrict__ result, Index at) {
-  const Index above_i2 = at / 8u;
-  const Index i1 = above_i2 % 7u;
-  const bool inside_1 = i1 - 1u < 4u;
   op::Vector<float, kLanes> result_vector;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -23,9 +19,9 @@ OPWELD_FN void k1_cos_contiguous_packet(
     const Index above_i2 = lane_at / 8u;
     const Index i1 = above_i2 % 7u;
     const Index i0 = above_i2 / 7u;
-    const bool inside_2 = i2 - 2u < 5u;
-    const float x_1 = inside_1 && inside_2 ? x[i0 * 20u + i1 * 5u + i2 - 7u] : 0.0f;
-    const float value0 = k1_cos_element(inside_1, inside_2, x_1);
+    const bool inside_1 = i1 - 1u < 4u && i2 - 2u < 5u;
+    const float x_1 = inside_1 ? x[i0 * 20u + i1 * 5u + i2 - 7u] : 0.0f;
+    const float value0 = k1_cos_element(inside_1, x_1);
     result_vector.lane[lane] = value0;
   }
   op::store_vector(result + at, result_vector);
@@ -78,11 +74,10 @@ __global__ void __launch_bounds__(128) k1_cos_strided_kernel(
   const Index above_i2 = at / 8u;
   const Index i1 = above_i2 % 7u;
   const Index i0 = above_i2 / 7u;
-  const bool inside_1 = i1 - 1u < 4u;
-  const bool inside_2 = i2 - 2u < 5u;
-  const float x_1 = inside_1 && inside_2
+  const bool inside_1 = i1 - 1u < 4u && i2 - 2u < 5u;
+  const float x_1 = inside_1
       ? x[i0 * x_stride0 + i1 * x_stride1 + i2 * x_stride2 - x_stride1 - x_stride2 * 2u] : 0.0f;
-  const float value0 = k1_cos_element(inside_1, inside_2, x_1);
+  const float value0 = k1_cos_element(inside_1, x_1);
   result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2] = value0;
 }
 

@@ -74,6 +74,13 @@ def test_siblings_of_another_shape_stay_apart():
     assert clusters_of(m.add(x, row), m.exp(row)) == [["add"], ["exp"]]
 
 
+def test_a_sibling_that_feeds_another_space_stays_apart():
+    """neg has the shape of exp, but is computed in the space of add."""
+    m = Make()
+    x, row = m.x("x", BATCH, 8), m.x("row", 8)
+    assert clusters_of(m.exp(row), m.add(x, m.neg(row))) == [["exp"], ["neg", "add"]]
+
+
 def test_siblings_that_share_only_a_constant_stay_apart():
     m = Make()
     x, y = m.x("x"), m.x("y")

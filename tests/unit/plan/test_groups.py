@@ -47,6 +47,30 @@ def test_calls_that_draw_random_numbers_keep_their_order_across_a_group():
     assert places[first] < places[second]
 
 
+def test_a_kernel_waits_for_what_it_reads_through_a_view():
+    """Its first operation stands before the call whose result its last one reads."""
+    m = Make()
+    x, z = m.x("x", BATCH, 8), m.x("z", 8, BATCH)
+    plan = plan_of(m.add(m.exp(x), m.permute(m.call(z), 1, 0)))
+    assert names(plan) == ["linear", "k1_exp_add"]
+
+
+def test_a_kernel_does_not_wait_for_a_view_of_its_own_result():
+    """The view is returned, and read inside the kernel that makes its base."""
+    m = Make()
+    y = m.exp(m.x("x", BATCH, 8))
+    view = m.reshape(y, BATCH, 8)
+    plan = plan_of(m.add(view, y), view)
+    assert names(plan) == ["k1_exp_add", "reshape"]
+
+
+def test_a_kernel_that_reads_no_tensor_is_left_to_pytorch():
+    m = Make()
+    position = m.arena.iota(IotaAttrs(0, 1, 8), DType.F32)
+    (group,) = plan_of(m.exp(position)).groups
+    assert group.kind is GroupKind.LIBRARY and "no input" in group.reason
+
+
 def test_operands_stand_behind_views_in_order_of_first_use():
     m = Make()
     x, y, row = m.x("x", BATCH, 8), m.x("y", 8, BATCH), m.w("row", 8)

@@ -13,9 +13,9 @@ from .plans import Make
 
 def random_uses(rng: random.Random) -> Uses:
     m = Make()
-    pool = [m.x("x", 4), m.x("y", 4)]
-    for _ in range(14):
-        kind = rng.choice(["add", "add", "call", "flip", "neg", "permute"])
+    pool = [m.x(name, 4) for name in "abcdef"]
+    for _ in range(24):
+        kind = rng.choice(["add", "call", "flip", "neg", "neg", "permute"])
         a, b = rng.choice(pool), rng.choice(pool)
         if kind == "add":
             pool.append(m.add(a, b))
@@ -25,7 +25,7 @@ def random_uses(rng: random.Random) -> Uses:
             pool.append(m.flip(a, 0))
         else:
             pool.append(m.neg(a) if kind == "neg" else m.permute(a, 0))
-    return uses_of(graph(*pool[-4:]))
+    return uses_of(graph(*pool[-12:]))
 
 
 def walks_back(uses: Uses, unit_of: dict[int, int], left: int, right: int) -> bool:

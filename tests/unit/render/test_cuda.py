@@ -124,11 +124,22 @@ def test_values_made_of_positions_are_signed_and_wide() -> None:
     assert "const int64_t index_1 = -int64_t(i1) * 2 + 3;" in text_of(m.add(x, position))
 
 
-@pytest.mark.parametrize("reads", ["inside_1 && inside_2 ? x[", "i2 - 2u < 5u", "i1 - 1u < 4u"])
+@pytest.mark.parametrize("reads", ["inside_1 ? x[", "i2 - 2u < 5u", "i1 - 1u < 4u"])
 def test_guards_are_unsigned_and_named(reads: str) -> None:
     m = Make()
     text = text_of(m.cos(m.pad(m.x("x", BATCH, 4, 5), (0, 1, 2), (0, 2, 1))))
     assert reads in function(text, "k1_cos_contiguous_packet")
+
+
+def test_a_test_within_another_begins_with_its_name() -> None:
+    """Outside the first, what the second divides by may be 0."""
+    m = Make()
+    both = m.cat(1, m.x("x", BATCH, 5), m.x("y", BATCH, 3))
+    text = text_of(m.neg(m.pad(both, (2, 0), (0, 0))))
+    body = function(text, "k1_neg_strided_kernel")
+    assert "const bool inside_1 = i0 - 2u < s0;" in body
+    assert "const bool inside_2 = inside_1 && i1 < 5u;" in body
+    assert "const float x_1 = inside_2 ? x[" in body
 
 
 def test_large_literals_are_wide() -> None:
