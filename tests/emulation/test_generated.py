@@ -94,6 +94,12 @@ def flipped(arena: Arena) -> Graph:
     return graph_of((arena.make(Op.SUB, x, arena.make(Op.FLIP, x, attrs=FlipAttrs((0, 1)))),), (x,))
 
 
+def flipped_rows(arena: Arena) -> Graph:
+    x = tensor(arena, "x", BATCH, 6, 16)
+    flipped = arena.make(Op.FLIP, x, attrs=FlipAttrs((0, 1)))
+    return graph_of((arena.make(Op.EXP, flipped),), (x,))
+
+
 def joined(arena: Arena) -> Graph:
     x, y = tensor(arena, "x", BATCH, 5), tensor(arena, "y", BATCH, 3)
     both = arena.make(Op.CAT, arena.make(Op.EXP, x), y, arena.make(Op.NEG, x), attrs=CatAttrs(1))
@@ -148,6 +154,7 @@ CASES: tuple[Callable[[Arena], Graph], ...] = (
     reshaped,
     sliced,
     flipped,
+    flipped_rows,
     joined,
     padded,
     counted,

@@ -115,6 +115,13 @@ def flipped(m: Lines) -> tuple[Node, ...]:
     return (m.sub(x, m.flip(x, 0, 1)),)
 
 
+def flipped_rows(m: Lines) -> tuple[Node, ...]:
+    """Packets in another order of rows: an address with a part below zero."""
+    x = m.x("x", BATCH, 6, 16)
+    m.line("return x.flip(1).exp()")
+    return (m.exp(m.flip(x, 1)),)
+
+
 def mixed_types(m: Lines) -> tuple[Node, ...]:
     """16-bit operands widened, a mask, results of three types."""
     x, mask = m.x("x", BATCH, 64, dtype=DType.F16), m.x("mask", BATCH, 64, dtype=DType.BOOL)
@@ -196,6 +203,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     joined,
     padded,
     flipped,
+    flipped_rows,
     mixed_types,
     bfloat16,
     double,

@@ -16,7 +16,7 @@ from opweld.render import render
 from opweld.target import SM_90A
 
 # All operands of these lie packet by packet, and every result does.
-PLAIN = ("broadcasts", "sliced", "bfloat16", "double", "library_call", *EXAMPLES)
+PLAIN = ("broadcasts", "sliced", "flipped_rows", "bfloat16", "double", "library_call", *EXAMPLES)
 
 
 @cache

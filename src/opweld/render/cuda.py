@@ -168,9 +168,14 @@ def _once(definition: Definition, kernel: Kernel) -> list[str]:
     """Lines before the loop over lanes."""
     if not isinstance(definition, Load) or definition.access is Access.SAME:
         return [_definition(definition, kernel)]
-    place = "at" if definition.access is Access.FLAT else _text(definition.address)
-    vector = f"op::load_vector<kLanes>({definition.buffer} + {place})"
-    return [f"const auto {definition.name}_vector = {vector};"]
+    # The index is summed before it meets the pointer: unsigned, a part of it may be below zero.
+    flat = definition.access is Access.FLAT
+    place = (
+        f"{definition.buffer} + at"
+        if flat
+        else f"&{definition.buffer}[{_text(definition.address)}]"
+    )
+    return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({place});"]
 
 
 def _arguments(kernel: Kernel) -> list[str]:

@@ -16,7 +16,7 @@ OPWELD_FN void k1_add_silu_mul_contiguous_packet(
     op::bfloat16* __restrict__ result, Index at) {
   const Index i1 = at % 64u;
   const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  const auto shift_1_vector = op::load_vector<kLanes>(shift + i1);
+  const auto shift_1_vector = op::load_vector<kLanes>(&shift[i1]);
   op::Vector<op::bfloat16, kLanes> result_vector;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -24,7 +24,7 @@ OPWELD_FN void k1_mul_sigmoid_gt_contiguous_packet(
   const Index i1 = at % 24u;
   const Index i0 = at / 24u;
   const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  const auto norm_weight_1_vector = op::load_vector<kLanes>(norm_weight + i1);
+  const auto norm_weight_1_vector = op::load_vector<kLanes>(&norm_weight[i1]);
   const float column_1 = column[i0];
   const float factor_1 = factor[0u];
   op::Vector<float, kLanes> result0_vector;

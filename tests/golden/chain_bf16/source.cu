@@ -35,7 +35,7 @@ OPWELD_FN void k1_abs_neg_exp_contiguous_packet(
   const Index i1 = at % 16384u;
   const Index i0 = at / 16384u;
   const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  const auto scale_1_vector = op::load_vector<kLanes>(scale + i1);
+  const auto scale_1_vector = op::load_vector<kLanes>(&scale[i1]);
   const float shift_1 = op::to_compute(shift[i0]);
   op::Vector<op::bfloat16, kLanes> result0_vector;
   op::Vector<op::bfloat16, kLanes> result1_vector;

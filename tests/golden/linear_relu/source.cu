@@ -15,7 +15,7 @@ OPWELD_FN void k1_add_relu_contiguous_packet(
     Index at) {
   const Index i1 = at % 8192u;
   const auto linear_1_vector = op::load_vector<kLanes>(linear + at);
-  const auto shift_1_vector = op::load_vector<kLanes>(shift + i1);
+  const auto shift_1_vector = op::load_vector<kLanes>(&shift[i1]);
   op::Vector<float, kLanes> result_vector;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {

@@ -14,8 +14,8 @@ OPWELD_FN void k1_sigmoid_mul_contiguous_packet(
     const float* __restrict__ x, float* __restrict__ result, Index at) {
   const Index i1 = at % 16u;
   const Index i0 = at / 16u;
-  const auto x_1_vector = op::load_vector<kLanes>(x + i0 * 32u + i1);
-  const auto x_2_vector = op::load_vector<kLanes>(x + i0 * 32u + i1 + 16u);
+  const auto x_1_vector = op::load_vector<kLanes>(&x[i0 * 32u + i1]);
+  const auto x_2_vector = op::load_vector<kLanes>(&x[i0 * 32u + i1 + 16u]);
   op::Vector<float, kLanes> result_vector;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {

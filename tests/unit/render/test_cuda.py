@@ -65,8 +65,16 @@ def test_operands_of_a_row_are_read_before_the_lanes() -> None:
     x, row, column = m.x("x", BATCH, 24), m.x("r", 24), m.x("c", BATCH, 1)
     body = function(text_of(m.mul(m.add(x, row), column)), "k1_add_mul_contiguous_packet")
     before, _ = body.split("#pragma unroll")
-    assert "op::load_vector<kLanes>(r + i1)" in before
+    assert "op::load_vector<kLanes>(&r[i1])" in before
     assert "const float c_1 = c[i0];" in before
+
+
+def test_an_unsigned_index_is_summed_before_it_meets_the_pointer() -> None:
+    """`x - i1 * 4u + ...` would move the pointer by four billion elements."""
+    m = Make()
+    text = text_of(m.neg(m.flip(m.x("x", BATCH, 3, 4), 1)))
+    assert "op::load_vector<kLanes>(&x[i0 * 12u - i1 * 4u + i2 + 8u]);" in text
+    assert not re.search(r"load_vector<kLanes>\(\w+ [+-] (?!at\))", text)
 
 
 def test_what_differs_between_lanes_is_read_in_the_lanes() -> None:
