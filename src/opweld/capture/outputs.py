@@ -57,7 +57,7 @@ class Outputs:
 
     def _own(self, value: fx.Node, ours: Node) -> Node:
         eager_root = _eager_root(value)
-        our_root = _our_root(ours)
+        our_root = root_of(ours)
         if our_root.op in _SOURCES and eager_root.op != "placeholder":
             return self.as_call(value) if value is eager_root else self._copy(value, ours)
         if value is eager_root and ours.op in _REORDERING and our_root.op is not Op.CONST:
@@ -100,7 +100,8 @@ def _result_viewed(parent: fx.Node, index: int) -> fx.Node | None:
     return given[index] if isinstance(given, list | tuple) else given
 
 
-def _our_root(node: Node) -> Node:
+def root_of(node: Node) -> Node:
+    """The node whose memory `node` shows."""
     while node.op in SHARING:
         node = node.inputs[0]
     return node

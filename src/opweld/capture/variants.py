@@ -20,7 +20,7 @@ from opweld.ir.contract import (
     WeightFact,
 )
 from opweld.ir.expr import Expr, symbol
-from opweld.ir.graph import Graph, topological
+from opweld.ir.graph import Graph, Node, topological
 from opweld.ir.ops import Op
 
 from .access import weight_access
@@ -29,6 +29,7 @@ from .autocast import autocast_acts, without_library_casts
 from .dtypes import FROM_TORCH
 from .export import Exported, NeedsFixedSizes, export_graph
 from .facts import Reads, module_facts, recording
+from .outputs import root_of
 from .preserve import unchanged
 from .specialise import canonical, specialise
 
@@ -234,9 +235,16 @@ def _same_nothing(fixed: Graph, ours: Graph) -> bool:
     return (
         all(0 in type.shape for type in types)
         and types == [node.type for node in fixed.outputs]
+        and [_given(n) for n in fixed.outputs] == [_given(n) for n in ours.outputs]
         and fixed.structure == ours.structure
         and calls[0] == calls[1]
     )
+
+
+def _given(node: Node) -> str | None:
+    """The input or weight that an output shows the memory of."""
+    root = root_of(node)
+    return root.attrs.access if root.op in (Op.INPUT, Op.WEIGHT) else None
 
 
 def _resized(task: _Task, graph: Graph, name: str, size: int) -> Arguments:
