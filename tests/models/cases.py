@@ -155,6 +155,7 @@ CASES = (
     Case(structure.ReadsMode, _positional((8,)), 4, 1),
     Case(structure.TiedBranch, _positional((16,)), 3, 3),
     Case(structure.Draws, _positional((16,)), 5, 3, draws=True),
+    Case(structure.PartlyTrained, _positional((8,)), 5, 1),
     Case(structure.StopsGradient, _positional((8,)), 5, 2),
     Case(structure.Complex, _positional((16,)), 3, 2, batches=(1, 7)),
 )

@@ -123,6 +123,11 @@ def gradients(module: nn.Module, args: Any, kwargs: Any) -> list[torch.Tensor | 
     return list(torch.autograd.grad(loss, wanted, allow_unused=True))
 
 
+def trained_results(module: nn.Module, args: Any, kwargs: Any) -> list[bool]:
+    """Which results have a gradient when only the parameters ask for one."""
+    return [result.requires_grad for result in tensors(run(module, args, kwargs))]
+
+
 def _weights(result: torch.Tensor) -> torch.Tensor:
     """A different factor for each element."""
     positions = torch.arange(result.numel(), device=result.device, dtype=torch.float64)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from tests.models.cases import BATCH, Case
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from opweld.compiled import Compiled, PlanRow
 from opweld.driver import compile_module
@@ -27,6 +28,7 @@ class Emitted:
     original: nn.Module
     new: nn.Module
     compiled: Compiled
+    device: torch.device
 
     @property
     def _welded(self) -> list[PlanRow]:
@@ -43,18 +45,41 @@ class Emitted:
 
 
 def emit_case(case: Case, folder: Path, target: str = "cpu") -> Emitted:
+    module = model_of(case, target)
+    return emit_module(module, case.call(BATCH), folder, target)
+
+
+def model_of(case: Case, target: str) -> nn.Module:
     torch.manual_seed(1)
-    return emit_module(case.model().eval(), case.call(BATCH), folder, target)
+    return on_target(case.model().eval(), target)
+
+
+def on_target(value: Any, target: str) -> Any:
+    """A module or arguments where the kernels of `target` run."""
+    if isinstance(value, nn.Module):
+        return value.to(target)
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.to(target), value)
 
 
 def emit_module(module: nn.Module, call: Any, folder: Path, target: str = "cpu") -> Emitted:
-    """Builds the kernels of `module`; its copy is what the emitted class takes over."""
-    args, kwargs = call
+    """Compiles and imports; a copy of `module` is what the emitted class takes over."""
+    module = on_target(module, target)
+    return imported(module, compiled(module, call, target), folder, target)
+
+
+def compiled(module: nn.Module, call: Any, target: str) -> Compiled:
+    args, kwargs = on_target(call, target)
     cls = type(module)
     original = Original(f"{cls.__name__}.py", cls.__module__, cls.__qualname__, None)
-    compiled = compile_module(module, args, kwargs, original, Options(target=target))
-    file = import_text(compiled.text, folder / f"{cls.__name__.lower()}_{target}.py")
-    return Emitted(module, file.ModelNew.adopt(copy.deepcopy(module)), compiled)
+    return compile_module(module, args, kwargs, original, Options(target=target))
+
+
+def imported(module: nn.Module, account: Compiled, folder: Path, target: str) -> Emitted:
+    """Builds the kernels, unless they are built already."""
+    name = type(module).__name__.lower()
+    file = import_text(account.text, folder / f"{name}_{target}.py")
+    new = file.ModelNew.adopt(copy.deepcopy(module))
+    return Emitted(module, new, account, torch.device(target))
 
 
 def import_text(text: str, path: Path) -> ModuleType:

@@ -132,6 +132,18 @@ class StopsGradient(nn.Module):
         return x * gate + (x * 0.5).tanh().detach()
 
 
+class PartlyTrained(nn.Module):
+    """Of three results in one kernel a parameter reaches one, and another only through a choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        scaled = x * self.weight
+        return scaled, torch.tanh(x) * 2, torch.where(scaled > 0, x, 0.0)
+
+
 class NoGradRegion(nn.Module):
     """A part of the forward is under no_grad."""
 

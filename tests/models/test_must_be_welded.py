@@ -7,17 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
-from tests.behaviour.emitted import kernels_in
-from tests.models.cases import BATCH, CASES, Case
-from tests.models.comparing import (
-    assert_close,
-    assert_graded,
-    assert_same_form,
-    assert_same_gradients,
-    run,
-)
-from tests.models.emitted import Emitted, emit_case
+from tests.models.cases import CASES, Case
+from tests.models.checks import check_model
+from tests.models.emitted import emit_case
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,40 +28,4 @@ def _parameters() -> list[object]:
 
 @pytest.mark.parametrize("case", _parameters())
 def test_model(case: Case, tmp_path: Path) -> None:
-    emitted = emit_case(case, tmp_path)
-    assert emitted.num_ops >= case.ops
-    assert 0 < emitted.num_kernels <= case.kernels
-    check_call(case, emitted)
-    check_batches(case, emitted)
-    if case.gradients:
-        torch.manual_seed(2)
-        assert_same_gradients(emitted.new, emitted.original, *case.call(BATCH), case.coarse)
-
-
-def check_call(case: Case, emitted: Emitted) -> None:
-    """The captured batch size: every kernel runs, the form is eager's, the numbers are graded."""
-    torch.manual_seed(2)
-    args, kwargs = case.call(BATCH)
-    with torch.no_grad():
-        ours = run(emitted.new, args, kwargs)
-        theirs = run(emitted.original, args, kwargs)
-        assert kernels_in(lambda: run(emitted.new, args, kwargs)) == emitted.num_kernels
-        assert_same_form(emitted.new(*args, **kwargs), emitted.original(*args, **kwargs))
-        if case.draws:
-            assert_close(ours, theirs)
-        else:
-            assert_graded(ours, theirs, emitted.original, args, kwargs)
-
-
-def check_batches(case: Case, emitted: Emitted) -> None:
-    """Other batch sizes: the same kernels run, none and one among them."""
-    for batch in case.batches:
-        torch.manual_seed(3 + batch)
-        args, kwargs = case.call(batch)
-        with torch.no_grad():
-            ours = run(emitted.new, args, kwargs)
-            theirs = run(emitted.original, args, kwargs)
-            assert_same_form(ours, theirs)
-            assert_close(ours, theirs, case.coarse)
-            ran = kernels_in(lambda: run(emitted.new, args, kwargs))  # noqa: B023
-        assert ran == emitted.num_kernels, f"at batch {batch}"
+    check_model(case, emit_case(case, tmp_path))
