@@ -10,6 +10,10 @@ namespace op {
 // Adding it to |x| < 2^22 rounds x to an integer, which the sum's low bits then hold.
 constexpr float kIntegerShift = 12582912.0f;  // 1.5 * 2^23
 
+// @kExponentShift deps:
+// The same, and the sum's bits, moved up by 23, are those of 2^k for k in [-126, 128].
+constexpr float kExponentShift = 12583039.0f;  // 1.5 * 2^23 + 127
+
 // @times_power_of_two deps: kIntegerShift, bits_from_float, float_from_bits
 // x * 2^k for k in [-150, 128] and k + kIntegerShift given; two factors, as 2^k may not be a normal
 // number by itself
@@ -158,7 +162,7 @@ OPWELD_FN float exp_less_one_poly(float r) {
     return r * r * q + r;
 }
 
-// @tanh deps: kIntegerShift, bits_from_float, float_from_bits
+// @tanh deps: kExponentShift, bits_from_float, float_from_bits
 // x + x^3 q(x^2) for |x| < 0.6, fitted to 2.8e-9, else 1 - 2 / (e^(2 |x|) + 1) with the sign of x.
 // There e^(2 r) = p(r) as in exp, with r in [-ln(2) / 4, ln(2) / 4].
 template <typename T>
@@ -177,8 +181,8 @@ OPWELD_FN T tanh(T x) {
         // Compared as integers, which takes one instruction; NaN leaves through near_zero.
         int32_t ten = 0x41200000, magnitude = int32_t(bits_from_float(x) & 0x7fffffffu);
         float bounded = float_from_bits(uint32_t(magnitude < ten ? magnitude : ten));
-        float shifted = bounded * 2.88539008f + kIntegerShift;
-        float r = bounded - (shifted - kIntegerShift) * 0.346573591f;
+        float shifted = bounded * 2.88539008f + kExponentShift;
+        float r = bounded - (shifted - kExponentShift) * 0.346573591f;
         float p = 64.0f * 0.00139415357f;
         p = p * r + 32.0f * 0.00836883206f;
         p = p * r + 16.0f * 0.0416663922f;
@@ -186,16 +190,16 @@ OPWELD_FN T tanh(T x) {
         p = p * r + 2.0f;
         p = p * r + 2.0f;
         p = p * r + 1.0f;
-        float power = float_from_bits((bits_from_float(shifted) << 23) + (127u << 23));
+        float power = float_from_bits(bits_from_float(shifted) << 23);
         float far = 1.0f - 2.0f / (p * power + 1.0f);
-        return ::copysign(::fabs(x) >= 0.6f ? far : near_zero, x);
+        return ::copysign(y >= 0.36f ? far : near_zero, x);
     }
 }
 
 // @kSigmoidScale deps:
 constexpr float kSigmoidScale = 16777216.0f;  // 2^24: e^-104 times it is a normal number
 
-// @sigmoid deps: kIntegerShift, kSigmoidScale, exp_less_one_poly, bits_from_float, float_from_bits
+// @sigmoid deps: kExponentShift, kSigmoidScale, exp_less_one_poly, bits_from_float, float_from_bits
 // 1 / (1 + e) for x > 0, else e / (1 + e), with e = e^-|x|
 template <typename T>
 OPWELD_FN T sigmoid(T x) {
@@ -203,10 +207,11 @@ OPWELD_FN T sigmoid(T x) {
         return T(1) / (T(1) + ::exp(-x));
     } else {
         float bounded = ::fabs(x) > 104.0f ? 104.0f : ::fabs(x);
-        float shifted = bounded * -1.44269504f + kIntegerShift;
-        float k = shifted - kIntegerShift;
+        float shift = kExponentShift + 24.0f;  // for kSigmoidScale * 2^k
+        float shifted = bounded * -1.44269504f + shift;
+        float k = shifted - shift;
         float r = -bounded - k * 0.693145752f - k * 1.42860677e-6f;
-        float power = float_from_bits((bits_from_float(shifted) << 23) + ((127u + 24u) << 23));
+        float power = float_from_bits(bits_from_float(shifted) << 23);
         float e = exp_less_one_poly(r) * power + power;
         return (x > 0.0f ? kSigmoidScale : e) / (kSigmoidScale + e);
     }
