@@ -49,12 +49,14 @@ def poisoned(shape: Sequence[int], dtype: DType) -> np.ndarray:
 Execute = Callable[[Kernel, Sequence[np.ndarray], Mapping[str, int]], tuple[np.ndarray, ...]]
 
 
-def executor(text: str, language: str, *, aligned: bool = True) -> Execute:
-    """Runs kernels of a text: operands of any strides give flat results.
+def executor(
+    text: str, language: str, *, aligned: bool = True, wide_indices: bool = False
+) -> Execute:
+    """Runs kernels of a text: operands of any strides give flat results. `aligned` and
+    `wide_indices` choose among the instances of CUDA kernels.
 
     bfloat16 operands and results are float32 arrays of rounded values, as the interpreter's are.
     """
-    run = run_cuda if language == "cuda" else run_cpp
 
     def execute(
         kernel: Kernel, operands: Sequence[np.ndarray], sizes: Mapping[str, int]
@@ -63,7 +65,10 @@ def executor(text: str, language: str, *, aligned: bool = True) -> Execute:
         read = [b for b in kernel.buffers if not b.written]
         given = [_as_bits(operands[b.source], b.dtype) for b in read]
         results = [poisoned([count], b.dtype) for b in kernel.buffers if b.written]
-        run(text, kernel, given, results, sizes, aligned)
+        if language == "cuda":
+            run_cuda(text, kernel, given, results, sizes, aligned, wide_indices)
+        else:
+            run_cpp(text, kernel, given, results, sizes)
         written = [b for b in kernel.buffers if b.written]
         return tuple(
             from_bfloat16(array) if b.dtype is DType.BF16 else array
@@ -98,12 +103,13 @@ def run_groups(
     language: str,
     variant: str = "contiguous",
     aligned: bool = True,
+    wide_indices: bool = False,
 ) -> list[np.ndarray]:
     """All outputs of a graph. With variant "strided" the feeds may have any strides."""
     plan = make_plan(graph, SM_90A if language == "cuda" else CPU)
     kernels = lower(plan)
     source = render(graph.name, kernels, language)
-    execute = executor(source.text, language, aligned=aligned)
+    execute = executor(source.text, language, aligned=aligned, wide_indices=wide_indices)
     return list(run_plan(plan, kernels, feeds, sizes, variant=variant, execute=execute))
 
 
@@ -132,6 +138,7 @@ def run_cuda(
     results: Sequence[np.ndarray],
     sizes: Mapping[str, int],
     aligned: bool,
+    wide_indices: bool,
 ) -> None:
     """One launch under emulation; every array lies against an unmapped page."""
     numbers = _extents(kernel, operands, sizes)
@@ -141,7 +148,7 @@ def run_cuda(
             np.lib.stride_tricks.as_strided(a, (_reach(a) + 1,), (a.itemsize,)) if a.size else a
             for a in operands
         ]
-        largest = max(count, *(array.size for array in memory), 1)
+        largest = 2**31 if wide_indices else max(count, *(array.size for array in memory), 1)
         name = f"{kernel.name}_{kernel.variant}"
         emulate(text, name, [*memory, *results, *numbers, count, largest, int(aligned)])
 
@@ -164,7 +171,6 @@ def run_cpp(
     operands: Sequence[np.ndarray],
     results: Sequence[np.ndarray],
     sizes: Mapping[str, int],
-    aligned: bool,
 ) -> None:
     """The whole range in two calls that split a row, as threads would, against unmapped pages."""
     arrays = [guarded(array) for array in (*operands, *results)]

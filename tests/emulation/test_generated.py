@@ -199,13 +199,14 @@ def test_generated_kernels_mean_the_graph(
     rng = np.random.default_rng(batch)
     feeds = {node.attrs.access: feed(node, sizes, rng) for node in graph.inputs}
     wanted = interpret(graph, feeds, sizes)
-    plain = run_groups(graph, feeds, sizes, language=language)
-    narrow = run_groups(graph, feeds, sizes, language=language, aligned=False)
     spread = {name: with_gaps(array) for name, array in feeds.items()}
-    if language == "c++":
-        strided = run_groups(graph, spread, sizes, language=language, variant="strided")
-    else:
-        strided = run_groups(graph, feeds, sizes, language=language, variant="strided")
-    for got in (plain, narrow, strided):
+    runs = [
+        run_groups(graph, feeds, sizes, language=language),
+        run_groups(graph, spread, sizes, language=language, variant="strided"),
+    ]
+    if language == "cuda":
+        runs.append(run_groups(graph, feeds, sizes, language=language, aligned=False))
+        runs.append(run_groups(graph, feeds, sizes, language=language, wide_indices=True))
+    for got in runs:
         for mine, theirs in zip(got, wanted, strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=2e-6, atol=2e-7)

@@ -70,13 +70,15 @@ def assert_all_mean(many: Sequence[Graph], language: str) -> None:
     plans = [make_plan(g, target, suffix=f"_g{number}") for number, g in enumerate(many)]
     kernels = [lower(plan) for plan in plans]
     text = render("random", tuple(k for each in kernels for k in each), language).text
-    wide, narrow = executor(text, language), executor(text, language, aligned=False)
+    packets, single = executor(text, language), executor(text, language, aligned=False)
+    wide = executor(text, language, wide_indices=True)
     for number, (plan, welded) in enumerate(zip(plans, kernels, strict=True)):
         sizes = batches_of(plan.graph)
         size = sizes[number % len(sizes)]
-        assert_means(plan, welded, size, {"contiguous": wide, "strided": wide})
+        assert_means(plan, welded, size, {"contiguous": packets, "strided": packets})
         if language == "cuda":
-            assert_means(plan, welded, size, {"contiguous": narrow})
+            assert_means(plan, welded, size, {"contiguous": single})
+            assert_means(plan, welded, size, {"contiguous": wide, "strided": wide})
 
 
 def assert_means(
