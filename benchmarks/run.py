@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 # glibc keeps large blocks instead of giving them back: no page faults for a new output.
 RECYCLED = {
@@ -122,7 +122,8 @@ def run_case(case: Case) -> dict[str, Any]:
         new, account = Path(folder, f"{case.model.stem}_new.py"), Path(folder, "account.json")
         environ = {**os.environ, **case.environ, "TORCH_EXTENSIONS_DIR": f"{folder}/cache"}
         environ["PYTHONPATH"] = str(ROOT / "src")
-        optimize = [sys.executable, "-m", "opweld", "optimize", str(case.model), "-o", str(new)]
+        model = str(case.model.relative_to(ROOT))
+        optimize = [sys.executable, "-m", "opweld", "optimize", model, "-o", str(new)]
         done = call([*optimize, "--json", str(account), *case.arguments], environ)
         if not account.exists():
             return {"name": case.name, "status": done.returncode, "output": done.stdout[-4000:]}
