@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +33,7 @@ from opweld.target import CPU
 if importlib.util.find_spec("expecttest") is None:
     pytest.skip("torch's operator database needs expecttest", allow_module_level=True)
 
-from tests.cpu.test_opinfo import Sample, pointwise, samples_of, table  # noqa: E402
+from tests.cpu.test_opinfo import Sample, pointwise, samples_of, table
 
 OPS_A_FILE = 40
 NUM_SAMPLES = {torch.float32: 2, torch.float16: 1, torch.bfloat16: 1, torch.float64: 1}
