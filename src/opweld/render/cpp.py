@@ -102,6 +102,10 @@ def _element_lines(kernel: Kernel) -> list[str]:
     return lines
 
 
+# A branch in the second comparison would keep g++ from making vectors of the loop.
+_BOTH = " & "
+
+
 def _place(address: Size, kernel: Kernel) -> str:
     """An address; in a loop over many rows the row-major position has a name."""
     named = rows_are_short(kernel) and address == kernel.stores[0].address
@@ -118,13 +122,13 @@ def _definition(definition: Definition, kernel: Kernel) -> str:
         return _between(each, bounds)
 
     if isinstance(definition, Test):
-        return f"const bool {name} = {condition_text(definition, kernel, between)};"
+        return f"const bool {name} = {condition_text(definition, kernel, between, _BOTH)};"
     text = load_text(definition.dtype, f"{definition.buffer}[{_place(definition.address, kernel)}]")
     if definition.dtype is DType.BOOL:
         text += " != 0"
     if definition.guard:
         nothing = constant(0, definition.dtype)
-        text = f"{condition_text(definition, kernel, between)} ? {text} : {nothing}"
+        text = f"{condition_text(definition, kernel, between, _BOTH)} ? {text} : {nothing}"
     return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 
@@ -133,7 +137,7 @@ def _between(between: Between, bounds: Bounds) -> str:
     expr = _text(between.expr)
     tests = []
     if not at_least_zero(between.expr - between.low, bounds):
-        tests.append(f"{expr} >= {_text(between.low)}")
+        tests.append(f"({expr} >= {_text(between.low)})")
     if not at_least_zero(between.high - 1 - upper(between.expr, bounds), bounds):
-        tests.append(f"{expr} < {_text(between.high)}")
-    return " && ".join(tests) or "true"
+        tests.append(f"({expr} < {_text(between.high)})")
+    return _BOTH.join(tests) or "true"

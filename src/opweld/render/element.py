@@ -71,7 +71,9 @@ def call_element(kernel: Kernel, arguments: list[str]) -> list[str]:
     return [*lines, f"{element.name}({', '.join([*arguments, *values])});"]
 
 
-def condition_text(user: Load | Test, kernel: Kernel, between: Callable[[Between], str]) -> str:
+def condition_text(
+    user: Load | Test, kernel: Kernel, between: Callable[[Between], str], joint: str = " && "
+) -> str:
     """The guard of a load or what a test tests, as far as it has a name by the name."""
     condition = user.guard if isinstance(user, Load) else user.condition
     before = kernel.definitions[: kernel.definitions.index(user)]
@@ -79,5 +81,5 @@ def condition_text(user: Load | Test, kernel: Kernel, between: Callable[[Between
     for length in range(len(condition), 0, -1):
         if condition[:length] in tests:
             name = tests[condition[:length]]
-            return " && ".join([name, *map(between, condition[length:])])
-    return " && ".join(map(between, condition))
+            return joint.join([name, *map(between, condition[length:])])
+    return joint.join(map(between, condition))

@@ -30,11 +30,11 @@ extern "C" void k1_exp_neg_relu_contiguous(
       const int64_t place = at - first + k;
       const int64_t i0 = row + k / 13u;
       const int64_t i1 = k % 13u;
-      const bool inside_1 = i1 < 5;
+      const bool inside_1 = (i1 < 5);
       const float x_1 = inside_1 ? x[i0 * 5 + i1] : 0.0f;
-      const bool inside_2 = i1 >= 5 && i1 < 8;
+      const bool inside_2 = (i1 >= 5) & (i1 < 8);
       const float y_1 = inside_2 ? y[i0 * 3 + i1 - 5] : 0.0f;
-      const bool inside_3 = i1 >= 8;
+      const bool inside_3 = (i1 >= 8);
       const float x_2 = inside_3 ? x[i0 * 5 + i1 - 8] : 0.0f;
       const float value0 = k1_exp_neg_relu_element(inside_1, x_1, inside_2, y_1, x_2);
       result[place] = value0;
@@ -57,11 +57,11 @@ extern "C" void k1_exp_neg_relu_strided(
     const int64_t last = stop < 13 ? stop : 13;
 #pragma omp simd
     for (int64_t i1 = first; i1 < last; ++i1) {
-      const bool inside_1 = i1 < 5;
+      const bool inside_1 = (i1 < 5);
       const float x_1 = inside_1 ? x[i0 * x_stride0 + i1 * x_stride1] : 0.0f;
-      const bool inside_2 = i1 >= 5 && i1 < 8;
+      const bool inside_2 = (i1 >= 5) & (i1 < 8);
       const float y_1 = inside_2 ? y[i0 * y_stride0 + i1 * y_stride1 - y_stride1 * 5] : 0.0f;
-      const bool inside_3 = i1 >= 8;
+      const bool inside_3 = (i1 >= 8);
       const float x_2 = inside_3 ? x[i0 * x_stride0 + i1 * x_stride1 - x_stride1 * 8] : 0.0f;
       const float value0 = k1_exp_neg_relu_element(inside_1, x_1, inside_2, y_1, x_2);
       result[i0 * result_stride0 + i1 * result_stride1] = value0;

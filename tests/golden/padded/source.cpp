@@ -24,7 +24,7 @@ extern "C" void k1_cos_contiguous(
       const int64_t i0 = row + k / 56u;
       const int64_t i1 = k / 8u % 7u;
       const int64_t i2 = k % 8u;
-      const bool inside_1 = i1 >= 1 && i1 < 5 && i2 >= 2 && i2 < 7;
+      const bool inside_1 = (i1 >= 1) & (i1 < 5) & (i2 >= 2) & (i2 < 7);
       const float x_1 = inside_1 ? x[i0 * 20 + i1 * 5 + i2 - 7] : 0.0f;
       const float value0 = k1_cos_element(inside_1, x_1);
       result[place] = value0;
@@ -48,7 +48,7 @@ extern "C" void k1_cos_strided(
     const int64_t last = stop < 8 ? stop : 8;
 #pragma omp simd
     for (int64_t i2 = first; i2 < last; ++i2) {
-      const bool inside_1 = i1 >= 1 && i1 < 5 && i2 >= 2 && i2 < 7;
+      const bool inside_1 = (i1 >= 1) & (i1 < 5) & (i2 >= 2) & (i2 < 7);
       const float x_1 = inside_1
           ? x[i0 * x_stride0 + i1 * x_stride1 + i2 * x_stride2 - x_stride1 - x_stride2 * 2] : 0.0f;
       const float value0 = k1_cos_element(inside_1, x_1);

@@ -83,9 +83,9 @@ def test_comparisons_that_always_hold_are_left_out() -> None:
     m = Make()
     x, y = m.x("x", BATCH, 20), m.x("y", BATCH, 12)
     loop = body(text_of(m.relu(m.cat(1, x, y, x))))
-    assert "inside_1 = i1 < 20;" in loop
-    assert "inside_2 = i1 >= 20 && i1 < 32;" in loop
-    assert "inside_3 = i1 >= 32;" in loop
+    assert "inside_1 = (i1 < 20);" in loop
+    assert "inside_2 = (i1 >= 20) & (i1 < 32);" in loop
+    assert "inside_3 = (i1 >= 32);" in loop
 
 
 SHAPES = [
