@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from opweld.judge.session import Request, judge
+from opweld.judge.side import Side
 from opweld.judge.values import Check, Event, Judgement, Settings
 
 HEAD = """\
@@ -84,7 +85,7 @@ def judge_here(model: Path, new: Path, seed: int = 7, **settings: object) -> Jud
     chosen = Settings(device="cpu", measure=False, **settings)  # type: ignore[arg-type]
     default = torch.get_default_dtype()
     try:
-        return judge(Request(str(model), str(new), chosen, seed), Notes())
+        return judge(Request(str(model), str(new), chosen, seed), Notes(), Side())
     finally:
         torch.set_default_dtype(default)
 

@@ -6,18 +6,18 @@ It imports nothing of the compiler. Both files run in a child process; this side
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
-import re
 import secrets
 import signal
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, OpweldError, Where, from_data
-from opweld.judge.spawn import Child, Message, run_child
+from opweld.judge.endings import Ending, Limits, sentence
+from opweld.judge.spawn import Child, Message, Server
 from opweld.judge.values import (
     Check,
     Environment,
@@ -43,6 +43,7 @@ __all__ = [
     "Judgement",
     "KernelTiming",
     "Samples",
+    "Server",
     "Settings",
     "Timing",
     "Verdict",
@@ -50,7 +51,6 @@ __all__ = [
 ]
 
 _MAX_SEED = 2**31
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 def check(
@@ -58,8 +58,11 @@ def check(
     new_path: str | Path,
     settings: Settings | None = None,
     on_progress: Callable[[Event], None] | None = None,
+    server: Server | None = None,
 ) -> Judgement:
-    """Judge ModelNew in `new_path` against Model in `model_path`, in a child process.
+    """Judge ModelNew in `new_path` against Model in `model_path`, each in a process of its own.
+
+    With a `server`, these are started from that warm one, which is left running.
 
     Whatever the candidate does (crash, hang, exit, flood) is a failed verdict with one sentence.
 
@@ -75,10 +78,9 @@ def check(
         if on_progress and message["kind"] == "event":
             on_progress(from_plain(Event, message["value"]))
 
-    with tempfile.TemporaryDirectory(prefix="opweld-judge-") as folder:
-        request = Path(folder) / "request.json"
-        request.write_text(_request(model_path, new_path, settings, seed), encoding="utf-8")
-        child = run_child(request, settings.time_limit_s, settings.max_output_bytes, follow)
+    request = _request(model_path, new_path, settings, seed)
+    with contextlib.nullcontext(server) if server else Server() as warm:
+        child = warm.run(request, settings.time_limit_s, settings.max_output_bytes, follow)
     return _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
 
 
@@ -114,14 +116,16 @@ def _conclude(child: Child, settings: Settings, seed: int, paths: tuple[Path, ..
     if child.outcome == "answered":
         return _answer(child)
     phase = child.last("phase") or {"who": "the judge", "what": "starting"}
-    sentence = _sentence(child, settings, phase, paths)
+    limits = Limits(settings.time_limit_s, settings.max_output_bytes)
+    ending = Ending(child.outcome, child.status, child.stderr)
+    why = sentence(phase["who"], phase["what"], ending, limits, paths)
     partial = child.last("partial")
     if partial and phase["who"] == "torch.compile":
         # the candidate was judged already, and is not what failed
-        return replace(from_plain(Judgement, partial), timing_error=sentence)
+        return replace(from_plain(Judgement, partial), timing_error=why)
     if child.status == -signal.SIGKILL and phase["who"] == "the original":
-        raise ModelOutOfMemory(sentence, next_step="try a smaller --batch")
-    verdict = Verdict(False, "F", (), sentence)
+        raise ModelOutOfMemory(why, next_step="try a smaller --batch")
+    verdict = Verdict(False, "F", (), why)
     return Judgement(verdict, None, (), None, seed)
 
 
@@ -131,36 +135,3 @@ def _answer(child: Child) -> Judgement:
         found: OpweldError = from_data(error)
         raise found
     return from_plain(Judgement, child.last("done"))
-
-
-def _sentence(child: Child, settings: Settings, phase: Any, paths: tuple[Path, ...]) -> str:
-    """Who did what, where, in which step."""
-    where = _last_place(child.stderr.decode(errors="replace"), paths)
-    place = f" at {where}" if where else ""
-    step = f" ({phase['what']})"
-    if child.outcome == "timed out":
-        return f"{phase['who']} did not return within {settings.time_limit_s:g} s{place}{step}"
-    if child.outcome == "flooded":
-        limit = settings.max_output_bytes / 2**20
-        return f"{phase['who']} printed more than {limit:g} MiB{step}"
-    if child.status == -signal.SIGKILL:
-        return f"{phase['who']} was killed, probably for lack of memory{step}"
-    if child.status is not None and child.status < 0:
-        return f"{phase['who']} crashed with {signal.Signals(-child.status).name}{place}{step}"
-    last = _last_line(child.stderr)
-    return f"{phase['who']} ended the process with exit code {child.status}{step}{last}"
-
-
-def _last_place(stderr: str, paths: tuple[Path, ...]) -> str | None:
-    """The innermost frame in one of the files, from the stack that the child printed last."""
-    stack = stderr.rpartition("most recent call first")[2]
-    names = {str(path.absolute()): path.name for path in paths}
-    for frame in _FRAME.finditer(stack):
-        if frame["file"] in names:
-            return f"{names[frame['file']]}:{frame['line']}"
-    return None
-
-
-def _last_line(stderr: bytes) -> str:
-    lines = stderr.decode(errors="replace").strip().splitlines()
-    return f": {lines[-1][:200]}" if lines else ""

@@ -30,12 +30,24 @@ _OTHER_STREAM = 2**20
 
 
 @dataclass(frozen=True, slots=True)
+class Manner:
+    """How ModelNew is called: on tensors that it has seen with other values, on another stream."""
+
+    same_memory: bool = False
+    stream: str = ""
+
+
+PLAIN = Manner()
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
     """One way to make inputs: `make(draw)` gives the same values for the same draw."""
 
     name: str
     make: Own
     note: str = ""
+    manner: Manner = PLAIN
 
 
 class OwnInputs:

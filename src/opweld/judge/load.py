@@ -47,10 +47,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two models on one device, and where they came from."""
+    """The two models on one device, and where they came from.
+
+    `new` is a `Side` in this process or a `RemoteSide` for one in another.
+    """
 
     original: nn.Module
-    new: nn.Module
+    new: Any
     module: ModuleType
     model_path: Path
     new_path: Path
@@ -193,6 +196,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and (
         "can't allocate memory" in text or "out of memory" in text
     )
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """A CUDA error that poisons the context (running out of memory does not)."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return False
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error)
 
 
 def brief(error: BaseException, limit: int = 300) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from opweld.judge.compare import ErrorSums, pieces_of, same_bits
 from opweld.judge.grade import grade, worst
+from opweld.judge.leaf import RemoteLeaf
 from opweld.judge.noise import NoiseSums
 from opweld.judge.reference import Block
 from opweld.judge.run import Run
@@ -28,6 +29,10 @@ def mismatch(new: Run, eager: Run) -> str | None:
     for name, left, right in zip(eager.names, new.leaves, eager.leaves, strict=True):
         if clause := _leaf_mismatch(left, right):
             return f"{name} {clause}"
+    for name, left_kind, right_kind in zip(eager.names, new.kinds, eager.kinds, strict=False):
+        if left_kind != right_kind:
+            kinds = [kind or "plain tensor" for kind in (left_kind, right_kind)]
+            return f"{name} is a {kinds[0]} instead of a {kinds[1]}"
     return None
 
 
@@ -35,9 +40,20 @@ def bit_equal(new: Run, eager: Run) -> bool:
     """Whether all leaves agree in every bit (any NaN equals any NaN)."""
     pairs = zip(new.leaves, eager.leaves, strict=True)
     return all(
-        same_bits(dense(n), dense(e)) if isinstance(n, Tensor) else _same_scalar(n, e)
+        same_bits(dense(n), dense(e)) if isinstance(e, Tensor) else _same_scalar(n, e)
         for n, e in pairs
     )
+
+
+def snapshot(run: Run) -> Run:
+    """The same leaves in memory of our own: what becomes of the run does not touch them."""
+    return replace(run, leaves=list(map(_copied, run.leaves)))
+
+
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, RemoteLeaf):
+        return leaf[()]
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
 
 
 @dataclass(slots=True)
@@ -61,7 +77,7 @@ class Comparison:
         for position, leaf in enumerate(block.leaves):
             left, right = as_tensor(new.leaves[position]), as_tensor(eager.leaves[position])
             if block.rows is not None:
-                left, right = left[block.rows], right[block.rows]
+                left, right = rows_of(left, block.rows), right[block.rows]
             reference = as_tensor(leaf, torch.float64)
             if _is_wider(reference, right):
                 self._add_leaf(position, left, right, reference)
@@ -85,7 +101,8 @@ class Comparison:
             self._add_leaf(position, left, right, right)
             if is_float(right):
                 sums = self.noise.setdefault(position, NoiseSums.of(right, num_inputs))
-                sums.add(left, right, moved, scale)
+                for index in pieces_of(right):
+                    sums.add(left[index], right[index], moved[index], scale)
 
     def num_float_elems(self) -> float:
         """Elements seen so far in the smallest floating-point leaf; infinity where there is none.
@@ -117,13 +134,12 @@ class Comparison:
         if not is_float(eager):
             self._add_exact(position, new, eager, reference)
             return
-        if new.is_complex():
-            new, eager, reference = (
-                torch.view_as_real(t.resolve_conj()) for t in (new, eager, reference)
-            )
         sums = self._float_sums(position, eager)
         for index in pieces_of(new):
-            sums.add(new[index], eager[index], reference[index])
+            three = (new[index], eager[index], reference[index])
+            if eager.is_complex():
+                three = tuple(torch.view_as_real(t.resolve_conj()) for t in three)
+            sums.add(*three)
 
     def _float_sums(self, position: int, eager: Tensor) -> ErrorSums:
         dtype = eager.real.dtype if eager.is_complex() else eager.dtype
@@ -131,11 +147,15 @@ class Comparison:
 
     def _add_exact(self, position: int, new: Tensor, eager: Tensor, reference: Tensor) -> None:
         """Integers and booleans: eager's value or the float64 run's."""
-        wrong = (new != eager) & (new != reference)
-        self.num_wrong[position] = self.num_wrong.get(position, 0) + int(wrong.sum())
-        self.num_exact[position] = self.num_exact.get(position, 0) + wrong.numel()
-        if position not in self.first_wrong and bool(wrong.any()):
-            self.first_wrong[position] = int(wrong.reshape(-1).nonzero()[0])
+        start = self.num_exact.get(position, 0)
+        for index in pieces_of(eager):
+            piece = new[index]
+            wrong = (piece != eager[index]) & (piece != reference[index])
+            self.num_wrong[position] = self.num_wrong.get(position, 0) + int(wrong.sum())
+            if position not in self.first_wrong and bool(wrong.any()):
+                self.first_wrong[position] = start + int(wrong.reshape(-1).nonzero()[0])
+            start += wrong.numel()
+        self.num_exact[position] = start
 
     def _grade(self, position: int) -> Grade:
         """Without a float64 run C is the best, but for what is eager's bit for bit."""
@@ -252,8 +272,18 @@ def _trivial(eager: Tensor, inputs: list[Tensor]) -> list[tuple[str, Tensor]]:
     return candidates
 
 
-def as_tensor(leaf: Any, of_float: torch.dtype = torch.float32) -> Tensor:
-    """A leaf as a dense tensor; a Python float gets the dtype `of_float`, None and text nothing."""
+def rows_of(leaf: Any, rows: slice) -> Any:
+    """Some of the leading dimension; of a leaf elsewhere without fetching it."""
+    return leaf.rows(rows) if isinstance(leaf, RemoteLeaf) else leaf[rows]
+
+
+def as_tensor(leaf: Any, of_float: torch.dtype = torch.float32) -> Any:
+    """A leaf as a dense tensor; a Python float gets the dtype `of_float`, None and text nothing.
+
+    A leaf in another process stays there: it has shape, dtype and device, and can be indexed.
+    """
+    if isinstance(leaf, RemoteLeaf):
+        return leaf
     if isinstance(leaf, Tensor):
         return dense(leaf.detach())
     if isinstance(leaf, bool):
@@ -265,8 +295,10 @@ def as_tensor(leaf: Any, of_float: torch.dtype = torch.float32) -> Tensor:
     return torch.zeros(0, dtype=torch.int64)
 
 
-def dense(t: Tensor) -> Tensor:
-    return t if t.layout is torch.strided else t.to_dense()
+def dense(t: Any) -> Any:
+    if isinstance(t, RemoteLeaf) or t.layout is torch.strided:
+        return t
+    return t.to_dense()
 
 
 def is_float(t: Tensor) -> bool:
@@ -284,7 +316,7 @@ def _is_wider(reference: Tensor, eager: Tensor) -> bool:
 def _leaf_mismatch(new: Any, eager: Any) -> str | None:
     if not isinstance(eager, Tensor):
         return None if _same_kind(new, eager) else f"is {_show(new)} instead of {_show(eager)}"
-    if not isinstance(new, Tensor):
+    if not isinstance(new, (Tensor, RemoteLeaf)):
         return f"is a {type(new).__name__} instead of a tensor"
     for what in ("shape", "dtype", "device", "layout"):
         left, right = getattr(new, what), getattr(eager, what)
@@ -307,7 +339,8 @@ def _same_scalar(new: Any, eager: Any) -> bool:
 
 
 def _show(value: Any) -> str:
-    return f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:60]
+    is_tensor = isinstance(value, (Tensor, RemoteLeaf))
+    return f"a tensor {tuple(value.shape)}" if is_tensor else repr(value)[:60]
 
 
 def _nesting(run: Run) -> str:

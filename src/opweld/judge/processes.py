@@ -6,13 +6,18 @@ within, so the mark is found in /proc.
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 MARK = "OPWELD_JUDGE_MARK"
 # Companions that torch, Python and compiler caches keep beyond the call that started them.
 _KNOWN = ("torch._inductor", "compile_worker", "multiprocessing.resource_tracker", "sccache")
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+_TICKS_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def marked(mark: str) -> Iterator[int]:
@@ -23,14 +28,53 @@ def marked(mark: str) -> Iterator[int]:
             yield int(entry.name)
 
 
-def strays() -> list[str]:
-    """Command lines of the other processes with this process's mark, known companions left out."""
+def strays(known: Collection[int]) -> list[str]:
+    """Command lines of the other processes with this process's mark, companions left out."""
     mark = os.environ.get(MARK)
     if not mark:
         return []
-    others = (pid for pid in marked(mark) if pid != os.getpid())
+    others = (pid for pid in marked(mark) if pid not in known)
     lines = (_command(pid) for pid in others)
     return [line for line in lines if line and not any(name in line for name in _KNOWN)]
+
+
+def end_with_parent() -> None:
+    """The kernel kills this process when the thread that started it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """What this process's descendants leave behind becomes its child."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """A signal to a process that may have ended already."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def kill_group(pid: int) -> None:
+    """Ends a process group that may have ended already."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far; 0 when it is gone."""
+    # pid (command) state ppid ...; the command may hold spaces and parentheses
+    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_S if len(fields) > 12 else 0.0
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is its own; 0 when it is gone."""
+    fields = _read(Path(f"/proc/{pid}/statm")).split()
+    return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
 
 
 def _command(pid: int) -> str:

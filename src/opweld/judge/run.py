@@ -26,7 +26,11 @@ Fingerprint = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The leaves that are compared: the outputs', then changed inputs, then changed state."""
+    """The leaves that are compared: the outputs', then changed inputs, then changed state.
+
+    `kinds` names the class of each leaf that is a tensor of no plain class, `strides` are those of
+    the tensors, `aliases` says which outputs share memory with what.
+    """
 
     names: tuple[str, ...]
     leaves: list[Any]
@@ -34,6 +38,9 @@ class Run:
     changed_inputs: tuple[int, ...] = ()
     changed_state: tuple[str, ...] = ()
     draws_random: bool = False
+    kinds: tuple[str, ...] = ()
+    strides: tuple[tuple[int, ...], ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
 def run(
@@ -68,15 +75,31 @@ def run(
     if like is not None:
         _forbid_more(inputs, state, like)
         inputs, state = like.changed_inputs, like.changed_state
+    found = collect(outputs, call, model, inputs, state)
     extra = (*(f"input {i} afterwards" for i in inputs), *(f"state {name}" for name in state))
     return Run(
         names=(*(f"output{path}" for path, _ in leaves(outputs)), *extra),
-        leaves=collect(outputs, call, model, inputs, state),
+        leaves=[plain(leaf) for leaf in found],
         nesting=structure(outputs),
         changed_inputs=inputs,
         changed_state=state,
         draws_random=_random_state() != random_before,
+        kinds=tuple(map(_kind, found)),
+        strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
     )
+
+
+def plain(leaf: Any) -> Any:
+    """A leaf that is no tensor, number or text, as text that says what it is."""
+    if leaf is None or isinstance(leaf, (Tensor, bool, int, float, str)):
+        return leaf
+    return f"{type(leaf).__qualname__} {leaf!r}"
+
+
+def _kind(leaf: Any) -> str:
+    if not isinstance(leaf, Tensor) or type(leaf) in (Tensor, nn.Parameter, nn.Buffer):
+        return ""
+    return f"{type(leaf).__module__}.{type(leaf).__qualname__}"
 
 
 class Overwritten(Exception):
@@ -148,16 +171,18 @@ def _mix(before: int, *parts: Tensor) -> int:
     return before
 
 
-def poison(values: list[Any]) -> None:
+def poison(values: list[Any], device: torch.device) -> None:
     """Fill freed memory of the sizes of these tensors with NaN, so that gaps in new ones show.
 
-    Large blocks on the CPU are left out: they go back to the system, which hands out zeros.
+    Of the tensors shape and dtype count. Large blocks on the CPU are left out: they go back to the
+    system, which hands out zeros.
     """
     held = []
     try:
         for t in tensors(values):
-            if t.is_cuda or t.numel() * t.element_size() < _MAX_CPU_POISON_BYTES:
-                held.append(torch.full_like(t, _poison_value(t)))
+            if device.type == "cuda" or t.numel() * t.element_size() < _MAX_CPU_POISON_BYTES:
+                value = _poison_value(t)
+                held.append(torch.full(t.shape, value, dtype=t.dtype, device=device))
     except torch.OutOfMemoryError:
         pass  # then there is no free block of this size to be found either
     held.clear()

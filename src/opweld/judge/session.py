@@ -1,15 +1,16 @@
-"""What happens in the child process: load both files, verify, measure."""
+"""What the referee does: load the original, have the candidate loaded, verify, measure."""
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from opweld.errors import UnsupportedTarget
-from opweld.judge import gradients, kernels
-from opweld.judge.environment import choose_device, describe, global_settings
+from opweld.judge import gradients
+from opweld.judge.environment import choose_device, describe
 from opweld.judge.grade import worst
 from opweld.judge.inputs import LARGEST, OwnInputs
 from opweld.judge.load import (
@@ -19,15 +20,15 @@ from opweld.judge.load import (
     CandidateError,
     Pair,
     brief,
-    build_new,
     build_original,
     import_model_file,
-    import_new_file,
+    is_device_lost,
 )
 from opweld.judge.measure import measure
 from opweld.judge.processes import strays
-from opweld.judge.trial import Phase, is_device_lost
-from opweld.judge.values import Check, Event, Judgement, KernelTiming, Settings, Timing, Verdict
+from opweld.judge.side import Files
+from opweld.judge.trial import Phase
+from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Timing, Verdict
 from opweld.judge.verify import Verifier
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
@@ -56,36 +57,53 @@ class Request:
     seed: int
 
 
-def judge(request: Request, channel: Channel) -> Judgement:
-    """The whole judgement of one pair, in this process.
+def judge(request: Request, channel: Channel, side: Any) -> Judgement:
+    """The whole judgement of one pair: the original here, ModelNew where `side` holds it.
 
     Raises:
         UserError: the model file cannot be judged against.
     """
-    settings, started = request.settings, time.monotonic()
+    started, tally = time.monotonic(), Tally()
     try:
-        pair, before = _load(request, channel)
+        return _judge(request, channel, side, started, tally)
     except CandidateError as error:
-        return Judgement(failed(str(error)), None, (), None, request.seed)
-    environment = describe(pair.device)
-    verifier = Verifier(
-        pair, request.seed, VERIFY_SHARE * settings.time_limit_s, _verify_phase(channel)
-    )
-    checks = (*verifier.verify(), compare_settings(before, global_settings()), _check_strays())
-    verdict = conclude(checks)
-    judgement = Judgement(verdict, None, (), environment, request.seed)
+        verdict = failed(str(error), tuple(tally.checks))
+        return Judgement(verdict, None, (), tally.environment, request.seed)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is known already when the candidate ends everything."""
+
+    checks: list[Check] = field(default_factory=list)
+    environment: Environment | None = None
+
+
+def _judge(
+    request: Request, channel: Channel, side: Any, started: float, tally: Tally
+) -> Judgement:
+    settings, seed = request.settings, request.seed
+    pair = _load(request, channel, side)
+    tally.environment = environment = describe(pair.device)
+    share_s = VERIFY_SHARE * settings.time_limit_s
+    verifier = Verifier(pair, seed, share_s, _phases(channel, side), tally.checks)
+    verifier.verify()
+    if not verifier.device_lost:
+        tally.checks += _hygiene(pair, channel)
+    verdict = conclude(tuple(tally.checks))
+    judgement = Judgement(verdict, None, (), environment, seed)
     if verifier.device_lost or not verdict.passed:
         return judgement
     channel.partial(judgement)
-    call = OwnInputs(pair, request.seed)(0)
-    launches = kernels.record(pair.new, call)
-    timing, rows, why_not = None, tuple(map(kernels.untimed, launches)), None
+    call = OwnInputs(pair, seed)(0)
+    calls = pair.new.launches(call)
+    timing, why_not, gbps = None, None, 0.0
     if settings.measure:
         remaining_s = settings.time_limit_s - (time.monotonic() - started)
-        timing, rows, why_not = _measure(pair, call, launches, settings, channel, remaining_s)
-    return Judgement(
-        verdict, timing, rows, environment, request.seed, kernels.count(launches), why_not
-    )
+        timing, why_not = _measure(pair, call, settings, channel, remaining_s)
+        gbps = timing.copy_gbps if timing else 0.0
+    rows = pair.new.time_kernels(gbps, settings.num_runs)
+    return Judgement(verdict, timing, rows, environment, seed, calls, why_not)
 
 
 def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
@@ -105,14 +123,26 @@ def conclude(checks: tuple[Check, ...]) -> Verdict:
     return Verdict(True, lowest, checks, f"equivalent, grade {lowest}: {tried}")
 
 
-def compare_settings(before: dict[str, object], after: dict[str, object]) -> Check:
-    """Whether torch's global settings are what they were before ModelNew was imported."""
-    changed = [f"{k} from {before[k]} to {after[k]}" for k in before if before[k] != after[k]]
-    detail = f"ModelNew changes {', '.join(changed)}" if changed else "left alone"
-    return Check("global settings of torch", not changed, detail)
+def _hygiene(pair: Pair, channel: Channel) -> list[Check]:
+    """What the candidate leaves behind in its process and on the machine."""
+    channel.phase(NEW, "after the last check")
+    side = pair.new
+    changed = [f"{k} from {a} to {b}" for k, (a, b) in side.settings_changed().items()]
+    patched, busy = side.patched(), side.busy()
+    found = strays({os.getpid(), os.getppid(), getattr(side, "pid", os.getpid())})
+    return [
+        _left_alone("global settings of torch", changed, "ModelNew changes "),
+        _left_alone("torch and the clock", patched, "ModelNew replaces "),
+        Check("work after the answer", busy is None, busy or "none"),
+        _left_alone("processes left behind", found, "still running: "),
+    ]
 
 
-def _load(request: Request, channel: Channel) -> tuple[Pair, dict[str, object]]:
+def _left_alone(name: str, found: list[str], verb: str) -> Check:
+    return Check(name, not found, verb + ", ".join(found[:3]) if found else "none")
+
+
+def _load(request: Request, channel: Channel, side: Any) -> Pair:
     settings, seed = request.settings, request.seed
     model_path, new_path = Path(request.model_path), Path(request.new_path)
     try:
@@ -123,20 +153,20 @@ def _load(request: Request, channel: Channel) -> tuple[Pair, dict[str, object]]:
     channel.phase(ORIGINAL, f"importing {model_path}")
     module = import_model_file(model_path)
     original = build_original(module, model_path, seed, device)
-    before = global_settings()
     channel.event(Event("load", f"importing {new_path.name}, which builds its kernels"))
     channel.phase(NEW, f"importing {new_path}")
-    new_module = import_new_file(new_path)
-    new = build_new(module, new_module, new_path, seed, device)
-    return Pair(original, new, module, model_path, new_path, device, settings.batch), before
+    side.step(f"importing {new_path}")
+    side.load(Files(str(model_path), str(new_path), str(device), seed))
+    return Pair(original, side, module, model_path, new_path, device, settings.batch)
 
 
-def _verify_phase(channel: Channel) -> Phase:
-    """Tells the parent who runs; tells the user once for each check."""
+def _phases(channel: Channel, side: Any) -> Phase:
+    """Tells the parent who runs, the candidate's process what for; the user once for each check."""
     last = [""]
 
     def phase(who: str, what: str) -> None:
         channel.phase(who, what)
+        side.step(what)
         if what != last[0]:
             last[0] = what
             channel.event(Event("verify", what))
@@ -144,31 +174,16 @@ def _verify_phase(channel: Channel) -> Phase:
     return phase
 
 
-def _check_strays() -> Check:
-    found = strays()
-    detail = f"still running: {', '.join(found[:3])}" if found else "none"
-    return Check("processes left behind", not found, detail)
-
-
 def _measure(
-    pair: Pair,
-    call: Call,
-    launches: tuple[kernels.Launch, ...],
-    settings: Settings,
-    channel: Channel,
-    remaining_s: float,
-) -> tuple[Timing | None, tuple[KernelTiming, ...], str | None]:
-    """Timing and kernel rows, or the reason for having none."""
+    pair: Pair, call: Call, settings: Settings, channel: Channel, remaining_s: float
+) -> tuple[Timing | None, str | None]:
+    """The timing, or the reason for having none."""
     channel.event(Event("measure", "timing " + ", ".join((*settings.baselines, "ModelNew"))))
     try:
-        timing = measure(pair, call, settings, channel.phase, remaining_s)
-        channel.phase(NEW, "timing its kernels")
-        rows = tuple(
-            kernels.time_launch(launch, pair.device, timing.copy_gbps, settings.num_runs)
-            for launch in launches
-        )
+        return measure(pair, call, settings, channel.phase, remaining_s), None
+    except CandidateError:
+        raise
     except Exception as error:
         if is_device_lost(error):
             raise CandidateError(f"the device was lost while measuring: {brief(error)}") from error
-        return None, tuple(map(kernels.untimed, launches)), f"not measured: {brief(error)}"
-    return timing, rows, None
+        return None, f"not measured: {brief(error)}"

@@ -1,6 +1,6 @@
-"""Running the child: output captured and bounded, ended as a group, nothing left behind.
+"""Running a judgement in other processes: output captured and bounded, nothing left behind.
 
-This side imports no torch.
+This side imports no torch. The warm server can serve many judgements, one after the other.
 """
 
 from __future__ import annotations
@@ -10,28 +10,32 @@ import os
 import secrets
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any
 
 import opweld
-from opweld.judge.processes import MARK, marked
+from opweld.judge.endings import Outcome
+from opweld.judge.processes import MARK, kill, kill_group, marked
 
 _TICK_S = 0.1
 _LAST_WORDS_S = 0.5
+# The referee ends a candidate at the time limit by itself; it gets this much longer to say so.
+_GRACE_S = 10.0
 _KEPT_BYTES = 64 * 1024
 
 Message = dict[str, Any]
-Outcome = Literal["answered", "ended", "timed out", "flooded"]
 
 
 @dataclass(slots=True)
 class Child:
-    """How the child went: its messages in order, its exit status, the tails of what it printed."""
+    """How it went: messages in order, the referee's exit status, the tails of what it printed."""
 
     outcome: Outcome = "ended"
     status: int | None = None
@@ -45,96 +49,179 @@ class Child:
         return next(values, None)
 
 
-def run_child(
-    request_path: Path,
-    time_limit_s: float,
-    max_output_bytes: int,
-    on_message: Callable[[Message], None],
-) -> Child:
-    """Start the child, follow it to its answer, its end or its limits, and end all it started."""
-    started = time.time()
-    mark = secrets.token_hex(8)
-    read_messages, write_messages = os.pipe()
-    read_alive, write_alive = os.pipe()
-    process = None
-    try:
-        process = subprocess.Popen(
-            _command(request_path, write_messages, read_alive),
+class Server:
+    """A warm process that judges; started at the first request, and anew when it has died.
+
+    `environ` is added to this process's environment (CUDA_VISIBLE_DEVICES, say).
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = dict(environ or {})
+        self._mark = secrets.token_hex(8)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._alive = -1
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(
+        self,
+        request: str,
+        time_limit_s: float,
+        max_output_bytes: int,
+        on_message: Callable[[Message], None],
+    ) -> Child:
+        """Have one request judged; follow it to its answer, its end or its limits."""
+        started = time.time()
+        pipes = [os.pipe() for _ in range(4)]
+        reads, writes = [r for r, _ in pipes], [w for _, w in pipes]
+        try:
+            self._start()
+            assert self._control is not None
+            (asked, *_), (asking, *_) = reads, writes
+            socket.send_fds(self._control, [b"j"], [asked, *writes[1:]])
+            with open(os.dup(asking), "w", encoding="utf-8") as file:
+                file.write(request)
+            for descriptor in (asked, *writes):
+                os.close(descriptor)
+            reads, writes = reads[1:], []
+            follower = _Follower(self._control, reads, max_output_bytes, on_message)
+            child = follower.follow(time.monotonic() + time_limit_s)
+            if not follower.settled:
+                self.close()
+            elif child.status is None and self._process:
+                child.status = self._process.wait()
+                self.close()
+            return child
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            for descriptor in (*reads, *writes):
+                os.close(descriptor)
+            _remove_stale_locks(started)
+
+    def close(self) -> None:
+        """End the server and everything that it started."""
+        if self._process is None:
+            return
+        kill_group(self._process.pid)
+        self._process.wait()
+        for pid in marked(self._mark):
+            kill(pid)
+        os.close(self._alive)
+        if self._control:
+            self._control.close()
+        self._process = self._control = None
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        ours, theirs = socket.socketpair()
+        read_alive, self._alive = os.pipe()
+        command = [sys.executable, "-m", "opweld.judge.server"]
+        self._process = subprocess.Popen(
+            [*command, str(theirs.fileno()), str(read_alive)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(write_messages, read_alive),
-            env=_environment(mark),
+            pass_fds=(theirs.fileno(), read_alive),
+            env=self._environment(),
             start_new_session=True,
         )
-        os.close(write_messages)
-        write_messages = -1
-        follower = _Follower(process, read_messages, max_output_bytes, on_message)
-        child = follower.follow(time.monotonic() + time_limit_s)
-    finally:
-        if process is not None:
-            _end_all(process, mark)
-            _remove_stale_locks(started)
-            for stream in (process.stdout, process.stderr):
-                if stream:
-                    stream.close()
-        for descriptor in (read_messages, write_messages, read_alive, write_alive):
-            if descriptor >= 0:
-                os.close(descriptor)
-    return child
+        theirs.close()
+        os.close(read_alive)
+        self._control = ours
+
+    def _environment(self) -> dict[str, str]:
+        """This process's environment, with this very opweld importable and the mark."""
+        source = str(Path(opweld.__file__).parent.parent)
+        path = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {
+            **os.environ,
+            **self._environ,
+            "PYTHONPATH": os.pathsep.join(path),
+            MARK: self._mark,
+        }
 
 
 class _Follower:
-    """Reads the three pipes of a running child without ever waiting on one of them alone."""
+    """Reads a running judgement's pipes without ever waiting on one of them alone."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
-        messages: int,
+        control: socket.socket,
+        reads: list[int],
         max_output_bytes: int,
         on_message: Callable[[Message], None],
     ) -> None:
-        assert process.stdout and process.stderr
-        self._process = process
+        messages, out, err = reads
+        self.settled = False
         self._on_message = on_message
         self._room = max_output_bytes
-        self._line = b""
+        self._lines = {messages: b"", control.fileno(): b""}
         self._child = Child()
+        self._pid = 0
         self._takers: dict[int, Callable[[bytes], None]] = {
-            messages: self._take_message,
-            process.stdout.fileno(): self._take_stdout,
-            process.stderr.fileno(): self._take_stderr,
+            messages: lambda data: self._take_lines(messages, data, self._take_message),
+            out: self._take_stdout,
+            err: self._take_stderr,
+            control.fileno(): lambda data: self._take_lines(
+                control.fileno(), data, self._take_fact
+            ),
         }
+        self._control = control.fileno()
         self._selector = selectors.DefaultSelector()
         for descriptor in self._takers:
             os.set_blocking(descriptor, False)
             self._selector.register(descriptor, selectors.EVENT_READ)
 
     def follow(self, deadline: float) -> Child:
+        """`settled` says afterwards whether the referee has ended, so that the server is free."""
         child = self._child
         with self._selector:
-            while child.status is None:
-                # the status first: what was written before the end is then read below
-                child.status = self._process.poll()
-                self._read(_TICK_S if child.status is None else 0)
-                if self._answered():
-                    child.outcome = "answered"
-                    break
+            while not self.settled and not self._answered():
+                self._read(_TICK_S)
                 if self._room < 0:
-                    child.outcome = "flooded"
-                    break
-                if child.status is None and time.monotonic() > deadline:
-                    child.outcome = "timed out"
+                    self._end("flooded")
+                elif time.monotonic() > deadline + self._grace():
                     self._ask_where()
-                    break
+                    self._end("timed out")
+            self._read(0)
+            if self._answered():
+                child.outcome = "answered"
+                self._settle()
         return child
+
+    def _grace(self) -> float:
+        phase = self._child.last("phase")
+        return _GRACE_S if phase and phase["who"] == "ModelNew" else 0.0
 
     def _answered(self) -> bool:
         return any(m.get("kind") in ("done", "error") for m in self._child.messages[-1:])
 
+    def _end(self, outcome: Outcome) -> None:
+        self._child.outcome = outcome
+        kill(self._pid)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait for the referee to end; it has nothing to do any more."""
+        until = time.monotonic() + _GRACE_S
+        while not self.settled and time.monotonic() < until:
+            self._read(_TICK_S)
+
     def _ask_where(self) -> None:
-        """The child prints the stack of its main thread, even when it is stuck in C."""
-        os.kill(self._process.pid, signal.SIGUSR1)
+        """The referee prints the stack of its main thread, even when it is stuck in C."""
+        kill(self._pid, signal.SIGUSR1)
         until = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < until:
             self._read(_TICK_S)
@@ -153,10 +240,14 @@ class _Follower:
             data = os.read(descriptor, 1 << 16)
         except BlockingIOError:
             return
-        if not data:
-            self._selector.unregister(descriptor)
+        except ConnectionResetError:
+            data = b""
+        if data:
+            self._takers[descriptor](data)
             return
-        self._takers[descriptor](data)
+        self._selector.unregister(descriptor)
+        if descriptor == self._control:
+            self.settled = True  # the server itself has ended
 
     def _take_stdout(self, data: bytes) -> None:
         self._room -= len(data)
@@ -166,45 +257,20 @@ class _Follower:
         self._room -= len(data)
         self._child.stderr = (self._child.stderr + data)[-_KEPT_BYTES:]
 
-    def _take_message(self, data: bytes) -> None:
-        *lines, self._line = (self._line + data).split(b"\n")
+    def _take_lines(self, source: int, data: bytes, take: Callable[[Message], None]) -> None:
+        *lines, self._lines[source] = (self._lines[source] + data).split(b"\n")
         for line in lines:
-            message = json.loads(line)
-            self._child.messages.append(message)
-            self._on_message(message)
+            take(json.loads(line))
 
+    def _take_message(self, message: Message) -> None:
+        self._child.messages.append(message)
+        self._on_message(message)
 
-def _command(request_path: Path, messages: int, alive: int) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "opweld.judge.child",
-        str(request_path),
-        str(messages),
-        str(alive),
-    ]
-
-
-def _environment(mark: str) -> dict[str, str]:
-    """This process's environment, with this very opweld importable and the mark."""
-    source = str(Path(opweld.__file__).parent.parent)
-    path = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), MARK: mark}
-
-
-def _end_all(process: subprocess.Popen[bytes], mark: str) -> None:
-    """Kill the child's group, wait for it, then whatever left the group."""
-    _kill(lambda: os.killpg(process.pid, signal.SIGKILL))
-    process.wait()
-    for pid in marked(mark):
-        _kill(lambda pid=pid: os.kill(pid, signal.SIGKILL))  # type: ignore[misc]
-
-
-def _kill(action: Callable[[], None]) -> None:
-    try:
-        action()
-    except ProcessLookupError:
-        pass  # it has ended already
+    def _take_fact(self, fact: Message) -> None:
+        self._pid = fact.get("pid", self._pid)
+        if "status" in fact:
+            self._child.status = fact["status"]
+            self.settled = True
 
 
 def _remove_stale_locks(started: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,13 +10,14 @@ from typing import Any
 
 import torch
 
-from opweld.judge.inputs import LARGEST, Kind, move_by_ulp
-from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, place
+from opweld.judge.inputs import LARGEST, PLAIN, Kind, Manner, move_by_ulp
+from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
 from opweld.judge.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.outputs import Comparison, bit_equal, mismatch, trivial_passes
 from opweld.judge.precision import FLOAT32, NoReference
 from opweld.judge.reference import Reference
-from opweld.judge.run import Overwritten, Run, collect, poison, run
+from opweld.judge.run import Run, collect, filled_memory, run
+from opweld.judge.side import How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.weights import State, copy_state, load_state
@@ -48,6 +50,7 @@ class Trial:
         self.pair = pair
         self.seed = seed
         self.grad = False
+        self.filled = False
         self.pristine: State | None = None
         self.num_elems = 0
         self._phase = phase
@@ -85,29 +88,35 @@ class Trial:
         dominated = kind.name == LARGEST and check.grade == "C"
         return replace(check, passed=True) if dominated else check
 
-    def run_new(self, call: Call, name: str, like: Run | None = None) -> Run | Check:
+    def run_new(
+        self,
+        call: Call,
+        name: str,
+        like: Run | None = None,
+        how: Manner = PLAIN,
+        lazy: bool = False,
+    ) -> Run | Check:
         """ModelNew's leaves, or the check that it fails.
 
         With `like`, the original's run, an input or buffer changed beyond that one's is a failure.
+        With `lazy` the leaves stay where they are until they are looked at.
         """
         self._phase(NEW, name)
-        model = self.pair.new
+        side, watch = self.pair.new, self.pristine is not None
+        asked = How(self.seed, self.grad, watch, self.filled, how.same_memory, how.stream)
         try:
-            self._restore(model)
-            new = run(model, call, self.seed, self.grad, like, self.pristine is not None)
-            if new.changed_inputs:
-                self._spoil()
-            return new
-        except Overwritten as error:
+            if self.pristine is not None:
+                side.load_state(self.pristine)
+            new: Run = side.run(call, asked, like, lazy)
+        except Raised as error:
             self._spoil()
-            return Check(name, False, f"ModelNew {error}", grade="F")
-        except BaseException as error:
-            self._spoil()
-            where = place(self.pair.new_path, error)
-            check = Check(name, False, f"{where}: ModelNew raised {brief(error)}", grade="F")
-            if is_device_lost(error):
+            check = Check(name, False, str(error), grade="F")
+            if error.lost:
                 raise DeviceLost(check) from error
             return check
+        if new.changed_inputs:
+            self._spoil()
+        return new
 
     def _compare_draw(
         self, kind: Kind, draw: int, comparison: Comparison | None, main: bool
@@ -120,8 +129,7 @@ class Trial:
             self._spoil()
         if self.grad and eager.draws_random:
             return Check(kind.name, True, "the original draws random numbers", skipped=True)
-        poison(eager.leaves)
-        new = self.run_new(kind.make(draw), kind.name, eager)
+        new = self.run_new(kind.make(draw), kind.name, eager, kind.manner)
         if isinstance(new, Check):
             return new
         if clause := mismatch(new, eager):
@@ -137,7 +145,7 @@ class Trial:
         if main:
             return self._run_main(kind.make(draw))
         try:
-            self._restore(self.pair.original)
+            self._restore()
             return self._run_eager(kind.make(draw), watch=self.pristine is not None)
         except Exception as error:
             detail = f"the original refuses: {brief(error, 160)}"
@@ -149,7 +157,7 @@ class Trial:
     def _run_main(self, call: Call) -> Run:
         """The original's first run, which also shows whether it changes its own state."""
         before = self.pristine or copy_state(self.pair.original)
-        self._restore(self.pair.original)
+        self._restore()
         eager = guard_original(
             self.pair.model_path, "Model.forward", lambda: self._run_eager(call, watch=True)
         )
@@ -158,7 +166,8 @@ class Trial:
         return eager
 
     def _run_eager(self, call: Call, watch: bool) -> Run:
-        return run(self.pair.original, call, self.seed, self.grad, watch_state=watch)
+        with filled_memory() if self.filled else contextlib.nullcontext():
+            return run(self.pair.original, call, self.seed, self.grad, watch_state=watch)
 
     def _add_figures(
         self, comparison: Comparison, kind: Kind, draw: int, new: Run, eager: Run, main: bool
@@ -168,7 +177,7 @@ class Trial:
         try:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
-            self._restore(self.pair.original)
+            self._restore()
             for number, block in enumerate(self._reference.blocks(call, eager)):
                 unjudged = comparison.add(new, eager, block)
                 if main and draw == number == 0:
@@ -198,12 +207,12 @@ class Trial:
     def _shaken(self, kind: Kind, draw: int, eager: Run) -> Run:
         """The original on inputs moved by an ulp."""
         shaken = kind.make(draw).map(move_by_ulp)
-        self._restore(self.pair.original)
+        self._restore()
         return run(self.pair.original, shaken, self.seed, self.grad, eager)
 
     def _narrow(self, kind: Kind, draw: int, eager: Run) -> Run | None:
         """The original in float32, as far as that works."""
-        self._restore(self.pair.original)
+        self._restore()
         model, call = FLOAT32.model(self.pair.original), kind.make(draw).map(FLOAT32.fresh)
         try:
             outputs = FLOAT32.run(model, call, self.seed)
@@ -212,11 +221,9 @@ class Trial:
         leaves = collect(outputs, call, model, eager.changed_inputs, eager.changed_state)
         return replace(eager, leaves=leaves)
 
-    def _restore(self, model: torch.nn.Module) -> None:
-        if self.pristine is None:
-            return
-        load_state(model, self.pristine)
-        if model is self.pair.original:
+    def _restore(self) -> None:
+        if self.pristine is not None:
+            load_state(self.pair.original, self.pristine)
             self._reference.refresh()
 
 
@@ -226,10 +233,3 @@ def _joined(*parts: str) -> str:
 
 def _is_float64(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float64, torch.complex128)
-
-
-def is_device_lost(error: BaseException) -> bool:
-    """A CUDA error that poisons the context (running out of memory does not)."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return False
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error)

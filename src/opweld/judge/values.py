@@ -25,6 +25,8 @@ class Settings:
 
     `seed` None draws one and records it. `batch` cuts the leading dimension of the model's own
     inputs. `num_runs` None lets the time budget decide (`budget_s` seconds for each timed thing).
+    `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
+    free.
     """
 
     device: str = "auto"
@@ -36,6 +38,7 @@ class Settings:
     num_runs: int | None = None
     budget_s: float = 2.0
     max_output_bytes: int = 16 * 2**20
+    memory_limit_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

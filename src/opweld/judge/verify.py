@@ -16,6 +16,7 @@ import torch
 from opweld.judge import gradients
 from opweld.judge.inputs import (
     Kind,
+    Manner,
     Own,
     OwnInputs,
     batch_kinds,
@@ -24,16 +25,17 @@ from opweld.judge.inputs import (
     resized,
     value_kinds,
 )
-from opweld.judge.load import Call, Pair, brief, leading_size
+from opweld.judge.load import Call, Pair, leading_size
 from opweld.judge.measure import product_flops
-from opweld.judge.outputs import bit_equal, is_float
+from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
-from opweld.judge.run import Run, filled_memory, fingerprint
+from opweld.judge.run import Run
+from opweld.judge.side import BUSY_STREAM, SIDE_STREAM, Raised
 from opweld.judge.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.values import Check
 from opweld.judge.weights import State, compare_state, copy_state, load_state, shake_state
 
-NUM_REPEATS = 3
+NUM_REPEATS = 10
 # Elements of inputs and outputs, and operations of products, above which all checks but the main
 # one take fewer rows.
 MAX_ELEMS = {"cpu": 2**21, "cuda": 2**28}
@@ -44,10 +46,12 @@ MIN_ROWS = 5
 class Verifier:
     """Runs the checks on one pair; those that were done stand in `checks`, in order."""
 
-    def __init__(self, pair: Pair, seed: int, deadline_s: float, phase: Phase) -> None:
+    def __init__(
+        self, pair: Pair, seed: int, deadline_s: float, phase: Phase, checks: list[Check]
+    ) -> None:
         self.pair = pair
         self.seed = seed
-        self.checks: list[Check] = []
+        self.checks = checks
         self.device_lost = False
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
@@ -67,7 +71,7 @@ class Verifier:
         return tuple(self.checks)
 
     def _all(self) -> Iterator[Check]:
-        state = compare_state(self.pair.original, self.pair.new)
+        state = compare_state(self.pair.original, self.pair.new.state())
         yield state
         own = Kind("own inputs", self._own)
         main = self._trial.compare(own, main=True)
@@ -80,12 +84,15 @@ class Verifier:
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
         yield self._trial.compare(few)
-        yield self._optional(Kind("new values in the same memory", self._overwritten))
+        yield self._same_memory()
         yield self._uninitialised()
         for kind in value_kinds(self._few, self.seed):
             yield self._optional(kind, new_values=True)
         for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
             yield self._optional(kind)
+        if self.pair.device.type == "cuda":
+            yield self._on_stream("a side stream", SIDE_STREAM)
+            yield self._on_stream("after other work on the stream", BUSY_STREAM)
         yield self._gradients()
         weights = self._other_weights()
         yield weights
@@ -110,26 +117,31 @@ class Verifier:
 
     def _repeats(self, kind: Kind) -> Iterator[Check]:
         """The same call again is noted where it differs; an earlier result must stay."""
-        first = self._trial.run_new(kind.make(0), "repeated runs")
+        name = "repeated runs"
+        first = self._trial.run_new(kind.make(0), name, lazy=True)
         if isinstance(first, Check):
             yield first
             return
-        before = fingerprint(first.leaves)
-        again = [self._trial.run_new(kind.make(0), "repeated runs") for _ in range(NUM_REPEATS - 1)]
-        same = all(isinstance(other, Run) and bit_equal(other, first) for other in again)
+        before = snapshot(first)
+        again = (self._trial.run_new(kind.make(0), name) for _ in range(NUM_REPEATS - 1))
+        same = all(isinstance(other, Run) and bit_equal(other, before) for other in again)
         detail = f"{NUM_REPEATS} runs are bit-equal" if same else "runs differ in some bits"
-        yield Check("repeated runs", True, detail)
-        del again
-        self._trial.run_new(self._few(0), "repeated runs")
-        kept = fingerprint(first.leaves) == before
+        yield Check(name, True, detail)
+        self._trial.run_new(self._few(0), "an earlier result stays")
+        kept = bit_equal(first, before)
         detail = "later calls leave it alone" if kept else "a later call overwrites it"
         yield Check("an earlier result stays", kept, detail)
 
     def _uninitialised(self) -> Check:
-        with filled_memory():
-            return self._trial.compare(
-                Kind("uninitialised memory filled with NaN", self._few, self._note)
-            )
+        self._trial.filled = True
+        check = self._trial.compare(
+            Kind("uninitialised memory filled with NaN", self._few, self._note)
+        )
+        self._trial.filled = False
+        return check
+
+    def _on_stream(self, name: str, stream: str) -> Check:
+        return self._optional(Kind(name, self._later, manner=Manner(stream=stream)))
 
     def _gradients(self) -> Check:
         if self._trial.pristine is not None:
@@ -146,8 +158,8 @@ class Verifier:
         other = shake_state(state, self.seed)
         try:
             self._load(other)
-        except Exception as error:
-            return Check(name, False, f"load_state_dict raised {brief(error)}")
+        except Raised as error:
+            return Check(name, False, f"load_state_dict: {error}")
         self._trial.pristine = other if stateful else None
         check = self._trial.compare(Kind(name, self._few, self._note))
         self._trial.pristine = state if stateful else None
@@ -181,15 +193,11 @@ class Verifier:
     def _later(self, draw: int) -> Call:
         return self._few(draw + MAX_DRAWS)
 
-    def _overwritten(self, draw: int) -> Call:
-        """Inputs that ModelNew has seen with other values at the same addresses."""
-        call, later = self._few(draw).map(torch.clone), self._later(draw)
-        self._trial.run_new(call, "new values in the same memory")
-        for old, fresh in zip(call.tensors(), later.tensors(), strict=True):
-            if old.shape != fresh.shape:
-                return later
-            old.copy_(fresh)
-        return call
+    def _same_memory(self) -> Check:
+        """Tensors that ModelNew has seen, with other values: nothing but these tells."""
+        name = "new values in the same memory"
+        self._trial.run_new(self._few(0).map(torch.clone), name)
+        return self._optional(Kind(name, self._later, manner=Manner(same_memory=True)))
 
     def _set_training(self, training: bool) -> None:
         self.pair.original.train(training)
@@ -198,7 +206,7 @@ class Verifier:
 
     def _load(self, state: State) -> None:
         load_state(self.pair.original, state)
-        load_state(self.pair.new, state)
+        self.pair.new.load_state(state)
         self._trial.weights_changed()
 
 

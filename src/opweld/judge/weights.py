@@ -13,9 +13,9 @@ from opweld.judge.values import Check
 State = dict[str, Tensor]
 
 
-def compare_state(original: nn.Module, new: nn.Module) -> Check:
-    """Names, shapes, dtypes and values of the two state dictionaries."""
-    left, right = dict(state_tensors(new)), dict(state_tensors(original))
+def compare_state(original: nn.Module, left: State) -> Check:
+    """Names, shapes, dtypes and values of the two state dictionaries; `left` is ModelNew's."""
+    right = dict(state_tensors(original))
     clause = _names_differ(left, right) or _entries_differ(left, right)
     if clause:
         return Check("same parameters from the same seed", False, clause)

@@ -1,0 +1,412 @@
+"""ModelNew in a process of its own, seen from the referee: asked by frames, watched from outside.
+
+Whatever happens there (a crash, a hang, a flood, an exit, memory without end) becomes one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from opweld.errors import OpweldError, from_data
+from opweld.judge import candidate
+from opweld.judge.endings import Ending, Limits, Outcome, sentence
+from opweld.judge.leaf import RemoteLeaf
+from opweld.judge.load import NEW, Call, CandidateError
+from opweld.judge.memory import available_bytes
+from opweld.judge.processes import cpu_seconds, kill, kill_group, resident_bytes
+from opweld.judge.run import Run
+from opweld.judge.side import Files, How, Raised, State
+from opweld.judge.values import KernelTiming, from_plain
+from opweld.judge.wire import (
+    BadFrame,
+    Header,
+    Wire,
+    dtype_named,
+    pack_call,
+)
+
+_TICK_S = 0.05
+_LAST_WORDS_S = 0.5
+_KEPT_BYTES = 64 * 1024
+# What one read of an output takes of the memory that is free; beyond it outputs come in pieces.
+_WHOLE_SHARE = 16
+_IDLE_AFTER_S, _IDLE_FOR_S, _BUSY_SHARE = 0.3, 0.1, 0.5
+
+
+class CandidateEnded(CandidateError):
+    """The candidate's process is gone, or was ended for going beyond a limit."""
+
+
+class Connection:
+    """The candidate's process: its socket, what it prints, and its limits."""
+
+    def __init__(self, pid: int, sock: socket.socket, out: int, err: int) -> None:
+        self.pid = pid
+        self.step = "starting"
+        self.limits = Limits(3600.0, 16 * 2**20)
+        self.paths: tuple[Path, ...] = ()
+        self._sock = sock
+        self._pipes = {out, err}
+        self._err = err
+        self._stderr = b""
+        self._num_printed = 0
+        self._deadline = time.monotonic() + self.limits.time_s
+        self._status: int | None = None
+        sock.setblocking(False)
+        for descriptor in self._pipes:
+            os.set_blocking(descriptor, False)
+
+    def limit(self, limits: Limits, paths: tuple[Path, ...]) -> None:
+        """From here on; `time_s` counts from now. `paths` are the files that a line is named in."""
+        self.limits, self.paths = limits, paths
+        self._deadline = time.monotonic() + limits.time_s
+
+    def send_all(self, data: memoryview) -> None:
+        while data:
+            self._wait(writing=True)
+            try:
+                data = data[self._sock.send(data[: 1 << 20]) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._fail("ended")
+
+    def receive_all(self, buffer: memoryview) -> None:
+        while buffer:
+            self._wait(writing=False)
+            try:
+                count = self._sock.recv_into(buffer)
+            except BlockingIOError:
+                continue
+            except OSError:
+                count = 0
+            if count == 0:
+                self._fail("ended")
+            buffer = buffer[count:]
+
+    def close(self) -> None:
+        """End the process and all of its session."""
+        kill_group(self.pid)
+        kill(self.pid)
+        if self._status is None:
+            self._reap()
+        self._sock.close()
+        for descriptor in self._pipes:
+            os.close(descriptor)
+        self._pipes = set()
+
+    def _wait(self, writing: bool) -> None:
+        """Until the socket is ready; what the process prints is read meanwhile."""
+        while True:
+            sock = self._sock.fileno()
+            reading = [*self._pipes] if writing else [sock, *self._pipes]
+            ready, writable, _ = select.select(reading, [sock] if writing else [], [], _TICK_S)
+            for descriptor in self._pipes & set(ready):
+                self._read(descriptor)
+            if writable or sock in ready:
+                return
+            self._check_limits()
+
+    def _check_limits(self) -> None:
+        if self._num_printed > self.limits.output_bytes:
+            self._fail("flooded")
+        if 0 < self.limits.memory_bytes < resident_bytes(self.pid):
+            self._fail("took too much memory")
+        if time.monotonic() > self._deadline:
+            self._fail("timed out")
+
+    def _read(self, descriptor: int) -> None:
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            self._pipes.discard(descriptor)
+            os.close(descriptor)
+        self._num_printed += len(data)
+        if descriptor == self._err:
+            self._stderr = (self._stderr + data)[-_KEPT_BYTES:]
+
+    def _fail(self, outcome: Outcome) -> NoReturn:
+        """The sentence for how it went; the process is ended."""
+        if outcome in ("timed out", "took too much memory"):
+            kill(self.pid, signal.SIGUSR1)  # it prints the stack of its main thread
+            self._drain(_LAST_WORDS_S)
+        if outcome != "ended":
+            kill(self.pid)
+        self._reap()
+        self._drain(0.0)
+        ending = Ending(outcome, self._status, self._stderr)
+        raise CandidateEnded(sentence(NEW, self.step, ending, self.limits, self.paths))
+
+    def _drain(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while self._pipes:
+            left = max(0.0, until - time.monotonic())
+            ready, _, _ = select.select([*self._pipes], [], [], min(left, _TICK_S))
+            for descriptor in ready:
+                self._read(descriptor)
+            if not ready and left == 0.0:
+                return
+
+    def _reap(self) -> None:
+        """Its exit status; one that closed its socket without ending is killed."""
+        if self._status is not None:
+            return
+        until = time.monotonic() + _LAST_WORDS_S
+        while time.monotonic() < until:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+                return
+            time.sleep(_TICK_S / 10)
+        kill(self.pid)
+        self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def start_candidate() -> Connection:
+    """Forks the process; call it before CUDA, a file or a seed is known here."""
+    ours, theirs = socket.socketpair()
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        candidate.main(theirs, out_write, err_write)
+    theirs.close()
+    os.close(out_write)
+    os.close(err_write)
+    return Connection(pid, ours, out_read, err_read)
+
+
+class RemoteSide:
+    """The methods of `Side`, over the wire."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._wire = Wire(connection.send_all, connection.receive_all)
+        self._device = torch.device("cpu")
+        self._dropped: list[int] = []
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def pid(self) -> int:
+        return self._connection.pid
+
+    def step(self, what: str) -> None:
+        """Names what is asked for next, for the sentence of a crash."""
+        self._connection.step = what
+
+    def load(self, files: Files) -> None:
+        self._device = torch.device(files.device)
+        self._ask({"ask": "load", "files": asdict(files)})
+
+    def build(self, seed: int) -> None:
+        self._ask({"ask": "build", "seed": seed})
+
+    def state(self) -> State:
+        reply = self._ask({"ask": "state"})
+        return {name: self._whole(leaf) for name, leaf in self._state_leaves(reply)}
+
+    def load_state(self, state: State) -> None:
+        call, data = pack_call(Call((state,), {}))
+        self._ask({"ask": "load_state", "call": call}, data)
+
+    def train(self, mode: bool) -> None:
+        self._ask({"ask": "train", "mode": mode})
+
+    def settings_changed(self) -> dict[str, tuple[str, str]]:
+        found = self._ask({"ask": "settings"})["changed"]
+        return {str(name): (str(old), str(new)) for name, (old, new) in dict(found).items()}
+
+    def patched(self) -> list[str]:
+        return [str(name) for name in self._ask({"ask": "patched"})["names"]]
+
+    def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
+        packed, data = pack_call(call)
+        asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
+        return self._run_of(self._ask(asked, data), like, lazy)
+
+    def gradients(self, call: Call, seed: int, like: Run) -> Run:
+        packed, data = pack_call(call)
+        asked = {"ask": "gradients", "call": packed, "seed": seed, "like": _described(like)}
+        return self._run_of(self._ask(asked, data), like, lazy=False)
+
+    def launches(self, call: Call) -> dict[str, int]:
+        packed, data = pack_call(call)
+        found = self._ask({"ask": "launches", "call": packed}, data)["calls"]
+        return {str(name): int(count) for name, count in dict(found).items()}
+
+    def time_kernels(self, copy_gbps: float, num_runs: int | None) -> tuple[KernelTiming, ...]:
+        asked = {"ask": "kernels", "copy_gbps": copy_gbps, "num_runs": num_runs}
+        return tuple(from_plain(KernelTiming, row) for row in self._ask(asked)["rows"])
+
+    def busy(self) -> str | None:
+        """What the process does although nothing is asked of it, by its own processor time."""
+        time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
+        before = cpu_seconds(self.pid)
+        time.sleep(_IDLE_FOR_S)
+        share = (cpu_seconds(self.pid) - before) / _IDLE_FOR_S
+        return f"{share:.0%} of a processor while idle" if share > _BUSY_SHARE else None
+
+    def pause(self) -> None:
+        """Stop all threads of the process."""
+        kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        kill(self.pid, signal.SIGCONT)
+
+    def fetch(self, number: int, leaf: int, index: list[Any], count: int, dtype: Any) -> Tensor:
+        """Elements of a result that the process holds, in row-major order, on the CPU."""
+        self._send({"ask": "fetch", "id": number, "leaf": leaf, "index": index})
+        return self._payload(self._reply(), count, dtype)
+
+    def drop(self, number: int) -> None:
+        """A result that nobody here looks at any more."""
+        self._dropped.append(number)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _ask(self, header: Header, data: Tensor | None = None) -> Header:
+        self._send(header, data)
+        reply, num_bytes = self._reply()
+        if num_bytes:
+            self._nonsense()
+        return reply
+
+    def _send(self, header: Header, data: Tensor | None = None) -> None:
+        dropped, self._dropped = self._dropped, []
+        self._wire.send({**header, "dropped": dropped}, data)
+
+    def _reply(self) -> tuple[Header, int]:
+        try:
+            reply, num_bytes = self._wire.receive()
+            if "raised" in reply:
+                raised = {str(k): v for k, v in reply["raised"].items()}
+                raise Raised(str(raised.pop("sentence"))[:2000], **raised)
+            if "refused" in reply:
+                found: OpweldError = from_data(reply["refused"])
+                raise found
+            if "failed" in reply:
+                raise CandidateError(str(reply["failed"])[:4000])
+        except (BadFrame, KeyError, TypeError, ValueError, AttributeError) as error:
+            self._nonsense(error)
+        return reply, num_bytes
+
+    def _payload(self, reply: tuple[Header, int], count: int, dtype: Any) -> Tensor:
+        if reply[1] != count * dtype.itemsize:
+            self._nonsense()
+        return self._wire.receive_bytes(reply[1]).view(dtype)
+
+    def _nonsense(self, error: Exception | None = None) -> NoReturn:
+        detail = f": {error}" if error else ""
+        self._connection.close()
+        raise CandidateEnded(
+            f"ModelNew's process gives answers that are none ({self._connection.step}){detail}"
+        ) from error
+
+    def _state_leaves(self, reply: Header) -> list[tuple[str, RemoteLeaf]]:
+        try:
+            names = [str(name) for name in reply["names"]]
+            leaves = [self._leaf(n, data, reply["id"]) for n, data in enumerate(reply["leaves"])]
+            return list(zip(names, leaves, strict=True))
+        except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
+            self._nonsense(error)
+
+    def _run_of(self, reply: Header, like: Run | None, lazy: bool) -> Run:
+        try:
+            number, found = int(reply["id"]), reply["run"]
+            described = [self._described_leaf(n, d, number) for n, d in enumerate(found["leaves"])]
+            run = Run(
+                names=tuple(map(str, found["names"])),
+                leaves=described,
+                nesting=[(str(path), str(kind)) for path, kind in found["nesting"]],
+                changed_inputs=tuple(map(int, found["changed_inputs"])),
+                changed_state=tuple(map(str, found["changed_state"])),
+                draws_random=bool(found["draws_random"]),
+                kinds=tuple(map(str, found["kinds"])),
+                strides=tuple(tuple(map(int, s)) for s in found["strides"]),
+                aliases=tuple(map(str, found["aliases"])),
+            )
+        except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
+            self._nonsense(error)
+        if not lazy:
+            run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
+        return run
+
+    def _described_leaf(self, position: int, data: Header, number: int) -> Any:
+        return self._leaf(position, data, number) if "shape" in data else scalar_of(data)
+
+    def _leaf(self, position: int, data: Header, number: int) -> RemoteLeaf:
+        layout = getattr(torch, str(data["layout"]).removeprefix("torch."))
+        if not isinstance(layout, torch.layout):
+            raise BadFrame("no layout")
+        return RemoteLeaf(
+            self,
+            number,
+            position,
+            torch.Size(map(int, data["shape"])),
+            dtype_named(data["dtype"]),
+            torch.device(data["device"]),
+            layout,
+        )
+
+    def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:
+        """The tensor itself where it is what was asked for and small beside the free memory."""
+        if not isinstance(leaf, RemoteLeaf):
+            return leaf
+        if like is not None and not _alike(leaf, like, position):
+            return leaf  # it will be refused for its shape or dtype: nothing need be moved
+        if leaf.nbytes > available_bytes(self._device) // _WHOLE_SHARE:
+            return leaf
+        return self._whole(leaf)
+
+    def _whole(self, leaf: RemoteLeaf) -> Tensor:
+        return leaf[()]
+
+
+def _alike(leaf: RemoteLeaf, like: Run, position: int) -> bool:
+    if position >= len(like.leaves):
+        return False
+    other = like.leaves[position]
+    return isinstance(other, Tensor) and other.shape == leaf.shape and other.dtype == leaf.dtype
+
+
+def _described(like: Run | None) -> Header | None:
+    """What the candidate may know of the original's run: which leaves there are, none of them."""
+    return None if like is None else candidate.described(like)
+
+
+def scalar_of(data: Header) -> Any:
+    """A leaf that is no tensor.
+
+    Raises:
+        BadFrame: of no known kind.
+    """
+    readers: dict[str, Callable[[str], Any]] = {
+        "float": float,
+        "int": int,
+        "bool": lambda text: text == "True",
+        "str": str,
+        "NoneType": lambda _: None,
+    }
+    if data["kind"] not in readers:
+        raise BadFrame(f"a leaf of kind {str(data['kind'])[:40]}")
+    return readers[data["kind"]](str(data["text"]))

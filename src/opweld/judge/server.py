@@ -1,0 +1,170 @@
+"""The warm process: `python -m opweld.judge.server CONTROL ALIVE`.
+
+It has torch imported and CUDA untouched, and forks a referee for each request, which then forks the
+candidate. CONTROL is a socket: a request is four descriptors (the request's JSON to read, messages,
+stdout, stderr), answered by the referee's process id and, when that has ended, by its exit status.
+When ALIVE closes, the parent is gone and everything here ends. The request is read only when the
+candidate has been forked: nothing of it is in the candidate's memory.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
+from opweld.judge.endings import Limits
+from opweld.judge.load import brief, is_out_of_memory
+from opweld.judge.memory import available_bytes
+from opweld.judge.processes import MARK, adopt_orphans, end_with_parent, kill, marked
+from opweld.judge.remote import Connection, RemoteSide, start_candidate
+from opweld.judge.session import Request, judge
+from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
+
+_CRASHED = 70  # EX_SOFTWARE
+CPU = torch.device("cpu")
+# What the candidate may take of the memory that is free when it starts.
+_MEMORY_SHARE = 0.8
+
+
+class PipeChannel:
+    """Sends what happens to the parent, a line of JSON each."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def phase(self, who: str, what: str) -> None:
+        self.send("phase", {"who": who, "what": what})
+
+    def event(self, event: Event) -> None:
+        self.send("event", to_plain(event))
+
+    def partial(self, judgement: Judgement) -> None:
+        self.send("partial", to_plain(judgement))
+
+    def send(self, kind: str, value: Any) -> None:
+        line = json.dumps({"kind": kind, "value": value}).encode() + b"\n"
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+
+
+def main(control: int, alive: int) -> None:
+    """Serve until the control socket closes."""
+    threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
+    end_with_parent()
+    adopt_orphans()
+    sys.dont_write_bytecode = True
+    sock = socket.socket(fileno=control)
+    while True:
+        word, descriptors, _, _ = socket.recv_fds(sock, 1, 4)
+        if not word:
+            return
+        pid = os.fork()
+        if pid == 0:
+            sock.close()
+            os.close(alive)
+            _referee(*descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        _tell(sock, pid=pid)
+        _, status = os.waitpid(pid, 0)
+        _end_orphans()
+        _tell(sock, status=os.waitstatus_to_exitcode(status))
+
+
+def _tell(sock: socket.socket, **facts: int) -> None:
+    sock.sendall(json.dumps(facts).encode() + b"\n")
+
+
+def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
+    """Become the referee: a candidate first, then the request."""
+    status = _CRASHED
+    try:
+        os.setsid()
+        end_with_parent()
+        for descriptor, standard in ((out, 1), (err, 2)):
+            os.dup2(descriptor, standard)
+            os.close(descriptor)
+        connection = start_candidate()
+        # A crash, and the parent's question where it hangs, are answered on stderr by line.
+        faulthandler.enable(all_threads=False)
+        faulthandler.register(signal.SIGUSR1, all_threads=False)
+        sys.argv = ["referee"]
+        with open(request, encoding="utf-8") as file:
+            data = json.load(file)
+        _conduct(data, connection, PipeChannel(messages))
+        status = 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _conduct(data: dict[str, Any], connection: Connection, channel: PipeChannel) -> None:
+    """Judge, and send the judgement or the error."""
+    settings = from_plain(Settings, data["settings"])
+    request = Request(data["model_path"], data["new_path"], settings, data["seed"])
+    connection.limit(_limits(settings), tuple(map(Path, (request.new_path, request.model_path))))
+    side = RemoteSide(connection)
+    try:
+        answer = ("done", to_plain(judge(request, channel, side)))
+    except OpweldError as error:
+        answer = ("error", error.to_data())
+    except Exception as error:
+        answer = ("error", _own_failure(error).to_data())
+    side.close()
+    channel.send(*answer)
+
+
+def _limits(settings: Settings) -> Limits:
+    memory = settings.memory_limit_bytes or int(_MEMORY_SHARE * available_bytes(CPU))
+    return Limits(settings.time_limit_s, settings.max_output_bytes, memory)
+
+
+def _own_failure(error: Exception) -> OpweldError:
+    """What went wrong in the judge itself: memory that it needs beside the models, or a bug."""
+    if is_out_of_memory(error):
+        return ModelOutOfMemory(
+            f"the judge ran out of memory: {brief(error)}", next_step="try a smaller --batch"
+        )
+    traceback.print_exception(error)
+    return InternalError(f"the judge failed: {brief(error)}", next_step="please report it")
+
+
+def _end_orphans() -> None:
+    """Ends what a referee or a candidate left: it has become a child of this process."""
+    mark = os.environ.get(MARK, "")
+    for pid in marked(mark):
+        if pid != os.getpid():
+            kill(pid)
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+
+
+def _end_with_parent(alive: int) -> None:
+    """Ends everything when the parent is gone, however it went."""
+    os.read(alive, 1)
+    mark = os.environ.get(MARK, "")
+    for pid in marked(mark):
+        if pid != os.getpid():
+            kill(pid)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

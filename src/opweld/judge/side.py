@@ -1,0 +1,261 @@
+"""ModelNew in the process that holds it: what it can be asked to do.
+
+The candidate process serves one of these to the referee; a test asks it directly. The names of the
+methods and their arguments are those of `RemoteSide`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from opweld.judge import kernels
+from opweld.judge.differentiate import NoGradients, gradients
+from opweld.judge.environment import global_settings
+from opweld.judge.integrity import Integrity
+from opweld.judge.load import (
+    Call,
+    CandidateError,
+    brief,
+    build_new,
+    import_model_file,
+    import_new_file,
+    is_device_lost,
+    is_out_of_memory,
+    place,
+)
+from opweld.judge.run import Overwritten, Run, filled_memory, poison, run
+from opweld.judge.values import KernelTiming
+from opweld.judge.weights import State, copy_state, load_state
+
+# How a call is made: as it comes, on a stream of its own, or behind other work on the stream.
+PLAIN, SIDE_STREAM, BUSY_STREAM = "", "side stream", "busy stream"
+_BUSY_CYCLES = 2_000_000
+
+
+class Raised(CandidateError):
+    """The candidate raised; the message names file, line and error.
+
+    `lost` says that the device is of no use any more, `overwrote` that an input or buffer changed
+    that the original leaves alone, `without_gradients` that its outputs carry none, `no_memory`
+    that there was none left.
+    """
+
+    FLAGS = ("lost", "overwrote", "without_gradients", "no_memory")
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        lost: bool = False,
+        overwrote: bool = False,
+        without_gradients: bool = False,
+        no_memory: bool = False,
+    ) -> None:
+        super().__init__(sentence)
+        self.lost = lost
+        self.overwrote = overwrote
+        self.without_gradients = without_gradients
+        self.no_memory = no_memory
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The two files, and how ModelNew is to be built."""
+
+    model_path: str
+    new_path: str
+    device: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How one call is made.
+
+    `like` is the original's run of the same call: an input or buffer changed beyond those that it
+    changed raises. With `same_memory` the values go into the tensors of the last call, through
+    `.data`, where shapes and layouts allow: neither object, address nor version tells.
+    """
+
+    seed: int
+    grad: bool = False
+    watch_state: bool = False
+    filled: bool = False
+    same_memory: bool = False
+    stream: str = PLAIN
+
+
+class Side:
+    """ModelNew, loaded from its file."""
+
+    def __init__(self) -> None:
+        self._model: nn.Module | None = None
+        self._module: ModuleType | None = None
+        self._new_module: ModuleType | None = None
+        self._new_path = Path()
+        self._device = torch.device("cpu")
+        self._last: Call | None = None
+        self._settings: dict[str, Any] = {}
+        self._integrity: Integrity | None = None
+        self._launches: tuple[kernels.Launch, ...] = ()
+
+    @property
+    def model(self) -> nn.Module:
+        assert self._model is not None
+        return self._model
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def load(self, files: Files) -> None:
+        """Imports both files and builds ModelNew, in eval mode.
+
+        Raises:
+            CandidateError: the file cannot be imported, or ModelNew not built.
+            ModelFileError: it has no ModelNew at all.
+        """
+        self._new_path, self._device = Path(files.new_path), torch.device(files.device)
+        self._module = import_model_file(Path(files.model_path))
+        self._settings, self._integrity = global_settings(), Integrity()
+        self._new_module = import_new_file(self._new_path)
+        self.build(files.seed)
+
+    def build(self, seed: int) -> None:
+        """ModelNew anew, with the parameters that `seed` gives."""
+        assert self._module and self._new_module
+        self._last = None
+        self._model = build_new(self._module, self._new_module, self._new_path, seed, self._device)
+
+    def state(self) -> State:
+        """The tensors of the state dictionary."""
+        return copy_state(self.model)
+
+    def load_state(self, state: State) -> None:
+        with self._guard():
+            load_state(self.model, state)
+
+    def train(self, mode: bool) -> None:
+        with self._guard():
+            self.model.train(mode)
+
+    def settings_changed(self) -> dict[str, tuple[str, str]]:
+        """Torch's global settings that differ from those before the file was imported."""
+        now = global_settings()
+        return {
+            name: (str(old), str(now[name]))
+            for name, old in self._settings.items()
+            if old != now[name]
+        }
+
+    def patched(self) -> list[str]:
+        """What of torch, the clock and the built-ins is not what it was before the import."""
+        return self._integrity.broken() if self._integrity else []
+
+    def busy(self) -> str | None:
+        """Only from outside can it be seen whether a process works on."""
+        return None
+
+    def pause(self) -> None:
+        """In one process there is nobody to stop."""
+
+    def resume(self) -> None:
+        """Nor to go on."""
+
+    def step(self, what: str) -> None:
+        """In one process a crash is everybody's."""
+
+    def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
+        """One forward. With `lazy` the leaves are the candidate's own tensors, which may change;
+        here they always are.
+
+        Raises:
+            Raised: the candidate raised, or wrote where it must not.
+        """
+        with self._guard():
+            call = self._placed(call, how.same_memory)
+            if like is not None:
+                poison(like.leaves, self._device)
+            with filled_memory() if how.filled else contextlib.nullcontext():
+                with _stream(how.stream, self._device):
+                    return run(self.model, call, how.seed, how.grad, like, how.watch_state)
+
+    def gradients(self, call: Call, seed: int, like: Run) -> Run:
+        """The gradients of one forward for random output gradients, the leaves those of `like`."""
+        with self._guard():
+            return gradients(self.model, call, seed, like)
+
+    def launches(self, call: Call) -> dict[str, int]:
+        """Calls of each registered kernel in one forward."""
+        with self._guard():
+            self._launches = kernels.record(self.model, call)
+        return kernels.count(self._launches)
+
+    def time_kernels(self, copy_gbps: float, num_runs: int | None) -> tuple[KernelTiming, ...]:
+        """The kernels of the last `launches`, each timed alone; untimed where `copy_gbps` is 0."""
+        if not copy_gbps:
+            return tuple(map(kernels.untimed, self._launches))
+        with self._guard():
+            return tuple(
+                kernels.time_launch(launch, self._device, copy_gbps, num_runs)
+                for launch in self._launches
+            )
+
+    def _placed(self, call: Call, same_memory: bool) -> Call:
+        if same_memory and self._last is not None and _same_layout(self._last, call):
+            for old, fresh in zip(self._last.tensors(), call.tensors(), strict=True):
+                old.data.copy_(fresh)
+            return self._last
+        self._last = call
+        return call
+
+    @contextlib.contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Whatever the candidate raises, as one sentence."""
+        try:
+            yield
+        except Overwritten as error:
+            raise Raised(f"ModelNew {error}", overwrote=True) from error
+        except NoGradients as error:
+            raise Raised("its outputs carry no gradients", without_gradients=True) from error
+        except BaseException as error:
+            where = place(self._new_path, error)
+            raise Raised(
+                f"{where}: ModelNew raised {brief(error)}",
+                lost=is_device_lost(error),
+                no_memory=is_out_of_memory(error),
+            ) from error
+
+
+@contextlib.contextmanager
+def _stream(name: str, device: torch.device) -> Iterator[None]:
+    """The stream that a call runs on; on the CPU there is none."""
+    if device.type != "cuda" or name == PLAIN:
+        yield
+        return
+    if name == BUSY_STREAM:
+        torch.cuda._sleep(_BUSY_CYCLES)
+        yield
+        return
+    side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(side):
+        yield
+    torch.cuda.current_stream(device).wait_stream(side)
+
+
+def _same_layout(left: Call, right: Call) -> bool:
+    pairs: Sequence[tuple[Tensor, Tensor]] = list(
+        zip(left.tensors(), right.tensors(), strict=False)
+    )
+    return len(left.tensors()) == len(right.tensors()) and all(
+        a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype for a, b in pairs
+    )
