@@ -123,7 +123,8 @@ def _conclude(child: Child, settings: Settings, seed: int, paths: tuple[Path, ..
     if partial and phase["who"] == "torch.compile":
         # the candidate was judged already, and is not what failed
         return replace(from_plain(Judgement, partial), timing_error=why)
-    if child.status == -signal.SIGKILL and phase["who"] == "the original":
+    killed = child.outcome == "ended" and child.status == -signal.SIGKILL
+    if killed and phase["who"] == "the original":
         raise ModelOutOfMemory(why, next_step="try a smaller --batch")
     verdict = Verdict(False, "F", (), why)
     return Judgement(verdict, None, (), None, seed)
