@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,6 +36,7 @@ _CRASHED = 70  # EX_SOFTWARE
 CPU = torch.device("cpu")
 # What the candidate may take of the memory that is free when it starts.
 _MEMORY_SHARE = 0.8
+_TICK_S, _LAST_S = 0.005, 2.0
 
 
 class PipeChannel:
@@ -147,13 +149,14 @@ def _end_orphans() -> None:
     for pid in marked(mark):
         if pid != os.getpid():
             kill(pid)
-    while True:
+    until = time.monotonic() + _LAST_S
+    while time.monotonic() < until:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return
         if pid == 0:
-            return
+            time.sleep(_TICK_S)
 
 
 def _end_with_parent(alive: int) -> None:

@@ -1,0 +1,159 @@
+"""The candidate's process seen from the referee: what it does ends as one sentence."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from pathlib import Path
+
+import pytest
+from tests.judge.pairs import POINTWISE, failing, named, write_pair
+
+from opweld.judge import Judgement, Server, Settings, check
+
+QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
+
+
+def judged(folder: Path, new: str, settings: Settings = QUICK, model: str = POINTWISE) -> Judgement:
+    return check(*write_pair(folder, model, new), settings)
+
+
+def new_with(body: str) -> str:
+    lines = textwrap.indent(textwrap.dedent(body).strip(), "        ")
+    return f"class ModelNew(Base):\n    def forward(self, x):\n{lines}\n"
+
+
+def test_only_its_own_descriptors_are_open(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    judged(
+        tmp_path,
+        f"import os\nopen({str(seen)!r}, 'w').write(' '.join(os.listdir('/proc/self/fd')))\n"
+        + new_with("return super().forward(x)"),
+    )
+    # beside the four: the listing, and the file that it is written to
+    assert set(map(int, seen.read_text().split())) <= {0, 1, 2, 3, 4, 5}
+
+
+def test_garbage_on_its_socket_is_no_answer(tmp_path: Path) -> None:
+    found = judged(tmp_path, new_with("import os; os.write(3, b'{}' * 99); return x"))
+    assert not found.verdict.passed
+    assert found.verdict.reason.startswith("ModelNew's process gives answers that are none")
+
+
+def test_a_closed_socket_ends_the_candidate(tmp_path: Path) -> None:
+    found = judged(tmp_path, new_with("import os; os.close(3); return x"))
+    assert not found.verdict.passed and "own inputs" in found.verdict.reason
+
+
+def test_memory_without_end_is_stopped(tmp_path: Path) -> None:
+    settings = Settings(device="cpu", measure=False, seed=1, memory_limit_bytes=2**30)
+    body = """
+    kept = []
+    while True:
+        kept.append(torch.ones(2**22))
+    """
+    found = judged(tmp_path, new_with(body), settings)
+    line = 1 + (tmp_path / "new.py").read_text().split("\n").index(
+        "            kept.append(torch.ones(2**22))"
+    )
+    assert found.verdict.reason.startswith("ModelNew took more than 1 GiB of memory at new.py:")
+    assert f"new.py:{line}" in found.verdict.reason or f"new.py:{line - 1}" in found.verdict.reason
+
+
+def test_whoever_kills_the_judge_fails(tmp_path: Path) -> None:
+    found = judged(tmp_path, new_with("import os; os.kill(os.getppid(), 9); return x"))
+    assert not found.verdict.passed and "killed" in found.verdict.reason
+
+
+def test_checks_that_were_done_stay(tmp_path: Path) -> None:
+    body = """
+    if x.shape[0] == 3:
+        import os
+        os._exit(0)
+    return super().forward(x)
+    """
+    found = judged(tmp_path, new_with(body))
+    assert found.verdict.reason.startswith("ModelNew ended the process with exit code 0")
+    assert named(found, "own inputs").passed and found.environment is not None
+
+
+def test_a_patched_torch_is_told(tmp_path: Path) -> None:
+    patch = "torch.allclose = lambda *a, **k: True\nimport time\ntime.perf_counter = lambda: 0.0\n"
+    found = judged(tmp_path, patch + new_with("return super().forward(x)"))
+    assert failing(found) == {"torch and the clock"}
+    detail = named(found, "torch and the clock").detail
+    assert "torch.allclose" in detail and "time.perf_counter" in detail
+
+
+def test_a_busy_thread_is_seen(tmp_path: Path) -> None:
+    thread = "import threading\ndef spin():\n    while True: pass\n"
+    thread += "threading.Thread(target=spin, daemon=True).start()\n"
+    found = judged(tmp_path, thread + new_with("return super().forward(x)"))
+    assert failing(found) == {"work after the answer"}
+
+
+def test_neither_seed_nor_request_reaches_the_candidate(tmp_path: Path) -> None:
+    """The process is forked before they are read: not even its memory has them."""
+    seed = 1234567891
+    seen = tmp_path / "seen"
+    look = f"""
+    import gc
+    found = any(
+        {seed} in (o.values() if type(o) is dict else o)
+        for o in gc.get_objects() if type(o) in (dict, list, tuple) and len(o) < 64
+        and all(type(v) in (int, str, float, dict) for v in (o.values() if type(o) is dict else o))
+    )
+    open({str(seen)!r}, "w").write(str(found))
+    return super().forward(x)
+    """
+    settings = Settings(device="cpu", measure=False, seed=seed)
+    # the constant stands in the code, which is no container of the kinds that are looked at
+    judged(tmp_path, new_with(look), settings)
+    assert seen.read_text() == "False"
+
+
+def test_a_warm_server_serves_again_after_a_death(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+    good = write_pair(tmp_path / "good", POINTWISE, new_with("return super().forward(x)"))
+    bad = write_pair(
+        tmp_path / "bad", POINTWISE, new_with("import os; os.kill(os.getppid(), 9); return x")
+    )
+    with Server() as server:
+        verdicts = [check(*pair, QUICK, server=server).verdict.passed for pair in (good, bad, good)]
+    assert verdicts == [True, False, True]
+
+
+def test_what_leaves_its_session_ends_too(tmp_path: Path) -> None:
+    seen = tmp_path / "pid"
+    body = f"""
+    import os
+    if not os.path.exists({str(seen)!r}) and os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            open({str(seen)!r}, "w").write(str(os.getpid()))
+            import time
+            time.sleep(300)
+        os._exit(0)
+    return super().forward(x)
+    """
+    found = judged(tmp_path, new_with(body))
+    assert "processes left behind" in failing(found)
+    assert not os.path.exists(f"/proc/{seen.read_text()}")
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+def test_outputs_that_stay_there_are_compared_in_pieces(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no memory to spare nothing is fetched whole; the last element still counts."""
+    monkeypatch.setenv("OPWELD_JUDGE_WHOLE_BYTES", "0")
+    model = POINTWISE.replace("torch.randn(9, 33)", f"torch.randn({size}, 3)")
+    good = judged(tmp_path, new_with("return x * torch.tanh(x)"), model=model)
+    assert good.verdict.passed, good.verdict.reason
+    bad = judged(
+        tmp_path,
+        new_with("y = x * torch.tanh(x)\ny[-1:, 2:] += 1e-3\nreturn y"),
+        model=model,
+    )
+    assert named(bad, "own inputs").first_bad_index == (size - 1, 2)
