@@ -43,7 +43,7 @@ _KEPT_BYTES = 64 * 1024
 WHOLE_BYTES = "OPWELD_JUDGE_WHOLE_BYTES"
 # What one read of an output takes of the memory that is free; beyond it outputs come in pieces.
 _WHOLE_SHARE = 16
-_IDLE_AFTER_S, _IDLE_FOR_S, _BUSY_SHARE = 0.3, 0.1, 0.5
+_IDLE_AFTER_S, _LOOK_S, _NUM_LOOKS = 0.3, 0.1, 3
 
 
 class CandidateEnded(CandidateError):
@@ -261,10 +261,16 @@ class RemoteSide:
     def busy(self) -> str | None:
         """What the process does although nothing is asked of it, by its own processor time."""
         time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
+        spent = [self._spent_while_idle() for _ in range(_NUM_LOOKS)]
+        if 0.0 in spent:
+            return None
+        share = sum(spent) / (_NUM_LOOKS * _LOOK_S)
+        return f"its process takes {share:.0%} of a processor while it is asked nothing"
+
+    def _spent_while_idle(self) -> float:
         before = cpu_seconds(self.pid)
-        time.sleep(_IDLE_FOR_S)
-        share = (cpu_seconds(self.pid) - before) / _IDLE_FOR_S
-        return f"{share:.0%} of a processor while idle" if share > _BUSY_SHARE else None
+        time.sleep(_LOOK_S)
+        return cpu_seconds(self.pid) - before
 
     def pause(self) -> None:
         """Stop all threads of the process."""
