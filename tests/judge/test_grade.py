@@ -14,7 +14,7 @@ FLOAT32 = Format(precision=24, min_exponent=-126, bits=32)
 def figures(**changes: object) -> Figures:
     values = {
         "format": FLOAT32,
-        "count": 1000,
+        "count": 10_000,
         "rms": 1.0,
         "max": 4.0,
         "excess": 4.0,
@@ -41,6 +41,12 @@ def figures(**changes: object) -> Figures:
         ({"excess": 8.01}, "C"),
         ({"num_special_wrong": 1}, "F"),
         ({"count": 0, "rms": 9.0}, "A"),
+        ({"rms": 4.6, "count": 20}, "B"),  # 4.55 * 1.0 + 0.1, by chance with 16 errors
+        ({"rms": 4.7, "count": 20}, "C"),
+        ({"rms": 2.2, "freedom": 40.0}, "B"),
+        ({"rms": 2.9, "freedom": 40.0}, "C"),
+        ({"excess": 12.5, "freedom": 64.0}, "B"),
+        ({"excess": 12.8, "freedom": 64.0}, "C"),
     ],
 )
 def test_grade_follows_the_margins(changes: dict[str, object], expected: str) -> None:

@@ -377,7 +377,7 @@ def test_trivial_candidates_that_would_pass_are_named(tmp_path: Path) -> None:
     own = named(judge_pair(tmp_path, model, SAME), OWN)
     assert own.passed and "zeros for output" in own.detail
     model = POINTWISE.replace("torch.tanh(x) * x", "x * 1.0")
-    assert "a copy of an input" in named(judge_pair(tmp_path, model, SAME), OWN).detail
+    assert "a copy of input 0" in named(judge_pair(tmp_path, model, SAME), OWN).detail
     assert "weak" not in named(judge_pair(tmp_path, POINTWISE, SAME), OWN).detail
 
 

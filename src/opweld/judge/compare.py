@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from opweld.judge.chance import freedom
 from opweld.judge.grade import Band, Figures, Format
 
 PIECE_ELEMS = {"cpu": 2**19, "cuda": 2**23}
@@ -107,6 +108,15 @@ class ErrorSums:
     worst_position: int | None = None
     ulp_samples: list[Tensor] = field(default_factory=list)
     bands: Tensor | None = None
+    mean_squares: list[float] = field(default_factory=list)
+    _before: tuple[int, float] = (0, 0.0)
+
+    def end_draw(self) -> None:
+        """All pieces of one draw were added: its errors are independent of the next one's."""
+        count, square = self._before
+        if self.count > count:
+            self.mean_squares.append((self.eager_square - square) / (self.count - count))
+        self._before = self.count, self.eager_square
 
     def add(self, new: Tensor, eager: Tensor, reference: Tensor) -> None:
         """Take in one piece; the three have one shape, `reference` is float64."""
@@ -203,6 +213,7 @@ class ErrorSums:
             num_special_wrong=self.num_special_wrong,
             bands=tuple(self._bands()),
             scale=self.scale,
+            freedom=freedom(self.mean_squares, self.count),
         )
 
     def _bands(self) -> Iterator[Band]:

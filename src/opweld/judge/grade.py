@@ -5,7 +5,8 @@ the project's own (see the numerics chapter of the documentation): **A** when th
 is within 5 % of eager's and the largest error within 1.5 times eager's, each plus half an ulp (the
 margins are for chance: torch against itself on permuted rows is "worse" half of the time); **B**
 when both are within twice eager's (three times for 16-bit types), each plus half an ulp; **C** when
-only `torch.testing.assert_close`'s defaults hold; **F** otherwise.
+only `torch.testing.assert_close`'s defaults hold; **F** otherwise. Where few independent errors
+were seen, the margins of B are those of chance (`chance.py`) if these are wider.
 
 Half an ulp is what correct rounding alone may cost: for the root mean square it is that of every
 element's half ulp, and the largest error is taken after each element's own half ulp is subtracted.
@@ -17,6 +18,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from opweld.judge.chance import margins
 from opweld.judge.values import GRADES, Grade
 
 RMS_MARGIN_A, MAX_MARGIN_A = 1.05, 1.5
@@ -56,7 +58,8 @@ class Figures:
     `excess` is the largest |error| left after half an ulp of the element is subtracted,
     `half_ulp_rms` the root mean square of the elements' half ulps, `num_special_wrong` the number
     of elements whose NaN or infinity is neither eager's nor the float64 run's, `close` whether
-    assert_close's defaults hold against eager, `scale` the root mean square of the values.
+    assert_close's defaults hold against eager, `scale` the root mean square of the values,
+    `freedom` how many of the errors are independent (None: all).
     """
 
     format: Format
@@ -71,6 +74,7 @@ class Figures:
     num_special_wrong: int = 0
     bands: tuple[Band, ...] = ()
     scale: float = 0.0
+    freedom: float | None = None
 
 
 def grade(figures: Figures) -> Grade:
@@ -84,7 +88,8 @@ def grade(figures: Figures) -> Grade:
     margin = MARGIN_B_16BIT if figures.format.bits == 16 else MARGIN_B
     if _within(figures, RMS_MARGIN_A, MAX_MARGIN_A):
         return "A"
-    if _within(figures, margin, margin):
+    chance = margins(figures.count if figures.freedom is None else figures.freedom)
+    if _within(figures, max(margin, chance.rms), max(margin, chance.max)):
         return "B"
     return "C" if figures.close else "F"
 

@@ -15,18 +15,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from opweld.judge import fills
+from opweld.judge.fills import Fill
 from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.memory import available_bytes
+from opweld.judge.streams import stream
 
 Own = Callable[[int], Call]
-Change = Callable[[Tensor], Tensor]
 
 LARGEST = "the largest number"
+CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
+# What the first floating-point tensor is filled with, and the others.
+VALUES: dict[str, tuple[Fill, Fill]] = {
+    "normal values": (fills.normal, fills.normal),
+    "positive values": (fills.positive, fills.positive),
+    "large values": (fills.large, fills.large),
+    "tiny values": (fills.tiny, fills.tiny),
+    "sparse values": (fills.sparse, fills.sparse),
+    CONSTANT_ROWS: (fills.constant_rows, fills.normal),
+    ONE_HUGE: (fills.one_huge, fills.normal),
+    LARGEST: (fills.one_largest, fills.normal),
+    "NaN, infinities, signed zeros": (fills.special, fills.special),
+}
+# There the answer may be a difference of equal numbers, which rounding alone decides.
+ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE))
 # What the inputs kept for another call may take of the memory that is free.
 _CACHE_SHARE = 16
-_MIN_SPECIAL_ROWS = 4
-# Keeps generated values apart from those that the model file draws from the same seed.
-_OTHER_STREAM = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +56,16 @@ PLAIN = Manner()
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One way to make inputs: `make(draw)` gives the same values for the same draw."""
+    """One way to make inputs: `make(draw)` gives the same values for the same draw.
+
+    With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too.
+    """
 
     name: str
     make: Own
     note: str = ""
     manner: Manner = PLAIN
+    ill_conditioned: bool = False
 
 
 class OwnInputs:
@@ -64,7 +82,7 @@ class OwnInputs:
     def __call__(self, draw: int = 0) -> Call:
         if draw not in self._kept:
             self._make_room()
-            pair, seed = self._pair, self._seed + draw
+            pair, seed = self._pair, stream(self._seed, "own inputs", draw)
             self._kept[draw] = make_inputs(
                 pair.module, pair.model_path, seed, pair.device, pair.batch
             )
@@ -81,17 +99,13 @@ class OwnInputs:
 
 
 def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
-    """Other values in the floating-point tensors: ordinary, large, tiny, not finite."""
+    """Other values in the floating-point tensors: ordinary, extreme, degenerate, not finite."""
     if not any(_is_float(t) for t in own(0).tensors()):
         return ()
-    changes = {
-        "normal values": (_normal, _normal),
-        "large values": (_large, _large),
-        "tiny values": (_tiny, _tiny),
-        LARGEST: (_largest, _normal),
-        "NaN, infinities, signed zeros": (_special, _special),
-    }
-    return tuple(Kind(name, _filler(own, seed, *change)) for name, change in changes.items())
+    return tuple(
+        Kind(name, _filler(own, seed, name), ill_conditioned=name in ILL_CONDITIONED)
+        for name in VALUES
+    )
 
 
 def batch_kinds(own: Own) -> tuple[Kind, ...]:
@@ -147,80 +161,26 @@ def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
     return lambda draw: own(draw).map(change)
 
 
-def _filler(own: Own, seed: int, first: Change, others: Change) -> Own:
-    """Normal random numbers, changed, in place of floating-point values; `first` for one tensor."""
+def _filler(own: Own, seed: int, name: str) -> Own:
+    """Random numbers of that name in place of floating-point values, in a stream of their own."""
 
     def make(draw: int) -> Call:
         call = own(draw)
         devices = {t.device for t in call.tensors()}
-        generators = {
-            d: torch.Generator(d).manual_seed(seed + draw + _OTHER_STREAM) for d in devices
-        }
+        generators = {d: torch.Generator(d).manual_seed(stream(seed, name, draw)) for d in devices}
+        first, others = VALUES[name]
         changes = itertools.chain([first], itertools.repeat(others))
 
         def fill(t: Tensor) -> Tensor:
             if not _is_float(t):
                 return t.clone()
+            generator = generators[t.device]
             normal = torch.empty(t.shape, dtype=t.dtype, device=t.device)
-            return next(changes)(normal.normal_(generator=generators[t.device]))
+            return next(changes)(normal.normal_(generator=generator), generator)
 
         return call.map(fill)
 
     return make
-
-
-def _normal(x: Tensor) -> Tensor:
-    return x
-
-
-def _large(x: Tensor) -> Tensor:
-    return x.mul_(1e3)
-
-
-def _tiny(x: Tensor) -> Tensor:
-    """About 1e-6, every eighth element about the least normal number: half of these subnormal."""
-    x.mul_(1e-6)
-    eighth = x.view(-1)[::8]
-    if not x.is_complex():
-        eighth.mul_(1e6).mul_(torch.finfo(x.dtype).smallest_normal)
-    return x
-
-
-def _largest(x: Tensor) -> Tensor:
-    """One element is the largest number: two might overflow together or not, by the order."""
-    if x.numel() and not x.is_complex():
-        x.view(-1)[x.numel() // 2] = torch.finfo(x.dtype).max
-    return x
-
-
-def _special(x: Tensor) -> Tensor:
-    """Every fourth row has one element that is not finite, a zero of either sign or subnormal.
-
-    One to a row, so that a sum over it has one value in any order. A single row gets NaN first.
-    """
-    if x.numel() == 0 or x.is_complex():
-        return x
-    info = torch.finfo(x.dtype)
-    least = info.smallest_normal * info.eps
-    values = [math.nan, math.inf, -math.inf, -0.0, 0.0, least, -least]
-    rows = x.view(-1, x.shape[-1]) if x.dim() else x.view(1, 1)
-    if rows.shape[0] < _MIN_SPECIAL_ROWS:
-        _place(x.view(-1)[3 % x.numel() :: 61], values)
-        return x
-    affected = rows[1::4]
-    columns = torch.arange(affected.shape[0], device=x.device).mul_(7).remainder_(x.shape[-1])
-    columns[::3] = x.shape[-1] - 1  # where a vectorised loop has its tail
-    chosen = torch.empty(affected.shape[0], dtype=x.dtype, device=x.device)
-    _place(chosen, values)
-    affected.scatter_(1, columns[:, None], chosen[:, None])
-    return x
-
-
-def _place(target: Tensor, values: list[float]) -> None:
-    """Fill with some values, over and over."""
-    repeats = -(-target.numel() // len(values))
-    cycle = torch.tensor(values, dtype=target.dtype, device=target.device).repeat(repeats)
-    target.copy_(cycle[: target.numel()])
 
 
 def _transposed(t: Tensor) -> Tensor:

@@ -45,7 +45,9 @@ class NoiseSums:
     def add(self, new: Tensor, eager: Tensor, other: Tensor, scale: float) -> None:
         """Take in one draw; `scale` times the distance from eager to `other` is eager's error."""
         new, eager, other = (_real(t) for t in (new, eager, other))
-        self.same_pattern &= bool(torch.equal(new.isfinite(), eager.isfinite()))
+        # where an ulp of the inputs tips the original over, either is right
+        tipped = eager.isfinite() != other.isfinite()
+        self.same_pattern &= bool(((new.isfinite() == eager.isfinite()) | tipped).all())
         finite = new.isfinite() & eager.isfinite() & other.isfinite()
         if not bool(finite.any()):
             return

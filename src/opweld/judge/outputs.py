@@ -20,6 +20,8 @@ from opweld.judge.values import Check, Errors, Grade
 
 # Against a float64 run, a grade of A or B is delivered.
 DELIVERED: tuple[Grade, ...] = ("A", "B")
+# As many independent errors as there are draws at most.
+LEAST_FREEDOM = 16
 
 
 def mismatch(new: Run, eager: Run) -> str | None:
@@ -79,11 +81,26 @@ class Comparison:
             if block.rows is not None:
                 left, right = rows_of(left, block.rows), right[block.rows]
             reference = as_tensor(leaf, torch.float64)
-            if _is_wider(reference, right):
+            if is_wider(reference, right):
                 self._add_leaf(position, left, right, reference)
             else:
                 useless.add(position)
         return useless
+
+    def end_draw(self) -> None:
+        """All blocks of one draw were added."""
+        for sums in self.sums.values():
+            sums.end_draw()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether more draws could not change the verdict: it passes, or fails beyond chance."""
+        if any(self.num_wrong.values()):
+            return True
+        figures = [sums.figures() for p, sums in self.sums.items() if p not in self.noise]
+        if all(grade(f) in DELIVERED for f in figures):
+            return True
+        return any(grade(replace(f, freedom=LEAST_FREEDOM)) not in DELIVERED for f in figures)
 
     def add_noise(
         self,
@@ -239,39 +256,6 @@ class Comparison:
         )
 
 
-def trivial_passes(run: Run, block: Block, inputs: list[Tensor]) -> tuple[str, ...]:
-    """Candidates that compute nothing and would be delivered on the first piece of some leaf."""
-    found = []
-    for position, reference in enumerate(block.leaves):
-        eager = as_tensor(run.leaves[position])
-        if not is_float(eager) or eager.is_complex() or eager.numel() < 2:
-            continue
-        eager = eager if block.rows is None else eager[block.rows]
-        index = next(pieces_of(eager))
-        for name, candidate in _trivial(eager, inputs):
-            sums = ErrorSums(eager.dtype)
-            sums.add(candidate[index], eager[index], reference[index])
-            if grade(sums.figures()) in DELIVERED:
-                found.append(f"{name} for {run.names[position]}")
-    return tuple(found)
-
-
-def _trivial(eager: Tensor, inputs: list[Tensor]) -> list[tuple[str, Tensor]]:
-    some = eager[next(pieces_of(eager))]
-    finite = some[some.isfinite()]
-    mean = float(finite.double().mean()) if finite.numel() else 0.0
-    candidates = [
-        ("zeros", eager.new_zeros(()).expand(eager.shape)),
-        ("the mean", eager.new_full((), mean).expand(eager.shape)),
-    ]
-    candidates += [
-        ("a copy of an input", t)
-        for t in inputs
-        if t.shape == eager.shape and t.dtype == eager.dtype
-    ]
-    return candidates
-
-
 def rows_of(leaf: Any, rows: slice) -> Any:
     """Some of the leading dimension; of a leaf elsewhere without fetching it."""
     return leaf.rows(rows) if isinstance(leaf, RemoteLeaf) else leaf[rows]
@@ -305,7 +289,7 @@ def is_float(t: Tensor) -> bool:
     return t.is_floating_point() or t.is_complex()
 
 
-def _is_wider(reference: Tensor, eager: Tensor) -> bool:
+def is_wider(reference: Tensor, eager: Tensor) -> bool:
     """Whether a float64 leaf can judge: of eager's shape, and more precise where it matters."""
     if reference.shape != eager.shape or is_float(reference) != is_float(eager):
         return False

@@ -13,12 +13,13 @@ import torch
 from opweld.judge.inputs import LARGEST, PLAIN, Kind, Manner, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
 from opweld.judge.noise import FLOAT32_TO_FLOAT64
-from opweld.judge.outputs import Comparison, bit_equal, mismatch, trivial_passes
+from opweld.judge.outputs import Comparison, bit_equal, mismatch
 from opweld.judge.precision import FLOAT32, NoReference
 from opweld.judge.reference import Reference
 from opweld.judge.run import Run, collect, filled_memory, run
 from opweld.judge.side import How, Raised
 from opweld.judge.tree import tensors
+from opweld.judge.trivial import trivial_passes
 from opweld.judge.values import Check
 from opweld.judge.weights import State, copy_state, load_state
 
@@ -78,12 +79,16 @@ class Trial:
             if isinstance(outcome, Check):
                 return outcome
             comparison = outcome
-            if comparison.num_float_elems() >= POOL_ELEMS:
+            comparison.end_draw()
+            if comparison.num_float_elems() >= POOL_ELEMS and comparison.is_settled:
                 break
             if time.monotonic() - started > POOL_SECONDS:
                 break
         assert comparison is not None
         check = comparison.check(kind.name, kind.note)
+        if not check.passed and kind.ill_conditioned and self._within_condition(kind):
+            detail = _joined(kind.note, "within what one ulp of the inputs changes")
+            return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
         # one element sets both figures there, so that chance has no others to even it out
         dominated = kind.name == LARGEST and check.grade == "C"
         return replace(check, passed=True) if dominated else check
@@ -203,6 +208,20 @@ class Trial:
             other, scale = (narrow, FLOAT32_TO_FLOAT64) if narrow else (other, scale)
         num_inputs = sum(t.numel() for t in kind.make(draw).tensors())
         comparison.add_noise(new, eager, other, scale, positions, num_inputs)
+
+    def _within_condition(self, kind: Kind) -> bool:
+        """Whether all outputs differ by no more than what one ulp of the inputs changes."""
+        self._restore()
+        eager = self._run_original(kind, 0, main=False)
+        if isinstance(eager, Check):
+            return False
+        new = self.run_new(kind.make(0), kind.name, eager)
+        if isinstance(new, Check):
+            return False
+        comparison, everything = Comparison(eager), range(len(eager.leaves))
+        num_inputs = sum(t.numel() for t in kind.make(0).tensors())
+        comparison.add_noise(new, eager, self._shaken(kind, 0, eager), 1.0, everything, num_inputs)
+        return comparison.check(kind.name).passed
 
     def _shaken(self, kind: Kind, draw: int, eager: Run) -> Run:
         """The original on inputs moved by an ulp."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
 from opweld.judge.compare import same_bits
 from opweld.judge.outputs import is_float
 from opweld.judge.run import state_tensors
+from opweld.judge.streams import stream
 from opweld.judge.values import Check
 
 State = dict[str, Tensor]
+# By an in-place op, which autograd's version counter notices; through `.data`, which it does not;
+# by giving `.data` other memory.
+Through = Literal["copy_", "data", "swap"]
 
 
 def compare_state(original: nn.Module, left: State) -> Check:
@@ -34,9 +40,40 @@ def load_state(model: nn.Module, state: State) -> None:
     model.load_state_dict({**model.state_dict(), **state})
 
 
+def change_in_place(model: nn.Module, state: State, through: Through = "copy_") -> None:
+    """Write a state into the parameters and buffers that the model has, without loading it."""
+    for name, target in state_tensors(model):
+        if name not in state:
+            continue
+        value = state[name].to(device=target.device, dtype=target.dtype)
+        with torch.no_grad():
+            _write(_held(model, name, target), value, through)
+
+
+def _write(target: Tensor, value: Tensor, through: Through) -> None:
+    if through == "copy_":
+        target.copy_(value)
+    elif through == "data":
+        target.data.copy_(value)
+    else:
+        target.data = value.clone()
+
+
+def _held(model: nn.Module, name: str, otherwise: Tensor) -> Tensor:
+    """The parameter or buffer itself: the state dictionary's tensor is another object for it."""
+    path, _, last = name.rpartition(".")
+    try:
+        owner = model.get_submodule(path)
+    except AttributeError:
+        return otherwise
+    found = owner._parameters.get(last)
+    found = owner._buffers.get(last) if found is None else found
+    return otherwise if found is None else found
+
+
 def shake_state(state: State, seed: int) -> State:
     """Every floating-point element times a number between 1/2 and 3/2: variances stay positive."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(stream(seed, "other weights"))
 
     def shake(t: Tensor) -> Tensor:
         if not is_float(t):

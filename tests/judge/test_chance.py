@@ -1,0 +1,81 @@
+"""The margins are quantiles of two distributions, and freedom is found from draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from opweld.judge.chance import MARGINS, PROBABILITY, freedom, margins
+
+NUM_STEPS = 4000
+
+
+def quantile(tail: Callable[[float], float], probability: float) -> float:
+    """Where a falling function reaches the probability, by bisection."""
+    low, high = 1.0, 1e6
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if tail(middle) > probability else (low, middle)
+    return low
+
+
+def rms_tail(n: int, ratio: float) -> float:
+    """P(F(n, n) > ratio^2): the incomplete beta function, by the midpoint rule in t = x u^4."""
+    half, x = n / 2, 1 / (1 + ratio * ratio)
+    log_beta = math.lgamma(n) - 2 * math.lgamma(half)
+    total = 0.0
+    for step in range(NUM_STEPS):
+        u = (step + 0.5) / NUM_STEPS
+        t = x * u**4
+        density = math.exp(log_beta + (half - 1) * (math.log(t) + math.log1p(-t)))
+        total += density * 4 * x * u**3 / NUM_STEPS
+    return total
+
+
+def max_tail(n: int, ratio: float) -> float:
+    """P(max of n |N(0, 1)| > ratio times the max of n others)."""
+    total, before, top = 0.0, 0.0, 12.0
+    for step in range(1, NUM_STEPS + 1):
+        inside = 1 - math.erfc(top * step / NUM_STEPS / math.sqrt(2))
+        below = inside**n
+        beyond = math.erfc(ratio * top * (step - 0.5) / NUM_STEPS / math.sqrt(2))
+        exceeds = 1.0 if beyond >= 1 else -math.expm1(n * math.log1p(-beyond))
+        total += (below - before) * exceeds
+        before = below
+    return total
+
+
+@pytest.mark.parametrize("row", range(len(MARGINS)))
+def test_margins_are_the_quantiles_rounded_up(row: int) -> None:
+    n, found = MARGINS[row]
+    for margin, tail in ((found.rms, rms_tail), (found.max, max_tail)):
+        exact = quantile(lambda ratio, tail=tail: tail(n, ratio), PROBABILITY)  # type: ignore[misc]
+        assert exact <= margin * 1.001 and margin < exact * 1.02
+
+
+def test_margins_of_the_next_row_down_hold() -> None:
+    assert margins(63.9) == margins(32)
+    assert margins(1e9) == margins(4096)
+    assert margins(1) == margins(8)
+
+
+@pytest.mark.parametrize("per_draw", [1, 4, 100])
+def test_freedom_is_found_from_the_draws(per_draw: int) -> None:
+    """400 elements a draw, of which only some are independent."""
+    generator = torch.Generator().manual_seed(per_draw)
+    estimates = []
+    for _ in range(50):
+        errors = torch.randn(16, per_draw, generator=generator).double()
+        estimates.append(freedom(errors.square().mean(1).tolist(), 16 * 400))
+    assert 0.7 < sorted(estimates)[25] / (16 * per_draw) < 2
+
+
+def test_freedom_has_its_bounds() -> None:
+    assert freedom([], 7) == 7
+    assert freedom([0.0, 0.0], 7) == 7
+    assert freedom([1.0, 1.0], 7) == 7
+    assert freedom([0.0] * 15 + [1.0], 1000) == 16
+    assert freedom([1.0, 1.001, 0.999], 50) == 50
