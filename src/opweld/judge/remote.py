@@ -24,7 +24,7 @@ from opweld.judge import candidate
 from opweld.judge.endings import Ending, Limits, Outcome, sentence
 from opweld.judge.leaf import RemoteLeaf
 from opweld.judge.load import NEW, Call, CandidateError
-from opweld.judge.memory import available_bytes
+from opweld.judge.memory import available_bytes, make_room
 from opweld.judge.processes import cpu_seconds, kill, kill_group, resident_bytes
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, State
@@ -240,6 +240,7 @@ class RemoteSide:
         return [str(name) for name in self._ask({"ask": "patched"})["names"]]
 
     def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
+        make_room(self._device)
         packed, data = pack_call(call)
         asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
         return self._run_of(self._ask(asked, data), like, lazy)

@@ -38,7 +38,7 @@ from opweld.judge.weights import State, compare_state, copy_state, load_state, s
 NUM_REPEATS = 10
 # Elements of inputs and outputs, and operations of products, above which all checks but the main
 # one take fewer rows.
-MAX_ELEMS = {"cpu": 2**21, "cuda": 2**28}
+MAX_ELEMS = {"cpu": 2**21, "cuda": 2**26}
 MAX_FLOPS = {"cpu": 2**32, "cuda": 2**43}
 MIN_ROWS = 5
 
