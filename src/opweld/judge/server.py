@@ -66,6 +66,8 @@ def main(control: int, alive: int) -> None:
     end_with_parent()
     adopt_orphans()
     sys.dont_write_bytecode = True
+    # imports some 800 modules at its first use, which every judgement would otherwise wait for
+    torch.use_deterministic_algorithms(False)
     sock = socket.socket(fileno=control)
     while True:
         word, descriptors, _, _ = socket.recv_fds(sock, 1, 4)
