@@ -27,6 +27,7 @@ from opweld.judge.load import (
 from opweld.judge.measure import measure
 from opweld.judge.processes import strays
 from opweld.judge.side import Files
+from opweld.judge.streams import stream
 from opweld.judge.trial import Phase
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Timing, Verdict
 from opweld.judge.verify import Verifier
@@ -152,11 +153,12 @@ def _load(request: Request, channel: Channel, side: Any) -> Pair:
     channel.event(Event("load", f"importing {model_path.name}"))
     channel.phase(ORIGINAL, f"importing {model_path}")
     module = import_model_file(model_path)
-    original = build_original(module, model_path, seed, device)
+    parameters = stream(seed, "parameters")
+    original = build_original(module, model_path, parameters, device)
     channel.event(Event("load", f"importing {new_path.name}, which builds its kernels"))
     channel.phase(NEW, f"importing {new_path}")
     side.step(f"importing {new_path}")
-    side.load(Files(str(model_path), str(new_path), str(device), seed))
+    side.load(Files(str(model_path), str(new_path), str(device), parameters))
     return Pair(original, side, module, model_path, new_path, device, settings.batch)
 
 

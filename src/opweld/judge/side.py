@@ -137,7 +137,8 @@ class Side:
 
     def state(self) -> State:
         """The tensors of the state dictionary."""
-        return copy_state(self.model)
+        with self._guard():
+            return copy_state(self.model)
 
     def load_state(self, state: State) -> None:
         with self._guard():

@@ -18,6 +18,7 @@ from opweld.judge.precision import FLOAT32, NoReference
 from opweld.judge.reference import Reference
 from opweld.judge.run import Run, collect, filled_memory, run
 from opweld.judge.side import How, Raised
+from opweld.judge.streams import stream
 from opweld.judge.tree import tensors
 from opweld.judge.trivial import trivial_passes
 from opweld.judge.values import Check
@@ -49,14 +50,15 @@ class Trial:
         self, pair: Pair, seed: int, phase: Phase, spoil: Callable[[], None] = lambda: None
     ) -> None:
         self.pair = pair
-        self.seed = seed
+        # the random state that both sides are given before a call; the candidate is told
+        self.seed = stream(seed, "calls")
         self.grad = False
         self.filled = False
         self.pristine: State | None = None
         self.num_elems = 0
         self._phase = phase
         self._spoil = spoil
-        self._reference = Reference(pair.original, pair.device, seed)
+        self._reference = Reference(pair.original, pair.device, self.seed)
 
     def weights_changed(self) -> None:
         """The parameters, buffers or mode of both sides have been set anew."""

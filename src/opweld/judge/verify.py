@@ -147,7 +147,9 @@ class Verifier:
         if self._trial.pristine is not None:
             return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
         call = self._few(0)
-        return gradients.compare_gradients(self.pair, call, self.seed, self._phase, self._note)
+        return gradients.compare_gradients(
+            self.pair, call, self._trial.seed, self._phase, self._note
+        )
 
     def _other_weights(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
