@@ -22,13 +22,17 @@ import torch
 from torch import nn
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, Where
+from opweld.judge.build_errors import explain
 from opweld.judge.tree import map_tensors, tensors
 
 ORIGINAL, NEW = "the original", "ModelNew"
 
 
 class CandidateError(Exception):
-    """ModelNew cannot be built or called; the message is one sentence for the verdict."""
+    """ModelNew cannot be built or called.
+
+    The first line of the message is one sentence for the verdict; lines for a person may follow.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,12 @@ def guard_new(path: Path, doing: str, action: Callable[[], Any]) -> Any:
             f"syntax error: {error.msg}", where=Where(error.filename or str(path), error.lineno)
         ) from error
     except BaseException as error:
-        raise CandidateError(f"{place(path, error)}: {doing} raised {brief(error)}") from error
+        raise CandidateError(raised(path, error, f"{doing} raised")) from error
+
+
+def raised(path: Path, error: BaseException, doing: str) -> str:
+    """What went wrong in `path`, as one sentence; lines for a person follow a failed build."""
+    return explain(error, path) or f"{place(path, error)}: {doing} {brief(error)}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

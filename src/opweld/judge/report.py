@@ -92,6 +92,7 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
             f"on: {environment.device_name}, torch {environment.torch},"
             f" Python {environment.python}, seed {judgement.seed}"
         )
+    yield from judgement.verdict.explanation
     if output:
         yield f"written: {output}"
 

@@ -108,8 +108,12 @@ def _judge(
 
 
 def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
-    """The verdict of a pair that could not be tried to the end."""
-    return Verdict(False, "F", checks, reason)
+    """The verdict of a pair that could not be tried to the end.
+
+    The first line of `reason` is the sentence, the others its explanation.
+    """
+    sentence, *lines = reason.split("\n")
+    return Verdict(False, "F", checks, sentence, tuple(lines))
 
 
 def conclude(checks: tuple[Check, ...]) -> Verdict:

@@ -23,13 +23,12 @@ from opweld.judge.integrity import Integrity
 from opweld.judge.load import (
     Call,
     CandidateError,
-    brief,
     build_new,
     import_model_file,
     import_new_file,
     is_device_lost,
     is_out_of_memory,
-    place,
+    raised,
 )
 from opweld.judge.run import Overwritten, Run, filled_memory, poison, run
 from opweld.judge.values import KernelTiming
@@ -228,9 +227,8 @@ class Side:
         except NoGradients as error:
             raise Raised("its outputs carry no gradients", without_gradients=True) from error
         except BaseException as error:
-            where = place(self._new_path, error)
             raise Raised(
-                f"{where}: ModelNew raised {brief(error)}",
+                raised(self._new_path, error, "ModelNew raised").partition("\n")[0],
                 lost=is_device_lost(error),
                 no_memory=is_out_of_memory(error),
             ) from error

@@ -83,12 +83,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether ModelNew does what the original does; `reason` is one sentence."""
+    """Whether ModelNew does what the original does; `reason` is one sentence.
+
+    `explanation` is what a person needs beside it, line by line: what a compiler said, the source
+    line, a hint. It is empty where the sentence says it all.
+    """
 
     passed: bool
     grade: Grade
     checks: tuple[Check, ...]
     reason: str
+    explanation: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Check, ...]:
