@@ -5,6 +5,7 @@
 
 Each model is one `opweld optimize` in a process of its own: eager, torch.compile, ModelNew and the
 machine's limit stand side by side in the same run. Kernels are built cold, in an empty cache.
+Where `by_hand/` has a hand-written file for the model, `opweld check` judges and times it next.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ class Case:
     model: Path
     environ: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    by_hand: Path | None = None
 
 
 def example(name: str) -> Case:
-    return Case(name, ROOT / "examples" / f"{name}.py")
+    hand = HERE / "by_hand" / f"{name}.py"
+    model = ROOT / "examples" / f"{name}.py"
+    return Case(name, model, by_hand=hand if hand.exists() else None)
 
 
 def on_cpu(name: str) -> tuple[Case, ...]:
@@ -129,7 +133,20 @@ def run_case(case: Case) -> dict[str, Any]:
             return {"name": case.name, "status": done.returncode, "output": done.stdout[-4000:]}
         result = json.loads(account.read_text())
         build = build_seconds(new, environ) if new.exists() else {}
-    return {"name": case.name, "status": done.returncode, "build": build, **result}
+        by_hand = {"by_hand": check_by_hand(case, environ)} if case.by_hand else {}
+    return {"name": case.name, "status": done.returncode, "build": build, **result, **by_hand}
+
+
+def check_by_hand(case: Case, environ: dict[str, str]) -> dict[str, Any]:
+    """The account of judging the hand-written file against the same model."""
+    with tempfile.TemporaryDirectory() as folder:
+        account = Path(folder, "account.json")
+        files = [str(path.relative_to(ROOT)) for path in (case.model, case.by_hand) if path]
+        check = [sys.executable, "-m", "opweld", "check", *files, "--json", str(account)]
+        done = call([*check, *case.arguments], environ)
+        if not account.exists():
+            return {"status": done.returncode, "output": done.stdout[-4000:]}
+        return {"status": done.returncode, **json.loads(account.read_text())}
 
 
 def build_seconds(new: Path, environ: dict[str, str]) -> dict[str, float]:
@@ -168,6 +185,9 @@ def line_of(result: dict[str, Any]) -> str:
         name: timing[name]["median"] if timing.get(name) else float("nan")
         for name in ("eager_ms", "compile_ms", "opweld_ms")
     }
+    hand = (result.get("by_hand") or {}).get("timing")
+    if hand:
+        medians["by_hand_ms"] = hand["opweld_ms"]["median"]
     figures = ", ".join(f"{name} {value:.4g}" for name, value in medians.items())
     return f"{result['name']}: {figures}, limit_ms {timing['limit_ms']:.4g}"
 

@@ -7,6 +7,7 @@ python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into README
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,32 +29,50 @@ def main(
 
 def table(account: dict[str, Any]) -> str:
     """The cases side by side, and what they were measured on."""
-    versions = account["versions"]
+    versions, cases = account["versions"], account["cases"]
+    hand = ("by hand",) if any("by_hand" in case for case in cases) else ()
+    heads = ("model", "eager", "torch.compile", *hand, "ModelNew", "limit", "share of limit")
     lines = [
         f"{account['device']}, {account['date']}, torch {versions['torch']}, "
         f"`{account['command']}`. Medians in ms; error is the largest against float64.",
         "",
-        "| model | eager | torch.compile | ModelNew | limit | share of limit | error, eager's |",
-        "|---|---|---|---|---|---|---|",
+        line((*heads, "error, eager's")),
+        "|---" * (len(heads) + 1) + "|",
     ]
-    return "\n".join([*lines, *(row(case) for case in account["cases"])])
+    return "\n".join([*lines, *(row(case, bool(hand)) for case in cases)])
 
 
-def row(case: dict[str, Any]) -> str:
+def row(case: dict[str, Any], hand: bool) -> str:
     timing = case.get("timing")
     if not timing:
-        return f"| {case['name']} | no result: status {case['status']} | | | | | |"
+        return line((case["name"], f"no result: status {case['status']}", *("",) * (5 + hand)))
     new = timing["opweld_ms"]["median"]
-    cells = [
+    cells = (
         case["name"],
         median(timing["eager_ms"]),
         median(timing["compile_ms"]),
+        *((by_hand(case),) if hand else ()),
         f"**{new:.4g}**",
         f"{timing['limit_ms']:.4g}",
         f"{100 * timing['limit_ms'] / new:.0f} %",
         errors(case),
-    ]
+    )
+    return line(cells)
+
+
+def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
+
+
+def by_hand(case: dict[str, Any]) -> str:
+    """The time of the hand-written file; why it has none."""
+    account = case.get("by_hand")
+    if account is None:
+        return ""
+    if account.get("timing"):
+        return median(account["timing"]["opweld_ms"])
+    verdict = account.get("verdict")
+    return "not equivalent" if verdict and not verdict["passed"] else "failed"
 
 
 def median(samples: dict[str, float] | None) -> str:
