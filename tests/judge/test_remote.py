@@ -157,3 +157,16 @@ def test_outputs_that_stay_there_are_compared_in_pieces(
         model=model,
     )
     assert named(bad, "own inputs").first_bad_index == (size - 1, 2)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.empty(x.shape, device='meta')",
+        "y = super().forward(x); y.untyped_storage().resize_(0); return y",
+    ],
+)
+def test_a_result_without_data_is_said_to_be_none(body: str, tmp_path: Path) -> None:
+    reason = judged(tmp_path, new_with(body)).verdict.reason
+    assert "own inputs" in reason or "cannot be read" in reason, reason
+    assert "exit code" not in reason

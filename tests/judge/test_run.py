@@ -47,6 +47,8 @@ def test_fingerprints_see_signed_zeros_and_the_last_piece(monkeypatch: pytest.Mo
     assert fingerprint([x.t(), 3, None]) == fingerprint([x.clone()])
     assert len(fingerprint([torch.ones(2, dtype=torch.complex64), torch.tensor(True)])) == 2
     assert len(fingerprint([torch.empty(0)])) == 1
+    assert fingerprint([torch._neg_view(x)]) == fingerprint([-x])
+    assert fingerprint([torch.ones(1, 9)[:, 3]]) == fingerprint([torch.ones(1)])
 
 
 class Counting(nn.Module):

@@ -62,6 +62,8 @@ LAYOUTS = {
     "overlapping": torch.arange(20.0).unfold(0, 6, 2),
     "bools": torch.tensor([True, False, True])[::2],
     "halves": torch.arange(7).to(torch.bfloat16),
+    "one element, strided": torch.arange(12.0).view(1, 12)[:, 3],
+    "negated": torch._neg_view(torch.arange(5.0)),
     "conjugates": torch.tensor([1 + 2j, -3j]).conj(),
     "float8": torch.arange(4.0).to(torch.float8_e4m3fn),
 }

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from opweld.errors import OpweldError
-from opweld.judge.load import Call, CandidateError
+from opweld.judge.load import Call, CandidateError, brief
 from opweld.judge.processes import end_with_parent
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, Side
@@ -74,6 +74,9 @@ class Server:
             return {"failed": str(error)}, None
         except OpweldError as error:
             return {"refused": error.to_data()}, None
+        except Exception as error:
+            # a result without data, say, or in a layout that cannot be read
+            return {"failed": f"what ModelNew returned cannot be read: {brief(error)}"}, None
 
     def load(self, header: Header, data: Tensor) -> tuple[Header, None]:
         self.side.load(Files(**header["files"]))

@@ -134,7 +134,7 @@ def fingerprint(values: list[Any]) -> Fingerprint:
 
 
 def _fingerprint(t: Tensor) -> tuple[int, ...]:
-    t = t.detach()
+    t = t.detach().resolve_neg()
     if t.layout is not torch.strided:
         t = t.to_dense()
     if t.is_complex():
@@ -142,7 +142,9 @@ def _fingerprint(t: Tensor) -> tuple[int, ...]:
     add = _add_sums if t.is_cuda else _add_checksum
     total: tuple[int, ...] = (0, 0)
     for index in pieces_of(t):
-        total = add(total, t[index].contiguous().reshape(-1))
+        piece = t[index].contiguous()
+        # a single element counts as contiguous whatever its strides, which a view would mind
+        total = add(total, piece.as_strided((piece.numel(),), (1,)))
     return total
 
 

@@ -86,7 +86,8 @@ def view_of(buffer: Tensor) -> memoryview:
 def bytes_of(t: Tensor) -> Tensor:
     """The elements in row-major order, as bytes on the CPU."""
     t = t.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    return t.reshape(-1).view(torch.uint8)
+    # a single element counts as contiguous whatever its strides, which a view would mind
+    return t.as_strided((t.numel(),), (1,)).view(torch.uint8)
 
 
 def tensor_of(data: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
