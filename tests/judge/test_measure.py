@@ -1,42 +1,27 @@
-"""Bytes, operations and the limit; samples; the kernels that a call runs."""
+"""Sides timed against each other, samples, and the kernels that a call runs."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import signal
+import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from tests.judge.fake_sides import FakeClock, FakeSide
 from torch import nn
 
-from opweld.judge import kernels, measure
+from opweld.judge import kernels, limits, measure
+from opweld.judge.baselines import TookTooLong, deadline
+from opweld.judge.blocks import LocalTimed
 from opweld.judge.clock import MAX_RUNS, MIN_RUNS, _num_rounds, summarise, time_interleaved
-from opweld.judge.load import Call, Pair
-from opweld.judge.values import Settings
+from opweld.judge.load import Call
+from opweld.judge.rounds import Draws, Rounds
+from opweld.judge.run import Run
+from opweld.judge.values import Check, Samples, Settings
 
 CPU = torch.device("cpu")
-
-
-def test_the_limit_is_the_larger_of_moving_and_multiplying() -> None:
-    ms, reason = measure.limit(2 * 10**9, 10**9, copy_gbps=4000, product_tflops=50)
-    assert ms == pytest.approx(0.5)
-    assert reason == "memory: 2000 MB at the copy's 4000 GB/s"
-    ms, reason = measure.limit(10**6, 137 * 10**9, copy_gbps=4000, product_tflops=50)
-    assert ms == pytest.approx(2.74)
-    assert reason == "products: 137 GFLOP at 50 TFLOP/s"
-    assert measure.limit(4 * 10**6, 0, 1000, None)[0] == pytest.approx(0.004)
-
-
-def test_bytes_count_distinct_elements_once() -> None:
-    model = nn.Linear(8, 4, bias=False)
-    x = torch.ones(16, 8)
-    with torch.no_grad():
-        out = model(x)
-    call = Call((x, x), {})
-    assert measure.moved_bytes(model, call, [out, out]) == 4 * (8 * 4 + 16 * 8 + 16 * 4)
-    assert measure.touched_bytes(torch.ones(1, 8).expand(100, 8)) == 32
-    assert measure.touched_bytes(torch.ones(0, 8, dtype=torch.float16)) == 0
-    with torch.no_grad():
-        assert measure.product_flops(model, Call((x,), {})) == 2 * 16 * 8 * 4
 
 
 def test_samples_are_quantiles() -> None:
@@ -61,11 +46,18 @@ def test_the_number_of_rounds_follows_the_budget() -> None:
     assert _num_rounds(1e6, budget_s=2.0, limit_s=1.0) == 1
 
 
-class Broken(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            raise ValueError("not while compiling")
-        return x + 1
+def contest(
+    model: nn.Module, candidate: nn.Module, size: int = 4, judge: Any = None, **more: Any
+) -> measure.Contest:
+    settings = Settings(device="cpu", **{"num_runs": 3, "baselines": ("eager",), **more})
+    pool = measure.make_pool(model, lambda draw: Call((torch.arange(size) + float(draw),), {}), CPU)
+    side = LocalTimed(candidate, CPU)
+    return measure.Contest(model, side, pool, CPU, settings, lambda who, what: None, judge)
+
+
+@pytest.fixture(autouse=True)
+def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "COPY_ELEMS", {"cpu": 2**10})
 
 
 def test_a_baseline_that_fails_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,15 +65,138 @@ def test_a_baseline_that_fails_is_a_note(monkeypatch: pytest.MonkeyPatch) -> Non
         raise RuntimeError("no backend")
 
     monkeypatch.setattr(torch, "compile", refuse)
-    monkeypatch.setattr(measure, "COPY_ELEMS", {"cpu": 2**10})
-    model, path = Broken(), Path("m.py")
-    pair = Pair(model, model, torch, path, path, CPU, None)
-    settings = Settings(device="cpu", num_runs=3)
-    timing = measure.measure(pair, Call((torch.ones(4),), {}), settings, lambda who, what: None)
+    model = nn.ReLU()
+    timing = measure.time_sides(contest(model, model, baselines=("eager", "compile"))).timing
     assert timing.compile_ms is None and timing.eager_ms is not None
-    assert timing.notes == ("torch.compile failed: RuntimeError: no backend",)
+    assert timing.notes[0] == "torch.compile failed: RuntimeError: no backend"
     assert timing.speedup_vs_compile is None and timing.product_tflops is None
     assert timing.limit_ms == pytest.approx(32 / timing.copy_gbps / 1e6)
+    assert timing.graph_ms is None and timing.autotune_ms is None and timing.data_sheet_ms is None
+
+
+def test_compiled_forms_are_timed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+
+    def compiled(model: nn.Module, mode: str = "default") -> nn.Module:
+        modes.append(mode)
+        return model
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    asked = contest(nn.ReLU(), nn.ReLU(), baselines=("autotune", "compile", "graph"))
+    timing = measure.time_sides(asked).timing
+    assert modes == ["default", "max-autotune"]
+    assert timing.compile_ms and timing.compile_ms.n == 3
+    assert timing.autotune_ms and timing.autotune_ms.n == 3
+    assert timing.eager_ms is None, "not asked for, though it is what the candidate is held against"
+
+
+def test_a_step_that_takes_too_long_is_interrupted() -> None:
+    with pytest.raises(TookTooLong, match="not done within 0 s"), deadline(0.05):
+        time.sleep(5)
+    with deadline(5.0):
+        time.sleep(0.001)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def equals_relu(call: Call, run: Run) -> Check:
+    (x,) = call.tensors()
+    return Check("x", torch.equal(run.leaves[0], torch.relu(x)), f"for {x.tolist()}")
+
+
+def test_a_small_model_goes_through_all_checks() -> None:
+    asked = contest(nn.ReLU(), nn.ReLU(), 100, equals_relu)
+    alone = measure.time_alone(asked.original, asked.pool, CPU, asked.settings)
+    measured = measure.time_sides(replace(asked, alone_ms=alone))
+    assert [c.name for c in measured.checks] == [
+        "time from outside",
+        "deferred work",
+        "baseline undisturbed",
+        "timed results",
+        "the data sheet",
+    ]
+    assert {c.name: c.passed for c in measured.checks}["timed results"]
+    assert measured.timing.opweld_ms.n == 3 and measured.timing.outside_ms
+    assert measured.timing.notes == () or "faster than the limit" in measured.timing.notes[0]
+
+
+class KeptByValue(nn.Module):
+    """Knows the sorted values of its input again, and returns what it returned then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[float, ...], torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        key = tuple(sorted(x.tolist()))
+        if key not in self.kept:
+            self.kept[key] = torch.relu(x)
+        return self.kept[key]
+
+
+def test_results_kept_by_value_are_wrong_for_rolled_inputs() -> None:
+    model, x = nn.ReLU(), torch.arange(-500.0, 500.0)
+    pool = measure.make_pool(model, lambda draw: Call((x + draw,), {}), CPU)
+    asked = replace(contest(model, KeptByValue(), judge=equals_relu, num_runs=30), pool=pool)
+    (results,) = [c for c in measure.time_sides(asked).checks if c.name == "timed results"]
+    assert not results.passed and "are wrong" in results.detail
+
+
+class Ordered(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x[0] > x[1]:
+            raise ValueError("not in order")
+        return x + 1
+
+
+def test_inputs_that_must_not_be_rolled_are_not() -> None:
+    pool = measure.make_pool(Ordered(), lambda draw: Call((torch.arange(3.0) + draw,), {}), CPU)
+    assert pool.num_rolls == 1 and len(pool.calls) == 16
+    assert pool.note and "not in order" in pool.note
+    assert pool.call((2, 0)).tensors()[0].tolist() == [3.0, 4.0, 5.0]
+    rolled_pool = measure.make_pool(nn.ReLU(), lambda draw: Call((torch.ones(3),), {}), CPU)
+    assert rolled_pool.num_rolls == 3 and len(rolled_pool.calls) == 4
+
+
+def test_a_pool_stays_within_its_share_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_POOL_BYTES", 25)
+    pool = measure.make_pool(nn.ReLU(), lambda draw: Call((torch.ones(3),), {}), CPU)
+    assert len(pool.calls) == 2
+    monkeypatch.setattr(measure, "available_bytes", lambda device: 4 * 24 * 7)
+    settings = Settings(device="cpu")
+    assert measure._max_calls(nn.ReLU(), pool, CPU, settings) == 7
+
+
+class Disturbing:
+    """A made-up candidate beside which eager takes twice as long."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.eager = FakeSide(clock, 2.0)
+        self.new = FakeSide(clock, 1.0)
+
+    def rounds(self) -> Rounds:
+        sides = {"eager": self.eager, "opweld": self.new}
+        rounds = Rounds(sides, Draws(1, 1000), 100, "opweld", self.eager.clock)
+        rounds.run(1.0)
+        return rounds
+
+
+def test_a_disturbed_baseline_is_timed_again_without_the_candidate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[bool] = []
+    asked = replace(
+        contest(nn.ReLU(), nn.ReLU()),
+        alone_ms=(1.0, 1.0, 1.0),
+        device=torch.device("cuda"),
+        end_candidate=lambda: ended.append(True),
+    )
+    rounds = Disturbing(FakeClock()).rounds()
+    found = measure._checks(asked, rounds, [])
+    assert [c.passed for c in found] == [True, True, False]
+    for after, passed in ((1.0, False), (2.0, True)):
+        monkeypatch.setattr(measure, "time_alone", lambda *_, after=after: (after,) * 3)
+        assert measure._with_baseline_after(asked, rounds, found)[2].passed is passed
+    assert ended == [True, True]
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +248,13 @@ def test_a_model_without_kernels_has_no_rows() -> None:
 
 def test_a_time_below_the_limit_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A candidate that does nothing beats any honest bound."""
-    monkeypatch.setattr(measure, "copy_gbps", lambda device: 1e-6)
-    model, path = nn.ReLU(), Path("m.py")
-    pair = Pair(model, nn.Identity(), torch, path, path, CPU, None)
-    settings = Settings(device="cpu", num_runs=1, baselines=())
-    timing = measure.measure(pair, Call((torch.ones(4),), {}), settings, lambda who, what: None)
-    assert timing.limit_ms == pytest.approx(32.0)
-    assert timing.notes and timing.notes[0].startswith("ModelNew is faster than the limit")
+    slow = Samples(1e6, 1e6, 1e6, 1)
+    monkeypatch.setattr(limits, "copy_samples", lambda device: (slow, 1000))
+    monkeypatch.setattr(limits, "cpu_cache_bytes", lambda: 16)
+    measured = measure.time_sides(contest(nn.ReLU(), nn.Identity(), 100))
+    assert measured.timing.limit_ms == pytest.approx(800e3)
+    assert measured.timing.notes[0].startswith("ModelNew is faster than the limit")
+    sheet = measured.checks[-1]
+    assert sheet.name == "the data sheet" and not sheet.passed
+    # the bytes beyond twice the caches, at twice the fastest copy
+    assert measured.timing.data_sheet_ms == pytest.approx((800 - 32) * 1e6 / 1000 / 2 / 1.05)

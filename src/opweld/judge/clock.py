@@ -1,9 +1,13 @@
-"""Timing several callables side by side on one device: interleaved runs, medians.
+"""The clocks of the process that runs a model, and medians with their spread.
 
-CUDA: events around each call on the current stream, after a write over a buffer larger than any L2
-cache. The write also gives the host time to enqueue, so launch time does not show where the kernels
-are longer than their launches. CPU: wall-clock time, without a flush; the result of a call is freed
+CUDA: events around each call on one stream, after a write over a buffer larger than any L2 cache.
+The write also gives the host time to enqueue, so launch time does not show where the kernels are
+longer than their launches. CPU: wall-clock time, without a flush; the result of a call is freed
 outside of the timed region.
+
+Every function that times is bound when this module is imported, before a file that is judged: what
+such a file puts in its place in `time` or `torch.cuda` is not called here. A file can still reach
+into this module, so these times are held against a clock in another process (`rounds.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -20,9 +24,74 @@ from opweld.judge.values import Samples
 FLUSH_BYTES = 256 * 2**20
 MIN_RUNS, MAX_RUNS = 5, 200
 _NUM_WARM_UPS, _LONG_MS = 3, 500.0
-_CUDA_EVENT = torch.cuda.Event
+# torch.cuda.Event and torch.cuda.synchronize are Python, whose parts can be replaced one by one.
+_EVENT: Any = torch._C._CudaEventBase
+_RECORD: Any = getattr(_EVENT, "record", None)
+_ELAPSED: Any = getattr(_EVENT, "elapsed_time", None)
+_SYNCHRONIZE: Any = getattr(torch._C, "_cuda_synchronize", None)
+_CURRENT_STREAM = torch.cuda.current_stream
+_FILL_ZERO: Any = torch._C.TensorBase.zero_
 
 Action = Callable[[], Any]
+
+
+class Clock(Protocol):
+    """Times one call; `overhead_ms` is about what it takes beside the call."""
+
+    overhead_ms: float
+
+    def time(self, action: Action) -> tuple[float, Any]:
+        """Milliseconds that the action took, and its result."""
+        ...
+
+    def wait(self) -> None:
+        """Until the device has nothing left to do."""
+        ...
+
+
+class WallClock:
+    """The host's clock, for models on the CPU."""
+
+    overhead_ms = 0.0
+
+    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+        self._now = now
+
+    def time(self, action: Action) -> tuple[float, Any]:
+        start = self._now()
+        result = action()
+        return (self._now() - start) * 1e3, result
+
+    def wait(self) -> None:
+        return
+
+
+class CudaClock:
+    """Events on the stream that was current when the clock was made, after a flush."""
+
+    overhead_ms = 0.2  # the flush, and waiting for the device
+
+    def __init__(self, device: torch.device) -> None:
+        self._flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device=device)
+        # a call that leaves another stream current would have its end recorded there
+        self._stream = _CURRENT_STREAM(device)
+
+    def time(self, action: Action) -> tuple[float, Any]:
+        start, end = _EVENT(enable_timing=True), _EVENT(enable_timing=True)
+        _FILL_ZERO(self._flush)
+        _RECORD(start, self._stream)
+        result = action()
+        _RECORD(end, self._stream)
+        _SYNCHRONIZE()
+        return float(_ELAPSED(start, end)), result
+
+    def wait(self) -> None:
+        _SYNCHRONIZE()
+
+
+def clock_of(device: torch.device) -> Clock:
+    """The clock for models on this device."""
+    return CudaClock(device) if device.type == "cuda" else WallClock()
 
 
 def time_interleaved(
@@ -38,86 +107,49 @@ def time_interleaved(
     `num_runs` there are as many rounds as fit into `budget_s` seconds for each action, at least
     `MIN_RUNS` unless these would take longer than `limit_s` altogether.
     """
-    clock: _WallClock | _CudaClock
-    clock = _CudaClock(device) if device.type == "cuda" else _WallClock()
+    clock = clock_of(device)
     first = {name: _warm_up(clock, action) for name, action in actions.items()}
     round_ms = sum(first.values()) + clock.overhead_ms * len(first)
     rounds = num_runs or _num_rounds(round_ms, budget_s * len(first), limit_s)
     times: dict[str, list[float]] = {name: [] for name in actions}
-    names = list(actions)
     for turn in range(rounds):
-        shift = turn % len(names)
-        for name in names[shift:] + names[:shift]:
-            times[name].append(clock.time(actions[name]))
+        for name in rotated(list(actions), turn):
+            times[name].append(clock.time(actions[name])[0])
     return {name: summarise(values) for name, values in times.items()}
+
+
+def rotated(names: list[str], turn: int) -> list[str]:
+    """The names, beginning with another one each turn."""
+    shift = turn % len(names)
+    return names[shift:] + names[:shift]
 
 
 def summarise(times_ms: list[float]) -> Samples:
     """Median and the 10th and 90th percentile, by linear interpolation."""
     ordered = sorted(times_ms)
     return Samples(
-        _quantile(ordered, 0.5), _quantile(ordered, 0.1), _quantile(ordered, 0.9), len(ordered)
+        quantile(ordered, 0.5), quantile(ordered, 0.1), quantile(ordered, 0.9), len(ordered)
     )
 
 
-def protocol(device: torch.device) -> str:
-    """One sentence on how the times of this device are taken."""
-    if device.type == "cuda":
-        return (
-            "medians of interleaved runs by CUDA events, after warm-up, each after a write over"
-            f" {FLUSH_BYTES // 2**20} MiB that empties the L2 cache"
-        )
-    return (
-        "medians of interleaved runs by wall clock, after warm-up, caches as the runs leave them,"
-        f" {torch.get_num_threads()} threads"
-    )
+def quantile(ordered: list[float], share: float) -> float:
+    """The value below which `share` of the sorted values lie, by linear interpolation."""
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
-def _warm_up(clock: _WallClock | _CudaClock, action: Action) -> float:
+def _warm_up(clock: Clock, action: Action) -> float:
     """The time of the last of some runs: three, or one where that takes long."""
-    elapsed = clock.time(action)
+    elapsed = clock.time(action)[0]
     for _ in range(_NUM_WARM_UPS):
         if elapsed < _LONG_MS:
-            elapsed = clock.time(action)
+            elapsed = clock.time(action)[0]
     return elapsed
-
-
-class _WallClock:
-    overhead_ms = 0.0
-
-    def time(self, action: Action) -> float:
-        start = perf_counter()
-        result = action()
-        elapsed = perf_counter() - start
-        del result
-        return elapsed * 1e3
-
-
-class _CudaClock:
-    overhead_ms = 0.2  # the flush, and waiting for the device
-
-    def __init__(self, device: torch.device) -> None:
-        self._flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device=device)
-
-    def time(self, action: Action) -> float:
-        start, end = _CUDA_EVENT(enable_timing=True), _CUDA_EVENT(enable_timing=True)
-        self._flush.zero_()
-        start.record()
-        result = action()
-        end.record()
-        torch.cuda.synchronize()
-        del result
-        return float(start.elapsed_time(end))
 
 
 def _num_rounds(round_ms: float, budget_s: float, limit_s: float = math.inf) -> int:
     round_s = max(round_ms, 1e-3) / 1e3
     rounds = min(max(budget_s / round_s, MIN_RUNS), MAX_RUNS)
     return int(max(1, min(rounds, limit_s / round_s)))
-
-
-def _quantile(ordered: list[float], share: float) -> float:
-    position = share * (len(ordered) - 1)
-    low = math.floor(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

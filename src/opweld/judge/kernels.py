@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.judge.clock import time_interleaved
+from opweld.judge.limits import touched_bytes
 from opweld.judge.load import Call
-from opweld.judge.measure import touched_bytes
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
 

@@ -1,157 +1,338 @@
-"""How fast: ModelNew, eager and torch.compile in one run, beside what the machine could do at best.
+"""How fast: ModelNew and its baselines in one run, and whether the figures can be true.
 
-The limit is the larger of two times, both from rates measured in the same run: the bytes that have
-to move (inputs, parameters and outputs, each once) at the speed of a copy, and the operations of
-the original's matrix products and convolutions at the speed of a large product of the same dtype
-under the same flags.
+The original and its compiled forms run in this process, ModelNew wherever its `Timed` is. Times
+come from the clocks inside (`clock.py`), in interleaved blocks on inputs that were never seen
+before (`blocks.py`, `rounds.py`); they are held against the clock of this process, against the
+outputs of timed calls and against the data sheet (`consistency.py`). A check that fails is tried
+once more, on as many new blocks, before it counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch import nn
 
-from opweld.judge.clock import protocol, time_interleaved
-from opweld.judge.load import Call, Pair, brief
+from opweld.judge import consistency, limits
+from opweld.judge.baselines import Phase, baselines
+from opweld.judge.blocks import LocalTimed, Timed, num_rolls, rolled
+from opweld.judge.clock import FLUSH_BYTES, summarise
+from opweld.judge.datasheet import Peaks, memory_gbps, of_bandwidth, peaks_of, product_tflops
+from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief
 from opweld.judge.memory import available_bytes
+from opweld.judge.rounds import Draws, Rounds
+from opweld.judge.run import Run
 from opweld.judge.tree import tensors
-from opweld.judge.values import Samples, Settings, Timing
+from opweld.judge.values import Check, Samples, Settings, Timing
 
-COPY_ELEMS = {"cuda": 2**28, "cpu": 2**26}
-PRODUCT_SIZE = {"cuda": 8192, "cpu": 1024}
-_RATE_BUDGET_S = 0.3
 # Below this share of the limit a time is not explained by a noisy measurement of the limit.
 IMPLAUSIBLE = 0.8
+# Different inputs in the pool, and the bytes that they may take together; without
+# floating-point inputs to roll the pool alone makes calls differ.
+_POOL_SIZE, _POOL_SIZE_UNROLLED, _POOL_BYTES = 4, 16, 2**28
+# What the inputs and outputs of one block may take of the free memory, and its most calls.
+_BLOCK_SHARE_OF_MEMORY = 0.25
+_MAX_CALLS = {"cuda": 200, "cpu": 1000}
+# Outputs up to this size are compared in every round, larger ones in some.
+_CHEAP_AUDIT_BYTES, _NUM_AUDITS = 2**20, 3
+# Of the time budget: eager on its own.
+_ALONE_SHARE = 0.25
+# Reads may be faster than a copy, which on a write reads as well; and a copy may be disturbed.
+_CPU_MARGIN = 2.0
 
-Phase = Callable[[str, str], None]
+JudgeOutputs = Callable[[Call, Run], Check]
 
 
-def measure(
-    pair: Pair, call: Call, settings: Settings, phase: Phase, limit_s: float = math.inf
-) -> Timing:
-    """Times of all three, and the limit; a baseline that fails is a note.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The figures, and the checks on them."""
 
-    There are fewer runs where all of them would take more than half of `limit_s`.
+    timing: Timing
+    checks: tuple[Check, ...]
 
-    Runs without gradients. `call` is handed to every run anew, so what writes to its inputs sees
-    the values of the run before.
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Inputs to roll; `num_rolls` 1 where they are taken as they are, and `note` why."""
+
+    calls: tuple[Call, ...]
+    num_rolls: int
+    note: str | None = None
+
+    def draws(self) -> Draws:
+        return Draws(len(self.calls), self.num_rolls)
+
+    def call(self, entry: tuple[int, int]) -> Call:
+        """What an entry of an order stands for, in fresh memory."""
+        return rolled(self.calls[entry[0]], entry[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is timed, and how.
+
+    `judge_outputs(call, run)` judges the outputs of one timed call. `alone_ms` are times of eager
+    from before ModelNew was imported (`time_alone`), `end_candidate` ends its processes. `accepted`
+    names the precision of products that the verdict accepts, the original's own by default.
     """
+
+    original: nn.Module
+    candidate: Timed
+    pool: Pool
+    device: torch.device
+    settings: Settings
+    phase: Phase
+    judge_outputs: JudgeOutputs | None = None
+    alone_ms: tuple[float, ...] = ()
+    end_candidate: Callable[[], None] | None = None
+    accepted: str | None = None
+
+
+def make_pool(original: nn.Module, make: Callable[[int], Call], device: torch.device) -> Pool:
+    """Inputs of the draws from 1 on, as many as memory allows; draw 0 is what was judged.
+
+    Rolled inputs that the original refuses (it wants a symmetric matrix, say) are not rolled.
+    """
+    first = make(1)
+    rolls = num_rolls(first)
+    note = None
+    if rolls > 1 and (refusal := _refusal(original, first, rolls)):
+        rolls, note = 1, f"timed on inputs as they are: the original refuses rolled ones, {refusal}"
+    size = sum(map(limits.touched_bytes, first.tensors()))
+    room = min(_POOL_BYTES, available_bytes(device) // 8) // max(size, 1)
+    count = max(1, min(_POOL_SIZE if rolls > 1 else _POOL_SIZE_UNROLLED, room))
+    return Pool((first, *(make(draw) for draw in range(2, count + 1))), rolls, note)
+
+
+def time_alone(
+    original: nn.Module, pool: Pool, device: torch.device, settings: Settings
+) -> tuple[float, ...]:
+    """Times of eager in ms, without anything beside it."""
+    side = LocalTimed(original, device)
+    side.prepare(pool.calls)
     with torch.no_grad():
-        actions: dict[str, Callable[[], Any]] = {}
-        notes: list[str] = []
-        if "eager" in settings.baselines:
-            actions["eager"] = _caller(pair.original, call)
-        if "compile" in settings.baselines:
-            phase("torch.compile", "compiling the original")
-            _add_compiled(actions, notes, pair, call)
-        phase("ModelNew", "timing")
-        actions["opweld"] = _caller(pair.new, call)
-        samples = time_interleaved(
-            actions, pair.device, settings.budget_s, settings.num_runs, limit_s / 2
-        )
-        phase("the original", "measuring the limit")
-        return _timing(pair, call, samples, notes)
+        rounds = Rounds({"eager": side}, pool.draws(), _max_calls(original, pool, device, settings))
+        rounds.run(_ALONE_SHARE * settings.budget_s, num_runs=settings.num_runs)
+    return tuple(rounds.records["eager"].times())
 
 
-def copy_gbps(device: torch.device) -> float:
-    """Bytes read and written a second by a device-to-device copy, in GB/s."""
-    count = min(COPY_ELEMS[device.type], available_bytes(device) // 16)
-    source = torch.zeros(count, dtype=torch.float32, device=device)
-    target = torch.zeros_like(source)
-    samples = time_interleaved({"copy": lambda: target.copy_(source)}, device, _RATE_BUDGET_S)
-    return 2 * source.nbytes / samples["copy"].median / 1e6
+def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
+    """Figures of all sides; a baseline that fails is a note. At most half of `left_s` is used for
+    the rounds, where fewer than the usual number of them do."""
+    original, device, settings = contest.original, contest.device, contest.settings
+    call = contest.pool.call((0, 0))
+    made, notes = baselines(original, call, device, settings, contest.phase, left_s)
+    sides: dict[str, Timed] = {"eager": LocalTimed(original, device), **made}
+    sides["opweld"] = contest.candidate
+    for side in sides.values():
+        side.prepare(contest.pool.calls)
+    contest.phase(NEW, "timing")
+    most = _max_calls(original, contest.pool, device, settings)
+    rounds = Rounds(sides, contest.pool.draws(), most, "opweld")
+    checks = _run_twice_if_in_doubt(contest, rounds, left_s)
+    contest.candidate.prepare(())
+    contest.phase(ORIGINAL, "measuring the limit")
+    with torch.no_grad():
+        return _conclude(contest, rounds, checks, notes)
 
 
-def product_tflops(device: torch.device, dtype: torch.dtype) -> float:
-    """TFLOP/s of a square matrix product under torch's current precision flags."""
-    size = PRODUCT_SIZE[device.type]
-    left = torch.randn(size, size, device=device).to(dtype)
-    right = torch.randn(size, size, device=device).to(dtype)
-    samples = time_interleaved({"product": lambda: left @ right}, device, _RATE_BUDGET_S)
-    return 2 * size**3 / samples["product"].median / 1e9
+def _run_twice_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> list[Check]:
+    """The checks of the rounds; what fails counts if it fails in other rounds, too."""
+    results: list[Check] = []
+    audit = _auditor(contest, results) if contest.judge_outputs else None
+    settings = contest.settings
+    found: list[Check] = []
+    for _ in range(2):
+        rounds.run(settings.budget_s, left_s / 4, settings.num_runs, audit, _num_audits(contest))
+        found = _checks(contest, rounds, results)
+        if all(check.passed for check in found):
+            break
+    return _with_baseline_after(contest, rounds, found)
 
 
-def moved_bytes(model: nn.Module, call: Call, outputs: Any) -> int:
-    """Bytes of inputs, parameters, buffers and outputs; what several of them share counts once."""
-    held = (*call.tensors(), *model.parameters(), *model.buffers(), *tensors(outputs))
-    return sum(size for _, size in {(t.data_ptr(), touched_bytes(t)) for t in held})
+def _auditor(contest: Contest, results: list[Check]) -> Callable[[tuple[int, int], Run], None]:
+    def audit(entry: tuple[int, int], run: Run) -> None:
+        assert contest.judge_outputs is not None
+        results.append(contest.judge_outputs(contest.pool.call(entry), run))
+
+    return audit
 
 
-def touched_bytes(t: Tensor) -> int:
-    """Bytes of the distinct elements: an expanded dimension holds one."""
-    if t.layout is not torch.strided:
-        return t.numel() * t.element_size()
-    distinct = 1
-    for size, stride in zip(t.shape, t.stride(), strict=True):
-        distinct *= size if stride or size == 0 else 1
-    return distinct * t.element_size()
+def _checks(contest: Contest, rounds: Rounds, results: list[Check]) -> list[Check]:
+    new, eager = rounds.records["opweld"], rounds.records["eager"]
+    found = [
+        consistency.time_from_outside(new, eager),
+        consistency.deferred_work(new.touches, summarise(new.times()).median),
+        _baseline(contest, rounds),
+    ]
+    if contest.judge_outputs:
+        found.append(consistency.timed_results(results))
+    return found
 
 
-def product_flops(model: nn.Module, call: Call) -> int:
-    """Operations of the matrix products and convolutions, as torch counts them."""
-    with FlopCounterMode(display=False) as counter:
-        model(*call.args, **call.kwargs)
-    return int(counter.get_total_flops())
+def _baseline(contest: Contest, rounds: Rounds, after: tuple[float, ...] = ()) -> Check:
+    # on a GPU kernels that run on disturb without using a processor
+    busy = rounds.busy_share() if contest.device.type == "cpu" else None
+    during = rounds.records["eager"].times()
+    return consistency.baseline_undisturbed(contest.alone_ms, during, after, busy)
 
 
-def _timing(pair: Pair, call: Call, samples: dict[str, Samples], notes: list[str]) -> Timing:
-    outputs = pair.original(*call.args, **call.kwargs)
-    num_bytes = moved_bytes(pair.original, call, outputs)
-    flops = product_flops(pair.original, call)
-    bandwidth = copy_gbps(pair.device)
-    rate = product_tflops(pair.device, _main_dtype(pair.original, call)) if flops else None
-    limit_ms, reason = limit(num_bytes, flops, bandwidth, rate)
-    if samples["opweld"].median < IMPLAUSIBLE * limit_ms:
+def _with_baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> list[Check]:
+    """Where the baseline looks disturbed, eager is timed again without the candidate."""
+    disturbed = any(c.name == consistency.BASELINE and not c.passed for c in found)
+    if not disturbed or contest.end_candidate is None:
+        return found
+    contest.end_candidate()
+    after = time_alone(contest.original, contest.pool, contest.device, contest.settings)
+    check = _baseline(contest, rounds, after)
+    return [check if c.name == consistency.BASELINE else c for c in found]
+
+
+def _conclude(contest: Contest, rounds: Rounds, checks: list[Check], notes: list[str]) -> Measured:
+    original, device, call = contest.original, contest.device, contest.pool.call((0, 0))
+    samples = {name: summarise(record.times()) for name, record in rounds.records.items()}
+    outputs = original(*call.args, **call.kwargs)
+    num_bytes = limits.moved_bytes(original, call, outputs)
+    del outputs
+    flops = limits.product_flops(original, contest.pool.call((0, 0)))
+    copy, copied_bytes = limits.copy_samples(device)
+    bandwidth = copied_bytes / copy.median / 1e6
+    rate = limits.product_tflops(device, _main_dtype(original, call)) if flops else None
+    limit_ms, reason = limits.limit(num_bytes, flops, bandwidth, rate)
+    new = samples["opweld"]
+    sheet, sheet_ms = _data_sheet(contest, new, samples["eager"], copied_bytes / copy.p10 / 1e6)
+    if new.median < IMPLAUSIBLE * limit_ms:
         notes.append("ModelNew is faster than the limit: caches hold the data, or it does less")
-    return Timing(
-        eager_ms=samples.get("eager"),
+    if contest.pool.note:
+        notes.append(contest.pool.note)
+    outside = consistency.outside_times(rounds.records["opweld"], rounds.records["eager"])
+    timing = Timing(
+        eager_ms=samples["eager"] if "eager" in contest.settings.baselines else None,
         compile_ms=samples.get("compile"),
-        opweld_ms=samples["opweld"],
+        opweld_ms=new,
         limit_ms=limit_ms,
         limit_reason=reason,
-        protocol=protocol(pair.device),
+        protocol=protocol(device),
         copy_gbps=bandwidth,
         product_tflops=rate,
-        device=str(pair.device),
+        device=str(device),
         notes=tuple(notes),
+        graph_ms=samples.get("graph"),
+        autotune_ms=samples.get("autotune"),
+        outside_ms=summarise(outside),
+        data_sheet_ms=sheet_ms,
+    )
+    return Measured(timing, (*checks, sheet))
+
+
+def _data_sheet(
+    contest: Contest, new: Samples, eager: Samples, copy_gbps: float
+) -> tuple[Check, float | None]:
+    """The check against the device's peaks; on the CPU against its fastest copy."""
+    device = contest.device
+    peaks = _peaks(device, copy_gbps)
+    required = limits.Required()
+    if peaks is not None:
+        required = limits.required(
+            contest.original,
+            lambda: contest.pool.call((0, 0)),
+            eager.median,
+            # what lies in the caches was there before, or need not have left them yet
+            peaks.l2_bytes or FLUSH_BYTES,
+            outputs_may_stay=device.type == "cuda",
+        )
+    precision = contest.accepted or _precision(contest.original, contest.pool.calls[0])
+    tflops = product_tflops(peaks, precision) if peaks else None
+    return consistency.data_sheet(
+        new.median, required.num_bytes, peaks.gbps if peaks else None, required.flops, tflops
     )
 
 
-def limit(
-    num_bytes: int, flops: int, copy_gbps: float, product_tflops: float | None
-) -> tuple[float, str]:
-    """The least time in ms, and which of the two sets it."""
-    move_ms = num_bytes / copy_gbps / 1e6
-    multiply_ms = flops / product_tflops / 1e9 if product_tflops else 0.0
-    if multiply_ms > move_ms:
-        return multiply_ms, f"products: {flops / 1e9:.4g} GFLOP at {product_tflops:.4g} TFLOP/s"
-    return move_ms, f"memory: {num_bytes / 1e6:.4g} MB at the copy's {copy_gbps:.4g} GB/s"
-
-
-def _add_compiled(
-    actions: dict[str, Callable[[], Any]], notes: list[str], pair: Pair, call: Call
-) -> None:
-    """torch.compile in its default mode; the first calls, which compile, happen here."""
+def _peaks(device: torch.device, copy_gbps: float) -> Peaks | None:
+    if device.type == "cpu":
+        cached = limits.cpu_cache_bytes()
+        if cached is None:
+            return None
+        gbps = _CPU_MARGIN * copy_gbps
+        return of_bandwidth("cpu", gbps, 2 * cached, "twice the fastest copy of this run")
+    name = torch.cuda.get_device_name(device)
+    known = peaks_of(name)
+    if known is not None:
+        return known
+    found: Any = torch.cuda.get_device_properties(device)
     try:
-        torch.compiler.reset()
-        compiled = _caller(torch.compile(pair.original), call)
-        compiled()
-        compiled()
+        gbps = memory_gbps(found.memory_clock_rate, found.memory_bus_width)
+        return of_bandwidth(name, gbps, found.L2_cache_size, "the driver's memory clock")
+    except AttributeError:
+        return None  # not in this release of torch
+
+
+def protocol(device: torch.device) -> str:
+    """One sentence on how the times of this device are taken."""
+    if device.type == "cuda":
+        return (
+            "medians of interleaved blocks by CUDA events, after warm-up, each call on inputs of"
+            f" its own after a write over {FLUSH_BYTES // 2**20} MiB that empties the L2 cache"
+        )
+    return (
+        "medians of interleaved blocks by wall clock, after warm-up, each call on inputs of its"
+        f" own, caches as the runs leave them, {torch.get_num_threads()} threads"
+    )
+
+
+def _max_calls(original: nn.Module, pool: Pool, device: torch.device, settings: Settings) -> int:
+    """The most calls of one block, by the memory that it holds."""
+    call = pool.call((0, 0))
+    with torch.no_grad():
+        outputs = original(*call.args, **call.kwargs)
+    held = sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
+    fitting = int(_BLOCK_SHARE_OF_MEMORY * available_bytes(device)) // max(held, 1)
+    most = min(_MAX_CALLS[device.type], settings.num_runs or math.inf, fitting)
+    return max(1, int(most))
+
+
+def _num_audits(contest: Contest) -> int:
+    call = contest.pool.call((0, 0))
+    with torch.no_grad():
+        outputs = contest.original(*call.args, **call.kwargs)
+    size = sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
+    return 10**6 if size <= _CHEAP_AUDIT_BYTES else _NUM_AUDITS
+
+
+def _refusal(model: nn.Module, call: Call, rolls: int) -> str | None:
+    """What the model raises for rolled inputs, if it does."""
+    try:
+        for offset in (1, rolls // 2, rolls - 1):
+            given = rolled(call, offset)
+            with torch.no_grad():
+                model(*given.args, **given.kwargs)
     except Exception as error:
-        notes.append(f"torch.compile failed: {brief(error)}")
-        return
-    actions["compile"] = compiled
-
-
-def _caller(model: Callable[..., Any], call: Call) -> Callable[[], Any]:
-    return lambda: model(*call.args, **call.kwargs)
+        return brief(error, 160)
+    return None
 
 
 def _main_dtype(model: nn.Module, call: Call) -> torch.dtype:
     held = (*call.tensors(), *model.parameters())
     return next((t.dtype for t in held if t.is_floating_point()), torch.float32)
+
+
+def _precision(model: nn.Module, call: Call) -> str:
+    """The precision of the original's products."""
+    dtype = _main_dtype(model, call)
+    if dtype is torch.float32 and torch.get_float32_matmul_precision() != "highest":
+        return "tf32"
+    return str(dtype).removeprefix("torch.")
+
+
+def measure(
+    pair: Pair, call: Call, settings: Settings, phase: Phase, limit_s: float = math.inf
+) -> Timing:
+    """The figures of two models of one process, timed on `call` rolled."""
+    pool = Pool((call,), num_rolls(call))
+    candidate = LocalTimed(pair.new, pair.device)
+    contest = Contest(pair.original, candidate, pool, pair.device, settings, phase)
+    return time_sides(contest, limit_s).timing

@@ -82,6 +82,8 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
     timing = judgement.timing
     if timing:
         yield f"limit: {timing.limit_reason}"
+        if timing.data_sheet_ms:
+            yield f"data sheet: nothing is faster than {timing.data_sheet_ms:.4g} ms"
         yield f"times: {timing.protocol}"
         yield from (f"note: {note}" for note in timing.notes)
     if judgement.timing_error:
@@ -148,6 +150,8 @@ def _timing_grid(timing: Timing, new_name: str) -> Grid:
     entries = (
         ("eager", eager),
         ("torch.compile", timing.compile_ms),
+        ("torch.compile, max-autotune", timing.autotune_ms),
+        ("CUDA graph of eager", timing.graph_ms),
         (new_name, timing.opweld_ms),
     )
     rows = [_timing_row(name, samples, eager, timing) for name, samples in entries if samples]

@@ -14,7 +14,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 Grade = Literal["A", "B", "C", "F"]
 GRADES: tuple[Grade, ...] = ("A", "B", "C", "F")
-BASELINES = ("eager", "compile")
+# What ModelNew can be timed beside; a CUDA graph only on CUDA, and "autotune" takes minutes.
+ALL_BASELINES = ("eager", "compile", "graph", "autotune")
+BASELINES = ("eager", "compile", "graph")
 
 _T = TypeVar("_T")
 
@@ -112,7 +114,13 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The three side by side, from one run, and the machine's limit measured in the same run."""
+    """All sides from one run, and the machine's limit measured in the same run.
+
+    `compile_ms` is torch.compile in its default mode, `autotune_ms` in its mode "max-autotune",
+    `graph_ms` the original replayed as a CUDA graph. `outside_ms` is ModelNew's time a call by the
+    clock of the process that judges, a sample for each block; `data_sheet_ms` the time that the
+    device's data sheet says nothing can be faster than.
+    """
 
     eager_ms: Samples | None
     compile_ms: Samples | None
@@ -124,6 +132,10 @@ class Timing:
     product_tflops: float | None
     device: str
     notes: tuple[str, ...] = ()
+    graph_ms: Samples | None = None
+    autotune_ms: Samples | None = None
+    outside_ms: Samples | None = None
+    data_sheet_ms: float | None = None
 
     @property
     def speedup_vs_eager(self) -> float | None:

@@ -25,8 +25,8 @@ from opweld.judge.inputs import (
     resized,
     value_kinds,
 )
+from opweld.judge.limits import product_flops
 from opweld.judge.load import Call, Pair, leading_size
-from opweld.judge.measure import product_flops
 from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run

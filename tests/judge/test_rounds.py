@@ -1,0 +1,120 @@
+"""Interleaved blocks on a made-up clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.judge.fake_sides import FakeClock, FakeSide
+
+from opweld.judge.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds, time_block, touch
+
+
+def test_no_input_comes_twice_while_there_are_others() -> None:
+    draws = Draws(4, 100)
+    drawn = [entry for _ in range(20) for entry in draws.order(10)]
+    assert len(set(drawn)) == 200
+    assert {position for position, _ in drawn} == {0, 1, 2, 3}
+    assert all(0 <= offset < 100 for _, offset in drawn)
+    assert Draws(1, 1).order(3) == [(0, 0)] * 3
+
+
+def test_a_block_is_timed_with_and_without_its_calls() -> None:
+    clock = FakeClock()
+    side = FakeSide(clock, call_ms=2.0, hidden_ms=0.5, surroundings_ms=0.25)
+    block = time_block(side, [(0, 0)] * 4, keep=True, now=clock)
+    assert block.inside == (1.5,) * 4
+    assert block.empty == pytest.approx(0.1 + 4 * 0.25)
+    assert block.outside == pytest.approx(0.1 + 4 * 2.25)
+
+
+def test_a_touch_looks_three_times() -> None:
+    clock = FakeClock()
+    side = FakeSide(clock, 1.0, deferred_ms=7.0)
+    side.arm([(0, 0)] * 4)
+    seen = touch(side, [0, 3], now=clock)
+    assert (seen.first, seen.second, seen.third) == pytest.approx((7.1, 0.1, 0.1))
+
+
+def rounds_of(new: FakeSide, eager: FakeSide, max_calls: int = 1000, **more: Any) -> Rounds:
+    sides = {"eager": eager, "opweld": new}
+    rounds = Rounds(sides, Draws(4, 10**6), max_calls, "opweld", now=new.clock)
+    rounds.run(**{"budget_s": 2.0, **more})
+    return rounds
+
+
+def test_a_block_is_long_enough_for_the_outer_clock_and_fits_into_memory() -> None:
+    clock = FakeClock()
+    rounds = rounds_of(FakeSide(clock, 0.5), FakeSide(clock, 50.0))
+    assert rounds.records["opweld"].num_calls == BLOCK_MS / 0.5
+    assert rounds.records["eager"].num_calls == 1
+    assert rounds_of(FakeSide(clock, 0.5), FakeSide(clock, 1.0), 7).records["opweld"].num_calls == 7
+
+
+def test_a_clock_inside_that_stands_still_makes_no_endless_block() -> None:
+    clock = FakeClock()
+    rounds = rounds_of(FakeSide(clock, 10.0, hidden_ms=10.0), FakeSide(clock, 10.0))
+    assert rounds.records["opweld"].num_calls <= 2
+
+
+def test_the_number_of_rounds_follows_the_budget() -> None:
+    clock = FakeClock()
+    assert len(rounds_of(FakeSide(clock, 1.0), FakeSide(clock, 1.0)).records["eager"].blocks) > 20
+    slow = rounds_of(FakeSide(clock, 4000.0), FakeSide(clock, 4000.0))
+    assert len(slow.records["opweld"].blocks) == MIN_ROUNDS
+    short = rounds_of(FakeSide(clock, 4000.0), FakeSide(clock, 4000.0), limit_s=17.0)
+    assert len(short.records["opweld"].blocks) == 2
+    fast = rounds_of(FakeSide(clock, 1e-4), FakeSide(clock, 1e-4), budget_s=1e6)
+    assert len(fast.records["opweld"].blocks) == MAX_ROUNDS
+    asked = rounds_of(FakeSide(clock, 30.0), FakeSide(clock, 30.0), num_runs=3)
+    assert len(asked.records["opweld"].times()) == 3
+
+
+def test_sides_take_turns_and_the_candidate_stands_still_for_the_others() -> None:
+    clock = FakeClock()
+    new, eager = FakeSide(clock, 30.0), FakeSide(clock, 30.0)
+    before = len(new.calls)
+    rounds_of(new, eager, num_runs=4)
+    log = new.calls[before:]
+    assert log.count("pause") == log.count("resume") == 1 + 1 + 4
+    stopped = False
+    for step in log:
+        assert not (stopped and step.startswith("block"))
+        stopped = {"pause": True, "resume": False}.get(step, stopped)
+
+
+def test_the_candidate_keeps_outputs_in_every_block_and_the_others_never() -> None:
+    clock = FakeClock()
+    new, eager = FakeSide(clock, 30.0), FakeSide(clock, 30.0)
+    rounds_of(new, eager, num_runs=4)
+    assert "block True False" not in new.calls
+    assert eager.calls.count("block True False") == 1 + 4
+
+
+def test_a_call_that_is_drawn_afterwards_is_handed_to_the_audit() -> None:
+    clock = FakeClock()
+    new, audited = FakeSide(clock, 2.0), []
+
+    def audit(entry: tuple[int, int], run: Any) -> None:
+        number = int(run.leaves[0][0, 0])
+        audited.append((number, entry == new.orders[-1][number]))
+
+    rounds_of(new, FakeSide(clock, 2.0), num_runs=400, audit=audit, num_audits=30)
+    assert len(audited) == 30 and all(matches for _, matches in audited)
+    numbers = [number for number, _ in audited]
+    assert len(set(numbers)) > 3 and numbers.count(9) > 5, "the last one is drawn often"
+
+
+def test_processor_time_beside_the_baseline_is_counted() -> None:
+    clock = FakeClock()
+    new, eager = FakeSide(clock, 30.0), FakeSide(clock, 30.0)
+    run = eager.block
+
+    def block(calls: bool, keep: bool) -> list[float]:
+        new.processor_s += 0.015 if calls else 0.0
+        return run(calls, keep)
+
+    assert rounds_of(new, eager, num_runs=4).busy_share() == 0.0
+    eager.block = block  # type: ignore[method-assign]
+    # a block of 30 ms, the empty one, and 5 ms to make its inputs
+    assert rounds_of(new, eager, num_runs=4).busy_share() == pytest.approx(15 / 35.2)
