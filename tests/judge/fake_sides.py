@@ -59,7 +59,7 @@ class FakeSide:
         self.clock.ms += count * (self.call_ms + self.surroundings_ms)
         return [self.call_ms - self.hidden_ms] * count
 
-    def fetch(self, number: int) -> Run:
+    def result(self, number: int) -> Run:
         self.clock.ms += self.answer_ms
         if number not in self.looked_at:
             self.looked_at.add(number)

@@ -70,12 +70,12 @@ def test_a_block_calls_once_for_each_entry_and_keeps_what_is_asked_for() -> None
     assert side.block(run=False, keep=True) == [0.0, 0.0, 0.0] and not model.seen
     assert side.block(run=True, keep=True) == [pytest.approx(2.0)] * 3
     assert model.seen == [[2, 0, 1], [0, 1, 2], [1, 2, 0]]
-    run = side.fetch(1)
+    run = side.result(1)
     assert run.names == ("output['y']",) and run.leaves[0].tolist() == [1.0, 2.0, 3.0]
     assert pool.tolist() == [0.0, 1.0, 2.0], "the pool is not written to"
     side.release()
     with pytest.raises(IndexError):
-        side.fetch(1)
+        side.result(1)
 
 
 def test_timed_calls_have_no_gradients() -> None:
@@ -83,4 +83,4 @@ def test_timed_calls_have_no_gradients() -> None:
     side.prepare([Call((torch.ones(4, 3),), {})])
     side.arm([(0, 0)])
     side.block(run=True, keep=True)
-    assert not side.fetch(0).leaves[0].requires_grad
+    assert not side.result(0).leaves[0].requires_grad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -52,7 +53,8 @@ def contest(
     settings = Settings(device="cpu", **{"num_runs": 3, "baselines": ("eager",), **more})
     pool = measure.make_pool(model, lambda draw: Call((torch.arange(size) + float(draw),), {}), CPU)
     side = LocalTimed(candidate, CPU)
-    return measure.Contest(model, side, pool, CPU, settings, lambda who, what: None, judge)
+    alone = measure.Alone(pool)
+    return measure.Contest(model, side, alone, CPU, settings, lambda who, what: None, judge)
 
 
 @pytest.fixture(autouse=True)
@@ -98,15 +100,22 @@ def test_a_step_that_takes_too_long_is_interrupted() -> None:
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
 
-def equals_relu(call: Call, run: Run) -> Check:
-    (x,) = call.tensors()
-    return Check("x", torch.equal(run.leaves[0], torch.relu(x)), f"for {x.tolist()}")
+class EqualsRelu:
+    def __init__(self) -> None:
+        self.equal: list[bool] = []
+
+    def add(self, make: Callable[[], Call], run: Run) -> None:
+        (x,) = make().tensors()
+        self.equal.append(torch.equal(run.leaves[0], torch.relu(x)))
+
+    def check(self) -> Check:
+        return Check("timed results", all(self.equal), f"{self.equal.count(False)} are wrong")
 
 
 def test_a_small_model_goes_through_all_checks() -> None:
-    asked = contest(nn.ReLU(), nn.ReLU(), 100, equals_relu)
+    asked = contest(nn.ReLU(), nn.ReLU(), 100, EqualsRelu())
     alone = measure.time_alone(asked.original, asked.pool, CPU, asked.settings)
-    measured = measure.time_sides(replace(asked, alone_ms=alone))
+    measured = measure.time_sides(replace(asked, alone=measure.Alone(asked.pool, alone)))
     assert [c.name for c in measured.checks] == [
         "time from outside",
         "deferred work",
@@ -136,7 +145,9 @@ class KeptByValue(nn.Module):
 def test_results_kept_by_value_are_wrong_for_rolled_inputs() -> None:
     model, x = nn.ReLU(), torch.arange(-500.0, 500.0)
     pool = measure.make_pool(model, lambda draw: Call((x + draw,), {}), CPU)
-    asked = replace(contest(model, KeptByValue(), judge=equals_relu, num_runs=30), pool=pool)
+    asked = replace(
+        contest(model, KeptByValue(), judge=EqualsRelu(), num_runs=30), alone=measure.Alone(pool)
+    )
     (results,) = [c for c in measure.time_sides(asked).checks if c.name == "timed results"]
     assert not results.passed and "are wrong" in results.detail
 
@@ -186,17 +197,19 @@ def test_a_disturbed_baseline_is_timed_again_without_the_candidate(
     ended: list[bool] = []
     asked = replace(
         contest(nn.ReLU(), nn.ReLU()),
-        alone_ms=(1.0, 1.0, 1.0),
+        alone=measure.Alone(contest(nn.ReLU(), nn.ReLU()).pool, (1.0, 1.0, 1.0)),
         device=torch.device("cuda"),
         end_candidate=lambda: ended.append(True),
     )
     rounds = Disturbing(FakeClock()).rounds()
-    found = measure._checks(asked, rounds, [])
+    found = measure._checks(asked, rounds)
     assert [c.passed for c in found] == [True, True, False]
     for after, passed in ((1.0, False), (2.0, True)):
         monkeypatch.setattr(measure, "time_alone", lambda *_, after=after: (after,) * 3)
-        assert measure._with_baseline_after(asked, rounds, found)[2].passed is passed
+        check = measure._baseline_after(asked, rounds, found)
+        assert check and check.passed is passed
     assert ended == [True, True]
+    assert measure._baseline_after(asked, rounds, found[:2]) is None
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from opweld.judge.clock import Action, Clock, clock_of
 from opweld.judge.load import Call
-from opweld.judge.run import Run
-from opweld.judge.tree import leaves, structure
+from opweld.judge.run import Run, of_outputs
 
 # One entry for each call: the position in the pool, and how far to roll it.
 Order = Sequence[tuple[int, int]]
@@ -44,11 +43,11 @@ class Timed(Protocol):
     def block(self, run: bool, keep: bool) -> list[float]:
         """Milliseconds of each call by the clock inside; returns when the device is idle.
 
-        `keep` holds the outputs for `fetch`. Without `run` the calls are left out.
+        `keep` holds the outputs for `result`. Without `run` the calls are left out.
         """
         ...
 
-    def fetch(self, number: int) -> Run:
+    def result(self, number: int) -> Run:
         """The outputs of one call of the last block that was run with `keep`."""
         ...
 
@@ -102,14 +101,8 @@ class LocalTimed:
         self._clock.wait()
         return times
 
-    def fetch(self, number: int) -> Run:
-        outputs = self._kept[number]
-        named = list(leaves(outputs))
-        return Run(
-            names=tuple(f"output{path}" for path, _ in named),
-            leaves=[leaf for _, leaf in named],
-            nesting=structure(outputs),
-        )
+    def result(self, number: int) -> Run:
+        return of_outputs(self._kept[number])
 
     def release(self) -> None:
         self._armed, self._kept = [], []

@@ -125,6 +125,26 @@ class Server:
         rows = self.side.time_kernels(header["copy_gbps"], header["num_runs"])
         return {"rows": [to_plain(row) for row in rows]}, None
 
+    def prepare(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        calls = unpack_call(header["calls"], data, self.side.device).args
+        self.side.prepare([Call(*entry) for entry in calls])
+        return {}, None
+
+    def arm(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.arm([(position, offset) for position, offset in header["order"]])
+        return {}, None
+
+    def block(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        return {"ms": self.side.block(header["run"], header["keep"])}, None
+
+    def result(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        found = self.side.result(header["number"])
+        return {"run": described(found), "id": self._keep(found.leaves)}, None
+
+    def release(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.release()
+        return {}, None
+
     def fetch(self, header: Header, data: Tensor) -> tuple[Header, Tensor]:
         leaf = self.results[header["id"]][header["leaf"]].detach()
         leaf = leaf if leaf.layout is torch.strided else leaf.to_dense()
@@ -164,6 +184,11 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "gradients",
         "launches",
         "kernels",
+        "prepare",
+        "arm",
+        "block",
+        "result",
+        "release",
         "fetch",
     )
 }

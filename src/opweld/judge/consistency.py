@@ -144,17 +144,6 @@ def data_sheet(
     return Check(DATA_SHEET, passed, detail), least_ms
 
 
-def timed_results(checks: Sequence[Check]) -> Check:
-    """The outputs of timed calls that were looked at, as one check."""
-    name = "timed results"
-    if not checks:
-        return Check(name, True, "none was compared", skipped=True)
-    bad = [check for check in checks if not check.passed]
-    if bad:
-        return Check(name, False, f"{len(bad)} of {len(checks)} are wrong: {bad[0].detail}")
-    return Check(name, True, f"{len(checks)} calls, chosen afterwards")
-
-
 def _empty_ms(block: Block, candidate: Record, original: Record) -> float:
     per_call = _median([b.empty / max(len(b.inside), 1) for b in original.blocks])
     most = EMPTY_RATIO * per_call * len(block.inside) + candidate.answer_ms

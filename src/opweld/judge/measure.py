@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from opweld.judge.baselines import Phase, baselines
 from opweld.judge.blocks import LocalTimed, Timed, num_rolls, rolled
 from opweld.judge.clock import FLUSH_BYTES, summarise
 from opweld.judge.datasheet import Peaks, memory_gbps, of_bandwidth, peaks_of, product_tflops
-from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief
+from opweld.judge.load import NEW, ORIGINAL, Call, brief
 from opweld.judge.memory import available_bytes
 from opweld.judge.rounds import Draws, Rounds
 from opweld.judge.run import Run
@@ -44,15 +44,24 @@ _ALONE_SHARE = 0.25
 # Reads may be faster than a copy, which on a write reads as well; and a copy may be disturbed.
 _CPU_MARGIN = 2.0
 
-JudgeOutputs = Callable[[Call, Run], Check]
+
+class Audit(Protocol):
+    """Whoever judges the outputs of timed calls."""
+
+    def add(self, make: Callable[[], Call], run: Run) -> None:
+        """What ModelNew returned for the inputs that `make` makes."""
+        ...
+
+    def check(self) -> Check: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures, and the checks on them."""
+    """The figures, and the checks on them; `ended` says that the candidate is no more."""
 
     timing: Timing
     checks: tuple[Check, ...]
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +81,34 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """The pool, and times of eager in ms from before ModelNew was imported."""
+
+    pool: Pool
+    eager_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Contest:
     """What is timed, and how.
 
-    `judge_outputs(call, run)` judges the outputs of one timed call. `alone_ms` are times of eager
-    from before ModelNew was imported (`time_alone`), `end_candidate` ends its processes. `accepted`
-    names the precision of products that the verdict accepts, the original's own by default.
+    `audit` judges the outputs of some timed calls, `end_candidate` ends ModelNew's processes.
+    `accepted` names the precision of products that the verdict accepts, by default the original's.
     """
 
     original: nn.Module
     candidate: Timed
-    pool: Pool
+    alone: Alone
     device: torch.device
     settings: Settings
     phase: Phase
-    judge_outputs: JudgeOutputs | None = None
-    alone_ms: tuple[float, ...] = ()
+    audit: Audit | None = None
     end_candidate: Callable[[], None] | None = None
     accepted: str | None = None
+
+    @property
+    def pool(self) -> Pool:
+        return self.alone.pool
 
 
 def make_pool(original: nn.Module, make: Callable[[int], Call], device: torch.device) -> Pool:
@@ -106,6 +125,14 @@ def make_pool(original: nn.Module, make: Callable[[int], Call], device: torch.de
     room = min(_POOL_BYTES, available_bytes(device) // 8) // max(size, 1)
     count = max(1, min(_POOL_SIZE if rolls > 1 else _POOL_SIZE_UNROLLED, room))
     return Pool((first, *(make(draw) for draw in range(2, count + 1))), rolls, note)
+
+
+def alone(
+    original: nn.Module, make: Callable[[int], Call], device: torch.device, settings: Settings
+) -> Alone:
+    """Inputs for all timing, and eager timed on them. Call it before ModelNew is imported."""
+    pool = make_pool(original, make, device)
+    return Alone(pool, time_alone(original, pool, device, settings))
 
 
 def time_alone(
@@ -136,63 +163,60 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     checks = _run_twice_if_in_doubt(contest, rounds, left_s)
     contest.candidate.prepare(())
     contest.phase(ORIGINAL, "measuring the limit")
+    if after := _baseline_after(contest, rounds, checks):
+        checks = [after if check.name == after.name else check for check in checks]
     with torch.no_grad():
-        return _conclude(contest, rounds, checks, notes)
+        timing, sheet = _conclude(contest, rounds, notes)
+    return Measured(timing, (*checks, sheet), ended=after is not None)
 
 
 def _run_twice_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> list[Check]:
-    """The checks of the rounds; what fails counts if it fails in other rounds, too."""
-    results: list[Check] = []
-    audit = _auditor(contest, results) if contest.judge_outputs else None
-    settings = contest.settings
-    found: list[Check] = []
+    """The checks of the rounds; what fails counts if it fails in other rounds, too.
+
+    The outputs of all rounds are judged together: a wrong one stays wrong.
+    """
+    settings, pool, found = contest.settings, contest.pool, list[Check]()
+
+    def look(entry: tuple[int, int], run: Run) -> None:
+        assert contest.audit is not None
+        contest.audit.add(lambda: pool.call(entry), run)
+
     for _ in range(2):
-        rounds.run(settings.budget_s, left_s / 4, settings.num_runs, audit, _num_audits(contest))
-        found = _checks(contest, rounds, results)
+        audit, count = (look, _num_audits(contest)) if contest.audit else (None, 0)
+        rounds.run(settings.budget_s, left_s / 4, settings.num_runs, audit, count)
+        found = _checks(contest, rounds)
         if all(check.passed for check in found):
             break
-    return _with_baseline_after(contest, rounds, found)
+    return [*found, contest.audit.check()] if contest.audit else found
 
 
-def _auditor(contest: Contest, results: list[Check]) -> Callable[[tuple[int, int], Run], None]:
-    def audit(entry: tuple[int, int], run: Run) -> None:
-        assert contest.judge_outputs is not None
-        results.append(contest.judge_outputs(contest.pool.call(entry), run))
-
-    return audit
-
-
-def _checks(contest: Contest, rounds: Rounds, results: list[Check]) -> list[Check]:
+def _checks(contest: Contest, rounds: Rounds) -> list[Check]:
     new, eager = rounds.records["opweld"], rounds.records["eager"]
-    found = [
+    return [
         consistency.time_from_outside(new, eager),
         consistency.deferred_work(new.touches, summarise(new.times()).median),
         _baseline(contest, rounds),
     ]
-    if contest.judge_outputs:
-        found.append(consistency.timed_results(results))
-    return found
 
 
 def _baseline(contest: Contest, rounds: Rounds, after: tuple[float, ...] = ()) -> Check:
     # on a GPU kernels that run on disturb without using a processor
     busy = rounds.busy_share() if contest.device.type == "cpu" else None
     during = rounds.records["eager"].times()
-    return consistency.baseline_undisturbed(contest.alone_ms, during, after, busy)
+    return consistency.baseline_undisturbed(contest.alone.eager_ms, during, after, busy)
 
 
-def _with_baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> list[Check]:
-    """Where the baseline looks disturbed, eager is timed again without the candidate."""
+def _baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> Check | None:
+    """Where the baseline looks disturbed, eager is timed again when the candidate has ended."""
     disturbed = any(c.name == consistency.BASELINE and not c.passed for c in found)
     if not disturbed or contest.end_candidate is None:
-        return found
+        return None
     contest.end_candidate()
     after = time_alone(contest.original, contest.pool, contest.device, contest.settings)
-    check = _baseline(contest, rounds, after)
-    return [check if c.name == consistency.BASELINE else c for c in found]
+    return _baseline(contest, rounds, after)
 
 
-def _conclude(contest: Contest, rounds: Rounds, checks: list[Check], notes: list[str]) -> Measured:
+def _conclude(contest: Contest, rounds: Rounds, notes: list[str]) -> tuple[Timing, Check]:
     original, device, call = contest.original, contest.device, contest.pool.call((0, 0))
     samples = {name: summarise(record.times()) for name, record in rounds.records.items()}
     outputs = original(*call.args, **call.kwargs)
@@ -226,7 +250,7 @@ def _conclude(contest: Contest, rounds: Rounds, checks: list[Check], notes: list
         outside_ms=summarise(outside),
         data_sheet_ms=sheet_ms,
     )
-    return Measured(timing, (*checks, sheet))
+    return timing, sheet
 
 
 def _data_sheet(
@@ -326,13 +350,3 @@ def _precision(model: nn.Module, call: Call) -> str:
     if dtype is torch.float32 and torch.get_float32_matmul_precision() != "highest":
         return "tf32"
     return str(dtype).removeprefix("torch.")
-
-
-def measure(
-    pair: Pair, call: Call, settings: Settings, phase: Phase, limit_s: float = math.inf
-) -> Timing:
-    """The figures of two models of one process, timed on `call` rolled."""
-    pool = Pool((call,), num_rolls(call))
-    candidate = LocalTimed(pair.new, pair.device)
-    contest = Contest(pair.original, candidate, pool, pair.device, settings, phase)
-    return time_sides(contest, limit_s).timing

@@ -30,12 +30,21 @@ def marked(mark: str) -> Iterator[int]:
 
 def strays(known: Collection[int]) -> list[str]:
     """Command lines of the other processes with this process's mark, companions left out."""
+    return [_command(pid) for pid in offspring(known)]
+
+
+def offspring(known: Collection[int]) -> list[int]:
+    """Ids of the other processes with this process's mark, companions left out."""
     mark = os.environ.get(MARK)
     if not mark:
         return []
-    others = (pid for pid in marked(mark) if pid not in known)
-    lines = (_command(pid) for pid in others)
-    return [line for line in lines if line and not any(name in line for name in _KNOWN)]
+    others = [pid for pid in marked(mark) if pid not in known]
+    lines = map(_command, others)
+    return [
+        pid
+        for pid, line in zip(others, lines, strict=True)
+        if line and not any(name in line for name in _KNOWN)
+    ]
 
 
 def end_with_parent() -> None:

@@ -5,13 +5,14 @@ Whatever happens there (a crash, a hang, a flood, an exit, memory without end) b
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,11 +22,12 @@ from torch import Tensor
 
 from opweld.errors import OpweldError, from_data
 from opweld.judge import candidate
+from opweld.judge.blocks import Order
 from opweld.judge.endings import Ending, Limits, Outcome, sentence
 from opweld.judge.leaf import RemoteLeaf
 from opweld.judge.load import NEW, Call, CandidateError
 from opweld.judge.memory import available_bytes, make_room
-from opweld.judge.processes import cpu_seconds, kill, kill_group, resident_bytes
+from opweld.judge.processes import cpu_seconds, kill, kill_group, offspring, resident_bytes
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, State
 from opweld.judge.values import KernelTiming, from_plain
@@ -96,6 +98,11 @@ class Connection:
             if count == 0:
                 self._fail("ended")
             buffer = buffer[count:]
+
+    def processor_s(self) -> float:
+        """Of the process and of those that it started."""
+        known = {os.getpid(), os.getppid(), self.pid}
+        return cpu_seconds(self.pid) + sum(map(cpu_seconds, offspring(known)))
 
     def close(self) -> None:
         """End the process and all of its session."""
@@ -201,6 +208,7 @@ class RemoteSide:
         self._wire = Wire(connection.send_all, connection.receive_all)
         self._device = torch.device("cpu")
         self._dropped: list[int] = []
+        self._num_armed = 0
 
     @property
     def device(self) -> torch.device:
@@ -258,6 +266,34 @@ class RemoteSide:
     def time_kernels(self, copy_gbps: float, num_runs: int | None) -> tuple[KernelTiming, ...]:
         asked = {"ask": "kernels", "copy_gbps": copy_gbps, "num_runs": num_runs}
         return tuple(from_plain(KernelTiming, row) for row in self._ask(asked)["rows"])
+
+    def prepare(self, calls: Sequence[Call]) -> None:
+        packed, data = pack_call(Call(tuple((call.args, call.kwargs) for call in calls), {}))
+        self._ask({"ask": "prepare", "calls": packed}, data)
+
+    def arm(self, order: Order) -> None:
+        self._num_armed = len(order)
+        self._ask({"ask": "arm", "order": [list(entry) for entry in order]})
+
+    def block(self, run: bool, keep: bool) -> list[float]:
+        reply = self._ask({"ask": "block", "run": run, "keep": keep})
+        try:
+            times = [float(ms) for ms in reply["ms"]]
+            if len(times) != self._num_armed or not all(0 <= ms < math.inf for ms in times):
+                raise BadFrame("times that are none")
+        except (KeyError, TypeError, ValueError, BadFrame) as error:
+            self._nonsense(error)
+        return times
+
+    def result(self, number: int) -> Run:
+        return self._run_of(self._ask({"ask": "result", "number": number}), None, lazy=True)
+
+    def release(self) -> None:
+        self._ask({"ask": "release"})
+
+    def busy_s(self) -> float:
+        """Processor time of all processes of the candidate so far."""
+        return self._connection.processor_s()
 
     def busy(self) -> str | None:
         """What the process does although nothing is asked of it, by its own processor time."""

@@ -201,7 +201,7 @@ class Rounds:
         self.records[self._audited].touches.append(touch(side, numbers, self._now))
         if audit is not None:
             number = self._draws.one_of(len(order))
-            audit(order[number], side.fetch(number))
+            audit(order[number], side.result(number))
 
     @contextlib.contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -268,7 +268,7 @@ def touch(side: Timed, numbers: list[int], now: Now = perf_counter) -> Touch:
 
 
 def _touch_once(side: Timed, number: int) -> None:
-    for leaf in side.fetch(number).leaves:
+    for leaf in side.result(number).leaves:
         shape = getattr(leaf, "shape", None)
-        if shape and all(shape):
-            leaf[tuple(slice(size // 2, size // 2 + 1) for size in shape)]
+        if shape is not None and all(shape):
+            leaf[tuple(size // 2 for size in shape)]

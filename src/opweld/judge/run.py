@@ -89,6 +89,19 @@ def run(
     )
 
 
+def of_outputs(outputs: Any) -> Run:
+    """A run of which only the outputs are known."""
+    named = list(leaves(outputs))
+    found = [leaf for _, leaf in named]
+    return Run(
+        names=tuple(f"output{path}" for path, _ in named),
+        leaves=[plain(leaf) for leaf in found],
+        nesting=structure(outputs),
+        kinds=tuple(map(_kind, found)),
+        strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
+    )
+
+
 def plain(leaf: Any) -> Any:
     """A leaf that is no tensor, number or text, as text that says what it is."""
     if leaf is None or isinstance(leaf, (Tensor, bool, int, float, str)):

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from opweld.errors import UnsupportedTarget
 from opweld.judge import gradients
+from opweld.judge.audit import TimedResults
 from opweld.judge.environment import choose_device, describe
 from opweld.judge.grade import worst
 from opweld.judge.inputs import LARGEST, OwnInputs
@@ -21,15 +24,17 @@ from opweld.judge.load import (
     Pair,
     brief,
     build_original,
+    guard_original,
     import_model_file,
     is_device_lost,
+    make_inputs,
 )
-from opweld.judge.measure import measure
+from opweld.judge.measure import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.processes import strays
 from opweld.judge.side import Files
 from opweld.judge.streams import stream
 from opweld.judge.trial import Phase
-from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Timing, Verdict
+from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
 from opweld.judge.verify import Verifier
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
@@ -84,7 +89,9 @@ def _judge(
     request: Request, channel: Channel, side: Any, started: float, tally: Tally
 ) -> Judgement:
     settings, seed = request.settings, request.seed
-    pair = _load(request, channel, side)
+    pair = _load_original(request, channel, side)
+    quiet = _time_alone(pair, seed, settings, channel) if settings.measure else None
+    _load_new(request, channel, pair.device, side)
     tally.environment = environment = describe(pair.device)
     share_s = VERIFY_SHARE * settings.time_limit_s
     verifier = Verifier(pair, seed, share_s, _phases(channel, side), tally.checks)
@@ -98,13 +105,18 @@ def _judge(
     channel.partial(judgement)
     call = OwnInputs(pair, seed)(0)
     calls = pair.new.launches(call)
-    timing, why_not, gbps = None, None, 0.0
-    if settings.measure:
-        remaining_s = settings.time_limit_s - (time.monotonic() - started)
-        timing, why_not = _measure(pair, call, settings, channel, remaining_s)
-        gbps = timing.copy_gbps if timing else 0.0
-    rows = pair.new.time_kernels(gbps, settings.num_runs)
-    return Judgement(verdict, timing, rows, environment, seed, calls, why_not)
+    if quiet is None:
+        rows = pair.new.time_kernels(0.0, settings.num_runs)
+        return Judgement(verdict, None, rows, environment, seed, calls)
+    remaining_s = settings.time_limit_s - (time.monotonic() - started)
+    measured, why_not = _measure(verifier, quiet, settings, channel, remaining_s)
+    if measured is None:
+        rows = pair.new.time_kernels(0.0, settings.num_runs)
+        return Judgement(verdict, None, rows, environment, seed, calls, why_not)
+    tally.checks += measured.checks
+    verdict, timing = conclude(tuple(tally.checks)), measured.timing
+    rows = () if measured.ended else pair.new.time_kernels(timing.copy_gbps, settings.num_runs)
+    return Judgement(verdict, timing, rows, environment, seed, calls)
 
 
 def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
@@ -147,8 +159,9 @@ def _left_alone(name: str, found: list[str], verb: str) -> Check:
     return Check(name, not found, verb + ", ".join(found[:3]) if found else "none")
 
 
-def _load(request: Request, channel: Channel, side: Any) -> Pair:
-    settings, seed = request.settings, request.seed
+def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
+    """The original here, beside a side that has not loaded anything yet."""
+    settings = request.settings
     model_path, new_path = Path(request.model_path), Path(request.new_path)
     try:
         device = choose_device(settings.device)
@@ -157,13 +170,31 @@ def _load(request: Request, channel: Channel, side: Any) -> Pair:
     channel.event(Event("load", f"importing {model_path.name}"))
     channel.phase(ORIGINAL, f"importing {model_path}")
     module = import_model_file(model_path)
-    parameters = stream(seed, "parameters")
-    original = build_original(module, model_path, parameters, device)
+    original = build_original(module, model_path, stream(request.seed, "parameters"), device)
+    return Pair(original, side, module, model_path, new_path, device, settings.batch)
+
+
+def _load_new(request: Request, channel: Channel, device: torch.device, side: Any) -> None:
+    new_path = Path(request.new_path)
     channel.event(Event("load", f"importing {new_path.name}, which builds its kernels"))
     channel.phase(NEW, f"importing {new_path}")
     side.step(f"importing {new_path}")
-    side.load(Files(str(model_path), str(new_path), str(device), parameters))
-    return Pair(original, side, module, model_path, new_path, device, settings.batch)
+    parameters = stream(request.seed, "parameters")
+    side.load(Files(request.model_path, request.new_path, str(device), parameters))
+
+
+def _time_alone(pair: Pair, seed: int, settings: Settings, channel: Channel) -> Alone:
+    """Eager before anything of ModelNew is imported."""
+    channel.phase(ORIGINAL, "timing it alone")
+
+    def make(draw: int) -> Call:
+        return make_inputs(
+            pair.module, pair.model_path, stream(seed, "timing", draw), pair.device, pair.batch
+        )
+
+    return guard_original(
+        pair.model_path, "Model.forward", lambda: alone(pair.original, make, pair.device, settings)
+    )
 
 
 def _phases(channel: Channel, side: Any) -> Phase:
@@ -181,12 +212,23 @@ def _phases(channel: Channel, side: Any) -> Phase:
 
 
 def _measure(
-    pair: Pair, call: Call, settings: Settings, channel: Channel, remaining_s: float
-) -> tuple[Timing | None, str | None]:
-    """The timing, or the reason for having none."""
+    verifier: Verifier, quiet: Alone, settings: Settings, channel: Channel, remaining_s: float
+) -> tuple[Measured | None, str | None]:
+    """Figures and the checks on them, or the reason for having none."""
     channel.event(Event("measure", "timing " + ", ".join((*settings.baselines, "ModelNew"))))
+    pair = verifier.trial.pair
+    contest = Contest(
+        pair.original,
+        pair.new,
+        quiet,
+        pair.device,
+        settings,
+        channel.phase,
+        TimedResults(verifier.trial),
+        getattr(pair.new, "close", None),
+    )
     try:
-        return measure(pair, call, settings, channel.phase, remaining_s), None
+        return time_sides(contest, remaining_s), None
     except CandidateError:
         raise
     except Exception as error:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge import kernels
+from opweld.judge.blocks import LocalTimed, Order
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
 from opweld.judge.integrity import Integrity
@@ -105,6 +106,7 @@ class Side:
         self._settings: dict[str, Any] = {}
         self._integrity: Integrity | None = None
         self._launches: tuple[kernels.Launch, ...] = ()
+        self._timed = LocalTimed(_nothing, self._device)
 
     @property
     def model(self) -> nn.Module:
@@ -209,6 +211,28 @@ class Side:
                 for launch in self._launches
             )
 
+    def prepare(self, calls: Sequence[Call]) -> None:
+        """The pool of inputs for timed calls; this and what follows is `Timed`."""
+        self._timed = LocalTimed(self.model, self._device)
+        self._timed.prepare(calls)
+
+    def arm(self, order: Order) -> None:
+        self._timed.arm(order)
+
+    def block(self, run: bool, keep: bool) -> list[float]:
+        with self._guard():
+            return self._timed.block(run, keep)
+
+    def result(self, number: int) -> Run:
+        return self._timed.result(number)
+
+    def release(self) -> None:
+        self._timed.release()
+
+    def busy_s(self) -> float:
+        """In one process nothing is the candidate's alone."""
+        return 0.0
+
     def _placed(self, call: Call, same_memory: bool) -> Call:
         if same_memory and self._last is not None and _same_layout(self._last, call):
             for old, fresh in zip(self._last.tensors(), call.tensors(), strict=True):
@@ -249,6 +273,10 @@ def _stream(name: str, device: torch.device) -> Iterator[None]:
     with torch.cuda.stream(side):
         yield
     torch.cuda.current_stream(device).wait_stream(side)
+
+
+def _nothing() -> None:
+    """Stands where no model is loaded."""
 
 
 def _same_layout(left: Call, right: Call) -> bool:

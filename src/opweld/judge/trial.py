@@ -125,6 +125,23 @@ class Trial:
             self._spoil()
         return new
 
+    def compare_run(
+        self, kind: Kind, new: Run, comparison: Comparison | None
+    ) -> Check | Comparison:
+        """Takes in outputs that ModelNew gave for `kind.make(0)` at another time."""
+        eager = self._run_original(kind, 0, main=False)
+        if isinstance(eager, Check):
+            return eager
+        if eager.draws_random or eager.changed_state:
+            return Check(kind.name, True, "results differ from call to call", skipped=True)
+        eager = outputs_of(eager)
+        if clause := mismatch(new, eager):
+            return Check(kind.name, False, f"ModelNew: {clause}", grade="F")
+        comparison = comparison or Comparison(eager)
+        if not bit_equal(new, eager):
+            self._add_figures(comparison, kind, 0, new, eager, False)
+        return comparison
+
     def _compare_draw(
         self, kind: Kind, draw: int, comparison: Comparison | None, main: bool
     ) -> Check | Comparison:
@@ -246,6 +263,19 @@ class Trial:
         if self.pristine is not None:
             load_state(self.pair.original, self.pristine)
             self._reference.refresh()
+
+
+def outputs_of(run: Run) -> Run:
+    """Without the inputs and the state that the run changed."""
+    count = len(run.leaves) - len(run.changed_inputs) - len(run.changed_state)
+    return replace(
+        run,
+        names=run.names[:count],
+        leaves=run.leaves[:count],
+        kinds=run.kinds[:count],
+        changed_inputs=(),
+        changed_state=(),
+    )
 
 
 def _joined(*parts: str) -> str:

@@ -206,6 +206,11 @@ class Verifier:
         self.pair.new.train(training)
         self._trial.weights_changed()
 
+    @property
+    def trial(self) -> Trial:
+        """Both sides, as the checks left them: with the weights that they were built with."""
+        return self._trial
+
     def _load(self, state: State) -> None:
         load_state(self.pair.original, state)
         self.pair.new.load_state(state)
