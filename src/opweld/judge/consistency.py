@@ -72,8 +72,8 @@ def deferred_work(touches: Sequence[Touch], call_ms: float) -> Check:
     """To get elements of a result the first time takes no longer than the second time.
 
     Otherwise part of the work is done when the result is looked at. Allowed are `DEFERRED_SHARE` of
-    a call's time, `FETCH_JITTER_MS`, or three times the spread between the second and the third
-    time, whichever is most; the median over the blocks counts.
+    a call's time, `FETCH_JITTER_MS`, or three times what the second and the third time differ by,
+    whichever is most; the median over all looks counts.
     """
     if not touches:
         return Check(DEFERRED, True, "no result was looked at", skipped=True)

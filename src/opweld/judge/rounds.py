@@ -42,7 +42,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Ms to get a few elements of outputs, per output: the first, second and third time."""
+    """Ms to get one element of each leaf of one call: the first, second and third time."""
 
     first: float
     second: float
@@ -198,7 +198,7 @@ class Rounds:
     def _look(self, side: Timed, order: Order, audit: Audit | None) -> None:
         assert self._audited is not None
         numbers = sorted({*self._draws.some_of(len(order), _MAX_TOUCHED), len(order) - 1})
-        self.records[self._audited].touches.append(touch(side, numbers, self._now))
+        self.records[self._audited].touches += touch(side, numbers, self._now)
         if audit is not None:
             number = self._draws.one_of(len(order))
             audit(order[number], side.result(number))
@@ -256,15 +256,16 @@ def time_block(side: Timed, order: Order, keep: bool, now: Now = perf_counter) -
     return Block(tuple(inside), (now() - middle) * 1e3, (middle - start) * 1e3)
 
 
-def touch(side: Timed, numbers: list[int], now: Now = perf_counter) -> Touch:
-    """Times of getting one element of every output of these calls, three times over."""
-    spent = []
+def touch(side: Timed, numbers: list[int], now: Now = perf_counter) -> list[Touch]:
+    """Looks at the outputs of these calls, at all of them before any comes again."""
+    looks: list[list[float]] = []
     for _ in range(3):
-        start = now()
+        looks.append([])
         for number in numbers:
+            start = now()
             _touch_once(side, number)
-        spent.append((now() - start) * 1e3 / len(numbers))
-    return Touch(*spent)
+            looks[-1].append((now() - start) * 1e3)
+    return [Touch(*times) for times in zip(*looks, strict=True)]
 
 
 def _touch_once(side: Timed, number: int) -> None:
