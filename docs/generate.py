@@ -5,13 +5,14 @@ the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [F
 `opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
 lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
 be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
-grammar in the module's docstring.
+grammar in the module's docstring. The JSON schemas in schema/ are generated whole.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import json
 import re
 import shlex
 import sys
@@ -23,10 +24,12 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from opweld.account import SCHEMA_VERSION, Account  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
 from opweld.ir.ops import OPS, Kind, Op  # noqa: E402
 from opweld.judge import grade  # noqa: E402
 from opweld.options import Options, environment_table, flag_table  # noqa: E402
+from opweld.schema import schema_of  # noqa: E402
 from opweld.simplify.rules import RULES  # noqa: E402
 from opweld.target import TARGETS  # noqa: E402
 
@@ -35,6 +38,8 @@ PART = re.compile(r"<!-- generated:(.+?) -->\n.*?<!-- end -->", re.DOTALL)
 # Rows enough for every stage; the sizes that the texts show are symbolic.
 BATCH = 64
 WIDTH = 100
+# The commands that write an account, and what theirs has always.
+SCHEMAS = {"check": ("seed", "verdict"), "optimize": ("target",)}
 
 
 def op_table() -> str:
@@ -146,7 +151,20 @@ def generated(text: str) -> str:
     return PART.sub(part, text)
 
 
+def schema_file(command: str) -> Path:
+    return FOLDER / "schema" / f"{command}.schema.json"
+
+
+def schema_text(command: str) -> str:
+    """The schema of what `opweld COMMAND --json` writes."""
+    title = f"opweld {command} --json"
+    schema = schema_of(Account, title, SCHEMA_VERSION, SCHEMAS[command])
+    return json.dumps(schema, indent=1) + "\n"
+
+
 def main() -> None:
+    for command in SCHEMAS:
+        schema_file(command).write_text(schema_text(command), "utf-8")
     for path in PAGES:
         path.write_text(generated(path.read_text("utf-8")), "utf-8")
 

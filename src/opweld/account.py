@@ -1,41 +1,83 @@
-"""The account of a run as plain data: the schema of `--json`, documented in docs/json.md."""
+"""The account of a run as plain data: what `--json` writes, documented in docs/json.md.
+
+Its JSON schemas in docs/schema/ are made from the classes here and in judge/values.py.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opweld import __version__
-from opweld.compiled import Compiled
-from opweld.judge.values import Judgement, to_plain
+from opweld.compiled import Compiled, PlanRow
+from opweld.judge.values import Environment, Judgement, KernelTiming, Timing, Verdict, to_plain
 from opweld.pipeline import Delivery
 
 SCHEMA_VERSION = 1
 
 
+@dataclass(frozen=True, slots=True)
+class FiredRule:
+    """A rewrite rule that fired, and what it promises about numbers."""
+
+    name: str
+    numerics: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftCall:
+    """An operation that was left to PyTorch, and why."""
+
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Everything about one run. Fields of the compiler are empty where only the judge ran."""
+
+    schema_version: int
+    opweld: str
+    model: str
+    model_new: str
+    device: str | None
+    environment: Environment | None
+    seed: int | None
+    verdict: Verdict | None
+    timing: Timing | None
+    timing_error: str | None
+    target: str | None
+    kernels: tuple[KernelTiming, ...]
+    welded_calls: dict[str, int] = field(default_factory=dict)
+    plan: tuple[PlanRow, ...] = ()
+    rules: tuple[FiredRule, ...] = ()
+    library: tuple[LeftCall, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
 def of_delivery(delivery: Delivery) -> dict[str, Any]:
     """The account of `opweld optimize`."""
-    return {
+    compiled = delivery.compiled
+    account = Account(
         **_head(delivery.model, delivery.out, delivery.judgement),
-        "target": delivery.compiled.target,
-        "kernels": to_plain(delivery.kernels),
-        **_compilation(delivery.compiled),
-        "notes": list(delivery.notes),
-    }
+        target=compiled.target,
+        kernels=delivery.kernels,
+        **_compilation(compiled),
+        notes=delivery.notes,
+    )
+    return dict(to_plain(account))
 
 
 def of_judgement(model: Path, new: Path, judgement: Judgement) -> dict[str, Any]:
     """The account of `opweld check`, and of an optimisation whose result was refused."""
-    return {
+    account = Account(
         **_head(model, new, judgement),
-        "target": judgement.environment.device if judgement.environment else None,
-        "kernels": to_plain(judgement.kernels),
-        "plan": [],
-        "rules": [],
-        "library": [],
-        "seconds": {},
-        "notes": [],
-    }
+        target=judgement.environment.device if judgement.environment else None,
+        kernels=judgement.kernels,
+    )
+    return dict(to_plain(account))
 
 
 def _head(model: Path, new: Path, judgement: Judgement | None) -> dict[str, Any]:
@@ -46,10 +88,10 @@ def _head(model: Path, new: Path, judgement: Judgement | None) -> dict[str, Any]
         "model": str(model),
         "model_new": str(new),
         "device": environment.device_name if environment else None,
-        "environment": to_plain(environment),
+        "environment": environment,
         "seed": judgement.seed if judgement else None,
-        "verdict": to_plain(judgement.verdict) if judgement else None,
-        "timing": to_plain(judgement.timing) if judgement else None,
+        "verdict": judgement.verdict if judgement else None,
+        "timing": judgement.timing if judgement else None,
         "timing_error": judgement.timing_error if judgement else None,
         "welded_calls": judgement.welded_calls if judgement else {},
     }
@@ -57,8 +99,8 @@ def _head(model: Path, new: Path, judgement: Judgement | None) -> dict[str, Any]
 
 def _compilation(compiled: Compiled) -> dict[str, Any]:
     return {
-        "plan": to_plain(compiled.plan_rows),
-        "rules": [{"name": name, "numerics": numerics} for name, numerics in compiled.rules],
-        "library": [{"op": op, "reason": reason} for op, reason in compiled.library],
+        "plan": compiled.plan_rows,
+        "rules": tuple(FiredRule(name, numerics) for name, numerics in compiled.rules),
+        "library": tuple(LeftCall(op, reason) for op, reason in compiled.library),
         "seconds": compiled.seconds,
     }
