@@ -323,6 +323,18 @@ def test_float64_is_held_to_the_noise_of_the_original(tmp_path: Path) -> None:
     assert not named(judge_pair(tmp_path, model, rounded), OWN).passed
 
 
+def test_a_float64_result_of_narrower_steps_is_judged_against_float64(tmp_path: Path) -> None:
+    """More exact than eager, and far from it; digits that eager keeps must be kept."""
+    model = POINTWISE.replace("torch.randn(9, 33)", "torch.randn(9, 33).bfloat16()")
+    model = model.replace("return torch.tanh(x) * x", "return (torch.tanh(x) * x).double() + 1")
+    new = "class ModelNew(Base):\n    def forward(self, x):\n"
+    exact = new + "        x = x.double(); return torch.tanh(x) * x + 1\n"
+    own = named(judge_pair(tmp_path, model, exact), OWN)
+    assert own.passed and own.grade == "A" and own.error_vs_f64 is not None
+    coarse = new + "        return (super().forward(x) * 32).round() / 32\n"
+    assert not named(judge_pair(tmp_path, model, coarse), OWN).passed
+
+
 @pytest.mark.parametrize("dtype", ["torch.bfloat16", "torch.float16"])
 def test_sixteen_bit_models_are_judged_against_float64(tmp_path: Path, dtype: str) -> None:
     model = POINTWISE.replace("torch.randn(9, 33)", f"torch.randn(9, 33).to({dtype})")

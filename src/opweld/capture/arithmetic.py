@@ -83,6 +83,9 @@ def _integer_pow(call: Call, exponent: Any) -> Node:
 
 
 def _clamp(call: Call) -> Node:
+    bounds = call.values.get("min"), call.values.get("max")
+    if isinstance(bounds[0], Node) and bounds[0] is bounds[1]:
+        raise NotWelded("its gradient where both bounds are equal is the library's")
     result = call.operand("self")
     if call.values.get("min") is not None:
         result = call.make(Op.CLAMP_MIN, result, call.operand("min", rounded=True))

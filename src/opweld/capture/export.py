@@ -24,6 +24,7 @@ from opweld.ir.ops import Op
 from opweld.ir.types import TensorType
 
 from .access import weight_access, weight_name
+from .aliases import IdleDropouts, refuse_hidden_aliases
 from .arguments import Arguments
 from .convert import Converter, Source
 from .draws import refuse_unread_draws
@@ -67,6 +68,7 @@ def export_graph(
         program = _exported(module, arguments, dynamic)
         _refuse_modes(program, autocast)
         refuse_unread_draws(program)
+        refuse_hidden_aliases(program.graph.nodes)
         literals = _literals(program)
         program = _functional(program)
     _refuse_mutations(program)
@@ -85,7 +87,7 @@ def export_graph(
 def _exported(module: nn.Module, arguments: Arguments, dynamic: frozenset[str]) -> ExportedProgram:
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
     try:
-        with refusing_functions():
+        with refusing_functions(), IdleDropouts():
             return torch.export.export(
                 module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Node
-from .kernel import Welded
+from .kernel import Definition, Load, Welded
 from .ops import Kind
 from .plan import Group
 from .types import TensorType
@@ -100,10 +100,11 @@ def _source(buffer: Any) -> int:
 
 
 def _symbols(group: Group) -> frozenset[str]:
-    """Every symbolic size that the group's types and attributes name."""
+    """Every symbolic size that the types and attributes of the group and its operands name."""
     found: set[str] = set()
-    for node in group.nodes:
+    for node in (*group.inputs, *group.nodes):
         found |= {name for size in node.type.shape for name in symbols_of(size)}
+    for node in group.nodes:
         found |= _symbols_in(node.attrs)
     return frozenset(found)
 
@@ -141,14 +142,20 @@ def _like(group: Group, node: Node) -> int | None:
     return None
 
 
-def reads_in_place(welded: Welded) -> bool:
-    """Whether every operand is read at the flat position that is written, or is one element.
+def reads_in_place(operator: Operator, welded: Welded) -> bool:
+    """Whether every operand is read where the result is written, or is one element.
 
-    Such a kernel's contiguous form is right for any layout that its tensors share.
+    Such a kernel's contiguous form is right for any layout that its tensors share. An operand of
+    another shape is at the same place only where all are contiguous: a flattened one, say.
     """
     place = welded.contiguous.stores[0].address
-    loads = welded.contiguous.definitions
-    return all(
-        getattr(load, "address", None) in (0, place) and not getattr(load, "guard", ())
-        for load in loads
-    )
+    shape = operator.results[0].type.shape
+    alike = {a.name for a in operator.arguments if a.type.shape == shape}
+
+    def in_place(load: Definition) -> bool:
+        if not isinstance(load, Load) or load.guard:
+            return False
+        return load.address == 0 or (load.address == place and load.buffer in alike)
+
+    same = all(result.type.shape == shape for result in operator.results)
+    return same and all(map(in_place, welded.contiguous.definitions))

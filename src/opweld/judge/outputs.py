@@ -22,6 +22,9 @@ from opweld.judge.values import Check, Errors, Grade
 DELIVERED: tuple[Grade, ...] = ("A", "B")
 # As many independent errors as there are draws at most.
 LEAST_FREEDOM = 16
+# A float64 result that is this far off, beside its largest element, was rounded to a narrower type
+# on its way: float32 rounds by 2^-24, float64 by 2^-53.
+ROUNDED = 2.0**-36
 
 
 def mismatch(new: Run, eager: Run) -> str | None:
@@ -81,10 +84,11 @@ class Comparison:
             if block.rows is not None:
                 left, right = rows_of(left, block.rows), right[block.rows]
             reference = as_tensor(leaf, torch.float64)
-            if is_wider(reference, right):
-                self._add_leaf(position, left, right, reference)
-            else:
+            dtype = judged_as(reference, right)
+            if dtype is None:
                 useless.add(position)
+            else:
+                self._add_leaf(position, left, right, reference, dtype)
         return useless
 
     def end_draw(self) -> None:
@@ -115,7 +119,7 @@ class Comparison:
         for position in positions:
             triple = (r.leaves[position] for r in (new, eager, other))
             left, right, moved = map(as_tensor, triple)
-            self._add_leaf(position, left, right, right)
+            self._add_leaf(position, left, right, right, right.dtype)
             if is_float(right):
                 sums = self.noise.setdefault(position, NoiseSums.of(right, num_inputs))
                 for index in pieces_of(right):
@@ -147,20 +151,18 @@ class Comparison:
         check = self._figures(name, position, lowest)
         return replace(check, passed=passed, detail=self._detail(position, lowest, passed, detail))
 
-    def _add_leaf(self, position: int, new: Tensor, eager: Tensor, reference: Tensor) -> None:
+    def _add_leaf(
+        self, position: int, new: Tensor, eager: Tensor, reference: Tensor, dtype: torch.dtype
+    ) -> None:
         if not is_float(eager):
             self._add_exact(position, new, eager, reference)
             return
-        sums = self._float_sums(position, eager)
+        sums = self.sums.setdefault(position, ErrorSums(dtype.to_real()))
         for index in pieces_of(new):
             three = (new[index], eager[index], reference[index])
             if eager.is_complex():
                 three = tuple(torch.view_as_real(t.resolve_conj()) for t in three)
             sums.add(*three)
-
-    def _float_sums(self, position: int, eager: Tensor) -> ErrorSums:
-        dtype = eager.real.dtype if eager.is_complex() else eager.dtype
-        return self.sums.setdefault(position, ErrorSums(dtype))
 
     def _add_exact(self, position: int, new: Tensor, eager: Tensor, reference: Tensor) -> None:
         """Integers and booleans: eager's value or the float64 run's."""
@@ -289,12 +291,29 @@ def is_float(t: Tensor) -> bool:
     return t.is_floating_point() or t.is_complex()
 
 
-def is_wider(reference: Tensor, eager: Tensor) -> bool:
-    """Whether a float64 leaf can judge: of eager's shape, and more precise where it matters."""
+def judged_as(reference: Tensor, eager: Tensor) -> torch.dtype | None:
+    """The type whose digits a float64 leaf can judge; None where it is of no use.
+
+    It must have eager's shape and be more precise. Where eager's own type is float64, it is so if a
+    step on the way is not; the result is then held to the digits of float32.
+    """
     if reference.shape != eager.shape or is_float(reference) != is_float(eager):
-        return False
+        return None
     wide = torch.promote_types(eager.dtype, torch.float64)
-    return not is_float(eager) or (eager.dtype != wide and reference.dtype == wide)
+    if not is_float(eager) or (eager.dtype != wide and reference.dtype == wide):
+        return eager.dtype
+    lost = reference.dtype == wide and _lost_digits(eager, reference)
+    return torch.float32 if lost else None
+
+
+def _lost_digits(eager: Tensor, reference: Tensor) -> bool:
+    """Whether a float64 result comes from intermediates of fewer bits, which float64 keeps."""
+    finite = reference.isfinite()
+    eager, reference = eager[finite], reference[finite]
+    if eager.numel() == 0:
+        return False
+    off = (eager - reference).abs().nan_to_num(nan=math.inf)
+    return float(off.max()) > ROUNDED * float(reference.abs().max())
 
 
 def _leaf_mismatch(new: Any, eager: Any) -> str | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opweld.judge.compare import ErrorSums, pieces_of
 from opweld.judge.grade import grade
-from opweld.judge.outputs import DELIVERED, as_tensor, is_float, is_wider
+from opweld.judge.outputs import DELIVERED, as_tensor, is_float, judged_as
 from opweld.judge.reference import Block
 from opweld.judge.run import Run
 
@@ -63,7 +63,8 @@ class Trivial:
         rows, reference = None, eager
         if block is not None:
             wide = as_tensor(block.leaves[rival.leaf], torch.float64)
-            if is_wider(wide, eager if block.rows is None else eager[block.rows]):
+            right = eager if block.rows is None else eager[block.rows]
+            if judged_as(wide, right) is not None:
                 rows, reference = block.rows, wide
         for index in pieces_of(reference):
             place = _shifted(index, rows)

@@ -118,9 +118,9 @@ def _sizes_of_run(welded: Welded) -> frozenset[str]:
 def _contiguous_test(operator: Operator, welded: Welded) -> str:
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     first = operator.results[0]
-    if not reads_in_place(welded):
+    if not reads_in_place(operator, welded):
         return _all(f"{name}.is_contiguous()" for name in names)
-    # Elementwise throughout: any layout that all tensors share will do.
+    # Elementwise throughout: any layout that all tensors share will do. The others are one element.
     full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]
     others = full + [r.name for r in operator.results[1:]]
     return _all(f"host::same_layout({name}, {first.name})" for name in others)

@@ -1,0 +1,172 @@
+"""Random models down the whole line: captured, welded, built, judged; faults made small.
+
+    python benchmarks/fuzz.py --models 1000
+    python benchmarks/fuzz.py --models 1000 --target cuda --workers 12
+
+A seed names a model. The account has the operations covered, the faults with their seeds and, in a
+folder beside it, a smallest model file for each fault that the same command finds again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import platform
+import shlex
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
+
+from benchmarks.run import device_name  # noqa: E402
+from tests.fuzz.campaign import Judging  # noqa: E402
+from tests.fuzz.generate import generate  # noqa: E402
+from tests.fuzz.outcome import BY_CHANCE, Outcome  # noqa: E402
+from tests.fuzz.program import Program  # noqa: E402
+from tests.fuzz.shrink import shrink  # noqa: E402
+
+BATCH = 20
+
+
+def main(
+    models: Annotated[int, typer.Option(help="How many models to try.")] = 1000,
+    first: Annotated[int, typer.Option(help="The first seed; the others follow it.")] = 0,
+    target: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    workers: Annotated[int, typer.Option(help="Batches at the same time.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Where the account goes.")] = None,
+    small: Annotated[bool, typer.Option(help="Make failing models small.")] = True,
+) -> None:
+    """Judges random models and writes results/fuzz-<target>.json; exit code 1 where one fails."""
+    out = out or HERE / "results" / f"fuzz-{target}.json"
+    seeds = range(first, first + models)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="opweld-fuzz-") as folder:
+        work = Path(folder)
+        outcomes = judged(seeds, target, workers, work)
+        spent = time.monotonic() - start
+        faults = [outcome for outcome in outcomes.values() if outcome.is_fault]
+        sources = shrunk(faults, target, work) if small else {}
+    chance = [outcome for outcome in outcomes.values() if outcome.kind == BY_CHANCE]
+    lists = {"faults": listed(faults), BY_CHANCE: listed(chance)}
+    account = {**head(seeds, target, spent), **summary(outcomes), **lists}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(account, indent=1) + "\n")
+    for name, source in sources.items():
+        place = out.parent / f"{out.stem}-faults" / f"{name}.py"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(source)
+    print(f"{account['outcomes']}; written to {out}")
+    raise typer.Exit(1 if faults else 0)
+
+
+def judged(seeds: Iterable[int], target: str, workers: int, work: Path) -> dict[int, Outcome]:
+    """The outcome of each seed; batches run side by side, each in a process of its own."""
+    found: dict[int, Outcome] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        for outcomes in pool.map(partial(_judge_batch, target, work), _batches(seeds)):
+            found.update(outcomes)
+            for seed, outcome in outcomes.items():
+                if outcome.kind not in ("passed", "refused"):
+                    print(f"{seed}: {outcome.kind}: {outcome.detail[:300]}", flush=True)
+            print(f"{len(found)} models", file=sys.stderr, flush=True)
+    return found
+
+
+def _batches(seeds: Iterable[int]) -> Iterator[list[int]]:
+    remaining = iter(seeds)
+    while batch := list(itertools.islice(remaining, BATCH)):
+        yield batch
+
+
+def _judge_batch(target: str, work: Path, seeds: list[int]) -> dict[int, Outcome]:
+    sources = {f"model_{seed}": generate(seed).source() for seed in seeds}
+    outcomes = Judging(work / f"batch_{seeds[0]}", target).outcomes(sources)
+    return {seed: outcomes[f"model_{seed}"] for seed in seeds}
+
+
+def shrunk(faults: list[Outcome], target: str, work: Path) -> dict[str, str]:
+    """A smallest model file for each way of failing: of one kind, the first two seeds."""
+    seen: Counter[str] = Counter()
+    made = {}
+    for fault in faults:
+        seen[fault.kind] += 1
+        if seen[fault.kind] > 2:
+            continue
+        seed = int(fault.name.rpartition("_")[2])
+        program = smallest(generate(seed), fault.kind, target, work / f"small_{seed}")
+        head = f"Seed {seed}, made small. {fault.kind}."
+        made[f"seed_{seed}"] = program.source(head)
+        print(f"--- seed {seed}: {fault.kind}\n{made[f'seed_{seed}']}", flush=True)
+    return made
+
+
+def smallest(program: Program, kind: str, target: str, work: Path) -> Program:
+    rounds = itertools.count()
+
+    def judge(sources: Any) -> dict[str, Outcome]:
+        folder = work / f"round_{next(rounds)}"
+        return Judging(folder, target, autocast_every=0).outcomes(sources)
+
+    return shrink(program, kind, judge)
+
+
+def head(seeds: range, target: str, spent: float) -> dict[str, Any]:
+    return {
+        "date": date.today().isoformat(),
+        "command": shlex.join(["python", "benchmarks/fuzz.py", *sys.argv[1:]]),
+        "device": device_name(),
+        "target": target,
+        "versions": {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "python": platform.python_version(),
+        },
+        "models": len(seeds),
+        "first_seed": seeds.start,
+        "seconds": round(spent, 1),
+    }
+
+
+def summary(outcomes: dict[int, Outcome]) -> dict[str, Any]:
+    """How models ended, what was covered, where the time went."""
+    found = outcomes.values()
+    written = Counter(op for seed in outcomes for op in generate(seed).ops)
+    stages = Counter[str]()
+    for outcome in found:
+        stages.update(outcome.seconds)
+    return {
+        "outcomes": _counted(outcome.kind for outcome in found),
+        "grades": _counted(outcome.grade for outcome in found if outcome.grade),
+        "kernels": sum(outcome.kernels for outcome in found),
+        "models_with_kernels": sum(outcome.kernels > 0 for outcome in found),
+        "models_that_doing_nothing_would_pass": sum(outcome.weak for outcome in found),
+        "seconds_by_stage": {stage: round(spent, 1) for stage, spent in sorted(stages.items())},
+        "written": dict(sorted(written.items())),
+        "welded": _counted(op for outcome in found for op in outcome.ops),
+        "left_to_pytorch": _counted(op for outcome in found for op in outcome.left),
+        "refused": _counted(outcome.detail for outcome in found if outcome.kind == "refused"),
+    }
+
+
+def _counted(values: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(values).items()))
+
+
+def listed(faults: list[Outcome]) -> list[dict[str, str]]:
+    return [{"model": f.name, "kind": f.kind, "detail": f.detail[:500]} for f in faults]
+
+
+if __name__ == "__main__":
+    typer.run(main)

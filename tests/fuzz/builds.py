@@ -1,0 +1,124 @@
+"""Kernels of many emitted files in one library: most of a build is reading headers.
+
+Each file is imported once with PyTorch's builder replaced by one that notes what it was asked for;
+then everything asked for is compiled as one text, each file's part in a namespace of its own, under
+the file's own flags. The library is left where each file looks for the one it built before, so that
+importing it, in whatever process, finds its kernels there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from torch.utils import cpp_extension
+
+from opweld.device import names, pieces
+from opweld.model_file import import_file
+
+_FIRST_KERNEL = re.compile(r"^// k\d+_", re.MULTILINE)
+_FIRST_OPERATOR = re.compile(r'^(extern "C" int k\d+_|namespace \{$)', re.MULTILINE)
+_ENTRY = re.compile(r'^extern "C" \w+ (k\d+_\w+)\(', re.MULTILINE)
+
+
+class Noted(Exception):
+    """Ends a build that shall only be noted."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one emitted file asked PyTorch's builder for."""
+
+    name: str
+    folder: Path
+    inputs: Mapping[str, Any]
+
+    @property
+    def is_cuda(self) -> bool:
+        return "cuda_sources" in self.inputs
+
+
+def noted_orders(files: Iterable[Path]) -> list[Order]:
+    """The builds that importing these emitted files asks for; none for what is there already."""
+    orders: list[Order] = []
+
+    def note(name: str, build_directory: str, **inputs: Any) -> None:
+        orders.append(Order(name, Path(build_directory).parent / name, inputs))
+        raise Noted
+
+    with mock.patch.object(cpp_extension, "load_inline", note), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for file in files:
+            import_file(file, f"noted_{file.stem}")
+    return orders
+
+
+def build_together(orders: list[Order], folder: Path) -> None:
+    """One library for all; raises RuntimeError with the compiler's words."""
+    if not orders:
+        return
+    first = orders[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DOPWELD_NAMESPACE")]
+    kernels, hosts = [], []
+    for number, order in enumerate(orders):
+        kernel, host = _apart(order, number)
+        kernels.append(kernel)
+        hosts.append(host)
+    language = "cuda" if first.is_cuda else "cpp"
+    library = "\n".join(pieces(names(language), language))
+    host_library = _host_library(first)
+    inputs = {**first.inputs, "extra_cflags": flags}
+    if first.is_cuda:
+        inputs["cuda_sources"] = ["\n".join([library, *kernels])]
+        inputs["cpp_sources"] = ["\n".join([host_library, *hosts])]
+    else:
+        inputs["cpp_sources"] = ["\n".join([library, *kernels, host_library, *hosts])]
+    path = cpp_extension.load_inline(
+        name=f"together_{folder.name}", build_directory=str(folder), **inputs
+    )
+    for order in orders:
+        _leave(Path(path), order)
+
+
+def _apart(order: Order, number: int) -> tuple[str, str]:
+    """The kernels and the operators of one file, with names that no other file has."""
+    kernel, host = _texts(order)
+    kernel = kernel[_start(_FIRST_KERNEL, kernel) :]
+    host = host[_start(_FIRST_OPERATOR, host) :]
+    for entry in _ENTRY.findall(kernel):
+        alone = re.compile(rf"\b{entry}\b")
+        kernel, host = (alone.sub(f"{entry}_of_{number}", text) for text in (kernel, host))
+    space = f"namespace file_{number} {{"
+    registered = f"#undef OPWELD_NAMESPACE\n#define OPWELD_NAMESPACE {order.name}"
+    return f"{space}\n{kernel}\n}}", f"{registered}\n{space}\n{host}\n}}"
+
+
+def _texts(order: Order) -> tuple[str, str]:
+    sources = order.inputs["cpp_sources"]
+    return (order.inputs["cuda_sources"][0], sources[0]) if order.is_cuda else tuple(sources)
+
+
+def _host_library(order: Order) -> str:
+    """What stands before the operators, the same in every file."""
+    host = _texts(order)[1]
+    return host[: _start(_FIRST_OPERATOR, host)]
+
+
+def _start(pattern: re.Pattern[str], text: str) -> int:
+    found = pattern.search(text)
+    assert found is not None, "the emitted text has another form than it had"
+    return found.start()
+
+
+def _leave(library: Path, order: Order) -> None:
+    """Where the emitted file looks, in the form in which it leaves a library itself."""
+    order.folder.mkdir(parents=True, exist_ok=True)
+    place = os.path.relpath(library, order.folder)
+    (order.folder / "size").write_text(f"{library.stat().st_size} {place}")

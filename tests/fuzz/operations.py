@@ -1,0 +1,400 @@
+"""The vocabulary of random models: how an operation is written, by the kind of its operand.
+
+`{0}`, `{1}` are operands. Whether a line fits the operands that were drawn is found by running it,
+so these tables say only what is worth trying. Left out is what PyTorch itself leaves undefined: a
+conversion of a float to an integer out of range, a shift beyond the width, an integer division by
+zero.
+"""
+
+from __future__ import annotations
+
+Form = tuple[str, str]
+"""The name in the account, and the text."""
+
+_FUNCTIONS = """
+    abs neg sign reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan
+    asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid relu floor ceil round trunc
+    frac sinc deg2rad rad2deg nan_to_num positive logit
+"""
+_PREDICATES = "isnan isinf isfinite signbit isposinf isneginf"
+_ACTIVATIONS = """
+    relu relu6 silu gelu mish softplus elu selu celu leaky_relu hardtanh hardsigmoid hardswish
+    logsigmoid softsign tanhshrink softshrink hardshrink
+"""
+_MODULES = """
+    ReLU ReLU6 SiLU GELU Mish Softplus ELU SELU CELU LeakyReLU Hardtanh Hardsigmoid Hardswish
+    LogSigmoid Softsign Tanhshrink Softshrink Hardshrink Sigmoid Tanh Identity
+"""
+
+
+def _both(name: str) -> tuple[Form, ...]:
+    return (name, f"torch.{name}({{0}})"), (name, f"{{0}}.{name}()")
+
+
+UNARY: tuple[Form, ...] = (
+    *(form for name in _FUNCTIONS.split() for form in _both(name)),
+    *((f"F.{name}", f"F.{name}({{0}})") for name in _ACTIVATIONS.split()),
+    ("neg", "-{0}"),
+    ("abs", "abs({0})"),
+    ("F.gelu tanh", 'F.gelu({0}, approximate="tanh")'),
+    ("F.softplus", "F.softplus({0}, beta=2.0, threshold=5.0)"),
+    ("F.elu", "F.elu({0}, alpha=0.7)"),
+    ("F.celu", "F.celu({0}, alpha=1.3)"),
+    ("F.leaky_relu", "F.leaky_relu({0}, 0.2)"),
+    ("F.hardtanh", "F.hardtanh({0}, -0.5, 1.5)"),
+    ("F.threshold", "F.threshold({0}, 0.1, 20.0)"),
+    ("F.softshrink", "F.softshrink({0}, 0.3)"),
+    ("F.hardshrink", "F.hardshrink({0}, 0.3)"),
+    ("round decimals", "torch.round({0}, decimals=2)"),
+    ("nan_to_num", "torch.nan_to_num({0}, nan=1.0, posinf=2.0, neginf=-2.0)"),
+    ("logit", "torch.logit({0}, eps=1e-3)"),
+    ("clone", "{0}.clone()"),
+    ("contiguous", "{0}.contiguous()"),
+    ("detach", "{0}.detach()"),
+    ("F.dropout", "F.dropout({0}, 0.5, training=self.training)"),
+)
+PREDICATES: tuple[Form, ...] = tuple(f for name in _PREDICATES.split() for f in _both(name))
+MODULES: tuple[tuple[str, str], ...] = (
+    *((name, f"nn.{name}()") for name in _MODULES.split()),
+    ("GELU tanh", 'nn.GELU(approximate="tanh")'),
+    ("LeakyReLU", "nn.LeakyReLU(0.3)"),
+    ("ELU", "nn.ELU(0.5)"),
+    ("Hardtanh", "nn.Hardtanh(-2.0, 2.0)"),
+    ("Threshold", "nn.Threshold(0.2, -1.0)"),
+    ("PReLU", "nn.PReLU()"),
+    ("Dropout", "nn.Dropout(0.2)"),
+    ("Sequential", "nn.Sequential(nn.ReLU(), nn.Sigmoid())"),
+)
+# Bring the operand into the domain of the function behind them.
+DOMAINS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("{0}.abs()", ("sqrt",)),
+    ("{0}.abs() + 0.5", ("log", "log2", "log10", "rsqrt", "reciprocal", "sqrt")),
+    ("torch.tanh({0})", ("asin", "acos", "atanh", "log1p")),
+    ("torch.sigmoid({0})", ("logit", "log", "sqrt", "atanh", "asin")),
+    ("{0}.square() + 1", ("acosh", "log", "rsqrt")),
+    ("{0}.clamp(-5.0, 5.0)", ("exp", "sinh", "cosh", "exp2", "expm1", "tan")),
+)
+
+SCALARS = ("0.5", "2.0", "-1.5", "3", "1", "0.1", "1e-3", "-0.25", "math.pi", "7", "100.0", "0")
+WITH_SCALAR: tuple[Form, ...] = (
+    ("add", "{0} + {c}"),
+    ("add", "{c} + {0}"),
+    ("sub", "{0} - {c}"),
+    ("sub", "{c} - {0}"),
+    ("mul", "{0} * {c}"),
+    ("mul", "{c} * {0}"),
+    ("div", "{0} / {c}"),
+    ("div", "{c} / {0}"),
+    ("pow", "{0} ** 2"),
+    ("pow", "{0} ** 3"),
+    ("pow", "{0} ** 0.5"),
+    ("pow", "{0} ** -1"),
+    ("pow", "{0} ** 2.5"),
+    ("pow", "torch.pow({0}, 4)"),
+    ("pow", "2.0 ** {0}"),
+    ("float_power", "torch.float_power({0}, 2)"),
+    ("floor_divide", "{0} // 0.7"),
+    ("remainder", "{0} % 1.5"),
+    ("remainder", "torch.remainder({0}, -0.75)"),
+    ("fmod", "torch.fmod({0}, 1.25)"),
+    ("div floor", 'torch.div({0}, 0.3, rounding_mode="floor")'),
+    ("div trunc", 'torch.div({0}, 2.0, rounding_mode="trunc")'),
+    ("add alpha", "torch.add({0}, {c}, alpha=3)"),
+    ("sub alpha", "torch.sub({0}, 2, alpha=0.5)"),
+    ("rsub", "torch.rsub({0}, {c})"),
+    ("clamp", "torch.clamp({0}, -1.0, 1.0)"),
+    ("clamp", "{0}.clamp(min=0.2)"),
+    ("clamp", "{0}.clamp(max=0.4)"),
+    ("clamp_min", "torch.clamp_min({0}, -0.3)"),
+    ("xlogy", "torch.xlogy({0}, 3.0)"),
+    ("mul", "torch.mul({0}, {c})"),
+    ("add", "torch.add({0}, {c})"),
+    ("ldexp", "torch.ldexp({0}, torch.tensor(2, device={0}.device))"),
+    ("masked_fill", "{0}.masked_fill({0} > 0.5, {c})"),
+    ("where", "torch.where({0} > {c}, {0}, 0.0)"),
+    ("where", "torch.where({0} < 0, {c}, {0})"),
+    ("full_like", "{0} + torch.full_like({0}, 1.5)"),
+    ("ones_like", "torch.ones_like({0}) - {0}"),
+    ("zeros_like", "torch.maximum({0}, torch.zeros_like({0}))"),
+    ("arange", "{0} + torch.arange({0}.shape[-1], device={0}.device)"),
+    ("new_full", "{0} * {0}.new_full((1,), 0.75)"),
+)
+COMPARE_SCALAR: tuple[Form, ...] = (
+    ("gt", "{0} > {c}"),
+    ("lt", "{0} < {c}"),
+    ("ge", "torch.ge({0}, {c})"),
+    ("le", "{0}.le({c})"),
+    ("eq", "{0} == {c}"),
+    ("ne", "{0} != {c}"),
+    ("logical_not", "torch.logical_not({0})"),
+    ("bool", "{0}.bool()"),
+)
+BINARY: tuple[Form, ...] = (
+    ("add", "{0} + {1}"),
+    ("add", "torch.add({0}, {1})"),
+    ("add alpha", "torch.add({0}, {1}, alpha=0.5)"),
+    ("sub", "{0} - {1}"),
+    ("sub", "{0}.sub({1})"),
+    ("sub alpha", "torch.sub({0}, {1}, alpha=2)"),
+    ("mul", "{0} * {1}"),
+    ("mul", "{0}.mul({1})"),
+    ("div", "{0} / {1}"),
+    ("div", "torch.div({0}, {1})"),
+    ("div floor", 'torch.div({0}, {1}, rounding_mode="floor")'),
+    ("maximum", "torch.maximum({0}, {1})"),
+    ("minimum", "torch.minimum({0}, {1})"),
+    ("max", "torch.max({0}, {1})"),
+    ("fmax", "torch.fmax({0}, {1})"),
+    ("fmin", "torch.fmin({0}, {1})"),
+    ("atan2", "torch.atan2({0}, {1})"),
+    ("hypot", "torch.hypot({0}, {1})"),
+    ("copysign", "torch.copysign({0}, {1})"),
+    ("logaddexp", "torch.logaddexp({0}, {1})"),
+    ("xlogy", "torch.xlogy({0}, {1})"),
+    ("heaviside", "torch.heaviside({0}, {1})"),
+    ("fmod", "torch.fmod({0}, {1})"),
+    ("remainder", "{0} % {1}"),
+    ("pow", "{0} ** {1}"),
+    ("pow", "torch.pow({0}.abs(), {1})"),
+    ("lerp", "torch.lerp({0}, {1}, 0.3)"),
+    ("where", "torch.where({0} > {1}, {0}, {1} * 2)"),
+    ("where", "torch.where({0}.isnan(), {1}, {0})"),
+    ("masked_fill", "{0}.masked_fill({1} > 0, -1.0)"),
+    ("clamp tensor", "torch.clamp({0}, max={1})"),
+    ("mse_loss", 'F.mse_loss({0}, {1}, reduction="none")'),
+    ("l1_loss", 'F.l1_loss({0}, {1}, reduction="none")'),
+    ("smooth_l1_loss", 'F.smooth_l1_loss({0}, {1}, reduction="none")'),
+    ("type_as", "{0}.type_as({1})"),
+    ("to dtype", "{0}.to({1}.dtype)"),
+    ("expand_as", "{0}.expand_as({1})"),
+)
+TERNARY: tuple[Form, ...] = (
+    ("addcmul", "torch.addcmul({0}, {1}, {2}, value=0.5)"),
+    ("addcmul", "torch.addcmul({0}, {1}, {2})"),
+    ("addcdiv", "torch.addcdiv({0}, {1}, {2}, value=0.1)"),
+    ("lerp", "torch.lerp({0}, {1}, {2})"),
+    ("where", "torch.where({0} > 0, {1}, {2})"),
+    ("clamp tensor", "torch.clamp({0}, {1}, {2})"),
+    ("mul add", "{0} * {1} + {2}"),
+    ("mul sub", "{0} - {1} * {2}"),
+)
+COMPARE: tuple[Form, ...] = (
+    ("gt", "{0} > {1}"),
+    ("le", "{0} <= {1}"),
+    ("eq", "{0} == {1}"),
+    ("ne", "torch.ne({0}, {1})"),
+    ("lt", "torch.lt({0}, {1})"),
+    ("isclose", "torch.isclose({0}, {1})"),
+    ("logical_and", "torch.logical_and({0}, {1})"),
+    ("logical_xor", "torch.logical_xor({0}, {1})"),
+)
+OF_BOOLS: tuple[Form, ...] = (
+    ("not", "~{0}"),
+    ("logical_not", "{0}.logical_not()"),
+    ("float", "{0}.float()"),
+    ("to dtype", "{0}.to(torch.int64)"),
+    ("to dtype", "{0}.to(torch.float16)"),
+    ("where", "torch.where({0}, 1.0, -1.0)"),
+    ("mul", "{0} * 2.5"),
+)
+OF_TWO_BOOLS: tuple[Form, ...] = (
+    ("and", "{0} & {1}"),
+    ("or", "{0} | {1}"),
+    ("xor", "{0} ^ {1}"),
+    ("logical_or", "torch.logical_or({0}, {1})"),
+    ("eq", "{0} == {1}"),
+)
+OF_BOOL_AND_OTHER: tuple[Form, ...] = (
+    ("where", "torch.where({0}, {1}, 0)"),
+    ("where", "torch.where({0}, -1.0, {1})"),
+    ("where", "torch.where({0}, {1}, -{1})"),
+    ("masked_fill", "{1}.masked_fill({0}, 2)"),
+    ("mul", "{0} * {1}"),
+    ("add", "{1} + {0}"),
+)
+OF_INTEGERS: tuple[Form, ...] = (
+    ("add", "{0} + 3"),
+    ("mul", "{0} * 2"),
+    ("mul", "{0} * 0.5"),
+    ("sub", "10 - {0}"),
+    ("neg", "-{0}"),
+    ("abs", "{0}.abs()"),
+    ("floor_divide", "{0} // 3"),
+    ("remainder", "{0} % 5"),
+    ("fmod", "torch.fmod({0}, 4)"),
+    ("div", "{0} / 4"),
+    ("div trunc", 'torch.div({0}, 3, rounding_mode="trunc")'),
+    ("bitwise_and", "{0} & 6"),
+    ("bitwise_or", "{0} | 1"),
+    ("bitwise_xor", "{0} ^ 5"),
+    ("bitwise_not", "~{0}"),
+    ("shift", "{0} << 2"),
+    ("shift", "{0} >> 1"),
+    ("clamp", "{0}.clamp(-2, 4)"),
+    ("float", "{0}.float()"),
+    ("to dtype", "{0}.to(torch.int32)"),
+    ("to dtype", "{0}.to(torch.bfloat16)"),
+    ("double", "{0}.double()"),
+    ("sign", "torch.sign({0})"),
+    ("square", "{0}.square()"),
+    ("pow", "{0} ** 2"),
+    ("exp", "torch.exp({0})"),
+    ("sigmoid", "torch.sigmoid({0})"),
+    ("sin", "{0}.sin()"),
+    ("relu", "F.relu({0})"),
+    ("gt", "{0} > 1"),
+    ("eq", "{0} == 2"),
+    ("bool", "{0}.bool()"),
+    ("floor", "torch.floor({0})"),
+)
+OF_TWO_INTEGERS: tuple[Form, ...] = (
+    ("add", "{0} + {1}"),
+    ("sub", "{0} - {1}"),
+    ("mul", "{0} * {1}"),
+    ("div", "{0} / {1}"),
+    ("bitwise_and", "{0} & {1}"),
+    ("bitwise_xor", "{0} ^ {1}"),
+    ("maximum", "torch.maximum({0}, {1})"),
+    ("floor_divide", "{0} // ({1}.abs() + 1)"),
+    ("remainder", "{0} % {1}.clamp(1, 9)"),
+    ("lt", "{0} < {1}"),
+)
+CASTS: tuple[Form, ...] = (
+    ("half", "{0}.half()"),
+    ("float", "{0}.float()"),
+    ("double", "{0}.double()"),
+    ("bfloat16", "{0}.bfloat16()"),
+    ("to dtype", "{0}.to(torch.float16)"),
+    ("to dtype", "{0}.to(torch.bfloat16)"),
+    ("to dtype", "{0}.to(torch.float32)"),
+    ("to dtype", "{0}.to(dtype=torch.float64)"),
+)
+# A float becomes an integer within the range of that one.
+TO_INTEGERS: tuple[tuple[str, str], ...] = (
+    ("{0}.nan_to_num().clamp(-9.0, 9.0)", "{0}.to(torch.int32)"),
+    ("{0}.nan_to_num().clamp(-99.0, 99.0)", "{0}.long()"),
+    ("{0}.nan_to_num().clamp(0.0, 200.0)", "{0}.to(torch.uint8)"),
+    ("{0}.nan_to_num().clamp(-100.0, 100.0)", "{0}.to(torch.int8)"),
+    ("{0}.nan_to_num().clamp(-50.0, 50.0)", "{0}.int()"),
+)
+VIEWS: tuple[Form, ...] = (
+    ("flatten", "{0}.flatten()"),
+    ("flatten", "torch.flatten({0}, 1)"),
+    ("reshape", "{0}.reshape(-1)"),
+    ("reshape", "{0}.reshape({0}.shape[0], -1)"),
+    ("view", "{0}.view({0}.shape[0], -1)"),
+    ("reshape", "{0}.reshape(-1, {0}.shape[-1])"),
+    ("reshape", "{0}.reshape(-1, 2)"),
+    ("reshape", "{0}.reshape(2, -1)"),
+    ("unflatten", "{0}.unflatten(-1, (2, -1))"),
+    ("unflatten", "{0}.unflatten(-1, (-1, 4))"),
+    ("transpose", "{0}.transpose(-1, -2)"),
+    ("transpose", "torch.transpose({0}, 0, 1)"),
+    ("t", "{0}.t()"),
+    ("mT", "{0}.mT"),
+    ("permute", "{0}.permute(*range({0}.dim() - 1, -1, -1))"),
+    ("permute", "{0}.permute(1, 0, 2)"),
+    ("permute", "{0}.permute(0, 2, 1)"),
+    ("movedim", "{0}.movedim(0, -1)"),
+    ("unsqueeze", "{0}.unsqueeze(1)"),
+    ("unsqueeze", "{0}[None]"),
+    ("unsqueeze", "{0}[..., None]"),
+    ("squeeze", "{0}.squeeze()"),
+    ("squeeze", "{0}.squeeze(0)"),
+    ("expand", "{0}.unsqueeze(0).expand(3, *{0}.shape)"),
+    ("expand", "{0}[:, :1].expand({0}.shape)"),
+    ("slice", "{0}[1:]"),
+    ("slice", "{0}[:, 1:]"),
+    ("slice", "{0}[..., :-1]"),
+    ("slice", "{0}[..., ::2]"),
+    ("slice", "{0}[:, ::3]"),
+    ("slice", "{0}[..., 1:3]"),
+    ("slice", "{0}[:2]"),
+    ("slice", "{0}[..., -2:]"),
+    ("narrow", "{0}.narrow(-1, 0, 1)"),
+    ("select", "{0}[0]"),
+    ("select", "{0}[:, 0]"),
+    ("select", "{0}[..., -1]"),
+    ("select", "{0}.select(-1, 0)"),
+    ("flip", "{0}.flip(-1)"),
+    ("flip", "torch.flip({0}, (0,))"),
+    ("flip", "{0}.flip(0, 1)"),
+    ("roll", "torch.roll({0}, 1, -1)"),
+    ("roll", "torch.roll({0}, 2)"),
+    ("pad", "F.pad({0}, (1, 2))"),
+    ("pad", "F.pad({0}, (0, 1, 2, 0), value=1.5)"),
+    ("pad", "F.pad({0}, (-1, 1))"),
+    ("repeat", "{0}.repeat(2, *[1] * ({0}.dim() - 1))"),
+    ("tile", "torch.tile({0}, (2,))"),
+    ("repeat_interleave", "{0}.repeat_interleave(2, dim=-1)"),
+    ("stack", "torch.stack([{0}, {0}])"),
+    ("cat", "torch.cat([{0}, {0}], dim=-1)"),
+    ("cat", "torch.cat([{0}, -{0}], 0)"),
+    ("tril", "torch.tril({0})"),
+    ("triu", "torch.triu({0}, 1)"),
+    ("fliplr", "torch.fliplr({0})"),
+)
+JOINS: tuple[Form, ...] = (
+    ("cat", "torch.cat([{0}, {1}], dim=-1)"),
+    ("cat", "torch.cat(({0}, {1}), 0)"),
+    ("cat", "torch.cat([{0}, {1}, {0}], dim=1)"),
+    ("stack", "torch.stack([{0}, {1}], dim=-1)"),
+    ("stack", "torch.stack([{0}, {1}])"),
+    ("hstack", "torch.hstack([{0}, {1}])"),
+    ("outer", "torch.outer({0}, {1})"),
+)
+SPLITS: tuple[tuple[str, str, int], ...] = (
+    ("chunk", "{0}.chunk(2, dim=-1)", 2),
+    ("chunk", "torch.chunk({0}, 3, dim=-1)", 3),
+    ("chunk", "{0}.chunk(2)", 2),
+    ("split", "torch.split({0}, [1, {0}.shape[-1] - 1], dim=-1)", 2),
+    ("tensor_split", "torch.tensor_split({0}, 2, dim=-1)", 2),
+    ("unbind", "{0}.unbind(-1)", 2),
+    ("unbind", "torch.unbind({0})", 3),
+    ("broadcast_tensors", "torch.broadcast_tensors({0}, {1})", 2),
+)
+LIBRARY: tuple[Form, ...] = (
+    ("softmax", "torch.softmax({0}, dim=-1)"),
+    ("softmax", "F.softmax({0}, dim=0)"),
+    ("log_softmax", "F.log_softmax({0}, dim=-1)"),
+    ("sum", "{0}.sum(-1, keepdim=True)"),
+    ("sum", "{0}.sum(0)"),
+    ("sum", "torch.sum({0})"),
+    ("mean", "{0}.mean(-1, keepdim=True)"),
+    ("mean", "{0}.mean()"),
+    ("amax", "{0}.amax(-1, keepdim=True)"),
+    ("var", "{0}.var(-1, keepdim=True, unbiased=False)"),
+    ("cumsum", "torch.cumsum({0}, -1)"),
+    ("norm", "{0}.norm(dim=-1, keepdim=True)"),
+    ("layer_norm", "F.layer_norm({0}, {0}.shape[-1:])"),
+    ("matmul", "{0} @ {0}.transpose(-1, -2)"),
+    ("sort", "torch.sort({0}, dim=-1).values"),
+    ("argmax", "{0}.argmax(-1)"),
+    ("logsumexp", "torch.logsumexp({0}, -1)"),
+)
+IN_PLACE: tuple[Form, ...] = (
+    ("mul_", "{0}.mul_(0.5)"),
+    ("add_", "{0}.add_(1.0)"),
+    ("relu_", "{0}.relu_()"),
+    ("relu_", "F.relu({0}, inplace=True)"),
+    ("clamp_", "{0}.clamp_(-1, 1)"),
+    ("neg_", "{0}.neg_()"),
+    ("tanh_", "{0}.tanh_()"),
+    ("sigmoid_", "torch.sigmoid_({0})"),
+    ("zero_ slice", "{0}[..., 0] = 0"),
+    ("fill slice", "{0}[1:] = 1.5"),
+    ("mul_ slice", "{0}[..., ::2] *= 2"),
+    ("fill_", "{0}[0].fill_(3)"),
+)
+IN_PLACE_WITH: tuple[Form, ...] = (
+    ("add_", "{0}.add_({1})"),
+    ("add_", "{0} += {1}"),
+    ("sub_ alpha", "{0}.sub_({1}, alpha=2)"),
+    ("mul_", "{0} *= {1}"),
+    ("div_", "{0} /= 1 + {1} ** 2"),
+    ("copy_", "{0}.copy_({1})"),
+    ("masked_fill_", "{0}.masked_fill_({1} > 0, 0.25)"),
+    ("addcmul_", "{0}.addcmul_({1}, {1}, value=0.1)"),
+    ("copy slice", "{0}[..., :1] = {1}[..., :1]"),
+    ("lerp_", "{0}.lerp_({1}, 0.5)"),
+)
