@@ -50,6 +50,7 @@ class Account:
     target: str | None
     kernels: tuple[KernelTiming, ...]
     welded_calls: dict[str, int] = field(default_factory=dict)
+    degenerate: str | None = None
     plan: tuple[PlanRow, ...] = ()
     rules: tuple[FiredRule, ...] = ()
     library: tuple[LeftCall, ...] = ()
@@ -91,6 +92,7 @@ def _head(model: Path, new: Path, judgement: Judgement | None) -> dict[str, Any]
         "environment": environment,
         "seed": judgement.seed if judgement else None,
         "verdict": judgement.verdict if judgement else None,
+        "degenerate": judgement.degenerate if judgement else None,
         "timing": judgement.timing if judgement else None,
         "timing_error": judgement.timing_error if judgement else None,
         "welded_calls": judgement.welded_calls if judgement else {},

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -20,9 +21,10 @@ from rich.console import Console
 from opweld import __version__, account, doctor
 from opweld.builder import build_in_child
 from opweld.delivery import check_output, default_output, write_json
-from opweld.errors import OpweldError
+from opweld.errors import OpweldError, UnsupportedPrecision
 from opweld.judge import check as judge_pair
 from opweld.judge import report
+from opweld.judge.values import PRECISIONS
 from opweld.model_file import read_source
 from opweld.options import from_environment, option_help
 from opweld.pipeline import NotEquivalent, optimize, settings_of
@@ -46,6 +48,10 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.
 New = Annotated[Path, typer.Argument(metavar="MODEL_new.py", help="A file with ModelNew.")]
 Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
 Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
+Accepted = Annotated[
+    str | None,
+    typer.Option("--precision", help=f"What is accepted: {', '.join(PRECISIONS)}."),
+]
 Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
 Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
 TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
@@ -116,6 +122,7 @@ def check_command(
     model: Model,
     new: New,
     target: Target = None,
+    precision: Accepted = None,
     batch: Batch = None,
     seed: Seed = None,
     json: Json = None,
@@ -129,11 +136,12 @@ def check_command(
         read_source(model)
         read_source(new)
         _check_json(json)
+        settings = replace(settings_of(options), precision=_accepted(precision or "match"))
         with Progress(Console(stderr=True)) as progress:
             judgement = judge_pair(
                 model,
                 new,
-                settings_of(options),
+                settings,
                 lambda event: progress.step(event.stage, event.message),
             )
         report.render(judgement, Console())
@@ -177,6 +185,15 @@ def doctor_command(
         return 0
 
     _exit_with(run, debug)
+
+
+def _accepted(precision: str) -> str:
+    if precision not in PRECISIONS:
+        raise UnsupportedPrecision(
+            f"there is no precision {precision!r}",
+            next_step=f"use one of {', '.join(PRECISIONS)}",
+        )
+    return precision
 
 
 def _check_json(json: Path | None) -> None:

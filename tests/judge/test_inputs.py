@@ -9,6 +9,7 @@ import torch
 
 from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.judge.load import Call
+from opweld.judge.streams import stream
 
 
 def own(draw: int = 0) -> Call:
@@ -40,6 +41,49 @@ def test_values_have_their_range() -> None:
     assert tiny.max() < 1e-5
     subnormal = (tiny > 0) & (tiny < torch.finfo(torch.float32).smallest_normal)
     assert subnormal.sum() > 0.05 * tiny.numel()
+
+
+def values(name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    call = Call((torch.zeros(shape, dtype=dtype),), {})
+    kinds = {kind.name: kind for kind in value_kinds(lambda draw: call, seed=5)}
+    return kinds[name].make(0).tensors()[0]
+
+
+def test_positive_values() -> None:
+    x = values("positive values", (50, 40))
+    assert bool((x > 0).all()) and 0.7 < x.mean() < 0.9
+
+
+def test_sparse_values_are_zeros_of_both_signs() -> None:
+    x = values("sparse values", (100, 100))
+    zero = x == 0
+    assert 0.88 < zero.double().mean() < 0.92
+    assert 0.4 < x.signbit()[zero].double().mean() < 0.6
+    assert 0.9 < x[~zero].std() < 1.1
+
+
+def test_constant_rows_have_exact_sums() -> None:
+    x = values("constant rows", (20, 30))
+    assert bool((x == x[:, :1]).all()) and x[:, 0].unique().numel() > 15
+    assert torch.equal(x.sum(1).double(), x.double().sum(1))
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(torch.float32, 1e6), (torch.float16, 8188.0)])
+def test_one_element_of_each_row_is_huge(dtype: torch.dtype, size: float) -> None:
+    x = values("one huge element", (40, 30), dtype)
+    huge = x.abs() > 100
+    assert bool((huge.sum(1) == 1).all()) and huge.any(0).sum() > 10
+    assert bool((x[huge].abs() == size).all()) and len(x[huge].unique()) == 2
+
+
+def test_streams_have_nothing_in_common() -> None:
+    seeds = {stream(seed, *names) for seed in (0, 1) for names in (("a",), ("b",), ("a", 0))}
+    assert len(seeds) == 6 and all(0 <= s < 2**63 for s in seeds)
+    first, other = (value_kinds(own, seed)[0].make(0).tensors()[0] for seed in (5, 6))
+    moved = value_kinds(own, 5)[0].make(1).tensors()[0]
+    assert not torch.equal(first, other) and not torch.equal(first, moved)
+    drawn = torch.empty(16, 70).normal_(generator=torch.Generator().manual_seed(5))
+    assert not torch.equal(first, drawn)
 
 
 def special(*shape: int) -> torch.Tensor:

@@ -50,7 +50,8 @@ __all__ = [
     "check",
 ]
 
-_MAX_SEED = 2**31
+# So many that the seed cannot be found by trying from one of the streams made of it.
+_MAX_SEED = 2**53
 
 
 def check(

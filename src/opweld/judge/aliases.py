@@ -1,70 +1,51 @@
-"""Which outputs share memory with inputs, parameters, buffers or earlier outputs; their strides."""
+"""Which outputs share memory with inputs, parameters, buffers or earlier outputs; strides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 NAME = "aliases"
-_MAX_MARKS = 2**28
+_MAX_MARKS = 2**24
 
 
-@dataclass(frozen=True, slots=True)
-class Aliases:
-    """What `alias_map` found, and the strides of each output that is a dense tensor."""
-
-    shared: tuple[tuple[str, str], ...] = ()
-    strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
-
-
-def aliases_of(
-    outputs: Mapping[str, object], inputs: Iterable[object], state: Mapping[str, object]
-) -> Aliases:
-    """Both for the leaves of one call; leaves that are no dense tensors are left out."""
-    dense = {name: t for name, t in outputs.items() if is_dense(t)}
-    held = {f"input {i}": t for i, t in enumerate(inputs)} | {
-        f"state {name}": t for name, t in state.items()
-    }
-    strides = tuple((name, tuple(t.stride())) for name, t in dense.items())
-    return Aliases(alias_map(dense, held), strides)
-
-
-def alias_map(
-    outputs: Mapping[str, object], held: Mapping[str, object]
-) -> tuple[tuple[str, str], ...]:
+def alias_map(outputs: Mapping[str, object], held: Mapping[str, object]) -> tuple[str, ...]:
     """Each output with what it shares an element's memory with: something held, or one before."""
-    found = []
+    found: list[str] = []
     earlier = {name: t for name, t in held.items() if is_dense(t)}
     for name, output in outputs.items():
         if not is_dense(output):
             continue
-        found += [(name, other) for other, t in earlier.items() if share_memory(output, t)]
+        shared = [other for other, t in earlier.items() if share_memory(output, t)]
+        found += [f"{name} shares memory with {other}" for other in shared]
         earlier[name] = output
     return tuple(found)
 
 
-def alias_clause(new: Aliases, original: Aliases) -> str | None:
+def alias_clause(new: Sequence[str], original: Sequence[str]) -> str | None:
     """One clause on the first memory that is shared on one side alone; None without one."""
-    for name, other in new.shared:
-        if (name, other) not in original.shared:
-            return f"{name} shares memory with {other}, and the original's does not"
-    for name, other in original.shared:
-        if (name, other) not in new.shared:
-            return f"{name} is a copy, where the original's shares memory with {other}"
+    for line in new:
+        if line not in original:
+            return f"ModelNew's {line}, and the original's does not"
+    for line in original:
+        if line not in new:
+            return f"the original's {line}, and ModelNew's does not"
     return None
 
 
-def stride_note(new: Aliases, original: Aliases) -> str:
-    """Which outputs have other strides than the original's; empty without one."""
-    ours, theirs = dict(new.strides), dict(original.strides)
+def stride_note(
+    names: Sequence[str],
+    new: Sequence[tuple[int, ...]],
+    original: Sequence[tuple[int, ...]],
+) -> str:
+    """Which tensors have other strides than the original's, for a person; empty without one."""
     parts = [
-        f"{name} has strides {ours[name]} instead of {strides}"
-        for name, strides in theirs.items()
-        if name in ours and ours[name] != strides
+        f"{name} has strides {ours} instead of {theirs}"
+        for name, ours, theirs in zip(names, new, original, strict=False)
+        if ours != theirs
     ]
     return "; ".join(parts[:3])
 
@@ -82,7 +63,9 @@ def share_memory(left: Tensor, right: Tensor) -> bool:
 
 
 def is_dense(t: object) -> TypeGuard[Tensor]:
-    return isinstance(t, Tensor) and t.layout is torch.strided and t.device.type != "meta"
+    """Whether it lies in memory that can be looked at; classes of others may hide theirs."""
+    plain = type(t) in (Tensor, nn.Parameter, nn.Buffer)
+    return plain and isinstance(t, Tensor) and t.layout is torch.strided and not t.is_meta
 
 
 def _extent(t: Tensor) -> tuple[int, int]:
@@ -103,7 +86,7 @@ def _repeats(t: Tensor) -> bool:
 def _marks_meet(left: Tensor, right: Tensor, first: int, end: int) -> bool:
     """Interleaved layouts: the elements of one are marked in a map, those of the other read there.
 
-    A map of more than 2^28 bytes, or elements of unequal size, count as shared.
+    A map of more than 2^24 elements, or elements of unequal size, count as shared.
     """
     size = left.element_size()
     if size != right.element_size() or (end - first) // size > _MAX_MARKS:

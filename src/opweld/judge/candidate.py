@@ -97,6 +97,14 @@ class Server:
         self.side.load_state(state)
         return {}, None
 
+    def change_in_place(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        (state,) = unpack_call(header["call"], data, self.side.device).args
+        self.side.change_in_place(state, header["through"])
+        return {}, None
+
+    def signature(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        return {"functions": to_plain(self.side.signature())}, None
+
     def train(self, header: Header, data: Tensor) -> tuple[Header, None]:
         self.side.train(header["mode"])
         return {}, None
@@ -177,6 +185,8 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "build",
         "state",
         "load_state",
+        "change_in_place",
+        "signature",
         "train",
         "settings",
         "patched",

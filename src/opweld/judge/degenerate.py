@@ -87,7 +87,7 @@ def examine(
     """
     wide = FLOAT64.model(model)
     first = _outputs(wide, calls[0], seed)
-    differing = [call for call in calls[1:] if not _same_tensors(call, calls[0])]
+    differing = _differing(calls)
     others = [outputs for call in differing if (outputs := _tried(wide, call, seed))]
     moved = _with_other_weights(wide, calls[0], seed)
     for position, (name, value) in enumerate(first.items()):
@@ -123,6 +123,28 @@ def _unused_input(
         if outputs and all(_same_leaf(leaf, first[name]) for name, leaf in outputs.items()):
             return f"no output depends on input {position}"
     return None
+
+
+def _differing(calls: Sequence[Call]) -> list[Call]:
+    """The calls that differ from the first; none where an input is the same in all of them.
+
+    Inputs that other draws leave as they are, such as indices, are turned by one element, so that
+    they stay in range.
+    """
+    first = calls[0].tensors()
+    same = [
+        all(torch.equal(t, call.tensors()[position]) for call in calls[1:])
+        for position, t in enumerate(first)
+    ]
+    numbers = itertools.count()
+    turned = calls[-1].map(
+        lambda t: t.reshape(-1).roll(1).view(t.shape) if same[next(numbers)] else t
+    )
+    pairs = zip(turned.tensors(), first, same, strict=True)
+    if any(unvaried and torch.equal(a, b) for a, b, unvaried in pairs):
+        return []
+    candidates = [*calls[1:], turned] if any(same) else calls[1:]
+    return [call for call in candidates if not _same_tensors(call, calls[0])]
 
 
 def _same_leaf(left: Any, right: Any) -> bool:

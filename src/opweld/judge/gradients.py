@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opweld.judge.differentiate import gradients
+from opweld.judge.effective import Lowered, Lowering
 from opweld.judge.inputs import move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost
 from opweld.judge.outputs import Comparison, bit_equal, mismatch
@@ -26,8 +27,18 @@ from opweld.judge.values import Check
 NAME = "gradients"
 
 
-def compare_gradients(pair: Pair, call: Call, seed: int, phase: Phase, note: str = "") -> Check:
-    """The gradients of every floating-point input and parameter."""
+def compare_gradients(
+    pair: Pair,
+    call: Call,
+    seed: int,
+    phase: Phase,
+    note: str = "",
+    lowering: Lowering | None = None,
+) -> Check:
+    """The gradients of every floating-point input and parameter.
+
+    With `lowering`, their errors may be those of the original lowered so.
+    """
     phase(ORIGINAL, NAME)
     try:
         eager = gradients(pair.original, call, seed)
@@ -45,6 +56,9 @@ def compare_gradients(pair: Pair, call: Call, seed: int, phase: Phase, note: str
         return Check(NAME, False, f"ModelNew: {clause}", grade="F")
     if bit_equal(new, eager):
         return Check(NAME, True, "bit-equal to eager" + (f", {note}" if note else ""), grade="A")
+    if lowering:
+        with Lowered(lowering):
+            eager = gradients(pair.original, call, seed, like=eager)
     return _graded(pair, call, seed, new, eager, note)
 
 

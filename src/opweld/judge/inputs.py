@@ -25,6 +25,7 @@ Own = Callable[[int], Call]
 
 LARGEST = "the largest number"
 CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
+SPECIAL = "NaN, infinities, signed zeros"
 # What the first floating-point tensor is filled with, and the others.
 VALUES: dict[str, tuple[Fill, Fill]] = {
     "normal values": (fills.normal, fills.normal),
@@ -35,10 +36,11 @@ VALUES: dict[str, tuple[Fill, Fill]] = {
     CONSTANT_ROWS: (fills.constant_rows, fills.normal),
     ONE_HUGE: (fills.one_huge, fills.normal),
     LARGEST: (fills.one_largest, fills.normal),
-    "NaN, infinities, signed zeros": (fills.special, fills.special),
+    SPECIAL: (fills.special, fills.special),
 }
 # There the answer may be a difference of equal numbers, which rounding alone decides.
 ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE))
+ORDINARY = frozenset(("normal values", "positive values", "large values", "tiny values"))
 # What the inputs kept for another call may take of the memory that is free.
 _CACHE_SHARE = 16
 
@@ -58,7 +60,8 @@ PLAIN = Manner()
 class Kind:
     """One way to make inputs: `make(draw)` gives the same values for the same draw.
 
-    With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too.
+    With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too;
+    with `names_precision`, an error there tells in which format it was made.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Kind:
     note: str = ""
     manner: Manner = PLAIN
     ill_conditioned: bool = False
+    names_precision: bool = False
 
 
 class OwnInputs:
@@ -103,7 +107,12 @@ def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
     if not any(_is_float(t) for t in own(0).tensors()):
         return ()
     return tuple(
-        Kind(name, _filler(own, seed, name), ill_conditioned=name in ILL_CONDITIONED)
+        Kind(
+            name,
+            _filler(own, seed, name),
+            ill_conditioned=name in ILL_CONDITIONED,
+            names_precision=name in ORDINARY,
+        )
         for name in VALUES
     )
 
@@ -150,6 +159,11 @@ def move_by_ulp(t: Tensor) -> Tensor:
     generator = torch.Generator(t.device).manual_seed(t.numel())
     sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
     return t * (1 + sign.to(t.dtype) * torch.finfo(t.dtype).eps)
+
+
+def rescaled(own: Own, factor: float) -> Own:
+    """The own inputs with every floating-point element times a factor."""
+    return lambda draw: own(draw).map(lambda t: t * factor if _is_float(t) else t.clone())
 
 
 def resized(own: Own, rows: int) -> Own:

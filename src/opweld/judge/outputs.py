@@ -71,7 +71,7 @@ class Comparison:
     num_exact: dict[int, int] = field(default_factory=dict)
     first_wrong: dict[int, int] = field(default_factory=dict)
     noise: dict[int, NoiseSums] = field(default_factory=dict)
-    trivial: tuple[str, ...] = ()
+    trivial: frozenset[tuple[str, str]] = frozenset()
     by_rows: bool = False
     no_reference: str | None = None
 
@@ -243,7 +243,8 @@ class Comparison:
         if sums.num_zero_sign:
             parts.append(f"{sums.num_zero_sign} zeros of the other sign than eager's")
         if self.trivial:
-            parts.append(f"weak: {', '.join(self.trivial)} would pass too")
+            weak = ", ".join(f"{name} for {output}" for output, name in sorted(self.trivial))
+            parts.append(f"weak: {weak} would pass too")
         return "; ".join(parts) or f"grade {lowest}"
 
     def _exact_failure(self, name: str, position: int, count: int) -> Check:

@@ -30,6 +30,7 @@ from opweld.judge.memory import available_bytes, make_room
 from opweld.judge.processes import cpu_seconds, kill, kill_group, offspring, resident_bytes
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, State
+from opweld.judge.signature import Signature, read_parameters
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.wire import (
     BadFrame,
@@ -236,6 +237,18 @@ class RemoteSide:
     def load_state(self, state: State) -> None:
         call, data = pack_call(Call((state,), {}))
         self._ask({"ask": "load_state", "call": call}, data)
+
+    def change_in_place(self, state: State, through: str) -> None:
+        call, data = pack_call(Call((state,), {}))
+        self._ask({"ask": "change_in_place", "call": call, "through": through}, data)
+
+    def signature(self) -> Signature:
+        reply = self._ask({"ask": "signature"})
+        try:
+            constructor, forward = reply["functions"]
+            return read_parameters(constructor), read_parameters(forward)
+        except (KeyError, TypeError, ValueError) as error:
+            self._nonsense(error)
 
     def train(self, mode: bool) -> None:
         self._ask({"ask": "train", "mode": mode})

@@ -79,6 +79,7 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
             yield f"skipped: {check.name}: {check.detail}"
         elif "weak:" in check.detail:
             yield f"note: {check.name}: {check.detail}"
+    yield from _findings(judgement)
     timing = judgement.timing
     if timing:
         yield f"limit: {timing.limit_reason}"
@@ -97,6 +98,16 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
     yield from judgement.verdict.explanation
     if output:
         yield f"written: {output}"
+
+
+def _findings(judgement: Judgement) -> Iterable[str]:
+    """What was found out about the model and the candidate beyond the verdict."""
+    verdict = judgement.verdict
+    if verdict.precision:
+        yield f"precision: {verdict.precision}, by measurement"
+    if judgement.degenerate:
+        yield f"degenerate: {judgement.degenerate}"
+    yield from (f"cannot be judged: {sentence}" for sentence in verdict.unjudged)
 
 
 def verdict_line(judgement: Judgement) -> str:

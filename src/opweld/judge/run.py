@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from opweld.judge.aliases import alias_map
 from opweld.judge.compare import pieces_of
 from opweld.judge.load import Call, seed_all
 from opweld.judge.tree import leaves, structure, tensors
@@ -86,6 +87,11 @@ def run(
         draws_random=_random_state() != random_before,
         kinds=tuple(map(_kind, found)),
         strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
+        aliases=alias_map(
+            {f"output{path}": leaf for path, leaf in leaves(outputs)},
+            {f"input {i}": t for i, t in enumerate(call.tensors())}
+            | {f"state {name}": t for name, t in state_tensors(model)},
+        ),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from opweld.judge import gradients
 from opweld.judge.audit import TimedResults
 from opweld.judge.environment import choose_device, describe
 from opweld.judge.grade import worst
-from opweld.judge.inputs import LARGEST, OwnInputs
+from opweld.judge.inputs import ILL_CONDITIONED, LARGEST, OwnInputs
 from opweld.judge.load import (
     NEW,
     ORIGINAL,
@@ -38,7 +38,7 @@ from opweld.judge.values import Check, Environment, Event, Judgement, Settings, 
 from opweld.judge.verify import Verifier
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
-UNGRADED = (gradients.NAME, LARGEST)
+UNGRADED = (gradients.NAME, LARGEST, *ILL_CONDITIONED)
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
 
@@ -94,29 +94,35 @@ def _judge(
     _load_new(request, channel, pair.device, side)
     tally.environment = environment = describe(pair.device)
     share_s = VERIFY_SHARE * settings.time_limit_s
-    verifier = Verifier(pair, seed, share_s, _phases(channel, side), tally.checks)
+    phases = _phases(channel, side)
+    verifier = Verifier(pair, seed, share_s, phases, tally.checks, settings.precision)
     verifier.verify()
     if not verifier.device_lost:
         tally.checks += _hygiene(pair, channel)
-    verdict = conclude(tuple(tally.checks))
-    judgement = Judgement(verdict, None, (), environment, seed)
+    verdict = _concluded(tally, verifier)
+    judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)
     if verifier.device_lost or not verdict.passed:
         return judgement
     channel.partial(judgement)
     call = OwnInputs(pair, seed)(0)
-    calls = pair.new.launches(call)
+    judgement = replace(judgement, welded_calls=pair.new.launches(call))
     if quiet is None:
-        rows = pair.new.time_kernels(0.0, settings.num_runs)
-        return Judgement(verdict, None, rows, environment, seed, calls)
+        return replace(judgement, kernels=pair.new.time_kernels(0.0, settings.num_runs))
     remaining_s = settings.time_limit_s - (time.monotonic() - started)
     measured, why_not = _measure(verifier, quiet, settings, channel, remaining_s)
     if measured is None:
         rows = pair.new.time_kernels(0.0, settings.num_runs)
-        return Judgement(verdict, None, rows, environment, seed, calls, why_not)
+        return replace(judgement, kernels=rows, timing_error=why_not)
     tally.checks += measured.checks
-    verdict, timing = conclude(tuple(tally.checks)), measured.timing
+    verdict, timing = _concluded(tally, verifier), measured.timing
     rows = () if measured.ended else pair.new.time_kernels(timing.copy_gbps, settings.num_runs)
-    return Judgement(verdict, timing, rows, environment, seed, calls)
+    return replace(judgement, verdict=verdict, timing=timing, kernels=rows)
+
+
+def _concluded(tally: Tally, verifier: Verifier) -> Verdict:
+    """The verdict on the checks so far, with what else was found out."""
+    verdict = conclude(tuple(tally.checks))
+    return replace(verdict, precision=verifier.precision, unjudged=verifier.unjudged)
 
 
 def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:

@@ -32,8 +32,9 @@ from opweld.judge.load import (
     raised,
 )
 from opweld.judge.run import Overwritten, Run, filled_memory, poison, run
+from opweld.judge.signature import Signature, parameters_of
 from opweld.judge.values import KernelTiming
-from opweld.judge.weights import State, copy_state, load_state
+from opweld.judge.weights import State, change_in_place, copy_state, load_state
 
 # How a call is made: as it comes, on a stream of its own, or behind other work on the stream.
 PLAIN, SIDE_STREAM, BUSY_STREAM = "", "side stream", "busy stream"
@@ -144,6 +145,18 @@ class Side:
     def load_state(self, state: State) -> None:
         with self._guard():
             load_state(self.model, state)
+
+    def change_in_place(self, state: State, through: str) -> None:
+        """Write a state into the parameters and buffers, past `load_state_dict`."""
+        with self._guard():
+            change_in_place(self.model, state, through)
+
+    def signature(self) -> Signature:
+        """What the constructor and the forward take."""
+        with self._guard():
+            assert self._new_module
+            constructor = parameters_of(self._new_module.ModelNew)
+            return constructor, parameters_of(type(self.model).forward)
 
     def train(self, mode: bool) -> None:
         with self._guard():

@@ -21,6 +21,10 @@ class Parameter:
     default: str | None = None
 
 
+# What the constructor takes, and what the forward takes.
+Signature = tuple["tuple[Parameter, ...] | None", "tuple[Parameter, ...] | None"]
+
+
 def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...] | None:
     """The parameters without `self`; None where Python cannot tell them."""
     try:
@@ -30,6 +34,22 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...] | None:
     if found and found[0].name == "self":
         found = found[1:]
     return tuple(Parameter(p.name, p.kind.name, _default_text(p.default)) for p in found)
+
+
+def read_parameters(data: Any) -> tuple[Parameter, ...] | None:
+    """The parameters from plain data.
+
+    Raises:
+        TypeError, KeyError: it is something else.
+    """
+    if data is None:
+        return None
+    return tuple(
+        Parameter(
+            str(p["name"]), str(p["kind"]), None if p["default"] is None else str(p["default"])
+        )
+        for p in data
+    )
 
 
 def incompatible(
@@ -48,10 +68,8 @@ def incompatible(
     )
 
 
-def signature_clause(
-    new: Sequence[Sequence[Parameter] | None], original: Sequence[Sequence[Parameter] | None]
-) -> str | None:
-    """The first difference between two pairs (constructor, forward)."""
+def signature_clause(new: Signature, original: Signature) -> str | None:
+    """The first incompatibility of the constructor or the forward; None without one."""
     for name, left, right in zip(("__init__", "forward"), new, original, strict=True):
         if clause := incompatible(left, right):
             return f"{name} {clause}"

@@ -10,22 +10,26 @@ from typing import Any
 
 import torch
 
-from opweld.judge.inputs import LARGEST, PLAIN, Kind, Manner, move_by_ulp
+from opweld.judge.effective import Lowering, Observation, faithful, name_of
+from opweld.judge.inputs import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
+from opweld.judge.lowered import lowered_run, observe
 from opweld.judge.noise import FLOAT32_TO_FLOAT64
-from opweld.judge.outputs import Comparison, bit_equal, mismatch
+from opweld.judge.outputs import Comparison, bit_equal, is_float, mismatch
 from opweld.judge.precision import FLOAT32, NoReference
 from opweld.judge.reference import Reference
 from opweld.judge.run import Run, collect, filled_memory, run
 from opweld.judge.side import How, Raised
 from opweld.judge.streams import stream
 from opweld.judge.tree import tensors
-from opweld.judge.trivial import trivial_passes
+from opweld.judge.trivial import Pass, Trivial, unjudged
 from opweld.judge.values import Check
 from opweld.judge.weights import State, copy_state, load_state
 
 # A grade needs some elements: the smallest output is pooled over draws until it has as many.
 POOL_ELEMS, MAX_DRAWS, POOL_SECONDS = 64, 16, 5.0
+# Outputs up to this size are run once more, on other inputs or lowered to another format.
+MAX_EXTRA_ELEMS = 2**26
 
 Phase = Callable[[str, str], None]
 
@@ -43,11 +47,18 @@ class Trial:
 
     `phase(who, what)` is told before either side runs. Where a run changes the state, both sides
     start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
-    `num_elems` counts the elements of inputs and outputs in the main check.
+    `num_elems` counts the elements of inputs and outputs in the main check, `main_runs` are both
+    sides' there, without their leaves. With `lowering`, errors may be those of the original lowered
+    so.
     """
 
     def __init__(
-        self, pair: Pair, seed: int, phase: Phase, spoil: Callable[[], None] = lambda: None
+        self,
+        pair: Pair,
+        seed: int,
+        phase: Phase,
+        spoil: Callable[[], None] = lambda: None,
+        lowering: Lowering | None = None,
     ) -> None:
         self.pair = pair
         # the random state that both sides are given before a call; the candidate is told
@@ -56,6 +67,12 @@ class Trial:
         self.filled = False
         self.pristine: State | None = None
         self.num_elems = 0
+        self.main_runs: tuple[Run, Run] | None = None
+        self.draws_random = False
+        self._lowering = lowering
+        self._dtypes: set[str] = set()
+        self._observations: list[Observation] = []
+        self._unrefuted: frozenset[Pass] = frozenset()
         self._phase = phase
         self._spoil = spoil
         self._reference = Reference(pair.original, pair.device, self.seed)
@@ -64,7 +81,20 @@ class Trial:
         """The parameters, buffers or mode of both sides have been set anew."""
         self._reference.refresh()
 
-    def compare(self, kind: Kind, main: bool = False) -> Check:
+    @property
+    def precision(self) -> str | None:
+        """The precision of ModelNew's results, named by what was measured."""
+        if self.main_runs is None:
+            return None
+        seen = [o for o in self._observations if not o.is_faithful]
+        return name_of(seen) if seen else faithful(self._dtypes)
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """Which candidates that compute nothing would have passed all checks so far."""
+        return unjudged(self._unrefuted)
+
+    def compare(self, kind: Kind, main: bool = False, least_draws: int = 1) -> Check:
         """Both sides and float64 on one kind of inputs, in several draws where outputs are small.
 
         In the `main` check the original's failure is the user's, figures are measured even where
@@ -77,17 +107,21 @@ class Trial:
         started = time.monotonic()
         comparison: Comparison | None = None
         for draw in range(MAX_DRAWS):
-            outcome = self._compare_draw(kind, draw, comparison, main)
+            outcome = self._compare_draw(kind, draw, comparison, main, least_draws == 1)
             if isinstance(outcome, Check):
                 return outcome
             comparison = outcome
             comparison.end_draw()
+            if draw + 1 < least_draws:
+                continue
             if comparison.num_float_elems() >= POOL_ELEMS and comparison.is_settled:
                 break
             if time.monotonic() - started > POOL_SECONDS:
                 break
         assert comparison is not None
         check = comparison.check(kind.name, kind.note)
+        if kind.names_precision and (self._lowering or not check.passed):
+            self._observe(kind, comparison, check)
         if not check.passed and kind.ill_conditioned and self._within_condition(kind):
             detail = _joined(kind.note, "within what one ulp of the inputs changes")
             return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
@@ -143,7 +177,7 @@ class Trial:
         return comparison
 
     def _compare_draw(
-        self, kind: Kind, draw: int, comparison: Comparison | None, main: bool
+        self, kind: Kind, draw: int, comparison: Comparison | None, main: bool, may_end: bool
     ) -> Check | Comparison:
         eager = self._run_original(kind, draw, main)
         if isinstance(eager, Check):
@@ -158,7 +192,12 @@ class Trial:
             return new
         if clause := mismatch(new, eager):
             return Check(kind.name, False, f"ModelNew: {clause}", grade="F")
-        if draw == 0 and not main and bit_equal(new, eager):
+        if main and draw == 0:
+            self._keep_main(new, eager)
+        if draw == 0 and may_end and not main and bit_equal(new, eager):
+            if trivial := self._trivial(kind, draw, eager, main):
+                trivial.add()
+                self._refute(trivial, main)
             return Check(kind.name, True, _joined("bit-equal to eager", kind.note), grade="A")
         comparison = comparison or Comparison(eager)
         self._add_figures(comparison, kind, draw, new, eager, main)
@@ -186,6 +225,7 @@ class Trial:
             self.pair.model_path, "Model.forward", lambda: self._run_eager(call, watch=True)
         )
         self.pristine = before if eager.changed_state else None
+        self.draws_random = eager.draws_random
         self.num_elems = sum(t.numel() for t in (*call.tensors(), *tensors(eager.leaves)))
         return eager
 
@@ -198,19 +238,80 @@ class Trial:
     ) -> None:
         """Against float64 where there is one, against eager's own noise where there is none."""
         call, unjudged = kind.make(draw), set(range(len(eager.leaves)))
+        trivial, standard = self._trivial(kind, draw, eager, main), self._standard(call, eager)
         try:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
             self._restore()
-            for number, block in enumerate(self._reference.blocks(call, eager)):
-                unjudged = comparison.add(new, eager, block)
-                if main and draw == number == 0:
-                    comparison.trivial = trivial_passes(eager, block, call.tensors())
+            for block in self._reference.blocks(call, eager):
+                unjudged = comparison.add(new, standard, block)
+                if trivial:
+                    trivial.add(block)
             comparison.no_reference = "float64 is not more precise" if unjudged else None
         except NoReference as reason:
             comparison.no_reference = str(reason)
+            if trivial:
+                trivial.add()
+        if trivial:
+            self._refute(trivial, main)
+            comparison.trivial = trivial.survivors if main else frozenset()
         if unjudged:
             self._add_noise(comparison, kind, draw, new, eager, sorted(unjudged))
+
+    def _trivial(self, kind: Kind, draw: int, eager: Run, main: bool) -> Trivial | None:
+        """The candidates that compute nothing, unless all of them have failed a check already.
+
+        Where more than the tolerance is allowed, or a NaN is all that there is to fail by, failing
+        does not count.
+        """
+        weak = kind.ill_conditioned or kind.name in (LARGEST, SPECIAL)
+        if draw or weak or not (main or self._unrefuted):
+            return None
+        return Trivial(eager, kind.make(draw).tensors(), self._run_other(kind, eager))
+
+    def _refute(self, trivial: Trivial, main: bool) -> None:
+        """A candidate that fails one check is no rival any more."""
+        if main:
+            self._unrefuted = trivial.survivors
+        self._unrefuted -= trivial.tried - trivial.survivors
+
+    def _run_other(self, kind: Kind, eager: Run) -> Run | None:
+        """The original on the next draw, where that costs little and shows something."""
+        if self.num_elems > MAX_EXTRA_ELEMS or eager.changed_inputs or self.pristine is not None:
+            return None
+        try:
+            return self._run_eager(kind.make(1), watch=False)
+        except Exception:
+            return None
+
+    def _standard(self, call: Call, eager: Run) -> Run:
+        """The run whose error ModelNew's is held to: eager's, or the lowered original's."""
+        if self._lowering is None:
+            return eager
+        self._restore()
+        return lowered_run(self.pair.original, call, self.seed, eager, self._lowering)
+
+    def _keep_main(self, new: Run, eager: Run) -> None:
+        self.main_runs = replace(new, leaves=[]), replace(eager, leaves=[])
+        self._dtypes = {
+            str(t.dtype).removeprefix("torch.") for t in tensors(eager.leaves) if is_float(t)
+        }
+
+    def _observe(self, kind: Kind, comparison: Comparison, check: Check) -> None:
+        """Hold the error of the worst output against what lower formats cost there."""
+        if check.error_vs_f64 is None or self.num_elems > MAX_EXTRA_ELEMS:
+            return
+        eager = self._run_original(kind, 0, main=False)
+        if isinstance(eager, Check) or check.output not in eager.names:
+            return
+        position, call = eager.names.index(check.output), kind.make(0)
+        try:
+            self._restore()
+            blocks = list(self._reference.blocks(call, eager))
+            args = (eager, blocks, position, check.error_vs_f64.rms)
+            self._observations.append(observe(self.pair.original, call, self.seed, *args))
+        except NoReference:
+            return
 
     def _add_noise(
         self,

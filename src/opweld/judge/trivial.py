@@ -47,6 +47,7 @@ class Trivial:
             for leaf in range(len(eager.leaves))
             for rival in _rivals(leaf, eager, inputs, other)
         ]
+        self.tried = self.survivors
 
     def add(self, block: Block | None = None) -> None:
         """Hold those left to float64 leaves; without a block, or a useful one, to eager's."""
@@ -73,20 +74,12 @@ class Trivial:
         return True
 
 
-def trivial_passes(eager: Run, block: Block, inputs: list[Tensor]) -> tuple[str, ...]:
-    """The candidates that would pass on one block."""
-    trivial = Trivial(eager, inputs)
-    trivial.add(block)
-    return tuple(f"{name} for {output}" for output, name in sorted(trivial.survivors))
+def unjudged(left: Iterable[Pass]) -> tuple[str, ...]:
+    """One sentence for each candidate that is left after all checks.
 
-
-def unrefuted(survivors: Iterable[frozenset[Pass]]) -> tuple[str, ...]:
-    """One sentence for each candidate that passed everywhere, given those that passed each check.
-
-    Zeros and the mean say the same of a constant output; the first of them stands for both.
+    Zeros and the mean say the same of a constant output; the first of them stands for all.
     """
-    sets = list(survivors)
-    left = frozenset.intersection(*sets) if sets else frozenset()
+    left = frozenset(left)
     return tuple(
         f"{output}: {name} would pass every check"
         for output, name in sorted(left)
@@ -105,6 +98,8 @@ def _fits(rival: _Rival, new: Tensor, eager: Tensor, reference: Tensor) -> bool:
 
 
 def _rivals(leaf: int, eager: Run, inputs: list[Tensor], other: Run | None) -> Iterator[_Rival]:
+    if not isinstance(eager.leaves[leaf], Tensor):
+        return
     value = as_tensor(eager.leaves[leaf])
     if value.is_complex() or value.numel() == 0:
         return

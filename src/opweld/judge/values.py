@@ -17,6 +17,7 @@ GRADES: tuple[Grade, ...] = ("A", "B", "C", "F")
 # What ModelNew can be timed beside; a CUDA graph only on CUDA, and "autotune" takes minutes.
 ALL_BASELINES = ("eager", "compile", "graph", "autotune")
 BASELINES = ("eager", "compile", "graph")
+PRECISIONS = ("match", "tf32", "fp16", "bf16")
 
 _T = TypeVar("_T")
 
@@ -26,7 +27,9 @@ class Settings:
     """How to judge.
 
     `seed` None draws one and records it. `batch` cuts the leading dimension of the model's own
-    inputs. `num_runs` None lets the time budget decide (`budget_s` seconds for each timed thing).
+    inputs. `precision` is what is accepted: "match" for the grades, "tf32", "fp16" or "bf16" for
+    errors up to those of the original lowered to that format. `num_runs` None lets the time
+    budget decide (`budget_s` seconds for each timed thing).
     `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
     free.
     """
@@ -40,6 +43,7 @@ class Settings:
     num_runs: int | None = None
     budget_s: float = 2.0
     max_output_bytes: int = 16 * 2**20
+    precision: str = "match"
     memory_limit_bytes: int | None = None
 
 
@@ -88,7 +92,8 @@ class Verdict:
     """Whether ModelNew does what the original does; `reason` is one sentence.
 
     `explanation` is what a person needs beside it, line by line: what a compiler said, the source
-    line, a hint. It is empty where the sentence says it all.
+    line, a hint. It is empty where the sentence says it all. `precision` is what was measured:
+    `float32-faithful`, `TF32-like`, ... `unjudged` says which candidate that computes nothing would pass every check, and for what.
     """
 
     passed: bool
@@ -96,6 +101,8 @@ class Verdict:
     checks: tuple[Check, ...]
     reason: str
     explanation: tuple[str, ...] = ()
+    precision: str | None = None
+    unjudged: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[Check, ...]:
@@ -187,7 +194,8 @@ class Judgement:
     """What `check` returns.
 
     `welded_calls` counts the calls of each op in an `opweld_*` namespace during one forward on the
-    model's own inputs; `timing_error` says why there is no timing although one was asked for.
+    model's own inputs; `timing_error` says why there is no timing although one was asked for,
+    `degenerate` that an output does not depend on what the model is given, and what is to blame.
     """
 
     verdict: Verdict
@@ -197,6 +205,7 @@ class Judgement:
     seed: int
     welded_calls: dict[str, int] = field(default_factory=dict)
     timing_error: str | None = None
+    degenerate: str | None = None
 
     @property
     def exit_code(self) -> int:

@@ -12,8 +12,12 @@ from dataclasses import replace
 from functools import cached_property
 
 import torch
+from torch import nn
 
-from opweld.judge import gradients
+from opweld.judge import aliases, gradients, signature
+from opweld.judge.aliases import alias_clause, stride_note
+from opweld.judge.degenerate import examine
+from opweld.judge.effective import ACCEPTED
 from opweld.judge.inputs import (
     Kind,
     Manner,
@@ -21,21 +25,41 @@ from opweld.judge.inputs import (
     OwnInputs,
     batch_kinds,
     layout_kinds,
+    rescaled,
     resize,
     resized,
     value_kinds,
 )
 from opweld.judge.limits import product_flops
-from opweld.judge.load import Call, Pair, leading_size
+from opweld.judge.load import (
+    NEW,
+    ORIGINAL,
+    Call,
+    Pair,
+    build_original,
+    is_device_lost,
+    leading_size,
+)
 from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run
 from opweld.judge.side import BUSY_STREAM, SIDE_STREAM, Raised
+from opweld.judge.signature import parameters_of, signature_clause
+from opweld.judge.streams import stream
+from opweld.judge.tree import leaves
 from opweld.judge.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.values import Check
-from opweld.judge.weights import State, compare_state, copy_state, load_state, shake_state
+from opweld.judge.weights import (
+    THROUGH,
+    State,
+    compare_state,
+    copy_state,
+    load_state,
+    shake_state,
+)
 
 NUM_REPEATS = 10
+SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
 # Elements of inputs and outputs, and operations of products, above which all checks but the main
 # one take fewer rows.
 MAX_ELEMS = {"cpu": 2**21, "cuda": 2**26}
@@ -47,18 +71,36 @@ class Verifier:
     """Runs the checks on one pair; those that were done stand in `checks`, in order."""
 
     def __init__(
-        self, pair: Pair, seed: int, deadline_s: float, phase: Phase, checks: list[Check]
+        self,
+        pair: Pair,
+        seed: int,
+        deadline_s: float,
+        phase: Phase,
+        checks: list[Check],
+        precision: str = "match",
     ) -> None:
         self.pair = pair
         self.seed = seed
         self.checks = checks
         self.device_lost = False
+        self.degenerate: str | None = None
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
         self._note = ""
         self._phase = phase
-        self._trial = Trial(pair, seed, phase, self._own.spoil)
+        self._lowering = ACCEPTED.get(precision)
+        self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering)
         self._deadline = time.monotonic() + deadline_s
+
+    @property
+    def precision(self) -> str | None:
+        """The precision of ModelNew's results, by measurement."""
+        return self._trial.precision
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """What candidates that compute nothing would pass all checks, and for which output."""
+        return self._trial.unjudged
 
     def verify(self) -> tuple[Check, ...]:
         """Every check, in order; ends early when the device is lost."""
@@ -71,19 +113,23 @@ class Verifier:
         return tuple(self.checks)
 
     def _all(self) -> Iterator[Check]:
+        yield self._signature()
         state = compare_state(self.pair.original, self.pair.new.state())
         yield state
-        own = Kind("own inputs", self._own)
+        own = Kind("own inputs", self._own, names_precision=True)
         main = self._trial.compare(own, main=True)
         yield main
         if not main.passed and main.error_vs_f64 is None:
             return  # it raises, or returns something else: all the rest would say the same
         if not state.passed:
             return  # the rest needs one state on both sides
+        yield self._aliases()
         self._reduce()
+        self.degenerate = self._examine()
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
         yield self._trial.compare(few)
+        yield self._same_tensors()
         yield self._same_memory()
         yield self._uninitialised()
         for kind in value_kinds(self._few, self.seed):
@@ -93,11 +139,14 @@ class Verifier:
         if self.pair.device.type == "cuda":
             yield self._on_stream("a side stream", SIDE_STREAM)
             yield self._on_stream("after other work on the stream", BUSY_STREAM)
+        yield from self._sharpened()
         yield self._gradients()
         weights = self._other_weights()
         yield weights
         if weights.passed:
+            yield self._weights_in_place()
             yield self._training()
+            yield self._weights_drawn_again()
 
     def _reduce(self) -> None:
         """Take fewer rows from here on where the inputs are large and the original allows it."""
@@ -115,6 +164,49 @@ class Verifier:
         if rows < size:
             self._few, self._note = resized(self._own, rows), f"on {rows} of {size} rows"
 
+    def _signature(self) -> Check:
+        original = self.pair.original
+        theirs = parameters_of(self.pair.module.Model), parameters_of(type(original).forward)
+        try:
+            clause = signature_clause(self.pair.new.signature(), theirs)
+        except Raised as error:
+            clause = str(error)
+        return Check(signature.NAME, clause is None, f"ModelNew's {clause}" if clause else "alike")
+
+    def _aliases(self) -> Check:
+        """Outputs share memory as the original's do; other strides are noted."""
+        assert self._trial.main_runs is not None
+        new, original = self._trial.main_runs
+        clause = alias_clause(new.aliases, original.aliases)
+        note = stride_note(original.names, new.strides, original.strides)
+        alike = "as the original's" if original.aliases else "no output shares memory"
+        return Check(aliases.NAME, clause is None, clause or "; ".join(filter(None, (alike, note))))
+
+    def _examine(self) -> str | None:
+        """Whether the outputs depend on what the model is given; None where that cannot be told."""
+        if self._trial.pristine is not None or self._trial.draws_random:
+            return None
+        normal = [kind.make(0) for kind in value_kinds(self._few, self.seed)[:1]]
+        calls = [self._few(0), self._later(0), *normal]
+        try:
+            with torch.no_grad():
+                eager = self.pair.original(*calls[0].args, **calls[0].kwargs)
+            found = [leaf for _, leaf in leaves(eager)]
+            path = self.pair.model_path
+            return examine(self.pair.original, calls, self._trial.seed, path, found)
+        except Exception as error:
+            if is_device_lost(error):
+                raise
+            return None  # an original that does not run so is met again by the checks
+
+    def _sharpened(self) -> Iterator[Check]:
+        """The own inputs at other scales, while a candidate that computes nothing would pass."""
+        for factor in SHARPENING:
+            if not self._trial.unjudged:
+                return
+            scaled = Kind(SHARPENED, rescaled(self._few, factor))
+            yield self._optional(scaled, new_values=True)
+
     def _repeats(self, kind: Kind) -> Iterator[Check]:
         """The same call again is noted where it differs; an earlier result must stay."""
         name = "repeated runs"
@@ -125,12 +217,26 @@ class Verifier:
         before = snapshot(first)
         again = (self._trial.run_new(kind.make(0), name) for _ in range(NUM_REPEATS - 1))
         same = all(isinstance(other, Run) and bit_equal(other, before) for other in again)
-        detail = f"{NUM_REPEATS} runs are bit-equal" if same else "runs differ in some bits"
-        yield Check(name, True, detail)
+        if same:
+            yield Check(name, True, f"{NUM_REPEATS} runs are bit-equal")
+        else:
+            yield self._each_repeat(name, kind)
         self._trial.run_new(self._few(0), "an earlier result stays")
         kept = bit_equal(first, before)
         detail = "later calls leave it alone" if kept else "a later call overwrites it"
         yield Check("an earlier result stays", kept, detail)
+
+    def _each_repeat(self, name: str, kind: Kind) -> Check:
+        """Runs that differ have to be right, every one of them."""
+        same = Kind(name, lambda draw: kind.make(0), kind.note)
+        check = self._trial.compare(same, least_draws=NUM_REPEATS)
+        return replace(check, detail=f"runs differ in some bits; {check.detail}")
+
+    def _same_tensors(self) -> Check:
+        """The very same tensor objects as in the call before, with the same values."""
+        name = "the same tensors again"
+        self._trial.run_new(self._few(0), name)
+        return self._optional(Kind(name, self._few, manner=Manner(same_memory=True)))
 
     def _uninitialised(self) -> Check:
         self._trial.filled = True
@@ -148,7 +254,7 @@ class Verifier:
             return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
         call = self._few(0)
         return gradients.compare_gradients(
-            self.pair, call, self._trial.seed, self._phase, self._note
+            self.pair, call, stream(self.seed, "gradients"), self._phase, self._note, self._lowering
         )
 
     def _other_weights(self) -> Check:
@@ -167,6 +273,58 @@ class Verifier:
         self._trial.pristine = state if stateful else None
         self._load(state)
         return check
+
+    def _weights_in_place(self) -> Check:
+        """Parameters that are written to, not loaded: nothing but their values tells."""
+        name, trial = "other weights, in place", self._trial
+        state, stateful = copy_state(self.pair.original), trial.pristine is not None
+        check = Check(name, True, "the model has no parameters", skipped=True)
+        if not any(map(is_float, state.values())):
+            return check
+        for through in THROUGH:
+            other = shake_state(state, stream(self.seed, name, through))
+            load_state(self.pair.original, other)
+            try:
+                self.pair.new.change_in_place(other, through)
+            except Raised as error:
+                return Check(name, False, f"written through {through}: {error}")
+            trial.weights_changed()
+            trial.pristine = other if stateful else None
+            check = trial.compare(Kind(name, self._few, _joined(f"by {through}", self._note)))
+            if not check.passed:
+                break
+        trial.pristine = state if stateful else None
+        self._load(state)
+        return check
+
+    def _weights_drawn_again(self) -> Check:
+        """Both models built again from another seed; then ModelNew from the first one again."""
+        name, seed = "other weights, re-drawn", stream(self.seed, "parameters", 1)
+        if time.monotonic() > self._deadline:
+            return Check(name, True, "no time left within the time limit", skipped=True)
+        self._phase(ORIGINAL, name)
+        pair = self.pair
+        original = build_original(pair.module, pair.model_path, seed, pair.device)
+        self._phase(NEW, name)
+        pair.new.build(seed)
+        state = compare_state(original, pair.new.state())
+        if not state.passed:
+            return replace(state, name=name)
+        check = self._compare_again(Kind(name, self._few, self._note), original)
+        pair.new.build(stream(self.seed, "parameters"))
+        return check
+
+    def _compare_again(self, kind: Kind, original: nn.Module) -> Check:
+        """One comparison with another original; ModelNew was built like it."""
+        again = Trial(
+            replace(self.pair, original=original),
+            self.seed,
+            self._phase,
+            self._own.spoil,
+            self._lowering,
+        )
+        again.pristine = copy_state(original) if self._trial.pristine is not None else None
+        return again.compare(kind)
 
     def _training(self) -> Check:
         """Training mode with gradients on; not where the original draws random numbers."""
@@ -215,6 +373,10 @@ class Verifier:
         load_state(self.pair.original, state)
         self.pair.new.load_state(state)
         self._trial.weights_changed()
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
 
 
 def _share(rows: int, limit: int, cost: int) -> int:

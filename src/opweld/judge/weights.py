@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -14,9 +12,8 @@ from opweld.judge.streams import stream
 from opweld.judge.values import Check
 
 State = dict[str, Tensor]
-# By an in-place op, which autograd's version counter notices; through `.data`, which it does not;
-# by giving `.data` other memory.
-Through = Literal["copy_", "data", "swap"]
+# By an in-place op, which a tensor's version counter notices, or through `.data`, past it.
+THROUGH = ("copy_", "data")
 
 
 def compare_state(original: nn.Module, left: State) -> Check:
@@ -40,7 +37,7 @@ def load_state(model: nn.Module, state: State) -> None:
     model.load_state_dict({**model.state_dict(), **state})
 
 
-def change_in_place(model: nn.Module, state: State, through: Through = "copy_") -> None:
+def change_in_place(model: nn.Module, state: State, through: str = "copy_") -> None:
     """Write a state into the parameters and buffers that the model has, without loading it."""
     for name, target in state_tensors(model):
         if name not in state:
@@ -50,13 +47,11 @@ def change_in_place(model: nn.Module, state: State, through: Through = "copy_") 
             _write(_held(model, name, target), value, through)
 
 
-def _write(target: Tensor, value: Tensor, through: Through) -> None:
+def _write(target: Tensor, value: Tensor, through: str) -> None:
     if through == "copy_":
         target.copy_(value)
-    elif through == "data":
-        target.data.copy_(value)
     else:
-        target.data = value.clone()
+        target.data.copy_(value)
 
 
 def _held(model: nn.Module, name: str, otherwise: Tensor) -> Tensor:

@@ -1,0 +1,114 @@
+"""The precision is named by measurement, and `--precision` accepts the one that it names."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from tests.judge.pairs import LINEAR, judge_pair, named
+
+from opweld.judge.effective import (
+    APPROXIMATE,
+    LOWERINGS,
+    Observation,
+    faithful,
+    name_of,
+    narrower,
+    round_tf32,
+    run_lowered,
+)
+from opweld.judge.load import Call
+
+NEW = """
+from opweld.judge.effective import round_tf32
+
+def low(t):
+    return t + (ROUND - t).detach()
+
+class ModelNew(Base):
+    def forward(self, x):
+        y = F.linear(low(x), low(self.fc.weight), self.fc.bias)
+        return torch.tanh(y * torch.sigmoid(y))
+"""
+# A bias would hide what is lost of tiny inputs.
+PRODUCT = LINEAR.replace("nn.Linear(width, 24)", "nn.Linear(width, 24, bias=False)")
+ROUNDED = {
+    "TF32-like": "round_tf32(t)",
+    "float16-like": "t.half().float()",
+    "bfloat16-like": "t.bfloat16().float()",
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_the_format_of_a_product_is_named(name: str, tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, PRODUCT, NEW.replace("ROUND", ROUNDED[name]))
+    assert not judgement.verdict.passed
+    assert judgement.verdict.precision == name
+
+
+def test_faithful_results_are_named_so(tmp_path: Path) -> None:
+    new = NEW.replace("ROUND", "t")
+    assert judge_pair(tmp_path, LINEAR, new).verdict.precision == "float32-faithful"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "rounded", "passes"),
+    [
+        ("tf32", "TF32-like", True),
+        ("tf32", "bfloat16-like", False),
+        ("bf16", "bfloat16-like", True),
+        ("match", "TF32-like", False),
+    ],
+)
+def test_a_precision_is_accepted_up_to_its_own_error(
+    accepted: str, rounded: str, passes: bool, tmp_path: Path
+) -> None:
+    new = NEW.replace("ROUND", ROUNDED[rounded])
+    judgement = judge_pair(tmp_path, LINEAR, new, precision=accepted)
+    assert named(judgement, "own inputs").passed is passes
+    assert named(judgement, "normal values").passed is passes
+    assert named(judgement, "gradients").passed is passes
+    assert judgement.verdict.precision == rounded, "what is accepted changes no name"
+
+
+def test_the_nearest_marks_give_the_name() -> None:
+    marks = {"TF32": (1e-4, 3e-4), "bfloat16": (1e-3,), "float16": (1e-4, math.inf)}
+    assert name_of([Observation(9e-4, marks)]) == "bfloat16-like"
+    assert name_of([Observation(2.9e-4, marks)]) == "TF32-like"
+    assert name_of([Observation(1e-2, marks)]) == APPROXIMATE
+    overflowed = {"TF32": (1e-4,), "float16": (math.inf,)}
+    assert name_of([Observation(1e-4, marks), Observation(1e-4, overflowed)]) == "TF32-like"
+    assert name_of([]) == APPROXIMATE
+
+
+def test_names_of_faithful_outputs() -> None:
+    assert faithful(["float64"]) == "float64"
+    assert faithful(["float64", "float32"]) == "float32-faithful"
+    assert faithful(["bfloat16", "float32"]) == "bfloat16-faithful"
+    assert faithful([]) == "exact"
+
+
+def test_tf32_rounds_to_nearest_with_the_range_of_float32() -> None:
+    x = torch.randn(10_000, generator=torch.Generator().manual_seed(0))
+    relative = ((round_tf32(x) - x) / x).abs()
+    assert 0.9 * 2**-11 < relative.max() <= 2**-11
+    assert round_tf32(torch.tensor(1 + 2**-11)) == 1, "a tie goes to even"
+    kept = torch.tensor([math.inf, -math.inf, 0.0, 1e-38])
+    assert torch.allclose(round_tf32(kept), kept, rtol=2**-11, atol=0)
+    assert round_tf32(torch.tensor(math.nan)).isnan()
+
+
+def test_lowering_costs_what_the_format_keeps() -> None:
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(256, 64, bias=False), torch.randn(50, 256)
+    exact = x.double() @ model.weight.detach().double().t()
+    scale = float(exact.square().mean().sqrt())
+    for lowering in narrower(torch.float32):
+        lowered = run_lowered(model, Call((x,), {}), 0, lowering)
+        bits = -math.log2(float((lowered - exact).square().mean().sqrt()) / scale)
+        expected = 8 if lowering.name == "bfloat16" else 11
+        assert expected < bits < expected + 2, lowering.text
+    assert [low.name for low in narrower(torch.bfloat16)] == []
+    assert len(narrower(torch.float64)) == len(LOWERINGS)
