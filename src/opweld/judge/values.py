@@ -93,7 +93,8 @@ class Verdict:
 
     `explanation` is what a person needs beside it, line by line: what a compiler said, the source
     line, a hint. It is empty where the sentence says it all. `precision` is what was measured:
-    `float32-faithful`, `TF32-like`, ... `unjudged` says which candidate that computes nothing would pass every check, and for what.
+    `float32-faithful`, `TF32-like`, ... `unjudged` says which candidate that computes nothing would
+    pass every check, and for what.
     """
 
     passed: bool
