@@ -70,7 +70,7 @@ NEW_FAULTS = {
         "raised ValueError: no",
     ),
     "other constructor": ("def __init__(self, width):\n        super().__init__()", "TypeError"),
-    "other forward": ("def forward(self, x, y):\n        return x", "TypeError"),
+    "other forward": ("def forward(self, *args, **kwargs):\n        return args[1]", "IndexError"),
 }
 
 
