@@ -15,8 +15,8 @@ from tests.judge.pairs import POINTWISE, write, write_pair
 import opweld
 from opweld.errors import ModelFileError, UserError
 from opweld.judge import Event, Settings, check
+from opweld.judge.locks import remove_stale_locks
 from opweld.judge.processes import MARK, marked
-from opweld.judge.spawn import _remove_stale_locks
 
 QUICK = Settings(device="cpu", measure=False, seed=1)
 SOURCE = Path(opweld.__file__).parent.parent
@@ -155,13 +155,14 @@ def test_locks_of_a_build_that_died_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    fresh, old = tmp_path / "a" / "lock", tmp_path / "b" / "lock"
-    for lock in (fresh, old):
+    fresh, old, held = (tmp_path / name / "lock" for name in "abc")
+    for lock in (fresh, old, held):
         lock.parent.mkdir()
         lock.touch()
     os.utime(old, (1e9, 1e9))
-    _remove_stale_locks(time.time() - 60)
-    assert not fresh.exists() and old.exists()
+    with held.open():
+        remove_stale_locks(time.time() - 60)
+    assert not fresh.exists() and old.exists() and held.exists(), "a build that lives keeps its own"
 
 
 @pytest.mark.parametrize(

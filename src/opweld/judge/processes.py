@@ -58,7 +58,9 @@ def adopt_orphans() -> None:
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """A signal to a process that may have ended already."""
+    """A signal to a process that may have ended already, or (0) never began."""
+    if pid <= 0:
+        return  # to the system that means a whole group, ours among them
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import select
 import signal
 import socket
 import sys
-import threading
 import time
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,15 +62,17 @@ class PipeChannel:
 
 
 def main(control: int, alive: int) -> None:
-    """Serve until the control socket closes."""
-    threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
+    """Serve until the control socket closes; when `alive` closes, end everything at once."""
     end_with_parent()
     adopt_orphans()
     sys.dont_write_bytecode = True
+    # What forks here has no work in any other thread: those that libraries keep are idle.
+    warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
     # imports some 800 modules at its first use, which every judgement would otherwise wait for
     torch.use_deterministic_algorithms(False)
     sock = socket.socket(fileno=control)
     while True:
+        _wait_for(sock.fileno(), alive)
         word, descriptors, _, _ = socket.recv_fds(sock, 1, 4)
         if not word:
             return
@@ -81,9 +84,25 @@ def main(control: int, alive: int) -> None:
         for descriptor in descriptors:
             os.close(descriptor)
         _tell(sock, pid=pid)
-        _, status = os.waitpid(pid, 0)
+        _tell(sock, status=_ended(pid, alive))
+
+
+def _ended(pid: int, alive: int) -> int:
+    """The exit status of the referee, when all that it started has ended too."""
+    handle = os.pidfd_open(pid)
+    _wait_for(handle, alive)
+    os.close(handle)
+    _, status = os.waitpid(pid, 0)
+    _end_orphans()
+    return os.waitstatus_to_exitcode(status)
+
+
+def _wait_for(descriptor: int, alive: int) -> None:
+    """Until the descriptor can be read; without a parent there is nothing to wait for."""
+    ready, _, _ = select.select([descriptor, alive], [], [])
+    if alive in ready:
         _end_orphans()
-        _tell(sock, status=os.waitstatus_to_exitcode(status))
+        os._exit(0)
 
 
 def _tell(sock: socket.socket, **facts: int) -> None:
@@ -159,16 +178,6 @@ def _end_orphans() -> None:
             return
         if pid == 0:
             time.sleep(_TICK_S)
-
-
-def _end_with_parent(alive: int) -> None:
-    """Ends everything when the parent is gone, however it went."""
-    os.read(alive, 1)
-    mark = os.environ.get(MARK, "")
-    for pid in marked(mark):
-        if pid != os.getpid():
-            kill(pid)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,12 @@ from typing import Any
 
 import opweld
 from opweld.judge.endings import Outcome
+from opweld.judge.locks import remove_stale_locks
 from opweld.judge.processes import MARK, kill, kill_group, marked
 
 _TICK_S = 0.1
 _LAST_WORDS_S = 0.5
+_START_S = 300.0
 # The referee ends a candidate at the time limit by itself; it gets this much longer to say so.
 _GRACE_S = 10.0
 _KEPT_BYTES = 64 * 1024
@@ -95,7 +97,7 @@ class Server:
                 os.close(descriptor)
             reads, writes = reads[1:], []
             follower = _Follower(self._control, reads, max_output_bytes, on_message)
-            child = follower.follow(time.monotonic() + time_limit_s)
+            child = follower.follow(time_limit_s)
             if not follower.settled:
                 self.close()
             elif child.status is None and self._process:
@@ -108,7 +110,7 @@ class Server:
         finally:
             for descriptor in (*reads, *writes):
                 os.close(descriptor)
-            _remove_stale_locks(started)
+            remove_stale_locks(started)
 
     def close(self) -> None:
         """End the server and everything that it started."""
@@ -184,12 +186,19 @@ class _Follower:
             os.set_blocking(descriptor, False)
             self._selector.register(descriptor, selectors.EVENT_READ)
 
-    def follow(self, deadline: float) -> Child:
-        """`settled` says afterwards whether the referee has ended, so that the server is free."""
+    def follow(self, time_limit_s: float) -> Child:
+        """`settled` says afterwards whether the referee has ended, so that the server is free.
+
+        The limit counts from when the referee begins, not from when the server does.
+        """
         child = self._child
+        deadline = time.monotonic() + _START_S
         with self._selector:
-            while not self.settled and not self._answered():
+            while not self.settled and not self._answered() and child.outcome == "ended":
+                begun = self._pid > 0
                 self._read(_TICK_S)
+                if self._pid and not begun:
+                    deadline = time.monotonic() + time_limit_s
                 if self._room < 0:
                     self._end("flooded")
                 elif time.monotonic() > deadline + self._grace():
@@ -211,7 +220,8 @@ class _Follower:
     def _end(self, outcome: Outcome) -> None:
         self._child.outcome = outcome
         kill(self._pid)
-        self._settle()
+        if self._pid:
+            self._settle()
 
     def _settle(self) -> None:
         """Wait for the referee to end; it has nothing to do any more."""
@@ -271,17 +281,3 @@ class _Follower:
         if "status" in fact:
             self._child.status = fact["status"]
             self.settled = True
-
-
-def _remove_stale_locks(started: float) -> None:
-    """Free extension folders whose build died with the child: torch would wait for them for ever.
-
-    Only locks younger than the child are touched.
-    """
-    root = os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions"
-    for lock in (*Path(root).glob("*/lock"), *Path(root).glob("*/*/lock")):
-        try:
-            if lock.stat().st_mtime >= started:
-                lock.unlink()
-        except FileNotFoundError:
-            continue
