@@ -55,6 +55,7 @@ Accepted = Annotated[
 Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
 Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
 TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
+Baselines = Annotated[str | None, typer.Option("--baselines", help=option_help("baselines"))]
 NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]
@@ -125,6 +126,7 @@ def check_command(
     precision: Accepted = None,
     batch: Batch = None,
     seed: Seed = None,
+    baselines: Baselines = None,
     json: Json = None,
     time_limit: TimeLimit = None,
     debug: Debug = False,
@@ -132,7 +134,9 @@ def check_command(
     """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
 
     def run() -> int:
-        options = from_environment(target=target, batch=batch, seed=seed, time_limit_s=time_limit)
+        options = from_environment(
+            target=target, batch=batch, seed=seed, baselines=baselines, time_limit_s=time_limit
+        )
         read_source(model)
         read_source(new)
         _check_json(json)

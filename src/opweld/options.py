@@ -12,6 +12,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
+from opweld.judge.values import ALL_BASELINES, BASELINES
 
 TARGETS = ("auto", "cpu", "cuda", "sm_90a", "sm_80")
 PRECISIONS = ("match",)
@@ -43,6 +44,11 @@ class Options:
     weight_cache: bool = _option(
         True, "Derive nothing from a weight that lasts from call to call.", "--no-weight-cache"
     )
+    baselines: str = _option(
+        ",".join(BASELINES),
+        "What ModelNew is timed beside, of eager, compile, graph and autotune (slow to make).",
+        "--baselines",
+    )
     exclude: frozenset[str] = _option(frozenset(), "Groups (by name) that are left to PyTorch.")
     time_limit_s: float = _option(
         600.0,
@@ -73,12 +79,22 @@ class Options:
                 f"precision {self.precision!r} is not there yet",
                 next_step="use --precision match, at least as accurate as eager",
             )
+        for name in self.baseline_names:
+            if name not in ALL_BASELINES:
+                raise UserError(
+                    f"there is no baseline {name!r}", next_step=f"use {', '.join(ALL_BASELINES)}"
+                )
         if self.batch is not None and self.batch < 1:
             raise UserError(f"--batch must be at least 1, not {self.batch}")
         if self.time_limit_s <= 0:
             raise UserError(f"the time limit must be above 0 seconds, not {self.time_limit_s:g}")
         if not 0 <= self.debug <= 5:
             raise UserError(f"OPWELD_DEBUG must be 0 to 5, not {self.debug}")
+
+    @property
+    def baseline_names(self) -> tuple[str, ...]:
+        """The names in `baselines`, which stand there with commas between them."""
+        return tuple(name.strip() for name in self.baselines.split(",") if name.strip())
 
 
 def from_environment(environ: Mapping[str, str] | None = None, **choices: Any) -> Options:

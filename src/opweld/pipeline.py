@@ -167,6 +167,7 @@ def settings_of(options: Options) -> Settings:
         seed=options.seed,
         batch=options.batch,
         time_limit_s=options.time_limit_s,
+        baselines=options.baseline_names,
     )
 
 

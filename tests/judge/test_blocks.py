@@ -11,8 +11,6 @@ from opweld.judge.blocks import LocalTimed, compact, num_rolls, rolled
 from opweld.judge.clock import WallClock
 from opweld.judge.load import Call
 
-CPU = torch.device("cpu")
-
 
 def test_floats_roll_along_the_first_and_the_last_dimension() -> None:
     x = torch.arange(6.0).view(2, 3)
@@ -63,7 +61,7 @@ class Recorder(nn.Module):
 def test_a_block_calls_once_for_each_entry_and_keeps_what_is_asked_for() -> None:
     clock = FakeClock()
     model = Recorder(clock)
-    side = LocalTimed(model, CPU, clock=WallClock(clock))
+    side = LocalTimed(model, WallClock(clock))
     pool = torch.arange(3.0)
     side.prepare([Call((pool,), {})])
     side.arm([(0, 1), (0, 0), (0, 2)])
@@ -79,7 +77,7 @@ def test_a_block_calls_once_for_each_entry_and_keeps_what_is_asked_for() -> None
 
 
 def test_timed_calls_have_no_gradients() -> None:
-    side = LocalTimed(nn.Linear(3, 2), CPU)
+    side = LocalTimed(nn.Linear(3, 2), WallClock())
     side.prepare([Call((torch.ones(4, 3),), {})])
     side.arm([(0, 0)])
     side.block(run=True, keep=True)

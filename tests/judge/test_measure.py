@@ -13,10 +13,17 @@ import torch
 from tests.judge.fake_sides import FakeClock, FakeSide
 from torch import nn
 
-from opweld.judge import kernels, limits, measure
+from opweld.judge import kernels, limits, measure, roofline
 from opweld.judge.baselines import TookTooLong, deadline
 from opweld.judge.blocks import LocalTimed
-from opweld.judge.clock import MAX_RUNS, MIN_RUNS, _num_rounds, summarise, time_interleaved
+from opweld.judge.clock import (
+    MAX_RUNS,
+    MIN_RUNS,
+    WallClock,
+    _num_rounds,
+    summarise,
+    time_interleaved,
+)
 from opweld.judge.load import Call
 from opweld.judge.rounds import Draws, Rounds
 from opweld.judge.run import Run
@@ -52,7 +59,7 @@ def contest(
 ) -> measure.Contest:
     settings = Settings(device="cpu", **{"num_runs": 3, "baselines": ("eager",), **more})
     pool = measure.make_pool(model, lambda draw: Call((torch.arange(size) + float(draw),), {}), CPU)
-    side = LocalTimed(candidate, CPU)
+    side = LocalTimed(candidate, WallClock())
     alone = measure.Alone(pool)
     return measure.Contest(model, side, alone, CPU, settings, lambda who, what: None, judge)
 
@@ -263,7 +270,7 @@ def test_a_time_below_the_limit_is_noted(monkeypatch: pytest.MonkeyPatch) -> Non
     """A candidate that does nothing beats any honest bound."""
     slow = Samples(1e6, 1e6, 1e6, 1)
     monkeypatch.setattr(limits, "copy_samples", lambda device: (slow, 1000))
-    monkeypatch.setattr(limits, "cpu_cache_bytes", lambda: 16)
+    monkeypatch.setattr(roofline, "cpu_cache_bytes", lambda: 16)
     measured = measure.time_sides(contest(nn.ReLU(), nn.Identity(), 100))
     assert measured.timing.limit_ms == pytest.approx(800e3)
     assert measured.timing.notes[0].startswith("ModelNew is faster than the limit")

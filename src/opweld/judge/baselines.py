@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from opweld.judge.blocks import LocalTimed, Timed, compact, rolled
-from opweld.judge.clock import Action
-from opweld.judge.load import Call, brief
-from opweld.judge.values import Settings
+from opweld.judge.clock import Action, Clock
+from opweld.judge.load import ORIGINAL, Call, brief
+from opweld.judge.values import ALL_BASELINES, Settings
 
 NAMES = {
     "eager": "eager",
@@ -26,6 +26,7 @@ NAMES = {
 # What making one baseline may take of the time that is left.
 _SHARE_OF_TIME = 0.25
 _NUM_CAPTURE_WARM_UPS = 3
+_AGAIN_S = 1.0
 
 Phase = Callable[[str, str], None]
 
@@ -34,35 +35,36 @@ class TookTooLong(Exception):
     """A step was interrupted at the end of its time."""
 
 
+def chosen(settings: Settings, device: torch.device) -> tuple[str, ...]:
+    """The baselines that are asked for and that the device has."""
+    return tuple(
+        name
+        for name in ALL_BASELINES
+        if name in settings.baselines and (name != "graph" or device.type == "cuda")
+    )
+
+
 def baselines(
-    model: nn.Module,
-    call: Call,
-    device: torch.device,
-    settings: Settings,
-    phase: Phase,
-    left_s: float,
+    model: nn.Module, call: Call, clock: Clock, names: Iterable[str], phase: Phase, left_s: float
 ) -> tuple[dict[str, Timed], list[str]]:
-    """The sides that `settings.baselines` names, and a note on each that cannot be made.
+    """The sides of these names, and a note on each that cannot be made.
 
     `call` serves for compiling and capturing only. None may take more than a quarter of `left_s`.
     """
     makers: dict[str, Callable[[], LocalTimed]] = {
-        "eager": lambda: LocalTimed(model, device),
-        "compile": lambda: _compiled(model, call, device, None),
-        "autotune": lambda: _compiled(model, call, device, "max-autotune"),
-        "graph": lambda: _replayed(model, call, device),
+        "eager": lambda: LocalTimed(model, clock),
+        "compile": lambda: _compiled(model, call, clock, None),
+        "autotune": lambda: _compiled(model, call, clock, "max-autotune"),
+        "graph": lambda: _replayed(model, call, clock),
     }
     torch.compiler.reset()
     sides: dict[str, Timed] = {}
     notes: list[str] = []
-    for name, make in makers.items():
-        if name not in settings.baselines or (name == "graph" and device.type != "cuda"):
-            continue
-        if name != "eager":
-            phase("torch.compile", f"making {NAMES[name]}")
+    for name in names:
+        phase(ORIGINAL if name == "eager" else "torch.compile", f"making {NAMES[name]}")
         try:
             with deadline(_SHARE_OF_TIME * left_s):
-                sides[name] = make()
+                sides[name] = makers[name]()
         except Exception as error:
             notes.append(f"{NAMES[name]} failed: {brief(error)}")
     return sides, notes
@@ -79,7 +81,8 @@ def deadline(seconds: float) -> Iterator[None]:
         raise TookTooLong(f"not done within {seconds:.0f} s")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
+    # again and again, for what is interrupted may catch it as a failure of its own
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), _AGAIN_S)
     try:
         yield
     finally:
@@ -87,19 +90,20 @@ def deadline(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _compiled(model: nn.Module, call: Call, device: torch.device, mode: str | None) -> LocalTimed:
+def _compiled(model: nn.Module, call: Call, clock: Clock, mode: str | None) -> LocalTimed:
     """Compiled; the first calls, which do that, happen here, without gradients like the rest."""
     compiled = torch.compile(model, mode=mode) if mode else torch.compile(model)
     with torch.no_grad():
         for _ in range(2):
             given = rolled(call, 0)
             compiled(*given.args, **given.kwargs)
-    return LocalTimed(compiled, device)
+    return LocalTimed(compiled, clock)
 
 
-def _replayed(model: nn.Module, call: Call, device: torch.device) -> LocalTimed:
+def _replayed(model: nn.Module, call: Call, clock: Clock) -> LocalTimed:
     """One capture of the original; inputs are copied to its memory before the clock starts."""
     static = rolled(call, 0)
+    device = static.tensors()[0].device
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.no_grad(), torch.cuda.stream(side):
@@ -119,4 +123,4 @@ def _replayed(model: nn.Module, call: Call, device: torch.device) -> LocalTimed:
         graph.replay()
         return outputs
 
-    return LocalTimed(model, device, ready)
+    return LocalTimed(model, clock, ready)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from opweld.judge.clock import Action, Clock, clock_of
+from opweld.judge.clock import Action, Clock
 from opweld.judge.load import Call
 from opweld.judge.run import Run, of_outputs
 
@@ -75,12 +75,11 @@ class LocalTimed:
     def __init__(
         self,
         model: Callable[..., Any],
-        device: torch.device,
+        clock: Clock,
         ready: Ready | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self._ready = ready or (lambda call: lambda: model(*call.args, **call.kwargs))
-        self._clock = clock or clock_of(device)
+        self._clock = clock
         self._pool: tuple[Call, ...] = ()
         self._armed: list[Call] = []
         self._kept: list[Any] = []

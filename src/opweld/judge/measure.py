@@ -9,25 +9,32 @@ once more, on as many new blocks, before it counts.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import nn
 
 from opweld.judge import consistency, limits
-from opweld.judge.baselines import Phase, baselines
+from opweld.judge.baselines import Phase, baselines, chosen
 from opweld.judge.blocks import LocalTimed, Timed, num_rolls, rolled
-from opweld.judge.clock import FLUSH_BYTES, summarise
-from opweld.judge.datasheet import Peaks, memory_gbps, of_bandwidth, peaks_of, product_tflops
+from opweld.judge.clock import FLUSH_BYTES, clock_of, summarise
 from opweld.judge.load import NEW, ORIGINAL, Call, brief
 from opweld.judge.memory import available_bytes
-from opweld.judge.rounds import Draws, Rounds
+from opweld.judge.roofline import (
+    Work,
+    ceiling_of,
+    hold_against,
+    main_dtype,
+    product_precision,
+)
+from opweld.judge.rounds import MAX_ROUNDS, Draws, Rounds
 from opweld.judge.run import Run
 from opweld.judge.tree import tensors
-from opweld.judge.values import Check, Samples, Settings, Timing
+from opweld.judge.values import Check, Settings, Timing
 
 # Below this share of the limit a time is not explained by a noisy measurement of the limit.
 IMPLAUSIBLE = 0.8
@@ -41,8 +48,6 @@ _MAX_CALLS = {"cuda": 200, "cpu": 1000}
 _CHEAP_AUDIT_BYTES, _NUM_AUDITS = 2**20, 3
 # Of the time budget: eager on its own.
 _ALONE_SHARE = 0.25
-# Reads may be faster than a copy, which on a write reads as well; and a copy may be disturbed.
-_CPU_MARGIN = 2.0
 
 
 class Audit(Protocol):
@@ -139,7 +144,7 @@ def time_alone(
     original: nn.Module, pool: Pool, device: torch.device, settings: Settings
 ) -> tuple[float, ...]:
     """Times of eager in ms, without anything beside it."""
-    side = LocalTimed(original, device)
+    side = LocalTimed(original, clock_of(device))
     side.prepare(pool.calls)
     with torch.no_grad():
         rounds = Rounds({"eager": side}, pool.draws(), _max_calls(original, pool, device, settings))
@@ -152,8 +157,9 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     the rounds, where fewer than the usual number of them do."""
     original, device, settings = contest.original, contest.device, contest.settings
     call = contest.pool.call((0, 0))
-    made, notes = baselines(original, call, device, settings, contest.phase, left_s)
-    sides: dict[str, Timed] = {"eager": LocalTimed(original, device), **made}
+    clock, names = clock_of(device), chosen(settings, device)
+    made, notes = baselines(original, call, clock, names, contest.phase, left_s)
+    sides: dict[str, Timed] = {"eager": LocalTimed(original, clock), **made}
     sides["opweld"] = contest.candidate
     for side in sides.values():
         side.prepare(contest.pool.calls)
@@ -181,8 +187,9 @@ def _run_twice_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> l
         assert contest.audit is not None
         contest.audit.add(lambda: pool.call(entry), run)
 
+    cheap = _call_bytes(contest.original, pool) <= _CHEAP_AUDIT_BYTES
+    audit, count = look if contest.audit else None, MAX_ROUNDS if cheap else _NUM_AUDITS
     for _ in range(2):
-        audit, count = (look, _num_audits(contest)) if contest.audit else (None, 0)
         rounds.run(settings.budget_s, left_s / 4, settings.num_runs, audit, count)
         found = _checks(contest, rounds)
         if all(check.passed for check in found):
@@ -225,10 +232,13 @@ def _conclude(contest: Contest, rounds: Rounds, notes: list[str]) -> tuple[Timin
     flops = limits.product_flops(original, contest.pool.call((0, 0)))
     copy, copied_bytes = limits.copy_samples(device)
     bandwidth = copied_bytes / copy.median / 1e6
-    rate = limits.product_tflops(device, _main_dtype(original, call)) if flops else None
+    rate = limits.product_tflops(device, main_dtype(original, call)) if flops else None
     limit_ms, reason = limits.limit(num_bytes, flops, bandwidth, rate)
     new = samples["opweld"]
-    sheet, sheet_ms = _data_sheet(contest, new, samples["eager"], copied_bytes / copy.p10 / 1e6)
+    work = Work(num_bytes, flops, contest.accepted or product_precision(original, call))
+    ceiling = ceiling_of(device, copied_bytes / copy.p10 / 1e6)
+    make = functools.partial(contest.pool.call, (0, 0))
+    sheet, sheet_ms = hold_against(ceiling, new.median, work, original, make)
     if new.median < IMPLAUSIBLE * limit_ms:
         notes.append("ModelNew is faster than the limit: caches hold the data, or it does less")
     if contest.pool.note:
@@ -253,48 +263,6 @@ def _conclude(contest: Contest, rounds: Rounds, notes: list[str]) -> tuple[Timin
     return timing, sheet
 
 
-def _data_sheet(
-    contest: Contest, new: Samples, eager: Samples, copy_gbps: float
-) -> tuple[Check, float | None]:
-    """The check against the device's peaks; on the CPU against its fastest copy."""
-    device = contest.device
-    peaks = _peaks(device, copy_gbps)
-    required = limits.Required()
-    if peaks is not None:
-        required = limits.required(
-            contest.original,
-            lambda: contest.pool.call((0, 0)),
-            eager.median,
-            # what lies in the caches was there before, or need not have left them yet
-            peaks.l2_bytes or FLUSH_BYTES,
-            outputs_may_stay=device.type == "cuda",
-        )
-    precision = contest.accepted or _precision(contest.original, contest.pool.calls[0])
-    tflops = product_tflops(peaks, precision) if peaks else None
-    return consistency.data_sheet(
-        new.median, required.num_bytes, peaks.gbps if peaks else None, required.flops, tflops
-    )
-
-
-def _peaks(device: torch.device, copy_gbps: float) -> Peaks | None:
-    if device.type == "cpu":
-        cached = limits.cpu_cache_bytes()
-        if cached is None:
-            return None
-        gbps = _CPU_MARGIN * copy_gbps
-        return of_bandwidth("cpu", gbps, 2 * cached, "twice the fastest copy of this run")
-    name = torch.cuda.get_device_name(device)
-    known = peaks_of(name)
-    if known is not None:
-        return known
-    found: Any = torch.cuda.get_device_properties(device)
-    try:
-        gbps = memory_gbps(found.memory_clock_rate, found.memory_bus_width)
-        return of_bandwidth(name, gbps, found.L2_cache_size, "the driver's memory clock")
-    except AttributeError:
-        return None  # not in this release of torch
-
-
 def protocol(device: torch.device) -> str:
     """One sentence on how the times of this device are taken."""
     if device.type == "cuda":
@@ -310,21 +278,17 @@ def protocol(device: torch.device) -> str:
 
 def _max_calls(original: nn.Module, pool: Pool, device: torch.device, settings: Settings) -> int:
     """The most calls of one block, by the memory that it holds."""
+    room = int(_BLOCK_SHARE_OF_MEMORY * available_bytes(device))
+    fitting = room // max(_call_bytes(original, pool), 1)
+    return max(1, int(min(_MAX_CALLS[device.type], settings.num_runs or math.inf, fitting)))
+
+
+def _call_bytes(original: nn.Module, pool: Pool) -> int:
+    """Inputs and outputs of one call."""
     call = pool.call((0, 0))
     with torch.no_grad():
         outputs = original(*call.args, **call.kwargs)
-    held = sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
-    fitting = int(_BLOCK_SHARE_OF_MEMORY * available_bytes(device)) // max(held, 1)
-    most = min(_MAX_CALLS[device.type], settings.num_runs or math.inf, fitting)
-    return max(1, int(most))
-
-
-def _num_audits(contest: Contest) -> int:
-    call = contest.pool.call((0, 0))
-    with torch.no_grad():
-        outputs = contest.original(*call.args, **call.kwargs)
-    size = sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
-    return 10**6 if size <= _CHEAP_AUDIT_BYTES else _NUM_AUDITS
+    return sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
 
 
 def _refusal(model: nn.Module, call: Call, rolls: int) -> str | None:
@@ -337,16 +301,3 @@ def _refusal(model: nn.Module, call: Call, rolls: int) -> str | None:
     except Exception as error:
         return brief(error, 160)
     return None
-
-
-def _main_dtype(model: nn.Module, call: Call) -> torch.dtype:
-    held = (*call.tensors(), *model.parameters())
-    return next((t.dtype for t in held if t.is_floating_point()), torch.float32)
-
-
-def _precision(model: nn.Module, call: Call) -> str:
-    """The precision of the original's products."""
-    dtype = _main_dtype(model, call)
-    if dtype is torch.float32 and torch.get_float32_matmul_precision() != "highest":
-        return "tf32"
-    return str(dtype).removeprefix("torch.")

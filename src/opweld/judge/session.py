@@ -13,6 +13,7 @@ import torch
 from opweld.errors import UnsupportedTarget
 from opweld.judge import gradients
 from opweld.judge.audit import TimedResults
+from opweld.judge.baselines import NAMES, chosen
 from opweld.judge.environment import choose_device, describe
 from opweld.judge.grade import worst
 from opweld.judge.inputs import ILL_CONDITIONED, LARGEST, OwnInputs
@@ -221,8 +222,9 @@ def _measure(
     verifier: Verifier, quiet: Alone, settings: Settings, channel: Channel, remaining_s: float
 ) -> tuple[Measured | None, str | None]:
     """Figures and the checks on them, or the reason for having none."""
-    channel.event(Event("measure", "timing " + ", ".join((*settings.baselines, "ModelNew"))))
     pair = verifier.trial.pair
+    names = [NAMES[name] for name in chosen(settings, pair.device)]
+    channel.event(Event("measure", "timing " + ", ".join((*names, "ModelNew"))))
     contest = Contest(
         pair.original,
         pair.new,

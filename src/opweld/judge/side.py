@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from opweld.judge import kernels
 from opweld.judge.blocks import LocalTimed, Order
+from opweld.judge.clock import WallClock, clock_of
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
 from opweld.judge.integrity import Integrity
@@ -107,7 +108,7 @@ class Side:
         self._settings: dict[str, Any] = {}
         self._integrity: Integrity | None = None
         self._launches: tuple[kernels.Launch, ...] = ()
-        self._timed = LocalTimed(_nothing, self._device)
+        self._timed = LocalTimed(_nothing, WallClock())
 
     @property
     def model(self) -> nn.Module:
@@ -226,7 +227,7 @@ class Side:
 
     def prepare(self, calls: Sequence[Call]) -> None:
         """The pool of inputs for timed calls; this and what follows is `Timed`."""
-        self._timed = LocalTimed(self.model, self._device)
+        self._timed = LocalTimed(self.model, clock_of(self._device))
         self._timed.prepare(calls)
 
     def arm(self, order: Order) -> None:
