@@ -5,14 +5,13 @@ Whatever happens there (a crash, a hang, a flood, an exit, memory without end) b
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,12 +21,12 @@ from torch import Tensor
 
 from opweld.errors import OpweldError, from_data
 from opweld.judge import candidate
-from opweld.judge.blocks import Order
 from opweld.judge.endings import Ending, Limits, Outcome, sentence
 from opweld.judge.leaf import RemoteLeaf
 from opweld.judge.load import NEW, Call, CandidateError
 from opweld.judge.memory import available_bytes, make_room
-from opweld.judge.processes import cpu_seconds, kill, kill_group, offspring, resident_bytes
+from opweld.judge.processes import cpu_seconds, kill, kill_group, resident_bytes
+from opweld.judge.remote_blocks import RemoteBlocks
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, State
 from opweld.judge.signature import Signature, read_parameters
@@ -99,11 +98,6 @@ class Connection:
             if count == 0:
                 self._fail("ended")
             buffer = buffer[count:]
-
-    def processor_s(self) -> float:
-        """Of the process and of those that it started."""
-        known = {os.getpid(), os.getppid(), self.pid}
-        return cpu_seconds(self.pid) + sum(map(cpu_seconds, offspring(known)))
 
     def close(self) -> None:
         """End the process and all of its session."""
@@ -209,7 +203,6 @@ class RemoteSide:
         self._wire = Wire(connection.send_all, connection.receive_all)
         self._device = torch.device("cpu")
         self._dropped: list[int] = []
-        self._num_armed = 0
 
     @property
     def device(self) -> torch.device:
@@ -280,33 +273,10 @@ class RemoteSide:
         asked = {"ask": "kernels", "copy_gbps": copy_gbps, "num_runs": num_runs}
         return tuple(from_plain(KernelTiming, row) for row in self._ask(asked)["rows"])
 
-    def prepare(self, calls: Sequence[Call]) -> None:
-        packed, data = pack_call(Call(tuple((call.args, call.kwargs) for call in calls), {}))
-        self._ask({"ask": "prepare", "calls": packed}, data)
-
-    def arm(self, order: Order) -> None:
-        self._num_armed = len(order)
-        self._ask({"ask": "arm", "order": [list(entry) for entry in order]})
-
-    def block(self, run: bool, keep: bool) -> list[float]:
-        reply = self._ask({"ask": "block", "run": run, "keep": keep})
-        try:
-            times = [float(ms) for ms in reply["ms"]]
-            if len(times) != self._num_armed or not all(0 <= ms < math.inf for ms in times):
-                raise BadFrame("times that are none")
-        except (KeyError, TypeError, ValueError, BadFrame) as error:
-            self._nonsense(error)
-        return times
-
-    def result(self, number: int) -> Run:
-        return self._run_of(self._ask({"ask": "result", "number": number}), None, lazy=True)
-
-    def release(self) -> None:
-        self._ask({"ask": "release"})
-
-    def busy_s(self) -> float:
-        """Processor time of all processes of the candidate so far."""
-        return self._connection.processor_s()
+    @property
+    def timed(self) -> RemoteBlocks:
+        """Blocks of timed calls."""
+        return RemoteBlocks(self.pid, self._ask, self._lazy_run_of, self._nonsense)
 
     def busy(self) -> str | None:
         """What the process does although nothing is asked of it, by its own processor time."""
@@ -321,13 +291,6 @@ class RemoteSide:
         before = cpu_seconds(self.pid)
         time.sleep(_LOOK_S)
         return cpu_seconds(self.pid) - before
-
-    def pause(self) -> None:
-        """Stop all threads of the process."""
-        kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        kill(self.pid, signal.SIGCONT)
 
     def fetch(self, number: int, leaf: int, index: list[Any], count: int, dtype: Any) -> Tensor:
         """Elements of a result that the process holds, in row-major order, on the CPU."""
@@ -407,6 +370,9 @@ class RemoteSide:
         if not lazy:
             run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
         return run
+
+    def _lazy_run_of(self, reply: Header) -> Run:
+        return self._run_of(reply, None, lazy=True)
 
     def _described_leaf(self, position: int, data: Header, number: int) -> Any:
         return self._leaf(position, data, number) if "shape" in data else scalar_of(data)

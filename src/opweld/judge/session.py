@@ -227,7 +227,7 @@ def _measure(
     channel.event(Event("measure", "timing " + ", ".join((*names, "ModelNew"))))
     contest = Contest(
         pair.original,
-        pair.new,
+        pair.new.timed,
         quiet,
         pair.device,
         settings,

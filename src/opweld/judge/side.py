@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge import kernels
-from opweld.judge.blocks import LocalTimed, Order
+from opweld.judge.blocks import LocalTimed, Order, Timed
 from opweld.judge.clock import WallClock, clock_of
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
@@ -180,12 +180,6 @@ class Side:
         """Only from outside can it be seen whether a process works on."""
         return None
 
-    def pause(self) -> None:
-        """In one process there is nobody to stop."""
-
-    def resume(self) -> None:
-        """Nor to go on."""
-
     def step(self, what: str) -> None:
         """In one process a crash is everybody's."""
 
@@ -225,8 +219,13 @@ class Side:
                 for launch in self._launches
             )
 
+    @property
+    def timed(self) -> Timed:
+        """Blocks of timed calls."""
+        return self
+
     def prepare(self, calls: Sequence[Call]) -> None:
-        """The pool of inputs for timed calls; this and what follows is `Timed`."""
+        """The pool of inputs for timed calls; this and what follows are the methods of `Timed`."""
         self._timed = LocalTimed(self.model, clock_of(self._device))
         self._timed.prepare(calls)
 
@@ -243,8 +242,14 @@ class Side:
     def release(self) -> None:
         self._timed.release()
 
+    def pause(self) -> None:
+        """In one process there is nobody to stop."""
+
+    def resume(self) -> None:
+        """Nor to go on."""
+
     def busy_s(self) -> float:
-        """In one process nothing is the candidate's alone."""
+        """Nor to use a processor beside."""
         return 0.0
 
     def _placed(self, call: Call, same_memory: bool) -> Call:
