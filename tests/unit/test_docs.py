@@ -15,9 +15,11 @@ import typer
 
 from opweld.cli import app
 from opweld.compiled import PlanRow
-from opweld.judge.clock import FLUSH_BYTES, MAX_RUNS, MIN_RUNS
+from opweld.judge import consistency
+from opweld.judge.clock import FLUSH_BYTES
 from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.judge.load import Call
+from opweld.judge.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
 from opweld.judge.verify import MAX_ELEMS, MAX_FLOPS
 from opweld.options import Options
@@ -186,12 +188,19 @@ def test_every_kind_of_inputs_is_described() -> None:
 def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     page = " ".join((ROOT / "docs" / "6-measuring.md").read_text("utf-8").split())
     assert f"more than {SLOWER_RATIO - 1:.0%} above eager's".replace("%", " %") in page
-    assert f"{Settings().budget_s:g} s each, {MIN_RUNS} to {MAX_RUNS}" in page
+    assert f"{Settings().budget_s:g} s each, {MIN_ROUNDS} to {MAX_ROUNDS}" in page
+    assert f"as many calls of one side as take {BLOCK_MS:g} ms" in page
+    assert f"add up to {consistency.SHARE * 100:g} % of that" in page
+    assert f"or {consistency.ANSWER_JITTER_MS:g} ms a block" in page
+    assert f"counts up to {consistency.EMPTY_RATIO:g} times the original's" in page
+    assert f"may take {consistency.DEFERRED_SHARE * 100:g} % of a call longer" in page
+    assert f"or {consistency.FETCH_JITTER_MS:g} ms, or three times" in page
+    assert f"may be {consistency.DISTURBED_RATIO:g} times as slow" in page
     assert f"a write over {FLUSH_BYTES // 2**20} MiB" in page
     assert f"{Settings().time_limit_s:g} s" in page
-    assert [MAX_ELEMS["cpu"], MAX_ELEMS["cuda"]] == [2**21, 2**28]
+    assert [MAX_ELEMS["cpu"], MAX_ELEMS["cuda"]] == [2**21, 2**26]
     assert [MAX_FLOPS["cpu"], MAX_FLOPS["cuda"]] == [2**32, 2**43]
-    assert "2^21 elements on the CPU (2^28 on a GPU), or products 2^32 operations (2^43)" in page
+    assert "2^21 elements on the CPU (2^26 on a GPU), or products 2^32 operations (2^43)" in page
 
 
 def test_every_module_can_be_found_by_its_first_lines() -> None:
