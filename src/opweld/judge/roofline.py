@@ -19,6 +19,8 @@ from opweld.judge.values import Check
 
 # Reads may be faster than a copy, which on a write reads as well; and a copy may be disturbed.
 _CPU_MARGIN = 2.0
+# What the data sheets call the precision of products that `Settings.precision` accepts.
+ACCEPTED_PRODUCTS = {"tf32": "tf32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from opweld.judge.load import (
 )
 from opweld.judge.measure import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.processes import strays
+from opweld.judge.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.side import Files
 from opweld.judge.streams import stream
 from opweld.judge.trial import Phase
@@ -234,6 +235,7 @@ def _measure(
         channel.phase,
         TimedResults(verifier.trial),
         getattr(pair.new, "close", None),
+        ACCEPTED_PRODUCTS.get(settings.precision),
     )
     try:
         return time_sides(contest, remaining_s), None
