@@ -63,28 +63,27 @@ def build_together(orders: list[Order], folder: Path) -> None:
     """One library for all; raises RuntimeError with the compiler's words."""
     if not orders:
         return
-    first = orders[0]
     folder.mkdir(parents=True, exist_ok=True)
-    flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DOPWELD_NAMESPACE")]
-    kernels, hosts = [], []
-    for number, order in enumerate(orders):
-        kernel, host = _apart(order, number)
-        kernels.append(kernel)
-        hosts.append(host)
-    language = "cuda" if first.is_cuda else "cpp"
-    library = "\n".join(pieces(names(language), language))
-    host_library = _host_library(first)
-    inputs = {**first.inputs, "extra_cflags": flags}
-    if first.is_cuda:
-        inputs["cuda_sources"] = ["\n".join([library, *kernels])]
-        inputs["cpp_sources"] = ["\n".join([host_library, *hosts])]
-    else:
-        inputs["cpp_sources"] = ["\n".join([library, *kernels, host_library, *hosts])]
-    path = cpp_extension.load_inline(
-        name=f"together_{folder.name}", build_directory=str(folder), **inputs
-    )
+    name = f"together_{folder.name}"
+    path = cpp_extension.load_inline(name=name, build_directory=str(folder), **together(orders))
     for order in orders:
         _leave(Path(path), order)
+
+
+def together(orders: list[Order]) -> dict[str, Any]:
+    """What to ask PyTorch's builder for: the libraries once, then each file's own text."""
+    first = orders[0]
+    apart = [_apart(order, number) for number, order in enumerate(orders)]
+    language = "cuda" if first.is_cuda else "cpp"
+    kernels = [*pieces(names(language), language), *(kernel for kernel, _ in apart)]
+    hosts = [_host_library(first), *(host for _, host in apart)]
+    flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DOPWELD_NAMESPACE")]
+    inputs = {**first.inputs, "extra_cflags": flags}
+    if first.is_cuda:
+        sources = {"cuda_sources": ["\n".join(kernels)], "cpp_sources": ["\n".join(hosts)]}
+    else:
+        sources = {"cpp_sources": ["\n".join([*kernels, *hosts])]}
+    return {**inputs, **sources}
 
 
 def _apart(order: Order, number: int) -> tuple[str, str]:
