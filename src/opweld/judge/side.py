@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge import kernels
-from opweld.judge.blocks import LocalTimed, Order, Timed
+from opweld.judge.blocks import LocalTimed, Order, Timed, compact
 from opweld.judge.clock import WallClock, clock_of
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
@@ -255,7 +255,7 @@ class Side:
     def _placed(self, call: Call, same_memory: bool) -> Call:
         if same_memory and self._last is not None and _same_layout(self._last, call):
             for old, fresh in zip(self._last.tensors(), call.tensors(), strict=True):
-                old.data.copy_(fresh)
+                compact(old.data).copy_(compact(fresh))
             return self._last
         self._last = call
         return call
