@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import platform
 import shlex
 import sys
@@ -45,22 +46,23 @@ def main(
     first: Annotated[int, typer.Option(help="The first seed; the others follow it.")] = 0,
     target: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     workers: Annotated[int, typer.Option(help="Batches at the same time.")] = 1,
+    seconds: Annotated[float, typer.Option(help="Begin no batch after so long.")] = math.inf,
     out: Annotated[Path | None, typer.Option(help="Where the account goes.")] = None,
     small: Annotated[bool, typer.Option(help="Make failing models small.")] = True,
 ) -> None:
     """Judges random models and writes results/fuzz-<target>.json; exit code 1 where one fails."""
     out = out or HERE / "results" / f"fuzz-{target}.json"
-    seeds = range(first, first + models)
     start = time.monotonic()
+    seeds = range(first, first + models)
     with tempfile.TemporaryDirectory(prefix="opweld-fuzz-") as folder:
         work = Path(folder)
-        outcomes = judged(seeds, target, workers, work)
+        outcomes = judged(seeds, target, workers, work, start + seconds)
         spent = time.monotonic() - start
         faults = [outcome for outcome in outcomes.values() if outcome.is_fault]
         sources = shrunk(faults, target, work) if small else {}
     chance = [outcome for outcome in outcomes.values() if outcome.kind == BY_CHANCE]
     lists = {"faults": listed(faults), BY_CHANCE: listed(chance)}
-    account = {**head(seeds, target, spent), **summary(outcomes), **lists}
+    account = {**head(first, target, spent), "models": len(outcomes), **summary(outcomes), **lists}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(account, indent=1) + "\n")
     for name, source in sources.items():
@@ -71,11 +73,16 @@ def main(
     raise typer.Exit(1 if faults else 0)
 
 
-def judged(seeds: Iterable[int], target: str, workers: int, work: Path) -> dict[int, Outcome]:
-    """The outcome of each seed; batches run side by side, each in a process of its own."""
+def judged(
+    seeds: Iterable[int], target: str, workers: int, work: Path, deadline: float = math.inf
+) -> dict[int, Outcome]:
+    """The outcome of each seed whose batch begins before `deadline` (monotonic seconds).
+
+    Batches run side by side, each in a process of its own.
+    """
     found: dict[int, Outcome] = {}
     with ThreadPoolExecutor(workers) as pool:
-        for outcomes in pool.map(partial(_judge_batch, target, work), _batches(seeds)):
+        for outcomes in pool.map(partial(_judge_batch, target, work, deadline), _batches(seeds)):
             found.update(outcomes)
             for seed, outcome in outcomes.items():
                 if outcome.kind not in ("passed", "refused"):
@@ -90,7 +97,9 @@ def _batches(seeds: Iterable[int]) -> Iterator[list[int]]:
         yield batch
 
 
-def _judge_batch(target: str, work: Path, seeds: list[int]) -> dict[int, Outcome]:
+def _judge_batch(target: str, work: Path, deadline: float, seeds: list[int]) -> dict[int, Outcome]:
+    if time.monotonic() > deadline:
+        return {}
     sources = {f"model_{seed}": generate(seed).source() for seed in seeds}
     outcomes = Judging(work / f"batch_{seeds[0]}", target).outcomes(sources)
     return {seed: outcomes[f"model_{seed}"] for seed in seeds}
@@ -122,7 +131,7 @@ def smallest(program: Program, kind: str, target: str, work: Path) -> Program:
     return shrink(program, kind, judge)
 
 
-def head(seeds: range, target: str, spent: float) -> dict[str, Any]:
+def head(first: int, target: str, spent: float) -> dict[str, Any]:
     return {
         "date": date.today().isoformat(),
         "command": shlex.join(["python", "benchmarks/fuzz.py", *sys.argv[1:]]),
@@ -133,8 +142,7 @@ def head(seeds: range, target: str, spent: float) -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "python": platform.python_version(),
         },
-        "models": len(seeds),
-        "first_seed": seeds.start,
+        "first_seed": first,
         "seconds": round(spent, 1),
     }
 
