@@ -117,3 +117,24 @@ def test_large_outputs_go_by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     y = x.clone()
     y[-1, -1] += 1
     assert same_bits(x, x.clone()) and not same_bits(x, y)
+
+
+@pytest.mark.parametrize(
+    ("new", "eager", "reference", "wrong"),
+    [
+        (NAN, 0.0, -0.1, 0),  # eager's sum of squares overflowed, and so may the other
+        (0.0, NAN, -0.1, 0),
+        (NAN, -0.1, -0.1, 1),  # eager is right there
+        (NAN, -0.09, -0.1, 1),
+        (NAN, 0.0, 0.0, 1),
+        (1.0, INF, 1e39, 1),  # infinity is right there
+    ],
+)
+def test_what_overflows_on_the_way_may_do_so_differently(
+    new: float, eager: float, reference: float, wrong: int
+) -> None:
+    for overflows in (True, False):
+        sums = ErrorSums(torch.float32, overflows=overflows)
+        three = (torch.tensor([v]) for v in (new, eager))
+        sums.add(*three, torch.tensor([reference], dtype=torch.float64))
+        assert sums.num_special_wrong == (wrong if overflows else 1)

@@ -66,6 +66,7 @@ class Comparison:
     """Figures of every leaf, over one or more draws of the same kind of inputs."""
 
     run: Run
+    overflows: bool = False
     sums: dict[int, ErrorSums] = field(default_factory=dict)
     num_wrong: dict[int, int] = field(default_factory=dict)
     num_exact: dict[int, int] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class Comparison:
         if not is_float(eager):
             self._add_exact(position, new, eager, reference)
             return
-        sums = self.sums.setdefault(position, ErrorSums(dtype.to_real()))
+        sums = self.sums.setdefault(position, ErrorSums(dtype.to_real(), self.overflows))
         for index in pieces_of(new):
             three = (new[index], eager[index], reference[index])
             if eager.is_complex():

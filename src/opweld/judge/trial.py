@@ -199,7 +199,7 @@ class Trial:
                 trivial.add()
                 self._refute(trivial, main)
             return Check(kind.name, True, _joined("bit-equal to eager", kind.note), grade="A")
-        comparison = comparison or Comparison(eager)
+        comparison = comparison or Comparison(eager, overflows=kind.name == LARGEST)
         self._add_figures(comparison, kind, draw, new, eager, main)
         return comparison
 
