@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opweld.api import Result, optimize
+    from opweld.judge import Judgement, Settings, Verdict, check
+    from opweld.judge.batch import Judged, check_many
 
 __version__ = "0.1.0"
-__all__ = ["Result", "__version__", "optimize"]
+__all__ = [
+    "Judged",
+    "Judgement",
+    "Result",
+    "Settings",
+    "Verdict",
+    "__version__",
+    "check",
+    "check_many",
+    "optimize",
+]
+
+# What needs torch, and what imports this very module, is imported when it is asked for.
+_HOMES = {
+    "Result": "opweld.api",
+    "optimize": "opweld.api",
+    "Judgement": "opweld.judge",
+    "Settings": "opweld.judge",
+    "Verdict": "opweld.judge",
+    "check": "opweld.judge",
+    "Judged": "opweld.judge.batch",
+    "check_many": "opweld.judge.batch",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`optimize` and `Result`, which need torch: the command line starts without it."""
-    if name not in ("Result", "optimize"):
+    """The public names, each from its home: the command line starts without torch."""
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from opweld import api  # noqa: PLC0415
-
-    return getattr(api, name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -63,6 +63,8 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._alive = -1
+        # How often the process ended by itself, or by someone else, while it judged.
+        self.num_deaths = 0
 
     def __enter__(self) -> Server:
         return self
@@ -102,6 +104,7 @@ class Server:
                 self.close()
             elif child.status is None and self._process:
                 child.status = self._process.wait()
+                self.num_deaths += 1
                 self.close()
             return child
         except BaseException:
@@ -111,6 +114,12 @@ class Server:
             for descriptor in (*reads, *writes):
                 os.close(descriptor)
             remove_stale_locks(started)
+
+    def interrupt(self) -> None:
+        """End the process from another thread; a judgement that runs there then returns."""
+        process = self._process
+        if process is not None:
+            kill_group(process.pid)
 
     def close(self) -> None:
         """End the server and everything that it started."""
