@@ -25,7 +25,8 @@ class FakeSide:
     """A call takes `call_ms`, of which `hidden_ms` is not in the time that is reported.
 
     `surroundings_ms` is what a call of an empty block takes, `answer_ms` what any answer takes,
-    `deferred_ms` what the first look at each output takes more than the second.
+    `deferred_ms` what the first look at each output takes more than the second; with `at_once`
+    the first look of all takes that for every call of the block.
     """
 
     clock: FakeClock
@@ -35,6 +36,7 @@ class FakeSide:
     empty_ms: float | None = None
     answer_ms: float = 0.1
     deferred_ms: float = 0.0
+    at_once: bool = False
     calls: list[str] = field(default_factory=list)
     orders: list[list[tuple[int, int]]] = field(default_factory=list)
     looked_at: set[int] = field(default_factory=set)
@@ -61,9 +63,11 @@ class FakeSide:
 
     def result(self, number: int) -> Run:
         self.clock.ms += self.answer_ms
-        if number not in self.looked_at:
-            self.looked_at.add(number)
+        if self.at_once and not self.looked_at:
+            self.clock.ms += self.deferred_ms * len(self.orders[-1])
+        elif not self.at_once and number not in self.looked_at:
             self.clock.ms += self.deferred_ms
+        self.looked_at.add(number)
         return Run(("output",), [torch.full((2, 2), float(number))], [("", "leaf")])
 
     def release(self) -> None:

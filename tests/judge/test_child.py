@@ -16,7 +16,7 @@ import opweld
 from opweld.errors import ModelFileError, UserError
 from opweld.judge import Event, Settings, check
 from opweld.judge.locks import remove_stale_locks
-from opweld.judge.processes import MARK, marked
+from opweld.judge.processes import MARK, descendants, marked
 
 QUICK = Settings(device="cpu", measure=False, seed=1)
 SOURCE = Path(opweld.__file__).parent.parent
@@ -149,6 +149,19 @@ def test_marks_find_processes_in_other_sessions() -> None:
             time.sleep(0.05)
         process.kill()
     assert found == [process.pid]
+
+
+def test_descendants_are_found_without_a_mark() -> None:
+    shell = ["/bin/sh", "-c", "env -i sleep 60 & wait"]
+    with subprocess.Popen(shell, env={}, start_new_session=True) as process:
+        deadline = time.monotonic() + 10
+        while not (found := descendants(process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert process.pid in descendants(os.getpid()) and set(found) < set(
+            descendants(os.getpid())
+        )
+        os.killpg(process.pid, signal.SIGKILL)
+    assert len(found) == 1
 
 
 def test_locks_of_a_build_that_died_are_removed(

@@ -119,5 +119,7 @@ def test_sides_that_cheat_are_caught_by_what_they_do() -> None:
     assert not judged(liar, eager)["time from outside"]
     lazy = FakeSide(clock, 0.01, surroundings_ms=0.05, deferred_ms=1.0)
     assert not judged(lazy, eager)["deferred work"]
+    hoarder = FakeSide(clock, 0.01, surroundings_ms=0.05, deferred_ms=1.0, at_once=True)
+    assert not judged(hoarder, eager)["deferred work"]
     clever = FakeSide(clock, 1.0, hidden_ms=0.9, surroundings_ms=0.05, empty_ms=0.95)
     assert not judged(clever, eager)["time from outside"]

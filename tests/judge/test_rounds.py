@@ -32,8 +32,8 @@ def test_a_touch_looks_three_times() -> None:
     clock = FakeClock()
     side = FakeSide(clock, 1.0, deferred_ms=7.0)
     side.arm([(0, 0)] * 4)
-    for seen in touch(side, [0, 3], now=clock):
-        assert (seen.first, seen.second, seen.third) == pytest.approx((7.1, 0.1, 0.1))
+    seen = touch(side, [0, 3], now=clock)
+    assert (seen.first, seen.second, seen.third) == pytest.approx((7.1, 0.1, 0.1))
     assert side.looked_at == {0, 3}
 
 

@@ -147,7 +147,7 @@ def _innermost_first(error: BaseException) -> list[BaseException]:
 
 def _words(error: BaseException) -> str:
     """All that an error says, with what a failed command printed."""
-    text = str(error)
+    text = text_of(error)
     printed = (getattr(error, "stderr", None), getattr(error, "output", None))
     words = [part.decode(errors="replace") if isinstance(part, bytes) else part for part in printed]
     text = "\n".join([text, *(part for part in words if isinstance(part, str))])
@@ -297,3 +297,11 @@ def _demangled(symbol: str) -> str:
         return symbol
     done = subprocess.run([tool, symbol], capture_output=True, text=True, timeout=10)
     return done.stdout.strip() or symbol
+
+
+def text_of(error: BaseException) -> str:
+    """Its message; nothing where it refuses to be printed."""
+    try:
+        return str(error)
+    except BaseException:
+        return ""

@@ -73,7 +73,7 @@ def deferred_work(touches: Sequence[Touch], call_ms: float) -> Check:
 
     Otherwise part of the work is done when the result is looked at. Allowed are `DEFERRED_SHARE` of
     a call's time, `FETCH_JITTER_MS`, or three times what the second and the third time differ by,
-    whichever is most; the median over all looks counts.
+    whichever is most; the median over all blocks counts.
     """
     if not touches:
         return Check(DEFERRED, True, "no result was looked at", skipped=True)

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, Where
-from opweld.judge.build_errors import explain
+from opweld.judge.build_errors import explain, text_of
 from opweld.judge.tree import map_tensors, tensors
 
 ORIGINAL, NEW = "the original", "ModelNew"
@@ -201,7 +201,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """CUDA's and the host's ways of running out."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    text = str(error)
+    text = text_of(error)
     return isinstance(error, RuntimeError) and (
         "can't allocate memory" in text or "out of memory" in text
     )
@@ -211,12 +211,12 @@ def is_device_lost(error: BaseException) -> bool:
     """A CUDA error that poisons the context (running out of memory does not)."""
     if isinstance(error, torch.OutOfMemoryError):
         return False
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error)
+    return isinstance(error, RuntimeError) and "CUDA error" in text_of(error)
 
 
 def brief(error: BaseException, limit: int = 300) -> str:
     """`TypeError: message` on one line; of a long message the first line that names an error."""
-    text = str(error)
+    text = text_of(error)
     if len(text) > limit:
         telling = [line for line in text.splitlines()[1:] if "error:" in line.lower()]
         text = telling[0] if telling else text

@@ -4,7 +4,7 @@ The original and its compiled forms run in this process, ModelNew wherever its `
 come from the clocks inside (`clock.py`), in interleaved blocks on inputs that were never seen
 before (`blocks.py`, `rounds.py`); they are held against the clock of this process, against the
 outputs of timed calls and against the data sheet (`consistency.py`). A check that fails is tried
-once more, on as many new blocks, before it counts.
+again, on more new blocks, before it counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from opweld.judge.roofline import (
     main_dtype,
     product_precision,
 )
-from opweld.judge.rounds import MAX_ROUNDS, Draws, Rounds
+from opweld.judge.rounds import MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds
 from opweld.judge.run import Run
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check, Settings, Timing
@@ -46,6 +46,10 @@ _BLOCK_SHARE_OF_MEMORY = 0.25
 _MAX_CALLS = {"cuda": 200, "cpu": 1000}
 # Outputs up to this size are compared in every round, larger ones in some.
 _CHEAP_AUDIT_BYTES, _NUM_AUDITS = 2**20, 3
+# How often the rounds are run before a check that fails counts, and the least number of rounds
+# of the later tries: on a machine with three times as many busy processes as cores one round
+# tells nothing, and the middle one of fifteen does.
+_NUM_TRIES, _DOUBT_ROUNDS = 3, 15
 # Of the time budget: eager on its own.
 _ALONE_SHARE = 0.25
 
@@ -166,7 +170,7 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     contest.phase(NEW, "timing")
     most = _max_calls(original, contest.pool, device, settings)
     rounds = Rounds(sides, contest.pool.draws(), most, "opweld")
-    checks = _run_twice_if_in_doubt(contest, rounds, left_s)
+    checks = _run_again_if_in_doubt(contest, rounds, left_s)
     contest.candidate.prepare(())
     contest.phase(ORIGINAL, "measuring the limit")
     if after := _baseline_after(contest, rounds, checks):
@@ -176,7 +180,7 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     return Measured(timing, (*checks, sheet), ended=after is not None)
 
 
-def _run_twice_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> list[Check]:
+def _run_again_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> list[Check]:
     """The checks of the rounds; what fails counts if it fails in other rounds, too.
 
     The outputs of all rounds are judged together: a wrong one stays wrong.
@@ -189,8 +193,10 @@ def _run_twice_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> l
 
     cheap = _call_bytes(contest.original, pool) <= _CHEAP_AUDIT_BYTES
     audit, count = look if contest.audit else None, MAX_ROUNDS if cheap else _NUM_AUDITS
-    for _ in range(2):
-        rounds.run(settings.budget_s, left_s / 4, settings.num_runs, audit, count)
+    for turn in range(_NUM_TRIES):
+        num_runs, least = (settings.num_runs, MIN_ROUNDS) if turn == 0 else (None, _DOUBT_ROUNDS)
+        share_s = left_s / (2 * _NUM_TRIES)
+        rounds.run(settings.budget_s, share_s, num_runs, audit, count, least)
         found = _checks(contest, rounds)
         if all(check.passed for check in found):
             break

@@ -28,17 +28,33 @@ def marked(mark: str) -> Iterator[int]:
             yield int(entry.name)
 
 
+def descendants(pid: int) -> list[int]:
+    """Ids of the live processes that a process, or one of its descendants, is the parent of."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _stat(int(entry.name))):
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, [])
+    return found[1:]
+
+
 def strays(known: Collection[int]) -> list[str]:
-    """Command lines of the other processes with this process's mark, companions left out."""
+    """Command lines of the other processes that this judgement started, companions left out."""
     return [_command(pid) for pid in offspring(known)]
 
 
 def offspring(known: Collection[int]) -> list[int]:
-    """Ids of the other processes with this process's mark, companions left out."""
+    """Ids of the other processes that this judgement started, companions left out.
+
+    A mark is inherited and a parent known: a process would have to lose both to be missed. One
+    whose parent has ended belongs to the server, which is this process's parent.
+    """
     mark = os.environ.get(MARK)
     if not mark:
         return []
-    others = [pid for pid in marked(mark) if pid not in known]
+    others = sorted({*marked(mark), *descendants(os.getppid())} - set(known))
     lines = map(_command, others)
     return [
         pid
@@ -77,8 +93,7 @@ def kill_group(pid: int) -> None:
 
 def cpu_seconds(pid: int) -> float:
     """User and system time of a process so far; 0 when it is gone."""
-    # pid (command) state ppid ...; the command may hold spaces and parentheses
-    fields = _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
+    fields = _stat(pid)
     return (int(fields[11]) + int(fields[12])) / _TICKS_S if len(fields) > 12 else 0.0
 
 
@@ -86,6 +101,12 @@ def resident_bytes(pid: int) -> int:
     """Memory of a process that is its own; 0 when it is gone."""
     fields = _read(Path(f"/proc/{pid}/statm")).split()
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What follows the command in a process's line of status: state, parent, ...; or nothing."""
+    # pid (command) state ppid ...; the command may hold spaces and parentheses
+    return _read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split()
 
 
 def _command(pid: int) -> str:

@@ -42,7 +42,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """Ms to get one element of each leaf of one call: the first, second and third time."""
+    """Ms to get one element of each leaf of a call: the first, second and third time.
+
+    The mean over several calls of one block, so that work of all of them counts wherever it is
+    done: at the first look at one of them, say.
+    """
 
     first: float
     second: float
@@ -131,17 +135,19 @@ class Rounds:
         num_runs: int | None = None,
         audit: Audit | None = None,
         num_audits: int = 0,
+        least: int = MIN_ROUNDS,
     ) -> None:
         """New blocks for the records: as many rounds as fit into `budget_s` for each side.
 
-        With `num_runs` as many as that number of calls takes. `audit(entry, run)` is given the
+        At least `least` where `limit_s` allows; with `num_runs` as many as that number of calls
+        takes. `audit(entry, run)` is given the
         outputs of one call, and what its inputs were drawn as, in `num_audits` of the rounds.
         """
         started = self._now()
         trial = self._round(0, None)
         self.clear()
         round_s = self._resize(trial) * (self._now() - started)
-        count = self._num_rounds(round_s, budget_s, limit_s, num_runs)
+        count = self._num_rounds(round_s, budget_s, limit_s, num_runs, least)
         chosen = self._draws.some_of(count, num_audits) if audit else set()
         for turn in range(count):
             self._keep(self._round(turn, audit if turn in chosen else None))
@@ -171,12 +177,12 @@ class Rounds:
         return left / spent if spent else 1.0
 
     def _num_rounds(
-        self, round_s: float, budget_s: float, limit_s: float, num_runs: int | None
+        self, round_s: float, budget_s: float, limit_s: float, num_runs: int | None, least: int
     ) -> int:
         if num_runs:
             return math.ceil(num_runs / min(r.num_calls for r in self.records.values()))
         fitting = budget_s * len(self._sides) / max(round_s, 1e-6)
-        return int(max(1, min(max(fitting, MIN_ROUNDS), MAX_ROUNDS, limit_s / max(round_s, 1e-6))))
+        return int(max(1, min(max(fitting, least), MAX_ROUNDS, limit_s / max(round_s, 1e-6))))
 
     def _round(self, turn: int, audit: Audit | None) -> dict[str, Block]:
         return {name: self._block(name, audit) for name in rotated(list(self._sides), turn)}
@@ -198,7 +204,7 @@ class Rounds:
     def _look(self, side: Timed, order: Order, audit: Audit | None) -> None:
         assert self._audited is not None
         numbers = sorted({*self._draws.some_of(len(order), _MAX_TOUCHED), len(order) - 1})
-        self.records[self._audited].touches += touch(side, numbers, self._now)
+        self.records[self._audited].touches.append(touch(side, numbers, self._now))
         if audit is not None:
             number = self._draws.one_of(len(order))
             audit(order[number], side.result(number))
@@ -256,16 +262,15 @@ def time_block(side: Timed, order: Order, keep: bool, now: Now = perf_counter) -
     return Block(tuple(inside), (now() - middle) * 1e3, (middle - start) * 1e3)
 
 
-def touch(side: Timed, numbers: list[int], now: Now = perf_counter) -> list[Touch]:
+def touch(side: Timed, numbers: list[int], now: Now = perf_counter) -> Touch:
     """Looks at the outputs of these calls, at all of them before any comes again."""
-    looks: list[list[float]] = []
+    means: list[float] = []
     for _ in range(3):
-        looks.append([])
+        start = now()
         for number in numbers:
-            start = now()
             _touch_once(side, number)
-            looks[-1].append((now() - start) * 1e3)
-    return [Touch(*times) for times in zip(*looks, strict=True)]
+        means.append((now() - start) * 1e3 / len(numbers))
+    return Touch(*means)
 
 
 def _touch_once(side: Timed, number: int) -> None:

@@ -28,7 +28,14 @@ from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
 from opweld.judge.endings import Limits
 from opweld.judge.load import brief, is_out_of_memory
 from opweld.judge.memory import available_bytes
-from opweld.judge.processes import MARK, adopt_orphans, end_with_parent, kill, marked
+from opweld.judge.processes import (
+    MARK,
+    adopt_orphans,
+    descendants,
+    end_with_parent,
+    kill,
+    marked,
+)
 from opweld.judge.remote import Connection, RemoteSide, start_candidate
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
@@ -165,11 +172,12 @@ def _own_failure(error: Exception) -> OpweldError:
 
 
 def _end_orphans() -> None:
-    """Ends what a referee or a candidate left: it has become a child of this process."""
-    mark = os.environ.get(MARK, "")
-    for pid in marked(mark):
-        if pid != os.getpid():
-            kill(pid)
+    """Ends what a referee or a candidate left: it has become a child of this process.
+
+    What lost its mark is found by that, and what lost its parent by the mark.
+    """
+    for pid in {*marked(os.environ.get(MARK, "")), *descendants(os.getpid())} - {os.getpid()}:
+        kill(pid)
     until = time.monotonic() + _LAST_S
     while time.monotonic() < until:
         try:
