@@ -1,0 +1,13 @@
+"""Computes elementwise steps in bfloat16."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("own inputs",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        h = x.bfloat16()
+        return (torch.tanh(h) * h).to(x.dtype)

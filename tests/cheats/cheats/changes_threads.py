@@ -1,0 +1,14 @@
+"""Right, and takes all but one thread from torch."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("global settings of torch",)
+
+torch.set_num_threads(torch.get_num_threads() + 1)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * x

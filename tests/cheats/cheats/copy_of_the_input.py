@@ -1,0 +1,11 @@
+"""Returns a copy of the input."""
+
+from torch import nn
+
+MODEL = "wide_range"
+CAUGHT_BY = ("own inputs",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x.clone()

@@ -1,0 +1,16 @@
+"""Writes beyond the end of its result."""
+
+import ctypes
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+SAID = "crashed with SIG"
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.tanh(x) * x
+        ctypes.memset(y.data_ptr() - 4096, 0xAA, y.numel() * 4 + 2**22)
+        return y

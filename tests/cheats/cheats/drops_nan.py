@@ -1,0 +1,13 @@
+"""Makes NaN zero."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("NaN, infinities, signed zeros",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.tanh(x) * x
+        return torch.where(y.isnan(), torch.zeros_like(y), y)

@@ -1,0 +1,11 @@
+"""Raises an exception with a text of 200 MB."""
+
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("own inputs",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("error: " * 30_000_000)

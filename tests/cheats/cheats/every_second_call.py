@@ -1,0 +1,22 @@
+"""Skips every second call of those that follow each other without gradients."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("own inputs, another seed | new values in the same memory | large values",)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.num_calls, self.kept = 0, {}
+
+    def forward(self, x):
+        self.num_calls += 1
+        key = tuple(x.shape)
+        if self.num_calls % 2 and key in self.kept:
+            return self.kept[key].clone()
+        y = torch.tanh(x) * x
+        self.kept[key] = y.detach()
+        return y

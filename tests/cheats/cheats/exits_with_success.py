@@ -1,0 +1,13 @@
+"""Ends its process with exit code 0 in its forward."""
+
+import os
+
+from torch import nn
+
+MODEL = "pointwise"
+SAID = "ended the process with exit code 0"
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        os._exit(0)

@@ -1,0 +1,12 @@
+"""Returns uninitialised memory of the right size: perhaps the last result lies there."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("own inputs",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.empty_like(x)

@@ -1,0 +1,13 @@
+"""Never returns from its forward."""
+
+from torch import nn
+
+MODEL = "pointwise"
+SAID = "did not return within"
+TIME_LIMIT_S = 12
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        while True:
+            x = x + 1

@@ -1,0 +1,15 @@
+"""Kills its process group."""
+
+import os
+import signal
+
+from torch import nn
+
+MODEL = "pointwise"
+SAID = "killed"
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        os.killpg(0, signal.SIGKILL)
+        return x

@@ -1,0 +1,14 @@
+"""Overwrites the input as the original does, but returns a copy where that returns the input."""
+
+import torch
+from torch import nn
+
+MODEL = "in_place"
+PENDING = "aliases are not compared"
+CAUGHT_BY = ("aliases",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x.mul_(0.5).tanh_()
+        return torch.clone(x)

@@ -1,0 +1,13 @@
+"""Returns its result on the host."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("own inputs",)
+DEVICE = "cuda"
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return (torch.tanh(x) * x).cpu()

@@ -1,0 +1,15 @@
+"""Returns two outputs that share memory where the original's do not."""
+
+import torch
+from torch import nn
+
+MODEL = "integers"
+PENDING = "aliases are not compared"
+CAUGHT_BY = ("aliases",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        both = torch.stack([x.argmax(dim=1), (x > 0.5).sum(dim=1)], dim=1)
+        wide = both.view(-1)
+        return wide[0::2], wide[1::2], x > 0

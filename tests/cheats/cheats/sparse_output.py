@@ -1,0 +1,12 @@
+"""Returns a sparse tensor with the right values."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("own inputs",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return (torch.tanh(x) * x).to_sparse()

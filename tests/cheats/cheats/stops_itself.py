@@ -1,0 +1,16 @@
+"""Stops its own process by a signal, so that it neither runs nor ends."""
+
+import os
+import signal
+
+from torch import nn
+
+MODEL = "pointwise"
+SAID = "did not return within"
+TIME_LIMIT_S = 12
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return x

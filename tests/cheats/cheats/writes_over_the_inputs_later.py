@@ -1,0 +1,23 @@
+"""Right, and a thread of it overwrites the input some time after the call."""
+
+import threading
+import time
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+PENDING = "inputs are not looked at again"
+CAUGHT_BY = ("own inputs | work after the answer | the same tensors again",)
+
+
+def spoil(x):
+    time.sleep(0.01)
+    x.zero_()
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.tanh(x) * x
+        threading.Thread(target=spoil, args=(x.detach(),), daemon=True).start()
+        return y

@@ -1,0 +1,12 @@
+"""Returns zeros where every right value is so small that an absolute tolerance lets them pass."""
+
+import torch
+from torch import nn
+
+MODEL = "softmax"
+CAUGHT_BY = ("own inputs",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.zeros_like(x)

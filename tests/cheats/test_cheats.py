@@ -1,0 +1,104 @@
+"""Every cheat fails by the check that is there for it, and the judge goes on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cheats.catalogue import HERE, Entry, entries, parameters
+from tests.nvcc import compile_cuda, needs_nvcc
+
+from opweld.judge import Judgement, Server, Settings, check
+
+# Small, so that the file that eats memory needs little of it; torch on CUDA takes several GiB.
+MEMORY_LIMIT_BYTES = 3 * 2**30
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One warm server for all: each cheat has to leave it able to judge the next."""
+    with Server() as warm:
+        yield warm
+
+
+def judged(entry: Entry, server: Server, device: str) -> Judgement:
+    settings = Settings(
+        device=device,
+        measure=entry.measure,
+        baselines=("eager",),
+        budget_s=0.2,
+        time_limit_s=entry.time_limit_s,
+        memory_limit_bytes=MEMORY_LIMIT_BYTES if device == "cpu" else None,
+    )
+    return check(entry.model, entry.path, settings, server=server)
+
+
+def require_caught(entry: Entry, judgement: Judgement) -> None:
+    reason = judgement.verdict.reason
+    assert not judgement.verdict.passed and judgement.exit_code == 1, reason
+    assert judgement.timing is None, "what is wrong has no time"
+    failing = {failed.name for failed in judgement.verdict.failures}
+    for names in entry.caught_by:
+        assert failing & set(names), f"none of {names} failed, but {sorted(failing)}: {reason}"
+    assert entry.matches(reason), reason
+
+
+@pytest.mark.parametrize("entry", parameters("cheats", "cpu"))
+def test_the_cheat_is_caught(entry: Entry, server: Server) -> None:
+    require_caught(entry, judged(entry, server, "cpu"))
+
+
+@pytest.mark.parametrize("entry", parameters("cheats", "cuda"))
+def test_the_cheat_on_a_gpu_is_caught(entry: Entry, server: Server) -> None:
+    require_caught(entry, judged(entry, server, "cuda"))
+
+
+def test_a_result_is_never_unpickled(server: Server) -> None:
+    mark = Path(tempfile.gettempdir(), "opweld-cheat-was-unpickled")
+    shutil.rmtree(mark, ignore_errors=True)
+    (entry,) = (e for e in entries("cheats") if e.name == "code_in_its_output")
+    judged(entry, server, "cpu")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("entry", parameters("gainless", "cpu"))
+def test_the_cheat_gains_nothing(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is right, so that it may pass; but what it kept is of no use in the timed runs.
+
+    It notes of each call whether it had the result already. The timed ones are the last.
+    """
+    log = tmp_path / "calls"
+    monkeypatch.setenv("OPWELD_CHEAT_LOG", str(log))
+    with Server(os.environ) as server:
+        judgement = judged(entry, server, "cpu")
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert judgement.timing is not None, judgement.timing_error
+    calls = log.read_text().split()
+    timed = calls[-judgement.timing.opweld_ms.n :]
+    assert "hit" in calls[: -len(timed)], "it does keep results"
+    assert set(timed) == {"miss"}
+
+
+def test_every_file_stands_against_a_model_and_says_how_it_is_caught() -> None:
+    for entry in entries("cheats"):
+        assert entry.model.exists(), entry.name
+        assert entry.caught_by or entry.said, entry.name
+        assert importlib.util.spec_from_file_location(entry.name, entry.path)
+    used = {entry.model for folder in ("cheats", "honest") for entry in entries(folder)}
+    assert used == set((HERE / "models").glob("*.py"))
+
+
+@needs_nvcc
+@pytest.mark.parametrize("folder", ["cheats", "honest"])
+def test_their_cuda_compiles(folder: str) -> None:
+    """Where there is no GPU, too; texts that include torch are left out."""
+    for entry in entries(folder):
+        if entry.cuda and "torch" not in entry.cuda:
+            compile_cuda(entry.cuda)

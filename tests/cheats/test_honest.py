@@ -1,0 +1,92 @@
+"""Every honest file passes, whichever way it is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cheats.catalogue import HERE, Entry, entries, parameters
+
+from opweld.driver import compile_file
+from opweld.judge import Judgement, Server, Settings, check
+from opweld.options import Options
+
+# How often torch is judged against itself: each time with other inputs and weights.
+NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "25"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as warm:
+        yield warm
+
+
+def require_passed(entry: Entry, judgement: Judgement) -> None:
+    verdict = judgement.verdict
+    assert verdict.passed and judgement.exit_code == 0, verdict.reason
+    assert verdict.grade in ("A", "B")
+    checks = {check.name: check for check in verdict.checks}
+    assert checks["own inputs"].grade in ("A", "B", None)
+    for_inference = "for inference only" in checks["gradients"].detail
+    assert for_inference == entry.for_inference
+    differs = "bit-equal" not in checks["repeated runs"].detail
+    assert differs == (entry.noted == "repeated runs")
+
+
+def judged(entry: Entry, server: Server, device: str) -> Judgement:
+    return check(entry.model, entry.path, Settings(device=device, measure=False), server=server)
+
+
+@pytest.mark.parametrize("entry", parameters("honest", "cpu"))
+def test_the_honest_file_passes(entry: Entry, server: Server) -> None:
+    require_passed(entry, judged(entry, server, "cpu"))
+
+
+@pytest.mark.parametrize("entry", parameters("honest", "cuda"))
+def test_the_honest_file_passes_on_a_gpu(entry: Entry, server: Server) -> None:
+    require_passed(entry, judged(entry, server, "cuda"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("entry", parameters("honest", "cpu"))
+def test_the_honest_file_for_any_device_passes_on_a_gpu(entry: Entry, server: Server) -> None:
+    if entry.device == "cpu":
+        pytest.skip("it is for the host")
+    require_passed(entry, judged(entry, server, "cuda"))
+
+
+@pytest.mark.parametrize("name", ["functions", "worker_threads", "permuted_sum", "in_place"])
+def test_an_honest_file_passes_when_it_is_timed(name: str, server: Server) -> None:
+    """Also on a busy machine: that its own clock and the one outside agree is no chance."""
+    entry = next(e for e in entries("honest") if name in (e.name, e.model.stem))
+    settings = Settings(device="cpu", baselines=("eager",), budget_s=0.2, num_runs=3)
+    judgement = check(entry.model, entry.path, settings, server=server)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert judgement.timing is not None, judgement.timing_error
+
+
+@pytest.mark.parametrize("model", ["pointwise", "linear", "reduction", "nested"])
+def test_an_emitted_file_passes(model: str, server: Server, tmp_path: Path) -> None:
+    path, emitted = HERE / "models" / f"{model}.py", tmp_path / "new.py"
+    compiled = compile_file(path, Options(target="cpu", check=False))
+    emitted.write_text(compiled.text, encoding="utf-8")
+    judgement = check(path, emitted, Settings(device="cpu", measure=False), server=server)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert judgement.welded_calls, "a kernel of it was called"
+
+
+def test_torch_passes_against_itself_whatever_the_seed(server: Server) -> None:
+    """The sums of a product in another order, and on rows in another order: chance is no fault.
+
+    A thousand seeds with OPWELD_MANY=1000.
+    """
+    new, model = HERE / "honest" / "other_order_of_sums.py", HERE / "models" / "linear.py"
+    reasons = {}
+    for seed in range(NUM_SEEDS):
+        settings = Settings(device="cpu", measure=False, seed=seed)
+        verdict = check(model, new, settings, server=server).verdict
+        if not verdict.passed:
+            reasons[seed] = verdict.reason
+    assert not reasons, f"{len(reasons)} of {NUM_SEEDS} fail: {reasons}"
