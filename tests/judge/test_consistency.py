@@ -84,8 +84,9 @@ def test_a_baseline_that_slows_down_beside_the_candidate_shows() -> None:
     assert not baseline_undisturbed(quiet, slow, after=quiet).passed
     assert baseline_undisturbed(quiet, slow, after=slow).passed, "the machine became slower"
     assert baseline_undisturbed(quiet, [*quiet, *slow]).passed, "some runs only"
-    assert not baseline_undisturbed(quiet, slow, busy_share=0.9).passed
-    idle = baseline_undisturbed(quiet, slow, busy_share=0.0)
+    busy = baseline_undisturbed(quiet, quiet, busy_share=0.9, unseen=False)
+    assert not busy.passed and "0.9 processors" in busy.detail
+    idle = baseline_undisturbed(quiet, slow, busy_share=0.1, unseen=False)
     assert idle.passed and "stood still" in idle.detail
     assert baseline_undisturbed([], slow).skipped
 

@@ -28,8 +28,8 @@ DEFERRED_SHARE = 0.25
 FETCH_JITTER_MS = 0.05
 # How much slower the baseline may be beside the candidate than without it.
 DISTURBED_RATIO = 1.25
-# Cores that processes which do nothing keep busy, at most.
-IDLE_SHARE = 0.05
+# Processors that processes which are to stand still may keep busy.
+BUSY_SHARE = 0.25
 
 
 def hidden_ms(block: Block, empty_ms: float) -> float:
@@ -94,30 +94,33 @@ def baseline_undisturbed(
     before: Sequence[float],
     during: Sequence[float],
     after: Sequence[float] = (),
-    busy_share: float | None = None,
+    busy_share: float = 0.0,
+    unseen: bool = True,
 ) -> Check:
     """Eager takes the same beside the candidate as before it was imported (and after it ended).
 
-    It counts as disturbed where even the faster quarter of its runs beside the candidate is more
-    than `DISTURBED_RATIO` above the slower quarter of those without: chance would have to hit
-    three quarters of the one and spare three quarters of the other. A machine that became slower
-    stays so: give `after`. Where the candidate's processes can disturb only by using the CPU,
-    `busy_share` is how many cores they kept busy while eager ran: below `IDLE_SHARE` it was not
-    they that slowed eager down.
+    It counts as disturbed where the candidate's processes kept `busy_share` processors busy while
+    eager ran and they were to stand still, more than `BUSY_SHARE`. Where they can disturb `unseen`
+    too (a GPU), the times decide: even the faster quarter of eager's runs beside the candidate is
+    more than `DISTURBED_RATIO` above the slower quarter of those without. Chance would have to hit
+    three quarters of the one and spare three quarters of the other, and a machine that became
+    slower stays so: give `after`.
     """
     if not before or not during:
         return Check(BASELINE, True, "eager was not timed", skipped=True)
     quiet = max(quantile(sorted(times), 0.75) for times in (before, after) if times)
     slower = quantile(sorted(during), 0.25) > DISTURBED_RATIO * quiet
-    idle = busy_share is not None and busy_share < IDLE_SHARE
     detail = f"eager {_median(before):.4g} ms before ModelNew, {_median(during):.4g} ms beside it"
+    if busy_share > BUSY_SHARE:
+        detail += f": processes of ModelNew keep {busy_share:.2g} processors busy meanwhile"
+        return Check(BASELINE, False, detail)
     if slower:
         detail += (
-            ": the machine became slower, and ModelNew stood still"
-            if idle
-            else ": ModelNew slows down what it is compared with"
+            ": ModelNew slows down what it is compared with"
+            if unseen
+            else ": the machine became slower, and ModelNew stood still"
         )
-    return Check(BASELINE, idle or not slower, detail)
+    return Check(BASELINE, not (slower and unseen), detail)
 
 
 def data_sheet(

@@ -213,16 +213,17 @@ def _checks(contest: Contest, rounds: Rounds) -> list[Check]:
 
 
 def _baseline(contest: Contest, rounds: Rounds, after: tuple[float, ...] = ()) -> Check:
-    # on a GPU kernels that run on disturb without using a processor
-    busy = rounds.busy_share() if contest.device.type == "cpu" else None
     during = rounds.records["eager"].times()
-    return consistency.baseline_undisturbed(contest.alone.eager_ms, during, after, busy)
+    on_gpu = contest.device.type != "cpu"  # there kernels that run on disturb
+    return consistency.baseline_undisturbed(
+        contest.alone.eager_ms, during, after, rounds.busy_share(), on_gpu
+    )
 
 
 def _baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> Check | None:
     """Where the baseline looks disturbed, eager is timed again when the candidate has ended."""
     disturbed = any(c.name == consistency.BASELINE and not c.passed for c in found)
-    if not disturbed or contest.end_candidate is None:
+    if not disturbed or contest.end_candidate is None or contest.device.type == "cpu":
         return None
     contest.end_candidate()
     after = time_alone(contest.original, contest.pool, contest.device, contest.settings)

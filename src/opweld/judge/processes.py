@@ -110,7 +110,8 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _command(pid: int) -> str:
-    return _read(Path(f"/proc/{pid}/cmdline")).replace(b"\0", b" ").decode(errors="replace").strip()
+    text = _read(Path(f"/proc/{pid}/cmdline")).replace(b"\0", b" ").decode(errors="replace")
+    return " ".join(text.split())
 
 
 def _read(path: Path) -> bytes:

@@ -26,6 +26,7 @@ _NUM_ANSWERS = 5
 _MAX_TOUCHED = 32
 # On a busy machine some calls take far longer than most: the mean is no guide to the others.
 _BURST_RATIO = 4.0
+_TICKS_S = 0.05
 
 Now = Callable[[], float]
 
@@ -160,8 +161,11 @@ class Rounds:
         self._busy_s = self._alone_s = 0.0
 
     def busy_share(self) -> float:
-        """Cores that the audited side's processes kept busy while the other sides were timed."""
-        return self._busy_s / self._alone_s if self._alone_s else 0.0
+        """Processors that the audited side kept busy while the other sides were timed.
+
+        Less some ticks, in which the kernel counts.
+        """
+        return max(0.0, self._busy_s - _TICKS_S) / self._alone_s if self._alone_s else 0.0
 
     def _resize(self, trial: dict[str, Block]) -> float:
         """Shorter blocks where the trial took longer than meant; the share of it that is left."""

@@ -116,6 +116,8 @@ def _judge(
         rows = pair.new.time_kernels(0.0, settings.num_runs)
         return replace(judgement, kernels=rows, timing_error=why_not)
     tally.checks += measured.checks
+    if not measured.ended:
+        tally.checks[:] = _with_failures(tally.checks, _hygiene(pair, channel))
     verdict, timing = _concluded(tally, verifier), measured.timing
     rows = () if measured.ended else pair.new.time_kernels(timing.copy_gbps, settings.num_runs)
     return replace(judgement, verdict=verdict, timing=timing, kernels=rows)
@@ -161,6 +163,12 @@ def _hygiene(pair: Pair, channel: Channel) -> list[Check]:
         Check("work after the answer", busy is None, busy or "none"),
         _left_alone("processes left behind", found, "still running: "),
     ]
+
+
+def _with_failures(checks: list[Check], later: list[Check]) -> list[Check]:
+    """With those of the later checks that failed in the place of the earlier ones."""
+    failed_later = {check.name: check for check in later if not check.passed}
+    return [failed_later.get(check.name, check) for check in checks]
 
 
 def _left_alone(name: str, found: list[str], verb: str) -> Check:
