@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.judge.fake_sides import FakeClock, FakeSide
@@ -124,3 +125,13 @@ def test_sides_that_cheat_are_caught_by_what_they_do() -> None:
     assert not judged(hoarder, eager)["deferred work"]
     clever = FakeSide(clock, 1.0, hidden_ms=0.9, surroundings_ms=0.05, empty_ms=0.95)
     assert not judged(clever, eager)["time from outside"]
+
+
+def test_clocks_are_not_held_against_each_other_on_a_machine_that_is_too_busy() -> None:
+    """Whole blocks of eager are slower, by both clocks."""
+    hiding, steady = record(1.0, hidden_ms=1.0), record(1.0)
+    slow = [b for k in (1.0, 2.0, 4.0) for b in record(k, num_blocks=4).blocks]
+    busy = replace(steady, blocks=slow)
+    assert not time_from_outside(hiding, steady).passed
+    check = time_from_outside(hiding, busy)
+    assert check.skipped and "too busy" in check.detail

@@ -115,6 +115,14 @@ def test_a_failure_is_shown_with_its_place() -> None:
     assert verdict_line(failed) == "NOT EQUIVALENT: own inputs: output: wrong"
 
 
+def test_no_speed_is_claimed_from_times_that_vary() -> None:
+    timing = JUDGEMENT.timing
+    assert timing and timing.eager_ms
+    shaky = replace(timing, eager_ms=replace(timing.eager_ms, p90=60 * timing.eager_ms.p10))
+    line = verdict_line(replace(JUDGEMENT, timing=shaky))
+    assert line.startswith("EQUIVALENT, grade B: no speed is claimed, times vary 60-fold")
+
+
 def test_markup_in_a_message_is_text() -> None:
     verdict = Verdict(False, "F", (), "new.py raised KeyError: [/bold]")
     assert "[/bold]" in printed(Judgement(verdict, None, (), None, 0), terminal=True)

@@ -16,6 +16,8 @@ from rich.table import Table
 from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"
+# Beyond this ratio of slow to fast runs of one side, a ratio of two sides says nothing.
+UNSTEADY = 5.0
 
 
 class PlanRow(Protocol):
@@ -120,6 +122,9 @@ def verdict_line(judgement: Judgement) -> str:
 
 
 def _speeds(timing: Timing) -> Iterable[str]:
+    if timing.variation > UNSTEADY:
+        yield f"no speed is claimed, times vary {timing.variation:.0f}-fold on this busy machine"
+        return
     if timing.speedup_vs_eager:
         yield f"{timing.speedup_vs_eager:.2f}x the speed of eager"
     if timing.speedup_vs_compile:

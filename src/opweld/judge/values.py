@@ -146,6 +146,12 @@ class Timing:
     data_sheet_ms: float | None = None
 
     @property
+    def variation(self) -> float:
+        """The largest ratio of a 90 percent mark to its 10 percent mark."""
+        told = (self.eager_ms, self.compile_ms, self.opweld_ms)
+        return max((s.p90 / s.p10 for s in told if s and s.p10), default=1.0)
+
+    @property
     def speedup_vs_eager(self) -> float | None:
         return self.eager_ms.median / self.opweld_ms.median if self.eager_ms else None
 
