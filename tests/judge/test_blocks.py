@@ -7,6 +7,7 @@ import torch
 from tests.judge.fake_sides import FakeClock
 from torch import nn
 
+from opweld.judge import blocks
 from opweld.judge.blocks import LocalTimed, compact, num_rolls, rolled
 from opweld.judge.clock import WallClock
 from opweld.judge.load import Call
@@ -82,3 +83,35 @@ def test_timed_calls_have_no_gradients() -> None:
     side.arm([(0, 0)])
     side.block(run=True, keep=True)
     assert not side.result(0).leaves[0].requires_grad
+
+
+def test_memory_that_was_given_back_is_had_again_untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    model = Recorder(clock)
+    side = LocalTimed(model, WallClock(clock))
+    side.prepare([Call((torch.arange(3.0),), {})])
+    monkeypatch.setattr(blocks, "make_room", lambda device: True)
+    side.release()
+    monkeypatch.setattr(blocks, "make_room", lambda device: False)
+    for expected in (1, 0):
+        model.seen.clear()
+        side.arm([(0, 1)])
+        assert len(model.seen) == expected
+        assert side.block(run=True, keep=False) == [pytest.approx(2.0)]
+
+
+def test_an_element_is_held_back_until_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reads the inputs before the flush is over (here, at once) meets a NaN."""
+    model = Recorder(FakeClock())
+    side = LocalTimed(model, WallClock())
+    x = torch.arange(5.0)
+    side.prepare([Call((x,), {})])
+    monkeypatch.setattr(blocks, "_is_held_back", torch.is_floating_point)
+    side.arm([(0, 0), (0, 1)])
+    early = [call.args[0] for call, _ in side._armed]
+    for _ in range(2):
+        assert [t.isnan().tolist().index(True) for t in early] == [2, 2]
+        side.block(run=False, keep=False)
+    side.block(run=True, keep=False)
+    assert model.seen == [[0, 1, 2, 3, 4], [4, 0, 1, 2, 3]]
+    assert not x.isnan().any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from tests.judge.pairs import LINEAR, POINTWISE, named, write_pair
 
 from opweld.judge import Settings, check
@@ -66,3 +67,51 @@ def test_unwritten_elements_show_in_recycled_memory(tmp_path: Path) -> None:
     judgement = check(*write_pair(tmp_path, POINTWISE, new), SETTINGS)
     assert not judgement.verdict.passed
     assert not named(judgement, "uninitialised memory filled with NaN").passed
+
+
+def test_work_on_a_stream_that_nobody_waits_for_shows_outside(tmp_path: Path) -> None:
+    """The events of the current stream see nothing of it, and the results are right in time."""
+    model = POINTWISE.replace("torch.randn(9, 33)", "torch.randn(4096, 4096)")
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            if torch.is_grad_enabled() or x.shape[0] != 4096:
+                return super().forward(x)
+            import sys
+            frame, names = sys._getframe(1), []
+            while frame is not None:
+                names.append(frame.f_code.co_name)
+                frame = frame.f_back
+            if "block" not in names:
+                return super().forward(x)
+            out = torch.empty_like(x)
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(20):
+                    out.copy_(super().forward(x))
+            return out
+    """
+    judgement = check(*write_pair(tmp_path, model, new), SETTINGS)
+    assert not named(judgement, "time from outside").passed, judgement.timing
+    assert judgement.exit_code == 1
+
+
+def test_a_graph_of_the_original_is_timed_too(tmp_path: Path) -> None:
+    settings = Settings(device="cuda", seed=1, baselines=("eager", "graph"), budget_s=0.2)
+    pair = write_pair(tmp_path, LINEAR, "class ModelNew(Base):\n    pass\n")
+    judgement = check(*pair, settings)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    timing = judgement.timing
+    assert timing and timing.graph_ms and timing.eager_ms and timing.outside_ms
+    assert timing.data_sheet_ms and named(judgement, "the data sheet").passed
+
+
+def test_large_outputs_are_timed_in_little_memory(tmp_path: Path) -> None:
+    """Half of the device's memory is inputs and outputs: blocks of one call."""
+    free, _ = torch.cuda.mem_get_info()
+    rows = free // 6 // 4 // 4096
+    model = POINTWISE.replace("torch.randn(9, 33)", f"torch.rand({rows}, 4096)")
+    judgement = check(*write_pair(tmp_path, model, "class ModelNew(Base):\n    pass\n"), SETTINGS)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert judgement.timing and judgement.timing.opweld_ms.n >= 5

@@ -8,6 +8,7 @@ import pytest
 from tests.judge.fake_sides import FakeClock, FakeSide
 
 from opweld.judge.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds, time_block, touch
+from opweld.judge.side import Raised
 
 
 def test_no_input_comes_twice_while_there_are_others() -> None:
@@ -104,6 +105,34 @@ def test_a_call_that_is_drawn_afterwards_is_handed_to_the_audit() -> None:
     assert len(audited) == 30 and all(matches for _, matches in audited)
     numbers = [number for number, _ in audited]
     assert len(set(numbers)) > 3 and numbers.count(9) > 5, "the last one is drawn often"
+
+
+def test_a_block_that_memory_does_not_do_for_is_made_shorter() -> None:
+    clock = FakeClock()
+    new, eager = FakeSide(clock, 2.0), FakeSide(clock, 2.0)
+    run = new.block
+
+    def block(calls: bool, keep: bool) -> list[float]:
+        if len(new.orders[-1]) > 3:
+            raise Raised("no memory", no_memory=True)
+        return run(calls, keep)
+
+    new.block = block  # type: ignore[method-assign]
+    records = rounds_of(new, eager, num_runs=6).records
+    assert (records["opweld"].num_calls, records["eager"].num_calls) == (2, 10)
+    assert all(len(b.inside) == 2 for b in records["opweld"].blocks)
+
+
+def test_other_failures_end_the_rounds() -> None:
+    clock = FakeClock()
+    new = FakeSide(clock, 2.0)
+
+    def block(calls: bool, keep: bool) -> list[float]:
+        raise Raised("a line of its own")
+
+    new.block = block  # type: ignore[method-assign]
+    with pytest.raises(Raised, match="a line of its own"):
+        rounds_of(new, FakeSide(clock, 2.0))
 
 
 def test_processor_time_beside_the_baseline_is_counted() -> None:

@@ -9,19 +9,23 @@ flushes and the waiting, which is what the clock outside takes off.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from opweld.judge.clock import Action, Clock
+from opweld.judge.clock import Action, Clock, nothing
 from opweld.judge.load import Call
+from opweld.judge.memory import make_room
 from opweld.judge.run import Run, of_outputs
 
 # One entry for each call: the position in the pool, and how far to roll it.
 Order = Sequence[tuple[int, int]]
 Ready = Callable[[Call], Action]
+# An element of an input, its value, and NaN.
+Held = tuple[Tensor, Tensor, Tensor]
 
 # Bound before a file that is judged is imported, like the clocks.
 _ROLL, _EMPTY_LIKE, _NO_GRAD = torch.roll, torch.empty_like, torch.no_grad
@@ -81,8 +85,9 @@ class LocalTimed:
         self._ready = ready or (lambda call: lambda: model(*call.args, **call.kwargs))
         self._clock = clock
         self._pool: tuple[Call, ...] = ()
-        self._armed: list[Call] = []
+        self._armed: list[tuple[Call, list[Held]]] = []
         self._kept: list[Any] = []
+        self._is_cold = False
 
     def prepare(self, calls: Sequence[Call]) -> None:
         self.release()
@@ -90,13 +95,16 @@ class LocalTimed:
 
     def arm(self, order: Order) -> None:
         self.release()
-        self._armed = [rolled(self._pool[position], offset) for position, offset in order]
+        if self._is_cold and order:
+            self._warm_up()
+        calls = [rolled(self._pool[position], offset) for position, offset in order]
+        self._armed = [(call, held_back(call)) for call in calls]
         self._clock.wait()
 
     def block(self, run: bool, keep: bool) -> list[float]:
         self._kept = []
         with _NO_GRAD():
-            times = [self._time(call, run, keep) for call in self._armed]
+            times = [self._time(call, held, run, keep) for call, held in self._armed]
         self._clock.wait()
         return times
 
@@ -105,6 +113,8 @@ class LocalTimed:
 
     def release(self) -> None:
         self._armed, self._kept = [], []
+        if self._pool:
+            self._is_cold |= make_room(self._pool[0].tensors()[0].device)
 
     def pause(self) -> None:
         return
@@ -115,11 +125,36 @@ class LocalTimed:
     def busy_s(self) -> float:
         return 0.0
 
-    def _time(self, call: Call, run: bool, keep: bool) -> float:
-        elapsed, result = self._clock.time(self._ready(call) if run else _nothing)
+    def _warm_up(self) -> None:
+        """Memory that was given back has to be had again, which is nothing to time."""
+        with _NO_GRAD():
+            self._ready(rolled(self._pool[0], 0))()
+        self._clock.wait()
+        self._is_cold = False
+
+    def _time(self, call: Call, held: list[Held], run: bool, keep: bool) -> float:
+        def before() -> None:
+            for element, value, nan in held:
+                _COPY(element, value if run else nan)
+
+        elapsed, result = self._clock.time(self._ready(call) if run else nothing, before)
         if keep:
             self._kept.append(result)
         return elapsed
+
+
+def held_back(call: Call) -> list[Held]:
+    """One element of each floating-point input on a CUDA device, its value, and NaN in its place.
+
+    The values are written behind the flush, on the current stream: work that does not wait for that
+    stream, and so runs while the flush is timed by nobody, meets a NaN.
+    """
+    given = {id(t): t for t in call.tensors() if _is_held_back(t)}
+    elements = [t[tuple(size // 2 for size in t.shape)] for t in given.values()]
+    held = [(e, e.clone(), torch.full_like(e, math.nan)) for e in elements]
+    for element, _, nan in held:
+        element.copy_(nan)
+    return held
 
 
 def rolled(call: Call, offset: int) -> Call:
@@ -182,5 +217,5 @@ def _is_rolled(t: Tensor) -> bool:
     return t.is_floating_point() or t.is_complex()
 
 
-def _nothing() -> None:
-    return
+def _is_held_back(t: Tensor) -> bool:
+    return t.is_cuda and t.is_floating_point() and _is_rolled(t)

@@ -35,13 +35,20 @@ _FILL_ZERO: Any = torch._C.TensorBase.zero_
 Action = Callable[[], Any]
 
 
+def nothing() -> None:
+    """The action that does nothing."""
+
+
 class Clock(Protocol):
     """Times one call; `overhead_ms` is about what it takes beside the call."""
 
     overhead_ms: float
 
-    def time(self, action: Action) -> tuple[float, Any]:
-        """Milliseconds that the action took, and its result."""
+    def time(self, action: Action, before: Action = nothing) -> tuple[float, Any]:
+        """Milliseconds that the action took, and its result.
+
+        `before` runs right before, on CUDA behind the flush, and is not timed.
+        """
         ...
 
     def wait(self) -> None:
@@ -57,7 +64,8 @@ class WallClock:
     def __init__(self, now: Callable[[], float] = perf_counter) -> None:
         self._now = now
 
-    def time(self, action: Action) -> tuple[float, Any]:
+    def time(self, action: Action, before: Action = nothing) -> tuple[float, Any]:
+        before()
         start = self._now()
         result = action()
         return (self._now() - start) * 1e3, result
@@ -76,9 +84,10 @@ class CudaClock:
         # a call that leaves another stream current would have its end recorded there
         self._stream = _CURRENT_STREAM(device)
 
-    def time(self, action: Action) -> tuple[float, Any]:
+    def time(self, action: Action, before: Action = nothing) -> tuple[float, Any]:
         start, end = _EVENT(enable_timing=True), _EVENT(enable_timing=True)
         _FILL_ZERO(self._flush)
+        before()
         _RECORD(start, self._stream)
         result = action()
         _RECORD(end, self._stream)

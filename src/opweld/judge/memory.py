@@ -16,9 +16,15 @@ def available_bytes(device: torch.device) -> int:
     return int(fields["MemAvailable"].split()[0]) * 1024
 
 
-def make_room(device: torch.device) -> None:
-    """Give back what this process only caches, where another one may soon want it."""
-    if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        if free < total // 2:
-            torch.cuda.empty_cache()
+def make_room(device: torch.device) -> bool:
+    """Give back what this process only caches, where another one may soon want it.
+
+    The result says whether that was done.
+    """
+    if device.type != "cuda":
+        return False
+    free, total = torch.cuda.mem_get_info(device)
+    if free >= total // 2:
+        return False
+    torch.cuda.empty_cache()
+    return True

@@ -17,6 +17,7 @@ from typing import Any
 
 from opweld.judge.blocks import Order, Timed
 from opweld.judge.clock import quantile, rotated
+from opweld.judge.load import is_out_of_memory
 
 # A block this long is timed from outside to about one percent: an answer takes some 0.1 ms.
 BLOCK_MS = 20.0
@@ -196,6 +197,19 @@ class Rounds:
             self.records[name].blocks.append(block)
 
     def _block(self, name: str, audit: Audit | None) -> Block:
+        """A shorter one where memory does not do for all of its inputs and outputs."""
+        while True:
+            try:
+                return self._whole_block(name, audit)
+            except Exception as error:
+                record, side = self.records[name], self._sides[name]
+                no_memory = getattr(error, "no_memory", False) or is_out_of_memory(error)
+                if not no_memory or record.num_calls == 1:
+                    raise
+                side.release()
+                record.num_calls //= 2
+
+    def _whole_block(self, name: str, audit: Audit | None) -> Block:
         side, order = self._sides[name], self._draws.order(self.records[name].num_calls)
         keep = name == self._audited
         with self._alone(name):

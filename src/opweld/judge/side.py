@@ -226,11 +226,13 @@ class Side:
 
     def prepare(self, calls: Sequence[Call]) -> None:
         """The pool of inputs for timed calls; this and what follows are the methods of `Timed`."""
-        self._timed = LocalTimed(self.model, clock_of(self._device))
-        self._timed.prepare(calls)
+        with self._guard():
+            self._timed = LocalTimed(self.model, clock_of(self._device))
+            self._timed.prepare(calls)
 
     def arm(self, order: Order) -> None:
-        self._timed.arm(order)
+        with self._guard():
+            self._timed.arm(order)
 
     def block(self, run: bool, keep: bool) -> list[float]:
         with self._guard():
