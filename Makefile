@@ -1,12 +1,15 @@
 # Every target is one plain command that works without make, too.
 .DEFAULT_GOAL := help
-.PHONY: help test gpu golden bench lint docs demo
+.PHONY: help test all gpu golden bench lint docs demo
 
 help:  ## print the targets
 	@sed -n 's/^\([a-z]*\):  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
 
-test:  ## everything that needs no GPU
-	python3 -m pytest -n 2 -m "not gpu"
+test:  ## what needs neither a GPU nor much time
+	python3 -m pytest -n 2
+
+all:  ## with the tests that take long
+	python3 -m pytest -n 2 -m "slow or not slow"
 
 gpu:  ## the tests that need a GPU
 	python3 -m pytest -m gpu

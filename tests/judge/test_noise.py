@@ -97,7 +97,6 @@ def get_init_inputs():
             p = torch.arange(x.shape[1] - 1, -1, -1)
             return x[:, p] @ w[p], x[:, p].sum(1), (x * x).t().contiguous().sum() / x.numel()
     """
-    for seed in range(3):
-        judgement = judge_pair(tmp_path, model, new, seed=1000 * seed)
-        assert judgement.verdict.passed, judgement.verdict.reason
+    judgement = judge_pair(tmp_path, model, new)
+    assert judgement.verdict.passed, judgement.verdict.reason
     assert failing(judge_pair(tmp_path, model, new.replace("x[:, p].sum", "x[:, p[1:]].sum")))
