@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from opweld.judge.aliases import alias_clause, alias_map, share_memory, stride_note
 from opweld.judge.signature import incompatible, parameters_of, read_parameters
@@ -94,6 +95,17 @@ SIGNATURES: dict[str, tuple[Callable[..., object], str | None]] = {
 def test_every_call_of_the_original_is_taken(case: str) -> None:
     function, clause = SIGNATURES[case]
     assert incompatible(parameters_of(function), parameters_of(original)) == clause
+
+
+def test_a_module_without_a_constructor_takes_no_arguments() -> None:
+    class Plain(nn.Module):
+        pass
+
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+
+    assert parameters_of(Plain) == parameters_of(Keeps) == ()
 
 
 def test_signatures_survive_the_wire() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import nn
+
 NAME = "signature"
 _BY_POSITION = ("POSITIONAL_ONLY", "POSITIONAL_OR_KEYWORD")
 _BY_NAME = ("KEYWORD_ONLY", "POSITIONAL_OR_KEYWORD")
@@ -26,7 +28,12 @@ Signature = tuple["tuple[Parameter, ...] | None", "tuple[Parameter, ...] | None"
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...] | None:
-    """The parameters without `self`; None where Python cannot tell them."""
+    """The parameters without `self`; None where Python cannot tell them.
+
+    A module without a constructor of its own takes none, although torch's reads `*args, **kwargs`.
+    """
+    if getattr(function, "__init__", None) is nn.Module.__init__:
+        return ()
     try:
         found = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
