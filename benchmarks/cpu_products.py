@@ -24,6 +24,7 @@ from torch.nn import functional
 from opweld.judge.clock import time_interleaved
 
 CPU = torch.device("cpu")
+HERE = Path(__file__).resolve().parent / "results"
 
 
 def main(
@@ -34,17 +35,13 @@ def main(
         "1,2,4,8"
     ),
     runs: Annotated[int, typer.Option(help="Interleaved runs of each.")] = 30,
-    out: Annotated[Path, typer.Option(help="The JSON file.")] = (
-        Path(__file__).resolve().parent / "results" / "cpu-products.json"
-    ),
+    out: Annotated[Path, typer.Option(help="The JSON file.")] = HERE / "cpu-products.json",
 ) -> None:
     """Writes median times, and root mean square and largest error against float64."""
     torch.manual_seed(0)
     x, weight = torch.randn(rows, inputs), torch.randn(outputs, inputs) / inputs**0.5
     bias = torch.randn(outputs)
-    actions: dict[str, Callable[[], Tensor]] = {
-        "torch": lambda: functional.linear(x, weight, bias)
-    }
+    actions: dict[str, Callable[[], Tensor]] = {"torch": lambda: functional.linear(x, weight, bias)}
     for count in map(int, parts.split(",")):
         actions[f"oneDNN, {count} sums"] = one_dnn(x, weight, bias, count)
     with torch.no_grad():
