@@ -34,7 +34,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 from benchmarks.run import device_name  # noqa: E402
 from tests.fuzz.campaign import Judging  # noqa: E402
 from tests.fuzz.generate import generate  # noqa: E402
-from tests.fuzz.outcome import BY_CHANCE, Outcome  # noqa: E402
+from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome  # noqa: E402
 from tests.fuzz.program import Program  # noqa: E402
 from tests.fuzz.shrink import shrink  # noqa: E402
 
@@ -60,8 +60,8 @@ def main(
         spent = time.monotonic() - start
         faults = [outcome for outcome in outcomes.values() if outcome.is_fault]
         sources = shrunk(faults, target, work) if small else {}
-    chance = [outcome for outcome in outcomes.values() if outcome.kind == BY_CHANCE]
-    lists = {"faults": listed(faults), BY_CHANCE: listed(chance)}
+    spared = [outcome for outcome in outcomes.values() if outcome.kind in (BY_CHANCE, BESIDE_NAN)]
+    lists = {"faults": listed(faults), "spared": listed(spared)}
     account = {**head(first, target, spent), "models": len(outcomes), **summary(outcomes), **lists}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(account, indent=1) + "\n")

@@ -23,16 +23,19 @@ from unittest import mock
 
 import torch
 from tests.fuzz.builds import Order, build_together, noted_orders
-from tests.fuzz.outcome import BY_CHANCE, Outcome
+from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome
+from torch.utils import _pytree as pytree
 
 from opweld.builder import NO_KERNELS
 from opweld.capture import variants
 from opweld.compiled import Compiled
 from opweld.driver import compile_file
 from opweld.errors import UserError
+from opweld.judge.gradients import NAME as GRADIENTS
 from opweld.judge.session import Request, judge
 from opweld.judge.side import Side
 from opweld.judge.values import Check, Event, Judgement, Settings
+from opweld.model_file import import_file
 from opweld.options import Options
 
 JUDGE_LIMIT_S = 60.0
@@ -131,7 +134,7 @@ class Batch:
                 return Outcome(name, "no kernels", problem)
             if judgements[-1].verdict.passed:
                 break
-        return outcome_of(name, compiled, judgements, len(self.seeds))
+        return outcome_of(self.folder, name, compiled, judgements)
 
     def _judged(self, name: str, seed: int) -> Judgement:
         device = "cpu" if self.target == "cpu" else "cuda"
@@ -143,14 +146,14 @@ class Batch:
         return self.folder / f"{name}_new.py"
 
 
-def outcome_of(
-    name: str, compiled: Compiled, judgements: list[Judgement], num_seeds: int
-) -> Outcome:
+def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Judgement]) -> Outcome:
     """A fault fails with every seed; what passes with one of them was chance, and is said."""
     last = judgements[-1]
     kind, detail = "passed", ""
     if not last.verdict.passed:
         kind, detail = fault_of(last)
+        if kind == f"check: {GRADIENTS}" and gives_nan(folder / f"{name}.py"):
+            kind = BESIDE_NAN
     elif len(judgements) > 1:
         kind, detail = BY_CHANCE, judgements[0].verdict.reason
     elif compiled.welded and not last.welded_calls:
@@ -172,6 +175,14 @@ def problem_of(warned: list[warnings.WarningMessage]) -> str | None:
     """Why the emitted file has no kernels, in its own words."""
     said = [str(each.message).partition(NO_KERNELS)[2] for each in warned]
     return next((reason for reason in said if reason), None)
+
+
+def gives_nan(model: Path) -> bool:
+    """Whether the model's own results have NaN, where a derivative has no meaning."""
+    program = import_file(model, f"checked_{model.stem}")
+    with torch.no_grad():
+        results = pytree.tree_leaves(program.Model().eval()(*program.get_inputs()))
+    return any(isinstance(r, torch.Tensor) and bool(r.isnan().any()) for r in results)
 
 
 def left_rows(compiled: Compiled) -> list[Any]:

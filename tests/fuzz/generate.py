@@ -43,6 +43,7 @@ class _Author:
         self.scope = {**names_in_scope(), "self": self.model}
         self.dtype = rng.choice(FLOATS)
         self.fixed: set[int] = set()
+        self.num_tensors = 0
         torch.manual_seed(seed)
 
     def program(self) -> Program:
@@ -68,6 +69,7 @@ class _Author:
             self.inputs.append(Input(name, text))
             self.values[name] = eval(text, self.scope)
             self.fixed.add(_storage(self.values[name]))
+        self.num_tensors = len(self.values)
 
     def _frame(self) -> tuple[int, ...]:
         rank = self.rng.choice((1, 2, 2, 2, 2, 3, 3, 4))
@@ -118,8 +120,10 @@ class _Author:
     def _layout(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
         """The shape that is made, and the view of it that is handed over."""
         kind = self.rng.random()
-        if kind < 0.72 or not shape:
+        if kind < 0.6 or not shape:
             return shape, ""
+        if len(shape) == 4 and kind < 0.75:
+            return shape, ".contiguous(memory_format=torch.channels_last)"
         if kind < 0.8 and len(shape) >= 2:
             return (*shape[:-2], shape[-1], shape[-2]), ".transpose(-1, -2)"
         if kind < 0.86:
@@ -130,8 +134,6 @@ class _Author:
             return (*shape[:-1], shape[-1] + 3), f"[..., 2:{shape[-1] + 2}]"
         if kind < 0.97 and len(shape) >= 2:
             return (1, *shape[1:]), f".expand({_sizes(shape)})"
-        if len(shape) == 4:
-            return shape, ".contiguous(memory_format=torch.channels_last)"
         return shape, ""
 
     # --- lines ---
@@ -231,9 +233,19 @@ class _Author:
         x = self._pick(_is_float)
         if x is None:
             return False
+        if self.rng.random() < 0.06:
+            return self._argument(x)
         table = words.WITH_SCALAR if self.rng.random() < 0.85 else words.COMPARE_SCALAR
         op, text = self.rng.choice(table)
         return self._try(text.replace("{c}", self.rng.choice(words.SCALARS)), (x,), op)
+
+    def _argument(self, x: str) -> bool:
+        """A number that the forward is given."""
+        if "scale" not in self.scope:
+            self.scope["scale"] = self.rng.choice((0.5, 2, 1.25))
+            self.inputs.append(Input("scale", str(self.scope["scale"])))
+        op, text = self.rng.choice(words.WITH_ARGUMENT)
+        return self._try(text, (x, "scale"), op)
 
     def _binary(self) -> bool:
         x = self._pick(_is_float)
@@ -328,7 +340,7 @@ class _Author:
 
     def _try(self, text: str, operands: tuple[str, ...], op: str, count: int = 1) -> bool:
         """Adds the line, if torch accepts it and its results are of a size to work with."""
-        start = len(self.values) - len(self.inputs)
+        start = len(self.values) - self.num_tensors
         targets = tuple(_name(start + index) for index in range(count))
         step = Step(targets, text, operands, op)
         local = dict(self.values)
@@ -365,7 +377,7 @@ class _Author:
         used = {name for step in self.steps for name in step.operands if step.targets}
         made = [name for step in self.steps for name in step.targets]
         ends = [name for name in made if name not in used] or [self._last()]
-        if self.rng.random() < 0.15:
+        if self.rng.random() < 0.25:
             ends.append(self.rng.choice(list(self.values)))
         chosen = list(dict.fromkeys(ends[-self.rng.choice((1, 1, 2, 3, 4)) :]))
         if len(chosen) == 1:
@@ -395,7 +407,7 @@ _KINDS: tuple[Callable[[_Author], bool], ...] = (
     _Author._library,
     _Author._in_place,
 )
-_WEIGHTS = (16, 5, 5, 2, 6, 14, 16, 4, 8, 7, 6, 16, 5, 4, 3, 4)
+_WEIGHTS = (16, 5, 5, 2, 6, 14, 16, 4, 8, 7, 6, 20, 6, 4, 3, 7)
 
 
 def _name(index: int) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-BY_CHANCE = "by chance"
+BY_CHANCE, BESIDE_NAN = "by chance", "gradients beside NaN"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`kind` is "passed", "refused" (a clear sentence of the compiler), "by chance", or a fault.
+    """`kind` is "passed", "refused" (a clear sentence of the compiler), "by chance",
+    "gradients beside NaN", or a fault.
 
-    By chance is what passes with another seed of the judge. Faults of one kind fail the same way;
+    By chance is what passes with another seed of the judge; gradients are promised where all values
+    are finite only. Faults of one kind fail the same way;
     `detail` says how. `ops` are the operations in kernels, `left` those of the library; `weak` says
     that zeros, a mean or a copy would pass as some output.
     """
@@ -29,7 +31,7 @@ class Outcome:
 
     @property
     def is_fault(self) -> bool:
-        return self.kind not in ("passed", "refused", BY_CHANCE)
+        return self.kind not in ("passed", "refused", BY_CHANCE, BESIDE_NAN)
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)

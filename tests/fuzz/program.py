@@ -90,8 +90,10 @@ class Program:
         text = "\n".join([*(step.line() for step in steps), *self.results])
         used = set(_ATTRIBUTE.findall(text))
         inputs = tuple(each for each in self.inputs if each.name in needed)
+        if not any("torch." in each.value for each in inputs):
+            inputs = (self.inputs[0], *inputs)  # a model is given at least one tensor
         holdings = tuple(each for each in self.holdings if each.name in used)
-        return replace(self, inputs=inputs or self.inputs[:1], holdings=holdings, steps=steps)
+        return replace(self, inputs=inputs, holdings=holdings, steps=steps)
 
     @property
     def ops(self) -> tuple[str, ...]:
