@@ -25,6 +25,7 @@ import torch
 from tests.fuzz.builds import Order, build_together, noted_orders
 from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.builder import NO_KERNELS
 from opweld.capture import variants
@@ -152,7 +153,7 @@ def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Jud
     kind, detail = "passed", ""
     if not last.verdict.passed:
         kind, detail = fault_of(last)
-        if kind == f"check: {GRADIENTS}" and gives_nan(folder / f"{name}.py"):
+        if kind == f"check: {GRADIENTS}" and meets_nan(folder / f"{name}.py"):
             kind = BESIDE_NAN
     elif len(judgements) > 1:
         kind, detail = BY_CHANCE, judgements[0].verdict.reason
@@ -177,12 +178,27 @@ def problem_of(warned: list[warnings.WarningMessage]) -> str | None:
     return next((reason for reason in said if reason), None)
 
 
-def gives_nan(model: Path) -> bool:
-    """Whether the model's own results have NaN, where a derivative has no meaning."""
+def meets_nan(model: Path) -> bool:
+    """Whether a value of the model on its own inputs is NaN, where a derivative means nothing."""
     program = import_file(model, f"checked_{model.stem}")
-    with torch.no_grad():
-        results = pytree.tree_leaves(program.Model().eval()(*program.get_inputs()))
-    return any(isinstance(r, torch.Tensor) and bool(r.isnan().any()) for r in results)
+    with torch.no_grad(), WatchNan() as watch:
+        program.Model().eval()(*program.get_inputs())
+    return watch.seen
+
+
+class WatchNan(TorchDispatchMode):
+    """Notes whether any operation gives a NaN."""
+
+    seen = False
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = function(*args, **(kwargs or {}))
+        for leaf in pytree.tree_leaves(given):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+                self.seen = self.seen or bool((leaf != leaf).any())
+        return given
 
 
 def left_rows(compiled: Compiled) -> list[Any]:
