@@ -20,6 +20,7 @@ NUM_STEPS = (2, 3, 4, 6, 8, 8, 10, 12, 16, 24)
 FLOATS = (torch.float32,) * 8 + (torch.float16, torch.bfloat16, torch.bfloat16, torch.float64)
 # Eager's vectorised fmod of float64 is far off for large quotients, and nothing else can tell.
 IMPRECISE_IN_DOUBLE = ("remainder", "fmod", "div floor", "floor_divide")
+CONVERSIONS = ("half", "float", "double", "bfloat16", "to dtype", "type_as")
 INPUT_NAMES = ("x", "y", "z", "w")
 # Of a result, the share of elements that are not finite above which another line is mostly tried.
 MAX_SPECIAL = 0.5
@@ -323,7 +324,9 @@ class _Author:
     def _in_place(self) -> bool:
         """Mostly into what the forward itself made."""
         careful = self.rng.random() < 0.9
-        x = self._pick(lambda v: _is_float(v) and not (careful and _storage(v) in self.fixed))
+        kept = self.fixed if careful else set()
+        kept = kept | {_storage(self.values[name]) for name in self._converted()}
+        x = self._pick(lambda v: _is_float(v) and _storage(v) not in kept)
         if x is None:
             return False
         y = self._mate(x, _is_float)
@@ -332,6 +335,13 @@ class _Author:
             return self._try(text, (x, y), op, 0)
         op, text = self.rng.choice(words.IN_PLACE)
         return self._try(text, (x,), op, 0)
+
+    def _converted(self) -> list[str]:
+        """Values on either side of a conversion, which is none in the judge's float64 run: what is
+        memory of its own here would be shared there."""
+        steps = [step for step in self.steps if step.op in CONVERSIONS]
+        names = [name for step in steps for name in (*step.targets, *step.operands)]
+        return [name for name in names if name in self.values]
 
     def _form(self, table: Sequence[words.Form], *operands: str | None) -> bool:
         op, text = self.rng.choice(table)
