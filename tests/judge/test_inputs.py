@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
+from opweld.judge.inputs import batch_kinds, layout_kinds, swapped, value_kinds
 from opweld.judge.load import Call
 from opweld.judge.streams import stream
 
@@ -30,6 +30,17 @@ def test_values_vary_by_draw_and_repeat_for_the_same(name: str) -> None:
     assert torch.equal(first[1], torch.arange(16)) and first[2].dtype is torch.bool
     assert VALUES[name].make(0).args[2] == 2.5
     assert not any(t is u for t, u in zip(first, own().tensors(), strict=True))
+
+
+def test_two_elements_change_places() -> None:
+    for draw in range(3):
+        before, after = own(draw).tensors()[0], swapped(own, seed=5)(draw).tensors()[0]
+        assert (before != after).sum() == 2
+        assert torch.equal(before.flatten().sort().values, after.flatten().sort().values)
+    first, again = (swapped(own, seed=5)(0).tensors() for _ in range(2))
+    assert torch.equal(first[0], again[0]) and torch.equal(first[1], torch.arange(16))
+    single = swapped(lambda draw: Call((torch.ones(1), torch.ones(0, 3)), {}), seed=5)(0)
+    assert torch.equal(single.args[0], torch.ones(1))
 
 
 def test_values_have_their_range() -> None:

@@ -44,15 +44,19 @@ def gradients(
 
 
 def _as_run(found: dict[str, Tensor | None], named: dict[str, Tensor], like: Run | None) -> Run:
-    """Leaves by name; an unused leaf has a gradient of zeros where the other side uses it."""
-    names = (
-        like.names if like else tuple(k for k, gradient in found.items() if gradient is not None)
-    )
-    leaves = []
-    for name in names:
-        gradient = found.get(name)
-        leaves.append(torch.zeros_like(named[name]) if gradient is None else gradient)
-    return Run(names=names, leaves=leaves, nesting=[("", "leaf")])
+    """Leaves by name; where the other side has a gradient, and this one none, it is of zeros.
+
+    That is so for a leaf that is not used, and for a parameter that is none here (a buffer, say).
+    """
+    present = {name: gradient for name, gradient in found.items() if gradient is not None}
+    if like is None:
+        return Run(names=(*present,), leaves=[*present.values()], nesting=[("", "leaf")])
+    device = next(iter(named.values())).device
+    leaves = [
+        present[name] if name in present else torch.zeros_like(leaf, device=device)
+        for name, leaf in zip(like.names, like.leaves, strict=True)
+    ]
+    return Run(names=like.names, leaves=leaves, nesting=[("", "leaf")])
 
 
 def _named_leaves(model: nn.Module, call: Call) -> list[tuple[str, Tensor]]:

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from opweld.judge.streams import stream
 Own = Callable[[int], Call]
 
 LARGEST = "the largest number"
+SWAPPED = "two elements swapped"
 CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
 SPECIAL = "NaN, infinities, signed zeros"
 # What the first floating-point tensor is filled with, and the others.
@@ -169,6 +171,39 @@ def rescaled(own: Own, factor: float) -> Own:
 def resized(own: Own, rows: int) -> Own:
     """The own inputs with `rows` rows."""
     return lambda draw: resize(own(draw), rows)
+
+
+def swapped(own: Own, seed: int) -> Own:
+    """The own inputs with two elements of each floating-point tensor in each other's place.
+
+    Results that were kept by some of the elements, or by their sum, are then another call's.
+    """
+
+    def make(draw: int) -> Call:
+        random = Random(stream(seed, SWAPPED, draw))
+        return own(draw).map(lambda t: _swap(t, random))
+
+    return make
+
+
+def _swap(t: Tensor, random: Random) -> Tensor:
+    t = t.clone()
+    if not _is_float(t) or t.numel() < 2:
+        return t
+    one, other = (_position(t, n) for n in random.sample(range(t.numel()), 2))
+    kept = t[one].clone()
+    t[one] = t[other]
+    t[other] = kept
+    return t
+
+
+def _position(t: Tensor, number: int) -> tuple[int, ...]:
+    """The index of an element by its number in row-major order."""
+    index: list[int] = []
+    for size in reversed(t.shape):
+        number, step = divmod(number, size)
+        index.insert(0, step)
+    return tuple(index)
 
 
 def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:

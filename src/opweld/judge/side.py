@@ -32,7 +32,7 @@ from opweld.judge.load import (
     is_out_of_memory,
     raised,
 )
-from opweld.judge.run import Overwritten, Run, filled_memory, poison, run
+from opweld.judge.run import Fingerprint, Overwritten, Run, filled_memory, fingerprint, poison, run
 from opweld.judge.signature import Signature, parameters_of
 from opweld.judge.values import KernelTiming
 from opweld.judge.weights import State, change_in_place, copy_state, load_state
@@ -105,6 +105,7 @@ class Side:
         self._new_path = Path()
         self._device = torch.device("cpu")
         self._last: Call | None = None
+        self._left: Fingerprint = ()
         self._settings: dict[str, Any] = {}
         self._integrity: Integrity | None = None
         self._launches: tuple[kernels.Launch, ...] = ()
@@ -191,12 +192,15 @@ class Side:
             Raised: the candidate raised, or wrote where it must not.
         """
         with self._guard():
+            self._require_untouched()
             call = self._placed(call, how.same_memory)
             if like is not None:
                 poison(like.leaves, self._device)
             with filled_memory() if how.filled else contextlib.nullcontext():
                 with _stream(how.stream, self._device):
-                    return run(self.model, call, how.seed, how.grad, like, how.watch_state)
+                    found = run(self.model, call, how.seed, how.grad, like, how.watch_state)
+            self._left = fingerprint(call.tensors())
+            return found
 
     def gradients(self, call: Call, seed: int, like: Run) -> Run:
         """The gradients of one forward for random output gradients, the leaves those of `like`."""
@@ -253,6 +257,13 @@ class Side:
     def busy_s(self) -> float:
         """Nor to use a processor beside."""
         return 0.0
+
+    def _require_untouched(self) -> None:
+        """The inputs of the last call are as it left them: no thread wrote to them since."""
+        last, left = self._last, self._left
+        self._left = ()
+        if last is not None and left and fingerprint(last.tensors()) != left:
+            raise Overwritten("writes to its inputs after it has returned")
 
     def _placed(self, call: Call, same_memory: bool) -> Call:
         if same_memory and self._last is not None and _same_layout(self._last, call):

@@ -19,6 +19,7 @@ from opweld.judge.aliases import alias_clause, stride_note
 from opweld.judge.degenerate import examine
 from opweld.judge.effective import ACCEPTED
 from opweld.judge.inputs import (
+    SWAPPED,
     Kind,
     Manner,
     Own,
@@ -28,6 +29,7 @@ from opweld.judge.inputs import (
     rescaled,
     resize,
     resized,
+    swapped,
     value_kinds,
 )
 from opweld.judge.limits import product_flops
@@ -129,6 +131,7 @@ class Verifier:
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
         yield self._trial.compare(few)
+        yield self._optional(Kind(SWAPPED, swapped(self._few, self.seed)))
         yield self._same_tensors()
         yield self._same_memory()
         yield self._uninitialised()

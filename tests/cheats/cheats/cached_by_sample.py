@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
-PENDING = "no check changes a single element"
-CAUGHT_BY = ("one huge element | the largest number | own inputs, another seed",)
+CAUGHT_BY = ("two elements swapped",)
 
 
 class ModelNew(nn.Module):

@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 MODEL = "in_place"
-PENDING = "aliases are not compared"
 CAUGHT_BY = ("aliases",)
 
 

@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 MODEL = "nested"
-PENDING = "aliases are not compared"
 CAUGHT_BY = ("aliases",)
 
 

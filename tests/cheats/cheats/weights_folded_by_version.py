@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 MODEL = "linear"
-PENDING = "weights are not changed in place"
 CAUGHT_BY = ("other weights, in place",)
 
 

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
-PENDING = "inputs are not looked at again"
-CAUGHT_BY = ("own inputs | work after the answer | the same tensors again",)
+SAID = "writes to its inputs after it has returned"
 
 
 def spoil(x):

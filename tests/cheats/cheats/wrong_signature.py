@@ -4,7 +4,6 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
-PENDING = "signatures are not compared"
 CAUGHT_BY = ("signature",)
 
 
