@@ -6,6 +6,7 @@ ModelNew does not survive fails.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +47,7 @@ from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run
 from opweld.judge.side import BUSY_STREAM, SIDE_STREAM, Raised
-from opweld.judge.signature import parameters_of, signature_clause
+from opweld.judge.signature import parameters_of, parameters_of, signature_clause
 from opweld.judge.streams import stream
 from opweld.judge.tree import leaves
 from opweld.judge.trial import MAX_DRAWS, DeviceLost, Phase, Trial
@@ -190,13 +191,16 @@ class Verifier:
         if self._trial.pristine is not None or self._trial.draws_random:
             return None
         normal = [kind.make(0) for kind in value_kinds(self._few, self.seed)[:1]]
-        calls = [self._few(0), self._later(0), *normal]
+        calls, model = [self._few(0), self._later(0), *normal], self.pair.original
         try:
+            if self.pair.device.type == "cuda" and self._asserts_on_device:
+                # other values might end every further use of the device
+                calls = [call.map(torch.Tensor.cpu) for call in calls]
+                model = copy.deepcopy(model).cpu()
             with torch.no_grad():
-                eager = self.pair.original(*calls[0].args, **calls[0].kwargs)
+                eager = model(*calls[0].args, **calls[0].kwargs)
             found = [leaf for _, leaf in leaves(eager)]
-            path = self.pair.model_path
-            return examine(self.pair.original, calls, self._trial.seed, path, found)
+            return examine(model, calls, self._trial.seed, self.pair.model_path, found)
         except Exception as error:
             if is_device_lost(error):
                 raise
