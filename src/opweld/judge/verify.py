@@ -47,7 +47,7 @@ from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run
 from opweld.judge.side import BUSY_STREAM, SIDE_STREAM, Raised
-from opweld.judge.signature import parameters_of, parameters_of, signature_clause
+from opweld.judge.signature import parameters_of, signature_clause
 from opweld.judge.streams import stream
 from opweld.judge.tree import leaves
 from opweld.judge.trial import MAX_DRAWS, DeviceLost, Phase, Trial
