@@ -175,6 +175,22 @@ def test_check_of_what_breaks_while_it_is_judged(model: Path, forward: str, says
     assert verdict.startswith("NOT EQUIVALENT") and says in verdict
 
 
+@pytest.mark.parametrize(("precision", "code"), [("match", 1), ("bf16", 0)])
+def test_check_accepts_the_precision_that_it_is_given(
+    model: Path, precision: str, code: int
+) -> None:
+    rounded = "return (torch.exp(x) * 2.0).bfloat16().float()"
+    new = write(model.with_name("new.py"), NEW.format(forward=rounded))
+    done = opweld("check", model, new, "--precision", precision, "--seed", "1")
+    assert done.returncode == code, done.stdout
+    assert "precision: bfloat16-like, by measurement" in done.stdout
+
+
+def test_check_refuses_a_precision_that_there_is_not(model: Path) -> None:
+    said = refusal(opweld("check", model, model, "--precision", "int8"))
+    assert said == "there is no precision 'int8'; use one of match, tf32, fp16, bf16"
+
+
 def test_check_of_a_file_without_model_new(model: Path) -> None:
     said = refusal(opweld("check", model, model))
     assert "ModelNew" in said and str(model) in said
