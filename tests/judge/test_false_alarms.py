@@ -73,6 +73,11 @@ def entropy(p: Tensor, x: Tensor) -> Tensor:
     return F.cross_entropy(x[order], target[order])
 
 
+def largest(p: Tensor, x: Tensor) -> Tensor:
+    """Of a constant row less its mean, rounding alone decides."""
+    return (x - x[:, p].sum(1, keepdim=True) * (1 / x.shape[1])).argmax(1)
+
+
 def chunked_variance(p: Tensor, x: Tensor) -> Tensor:
     """Two passes, the sums in chunks where the order is another one."""
     if torch.equal(p, p.sort().values):
@@ -98,6 +103,7 @@ PAIRS: dict[str, tuple[Rule, tuple[tuple[int, ...], ...], torch.dtype]] = {
     "layer norm": (normed, (SHAPE,), torch.float32),
     "variance": (lambda p, x: x[:, p].var(1), (SHAPE,), torch.float32),
     "variance in chunks": (chunked_variance, (SHAPE,), torch.float32),
+    "place of the largest": (largest, (SHAPE,), torch.float32),
     "cross entropy": (entropy, (SHAPE,), torch.float32),
     "norm in float64": (lambda p, x: x / x[:, p].norm(), (SHAPE,), torch.float64),
 }

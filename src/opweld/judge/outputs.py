@@ -116,12 +116,18 @@ class Comparison:
         positions: Iterable[int],
         num_inputs: int,
     ) -> None:
-        """Compare some leaves with eager alone, as `NoiseSums` does."""
+        """Compare some leaves with eager alone, as `NoiseSums` does.
+
+        An integer that one ulp of the inputs changes is right either way.
+        """
         for position in positions:
             triple = (r.leaves[position] for r in (new, eager, other))
             left, right, moved = map(as_tensor, triple)
-            self._add_leaf(position, left, right, right, right.dtype)
-            if is_float(right):
+            if not is_float(right):
+                steady = right == moved if scale == 1 and moved.shape == right.shape else None
+                self._add_exact(position, left, right, right, steady)
+            else:
+                self._add_leaf(position, left, right, right, right.dtype)
                 sums = self.noise.setdefault(position, NoiseSums.of(right, num_inputs))
                 for index in pieces_of(right):
                     sums.add(left[index], right[index], moved[index], scale)
@@ -165,12 +171,20 @@ class Comparison:
                 three = tuple(torch.view_as_real(t.resolve_conj()) for t in three)
             sums.add(*three)
 
-    def _add_exact(self, position: int, new: Tensor, eager: Tensor, reference: Tensor) -> None:
-        """Integers and booleans: eager's value or the float64 run's."""
+    def _add_exact(
+        self,
+        position: int,
+        new: Tensor,
+        eager: Tensor,
+        reference: Tensor,
+        steady: Tensor | None = None,
+    ) -> None:
+        """Integers and booleans: eager's value or the float64 run's; any where not `steady`."""
         start = self.num_exact.get(position, 0)
         for index in pieces_of(eager):
             piece = new[index]
             wrong = (piece != eager[index]) & (piece != reference[index])
+            wrong = wrong if steady is None else wrong & steady[index]
             self.num_wrong[position] = self.num_wrong.get(position, 0) + int(wrong.sum())
             if position not in self.first_wrong and bool(wrong.any()):
                 self.first_wrong[position] = start + int(wrong.reshape(-1).nonzero()[0])
