@@ -1,6 +1,7 @@
 """Optimises and measures a suite of models on this machine; one JSON file keeps the whole run.
 
     python benchmarks/run.py gpu          the examples at full size
+    python benchmarks/run.py hand         the hand-written files of the founding models alone
     python benchmarks/run.py cpu          smaller models, with fresh and with recycled output memory
 
 Each model is one `opweld optimize` in a process of its own: eager, torch.compile, ModelNew and the
@@ -60,15 +61,13 @@ def on_cpu(name: str) -> tuple[Case, ...]:
     )
 
 
+FOUNDING = ("gelu", "relu", "linear_swish", "linear_sigmoid", "linear_relu")
 SUITES: dict[str, tuple[Case, ...]] = {
+    "hand": tuple(map(example, FOUNDING)),
     "gpu": tuple(
         example(name)
         for name in (
-            "gelu",
-            "relu",
-            "linear_swish",
-            "linear_sigmoid",
-            "linear_relu",
+            *FOUNDING,
             "chain",
             "chain_bf16",
         )
@@ -82,7 +81,7 @@ SUITES: dict[str, tuple[Case, ...]] = {
 
 
 def main(
-    suite: Annotated[str, typer.Argument(help="gpu or cpu")],
+    suite: Annotated[str, typer.Argument(help="gpu, hand or cpu")],
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
     only: Annotated[str, typer.Option(help="Only the cases whose name has this in it.")] = "",
 ) -> None:
@@ -90,9 +89,10 @@ def main(
     cases = [case for case in SUITES[suite] if only in case.name]
     results = []
     for case in cases:
-        results.append(run_case(case))
+        results.append(check_alone(case) if suite == "hand" else run_case(case))
         print(line_of(results[-1]), flush=True)
     account = {
+        "suite": suite,
         "date": date.today().isoformat(),
         "command": shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]]),
         "device": device_name(),
@@ -135,6 +135,12 @@ def run_case(case: Case) -> dict[str, Any]:
         build = build_seconds(new, environ) if new.exists() else {}
         by_hand = {"by_hand": check_by_hand(case, environ)} if case.by_hand else {}
     return {"name": case.name, "status": done.returncode, "build": build, **result, **by_hand}
+
+
+def check_alone(case: Case) -> dict[str, Any]:
+    """The hand-written file as the only one beside eager and torch.compile; builds are kept."""
+    environ = {**os.environ, **case.environ, "PYTHONPATH": str(ROOT / "src")}
+    return {"name": case.name, **check_by_hand(case, environ)}
 
 
 def check_by_hand(case: Case, environ: dict[str, str]) -> dict[str, Any]:

@@ -31,7 +31,8 @@ def table(account: dict[str, Any]) -> str:
     """The cases side by side, and what they were measured on."""
     versions, cases = account["versions"], account["cases"]
     hand = ("by hand",) if any("by_hand" in case for case in cases) else ()
-    heads = ("model", "eager", "torch.compile", *hand, "ModelNew", "limit", "share of limit")
+    new = "by hand" if account.get("suite") == "hand" else "ModelNew"
+    heads = ("model", "eager", "torch.compile", *hand, new, "limit", "share of limit")
     lines = [
         f"{account['device']}, {account['date']}, torch {versions['torch']}, "
         f"`{account['command']}`. Medians in ms; error is the largest against float64.",
