@@ -150,6 +150,7 @@ class Batch:
 def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Judgement]) -> Outcome:
     """A fault fails with every seed; what passes with one of them was chance, and is said."""
     last = judgements[-1]
+    main = [row for row in compiled.main_rows if row.kind == "pointwise"]
     kind, detail = "passed", ""
     if not last.verdict.passed:
         kind, detail = fault_of(last)
@@ -157,9 +158,8 @@ def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Jud
             kind = BESIDE_NAN
     elif len(judgements) > 1:
         kind, detail = BY_CHANCE, judgements[0].verdict.reason
-    elif compiled.welded and not last.welded_calls:
+    elif main and not last.welded_calls:
         kind, detail = NOT_CALLED, "ModelNew ran the original on the model's own inputs"
-    main = [row for row in compiled.main_rows if row.kind == "pointwise"]
     return Outcome(
         name,
         kind,

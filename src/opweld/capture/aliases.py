@@ -37,6 +37,10 @@ _PLAIN_DROPOUTS = frozenset(
 )
 # Their operand is a number in the source, which nobody else reads.
 _OF_LITERALS = frozenset(("aten::lift_fresh", "aten::lift_fresh_copy"))
+# Views of a contiguous operand, copies of many others.
+_BY_LAYOUT = frozenset(
+    f"aten::{name}" for name in ("reshape", "reshape_as", "flatten", "ravel", "contiguous")
+)
 
 
 class IdleDropouts(TorchFunctionMode):
@@ -65,30 +69,55 @@ def _dropout_of(function: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
 
 
 def refuse_hidden_aliases(nodes: fx.graph.node_list) -> None:
-    """Raises OriginalKept where a tensor is written to whose memory an undeclared view shares."""
-    written = {place for node in nodes for place in _written(node)}
+    """Raises OriginalKept where a tensor is written to whose memory another may or may not share.
+
+    That is so for a view that its operator does not declare, and for one that is a copy where the
+    operand lies otherwise in memory.
+    """
+    written = {_place(given) for node in nodes for given in _written(node)}
     for node in nodes:
-        if _hides(node) and _place(node) in written:
+        if _place(node) not in written:
+            continue
+        if _hides(node) or (_goes_by_layout(node) and _shows_a_write(node, list(nodes))):
             raise OriginalKept(
                 f"the forward writes to memory that {node.target} may share", where=where_in([node])
             )
 
 
-def _written(node: fx.Node) -> Iterator[int]:
-    """The places in memory that an operator writes to."""
+def _goes_by_layout(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.name in _BY_LAYOUT
+
+
+def _shows_a_write(view: fx.Node, nodes: list[fx.Node]) -> bool:
+    """Whether a write on one side of the view is seen on the other: in what is read afterwards."""
+    shared = [node for node in nodes if _place(node) == _place(view)]
+    inside = {view}
+    for node in shared:
+        if inside & set(node.all_input_nodes):
+            inside.add(node)
+    order = {node: position for position, node in enumerate(nodes)}
+    return any(
+        order[user] > order[writer]
+        for writer in shared
+        for given in _written(writer)
+        for other in shared
+        if (other in inside) != (given in inside)
+        for user in other.users
+    )
+
+
+def _written(node: fx.Node) -> Iterator[fx.Node]:
+    """The tensors that an operator writes to."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return
-    named = {
-        argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)
-    }
-    named |= node.kwargs
+    names = [argument.name for argument in schema.arguments]
+    named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     for argument in schema.arguments:
         value = named.get(argument.name)
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            place = _place(value)
-            if place is not None:
-                yield place
+        if _place(value) is not None and argument.alias_info and argument.alias_info.is_write:
+            yield value
 
 
 def _hides(node: fx.Node) -> bool:

@@ -90,6 +90,9 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     if node.target is operator.getitem:
         return _result_viewed(*node.args)
     name = getattr(node.target, "_opname", None)
+    if name == "type_as":
+        given, result = node.args[0], node.meta["val"]
+        return given if given.meta["val"].dtype is result.dtype else None
     return node.args[0] if name in ALIASING else None
 
 
