@@ -118,9 +118,12 @@ def _judge(
     tally.checks += measured.checks
     if not measured.ended:
         tally.checks[:] = _with_failures(tally.checks, _hygiene(pair, channel))
-    verdict, timing = _concluded(tally, verifier), measured.timing
+    judgement = replace(judgement, verdict=_concluded(tally, verifier))
+    if not judgement.verdict.passed:
+        return judgement  # times that cannot be true, or of wrong results, are none
+    timing = measured.timing
     rows = () if measured.ended else pair.new.time_kernels(timing.copy_gbps, settings.num_runs)
-    return replace(judgement, verdict=verdict, timing=timing, kernels=rows)
+    return replace(judgement, timing=timing, kernels=rows)
 
 
 def _concluded(tally: Tally, verifier: Verifier) -> Verdict:
