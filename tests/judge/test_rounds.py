@@ -72,6 +72,14 @@ def test_the_number_of_rounds_follows_the_budget() -> None:
     assert len(asked.records["opweld"].times()) == 3
 
 
+def test_blocks_get_shorter_where_what_surrounds_the_calls_takes_too_long() -> None:
+    clock = FakeClock()
+    new, eager = FakeSide(clock, 0.1, surroundings_ms=50.0), FakeSide(clock, 0.1)
+    records = rounds_of(new, eager, budget_s=1.0).records
+    assert 1 <= records["opweld"].num_calls < 200 * 6 / 5 / 10 < BLOCK_MS / 0.1
+    assert len(records["opweld"].blocks) >= MIN_ROUNDS
+
+
 def test_sides_take_turns_and_the_candidate_stands_still_for_the_others() -> None:
     clock = FakeClock()
     new, eager = FakeSide(clock, 30.0), FakeSide(clock, 30.0)

@@ -22,6 +22,8 @@ from opweld.judge.load import is_out_of_memory
 # A block this long is timed from outside to about one percent: an answer takes some 0.1 ms.
 BLOCK_MS = 20.0
 MIN_ROUNDS, MAX_ROUNDS = 5, 50
+# What the least rounds may take of the time budget: making inputs, say, takes time, too.
+MAX_EXCESS = 3.0
 _NUM_WARM_UPS, _LONG_MS = 3, 500.0
 _NUM_ANSWERS = 5
 _MAX_TOUCHED = 32
@@ -149,6 +151,7 @@ class Rounds:
         trial = self._round(0, None)
         self.clear()
         round_s = self._resize(trial) * (self._now() - started)
+        round_s *= self._shorten(MAX_EXCESS * budget_s * len(self._sides) / (MIN_ROUNDS * round_s))
         count = self._num_rounds(round_s, budget_s, limit_s, num_runs, least)
         chosen = self._draws.some_of(count, num_audits) if audit else set()
         for turn in range(count):
@@ -167,6 +170,13 @@ class Rounds:
         Less some ticks, in which the kernel counts.
         """
         return max(0.0, self._busy_s - _TICKS_S) / self._alone_s if self._alone_s else 0.0
+
+    def _shorten(self, ratio: float) -> float:
+        """Fewer calls a block where even the least rounds would take far too long; how many."""
+        before = sum(record.num_calls for record in self.records.values())
+        for record in self.records.values():
+            record.num_calls = max(1, math.floor(record.num_calls * min(ratio, 1.0)))
+        return sum(record.num_calls for record in self.records.values()) / before
 
     def _resize(self, trial: dict[str, Block]) -> float:
         """Shorter blocks where the trial took longer than meant; the share of it that is left."""
