@@ -41,7 +41,8 @@ def test_a_good_pair_comes_back_with_its_judgement(tmp_path: Path) -> None:
     assert judgement.verdict.passed, judgement.verdict.reason
     assert 0 <= judgement.seed < 2**53
     timing = judgement.timing
-    assert timing and timing.eager_ms and timing.eager_ms.n == timing.opweld_ms.n == 3
+    assert timing and timing.eager_ms and timing.eager_ms.n == timing.opweld_ms.n
+    assert timing.opweld_ms.n == 3 or timing.opweld_ms.n > 100, "more only where in doubt"
     assert timing.compile_ms is None
     assert timing.limit_ms == pytest.approx(2 * 9 * 33 * 4 / timing.copy_gbps / 1e6)
     assert judgement.environment and judgement.environment.device == "cpu"
