@@ -59,6 +59,12 @@ def test_a_clock_inside_that_stands_still_makes_no_endless_block() -> None:
     assert rounds.records["opweld"].num_calls <= 2
 
 
+def test_work_that_is_put_off_makes_no_endless_block() -> None:
+    clock = FakeClock()
+    rounds = rounds_of(FakeSide(clock, 0.01, deferred_ms=10.0), FakeSide(clock, 10.0))
+    assert rounds.records["opweld"].num_calls <= 3
+
+
 def test_the_number_of_rounds_follows_the_budget() -> None:
     clock = FakeClock()
     assert len(rounds_of(FakeSide(clock, 1.0), FakeSide(clock, 1.0)).records["eager"].blocks) > 20

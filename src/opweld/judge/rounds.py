@@ -266,13 +266,14 @@ class Rounds:
         return Record(count, sorted(answers)[_NUM_ANSWERS // 2])
 
     def _first_call(self, side: Timed) -> float:
-        """The longer of both clocks: one that runs slow would make a block too long."""
+        """The longest by both clocks and the first look: a lie would make blocks too long."""
         side.arm(self._draws.order(1))
         empty = self._timed(lambda: side.block(False, False))
         inside: list[float] = []
         outside = self._timed(lambda: inside.extend(side.block(True, True)))
+        first, second = (self._timed(lambda: _touch_once(side, 0)) for _ in range(2))
         side.release()
-        return max(inside[0], outside - empty)
+        return max(inside[0], outside - empty, first - second)
 
     def _timed(self, action: Callable[[], Any]) -> float:
         start = self._now()
