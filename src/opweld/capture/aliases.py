@@ -74,11 +74,12 @@ def refuse_hidden_aliases(nodes: fx.graph.node_list) -> None:
     That is so for a view that its operator does not declare, and for one that is a copy where the
     operand lies otherwise in memory.
     """
-    written = {_place(given) for node in nodes for given in _written(node)}
+    places = _places(nodes)
+    written = {places.get(given) for node in nodes for given in _written(node)}
     for node in nodes:
-        if _place(node) not in written:
+        if places.get(node) not in written:
             continue
-        if _hides(node) or (_goes_by_layout(node) and _shows_a_write(node, list(nodes))):
+        if _hides(node) or (_goes_by_layout(node) and _shows_a_write(node, places)):
             raise OriginalKept(
                 f"the forward writes to memory that {node.target} may share", where=where_in([node])
             )
@@ -89,21 +90,34 @@ def _goes_by_layout(node: fx.Node) -> bool:
     return schema is not None and schema.name in _BY_LAYOUT
 
 
-def _shows_a_write(view: fx.Node, nodes: list[fx.Node]) -> bool:
-    """Whether a write on one side of the view is seen on the other: in what is read afterwards."""
-    shared = [node for node in nodes if _place(node) == _place(view)]
+def _places(nodes: fx.graph.node_list) -> dict[fx.Node, int]:
+    """Where in memory each tensor is, were every view that goes by the layout a view."""
+    places = {node: place for node in nodes if (place := _place(node)) is not None}
+    for view in places:
+        if _goes_by_layout(view):
+            given, own = places[view.args[0]], places[view]  # type: ignore[index]
+            places |= {node: given for node, place in places.items() if place == own}
+    return places
+
+
+def _shows_a_write(view: fx.Node, places: dict[fx.Node, int]) -> bool:
+    """Whether a write on one side of the view is seen on the other.
+
+    It is seen in what is read afterwards, and by the caller in his own tensors.
+    """
+    nodes = list(view.graph.nodes)
+    shared = [node for node in nodes if places.get(node) == places[view]]
     inside = {view}
     for node in shared:
         if inside & set(node.all_input_nodes):
             inside.add(node)
     order = {node: position for position, node in enumerate(nodes)}
     return any(
-        order[user] > order[writer]
+        other.op == "placeholder" or any(order[user] > order[writer] for user in other.users)
         for writer in shared
         for given in _written(writer)
         for other in shared
         if (other in inside) != (given in inside)
-        for user in other.users
     )
 
 
