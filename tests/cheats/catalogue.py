@@ -29,6 +29,9 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+# Small models gain nothing from threads, and on a busy machine threads that wait for each other
+# take ten times as long.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)

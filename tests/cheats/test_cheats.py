@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cheats.catalogue import HERE, Entry, entries, parameters
+from tests.cheats.catalogue import HERE, ONE_THREAD, Entry, entries, parameters
 from tests.nvcc import compile_cuda, needs_nvcc
 
 from opweld.judge import Judgement, Server, Settings, check
@@ -22,7 +22,7 @@ MEMORY_LIMIT_BYTES = 3 * 2**30
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One warm server for all: each cheat has to leave it able to judge the next."""
-    with Server() as warm:
+    with Server(ONE_THREAD) as warm:
         yield warm
 
 
@@ -76,7 +76,7 @@ def test_the_cheat_gains_nothing(
     """
     log = tmp_path / "calls"
     monkeypatch.setenv("OPWELD_CHEAT_LOG", str(log))
-    with Server(os.environ) as server:
+    with Server({**os.environ, **ONE_THREAD}) as server:
         judgement = judged(entry, server, "cpu")
     assert judgement.verdict.passed, judgement.verdict.reason
     assert judgement.timing is not None, judgement.timing_error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cheats.catalogue import HERE, Entry, entries, parameters
+from tests.cheats.catalogue import HERE, ONE_THREAD, Entry, entries, parameters
 
 from opweld.driver import compile_file
 from opweld.judge import Judgement, Server, Settings, check
@@ -19,7 +19,7 @@ NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "25"))
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with Server() as warm:
+    with Server(ONE_THREAD) as warm:
         yield warm
 
 

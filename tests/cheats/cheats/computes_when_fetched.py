@@ -6,7 +6,7 @@ import types
 import torch
 from torch import nn
 
-MODEL = "chain"
+MODEL = "pointwise"
 CAUGHT_BY = ("deferred work | time from outside | torch and the clock",)
 MEASURE = True
 WAITING = []
@@ -17,10 +17,7 @@ def compute_first(function):
         while WAITING:
             result, x = WAITING.pop()
             with torch.no_grad():
-                y = x
-                for _ in range(8):
-                    y = torch.tanh(y) + x
-                result.copy_(y)
+                torch.mul(torch.tanh(x), x, out=result)
         return function(*args, **kwargs)
 
     return computed
@@ -45,10 +42,7 @@ for _module_name, _module in list(sys.modules.items()):
 class ModelNew(nn.Module):
     def forward(self, x):
         if x.requires_grad:
-            y = x
-            for _ in range(8):
-                y = torch.tanh(y) + x
-            return y
+            return torch.tanh(x) * x
         result = torch.empty_like(x)
         WAITING.append((result, x))
         return result
