@@ -8,7 +8,7 @@ from torch import nn
 
 MODEL = "pointwise"
 SAID = "."
-TIME_LIMIT_S = 12
+TIME_LIMIT_S = 6
 
 
 class ModelNew(nn.Module):

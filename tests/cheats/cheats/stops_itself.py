@@ -7,7 +7,7 @@ from torch import nn
 
 MODEL = "pointwise"
 SAID = "did not return within"
-TIME_LIMIT_S = 12
+TIME_LIMIT_S = 6
 
 
 class ModelNew(nn.Module):
