@@ -414,7 +414,12 @@ def _alike(leaf: RemoteLeaf, like: Run, position: int) -> bool:
     if position >= len(like.leaves):
         return False
     other = like.leaves[position]
-    return isinstance(other, Tensor) and other.shape == leaf.shape and other.dtype == leaf.dtype
+    if not isinstance(other, Tensor):
+        return False
+    return all(
+        getattr(other, what) == getattr(leaf, what)
+        for what in ("shape", "dtype", "device", "layout")
+    )
 
 
 def _described(like: Run | None) -> Header | None:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
-SAID = "own inputs|cannot be read"
+CAUGHT_BY = ("own inputs",)
 
 
 class ModelNew(nn.Module):
