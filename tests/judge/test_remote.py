@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from tests.judge.pairs import POINTWISE, failing, named, write_pair
 
 from opweld.judge import Judgement, Server, Settings, check
+from opweld.judge.environment import FRESH
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
 
@@ -140,6 +143,42 @@ def test_what_leaves_its_session_ends_too(tmp_path: Path) -> None:
     found = judged(tmp_path, new_with(body))
     assert "processes left behind" in failing(found)
     assert not os.path.exists(f"/proc/{seen.read_text()}")
+
+
+def test_processes_that_cannot_use_the_device_are_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where something looked at CUDA before the fork: slower, with the same verdicts."""
+    monkeypatch.setenv(FRESH, "1")
+    seen = tmp_path / "seen"
+    tell = f"import sys\nopen({str(seen)!r}, 'w').write(' '.join(sys.orig_argv))\n"
+    good = judged(tmp_path, tell + new_with("return super().forward(x)"))
+    assert good.verdict.passed, good.verdict.reason
+    assert seen.read_text().endswith("-m opweld.judge.candidate 3")
+    bad = judged(tmp_path, new_with("import os; os._exit(3)"))
+    assert bad.verdict.reason.startswith("ModelNew ended the process with exit code 3 (own inputs)")
+
+
+LOOKS = """
+import torch
+
+def look(*args, **kwargs):
+    raise SystemExit("a device was looked at")
+
+torch.cuda.is_available = torch.cuda.device_count = torch.cuda.current_device = look
+torch.accelerator.is_available = torch.accelerator.current_accelerator = look
+import opweld.judge.server
+torch.use_deterministic_algorithms(False)
+print("imported")
+"""
+
+
+def test_no_device_is_looked_at_before_the_fork() -> None:
+    """CUDA cannot be used in a process that is forked from one that looked."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.strip() == "imported", done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("size", [3, 300_000])

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from opweld.errors import OpweldError
+from opweld.judge.environment import is_spoilt
 from opweld.judge.load import Call, CandidateError, brief
-from opweld.judge.processes import end_with_parent
+from opweld.judge.processes import end_with_parent, start_anew
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, Side
 from opweld.judge.values import to_plain
@@ -37,10 +38,23 @@ def main(sock: socket.socket, out: int, err: int) -> NoReturn:
     """Become the candidate's process, right after the fork, and serve until the socket closes."""
     status = _CRASHED
     try:
-        Server(_leave_everything(sock, out, err)).serve()
+        descriptor = _leave_everything(sock, out, err)
+        if is_spoilt():
+            start_anew("opweld.judge.candidate", descriptor)
+        serve(descriptor)
         status = 0
     finally:
         os._exit(status)
+
+
+def serve(descriptor: int) -> None:
+    """Answer on this socket until it closes."""
+    sys.dont_write_bytecode = True
+    sys.argv = ["candidate"]
+    # A crash, and the referee's question where it hangs, are answered on stderr by line.
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    Server(socket.socket(fileno=descriptor)).serve()
 
 
 @dataclass(slots=True)
@@ -250,8 +264,11 @@ def like_of(header: Header | None) -> Run | None:
     )
 
 
-def _leave_everything(sock: socket.socket, out: int, err: int) -> socket.socket:
-    """A session of its own, output into its own pipes, no other file of the judge's open."""
+def _leave_everything(sock: socket.socket, out: int, err: int) -> int:
+    """A session of its own, output into its own pipes, no other file of the judge's open.
+
+    The result is the number that the socket has then.
+    """
     os.setsid()
     end_with_parent()
     kept = (os.open(os.devnull, os.O_RDONLY), out, err, sock.detach())
@@ -263,9 +280,8 @@ def _leave_everything(sock: socket.socket, out: int, err: int) -> socket.socket:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")  # where memory runs out, this process goes first
-    sys.dont_write_bytecode = True
-    sys.argv = ["candidate"]
-    # A crash, and the referee's question where it hangs, are answered on stderr by line.
-    faulthandler.enable(all_threads=False)
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
-    return socket.socket(fileno=len(kept) - 1)
+    return len(kept) - 1
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

@@ -12,6 +12,8 @@ import torch
 
 from opweld.judge.values import Environment
 
+# Set, each process of a judgement is started anew instead of forked.
+FRESH = "OPWELD_JUDGE_FRESH"
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -44,6 +46,11 @@ def choose_device(name: str) -> torch.device:
     if not torch.cuda.is_available():
         raise RuntimeError("torch finds no CUDA device on this machine")
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def is_spoilt() -> bool:
+    """Whether CUDA cannot be used in this forked process, for it was looked at before the fork."""
+    return bool(torch.cuda._is_in_bad_fork()) or FRESH in os.environ
 
 
 def global_settings() -> dict[str, Any]:

@@ -7,6 +7,7 @@ nobody who imports it.
 from __future__ import annotations
 
 import builtins
+import importlib
 import sys
 import time
 from types import FunctionType, ModuleType
@@ -15,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, library, nn
 from torch.nn import functional
-from torch.utils import benchmark
 
 # torch itself exchanges some of its functions when parts of it are imported late.
 _OWN = ("torch", "opweld.judge")
@@ -30,7 +30,6 @@ _PLACES: dict[str, Any] = {
     "torch.cuda.Event": torch.cuda.Event,
     "torch.cuda.Stream": torch.cuda.Stream,
     "torch.testing": torch.testing,
-    "torch.utils.benchmark.Timer": benchmark.Timer,
 }
 # Hooks that every module of the process runs.
 _HOOKS = {name: held for name, held in vars(nn.modules.module).items() if "_hooks" in name}
@@ -40,14 +39,17 @@ class Integrity:
     """What stood in each place when this was made."""
 
     def __init__(self) -> None:
-        self._before = {place: dict(vars(holder)) for place, holder in _PLACES.items()}
+        # its import asks for a device, which must not happen where processes are yet to be forked
+        benchmark = importlib.import_module("torch.utils.benchmark")
+        self._places = {**_PLACES, "torch.utils.benchmark.Timer": benchmark.Timer}
+        self._before = {place: dict(vars(holder)) for place, holder in self._places.items()}
         self._kernels = set(library._impls)
 
     def broken(self) -> list[str]:
         """Full names of what is another object now, or gone."""
         found = []
         for place, before in self._before.items():
-            now = vars(_PLACES[place])
+            now = vars(self._places[place])
             found += [f"{place}.{n}" for n, v in before.items() if _is_replaced(v, now.get(n))]
             found += [f"{place}.{n}" for n in now.keys() - before.keys() if _hides(now[n])]
         found += [f"torch.nn.modules.module.{name}" for name, held in _HOOKS.items() if held]

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 MARK = "OPWELD_JUDGE_MARK"
 # Companions that torch, Python and compiler caches keep beyond the call that started them.
@@ -61,6 +63,14 @@ def offspring(known: Collection[int]) -> list[int]:
         for pid, line in zip(others, lines, strict=True)
         if line and not any(name in line for name in _KNOWN)
     ]
+
+
+def start_anew(module: str, *arguments: str | int) -> NoReturn:
+    """Run a module in this process in place of what runs; integers are descriptors that it gets."""
+    for argument in arguments:
+        if isinstance(argument, int):
+            os.set_inheritable(argument, True)
+    os.execv(sys.executable, [sys.executable, "-m", module, *map(str, arguments)])
 
 
 def end_with_parent() -> None:

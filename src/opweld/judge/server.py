@@ -26,6 +26,7 @@ import torch
 
 from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
 from opweld.judge.endings import Limits
+from opweld.judge.environment import is_spoilt
 from opweld.judge.load import brief, is_out_of_memory
 from opweld.judge.memory import available_bytes
 from opweld.judge.processes import (
@@ -35,12 +36,14 @@ from opweld.judge.processes import (
     end_with_parent,
     kill,
     marked,
+    start_anew,
 )
 from opweld.judge.remote import Connection, RemoteSide, start_candidate
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
 
 _CRASHED = 70  # EX_SOFTWARE
+_REFEREE = "referee"
 CPU = torch.device("cpu")
 # What the candidate may take of the memory that is free when it starts.
 _MEMORY_SHARE = 0.8
@@ -117,7 +120,7 @@ def _tell(sock: socket.socket, **facts: int) -> None:
 
 
 def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
-    """Become the referee: a candidate first, then the request."""
+    """Become the referee, in a process that was just forked."""
     status = _CRASHED
     try:
         os.setsid()
@@ -125,19 +128,27 @@ def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
         for descriptor, standard in ((out, 1), (err, 2)):
             os.dup2(descriptor, standard)
             os.close(descriptor)
-        connection = start_candidate()
-        # A crash, and the parent's question where it hangs, are answered on stderr by line.
-        faulthandler.enable(all_threads=False)
-        faulthandler.register(signal.SIGUSR1, all_threads=False)
-        sys.argv = ["referee"]
-        with open(request, encoding="utf-8") as file:
-            data = json.load(file)
-        _conduct(data, connection, PipeChannel(messages))
+        if is_spoilt():
+            start_anew("opweld.judge.server", _REFEREE, request, messages)
+        _become_referee(request, messages)
         status = 0
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _become_referee(request: int, messages: int) -> None:
+    """A candidate first, then the request."""
+    connection = start_candidate()
+    # A crash, and the parent's question where it hangs, are answered on stderr by line.
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    sys.argv = ["referee"]
+    sys.dont_write_bytecode = True
+    with open(request, encoding="utf-8") as file:
+        data = json.load(file)
+    _conduct(data, connection, PipeChannel(messages))
 
 
 def _conduct(data: dict[str, Any], connection: Connection, channel: PipeChannel) -> None:
@@ -189,4 +200,7 @@ def _end_orphans() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[1] == _REFEREE:
+        _become_referee(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        main(int(sys.argv[1]), int(sys.argv[2]))

@@ -162,6 +162,8 @@ class Server:
             **self._environ,
             "PYTHONPATH": os.pathsep.join(path),
             MARK: self._mark,
+            # torch then asks the driver whether there is a device, and CUDA is left alone
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         }
 
 
