@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.judge.pairs import POINTWISE, failing, named, write_pair
 
+import opweld
 from opweld.judge import Judgement, Server, Settings, check
 from opweld.judge.environment import FRESH
 
@@ -175,8 +176,13 @@ print("imported")
 
 def test_no_device_is_looked_at_before_the_fork() -> None:
     """CUDA cannot be used in a process that is forked from one that looked."""
+    source = str(Path(opweld.__file__).parent.parent)
     done = subprocess.run(
-        [sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", LOOKS],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.stdout.strip() == "imported", done.stderr[-2000:]
 
