@@ -14,7 +14,7 @@ from opweld.judge import Judgement, Server, Settings, check
 from opweld.options import Options
 
 # How often torch is judged against itself: each time with other inputs and weights.
-NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "25"))
+NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "8"))
 
 
 @pytest.fixture(scope="module")

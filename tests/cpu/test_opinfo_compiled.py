@@ -117,6 +117,10 @@ NAMES = [op.formatted_name for op in pointwise()]
 STARTS = range(0, len(NAMES), OPS_A_FILE)
 
 
+# builds some thirty libraries
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module", params=STARTS, ids=lambda start: NAMES[start])
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> File:
     start = request.param

@@ -27,6 +27,7 @@ def test_fixed_seeds(tmp_path: Path) -> None:
     assert failures(FIXED, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_fresh_seeds(tmp_path: Path) -> None:
     first = secrets.randbelow(2**31)
     candidates = (seed for seed in itertools.count(first) if not overflows_easily(seed))
