@@ -24,17 +24,23 @@ SMALL = (1, 2, 3, 5)
 
 def shrink(program: Program, kind: str, judge: Judge, round_size: int = 8) -> Program:
     """The smallest program found whose outcome has this `kind`."""
+    # No program is tried twice: 1.0 for 2.0 and 2.0 for 1.0 could go on for ever.
+    tried = {program}
     while True:
-        smaller = _first_failing(program, kind, judge, round_size)
+        smaller = _first_failing(program, kind, judge, round_size, tried)
         if smaller is None:
             return renamed(program)
         program = smaller
 
 
-def _first_failing(program: Program, kind: str, judge: Judge, round_size: int) -> Program | None:
-    candidates = [each for each in dict.fromkeys(_smaller(program)) if _runs(each)]
+def _first_failing(
+    program: Program, kind: str, judge: Judge, round_size: int, tried: set[Program]
+) -> Program | None:
+    fresh = [each for each in dict.fromkeys(_smaller(program)) if each not in tried]
+    candidates = [each for each in fresh if _runs(each)]
     for start in range(0, len(candidates), round_size):
         chunk = {f"smaller_{i}": c for i, c in enumerate(candidates[start : start + round_size])}
+        tried.update(chunk.values())
         outcomes = judge({name: each.source() for name, each in chunk.items()})
         for name, each in chunk.items():
             if outcomes[name].kind == kind:
