@@ -77,6 +77,7 @@ def test_precisions_convert_what_the_code_names() -> None:
         FLOAT64.run(torch.nn.Linear(2, 2).half(), Call((x.double(),), {}), seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["torch.float64", "torch.float32"])
 def test_reductions_in_another_order_are_equivalent(dtype: str, tmp_path: Path) -> None:
     """No check of the whole list is tighter than the order of a sum allows."""
