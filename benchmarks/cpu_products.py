@@ -21,10 +21,13 @@ import typer
 from torch import Tensor
 from torch.nn import functional
 
-from opweld.judge.clock import time_interleaved
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "src"))
+
+from opweld.judge.clock import time_interleaved  # noqa: E402
 
 CPU = torch.device("cpu")
-HERE = Path(__file__).resolve().parent / "results"
+HERE = ROOT / "benchmarks" / "results"
 
 
 def main(
