@@ -165,6 +165,20 @@ def test_descendants_are_found_without_a_mark() -> None:
     assert len(found) == 1
 
 
+def test_a_process_that_never_began_is_not_killed() -> None:
+    """Zero means a whole group to the system, that of whoever sends it."""
+    script = "from opweld.judge.processes import kill; kill(0); kill(-1); print('alive')"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "alive"
+
+
 def test_locks_of_a_build_that_died_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

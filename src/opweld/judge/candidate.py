@@ -7,11 +7,9 @@ what it then sends is compared all the same.
 
 from __future__ import annotations
 
-import faulthandler
 import fcntl
 import os
 import resource
-import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from torch import Tensor
 from opweld.errors import OpweldError
 from opweld.judge.environment import is_spoilt
 from opweld.judge.load import Call, CandidateError, brief
-from opweld.judge.processes import end_with_parent, start_anew
+from opweld.judge.processes import end_with_parent, say_where, start_anew
 from opweld.judge.run import Run
 from opweld.judge.side import Files, How, Raised, Side
 from opweld.judge.values import to_plain
@@ -51,9 +49,7 @@ def serve(descriptor: int) -> None:
     """Answer on this socket until it closes."""
     sys.dont_write_bytecode = True
     sys.argv = ["candidate"]
-    # A crash, and the referee's question where it hangs, are answered on stderr by line.
-    faulthandler.enable(all_threads=False)
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    say_where()
     Server(socket.socket(fileno=descriptor)).serve()
 
 

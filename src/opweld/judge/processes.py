@@ -7,6 +7,7 @@ within, so the mark is found in /proc.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -76,6 +77,12 @@ def start_anew(module: str, *arguments: str | int) -> NoReturn:
 def end_with_parent() -> None:
     """The kernel kills this process when the thread that started it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def say_where() -> None:
+    """A crash, and SIGUSR1 where this process hangs, are answered by the stack on stderr."""
+    faulthandler.enable(all_threads=False)
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
 
 
 def adopt_orphans() -> None:

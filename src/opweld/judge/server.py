@@ -9,11 +9,9 @@ candidate has been forked: nothing of it is in the candidate's memory.
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import os
 import select
-import signal
 import socket
 import sys
 import time
@@ -25,6 +23,7 @@ from typing import Any, NoReturn
 import torch
 
 from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
+from opweld.judge.connection import Connection, start_candidate
 from opweld.judge.endings import Limits
 from opweld.judge.environment import is_spoilt
 from opweld.judge.load import brief, is_out_of_memory
@@ -36,9 +35,10 @@ from opweld.judge.processes import (
     end_with_parent,
     kill,
     marked,
+    say_where,
     start_anew,
 )
-from opweld.judge.remote import Connection, RemoteSide, start_candidate
+from opweld.judge.remote import RemoteSide
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
 
@@ -141,9 +141,7 @@ def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
 def _become_referee(request: int, messages: int) -> None:
     """A candidate first, then the request."""
     connection = start_candidate()
-    # A crash, and the parent's question where it hangs, are answered on stderr by line.
-    faulthandler.enable(all_threads=False)
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    say_where()
     sys.argv = ["referee"]
     sys.dont_write_bytecode = True
     with open(request, encoding="utf-8") as file:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from opweld.judge import kernels
 from opweld.judge.blocks import LocalTimed, Order, Timed, compact
-from opweld.judge.clock import WallClock, clock_of
+from opweld.judge.clock import WallClock, clock_of, nothing
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
 from opweld.judge.integrity import Integrity
@@ -109,7 +109,7 @@ class Side:
         self._settings: dict[str, Any] = {}
         self._integrity: Integrity | None = None
         self._launches: tuple[kernels.Launch, ...] = ()
-        self._timed = LocalTimed(_nothing, WallClock())
+        self._timed = LocalTimed(nothing, WallClock())
 
     @property
     def model(self) -> nn.Module:
@@ -305,10 +305,6 @@ def _stream(name: str, device: torch.device) -> Iterator[None]:
     with torch.cuda.stream(side):
         yield
     torch.cuda.current_stream(device).wait_stream(side)
-
-
-def _nothing() -> None:
-    """Stands where no model is loaded."""
 
 
 def _same_layout(left: Call, right: Call) -> bool:
