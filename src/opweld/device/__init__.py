@@ -27,7 +27,10 @@ CPP_FLAGS = (
 
 # Where a language has two pieces of one name, the earlier file's is taken.
 _FILES = {
-    "cuda": ("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
+    "cuda": (
+        *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
+        *("contract.cuh", "contract_fma.cuh"),
+    ),
     "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
 }
 _ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}

@@ -1,0 +1,163 @@
+// Matrix products on the CUDA cores: any strides, any extents, operands widened to float32. Each sum
+// is one chain of fused multiply-adds in the order of k, so Inf and NaN come out where SGEMM has
+// them, and nothing is out of range that is in range for float32.
+
+namespace op {
+
+// @FmaTile deps:
+// A block makes a square of the result; each thread a square of it.
+struct FmaTile {
+    static constexpr int kThreads = 256;
+    static constexpr int kSide = 64;                   // rows and columns of a block
+    static constexpr int kOwn = 4;                     // rows and columns of a thread
+    static constexpr int kAcross = kSide / kOwn;       // threads in a row of the block
+    static constexpr int kDepth = 16;                  // k of a stage
+    static constexpr int kPitch = kSide + 4;           // floats: rows stay aligned to 16 bytes
+    static constexpr int kLoads = kSide * kDepth / kThreads;
+    using Stage = float[kDepth][kPitch];
+};
+
+// @FmaLoads deps: FmaTile, Operand, to_compute
+// What one thread brings of every stage of an operand. Neighbouring threads take neighbours along
+// the axis of the smaller stride.
+template <typename T>
+struct FmaLoads {
+    const T* at;     // its first value of the next stage
+    int64_t step;    // elements between its values
+    int64_t deeper;  // elements between stages
+    int row, row_step, rows, k, k_step;
+
+    OPWELD_FN FmaLoads over(const Operand& operand, int64_t batch, int64_t first, int64_t end) {
+        constexpr int kDown = FmaTile::kThreads / FmaTile::kDepth;
+        constexpr int kDeep = FmaTile::kThreads / FmaTile::kSide;
+        const int thread = int(threadIdx.x);
+        FmaLoads loads;
+        if (operand.inner <= operand.row) {
+            loads.row = thread / FmaTile::kDepth, loads.k = thread % FmaTile::kDepth;
+            loads.row_step = kDown, loads.k_step = 0, loads.step = kDown * operand.row;
+        } else {
+            loads.row = thread % FmaTile::kSide, loads.k = thread / FmaTile::kSide;
+            loads.row_step = 0, loads.k_step = kDeep, loads.step = kDeep * operand.inner;
+        }
+        loads.rows = int(end - first < FmaTile::kSide ? end - first : FmaTile::kSide);
+        loads.deeper = FmaTile::kDepth * operand.inner;
+        loads.at = static_cast<const T*>(operand.data) + batch * operand.batch +
+                   (first + loads.row) * operand.row + loads.k * operand.inner;
+        return loads;
+    }
+
+    // The values of the next stage, of which `depth` k exist; zeros stand beyond the edges.
+    __device__ __forceinline__ void bring(float (&values)[FmaTile::kLoads], int64_t depth) {
+#pragma unroll
+        for (int i = 0; i < FmaTile::kLoads; ++i) {
+            const bool inside = row + i * row_step < rows && k + i * k_step < depth;
+            values[i] = inside ? to_compute(at[i * step]) : 0.0f;
+        }
+        at += deeper;
+    }
+
+    __device__ __forceinline__ void keep(FmaTile::Stage& stage,
+                                         const float (&values)[FmaTile::kLoads]) const {
+#pragma unroll
+        for (int i = 0; i < FmaTile::kLoads; ++i)
+            stage[k + i * k_step][row + i * row_step] = values[i];
+    }
+};
+
+// @fma_stage deps: FmaTile, load_vector
+// adds the products of one stage to a thread's sums
+OPWELD_FN void fma_stage(const FmaTile::Stage& a, const FmaTile::Stage& b, int row, int column,
+                         float (&sums)[FmaTile::kOwn][FmaTile::kOwn]) {
+#pragma unroll
+    for (int k = 0; k < FmaTile::kDepth; ++k) {
+        const auto down = load_vector<FmaTile::kOwn>(&a[k][row]);
+        const auto across = load_vector<FmaTile::kOwn>(&b[k][column]);
+#pragma unroll
+        for (int i = 0; i < FmaTile::kOwn; ++i)
+#pragma unroll
+            for (int j = 0; j < FmaTile::kOwn; ++j)
+                sums[i][j] = fmaf(down.lane[i], across.lane[j], sums[i][j]);
+    }
+}
+
+// @hand_over deps:
+// Gives the epilogue `count` neighbouring values of one row, from flat position `at` on: two at
+// once when it takes two and `paired` says that its pointers allow that.
+template <int kCount, typename Index, typename Epilogue>
+OPWELD_FN void hand_over(const Epilogue& epilogue, Index at, int count,
+                         const float (&values)[kCount], bool paired) {
+    if constexpr (Epilogue::kLanes == 2 && kCount % 2 == 0) {
+        if (paired && count == kCount && at % 2 == 0) {
+#pragma unroll
+            for (int j = 0; j < kCount; j += 2) {
+                const float pair[2] = {values[j], values[j + 1]};
+                epilogue(Index(at + j), pair);
+            }
+            return;
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+        const float one[1] = {values[j]};
+        if (j < count) epilogue(Index(at + j), one);
+    }
+}
+
+// @fma_product_kernel deps: FmaLoads, fma_stage, hand_over, Product
+// The whole product, tile by tile. Where `needed` is given and zero, another kernel has made it.
+// Two blocks a multiprocessor: left alone, ptxas spills to make it three.
+template <typename T, typename Index, typename Epilogue>
+__global__ void __launch_bounds__(FmaTile::kThreads, 2)
+    fma_product_kernel(Product product, Epilogue epilogue, bool paired, const int* needed) {
+    __shared__ __align__(16) float a_stage[FmaTile::kDepth][FmaTile::kPitch];
+    __shared__ __align__(16) float b_stage[FmaTile::kDepth][FmaTile::kPitch];
+    if (needed && *needed == 0) return;
+    constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn;
+    const int row = int(threadIdx.x) / FmaTile::kAcross * kOwn;
+    const int column = int(threadIdx.x) % FmaTile::kAcross * kOwn;
+    const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
+    for (int64_t tile = blockIdx.x; tile < product.batches * down * across; tile += gridDim.x) {
+        const int64_t batch = tile / (down * across), in_batch = tile % (down * across);
+        const int64_t m = in_batch / across * kSide, n = in_batch % across * kSide;
+        auto a = FmaLoads<T>::over(product.a, batch, m, product.m);
+        auto b = FmaLoads<T>::over(product.b, batch, n, product.n);
+        float sums[kOwn][kOwn] = {}, a_next[FmaTile::kLoads], b_next[FmaTile::kLoads];
+        a.bring(a_next, product.k);
+        b.bring(b_next, product.k);
+        for (int64_t depth = product.k; depth > 0; depth -= FmaTile::kDepth) {
+            __syncthreads();  // all have read the previous stage
+            a.keep(a_stage, a_next);
+            b.keep(b_stage, b_next);
+            __syncthreads();
+            a.bring(a_next, depth - FmaTile::kDepth);  // on its way during the arithmetic
+            b.bring(b_next, depth - FmaTile::kDepth);
+            fma_stage(a_stage, b_stage, row, column, sums);
+        }
+        const int64_t columns = product.n - n - column;
+#pragma unroll
+        for (int i = 0; i < kOwn; ++i) {
+            const int64_t at = (batch * product.m + m + row + i) * product.n + n + column;
+            if (m + row + i < product.m && columns > 0)
+                hand_over(epilogue, Index(at), int(columns < kOwn ? columns : kOwn), sums[i], paired);
+        }
+    }
+}
+
+// @launch_fma_product deps: fma_product_kernel
+// The product of operands of type T by the CUDA cores, and its epilogue. `needed`: null, or where
+// the device says whether the kernel has anything to do.
+template <typename T, typename Epilogue>
+static int launch_fma_product(const Product& product, const Epilogue& epilogue, const int* needed,
+                              bool narrow, bool aligned, cudaStream_t stream) {
+    constexpr int64_t kSide = FmaTile::kSide, kMostBlocks = 1 << 20;
+    const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
+    const int64_t tiles = product.batches * down * across;
+    if (tiles == 0) return 0;
+    const auto kernel = narrow ? fma_product_kernel<T, uint32_t, Epilogue>
+                               : fma_product_kernel<T, uint64_t, Epilogue>;
+    const unsigned int blocks = (unsigned int)(tiles < kMostBlocks ? tiles : kMostBlocks);
+    kernel<<<blocks, FmaTile::kThreads, 0, stream>>>(product, epilogue, aligned, needed);
+    return int(cudaGetLastError());
+}
+
+}  // namespace op

@@ -1,0 +1,98 @@
+"""Matrix products by op::contract against float64: every mode, layout, edge and odd value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.emulation.products import MODES, Call, product, stored, widened
+
+EXTENTS = [(1, 1, 1, 1), (1, 64, 64, 16), (1, 65, 63, 17), (2, 3, 130, 33), (3, 70, 5, 15)]
+
+
+def operands(batches: int, m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    shapes = ((batches, m, k), (batches, n, k))
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    return a, b
+
+
+def check(a: np.ndarray, b: np.ndarray, call: Call, **options: object) -> None:
+    """The error of every element against float64, by the bound of a float32 sum of k products."""
+    a, b = stored(a, call.mode), stored(b, call.mode)
+    found = product(a, b, call, **options)
+    exact_a, exact_b = widened(a, call.mode), widened(b, call.mode)
+    exact = np.einsum("bmk,bnk->bmn", exact_a, exact_b)
+    size = np.einsum("bmk,bnk->bmn", abs(exact_a), abs(exact_b))
+    assert (abs(found - exact) <= size * max(a.shape[2], 1) * 2.0**-24).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("extents", EXTENTS, ids=str)
+def test_a_product_of_any_extents_is_near_float64(mode: str, extents: tuple[int, ...]) -> None:
+    call = Call(mode, lanes=2 if extents[2] % 2 == 0 else 1)
+    check(*operands(*extents), call)
+
+
+@pytest.mark.parametrize("layout", ["a transposed", "b transposed", "both", "sliced", "broadcast"])
+def test_operands_may_have_any_strides(layout: str) -> None:
+    a, b = operands(2, 37, 70, 29)
+    if layout in ("a transposed", "both"):
+        a = np.ascontiguousarray(a.transpose(0, 2, 1)).transpose(0, 2, 1)
+    if layout in ("b transposed", "both"):
+        b = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+    if layout == "sliced":
+        a, b = a[:, ::2, 1::3], b[:, 1::3, 1::3]
+    if layout == "broadcast":
+        b = np.broadcast_to(b[:1], b.shape)
+    check(a, b, Call(lanes=1))
+
+
+@pytest.mark.parametrize("extents", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5)], ids=str)
+def test_nothing_is_done_for_an_empty_result(extents: tuple[int, ...]) -> None:
+    assert product(*operands(*extents)).size == 0
+
+
+def test_a_sum_of_nothing_is_zero() -> None:
+    assert (product(*operands(2, 3, 4, 0)) == 0.0).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_infinities_and_nan_come_out_where_numpy_has_them(mode: str) -> None:
+    a, b = operands(1, 20, 22, 19)
+    a[0, 3, 4], a[0, 5, 6], a[0, 7, 8] = np.inf, -np.inf, np.nan
+    b[0, 9, 4], b[0, 10, 6], b[0, 11, 3] = 0.0, np.inf, np.nan
+    a, b = stored(a, mode), stored(b, mode)
+    found = product(a, b, Call(mode))
+    with np.errstate(invalid="ignore"):
+        exact = np.einsum("bmk,bnk->bmn", widened(a, mode), widened(b, mode))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+    infinite = np.isinf(exact)
+    np.testing.assert_array_equal(np.isinf(found), infinite)
+    np.testing.assert_array_equal(found[infinite], exact[infinite])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_small_integers_are_exact(mode: str) -> None:
+    random = np.random.default_rng(1)
+    a, b = (
+        random.integers(-9, 10, shape).astype(np.float32) for shape in ((1, 40, 50), (1, 66, 50))
+    )
+    found = product(stored(a, mode), stored(b, mode), Call(mode))
+    np.testing.assert_array_equal(found, np.einsum("bmk,bnk->bmn", a, b))
+
+
+def test_neither_wide_indices_nor_single_lanes_change_a_bit() -> None:
+    a, b = operands(2, 9, 70, 40)
+    first = product(a, b)
+    for call in (
+        Call(lanes=1),
+        Call(narrow=False),
+        Call(aligned=False),
+        Call(lanes=1, narrow=False),
+    ):
+        np.testing.assert_array_equal(product(a, b, call), first)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_operands_may_lie_at_any_address(shift: int) -> None:
+    check(*operands(1, 12, 34, 21), Call(), shift=shift)
