@@ -339,6 +339,7 @@ inline long long __double_as_longlong(double x) { return emulation::bits<long lo
 inline double __longlong_as_double(long long x) { return emulation::bits<double>(x); }
 
 #include "ptx.h"
+#include "tensor_core.h"
 
 // CUDA's global min and max: of mixed integers the usual arithmetic conversions decide.
 template <typename A, typename B>

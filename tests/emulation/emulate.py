@@ -247,9 +247,15 @@ _SHARED = re.compile(
 _INSTRUCTION = re.compile(r'asm\("([\w.]+) %0(?:, %\d)+;" : "=f"\((\w+)\) : (.*?)\);')
 
 
+# Any other: a call of the function named by its first word, with all operands in their order.
+_ASM = re.compile(r'asm(?:\s+volatile)?\s*\(\s*"([\w.:]+)')
+_OPERAND = re.compile(r'"[=+]?[a-z]"\s*\(')
+
+
 def translate(cu_text: str) -> str:
     """The CUDA text as C++: launches, shared memory, and the table of its launchers."""
     text = _INSTRUCTION.sub(_instruction, _COMMENT.sub(_blank, cu_text))
+    text = _rewrite_instructions(text)
     text = _SHARED.sub(_shared, _rewrite_launches(text))
     rows = [
         f'  {{"{m[1]}", [](const emulation::Argument* a, int n, const char* s) '
@@ -269,6 +275,18 @@ def _blank(comment: re.Match[str]) -> str:
 def _instruction(match: re.Match[str]) -> str:
     operands = ", ".join(re.findall(r'"f"\((\w+)\)', match[3]))
     return f"{match[2]} = ::{match[1].replace('.', '_')}({operands});"
+
+
+def _rewrite_instructions(text: str) -> str:
+    while match := _ASM.search(text):
+        closing = _closing(text, text.index("(", match.start()))
+        inside = text[match.end() : closing]
+        starts = [operand.end() - 1 for operand in _OPERAND.finditer(inside)]
+        operands = [inside[at + 1 : _closing(inside, at)] for at in starts]
+        name = re.sub(r"[.:]+", "_", match[1])
+        call = f"::{name}({', '.join(operands)})" + "\n" * inside.count("\n")
+        text = text[: match.start()] + call + text[closing + 1 :]
+    return text
 
 
 def _parameters(text: str, opening: int) -> str:

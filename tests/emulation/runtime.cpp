@@ -113,6 +113,19 @@ void wait(State state) {
     if (_setjmp(threads[current].fiber->context) == 0) _longjmp(scheduler, 1);
 }
 
+// --- asynchronous copies ---
+
+// A copy is seen where its thread waits for it; until then its target holds poison.
+struct Copy {
+    char* to;
+    char data[16];
+};
+struct Copies {
+    std::vector<Copy> started;
+    std::vector<std::vector<Copy>> groups;
+};
+Copies copies[1024];
+
 // --- warps ---
 
 struct Warp {
@@ -253,6 +266,17 @@ bool all_done() {
                        [](const Thread& t) { return t.state == State::kDone; });
 }
 
+void require_no_copies(size_t num_threads) {
+    for (size_t i = 0; i < num_threads; ++i) {
+        bool open = !copies[i].started.empty();
+        for (const auto& group : copies[i].groups) open = open || !group.empty();
+        copies[i] = Copies{};
+        if (!open) continue;
+        threadIdx = position(unsigned(i));
+        fail("%s: ends before a copy that it has started", place().c_str());
+    }
+}
+
 void run_block(size_t num_threads) {
     threads.assign(num_threads, Thread{});
     std::vector<int> turns(num_threads);
@@ -261,7 +285,7 @@ void run_block(size_t num_threads) {
     for (;;) {
         for (int i : turns)
             if (threads[size_t(i)].state <= State::kReady) resume(i);
-        if (all_done()) return;
+        if (all_done()) return require_no_copies(num_threads);
         if (!release_warps() && !release_block()) report_divergence();
     }
 }
@@ -383,6 +407,62 @@ void* shared_variable(const void* key, const char* name, size_t bytes, size_t al
 }
 
 void* dynamic_shared() { return dynamic_data; }
+
+// Shared memory by number: each variable has a megabyte of its own, the dynamic one the first.
+unsigned shared_offset(const void* p) {
+    const char* at = static_cast<const char*>(p);
+    if (at >= dynamic_data && at <= dynamic_data + dynamic_bytes) return unsigned(at - dynamic_data);
+    unsigned number = 0;
+    for (const auto& entry : shared_variables) {
+        ++number;
+        const char* begin = entry.second.data;
+        if (at >= begin && at <= begin + entry.second.bytes)
+            return (number << 20) + unsigned(at - begin);
+    }
+    fail("%s: an address outside of shared memory is used as one inside", place().c_str());
+}
+
+char* shared_pointer(unsigned offset, int bytes) {
+    size_t within = offset & 0xfffffu;
+    char* begin = dynamic_data;
+    size_t extent = dynamic_bytes;
+    if (offset >> 20) {
+        if ((offset >> 20) > shared_variables.size())
+            fail("%s: out-of-bounds shared memory", place().c_str());
+        auto entry = std::next(shared_variables.begin(), (offset >> 20) - 1);
+        begin = entry->second.data;
+        extent = entry->second.bytes;
+    }
+    if (within + size_t(bytes) > extent)
+        fail("%s: out-of-bounds access of shared memory at byte %zu of %zu", place().c_str(),
+             within, extent);
+    if (within % size_t(bytes))
+        fail("%s: misaligned access of shared memory at byte %zu", place().c_str(), within);
+    return begin + within;
+}
+
+void start_copy(char* to, const void* from, int bytes, int line) {
+    if (uintptr_t(from) % 16 && bytes)
+        fail("%s: line %d: misaligned access: a copy of 16 bytes", place().c_str(), line);
+    Copy copy{to, {}};
+    if (bytes) memcpy(copy.data, from, size_t(bytes));
+    memset(to, kPoison, 16);
+    copies[current].started.push_back(copy);
+}
+
+void commit_copies() {
+    Copies& own = copies[current];
+    own.groups.push_back(std::move(own.started));
+    own.started.clear();
+}
+
+void await_copies(int open) {
+    auto& groups = copies[current].groups;
+    while (int(groups.size()) > open) {
+        for (const Copy& copy : groups.front()) memcpy(copy.to, copy.data, 16);
+        groups.erase(groups.begin());
+    }
+}
 
 void allow_dynamic_shared(int bytes) {
     allowed_shared_bytes = std::max(allowed_shared_bytes, size_t(bytes));

@@ -29,7 +29,7 @@ CPP_FLAGS = (
 _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
-        *("contract.cuh", "contract_fma.cuh"),
+        *("contract.cuh", "contract_fma.cuh", "rows.cuh", "combine.cuh", "mma.cuh"),
     ),
     "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
 }

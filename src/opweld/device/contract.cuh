@@ -44,17 +44,23 @@ struct Half {
     using Storage = half;
 };
 
-// @Bfloat16 deps: bfloat16
+// @Bfloat16 deps: bfloat16, bfloat16_is
 // bfloat16 operands, float32 sums.
 struct Bfloat16 {
     using Storage = bfloat16;
 };
 
-// @workspace_bytes deps: Product
+// @is_skinny deps: Skinny
+// Few rows on one side: such a product is bound by reading the other operand.
+static inline bool is_skinny(const Product& product) {
+    return (product.m < product.n ? product.m : product.n) <= Skinny::kMostFew;
+}
+
+// @workspace_bytes deps: is_skinny, skinny_bytes
 // The bytes of workspace that a product takes, whose extents alone are read; `held`: b is held.
 template <typename Mode>
-static int64_t workspace_bytes(const Product&, bool) {
-    return 0;
+static int64_t workspace_bytes(const Product& product, bool) {
+    return is_skinny(product) ? skinny_bytes<typename Mode::Storage>(product) : 0;
 }
 
 // @held_bytes deps:
@@ -64,16 +70,26 @@ static int64_t held_bytes(int64_t, int64_t, int64_t) {
     return 0;
 }
 
-// @contract deps: Memory, Product, held_bytes, launch_fma_product, workspace_bytes
+// @contract deps: Memory, held_bytes, launch_fma_product, launch_skinny, workspace_bytes
 // Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
-// position (batch * m + row) * n + column of the first of 1 to Epilogue::kLanes neighbours in one
+// position (batch * m + row) * n + column of the first of 1 or Epilogue::kLanes neighbours in one
 // row. `narrow`: positions fit 32 bits; `aligned`: the epilogue's pointers allow kLanes at once.
-// Returns a CUDA error code.
-template <typename Mode, typename Epilogue>
-static int contract(const Product& product, const Memory&, const Epilogue& epilogue, bool narrow,
-                    bool aligned, void* stream) {
-    return launch_fma_product<typename Mode::Storage>(product, epilogue, nullptr, narrow, aligned,
-                                                      static_cast<cudaStream_t>(stream));
+// kMaybeSkinny: not known to have many rows on both sides. Returns a CUDA error code.
+template <typename Mode, bool kMaybeSkinny = true, typename Epilogue>
+static int contract(const Product& product, const Memory& memory, const Epilogue& epilogue,
+                    bool narrow, bool aligned, void* stream) {
+    using T = typename Mode::Storage;
+    const auto queue = static_cast<cudaStream_t>(stream);
+    const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned,
+                                         product.batches * product.m * product.n);
+    if constexpr (kMaybeSkinny) {
+        // A warp's lanes would stand idle on dot products of a few k.
+        constexpr int64_t kLeastAlong = 32;
+        if (is_skinny(product) &&
+            (product.k >= kLeastAlong || Skinny::of(product).lies_across()))
+            return launch_skinny<T>(product, sink, static_cast<float*>(memory.workspace), queue);
+    }
+    return launch_fma_product<T>(product, sink, nullptr, queue);
 }
 
 }  // namespace op

@@ -80,39 +80,17 @@ OPWELD_FN void fma_stage(const FmaTile::Stage& a, const FmaTile::Stage& b, int r
     }
 }
 
-// @hand_over deps:
-// Gives the epilogue `count` neighbouring values of one row, from flat position `at` on: two at
-// once when it takes two and `paired` says that its pointers allow that.
-template <int kCount, typename Index, typename Epilogue>
-OPWELD_FN void hand_over(const Epilogue& epilogue, Index at, int count,
-                         const float (&values)[kCount], bool paired) {
-    if constexpr (Epilogue::kLanes == 2 && kCount % 2 == 0) {
-        if (paired && count == kCount && at % 2 == 0) {
-#pragma unroll
-            for (int j = 0; j < kCount; j += 2) {
-                const float pair[2] = {values[j], values[j + 1]};
-                epilogue(Index(at + j), pair);
-            }
-            return;
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) {
-        const float one[1] = {values[j]};
-        if (j < count) epilogue(Index(at + j), one);
-    }
-}
-
-// @fma_product_kernel deps: FmaLoads, fma_stage, hand_over, Product
+// @fma_product_kernel deps: FmaLoads, Product, fma_stage, give_tile, store_vector
 // The whole product, tile by tile. Where `needed` is given and zero, another kernel has made it.
 // Two blocks a multiprocessor: left alone, ptxas spills to make it three.
-template <typename T, typename Index, typename Epilogue>
+template <typename T, typename Epilogue>
 __global__ void __launch_bounds__(FmaTile::kThreads, 2)
-    fma_product_kernel(Product product, Epilogue epilogue, bool paired, const int* needed) {
-    __shared__ __align__(16) float a_stage[FmaTile::kDepth][FmaTile::kPitch];
-    __shared__ __align__(16) float b_stage[FmaTile::kDepth][FmaTile::kPitch];
+    fma_product_kernel(Product product, Sink<Epilogue> sink, const int* needed) {
+    constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn, kPitch = FmaTile::kPitch;
+    __shared__ __align__(16) float memory[kSide][kPitch];  // two stages, at the end the tile
     if (needed && *needed == 0) return;
-    constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn;
+    auto& a_stage = *reinterpret_cast<FmaTile::Stage*>(&memory[0]);
+    auto& b_stage = *reinterpret_cast<FmaTile::Stage*>(&memory[FmaTile::kDepth]);
     const int row = int(threadIdx.x) / FmaTile::kAcross * kOwn;
     const int column = int(threadIdx.x) % FmaTile::kAcross * kOwn;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
@@ -125,7 +103,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 2)
         a.bring(a_next, product.k);
         b.bring(b_next, product.k);
         for (int64_t depth = product.k; depth > 0; depth -= FmaTile::kDepth) {
-            __syncthreads();  // all have read the previous stage
+            __syncthreads();  // all have read the previous stage, or tile
             a.keep(a_stage, a_next);
             b.keep(b_stage, b_next);
             __syncthreads();
@@ -133,13 +111,19 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 2)
             b.bring(b_next, depth - FmaTile::kDepth);
             fma_stage(a_stage, b_stage, row, column, sums);
         }
-        const int64_t columns = product.n - n - column;
+        __syncthreads();
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
-            const int64_t at = (batch * product.m + m + row + i) * product.n + n + column;
-            if (m + row + i < product.m && columns > 0)
-                hand_over(epilogue, Index(at), int(columns < kOwn ? columns : kOwn), sums[i], paired);
+            Vector<float, kOwn> own;
+#pragma unroll
+            for (int j = 0; j < kOwn; ++j) own.lane[j] = sums[i][j];
+            store_vector(&memory[row + i][column], own);
         }
+        __syncthreads();
+        const int64_t rows = product.m - m < kSide ? product.m - m : kSide;
+        give_tile<FmaTile::kThreads, kSide, kPitch>(
+            sink, 0, &memory[0][0], rows, product.n - n,
+            (batch * product.m + m) * product.n + n, product.n);
     }
 }
 
@@ -147,16 +131,15 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 2)
 // The product of operands of type T by the CUDA cores, and its epilogue. `needed`: null, or where
 // the device says whether the kernel has anything to do.
 template <typename T, typename Epilogue>
-static int launch_fma_product(const Product& product, const Epilogue& epilogue, const int* needed,
-                              bool narrow, bool aligned, cudaStream_t stream) {
+static int launch_fma_product(const Product& product, const Sink<Epilogue>& sink,
+                              const int* needed, cudaStream_t stream) {
     constexpr int64_t kSide = FmaTile::kSide, kMostBlocks = 1 << 20;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
     const int64_t tiles = product.batches * down * across;
     if (tiles == 0) return 0;
-    const auto kernel = narrow ? fma_product_kernel<T, uint32_t, Epilogue>
-                               : fma_product_kernel<T, uint64_t, Epilogue>;
     const unsigned int blocks = (unsigned int)(tiles < kMostBlocks ? tiles : kMostBlocks);
-    kernel<<<blocks, FmaTile::kThreads, 0, stream>>>(product, epilogue, aligned, needed);
+    fma_product_kernel<T>
+        <<<blocks, FmaTile::kThreads, 0, stream>>>(product, sink, needed);
     return int(cudaGetLastError());
 }
 
