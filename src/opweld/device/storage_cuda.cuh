@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdint.h>
 #define OPWELD_FN static __device__ __forceinline__
+#define OPWELD_HOST_FN static __host__ __device__ inline
 
 // @half_header deps:
 #include <cuda_fp16.h>
