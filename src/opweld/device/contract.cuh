@@ -56,21 +56,31 @@ static inline bool is_skinny(const Product& product) {
     return (product.m < product.n ? product.m : product.n) <= Skinny::kMostFew;
 }
 
-// @workspace_bytes deps: is_skinny, skinny_bytes
+// @TensorCores deps: Product, Memory
+// The tensor cores' share of the products of a mode. Each family of kernels defines it: which
+// products it takes, by their extents; the memory it wants for them; the launch.
+template <typename Mode>
+struct TensorCores;
+
+// @workspace_bytes deps: is_skinny, skinny_bytes, TensorCores
 // The bytes of workspace that a product takes, whose extents alone are read; `held`: b is held.
 template <typename Mode>
-static int64_t workspace_bytes(const Product& product, bool) {
-    return is_skinny(product) ? skinny_bytes<typename Mode::Storage>(product) : 0;
+static int64_t workspace_bytes(const Product& product, bool held) {
+    if (is_skinny(product)) return skinny_bytes<typename Mode::Storage>(product);
+    using Family = TensorCores<Mode>;
+    return Family::take(product) ? Family::workspace_bytes(product, held) : 0;
 }
 
-// @held_bytes deps:
-// The bytes that hold b[batches, n, k] as the kernels want it.
+// @held_bytes deps: is_skinny, TensorCores
+// The bytes that hold b[batches, n, k] as the kernels want it; 0 where they want it as it is.
 template <typename Mode>
-static int64_t held_bytes(int64_t, int64_t, int64_t) {
-    return 0;
+static int64_t held_bytes(const Product& product) {
+    using Family = TensorCores<Mode>;
+    if (is_skinny(product) || !Family::take(product)) return 0;
+    return Family::held_bytes(product.batches, product.n, product.k);
 }
 
-// @contract deps: Memory, held_bytes, launch_fma_product, launch_skinny, workspace_bytes
+// @contract deps: Memory, TensorCores, held_bytes, launch_fma_product, launch_skinny, workspace_bytes
 // Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
 // position (batch * m + row) * n + column of the first of 1 or Epilogue::kLanes neighbours in one
 // row. `narrow`: positions fit 32 bits; `aligned`: the epilogue's pointers allow kLanes at once.
@@ -89,7 +99,22 @@ static int contract(const Product& product, const Memory& memory, const Epilogue
             (product.k >= kLeastAlong || Skinny::of(product).lies_across()))
             return launch_skinny<T>(product, sink, static_cast<float*>(memory.workspace), queue);
     }
+    if (!is_skinny(product) && TensorCores<Mode>::take(product))
+        return TensorCores<Mode>::launch(product, memory, sink, queue);
     return launch_fma_product<T>(product, sink, nullptr, queue);
 }
+
+// @tensor_cores_none deps: TensorCores, Sink
+// For devices whose tensor cores no kernel here uses.
+template <typename Mode>
+struct TensorCores {
+    static bool take(const Product&) { return false; }
+    static int64_t workspace_bytes(const Product&, bool) { return 0; }
+    static int64_t held_bytes(int64_t, int64_t, int64_t) { return 0; }
+    template <typename Epilogue>
+    static int launch(const Product&, const Memory&, const Sink<Epilogue>&, cudaStream_t) {
+        return int(cudaErrorNotSupported);
+    }
+};
 
 }  // namespace op

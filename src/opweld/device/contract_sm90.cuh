@@ -32,7 +32,7 @@ struct TileAt {
     }
 };
 
-// @Chunks deps: half, bfloat16
+// @Chunks deps: kInterval, half, bfloat16, Faithful, Bfloat16
 // What 128 bytes of a packed row hold, by mode: a chunk.
 //   Faithful: 32 values as 32 upper parts and 32 lower parts; the sum of two chunks is promoted.
 //   the others: 64 values, summed on the tensor core throughout.
@@ -45,7 +45,7 @@ struct Chunks {
 template <>
 struct Chunks<Faithful> {
     using Value = half;
-    static constexpr int kDepth = 32, kPerInterval = 2;
+    static constexpr int kDepth = 32, kPerInterval = kInterval / 32;
     static constexpr bool kSplit = true;
 };
 template <>
@@ -55,7 +55,7 @@ struct Chunks<Bfloat16> {
     static constexpr bool kSplit = false;
 };
 
-// @Stages deps: Barrier
+// @Stages deps: Barrier, Staging
 // The ring in shared memory. `full` gets the bytes of the copies, `empty` an arrival of each
 // warpgroup in each block that this block's tiles come from.
 constexpr int kChunkBytes = 128;
@@ -67,6 +67,7 @@ struct Stages {
         alignas(1024) unsigned char b[kTileN * kChunkBytes];
     };
     Stage stage[kStages];
+    Staging staging;
     Barrier full[kStages], empty[kStages];
 };
 
@@ -169,38 +170,31 @@ struct Sums {
     }
 };
 
-// @multiply_split deps: wgmma_half_128, wgmma_order, Tiles
-// scratch = one interval of a times b^T, of split operands: the small products first. Every product
-// is exact; the tensor core cuts the sum after 25 bits, which is why an interval is short.
-template <typename T>
-OPWELD_FN void multiply_split(float (&scratch)[64], const typename T::Memory& memory,
-                              Ring<T::kStages> ring, int group, int piece) {
+// @multiply_split deps: wgmma_half_128, wgmma_order, tile_descriptor, Tiles
+// scratch += one chunk of a times b^T, of split operands: the small products first. Every product is
+// exact; the tensor core cuts the sum after 25 bits, which is why an interval is short.
+template <typename T, int kCount>
+OPWELD_FN void multiply_split(float (&scratch)[kCount], const unsigned char* a_rows,
+                              const unsigned char* b_rows, int add) {
     const Type<half> type;
-    pin(scratch);
-    wgmma_fence();
-#pragma unroll
-    for (int chunk = 0; chunk < Chunks<Faithful>::kPerInterval; ++chunk) {
-        const auto& stage = memory.stage[ring.stage];
-        // 16 values are 32 bytes, 2 of the descriptor's units; the lower parts are 64 bytes on.
-        const uint64_t a = tile_descriptor(stage.a + group * 64 * kChunkBytes);
-        const uint64_t b = tile_descriptor(stage.b + piece * 128 * kChunkBytes);
-        wgmma(type, scratch, a + 4, b, chunk > 0);
-        wgmma(type, scratch, a, b + 4, 1);
-        wgmma(type, scratch, a + 6, b + 2, 1);
-        wgmma(type, scratch, a + 2, b + 6, 1);
-        wgmma(type, scratch, a, b, 1);
-        wgmma(type, scratch, a + 2, b + 2, 1);
-        ring.advance();
-    }
+    // 16 values are 32 bytes, 2 of the descriptor's units; the lower parts are 64 bytes on.
+    const uint64_t a = tile_descriptor(a_rows), b = tile_descriptor(b_rows);
+    wgmma(type, scratch, a + 4, b, add);
+    wgmma(type, scratch, a, b + 4, 1);
+    wgmma(type, scratch, a + 6, b + 2, 1);
+    wgmma(type, scratch, a + 2, b + 6, 1);
+    wgmma(type, scratch, a, b, 1);
+    wgmma(type, scratch, a + 2, b + 2, 1);
     wgmma_commit();
-    pin(scratch);
 }
 
 // @promote deps:
 // sums += scratch * the scale of its row, rounded to nearest on the float32 units
-OPWELD_FN void promote(float (&sums)[64], const float (&scratch)[64], float upper, float lower) {
+template <int kCount>
+OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], float upper,
+                       float lower) {
 #pragma unroll
-    for (int i = 0; i < 64; i += 4) {
+    for (int i = 0; i < kCount; i += 4) {
         sums[i] = fmaf(scratch[i], upper, sums[i]);
         sums[i + 1] = fmaf(scratch[i + 1], upper, sums[i + 1]);
         sums[i + 2] = fmaf(scratch[i + 2], lower, sums[i + 2]);
@@ -211,11 +205,11 @@ OPWELD_FN void promote(float (&sums)[64], const float (&scratch)[64], float uppe
 // @sum_split deps: multiply_split, promote, release_stage, Sums
 // All intervals of a tile of split operands. `scale` is that of this thread's upper row in the tile's
 // first interval, `step` the distance to the next interval's.
-template <typename T>
-OPWELD_FN void sum_split(Sums<T::kTileN, 128>& sums, typename T::Memory& memory,
+template <typename T, int kPiece>
+OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, const float* scale,
                          int64_t step) {
-    constexpr int kPerInterval = Chunks<Faithful>::kPerInterval;
+    constexpr int kChunks = Chunks<Faithful>::kPerInterval;
     const typename T::Blocks blocks;
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
@@ -223,31 +217,36 @@ OPWELD_FN void sum_split(Sums<T::kTileN, 128>& sums, typename T::Memory& memory,
         scale += step;
         auto next = ring;
 #pragma unroll
-        for (int chunk = 0; chunk < kPerInterval; ++chunk) {
-            memory.full[next.stage].wait(next.parity);
-            next.advance();
-        }
-#pragma unroll
         for (int piece = 0; piece < sums.kPieces; ++piece) {
-            float scratch[64];
-            multiply_split<T>(scratch, memory, ring, group, piece);
+            const bool last = piece == sums.kPieces - 1;
+            float scratch[kPiece / 2];
+            auto now = ring, before = ring;
+            pin(scratch);
+            wgmma_fence();
+#pragma unroll
+            for (int chunk = 0; chunk < kChunks; ++chunk) {
+                if (piece == 0) memory.full[now.stage].wait(now.parity);
+                const auto& stage = memory.stage[now.stage];
+                multiply_split<T>(scratch, stage.a + group * 64 * kChunkBytes,
+                                  stage.b + piece * kPiece * kChunkBytes, chunk > 0);
+                if (last && chunk > 0) {
+                    wgmma_wait<1>();
+                    release_stage<T>(memory, before.stage, blocks);
+                }
+                before = now;
+                now.advance();
+            }
             wgmma_wait<0>();
             pin(scratch);
-            if (piece == sums.kPieces - 1) {
-                auto read = ring;
-#pragma unroll
-                for (int chunk = 0; chunk < kPerInterval; ++chunk) {
-                    release_stage<T>(memory, read.stage, blocks);
-                    read.advance();
-                }
-            }
+            if (last) release_stage<T>(memory, before.stage, blocks);
             promote(sums.value[piece], scratch, upper, lower);
+            next = now;
         }
         ring = next;
     }
 }
 
-// @sum_whole deps: wgmma_order, release_stage, Sums
+// @sum_whole deps: wgmma_order, tile_descriptor, release_stage, Sums, wgmma_half_128, wgmma_half_256, wgmma_bfloat16_128, wgmma_bfloat16_256
 // All intervals of a tile of operands that are not split: the products of one chunk are under way
 // while the next one's are issued.
 template <typename T, int kPiece>
@@ -281,72 +280,80 @@ OPWELD_FN void sum_whole(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
     if (tile.last > tile.first) release_stage<T>(memory, before.stage, blocks);
 }
 
-// @TileOutput deps:
-// Where a tile's values go: to the epilogue, or, where k is split, to this part's sums.
-template <typename Epilogue>
-struct TileOutput {
-    Epilogue epilogue;
-    float* parts;
-    const float* b_scale;  // [batch][n], null where operands have no scales
-    int64_t m, n;
-    int b_batched, narrow, pairs;
+// @Staging deps:
+// Where a warp lays out 16 rows by 32 columns of its values, so that neighbours in memory are
+// neighbours among lanes. The pitch keeps both accesses free of bank conflicts.
+struct Staging {
+    static constexpr int kColumns = 32, kPitch = 40;
+    alignas(16) float value[8][16][kPitch];  // of each multiplying warp
 };
 
-// @put_sums deps: TileOutput, Sums
-// Two neighbouring columns of a row at a time: four threads fill 32 bytes.
-template <typename Epilogue>
-OPWELD_FN void put_pair(const TileOutput<Epilogue>& out, int64_t at, float left, float right,
-                        bool whole) {
-    if (out.parts) {
-        out.parts[at] = left;
-        if (whole) out.parts[at + 1] = right;
-        return;
-    }
-    if constexpr (Epilogue::kLanes > 1) {
-        if (whole && out.pairs) {
-            const float both[2] = {left, right};
-            if (out.narrow) {
-                out.epilogue.template operator()<2>(uint32_t(at), both);
-            } else {
-                out.epilogue.template operator()<2>(uint64_t(at), both);
-            }
-            return;
-        }
-    }
+// @stage_values deps: Staging, Sums
+// Columns 32 `slice` and on of a warp's sums; a register has no index at run time, so each slice has
+// code of its own.
+template <int kSlice, int kTileN, int kPiece>
+OPWELD_FN void stage_slice(const Sums<kTileN, kPiece>& sums, float (&rows)[16][Staging::kPitch]) {
+    const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const float one[1] = {i ? right : left};
-        if (i && !whole) return;
-        if (out.narrow) {
-            out.epilogue.template operator()<1>(uint32_t(at + i), one);
+    for (int i = 0; i < 16; i += 2) {
+        constexpr int kPiecesBefore = kSlice * 32 / kPiece;
+        const int from = kSlice * 32 % kPiece / 2 + i;
+        const float* pair = &sums.value[kPiecesBefore][from];
+        *reinterpret_cast<float2*>(&rows[row + i / 2 % 2 * 8][column + i / 4 * 8]) =
+            make_float2(pair[0], pair[1]);
+    }
+}
+
+template <int kSlice, int kTileN, int kPiece>
+OPWELD_FN void stage_values(int slice, const Sums<kTileN, kPiece>& sums,
+                            float (&rows)[16][Staging::kPitch]) {
+    if constexpr (kSlice * 32 < kTileN) {
+        if (slice == kSlice) {
+            stage_slice<kSlice>(sums, rows);
         } else {
-            out.epilogue.template operator()<1>(uint64_t(at + i), one);
+            stage_values<kSlice + 1>(slice, sums, rows);
         }
     }
 }
 
-template <typename T, typename Epilogue, int kPiece>
-OPWELD_FN void put_sums(const Sums<T::kTileN, kPiece>& sums, const TileOutput<Epilogue>& out,
-                        const TileGrid& grid, const TileAt& tile, int64_t row, int64_t column) {
-    const int64_t part = out.parts ? tile.split * int64_t(grid.batches) + tile.batch : tile.batch;
-    const float* scale = out.b_scale ? out.b_scale + (out.b_batched ? tile.batch * out.n : 0) : nullptr;
+// @give_slice deps: Sink, Staging
+// 16 staged rows of up to 32 columns, times the scales of their columns; the first is at row `row`
+// and column `column` of result `batch`.
+template <int kLanes, typename Epilogue>
+OPWELD_FN void give_slice(const Sink<Epilogue>& sink, int64_t split, const float* scale,
+                          const float (&rows)[16][Staging::kPitch], int64_t batch, int64_t row,
+                          int64_t column, int64_t m, int64_t n) {
+    constexpr int kAcross = Staging::kColumns / kLanes, kDown = 32 / kAcross;
+    const int lane = threadIdx.x % 32, at_lane = lane % kAcross * kLanes;
+    if (column + at_lane >= n) return;
+    float factor[kLanes];
 #pragma unroll
-    for (int piece = 0; piece < sums.kPieces; ++piece) {
+    for (int i = 0; i < kLanes; ++i) factor[i] = scale ? __ldg(scale + column + at_lane + i) : 1.0f;
+#pragma unroll 1
+    for (int i = lane / kAcross; i < 16 && row + i < m; i += kDown) {
+        float values[kLanes];
 #pragma unroll
-        for (int i = 0; i < kPiece / 2; i += 4) {
-            const int64_t at_column = column + piece * kPiece + i * 2;
-            if (at_column >= out.n) continue;
-            const bool whole = at_column + 1 < out.n;
-            const float left = scale ? __ldg(scale + at_column) : 1.0f;
-            const float right = scale && whole ? __ldg(scale + at_column + 1) : 1.0f;
-#pragma unroll
-            for (int j = 0; j < 2; ++j) {
-                const int64_t at_row = row + 8 * j;
-                if (at_row >= out.m) continue;
-                const int64_t at = (part * out.m + at_row) * out.n + at_column;
-                put_pair(out, at, sums.value[piece][i + 2 * j] * left,
-                         sums.value[piece][i + 2 * j + 1] * right, whole);
-            }
+        for (int j = 0; j < kLanes; ++j) values[j] = rows[i][at_lane + j] * factor[j];
+        sink.take(split, (batch * m + row + i) * n + column + at_lane, values);
+    }
+}
+
+// @give_sums deps: give_slice, stage_values
+// A warp's part of a tile: 16 rows from `row` on, kTileN columns from `column` on.
+template <int kTileN, typename Epilogue, int kPiece>
+OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
+                         float (&rows)[16][Staging::kPitch], const TileAt& tile, const float* scale,
+                         int64_t row, int64_t column, int64_t m, int64_t n) {
+#pragma unroll 1
+    for (int slice = 0; slice * 32 < kTileN && column + slice * 32 < n; ++slice) {
+        __syncwarp();
+        stage_values<0>(slice, sums, rows);
+        __syncwarp();
+        const int64_t at = column + slice * 32;
+        if (Epilogue::kLanes > 1 && sink.paired && n % 2 == 0) {
+            give_slice<Epilogue::kLanes>(sink, tile.split, scale, rows, tile.batch, row, at, m, n);
+        } else {
+            give_slice<1>(sink, tile.split, scale, rows, tile.batch, row, at, m, n);
         }
     }
 }
@@ -372,53 +379,69 @@ OPWELD_FN typename T::Memory& make_stages() {
     return memory;
 }
 
-// @contract_sm90_kernel deps: make_stages, fill_stages, sum_split, sum_whole, put_sums, set_registers, dependents, prefetch_map
-// `a_scale` is [batch][interval][rows_a]. Where *unfit, the operands do not fit their packed form and
+// @contract_sm90_kernel deps: make_stages, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
+// What the multiplying warps need beside the tiles. `a_scale` is [batch][interval][a_rows], `b_scale`
+// [batch][n]; whole operands have none. Where *unfit, the operands do not fit their packed form, and
 // another kernel makes the product.
+struct TileScales {
+    const float *a, *b;
+    int64_t a_rows;
+    int a_batched, b_batched;
+    const int* unfit;
+};
+
 template <typename T, typename Epilogue>
-__global__ void __launch_bounds__(T::kThreads, 1)
+OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
+                              const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
+                              int64_t n) {
+    constexpr bool kSplit = Chunks<typename T::Mode>::kSplit;
+    constexpr int kPiece = kSplit ? 128 : T::kTileN;
+    const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    const typename T::Blocks blocks;
+    Ring<T::kStages> ring;
+    for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
+        const TileAt tile(grid, index);
+        const int64_t row = int64_t(tile.row * T::kRows + blocks.row) * T::kTileM + group * 64 + warp * 16;
+        const int64_t column = int64_t(tile.column * T::kColumns + blocks.column) * T::kTileN;
+        Sums<T::kTileN, kPiece> sums;
+        sums.clear();
+        if constexpr (kSplit) {
+            const int64_t first = (scales.a_batched ? int64_t(tile.batch) : 0) * grid.intervals + tile.first;
+            const float* scale = scales.a + first * scales.a_rows + row + lane / 4;
+            sum_split<T, kPiece>(sums, memory, ring, tile, group, scale, scales.a_rows);
+        } else {
+            sum_whole<T, kPiece>(sums, memory, ring, tile, group);
+        }
+        const float* b_scale = scales.b;
+        if (kSplit && scales.b_batched) b_scale += tile.batch * n;
+        give_sums(sums, sink, memory.staging.value[group * 4 + warp], tile, b_scale, row, column, m, n);
+    }
+}
+
+template <typename T, typename Epilogue>
+static __global__ void __launch_bounds__(T::kThreads, 1)
     contract_sm90_kernel(const __grid_constant__ CUtensorMap map_a,
                          const __grid_constant__ CUtensorMap map_b, const TileGrid grid,
-                         const int batched_a, const float* __restrict__ a_scale, const int64_t rows_a,
-                         const TileOutput<Epilogue> out, const int* __restrict__ unfit) {
-    constexpr bool kSplit = Chunks<typename T::Mode>::kSplit;
+                         const TileScales scales, const Sink<Epilogue> sink, const int64_t m,
+                         const int64_t n) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
     auto& memory = make_stages<T>();
-    const int warpgroup = threadIdx.x / 128;
     wait_for_results();
-    const bool fits = !unfit || *unfit == 0;
-    if (warpgroup == 0) {
+    const bool fits = !scales.unfit || *scales.unfit == 0;
+    if (threadIdx.x < 128) {
         set_registers<40, false>();
         if (threadIdx.x == 0 && fits) {
             prefetch_map(&map_a);
             prefetch_map(&map_b);
-            fill_stages<T>(memory, &map_a, &map_b, grid, batched_a, out.b_batched);
+            fill_stages<T>(memory, &map_a, &map_b, grid, scales.a_batched, scales.b_batched);
         }
     } else {
         set_registers<232, true>();
-        const int group = warpgroup - 1, lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-        const typename T::Blocks blocks;
-        Ring<T::kStages> ring;
-        for (int index = cluster_index(); fits && index < grid.count(); index += num_clusters()) {
-            const TileAt tile(grid, index);
-            const int64_t row = int64_t(tile.row * T::kRows + blocks.row) * T::kTileM + group * 64 +
-                                warp * 16 + lane / 4;
-            const int64_t column =
-                int64_t(tile.column * T::kColumns + blocks.column) * T::kTileN + lane % 4 * 2;
-            constexpr int kPiece = kSplit ? 128 : T::kTileN;
-            Sums<T::kTileN, kPiece> sums;
-            sums.clear();
-            if constexpr (kSplit) {
-                const int64_t batch = batched_a ? tile.batch : 0;
-                const float* scale = a_scale + (batch * grid.intervals + tile.first) * rows_a + row;
-                sum_split<T>(sums, memory, ring, tile, group, scale, rows_a);
-            } else {
-                sum_whole<T, kPiece>(sums, memory, ring, tile, group);
-            }
-            put_sums<T>(sums, out, grid, tile, row, column);
-        }
+        if (fits) multiply_tiles<T>(memory, grid, scales, sink, m, n);
     }
     // A block must not end while another may still copy into its memory or arrive at its barriers.
     if constexpr (T::Blocks::kBlocks > 1) sync_cluster();
+#endif
 }
 
 }  // namespace op

@@ -1,4 +1,5 @@
-// Launches of the Hopper kernels: tensor maps, workspace, the order of a call's kernels.
+// The host's part of products on Hopper: which tiles, how k is shared out, what lies where in the
+// workspace, tensor maps, the order of a call's kernels.
 
 namespace op {
 
@@ -17,20 +18,20 @@ struct Workspace {
 };
 
 // @take_held deps: Held, Workspace, kInterval
-inline Held take_held(Workspace& space, int64_t batches, int64_t n, int64_t k) {
-    const int64_t intervals = (k + kInterval - 1) / kInterval;
+static Held take_held(Workspace& space, int64_t batches, int64_t n, int64_t k) {
     Held held{};
     held.head = space.take<HeldHead>(1);
     held.column_max = space.take<uint32_t>(k);
     held.scale = space.take<float>(batches * n);
-    held.packed = space.take<half>(batches * n * intervals * 128);
+    held.packed = space.take<half>(batches * n * interval_count(k) * (2 * kInterval));
     return held;
 }
 
 // @make_tensor_map deps: tensor_map_header
-// The map of a packed operand: boxes of `rows` rows of one chunk of 128 bytes, swizzled.
-inline int make_tensor_map(CUtensorMap* map, const void* packed, int64_t batches, int64_t rows,
-                           int64_t chunks, int box_rows) {
+// The map of an operand of 16-bit values, `depth` a row, strides in values: boxes of `box_rows` rows
+// of 64 values, swizzled.
+static int make_tensor_map(CUtensorMap* map, const void* data, int64_t batches, int64_t batch,
+                           int64_t rows, int64_t row, int64_t depth, int box_rows) {
     static PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
     if (!encode) {
         void* found = nullptr;
@@ -40,55 +41,243 @@ inline int make_tensor_map(CUtensorMap* map, const void* packed, int64_t batches
         if (error != cudaSuccess || !found) return cudaErrorNotSupported;
         encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
     }
-    const cuuint64_t sizes[3] = {cuuint64_t(chunks) * 64, cuuint64_t(rows), cuuint64_t(batches)};
-    const cuuint64_t strides[2] = {cuuint64_t(chunks) * 128, cuuint64_t(chunks) * 128 * rows};
+    const cuuint64_t sizes[3] = {cuuint64_t(depth), cuuint64_t(rows), cuuint64_t(batches)};
+    const cuuint64_t strides[2] = {cuuint64_t(row) * 2, cuuint64_t(batches > 1 ? batch : row) * 2};
     const cuuint32_t box[3] = {64, cuuint32_t(box_rows), 1}, steps[3] = {1, 1, 1};
     const CUresult result =
-        encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<void*>(packed), sizes, strides,
-               box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(data), sizes, strides, box,
+               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// @launch_tiles deps: contract_sm90_kernel, TileGrid, make_tensor_map
-// Operands in packed form, as the tile kernel reads them.
-struct PackedOperand {
-    const void* data;
-    int64_t batches, rows;
-    const float* scale;
-    int64_t scale_rows;
+// @TilePlan deps: Product, kInterval
+// Which tiles, and in how many parts k is summed. Times are microseconds at a clock of 1.6 GHz.
+struct TilePlan {
+    static constexpr int kSms = 132;  // H100, H200
+    bool wide;                        // tiles of 128 x 256 in pairs, else single ones of 128 x 128
+    int splits;
+    double time;
+
+    static double of(const Product& p, int64_t intervals, double interval_us, bool wide, int splits) {
+        const int64_t side = wide ? 256 : 128, slots = wide ? kSms / 2 : kSms;
+        const int64_t tiles = p.batches * ((p.m + side - 1) / side) * ((p.n + side - 1) / side);
+        const int64_t turns = (tiles * splits + slots - 1) / slots;
+        const double of_tile = wide ? 1.0 : 0.53, ends_us = wide ? 4.0 : 2.2;
+        double time = turns * ((intervals + splits - 1) / splits * interval_us * of_tile + ends_us);
+        // parts are written, read and combined: 4 bytes each way at about 3 TB/s
+        if (splits > 1) time += 4.0 + splits * double(p.batches * p.m * p.n) * 8.0 / 3e6;
+        return time;
+    }
+    static TilePlan choose(const Product& p, int64_t intervals, double interval_us) {
+        TilePlan best{true, 1, of(p, intervals, interval_us, true, 1)};
+        for (int wide = 0; wide < 2; ++wide) {
+            for (int splits = 1; splits <= kSms && splits * 4 <= intervals + 3; ++splits) {
+                const double time = of(p, intervals, interval_us, wide != 0, splits);
+                if (time < best.time * 0.99) best = {wide != 0, splits, time};
+            }
+        }
+        return best;
+    }
 };
 
+// @TileOperand deps:
+// An operand as the copy engine reads it, strides in 16-bit values.
+struct TileOperand {
+    const void* data;
+    int64_t batches, batch, rows, row, depth;
+};
+
+// @launch_tiles deps: contract_sm90_kernel, TileGrid, TileOperand, TilePlan, make_tensor_map
 template <typename T, typename Epilogue>
-int launch_tiles(const PackedOperand& a, const PackedOperand& b, TileGrid grid, int64_t chunks,
-                 const TileOutput<Epilogue>& out, const int* unfit, int num_sms,
-                 cudaStream_t stream) {
+static int launch_tiles(const TileOperand& a, const TileOperand& b, const Product& p,
+                        int64_t intervals, int splits, const TileScales& scales,
+                        const Sink<Epilogue>& sink, cudaStream_t stream) {
     CUtensorMap map_a, map_b;
-    int error = make_tensor_map(&map_a, a.data, a.batches, a.rows, chunks, T::kTileM / T::kColumns);
-    if (!error) error = make_tensor_map(&map_b, b.data, b.batches, b.rows, chunks, T::kTileN / T::kRows);
+    int error = make_tensor_map(&map_a, a.data, a.batches, a.batch, a.rows, a.row, a.depth,
+                                T::kTileM / T::kColumns);
+    if (error) return error;
+    error = make_tensor_map(&map_b, b.data, b.batches, b.batch, b.rows, b.row, b.depth,
+                            T::kTileN / T::kRows);
     if (error) return error;
     constexpr int64_t kHeight = T::kTileM * T::kRows, kWidth = T::kTileN * T::kColumns;
-    grid.rows = int((out.m + kHeight - 1) / kHeight);
-    grid.columns = int((out.n + kWidth - 1) / kWidth);
+    constexpr int kBlocks = T::Blocks::kBlocks;
+    const int height = int((p.m + kHeight - 1) / kHeight), width = int((p.n + kWidth - 1) / kWidth);
+    // A group of rows of tiles as high as keeps their operand and a column's in the L2 cache.
+    const TileGrid grid{height, width, 4, splits, int(p.batches), int(intervals)};
     auto kernel = contract_sm90_kernel<T, Epilogue>;
-    static const int allowed = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kBytes);
-    if (allowed) return allowed;
-    const int blocks = T::Blocks::kBlocks, clusters = min(grid.count(), num_sms / blocks);
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(clusters * blocks);
+    config.gridDim = dim3(TilePlan::kSms / kBlocks * kBlocks);
     config.blockDim = dim3(T::kThreads);
     config.dynamicSmemBytes = T::kBytes;
     config.stream = stream;
     cudaLaunchAttribute attributes[2];
     attributes[0].id = cudaLaunchAttributeClusterDimension;
-    attributes[0].val.clusterDim = {unsigned(blocks), 1, 1};
+    attributes[0].val.clusterDim = {kBlocks, 1, 1};
     attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[1].val.programmaticStreamSerializationAllowed = 1;
     config.attrs = attributes;
+    config.numAttrs = 1;
+    // As many clusters as run together: those that wait for others to end would double the time.
+    static const int most = [&] {
+        int clusters = 0;
+        if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kBytes) ||
+            cudaOccupancyMaxActiveClusters(&clusters, kernel, &config)) {
+            return 0;
+        }
+        return clusters;
+    }();
+    if (most == 0) return cudaErrorInvalidConfiguration;
+    config.gridDim = dim3((grid.count() < most ? grid.count() : most) * kBlocks);
     config.numAttrs = 2;
-    return cudaLaunchKernelEx(&config, kernel, map_a, map_b, grid, int(a.batches > 1), a.scale,
-                              a.scale_rows, out, unfit);
+    return cudaLaunchKernelEx(&config, kernel, map_a, map_b, grid, scales, sink, p.m, p.n);
+}
+
+template <typename Mode, typename Epilogue>
+static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Product& p,
+                           int64_t intervals, const TilePlan& plan, const TileScales& scales,
+                           const Sink<Epilogue>& sink, cudaStream_t stream) {
+    using Wide = Tiles<Mode, 256, 2, 1, 4>;
+    using Single = Tiles<Mode, 128, 1, 1, 6>;
+    const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
+    const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
+    return error || plan.splits == 1 ? error : combine_parts(sink, plan.splits, stream);
+}
+
+// @SplitCall deps: CallState, Product, TilePlan, take_held
+// Where everything of a call on split operands lies; without memory, how much it takes.
+struct SplitCall {
+    static constexpr double kIntervalUs = 1.9;  // of a wide tile
+    int64_t intervals, scale_rows;
+    TilePlan plan;
+    CallState state;
+    Held held;
+    float* a_scale;
+    half* a;
+    float* parts;
+    int64_t bytes;
+
+    static SplitCall of(const Product& p, void* workspace, void* held, bool is_held) {
+        SplitCall call{};
+        call.intervals = interval_count(p.k);
+        call.scale_rows = (p.m + 255) / 256 * 256;  // rows of whole tiles: read, never used
+        call.plan = TilePlan::choose(p, call.intervals, kIntervalUs);
+        Workspace space{static_cast<char*>(workspace)}, apart{static_cast<char*>(held)};
+        call.state.head = space.take<CallHead>(1);
+        call.state.column_max = space.take<uint32_t>(p.k);
+        call.state.row_max = space.take<uint32_t>(p.batches * p.n);
+        call.a_scale = space.take<float>(p.batches * call.intervals * call.scale_rows);
+        call.a = space.take<half>(p.batches * p.m * call.intervals * (2 * kInterval));
+        if (call.plan.splits > 1) {
+            call.parts = space.take<float>(call.plan.splits * p.batches * p.m * p.n);
+        }
+        call.held = take_held(is_held ? apart : space, p.batches, p.n, p.k);
+        call.bytes = space.used;
+        return call;
+    }
+};
+
+// @reads_packets deps: Operand
+// Whether an operand's neighbours along k may be read four at a time.
+template <typename T>
+static bool reads_packets(const Operand& from) {
+    return from.inner == 1 && from.row % 4 == 0 && from.batch % 4 == 0 &&
+           reinterpret_cast<uintptr_t>(from.data) % (4 * sizeof(T)) == 0;
+}
+
+// @launch_split deps: SplitCall, check_held_kernel, refresh_held_kernel, split_kernel, reads_packets, launch_tiles, launch_fma_product, combine_parts
+// A float32 product on the tensor cores. The operand b is split where its copy does not hold any
+// more, a in every call; what does not fit the split form is left to the float32 kernel.
+static int refresh_held(const Operand& b, const Spots& spots, const SplitCall& call, int changed,
+                        cudaStream_t stream) {
+    check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
+                                                     call.held, call.state, changed);
+    bool packets = reads_packets<float>(b);
+    void* arguments[] = {const_cast<Operand*>(&b), const_cast<Spots*>(&spots),
+                         const_cast<Held*>(&call.held), const_cast<CallState*>(&call.state),
+                         &packets};
+    return cudaLaunchCooperativeKernel(reinterpret_cast<void*>(&refresh_held_kernel<float>),
+                                       dim3(4 * TilePlan::kSms), dim3(256), arguments, 0, stream);
+}
+
+template <typename Epilogue>
+static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> sink,
+                        cudaStream_t stream) {
+    const SplitCall call = SplitCall::of(p, memory.workspace, memory.held, memory.held != nullptr);
+    const int64_t a_batches = p.a.batch ? p.batches : 1, b_batches = p.b.batch ? p.batches : 1;
+    const int64_t intervals = call.intervals, pitch = intervals * (2 * kInterval);
+    const Spots of_a{a_batches, p.m, p.k, intervals, interval_depth(p.k)};
+    const Spots of_b{b_batches, p.n, p.k, intervals, interval_depth(p.k)};
+    const bool anew = !memory.held || memory.changed;
+    int error = refresh_held(p.b, of_b, call, anew, stream);
+    if (error) return error;
+    const dim3 blocks(unsigned(intervals), unsigned((p.m + kSplitRows - 1) / kSplitRows),
+                      unsigned(a_batches));
+    split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, call.held.column_max, call.a,
+                                                    call.a_scale, call.scale_rows,
+                                                    call.state.head, reads_packets<float>(p.a));
+    const TileOperand a{call.a, a_batches, p.m * pitch, p.m, pitch, pitch};
+    const TileOperand b{call.held.packed, b_batches, p.n * pitch, p.n, pitch, pitch};
+    const int* unfit = &call.state.head->unfit;
+    const TileScales scales{call.a_scale, call.held.scale, call.scale_rows, a_batches > 1, b_batches > 1, unfit};
+    const Sink<Epilogue> whole = sink;
+    sink.parts = call.parts;
+    error = launch_tiles_of<Faithful>(a, b, p, intervals, call.plan, scales, sink, stream);
+    return error ? error : launch_fma_product<float>(p, whole, unfit, stream);
+}
+
+// @launch_whole deps: TilePlan, Workspace, pack_kernel, launch_tiles, combine_parts
+// A product of 16-bit operands on the tensor cores; those that the copy engine cannot read as they
+// lie are packed first.
+static bool is_readable(const Operand& from) {
+    return from.inner == 1 && from.row % 8 == 0 && from.batch % 8 == 0 && from.row > 0 &&
+           reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
+}
+
+struct WholeCall {
+    static constexpr double kIntervalUs = 0.42;
+    int64_t intervals, pitch;
+    TilePlan plan;
+    void *a, *b;
+    float* parts;
+    int64_t bytes;
+
+    static WholeCall of(const Product& p, void* workspace) {
+        WholeCall call{};
+        call.intervals = (p.k + 63) / 64;
+        call.pitch = call.intervals * 64;
+        call.plan = TilePlan::choose(p, call.intervals, kIntervalUs);
+        Workspace space{static_cast<char*>(workspace)};
+        if (call.plan.splits > 1) {
+            call.parts = space.take<float>(call.plan.splits * p.batches * p.m * p.n);
+        }
+        call.a = space.take<half>(p.batches * p.m * call.pitch);
+        call.b = space.take<half>(p.batches * p.n * call.pitch);
+        call.bytes = space.used;
+        return call;
+    }
+};
+
+template <typename T>
+static TileOperand readable(const Operand& from, void* packed, int64_t batches, int64_t rows,
+                            int64_t k, int64_t pitch, cudaStream_t stream) {
+    const int64_t own = from.batch ? batches : 1;
+    if (is_readable(from)) return {from.data, own, from.batch, rows, from.row, k};
+    const dim3 blocks(unsigned(pitch / 32), unsigned((rows + 31) / 32), unsigned(own));
+    pack_kernel<T><<<blocks, 256, 0, stream>>>(from, rows, k, pitch, static_cast<T*>(packed));
+    return {packed, own, rows * pitch, rows, pitch, pitch};
+}
+
+template <typename Mode, typename Epilogue>
+static int launch_whole(const Product& p, const Memory& memory, Sink<Epilogue> sink,
+                        cudaStream_t stream) {
+    using T = typename Mode::Storage;
+    const WholeCall call = WholeCall::of(p, memory.workspace);
+    const TileOperand a = readable<T>(p.a, call.a, p.batches, p.m, p.k, call.pitch, stream);
+    const TileOperand b = readable<T>(p.b, call.b, p.batches, p.n, p.k, call.pitch, stream);
+    const TileScales scales{nullptr, nullptr, 0, a.batches > 1, b.batches > 1, nullptr};
+    sink.parts = call.parts;
+    return launch_tiles_of<Mode>(a, b, p, call.intervals, call.plan, scales, sink, stream);
 }
 
 }  // namespace op

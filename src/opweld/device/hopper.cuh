@@ -2,6 +2,7 @@
 // count bytes, tile copies by the tensor memory accelerator, warpgroup matrix products.
 
 // @tensor_map_header deps:
+#include <algorithm>
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
@@ -31,13 +32,14 @@ struct Barrier {
                      : "memory");
     }
 
-    // one arrival at the same barrier of another block of the cluster
+    // One arrival at the same barrier of another block of the cluster. It orders nothing but what
+    // the tensor cores have read: a release for the cluster would wait for all memory of the chip.
     __device__ __forceinline__ void arrive_at(uint32_t block) {
         asm volatile(
             "{\n"
             ".reg .b32 remote;\n"
             "mapa.shared::cluster.u32 remote, %0, %1;\n"
-            "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+            "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
             "}" ::"r"(at()),
             "r"(block)
             : "memory");
@@ -49,7 +51,7 @@ struct Barrier {
             "{\n"
             ".reg .pred done;\n"
             "again:\n"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
             "@!done bra again;\n"
             "}" ::"r"(at()),
             "r"(parity)
@@ -178,7 +180,8 @@ struct Type {};
 #define OPWELD_8(d, i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
         "+f"(d[i + 6]), "+f"(d[i + 7])
-#define OPWELD_32(d, i) OPWELD_8(d, i), OPWELD_8(d, i + 8), OPWELD_8(d, i + 16), OPWELD_8(d, i + 24)
+#define OPWELD_32(d, i) \
+    OPWELD_8(d, i), OPWELD_8(d, i + 8), OPWELD_8(d, i + 16), OPWELD_8(d, i + 24)
 
 // @wgmma_text_128 deps:
 #define OPWELD_WGMMA_128(type) \
@@ -240,6 +243,13 @@ OPWELD_FN void wgmma(Type<half>, float (&sums)[128], uint64_t a, uint64_t b, int
     asm volatile(OPWELD_WGMMA_256("f16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32),
                    OPWELD_32(sums, 64), OPWELD_32(sums, 96)
+                 : "l"(a), "l"(b), "r"(add));
+}
+
+// @wgmma_bfloat16_128 deps: bfloat16, Type, wgmma_operands, wgmma_text_128
+OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
+    asm volatile(OPWELD_WGMMA_128("bf16")
+                 : OPWELD_32(sums, 0), OPWELD_32(sums, 32)
                  : "l"(a), "l"(b), "r"(add));
 }
 
