@@ -280,4 +280,49 @@ static int launch_whole(const Product& p, const Memory& memory, Sink<Epilogue> s
     return launch_tiles_of<Mode>(a, b, p, call.intervals, call.plan, scales, sink, stream);
 }
 
+// @is_hopper deps:
+// whether the current device has the instructions of sm_90a
+static bool is_hopper() {
+    int device = 0, major = 0, minor = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return major == 9 && minor == 0;
+}
+
+// @tensor_core_sm90 deps: launch_split, launch_whole, is_hopper, Faithful, Tf32, Half, Bfloat16
+// The tensor cores' share of products: those with some work a value, of extents that grids take.
+// Shorter sums of float32 are more exact, and bound by memory, on the CUDA cores.
+template <typename Mode>
+struct TensorCores {
+    static constexpr bool kSplits = sizeof(typename Mode::Storage) == 4;
+
+    static bool take(const Product& p) {
+        constexpr int64_t kMostBlocks = 65535;
+        return p.k > (kSplits ? 64 : 0) && p.batches <= kMostBlocks &&
+               (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks && is_hopper();
+    }
+    static int64_t workspace_bytes(const Product& p, bool held) {
+        if constexpr (kSplits) {
+            return SplitCall::of(p, nullptr, nullptr, held).bytes;
+        } else {
+            return WholeCall::of(p, nullptr).bytes;
+        }
+    }
+    static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
+        Workspace space{};
+        if constexpr (kSplits) take_held(space, batches, n, k);
+        return space.used;
+    }
+    template <typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
+                      cudaStream_t stream) {
+        if constexpr (kSplits) {
+            return launch_split(p, memory, sink, stream);
+        } else {
+            return launch_whole<Mode>(p, memory, sink, stream);
+        }
+    }
+};
+
 }  // namespace op
