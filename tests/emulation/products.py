@@ -59,7 +59,7 @@ def text(modes: tuple[str, ...] = tuple(MODES)) -> str:
         for mode in modes
         for lanes in (1, 2)
     ]
-    return "\n".join([*pieces(["contract", *modes]), EPILOGUE, *launchers])
+    return "\n".join([*pieces(["contract", "tensor_cores_none", *modes]), EPILOGUE, *launchers])
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,7 +290,7 @@ static bool is_hopper() {
     return major == 9 && minor == 0;
 }
 
-// @tensor_core_sm90 deps: launch_split, launch_whole, is_hopper, Faithful, Tf32, Half, Bfloat16
+// @tensor_cores_sm90 deps: TensorCores, launch_split, launch_whole, is_hopper, Faithful, Tf32, Half, Bfloat16
 // The tensor cores' share of products: those with some work a value, of extents that grids take.
 // Shorter sums of float32 are more exact, and bound by memory, on the CUDA cores.
 template <typename Mode>
