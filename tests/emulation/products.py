@@ -52,12 +52,12 @@ extern "C" int {name}_needs(int64_t batches, int64_t m, int64_t n, int64_t k, vo
 
 
 @cache
-def text(modes: tuple[str, ...] = tuple(MODES)) -> str:
+def text(modes: tuple[str, ...] = tuple(MODES), lanes: tuple[int, ...] = (1, 2)) -> str:
     """The device library's part and a launcher for each mode and number of lanes."""
     launchers = [
-        LAUNCHER.format(name=f"product_{mode.lower()}_{lanes}", mode=mode, lanes=lanes)
+        LAUNCHER.format(name=f"product_{mode.lower()}_{count}", mode=mode, lanes=count)
         for mode in modes
-        for lanes in (1, 2)
+        for count in lanes
     ]
     return "\n".join([*pieces(["contract", "tensor_cores_none", *modes]), EPILOGUE, *launchers])
 

@@ -118,6 +118,7 @@ void wait(State state) {
 // A copy is seen where its thread waits for it; until then its target holds poison.
 struct Copy {
     char* to;
+    int size;
     char data[16];
 };
 struct Copies {
@@ -441,12 +442,12 @@ char* shared_pointer(unsigned offset, int bytes) {
     return begin + within;
 }
 
-void start_copy(char* to, const void* from, int bytes, int line) {
-    if (uintptr_t(from) % 16 && bytes)
-        fail("%s: line %d: misaligned access: a copy of 16 bytes", place().c_str(), line);
-    Copy copy{to, {}};
+void start_copy(char* to, const void* from, int size, int bytes, int line) {
+    if (uintptr_t(from) % unsigned(size) && bytes)
+        fail("%s: line %d: misaligned access: a copy of %d bytes", place().c_str(), line, size);
+    Copy copy{to, size, {}};
     if (bytes) memcpy(copy.data, from, size_t(bytes));
-    memset(to, kPoison, 16);
+    memset(to, kPoison, size_t(size));
     copies[current].started.push_back(copy);
 }
 
@@ -459,7 +460,7 @@ void commit_copies() {
 void await_copies(int open) {
     auto& groups = copies[current].groups;
     while (int(groups.size()) > open) {
-        for (const Copy& copy : groups.front()) memcpy(copy.to, copy.data, 16);
+        for (const Copy& copy : groups.front()) memcpy(copy.to, copy.data, size_t(copy.size));
         groups.erase(groups.begin());
     }
 }

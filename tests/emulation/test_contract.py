@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.emulation.products import MODES, Call, product, stored, widened
+from tests.emulation.emulate import EmulationFault
+from tests.emulation.products import MODES, Call, product, stored, text, widened
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
 EXTENTS = [(1, 1, 1, 1), (1, 64, 64, 16), (1, 65, 63, 17), (2, 3, 130, 33), (3, 70, 5, 15)]
 
@@ -113,3 +115,63 @@ def test_neither_wide_indices_nor_single_lanes_change_a_bit() -> None:
 @pytest.mark.parametrize("shift", [1, 2, 3])
 def test_operands_may_lie_at_any_address(shift: int) -> None:
     check(*operands(1, 12, 34, 21), Call(), shift=shift)
+
+
+def test_the_order_of_threads_changes_nothing() -> None:
+    for extents in ((1, 33, 70, 40), (1, 3, 40, 5000), (1, 16, 9, 300)):
+        a, b = operands(*extents)
+        across = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+        for other in (b, across):
+            first = product(a, other, Call(lanes=1))
+            for order in ("reverse", "seeded"):
+                call = Call(lanes=1, options={"order": order})
+                np.testing.assert_array_equal(product(a, other, call), first)
+
+
+@pytest.mark.parametrize("guard", ["end", "front"])
+def test_nothing_beside_the_operands_is_read(guard: str) -> None:
+    for extents in ((2, 19, 21, 18), (1, 5, 66, 131), (1, 17, 3, 64)):
+        check(*operands(*extents), Call(lanes=1, options={"guard": guard}))
+
+
+# What may be broken, the extents at which it shows, and whether b lies across k.
+FAULTS = {
+    "the edge of k": ("k + i * k_step < depth;", "k + i * k_step <= depth;", (20, 20, 17), False),
+    "a stage read too soon": (
+        "b.keep(b_stage, b_next);\n            __syncthreads();",
+        "b.keep(b_stage, b_next);",
+        (70, 70, 40),
+        False,
+    ),
+    "the last k of dot products": ("if (first < end && kOnce)", "if (kOnce)", (1, 9, 132), False),
+    "a warp's part": ("part < plan.parts; ++part", "part < 1; ++part", (1, 9, 4096), False),
+    "a block's part": ("split < splits; ++split", "split < 1; ++split", (1, 2, 20000), False),
+    "the edge of columns": (
+        "!kPacked && lane + 32 * j < rows ?",
+        "!kPacked ?",
+        (3, 39, 50),
+        True,
+    ),
+    "one row of few": ("f * p.few_step", "0 * p.few_step", (3, 40, 64), True),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_kernel_shows(fault: str) -> None:
+    sound, broken, extents, across = FAULTS[fault]
+    source = text(("Faithful",), lanes=(1,))
+    assert sound in source
+    a, b = operands(1, *extents)
+    if across:
+        b = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+    check(a, b, Call(lanes=1))
+    with pytest.raises((EmulationFault, AssertionError)):
+        check(a, b, Call(lanes=1), source=source.replace(sound, broken))
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_the_kernels_compile_without_spills(arch: str) -> None:
+    uses = compile_cuda(text(("Faithful", "Half", "Bfloat16"), lanes=(2,)), arch)
+    require_no_spills(uses)
+    assert len([use for use in uses if "fma_product" in use.name]) == 3

@@ -29,7 +29,8 @@ CPP_FLAGS = (
 _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
-        *("contract.cuh", "contract_fma.cuh", "rows.cuh", "combine.cuh", "mma.cuh"),
+        *("contract.cuh", "contract_fma.cuh", "contract_mma.cuh", "rows.cuh"),
+        *("combine.cuh", "mma.cuh"),
         *("split.cuh", "hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
     ),
     "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),

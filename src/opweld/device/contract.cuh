@@ -26,28 +26,39 @@ struct Memory {
     int changed;
 };
 
+// Modes: what operands are stored as; on the tensor cores, of how many 16-bit parts a value is, and
+// whether these are to be scaled.
+
 // @Faithful deps:
 // float32 operands; errors no larger than those of a float32 sum.
 struct Faithful {
     using Storage = float;
+    static constexpr int kParts = 2;
+    static constexpr bool kScaled = true;
 };
 
 // @Tf32 deps:
 // float32 operands; errors no larger than those of operands rounded to 11 bits.
 struct Tf32 {
     using Storage = float;
+    static constexpr int kParts = 1;
+    static constexpr bool kScaled = true;
 };
 
 // @Half deps: half
 // half operands, float32 sums.
 struct Half {
     using Storage = half;
+    static constexpr int kParts = 1;
+    static constexpr bool kScaled = false;
 };
 
 // @Bfloat16 deps: bfloat16, bfloat16_is
 // bfloat16 operands, float32 sums.
 struct Bfloat16 {
     using Storage = bfloat16;
+    static constexpr int kParts = 1;
+    static constexpr bool kScaled = false;
 };
 
 // @is_skinny deps: Skinny

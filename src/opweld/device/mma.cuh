@@ -59,6 +59,13 @@ OPWELD_FN void copy_async(unsigned int address, const void* from, int bytes) {
                  : "r"(address), "l"(from), "r"(bytes)
                  : "memory");
 }
+// The same for 4 bytes, which bytes = 0 makes zero.
+OPWELD_FN void copy_async_word(unsigned int address, const void* from, int bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(address), "l"(from), "r"(bytes)
+                 : "memory");
+}
 // Ends a group of this thread's copies.
 OPWELD_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for all but the last kOpen groups of this thread's copies.
