@@ -28,7 +28,7 @@ from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
-from opweld.ir.plan import Group, GroupKind
+from opweld.ir.plan import Conditions, Group, GroupKind
 from opweld.ir.rewrite import Simplified
 from opweld.ir.text import to_text
 from opweld.lower import lower
@@ -82,7 +82,7 @@ def compile_module(
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language)
     head = _head(original, target, parts)
-    same = captured.same_under_autocast
+    same = _same_under_autocast(captured, parts)
     text = trace.run("emit", emit, original, parts, same, source, calls, head)
     _note_texts(trace, captured, lines, source.text, text)
     return _account(trace, lines, text, target)
@@ -98,8 +98,16 @@ class _Line:
 
 def _down(trace: Trace, variant: Variant, target: Target, options: Options) -> _Line:
     suffix = f"_{variant.autocast}" if variant.autocast else ""
+    conditions = Conditions(
+        sizes=tuple((fact.name, fact.example) for fact in variant.contract.symbols),
+        tf32=torch.get_float32_matmul_precision() != "highest",
+        autocast=variant.autocast is not None,
+        weight_cache=options.weight_cache,
+    )
     simplified = trace.run("simplify", simplify, variant.graph, arena_of(variant.graph))
-    plan = trace.run("plan", make_plan, simplified.graph, target, options.exclude, suffix)
+    plan = trace.run(
+        "plan", make_plan, simplified.graph, target, options.exclude, suffix, conditions
+    )
     kernels = trace.run("lower", lower, plan)
     return _Line(simplified, Part(variant, plan, kernels))
 
@@ -115,6 +123,12 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Origina
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
 
 
+def _same_under_autocast(captured: Capture, parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """Autocast casts the operands of a product inside the library's call, which a kernel is not."""
+    products = any(group.product for group in parts[0].plan.groups)
+    return () if products else captured.same_under_autocast
+
+
 AS_IT_IS = "No operation of it is welded: ModelNew is the original"
 
 
@@ -124,7 +138,7 @@ def _title(original: Original, target: Target) -> str:
 
 def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     """The first lines of the emitted file: what it is, and what was welded."""
-    groups = [group for group in parts[0].plan.groups if group.kind is GroupKind.POINTWISE]
+    groups = [group for group in parts[0].plan.groups if group.welded]
     lines = [_title(original, target)]
     for group in groups:
         lines.append(f"{group.name}: {group.reason}.")
@@ -172,7 +186,7 @@ def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Com
 
 def _row(group: Group, sizes: dict[str, int], variant: Variant) -> PlanRow:
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
-    flops = evaluate(group.estimate.flops, sizes) if group.kind is GroupKind.POINTWISE else None
+    flops = evaluate(group.estimate.flops, sizes) if group.welded else None
     state = f"autocast {variant.autocast}" if variant.autocast else ""
     return PlanRow(group.name, group.kind.value, ops, group.reason, flops, variant=state)
 

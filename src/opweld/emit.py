@@ -19,7 +19,6 @@ from .ir.contract import Contract
 from .ir.kernel import Source
 from .ir.operator import Operator, Result, operator_of
 from .ir.original import Original, Part
-from .ir.plan import GroupKind
 from .ir.types import TensorType
 
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
@@ -52,7 +51,7 @@ def emit(
 
 
 def _welds(part: Part) -> list[tuple[Part, Operator]]:
-    groups = [g for g in part.plan.groups if g.kind is GroupKind.POINTWISE]
+    groups = [group for group in part.plan.groups if group.welded]
     return [(part, operator_of(g, k)) for g, k in zip(groups, part.kernels, strict=True)]
 
 

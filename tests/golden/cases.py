@@ -164,6 +164,33 @@ def library_call(m: Lines) -> tuple[Node, ...]:
     return (m.add(x, m.tanh(m.call(h, second))),)
 
 
+def product(m: Lines) -> tuple[Node, ...]:
+    """A matrix product that is a result itself, and its tail with two residuals."""
+    x, gain = m.x("x", BATCH, 1024), m.x("gain", BATCH, 1)
+    w, bias = m.w("fc.weight", 1024, 1024), m.w("fc.bias", 1024)
+    m.line("y = self.fc(x)")
+    y = m.product("linear", x, w, bias, shape=(BATCH, 1024))
+    m.line("return torch.relu(y) * gain + x, y")
+    return m.add(m.mul(m.relu(y), gain), x), y
+
+
+def batched_product(m: Lines) -> tuple[Node, ...]:
+    """Scores of attention: transposed keys, scaled and added to, of an odd length."""
+    query, key = m.x("query", BATCH, 8, 511, 64), m.x("key", BATCH, 511, 8, 64)
+    mask = m.x("mask", 511, 511)
+    m.line("scores = torch.matmul(query, key.permute(0, 2, 3, 1))")
+    scores = m.product("matmul", query, m.permute(key, 0, 2, 3, 1), shape=(BATCH, 8, 511, 511))
+    m.line("return scores * 0.125 + mask")
+    return (m.add(m.mul(scores, 0.125), mask),)
+
+
+def scaled_product(m: Lines) -> tuple[Node, ...]:
+    """Both factors of an addmm, and nothing after it."""
+    x, w, bias = m.x("x", BATCH, 2048), m.w("weight", 2048, 1024), m.w("bias", 1024)
+    m.line("return torch.addmm(self.bias, x, self.weight, beta=0.5, alpha=2)")
+    return (m.product("addmm", bias, x, w, shape=(BATCH, 1024), beta=0.5, alpha=2),)
+
+
 def scalar(m: Lines) -> tuple[Node, ...]:
     x = m.x("x")
     m.line("return x.exp()")
@@ -209,6 +236,9 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     double,
     integers,
     library_call,
+    product,
+    batched_product,
+    scaled_product,
     scalar,
     sizes_as_numbers,
     many_operands,

@@ -16,7 +16,10 @@ from opweld.render import render
 from opweld.target import SM_90A
 
 # All operands of these lie packet by packet, and every result does.
-PLAIN = ("broadcasts", "sliced", "flipped_rows", "bfloat16", "double", "library_call", *EXAMPLES)
+PLAIN = (
+    *("broadcasts", "sliced", "flipped_rows", "bfloat16", "double", "library_call"),
+    *(name for name in EXAMPLES if not name.startswith("linear")),
+)
 
 
 @cache
@@ -38,7 +41,8 @@ def test_kernels_compile_without_warnings_and_spills(arch: str) -> None:
     require_no_spills(uses)
     entries = len(re.findall(r"^__global__", text(), re.MULTILINE))
     assert len(uses) >= 2 * entries  # each with 32- and with 64-bit indices
-    assert max(use.registers for use in uses) <= 64  # four blocks of 128 threads wait for memory
+    own = [use for use in uses if re.search("_(contiguous|strided)_kernel", use.name)]
+    assert max(use.registers for use in own) <= 64  # four blocks of 128 threads wait for memory
 
 
 @needs_nvcc

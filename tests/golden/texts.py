@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opweld.ir.check import check
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import Source, Welded
+from opweld.ir.kernel import Lowered, Source
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan import make_plan
@@ -46,7 +46,7 @@ def example_graph(name: str) -> Graph:
     return simplify(graph, arena_of(graph)).graph
 
 
-def kernels_for(graph: Graph, target: Target, suffix: str = "") -> tuple[Welded, ...]:
+def kernels_for(graph: Graph, target: Target, suffix: str = "") -> tuple[Lowered, ...]:
     return lower(make_plan(graph, target, suffix=suffix))
 
 
@@ -68,5 +68,7 @@ def texts_of(graph: Graph) -> dict[str, str]:
 
 
 def _own_text(source: Source) -> str:
-    group = source.entry_points[0].removesuffix("_contiguous")
+    if not source.entry_points:
+        return ""
+    group = source.entry_points[0].rpartition("_")[0]
     return source.text[source.text.index(f"// {group}: ") :]

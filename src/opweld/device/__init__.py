@@ -32,6 +32,7 @@ _FILES = {
         *("contract.cuh", "contract_fma.cuh", "contract_mma.cuh", "rows.cuh"),
         *("combine.cuh", "mma.cuh"),
         *("split.cuh", "hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
+        "held.cuh",
     ),
     "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
 }

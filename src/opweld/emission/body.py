@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.graph import Graph, Leaf, Node, topological
 from ..ir.operator import Operator
 from ..ir.ops import Op
-from ..ir.plan import Group, GroupKind, Plan
+from ..ir.plan import Group, Plan
 from .spelling import (
     dtype,
     is_infix,
@@ -273,7 +273,7 @@ def forward(
 
 
 def _statement(body: Body, group: Group, operator: Operator | None) -> None:
-    if group.kind is not GroupKind.POINTWISE or operator is None:
+    if operator is None:
         for node in group.nodes:
             body.text(node)
         return

@@ -14,8 +14,8 @@ from typing import Any
 from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Kernel, Welded
-from .kernel_check import InvalidKernel, check_kernel, check_welded
+from .kernel import Contraction, Kernel, Welded
+from .kernel_check import InvalidKernel, check_contraction, check_kernel, check_welded
 from .ops import (
     OPS,
     CallAttrs,
@@ -52,7 +52,8 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Variant or Capture; anything else is a TypeError.
+    Takes a Graph, Plan, Kernel, Welded, Contraction, Variant or Capture; anything else is a
+    TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
 
@@ -65,6 +66,11 @@ def _(value: Kernel) -> None:
 @check.register
 def _(value: Welded) -> None:
     check_welded(value)
+
+
+@check.register
+def _(value: Contraction) -> None:
+    check_contraction(value)
 
 
 @check.register

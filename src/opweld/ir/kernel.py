@@ -4,7 +4,7 @@ kernel     = name, params, loops, lanes, definition*, element, store*, threads, 
 param      = Buffer(name, dtype) | Extent(name)
 loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
-           | Test(name, condition, access)
+           | Test(name, condition, access) | Multiplied(name, dtype)
 element    = name, params, let*, results
 let        = Let(name, dtype, op, args, attrs)
 store      = Store(buffer, address, result)
@@ -15,6 +15,7 @@ of scalars; its arguments are names or constants. All parts of a condition hold 
 
 A pointwise group becomes two kernels that share their element: one for contiguous operands, one for
 any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
+A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 from .expr import Size
 from .ops import Op
+from .product import Matrix, Mode
 from .types import DType
 
 
@@ -114,7 +116,17 @@ class Test:
     access: Access
 
 
-Definition = Load | Index | Test
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """`name` is the element of the matrix product at this place, before it is rounded to
+    `dtype`.
+    """
+
+    name: str
+    dtype: DType
+
+
+Definition = Load | Index | Test | Multiplied
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +212,48 @@ class Welded:
     contiguous: Kernel
     strided: Kernel
     shape: tuple[Size, ...]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.contiguous, self.strided
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All operands and results of the group."""
+        return self.strided.buffers
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """One operand of a product: the position among the group's inputs, and its axes there."""
+
+    source: int
+    axes: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A matrix product whose elements `epilogue` takes, at row-major positions of the result.
+
+    `buffers` are all operands and results of the group; the epilogue has those that it touches,
+    which must be row-major. `held`: the device keeps its form of b from call to call.
+    """
+
+    group: str
+    mode: Mode
+    a: Factor
+    b: Factor
+    held: bool
+    buffers: tuple[Buffer, ...]
+    epilogue: Kernel
+    shape: tuple[Size, ...]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return (self.epilogue,)
+
+
+Lowered = Welded | Contraction
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from .kernel import (
     Between,
     Condition,
     Const,
+    Contraction,
     Definition,
     Element,
     Index,
     Kernel,
     Let,
     Load,
+    Multiplied,
     Store,
     Welded,
 )
@@ -33,6 +35,17 @@ def check_welded(welded: Welded) -> None:
     check_kernel(welded.strided)
     if welded.contiguous.element != welded.strided.element:
         raise InvalidKernel(f"the kernels of {welded.group} compute different elements")
+
+
+def check_contraction(contraction: Contraction) -> None:
+    """The epilogue is well formed, takes the product once, and touches operands of the group."""
+    check_kernel(contraction.epilogue)
+    taken = [d for d in contraction.epilogue.definitions if isinstance(d, Multiplied)]
+    if len(taken) != 1:
+        raise InvalidKernel(f"{contraction.group} takes its product {len(taken)} times")
+    unknown = [b.name for b in contraction.epilogue.buffers if b not in contraction.buffers]
+    if unknown:
+        raise InvalidKernel(f"{contraction.group} touches {unknown[0]}, which it is not given")
 
 
 def check_kernel(kernel: Kernel) -> None:
@@ -66,6 +79,8 @@ def _check_definition(definition: Definition, integers: set[str], inputs: dict[s
     name = definition.name
     if isinstance(definition, Index):
         return _check_expr(definition.expr, integers, name)
+    if isinstance(definition, Multiplied):
+        return None
     if not isinstance(definition, Load):
         return _check_condition(definition.condition, integers, name)
     if definition.buffer not in inputs:
@@ -174,6 +189,6 @@ def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
 
 
 def _definition_dtype(definition: Definition) -> DType:
-    if isinstance(definition, Load):
+    if isinstance(definition, Load | Multiplied):
         return definition.dtype
     return DType.I64 if isinstance(definition, Index) else DType.BOOL

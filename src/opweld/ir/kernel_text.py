@@ -15,6 +15,7 @@ from .kernel import (
     Kernel,
     Let,
     Load,
+    Multiplied,
     Store,
 )
 from .ops import Op
@@ -66,6 +67,8 @@ def _extent_text(extent: Extent) -> str:
 def _definition_text(definition: Definition) -> str:
     if isinstance(definition, Load):
         return _load_text(definition)
+    if isinstance(definition, Multiplied):
+        return f"{definition.name} {definition.dtype.value} = product"
     if isinstance(definition, Index):
         return f"{definition.name} i64 = index {definition.expr}  {definition.access.value}"
     condition = _condition_text(definition.condition)

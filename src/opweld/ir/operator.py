@@ -10,9 +10,9 @@ from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Node
-from .kernel import Definition, Load, Welded
+from .kernel import Definition, Load, Lowered, Welded
 from .ops import Kind
-from .plan import Group
+from .plan import Group, GroupKind
 from .types import TensorType
 
 
@@ -59,9 +59,9 @@ class Operator:
     reached: tuple[tuple[int, ...], ...]
 
 
-def operator_of(group: Group, welded: Welded) -> Operator:
-    """The operator of a POINTWISE group."""
-    buffers = welded.strided.buffers
+def operator_of(group: Group, welded: Lowered) -> Operator:
+    """The operator of a welded group."""
+    buffers = welded.buffers
     named_in = [b.name for b in sorted((b for b in buffers if not b.written), key=_source)]
     named_out = [b.name for b in sorted((b for b in buffers if b.written), key=_source)]
     arguments = tuple(
@@ -130,7 +130,11 @@ def _reads(inputs: tuple[Node, ...], needed: frozenset[str]) -> tuple[SizeRead, 
 
 
 def _like(group: Group, node: Node) -> int | None:
-    """The first operand that PyTorch's elementwise operations would take the layout from."""
+    """The first operand that PyTorch's elementwise operations would take the layout from; what is
+    made from a matrix product is row-major as that is.
+    """
+    if group.kind is GroupKind.CONTRACTION:
+        return None
     if node in group.inputs:
         return group.inputs.index(node)
     if node.kind is not Kind.POINTWISE:

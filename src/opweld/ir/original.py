@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .contract import Variant
-from .kernel import Welded
+from .kernel import Lowered
 from .plan import Plan
 
 
@@ -27,11 +27,11 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One captured forward with its plan and the kernels of its POINTWISE groups, in that order.
+    """One captured forward with its plan and the kernels of its welded groups, in that order.
 
     Group names are unique in a file: those of a second variant carry its name.
     """
 
     variant: Variant
     plan: Plan
-    kernels: tuple[Welded, ...]
+    kernels: tuple[Lowered, ...]

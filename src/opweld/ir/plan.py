@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from .expr import Size
 from .graph import Graph, Node
+from .product import Mode, Product
 
 
 class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
+    CONTRACTION = "contraction"
     LIBRARY = "library"
     VIEW = "view"
 
@@ -31,6 +33,17 @@ class PointwiseSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class ContractionSchedule:
+    """How the product is made; its epilogue takes `lanes` neighbours of a row at once."""
+
+    mode: Mode
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"mode {self.mode.value} lanes {self.lanes}"
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """Bytes that must move (each operand read once, each result written once) and operations."""
 
@@ -46,7 +59,8 @@ class Group:
     `nodes` are in topological order; `inputs` are the values read from memory (sources or results
     of earlier groups), `outputs` the values written. `reason` is one sentence for the reader of the
     plan. `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose
-    buffer the first output may take, or None.
+    buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
+    the `product` that this computes; all its other nodes are computed from the product's elements.
     """
 
     name: str
@@ -54,10 +68,35 @@ class Group:
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
-    schedule: PointwiseSchedule | None
+    schedule: PointwiseSchedule | ContractionSchedule | None
     estimate: Estimate
     reason: str
     reuse: int | None = None
+    anchor: Node | None = None
+    product: Product | None = None
+
+    @property
+    def welded(self) -> bool:
+        """Whether a kernel of ours computes it."""
+        return self.kind in (GroupKind.POINTWISE, GroupKind.CONTRACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What planning knows beside the graph.
+
+    `sizes` are examples of symbolic sizes. `tf32`: torch's flags allow float32 products of less
+    precision. `autocast`: calls run under autocast, which casts their operands. `weight_cache`:
+    what is derived from a weight may last from call to call.
+    """
+
+    sizes: tuple[tuple[str, int], ...] = ()
+    tf32: bool = False
+    autocast: bool = False
+    weight_cache: bool = True
+
+
+NO_CONDITIONS = Conditions()
 
 
 @dataclass(frozen=True, slots=True)

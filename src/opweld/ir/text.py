@@ -17,17 +17,19 @@ from typing import Any
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Kernel, Source, Welded
+from .kernel import Contraction, Kernel, Source, Welded
 from .kernel_text import kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
 from .plan import Group, Plan
+from .product import Axis, Matrix
 
 Names = Mapping[int, str]
 
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Kernel, Contract, Capture or Source, with a final newline.
+    """The text of a Graph, Plan, Welded, Contraction, Kernel, Contract, Capture or Source, with a
+    final newline.
 
     Raises TypeError for anything else.
     """
@@ -65,6 +67,28 @@ def _(value: Kernel) -> str:
 def _(value: Welded) -> str:
     head = f"welded {value.group} {_shape_text(value.shape)}\n"
     return head + kernel_text(value.contiguous) + kernel_text(value.strided)
+
+
+@to_text.register
+def _(value: Contraction) -> str:
+    head = f"contraction {value.group} {_shape_text(value.shape)} mode {value.mode.value}"
+    lines = [
+        f"  {name} = inputs[{factor.source}]"
+        + "".join(f" {role} {_axes_text(axes)}" for role, axes in _roles(factor.axes, letter))
+        for name, factor, letter in (("a", value.a, "m"), ("b", value.b, "n"))
+    ]
+    held = ["  b is held from call to call"] if value.held else []
+    return "\n".join([head, *lines, *held, ""]) + kernel_text(value.epilogue)
+
+
+def _roles(axes: Matrix, rows: str) -> tuple[tuple[str, tuple[Axis, ...]], ...]:
+    return ("batch", axes.batch), (rows, axes.rows), ("k", axes.inner)
+
+
+def _axes_text(axes: tuple[Axis, ...]) -> str:
+    """Each size with the axis that it goes along: `[s0:0, 64:1]`; a broadcast one has none."""
+    texts = (f"{axis.size}" + ("" if axis.place is None else f":{axis.place}") for axis in axes)
+    return f"[{', '.join(texts)}]"
 
 
 @to_text.register
@@ -117,9 +141,9 @@ def node_text(node: Node, names: Names) -> str:
     return " ".join(part for part in (node.op.value, *operands, str(node.attrs)) if part)
 
 
-def _node_line(node: Node, names: Names, place: str | None) -> str:
+def _node_line(node: Node, names: Names, place: str | None, is_kernel: bool = False) -> str:
     comments = [place] if place else []
-    if isinstance(node.attrs, CallAttrs):
+    if isinstance(node.attrs, CallAttrs) and not is_kernel:
         comments.append(node.attrs.reason)
     comment = f"  # {'; '.join(comments)}" if comments else ""
     return f"{names[node.serial]} {_type_text(node)} = {node_text(node, names)}{comment}"
@@ -190,7 +214,7 @@ def _group_lines(group: Group, names: Names, places: Names) -> list[str]:
     return [
         f"{group.name}  {group.kind.value}{schedule}",
         *(
-            f"  {_node_line(node, names, places.get(node.serial))}"
+            f"  {_node_line(node, names, places.get(node.serial), node is group.anchor)}"
             for node in group.nodes
             if node.op is not Op.CONST
         ),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from ..ir.kernel import Welded
-from ..ir.plan import GroupKind, Plan
-from .pointwise import lower_group
+from collections.abc import Callable
+
+from ..ir.kernel import Lowered
+from ..ir.plan import Group, GroupKind, Plan
+from .contraction import lower_contraction
+from .pointwise import Origins, lower_group
+
+_LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
+    GroupKind.POINTWISE: lower_group,
+    GroupKind.CONTRACTION: lower_contraction,
+}
 
 
-def lower(plan: Plan) -> tuple[Welded, ...]:
+def lower(plan: Plan) -> tuple[Lowered, ...]:
     """The kernels of every welded group, in the plan's order."""
     origins = dict(plan.graph.origins)
-    welded = (group for group in plan.groups if group.kind is GroupKind.POINTWISE)
-    return tuple(lower_group(origins, group) for group in welded)
+    return tuple(_LOWERINGS[group.kind](origins, group) for group in plan.groups if group.welded)

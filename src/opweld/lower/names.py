@@ -24,10 +24,14 @@ RESERVED = frozenset(
     "threadIdx blockDim gridDim warpSize INFINITY NAN "
     "op lane lane_at first last stop next begin end stream num_elems max_offset aligned narrow "
     "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
-    "count".split()
+    "count product workspace held changed contract "
+    "num_batches num_rows num_columns num_inner "
+    "held_batches forms device_guard".split()
 )
 # Loop variables, sizes, results, strides, vectors, and the pointers of entry points.
-_PATTERN = re.compile(r"(i|s|value|above_i)\d*|\w+_(stride\d+|vector|block|data)|_\w*|\w*__\w*")
+_PATTERN = re.compile(
+    r"(i|s|value|above_i)\d*|\w+_(stride\d+|vector|block|data|matrix|flat)|_\w*|\w*__\w*"
+)
 
 
 def is_reserved(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""A pointwise group -> its two kernels.
+"""A pointwise group -> its two kernels; the operations after a matrix product -> its epilogue.
 
 The value of each result is followed back from its coordinates through operations and views to
 loads; nothing of a view is left but addresses, guards and positions.
@@ -26,13 +26,15 @@ from ..ir.kernel import (
     Let,
     Load,
     Loop,
+    Multiplied,
     Name,
     Store,
     Test,
     Welded,
 )
 from ..ir.ops import NO_ATTRS, CastAttrs, Kind, Op
-from ..ir.plan import Group
+from ..ir.plan import Group, PointwiseSchedule
+from ..ir.product import Product
 from ..ir.types import DType
 from .index import Coords, align, flatten, through_view
 from .names import Names, stride_name, wish_for
@@ -47,6 +49,19 @@ Origins = Mapping[int, tuple[str, str]]
 
 def lower_group(origins: Origins, group: Group) -> Welded:
     """Both kernels of a group: `contiguous` with few loops and vectors, and `strided`."""
+    buffers = buffers_of(group)
+    body = _body(origins, group, buffers, _row_major)
+    strided = _body(origins, group, buffers, _by_strides)
+    return Welded(
+        group.name,
+        with_access(merge_loops(body)),
+        replace(strided, variant="strided"),
+        group.outputs[0].type.shape,
+    )
+
+
+def buffers_of(group: Group) -> tuple[Buffer, ...]:
+    """A buffer for each operand and each result."""
     names = Names()
     inputs = [_buffer(names, node, i, False) for i, node in enumerate(group.inputs)]
     single = len(group.outputs) == 1
@@ -54,16 +69,12 @@ def lower_group(origins: Origins, group: Group) -> Welded:
         _buffer(names, node, i, True, "result" if single else f"result{i}")
         for i, node in enumerate(group.outputs)
     ]
-    buffers = (*inputs, *outputs)
-    taken = {buffer.name for buffer in buffers}
-    body = _body(origins, group, buffers, Names(set(taken)), _row_major)
-    strided = _body(origins, group, buffers, Names(set(taken)), _by_strides)
-    return Welded(
-        group.name,
-        with_access(merge_loops(body)),
-        replace(strided, variant="strided"),
-        group.outputs[0].type.shape,
-    )
+    return (*inputs, *outputs)
+
+
+def row_major_kernel(origins: Origins, group: Group, buffers: tuple[Buffer, ...]) -> Kernel:
+    """The kernel over row-major operands, with few loops and vectors."""
+    return with_access(merge_loops(_body(origins, group, buffers, _row_major)))
 
 
 def _buffer(names: Names, node: Node, index: int, written: bool, wish: str = "") -> Buffer:
@@ -92,6 +103,8 @@ class _Builder:
     names: Names
     address: Addressing
     bounds: dict[str, Size]
+    anchor: Node | None = None
+    product: Product | None = None
     definitions: list[Definition] = field(default_factory=list)
     lets: list[Let] = field(default_factory=list)
     known: dict[object, Arg] = field(default_factory=dict)
@@ -110,6 +123,8 @@ class _Builder:
     def _make(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         if node.serial in self.buffers:
             return self._load(node, coords, guard)
+        if node is self.anchor:
+            return self._multiplied(node, coords)
         if node.op is Op.CONST:
             return self._const(node)
         if node.op is Op.IOTA:
@@ -127,6 +142,21 @@ class _Builder:
         name = self.names.fresh(buffer.name, always_number=True)
         load = Load(name, buffer.name, node.type.dtype, address, Access.LANE, guard)
         return self._define(load, (buffer.name, coords, guard))
+
+    def _multiplied(self, call: Node, coords: Coords) -> Arg:
+        """alpha * product + beta * added"""
+        product, dtype = self.product, call.type.dtype
+        assert product is not None, "an anchor has a product"
+        name = self.names.fresh("product", always_number=True)
+        value = self._define(Multiplied(name, dtype), call.serial)
+        if product.alpha != 1:
+            value = self._let(call, Op.MUL, [value, Const(float(product.alpha), dtype)], dtype)
+        if product.added is None:
+            return value
+        added = self.value(product.added, align(coords, product.added.type.shape), ())
+        if product.beta != 1:
+            added = self._let(call, Op.MUL, [added, Const(float(product.beta), dtype)], dtype)
+        return self._let(call, Op.ADD, [value, added], dtype)
 
     def _define(self, definition: Definition, key: object) -> Arg:
         if key not in self.known:
@@ -235,7 +265,6 @@ def _body(
     origins: Origins,
     group: Group,
     buffers: tuple[Buffer, ...],
-    names: Names,
     address: Addressing,
 ) -> Kernel:
     shape = group.outputs[0].type.shape
@@ -243,7 +272,8 @@ def _body(
     bounds = {loop.var: loop.extent for loop in loops}
     coords = tuple(symbol(f"i{axis}") if size != 1 else 0 for axis, size in enumerate(shape))
     read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
-    builder = _Builder(origins, read, names, address, bounds)
+    names = Names({buffer.name for buffer in buffers})
+    builder = _Builder(origins, read, names, address, bounds, group.anchor, group.product)
     results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
     written = buffers[len(group.inputs) :]
     stores = tuple(
@@ -254,7 +284,9 @@ def _body(
     element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
-    assert schedule is not None, "a pointwise group has a schedule"
+    assert schedule is not None, "a welded group has a schedule"
+    pointwise = schedule if isinstance(schedule, PointwiseSchedule) else None
+    rows = address is _row_major
     return Kernel(
         name=group.name,
         variant="contiguous",
@@ -265,9 +297,9 @@ def _body(
         definitions=definitions,
         element=element,
         stores=stores,
-        lanes=schedule.lanes if address is _row_major else 1,
-        vectors=schedule.vectors if address is _row_major else 1,
-        threads=schedule.threads,
+        lanes=schedule.lanes if rows else 1,
+        vectors=pointwise.vectors if rows and pointwise else 1,
+        threads=pointwise.threads if pointwise else 1,
     )
 
 
@@ -281,6 +313,6 @@ def _params(
 
 
 def _dtype(definition: Definition) -> DType:
-    if isinstance(definition, Load):
+    if isinstance(definition, Load | Multiplied):
         return definition.dtype
     return DType.I64 if isinstance(definition, Index) else DType.BOOL

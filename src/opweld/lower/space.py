@@ -18,6 +18,7 @@ from ..ir.kernel import (
     Kernel,
     Load,
     Loop,
+    Multiplied,
     Store,
 )
 from .names import stride_name
@@ -77,6 +78,8 @@ def _map_definition(definition: Definition, mapped: Callable[[Size], Size]) -> D
         return replace(definition, address=mapped(definition.address), guard=guard)
     if isinstance(definition, Index):
         return replace(definition, expr=mapped(definition.expr))
+    if isinstance(definition, Multiplied):
+        return definition
     return replace(definition, condition=_map_condition(definition.condition, mapped))
 
 
@@ -97,6 +100,8 @@ def expressions_of(definition: Definition) -> list[Size]:
         return [definition.address, *(b.expr for b in definition.guard)]
     if isinstance(definition, Index):
         return [definition.expr]
+    if isinstance(definition, Multiplied):
+        return []
     return [between.expr for between in definition.condition]
 
 
@@ -104,7 +109,8 @@ def with_access(kernel: Kernel) -> Kernel:
     """The kernel with each definition's access chosen for its lanes."""
     rows_hold_vectors = len(kernel.loops) == 1 or divides(kernel.lanes, kernel.loops[-1].extent)
     definitions = tuple(
-        replace(d, access=_access(d, kernel, rows_hold_vectors)) for d in kernel.definitions
+        d if isinstance(d, Multiplied) else replace(d, access=_access(d, kernel, rows_hold_vectors))
+        for d in kernel.definitions
     )
     return replace(kernel, definitions=definitions)
 
@@ -152,7 +158,7 @@ def extents_of(
 
 
 def _limits(definition: Definition) -> set[str]:
-    if isinstance(definition, Index):
+    if isinstance(definition, Index | Multiplied):
         return set()
     condition = definition.guard if isinstance(definition, Load) else definition.condition
     return {name for b in condition for limit in (b.low, b.high) for name in symbols_of(limit)}

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from ..ir.graph import Graph
-from ..ir.plan import Plan
+from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
 from .buffers import reuse_buffers
+from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
 from .uses import uses_of
 
 
 def make_plan(
-    graph: Graph, target: Target, excluded: frozenset[str] = frozenset(), suffix: str = ""
+    graph: Graph,
+    target: Target,
+    excluded: frozenset[str] = frozenset(),
+    suffix: str = "",
+    conditions: Conditions = NO_CONDITIONS,
 ) -> Plan:
     """The plan of a simplified graph.
 
@@ -20,6 +25,7 @@ def make_plan(
     the same name, so that a group which measured slower than the calls it replaced is not welded
     again. `suffix` ends the name of every kernel: it tells the variants of one file apart.
     """
-    uses = uses_of(graph)
-    groups = make_groups(uses, fuse(uses), target, excluded, suffix)
+    choice = choose_products(graph, target, conditions)
+    uses = uses_of(graph, choice.products)
+    groups = make_groups(uses, fuse(uses), target, choice, excluded, suffix)
     return Plan(graph, target.name, reuse_buffers(uses, groups))

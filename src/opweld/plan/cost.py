@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from ..ir.expr import Size, evaluate, product, substitute, symbols_of
+from collections.abc import Sequence
+
+from ..ir.expr import Size, evaluate, substitute, symbols_of
+from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from ..ir.plan import Estimate, Group
+from ..ir.plan import ContractionSchedule, Estimate, Group
+from ..ir.product import Mode, Product
 from ..target import Target
+from .uses import behind_views
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions
 # (float32, sm_90); everything that is not listed is one instruction.
@@ -22,33 +27,100 @@ OP_FLOPS: dict[Op, int] = {
 
 
 def estimate(group: Group, target: Target) -> Estimate:
-    """Roofline figures of a pointwise group: each operand read once, each result written once."""
+    """Roofline figures of a welded group: each operand read once, each result written once."""
     num_bytes = sum((_bytes_read(node, group) for node in group.inputs), start=0)
     num_bytes = num_bytes + sum((node.type.size_bytes for node in group.outputs), start=0)
     flops: Size = 0
     for node in group.nodes:
         if node.kind is Kind.POINTWISE:
             flops = flops + node.type.num_elems * OP_FLOPS.get(node.op, 1)
-    return Estimate(num_bytes, flops, _limit(num_bytes, flops, target))
+    if group.product is None:
+        return Estimate(num_bytes, flops, _limit(num_bytes, flops, 0.0, target))
+    assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
+    multiply_s = _multiply_s(group.product, target.product_rates[group.schedule.mode].ours)
+    limit = _limit(num_bytes, flops, multiply_s, target)
+    return Estimate(num_bytes, flops + group.product.flops, limit)
+
+
+def _multiply_s(product: Product, flops_per_s: float) -> float:
+    return _at(product.flops, ()) / flops_per_s
 
 
 def _bytes_read(operand: Node, group: Group) -> Size:
     """An operand is read whole, or as much of it as the iteration space has elements."""
-    space = product(group.outputs[0].type.shape)
+    space = product_of(group.outputs[0].type.shape)
     whole, part = operand.type.size_bytes, space * operand.type.dtype.itemsize_bytes
-    names = symbols_of(whole) | symbols_of(part)
-    typical = dict.fromkeys(names, TYPICAL_SIZE)
-    return whole if evaluate(whole, typical) <= evaluate(part, typical) else part
+    if group.product is not None and operand in (group.product.a, group.product.b):
+        return whole
+    return whole if _at(whole, ()) <= _at(part, ()) else part
 
 
 TYPICAL_SIZE = 1024  # stands for a symbolic size where two polynomials must be compared
 
 
-def _limit(num_bytes: Size, flops: Size, target: Target) -> str:
-    values = dict.fromkeys(symbols_of(num_bytes) | symbols_of(flops), TYPICAL_SIZE)
-    memory_s = evaluate(num_bytes, values) / target.copy_bytes_per_s
-    compute_s = evaluate(flops, values) / target.pointwise_flops_per_s
+Sizes = tuple[tuple[str, int], ...]
+
+
+def _at(value: Size, sizes: Sizes) -> int:
+    """The number that a size is at these examples, and at TYPICAL_SIZE where there is none."""
+    return evaluate(value, dict.fromkeys(symbols_of(value), TYPICAL_SIZE) | dict(sizes))
+
+
+def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> str:
+    """`multiply_s` are the seconds of a product, beside the other operations."""
+    memory_s = _at(num_bytes, ()) / target.copy_bytes_per_s
+    compute_s = _at(flops, ()) / target.pointwise_flops_per_s + multiply_s
     return "memory" if memory_s >= compute_s else "compute"
+
+
+# Products of so few rows or columns read their operands once, as they are.
+SKINNY = 16
+
+
+def estimate_product(
+    anchor: Node,
+    product: Product,
+    mode: Mode,
+    tail: Sequence[Node],
+    target: Target,
+    sizes: Sizes,
+) -> tuple[float, float]:
+    """Microseconds of a product and its tail as one kernel of ours, and as the library's call and
+    a pointwise kernel.
+    """
+    rates = target.product_rates[mode]
+    operands_us = _copy_us((product.a, product.b), target, sizes)
+    written_us = _copy_us((anchor,), target, sizes)
+    beside = _read_beside(anchor, tail)
+    flops = _at(product.flops, sizes)
+    ours = max(flops / rates.ours * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
+    if min(_at(product.m, sizes), _at(product.n, sizes)) > SKINNY:
+        ours += rates.overhead_us + _split_us(product, mode, target, sizes)
+    library = max(flops / rates.library * 1e6, operands_us + written_us)
+    if tail:
+        library += 2 * written_us + _copy_us(beside, target, sizes)
+    return ours, library
+
+
+def _read_beside(anchor: Node, tail: Sequence[Node]) -> tuple[Node, ...]:
+    """What the tail reads from memory beside the product."""
+    inside = {anchor.serial, *(node.serial for node in tail)}
+    read = dict.fromkeys(behind_views(operand) for node in tail for operand in node.inputs)
+    return tuple(n for n in read if n.serial not in inside and n.op is not Op.CONST)
+
+
+def _copy_us(nodes: Sequence[Node], target: Target, sizes: Sizes) -> float:
+    """The time in which their bytes are read or written once."""
+    num_bytes = sum(_at(node.type.size_bytes, sizes) for node in nodes)
+    return num_bytes / target.copy_bytes_per_s * 1e6
+
+
+def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:
+    """The pass that splits float32 operands: each is read, and written in as many bytes."""
+    if mode not in (Mode.FAITHFUL, Mode.TF32):
+        return 0.0
+    split = (product.a,) if product.held else (product.a, product.b)
+    return 2 * _copy_us(split, target, sizes)
 
 
 def bytes_at(group: Group, sizes: dict[str, int]) -> int:

@@ -4,6 +4,9 @@ A cluster is a set of computing nodes whose results all have one shape, the iter
 together with the nodes that only feed them through views and broadcasts and are computed where they
 are read. Merging is greedy along edges, until nothing more can be merged, and never makes the graph
 of clusters cyclic.
+
+A matrix product is the anchor of a cluster: what reads its result element by element joins it, and
+nothing that it needs does.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass, field
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Op
-from .places import places_of
+from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .uses import MOVING_VIEWS, Uses, behind_views, computes, is_free_view
 
@@ -28,6 +31,7 @@ class Cluster:
 
     space: tuple[Size, ...]
     nodes: list[Node]
+    anchor: Node | None = None
 
 
 @dataclass(slots=True)
@@ -39,11 +43,16 @@ class _Fusion:
 
 
 def fuse(uses: Uses) -> tuple[Cluster, ...]:
-    """Clusters of computing nodes, by their first node; every computing node is in exactly one."""
+    """Clusters of computing nodes and products, by their first node; each node is in exactly
+    one.
+    """
     state = _Fusion(uses, reach_of(uses))
     computing = [node for node in uses.nodes if computes(node)]
     for node in computing:
         state.member[node.serial] = Cluster(node.type.shape, [node])
+    anchors = [node for node in uses.nodes if node.serial in uses.products]
+    for node in anchors:
+        state.member[node.serial] = Cluster(node.type.shape, [node], node)
     merges = -1
     while merges < state.merges:  # what is merged now can make room for more
         merges = state.merges
@@ -52,7 +61,7 @@ def fuse(uses: Uses) -> tuple[Cluster, ...]:
         # one.
         _merge_edges(state, computing[::-1])
         _merge_siblings(state)
-    return tuple(dict.fromkeys(state.member[node.serial] for node in computing))
+    return tuple(dict.fromkeys(state.member[node.serial] for node in (*computing, *anchors)))
 
 
 def _merge_edges(state: _Fusion, readers: list[Node]) -> None:
@@ -62,14 +71,14 @@ def _merge_edges(state: _Fusion, readers: list[Node]) -> None:
 
 
 def _merge_edge(state: _Fusion, producer: Node, reader: Node, direct: bool) -> None:
-    if not computes(producer):
+    if producer.serial not in state.member:
         return
     upper, lower = state.member[producer.serial], state.member[reader.serial]
     if upper is lower:
         return
     same_space = direct and upper.space == lower.space and reader.op not in MOVING_VIEWS
     # Otherwise the results of `upper` would have another shape than the iteration space.
-    if same_space or _only_feeds(state.uses, upper, lower):
+    if same_space or (upper.anchor is None and _only_feeds(state.uses, upper, lower)):
         _try_merge(state, upper, lower, lower.space)
 
 
@@ -110,16 +119,26 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
         return True
     if len(left.nodes) + len(right.nodes) > MAX_CLUSTER_NODES:
         return False
+    if left.anchor and right.anchor:
+        return False
     place = state.uses.place
     first, second = (place[cluster.nodes[0].serial] for cluster in (left, right))
     if state.reach.returns(first, second):
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
-    if places_of(nodes, state.uses.results(nodes), MAX_CLUSTER_NODES) is None:
+    ways = places_of(nodes, state.uses.results(nodes), MAX_CLUSTER_NODES)
+    anchor = left.anchor or right.anchor
+    if ways is None or (anchor and not _follows(anchor, nodes, ways)):
         return False
     state.reach.merge(first, second)
     state.merges += 1
-    merged = Cluster(space, nodes)
+    merged = Cluster(space, nodes, anchor)
     for node in nodes:
         state.member[node.serial] = merged
     return True
+
+
+def _follows(anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:
+    """Whether the nodes need the product where it is made, and it needs none of them."""
+    read = {behind_views(operand).serial for operand in anchor.inputs}
+    return ways[anchor.serial] == {HERE} and not any(node.serial in read for node in nodes)

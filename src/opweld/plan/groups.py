@@ -9,16 +9,18 @@ from ..ir.graph import Node
 from ..ir.ops import Kind, Op
 from ..ir.plan import Estimate, Group, GroupKind
 from ..target import Target
+from .choice import Choice
 from .cost import estimate
 from .fusion import Cluster
-from .schedule import choose_schedule
-from .uses import Uses, behind_views, computes, is_free_view
+from .schedule import choose_contraction_schedule, choose_schedule
+from .uses import Uses, behind_views, computes, is_free_view, reads_of
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
     uses: Uses
     target: Target
+    choice: Choice
     excluded: frozenset[str]
     suffix: str
 
@@ -27,19 +29,20 @@ def make_groups(
     uses: Uses,
     clusters: tuple[Cluster, ...],
     target: Target,
+    choice: Choice,
     excluded: frozenset[str],
     suffix: str,
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in uses.nodes if _stands_alone(uses, node)]
-    return _named(_Context(uses, target, excluded, suffix), _ordered(uses, units))
+    return _named(_Context(uses, target, choice, excluded, suffix), _ordered(uses, units))
 
 
 def _stands_alone(uses: Uses, node: Node) -> bool:
     """Whether a node that no cluster computes is needed as a tensor."""
     if node.kind is Kind.OPAQUE:
-        return True
+        return node.serial not in uses.products
     return (is_free_view(node) or node.op in (Op.CONST, Op.IOTA)) and node.serial in uses.shown
 
 
@@ -70,11 +73,16 @@ def _units_read(uses: Uses, unit: list[Node], unit_of: dict[int, int]) -> set[in
     """The units that run before: a kernel reads behind views, all else reads the views."""
     found: set[int] = set()
     for node in unit:
-        for operand in node.inputs:
-            read = behind_views(operand) if computes(node) else operand
+        for read in _reads(uses, node):
             if read.serial in unit_of:
                 found.add(unit_of[read.serial])
     return found | {unit_of[uses.drawn_before[n.serial].serial] for n in unit if _draws(uses, n)}
+
+
+def _reads(uses: Uses, node: Node) -> tuple[Node, ...]:
+    if node.serial in uses.products:
+        return reads_of(uses.products[node.serial])
+    return tuple(map(behind_views, node.inputs)) if computes(node) else node.inputs
 
 
 def _draws(uses: Uses, node: Node) -> bool:
@@ -85,36 +93,38 @@ def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:
     groups: list[Group] = []
     num_kernels = 0
     for unit in units:
-        welded = any(node.kind is Kind.POINTWISE for node in unit)
+        welded = any(n.kind is Kind.POINTWISE or n.serial in context.uses.products for n in unit)
         num_kernels += welded
         groups.append(_group(context, unit, num_kernels if welded else 0))
     return tuple(groups)
 
 
 def _group(context: _Context, unit: list[Node], number: int) -> Group:
-    if not computes(unit[0]):
-        return _one_node(unit[0])
+    anchor = next((node for node in unit if node.serial in context.uses.products), None)
+    if anchor is None and not computes(unit[0]):
+        return _one_node(context, unit[0])
     if not number:
         return _unwelded(context, _slug(unit), unit, "only moves data, which PyTorch does as well")
     name = f"k{number}_{_slug(unit)}{context.suffix}"
     if name in context.excluded:
         reason = "measured slower than the PyTorch calls it replaces"
         return _unwelded(context, name, unit, reason)
-    if not _operands(unit):
+    if not _operands(context.uses, unit):
         return _unwelded(context, name, unit, "depends on no input, so no device is given for it")
-    return _pointwise(context, name, unit)
+    return _contraction(context, name, unit, anchor) if anchor else _pointwise(context, name, unit)
 
 
 NO_ESTIMATE = Estimate(0, 0, "library")
 
 
-def _one_node(node: Node) -> Group:
+def _one_node(context: _Context, node: Node) -> Group:
     """A PyTorch call, a constant or a view, as a tensor."""
     inputs = tuple(o for o in dict.fromkeys(node.inputs) if o.op is not Op.CONST)
     kind = GroupKind.VIEW if is_free_view(node) else GroupKind.LIBRARY
     name, reason = node.op.value, "a value that depends on no input"
     if node.op is Op.CALL:
-        name, reason = node.attrs.target.split(".")[1], node.attrs.reason
+        name = node.attrs.target.split(".")[1]
+        reason = context.choice.refused.get(node.serial, node.attrs.reason)
     elif node.inputs:
         reason = "a result of a call" if node.op is Op.ITEM else "a view moves no data"
     return Group(name, kind, (node,), inputs, (node,), None, NO_ESTIMATE, reason)
@@ -122,13 +132,13 @@ def _one_node(node: Node) -> Group:
 
 def _unwelded(context: _Context, name: str, unit: list[Node], reason: str) -> Group:
     """What a cluster computes, done by PyTorch's own operations."""
-    inputs = _operands(unit)
+    inputs = _operands(context.uses, unit)
     nodes, outputs = _with_views(context.uses, unit, inputs), context.uses.results(unit)
     return Group(name, GroupKind.LIBRARY, nodes, inputs, outputs, None, NO_ESTIMATE, reason)
 
 
 def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
-    inputs = _operands(unit)
+    inputs = _operands(context.uses, unit)
     nodes = _with_views(context.uses, unit, inputs)
     outputs = context.uses.results(unit)
     group = Group(
@@ -145,12 +155,30 @@ def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
     return replace(group, schedule=schedule, estimate=estimate(group, context.target))
 
 
-def _operands(unit: list[Node]) -> tuple[Node, ...]:
+def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -> Group:
+    inputs = _operands(context.uses, unit)
+    product = context.uses.products[anchor.serial]
+    group = Group(
+        name,
+        GroupKind.CONTRACTION,
+        _with_views(context.uses, unit, inputs),
+        inputs,
+        context.uses.results(unit),
+        choose_contraction_schedule(product, context.choice.modes[anchor.serial]),
+        Estimate(0, 0, ""),
+        _contraction_reason(unit, context.choice.accepted[anchor.serial]),
+        anchor=anchor,
+        product=product,
+    )
+    return replace(group, estimate=estimate(group, context.target))
+
+
+def _operands(uses: Uses, unit: list[Node]) -> tuple[Node, ...]:
     """Values that the unit reads from memory, behind all free views, in order of first use."""
     inside = {node.serial for node in unit}
     found: dict[Node, None] = {}
     for node in unit:
-        for operand in map(behind_views, node.inputs):
+        for operand in _reads(uses, node):
             if operand.serial not in inside and operand.op not in (Op.CONST, Op.IOTA):
                 found[operand] = None
     return tuple(found)
@@ -169,10 +197,12 @@ def _with_views(uses: Uses, unit: list[Node], inputs: tuple[Node, ...]) -> tuple
 
 
 def _slug(unit: list[Node]) -> str:
-    """A short name from the operations: the last three different ones that compute."""
-    computing = [node for node in unit if node.kind is Kind.POINTWISE] or unit
+    """A short name from the operations: the call and the last three different ones that compute."""
+    called = [node.attrs.target.split(".")[1] for node in unit if node.op is Op.CALL]
+    computing = [node for node in unit if node.kind is Kind.POINTWISE]
+    computing = computing or [node for node in unit if node.op is not Op.CALL]
     names = dict.fromkeys(node.op.value for node in computing)
-    return "_".join(list(names)[-3:])
+    return "_".join([*called, *list(names)[-3:]])
 
 
 def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
@@ -183,3 +213,10 @@ def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
     return (
         f"{num_ops} operations over one iteration space, {results}: intermediates stay in registers"
     )
+
+
+def _contraction_reason(unit: list[Node], figures: str) -> str:
+    num_ops = sum(computes(node) for node in unit)
+    tail = f" with the {num_ops} operations after it" if num_ops > 1 else ""
+    tail = " with the operation after it" if num_ops == 1 else tail
+    return f"a matrix product{tail}: {figures}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir.plan import Group, PointwiseSchedule
+from ..ir.expr import divides
+from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
+from ..ir.product import Mode, Product
 from ..target import Target
 
 
@@ -17,3 +19,8 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
 def _vectors(num_inputs: int, target: Target) -> int:
     """Fewer accesses of each operand where there are more: what counts is bytes in flight."""
     return max(1, target.loads_in_flight // max(1, num_inputs))
+
+
+def choose_contraction_schedule(product: Product, mode: Mode) -> ContractionSchedule:
+    """Two neighbours at once, as the tensor core gives them, where every row has an even length."""
+    return ContractionSchedule(mode, 2 if divides(2, product.n) else 1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ..ir.graph import Graph, Node, consumers
 from ..ir.ops import Kind, Op
+from ..ir.product import Product
 
 MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP))
 
@@ -36,7 +37,8 @@ class Uses:
     that read a value, free views of it followed to their readers. `returned` values, or free views
     of them, are outputs of the graph. `shown` free views are needed as tensors: by the caller, by a
     PyTorch call, or by another such view. `drawn_before` is the call that draws random numbers
-    before the one of that serial does: it must run first.
+    before the one of that serial does: it must run first. `products` has the calls whose matrix
+    product a kernel of ours makes.
     """
 
     nodes: tuple[Node, ...]
@@ -46,6 +48,7 @@ class Uses:
     returned: frozenset[int]
     shown: frozenset[int]
     drawn_before: dict[int, Node]
+    products: Mapping[int, Product]
 
     def leaves_memory(self, node: Node) -> bool:
         """Whether the value is wanted in memory by the caller or by a PyTorch call."""
@@ -63,7 +66,20 @@ class Uses:
         )
 
 
-def uses_of(graph: Graph) -> Uses:
+def reads_of(product: Product) -> tuple[Node, ...]:
+    """The tensors that a product reads, behind the views before them."""
+    read = [product.a, product.b]
+    if product.added is not None:
+        source = behind_views(product.added)
+        read += [source] if source.op not in (Op.CONST, Op.IOTA) else []
+    return tuple(dict.fromkeys(read))
+
+
+def uses_of(graph: Graph, products: Mapping[int, Product] | None = None) -> Uses:
+    """The facts of a graph in which a kernel makes each product of `products`, by the call's
+    serial.
+    """
+    products = products or {}
     nodes, drawn_before = _in_order(graph.nodes())
     users = consumers(nodes)
     readers: dict[int, tuple[Node, ...]] = {}
@@ -75,13 +91,21 @@ def uses_of(graph: Graph) -> Uses:
             found.update(dict.fromkeys(readers[user.serial] if is_free_view(user) else (user,)))
         readers[node.serial] = tuple(found)
         views = [user for user in users[node.serial] if is_free_view(user)]
-        called = any(user.kind is Kind.OPAQUE for user in users[node.serial])
+        called = any(_is_given_to(node, user, products) for user in users[node.serial])
         if node.serial in returned or called or any(view.serial in shown for view in views):
             shown.add(node.serial)
         if any(view.serial in returned for view in views):
             returned.add(node.serial)
     place = {node.serial: index for index, node in enumerate(nodes)}
-    return Uses(nodes, place, users, readers, frozenset(returned), frozenset(shown), drawn_before)
+    kept, seen = frozenset(returned), frozenset(shown)
+    return Uses(nodes, place, users, readers, kept, seen, drawn_before, products)
+
+
+def _is_given_to(node: Node, user: Node, products: Mapping[int, Product]) -> bool:
+    """Whether a call gets the node as a tensor; the kernel of a product sees through views."""
+    if user.serial in products:
+        return node in reads_of(products[user.serial])
+    return user.kind is Kind.OPAQUE
 
 
 def _in_order(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[int, Node]]:

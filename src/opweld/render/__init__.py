@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 
-from ..ir.kernel import Source, Welded
+from ..ir.kernel import Contraction, Lowered, Source
 from .cpp import cpp_text
 from .cuda import cuda_text
 
 
-def render(name: str, kernels: tuple[Welded, ...], language: str) -> Source:
+def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
     """One translation unit with every kernel and its launchers; `language` is "cuda" or "c++"."""
     text = {"cuda": cuda_text, "c++": cpp_text}[language](kernels)
-    entry_points = tuple(
-        f"{welded.group}_{kernel.variant}"
-        for welded in kernels
-        for kernel in (welded.contiguous, welded.strided)
-    )
+    entry_points = tuple(name for lowered in kernels for name in _entry_points(lowered))
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Source(name, language, text, entry_points, digest)
+
+
+def _entry_points(lowered: Lowered) -> tuple[str, ...]:
+    if isinstance(lowered, Contraction):
+        return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
+    return tuple(f"{lowered.group}_{kernel.variant}" for kernel in lowered.kernels)

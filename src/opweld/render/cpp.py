@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from ..device import pieces
 from ..ir.expr import Bounds, Size, at_least_zero, upper
-from ..ir.kernel import Between, Buffer, Definition, Index, Kernel, Test, Welded
+from ..ir.kernel import (
+    Between,
+    Buffer,
+    Definition,
+    Index,
+    Kernel,
+    Lowered,
+    Multiplied,
+    Test,
+    Welded,
+)
 from ..ir.types import DType
 from .c import (
     STORAGE,
@@ -28,8 +38,11 @@ from .element import call_element, condition_text, element_text, pieces_of, titl
 from .layout import folded, head, indented
 
 
-def cpp_text(kernels: tuple[Welded, ...]) -> str:
-    """The whole C++ text: the functions used, then each group's loops."""
+def cpp_text(lowered: tuple[Lowered, ...]) -> str:
+    """The whole C++ text: the functions used, then each group's loops. Products are the library's
+    here.
+    """
+    kernels = [welded for welded in lowered if isinstance(welded, Welded)]
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
     needed = storage_pieces(dtypes)
     for welded in kernels:
@@ -41,7 +54,7 @@ def cpp_text(kernels: tuple[Welded, ...]) -> str:
 def _group_text(welded: Welded) -> str:
     element = element_text(welded.contiguous.element, "cpp")
     parts = [
-        f"{title(welded.contiguous)}\n\n{element}",
+        f"{title(welded.contiguous, welded.buffers)}\n\n{element}",
         _function(welded.contiguous),
         _function(welded.strided),
     ]
@@ -114,6 +127,7 @@ def _place(address: Size, kernel: Kernel) -> str:
 
 def _definition(definition: Definition, kernel: Kernel) -> str:
     name = definition.name
+    assert not isinstance(definition, Multiplied), "products are the library's here"
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_text(definition.expr)};"
     bounds = {loop.var: loop.extent for loop in kernel.loops}

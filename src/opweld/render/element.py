@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..ir.kernel import Between, Element, Kernel, Load, Test
+from ..ir.kernel import Between, Buffer, Element, Kernel, Load, Test
 from .c import argument, compute_type, spelled
 from .layout import comment, folded, head
 
@@ -42,12 +42,12 @@ def element_text(element: Element, language: str) -> str:
     return "\n".join([*lines, "}"])
 
 
-def title(kernel: Kernel) -> str:
+def title(kernel: Kernel, buffers: tuple[Buffer, ...]) -> str:
     """What a group is: its reason, its operands and its results with their types."""
     read, written = (
         ", ".join(
             f"{b.name} {b.comment}".replace(" ", _NO_BREAK)
-            for b in kernel.buffers
+            for b in buffers
             if b.written is is_written
         )
         for is_written in (False, True)

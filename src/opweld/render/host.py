@@ -5,29 +5,15 @@ Only this text sees torch, and of torch only the headers that are stable between
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib import resources
 
 from ..ir.expr import product, symbols_of
-from ..ir.kernel import Kernel, Welded
+from ..ir.kernel import Contraction, Kernel, Lowered, Welded
 from ..ir.operator import Operator, Result, operator_of, reads_in_place
 from ..ir.original import Part
-from ..ir.plan import GroupKind
-from ..ir.types import DType, TensorType
 from .c import index_text
-
-SCALAR_TYPES = {
-    DType.BOOL: "Bool",
-    DType.U8: "Byte",
-    DType.I8: "Char",
-    DType.I16: "Short",
-    DType.I32: "Int",
-    DType.I64: "Long",
-    DType.F16: "Half",
-    DType.BF16: "BFloat16",
-    DType.F32: "Float",
-    DType.F64: "Double",
-}
+from .host_contraction import contraction_run, entry_declarations
+from .host_parts import all_of, extents, pointers, reads, references, scalar_type, shape, wrapped
 
 
 def host(parts: tuple[Part, ...], language: str) -> str:
@@ -37,23 +23,32 @@ def host(parts: tuple[Part, ...], language: str) -> str:
     """
     welds = [pair for part in parts for pair in _operators(part)]
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
-    pieces = [_device(file) for file in ("host.h", extra)]
+    products = [w for _, w in welds if isinstance(w, Contraction)]
+    files = ["host.h", extra, *(["product.h"] if products else [])]
+    files += ["held.h"] if any(product.held for product in products) else []
+    pieces = [_device(file) for file in files]
     if language == "cuda":
         pieces.append("")
-        pieces += [_declaration(k) for _, w in welds for k in (w.contiguous, w.strided)]
+        pieces += [line for _, lowered in welds for line in _declarations(lowered)]
     pieces.append("\nnamespace {\n")
     pieces += [_operator_text(operator, welded, language) for operator, welded in welds]
     operators = [operator for operator, _ in welds]
     return "\n".join([*pieces, "}  // namespace\n", _registration(operators, key)]) + "\n"
 
 
-def _operators(part: Part) -> list[tuple[Operator, Welded]]:
-    groups = [g for g in part.plan.groups if g.kind is GroupKind.POINTWISE]
+def _operators(part: Part) -> list[tuple[Operator, Lowered]]:
+    groups = [group for group in part.plan.groups if group.welded]
     return [(operator_of(g, w), w) for g, w in zip(groups, part.kernels, strict=True)]
 
 
 def _device(file: str) -> str:
     return (resources.files("opweld.device") / file).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _declarations(lowered: Lowered) -> list[str]:
+    if isinstance(lowered, Contraction):
+        return entry_declarations(lowered)
+    return [_declaration(kernel) for kernel in lowered.kernels]
 
 
 def _declaration(kernel: Kernel) -> str:
@@ -63,8 +58,13 @@ def _declaration(kernel: Kernel) -> str:
     return f'extern "C" int {kernel.name}_{kernel.variant}({", ".join(types)});'
 
 
-def _operator_text(operator: Operator, welded: Welded, language: str) -> str:
-    parts = [_run_text(operator, welded, language), _fresh_text(operator)]
+def _operator_text(operator: Operator, lowered: Lowered, language: str) -> str:
+    run = (
+        contraction_run(operator, lowered)
+        if isinstance(lowered, Contraction)
+        else _run_text(operator, lowered, language)
+    )
+    parts = [run, _fresh_text(operator)]
     if operator.reuse is not None:
         parts.append(_into_text(operator))
     return "\n\n".join(parts) + "\n"
@@ -75,28 +75,14 @@ def _parameters(operator: Operator) -> list[str]:
     return tensors + [f"int64_t {name}" for name in operator.sizes]
 
 
-def _references(operator: Operator) -> list[str]:
-    """Parameters of the functions that are not registered."""
-    names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
-    return [f"const Tensor& {n}" for n in names] + [f"int64_t {n}" for n in operator.sizes]
-
-
-def _reads(operator: Operator, needed: frozenset[str]) -> list[str]:
-    return [
-        f"  const int64_t {r.name} = {operator.arguments[r.argument].name}.size({r.axis});"
-        for r in operator.reads
-        if r.name in needed
-    ]
-
-
 def _run_text(operator: Operator, welded: Welded, language: str) -> str:
     """Chooses the kernel by the layouts at this call and runs it."""
     call = _cuda_call if language == "cuda" else _cpu_call
     device = f"{operator.results[0].name}.get_device_index()"
     guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     lines = [
-        _wrapped(f"void {operator.name}_run(", _references(operator), ") {"),
-        *_reads(operator, _sizes_of_run(welded)),
+        wrapped(f"void {operator.name}_run(", references(operator), ") {"),
+        *reads(operator, _sizes_of_run(welded)),
         f"  const int64_t num_elems = {index_text(product(welded.shape), str)};",
         "  if (num_elems == 0) return;",
         *([guard] if language == "cuda" else []),
@@ -111,45 +97,33 @@ def _run_text(operator: Operator, welded: Welded, language: str) -> str:
 
 
 def _sizes_of_run(welded: Welded) -> frozenset[str]:
-    extents = (e.name for k in (welded.contiguous, welded.strided) for e in k.extents)
-    return frozenset(extents) | symbols_of(product(welded.shape))
+    named = (e.name for kernel in welded.kernels for e in kernel.extents)
+    return frozenset(named) | symbols_of(product(welded.shape))
 
 
 def _contiguous_test(operator: Operator, welded: Welded) -> str:
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     first = operator.results[0]
     if not reads_in_place(operator, welded):
-        return _all(f"{name}.is_contiguous()" for name in names)
+        return all_of(f"{name}.is_contiguous()" for name in names)
     # Elementwise throughout: any layout that all tensors share will do. The others are one element.
     full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]
     others = full + [r.name for r in operator.results[1:]]
-    return _all(f"host::same_layout({name}, {first.name})" for name in others)
-
-
-def _all(tests: Iterable[str]) -> str:
-    return " &&\n      ".join(tests) or "true"
-
-
-def _pointers(kernel: Kernel) -> list[str]:
-    return [f"{b.name}.{'mutable' if b.written else 'const'}_data_ptr()" for b in kernel.buffers]
-
-
-def _extents(kernel: Kernel) -> list[str]:
-    return [e.name if e.buffer is None else f"{e.buffer}.stride({e.axis})" for e in kernel.extents]
+    return all_of(f"host::same_layout({name}, {first.name})" for name in others)
 
 
 def _cuda_call(operator: Operator, kernel: Kernel) -> list[str]:
     tensors = ", ".join(b.name for b in kernel.buffers)
-    arguments = [*_pointers(kernel), *_extents(kernel)]
+    arguments = [*pointers(kernel), *extents(kernel)]
     arguments += ["num_elems", f"host::largest_reach({tensors})", f"host::all_aligned({tensors})"]
     arguments.append(f"host::current_stream({operator.results[0].name})")
-    call = _wrapped(f"{kernel.name}_{kernel.variant}(", arguments, "));", 8)
+    call = wrapped(f"{kernel.name}_{kernel.variant}(", arguments, "));", 8)
     return [f'    host::check_launch("{operator.name}", {call}']
 
 
 def _cpu_call(operator: Operator, kernel: Kernel) -> list[str]:
-    arguments = [*_pointers(kernel), *_extents(kernel), "begin", "end"]
-    call = _wrapped(f"{kernel.name}_{kernel.variant}(", arguments, ");", 10)
+    arguments = [*pointers(kernel), *extents(kernel), "begin", "end"]
+    call = wrapped(f"{kernel.name}_{kernel.variant}(", arguments, ");", 10)
     loop = "torch::stable::parallel_for(0, num_elems, host::kGrain"
     return [f"    {loop}, [&](int64_t begin, int64_t end) {{", f"      {call}", "    });"]
 
@@ -159,7 +133,7 @@ def _fresh_text(operator: Operator) -> str:
     returned = ", ".join(result.name for result in operator.results)
     value = returned if len(operator.results) == 1 else f"std::make_tuple({returned})"
     lines = [
-        _wrapped(
+        wrapped(
             f"{_return_type(len(operator.results))} {operator.name}(", _parameters(operator), ") {"
         ),
         *_checks(operator),
@@ -178,9 +152,7 @@ def _into_text(operator: Operator) -> str:
     returned = ", ".join(result.name for result in others)
     value = returned if len(others) == 1 else f"std::make_tuple({returned})"
     lines = [
-        _wrapped(
-            f"{_return_type(len(others))} {operator.name}_into(", _parameters(operator), ") {"
-        ),
+        wrapped(f"{_return_type(len(others))} {operator.name}_into(", _parameters(operator), ") {"),
         *_checks(operator),
         f"  const Tensor& {first.name} = {operator.arguments[operator.reuse].name};",
         *(_allocation(operator, result) for result in others),
@@ -199,35 +171,26 @@ def _return_type(count: int) -> str:
 
 def _run_call(operator: Operator) -> str:
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
-    return _wrapped(f"{operator.name}_run(", [*names, *operator.sizes], ");")
+    return wrapped(f"{operator.name}_run(", [*names, *operator.sizes], ");")
 
 
 def _checks(operator: Operator) -> list[str]:
     first = operator.arguments[0].name
     types = [a.type for a in operator.arguments] + [r.type for r in operator.results]
     needed = frozenset(name for t in types for size in t.shape for name in symbols_of(size))
-    lines = _reads(operator, needed)
+    lines = reads(operator, needed)
     for argument in operator.arguments:
         label = f'"{operator.name}: {argument.name}"'
-        items = [label, argument.name, first, _scalar_type(argument.type), _shape(argument.type)]
-        lines.append(f"  {_wrapped('host::expect(', items, ');', 6)}")
+        items = [label, argument.name, first, scalar_type(argument.type), shape(argument.type)]
+        lines.append(f"  {wrapped('host::expect(', items, ');', 6)}")
     return lines
 
 
 def _allocation(operator: Operator, result: Result) -> str:
     function = "row_major" if result.like is None else "laid_out_like"
     beside = operator.arguments[result.like or 0].name
-    items = [beside, _scalar_type(result.type), _shape(result.type)]
-    return f"  const Tensor {result.name} = {_wrapped(f'host::{function}(', items, ');', 6)}"
-
-
-def _shape(type: TensorType) -> str:
-    sizes = ", ".join(index_text(size, str) for size in type.shape)
-    return f"std::array<int64_t, {type.rank}>{{{sizes}}}"
-
-
-def _scalar_type(type: TensorType) -> str:
-    return f"ScalarType::{SCALAR_TYPES[type.dtype]}"
+    items = [beside, scalar_type(result.type), shape(result.type)]
+    return f"  const Tensor {result.name} = {wrapped(f'host::{function}(', items, ');', 6)}"
 
 
 def _registration(operators: list[Operator], key: str) -> str:
@@ -266,18 +229,3 @@ def _into_schema(operator: Operator) -> str:
 
 def _returned(count: int) -> str:
     return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
-
-
-def _wrapped(start: str, items: list[str], end: str, indent: int = 4) -> str:
-    """A call or declaration, broken over lines where it would be long."""
-    text = f"{start}{', '.join(items)}{end}"
-    if len(text) + indent <= 96:
-        return text
-    lines, line = [], ""
-    for item in items:
-        if line and len(line) + len(item) + indent > 94:
-            lines.append(line.rstrip())
-            line = ""
-        line += f"{item}, "
-    lines.append(line.rstrip(", "))
-    return start + "\n" + "\n".join(" " * indent + each for each in lines) + end

@@ -18,7 +18,7 @@ from opweld.ir.ops import (
     SliceAttrs,
 )
 from opweld.ir.plan import Group, GroupKind, Plan
-from opweld.ir.types import DType
+from opweld.ir.types import DType, TensorType
 from opweld.plan import make_plan
 from opweld.plan.fusion import fuse
 from opweld.plan.uses import uses_of
@@ -74,6 +74,15 @@ class Make:
         arguments = tuple(Operand(index) for index in range(len(inputs)))
         results, reason = (inputs[0].type,), "a product"
         attrs = CallAttrs(f"aten.{target}.default", arguments, (), results, reason, draws)
+        return self.arena.call(inputs, attrs)
+
+    def product(self, target: str, *inputs: Node, shape: tuple, **keywords: float) -> Node:
+        """A call of `target` ("mm", "addmm") whose result has this shape."""
+        arguments = tuple(Operand(index) for index in range(len(inputs)))
+        result = TensorType(inputs[-1].type.dtype, shape)
+        attrs = CallAttrs(
+            f"aten.{target}.default", arguments, tuple(keywords.items()), (result,), "a product"
+        )
         return self.arena.call(inputs, attrs)
 
 

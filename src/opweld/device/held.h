@@ -1,0 +1,119 @@
+
+#include <mutex>
+#include <vector>
+
+extern "C" int stream_is_capturing(void* stream, int* capturing);
+extern "C" int make_event(void** event);
+extern "C" int record_event(void* event, void* stream);
+extern "C" int wait_for_event(void* event, void* stream);
+extern "C" int end_event(void* event);
+
+namespace host {
+namespace {
+
+// How often the tensor was changed in place, as PyTorch counts; inference tensors have no count.
+inline int64_t version_of(const Tensor& tensor) {
+  std::array<StableIValue, 1> stack{torch::stable::detail::from(tensor)};
+  TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("aten::is_inference", "", stack.data(), TORCH_ABI_VERSION));
+  if (torch::stable::detail::to<bool>(stack[0])) return 0;
+  stack[0] = torch::stable::detail::from(tensor);
+  TORCH_ERROR_CODE_CHECK(
+      torch_call_dispatcher("aten::_version", "", stack.data(), TORCH_ABI_VERSION));
+  return torch::stable::detail::to<int64_t>(stack[0]);
+}
+
+// Which memory a kept form was made from: address, strides, extents, device.
+using HeldKey = std::array<int64_t, 8>;
+
+// A weight as the kernels want it. `event` marks its last use, in `stream`.
+struct HeldForm {
+  HeldKey key;
+  Tensor bytes;
+  int64_t version;
+  void *event, *stream;
+  bool in_graph;  // its address stands in a CUDA graph
+  uint64_t used;
+};
+
+// The forms that one operator keeps on the device from call to call. Whether a form still is that of
+// its weight is found out on the device, by every call: no host code runs when a CUDA graph does,
+// and not every change of a weight is counted. A counted one is told to the kernels besides.
+struct Held {
+  static constexpr size_t kMostForms = 4;
+  std::mutex mutex;
+  std::vector<HeldForm> forms;
+  uint64_t uses = 0;
+
+  HeldForm* find(const HeldKey& key, const Matrix& weight, int64_t num_bytes, void* stream,
+                 bool capturing) {
+    ++uses;
+    for (HeldForm& form : forms) {
+      if (form.key != key) continue;
+      form.used = uses;
+      return &form;
+    }
+    if (capturing) return nullptr;  // nothing runs now that could fill a new one
+    make_room();
+    const Tensor bytes = bytes_beside(weight.tensor, num_bytes);
+    TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(bytes.get()));
+    void* event = nullptr;
+    check_launch("an event", make_event(&event));
+    forms.push_back({key, bytes, -1, event, stream, false, uses});
+    return &forms.back();
+  }
+
+  // Drops the form that was not used for longest, except those of graphs.
+  void make_room() {
+    size_t count = 0, oldest = 0;
+    for (size_t i = 0; i < forms.size(); ++i) {
+      if (forms[i].in_graph) continue;
+      if (count++ == 0 || forms[i].used < forms[oldest].used) oldest = i;
+    }
+    if (count < kMostForms) return;
+    end_event(forms[oldest].event);
+    forms.erase(forms.begin() + oldest);
+  }
+};
+
+// One call's share of a kept form; until it ends no other call of the operator begins.
+class HeldUse {
+ public:
+  HeldUse(Held& held, const Matrix& weight, int64_t batches, int64_t rows, int64_t inner,
+          int64_t num_bytes, void* stream)
+      : lock_(held.mutex), stream_(stream) {
+    if (num_bytes == 0 || weight.copied) return;
+    check_launch("the weight's form", stream_is_capturing(stream, &capturing_));
+    const HeldKey key{int64_t(weight.data()), weight.batch, weight.row, weight.inner,
+                      batches, rows, inner, weight.tensor.get_device_index()};
+    form_ = held.find(key, weight, num_bytes, stream, capturing_);
+    if (form_ == nullptr) return;
+    const int64_t version = version_of(weight.tensor);
+    changed_ = form_->version != version;
+    form_->version = version;
+    if (capturing_) {
+      form_->in_graph = true;
+    } else if (form_->stream != stream) {
+      check_launch("the weight's form", wait_for_event(form_->event, stream));
+    }
+  }
+  ~HeldUse() {
+    if (form_ == nullptr || capturing_) return;
+    form_->stream = stream_;
+    record_event(form_->event, stream_);
+  }
+  HeldUse(const HeldUse&) = delete;
+  HeldUse& operator=(const HeldUse&) = delete;
+
+  void* data() const { return form_ ? form_->bytes.mutable_data_ptr() : nullptr; }
+  int changed() const { return changed_; }
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+  void* stream_;
+  HeldForm* form_ = nullptr;
+  int capturing_ = 0, changed_ = 0;
+};
+
+}  // namespace
+}  // namespace host

@@ -1,0 +1,89 @@
+"""A matrix product: c[batch, m, n] = sum over k of a[batch, m, k] * b[batch, n, k].
+
+The rows of `a` are those of the result, the rows of `b` its columns. Every call that is a product
+has this form, with its operands' axes in any order: transposing one costs nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from .expr import Size, product
+from .graph import Node
+
+
+class Mode(enum.Enum):
+    """How operands are multiplied; sums are float32 in all modes.
+
+    FAITHFUL: float32, as exact as sums of float32 products. TF32: float32, as exact as products of
+    operands rounded to 11 bits. HALF and BFLOAT16: operands of that type.
+    """
+
+    FAITHFUL = "faithful"
+    TF32 = "tf32"
+    HALF = "half"
+    BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A part of an extent of the product: axis `place` of the operand, None where it is
+    broadcast.
+    """
+
+    size: Size
+    place: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Which axes of an operand, outermost first, make its batches, its rows and its sums."""
+
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a call computes: alpha * product + beta * added, `added` broadcast to the result.
+
+    `a` and `b` are tensors in memory, with the views before them told by the matrices. `added` is
+    an operand of the call, or None. `held`: b is a weight, whose form for the kernels is kept from
+    call to call.
+    """
+
+    a: Node
+    b: Node
+    a_axes: Matrix
+    b_axes: Matrix
+    added: Node | None = None
+    alpha: int | float = 1
+    beta: int | float = 1
+    held: bool = False
+
+    @property
+    def batches(self) -> Size:
+        return extent(self.a_axes.batch)
+
+    @property
+    def m(self) -> Size:
+        return extent(self.a_axes.rows)
+
+    @property
+    def n(self) -> Size:
+        return extent(self.b_axes.rows)
+
+    @property
+    def k(self) -> Size:
+        return extent(self.a_axes.inner)
+
+    @property
+    def flops(self) -> Size:
+        """Two operations a term."""
+        return self.batches * self.m * self.n * self.k * 2
+
+
+def extent(axes: tuple[Axis, ...]) -> Size:
+    return product(axis.size for axis in axes)

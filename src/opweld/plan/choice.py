@@ -1,0 +1,86 @@
+"""Which matrix products a kernel of ours makes, in which mode, and why the others are the
+library's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..ir.graph import Graph, Node
+from ..ir.ops import Op
+from ..ir.plan import Conditions
+from ..ir.product import Mode, Product
+from ..target import Target
+from .cost import estimate_product
+from .fusion import Cluster, fuse
+from .products import MODES, NoProduct, is_product, product_of
+from .uses import behind_views, uses_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """By the call's serial: the products that become kernels, their modes, the figures that speak
+    for each, and why others are refused.
+    """
+
+    products: dict[int, Product] = field(default_factory=dict)
+    modes: dict[int, Mode] = field(default_factory=dict)
+    accepted: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+
+
+def choose_products(graph: Graph, target: Target, conditions: Conditions) -> Choice:
+    """The products of a graph that are estimated to be faster than the library's."""
+    if not target.products:
+        return Choice()
+    calls = [node for node in graph.nodes() if is_product(node)]
+    choice = Choice()
+    for call in calls:
+        try:
+            choice.products[call.serial] = _product(call, conditions)
+            choice.modes[call.serial] = _mode(call, target, conditions)
+        except NoProduct as reason:
+            choice.products.pop(call.serial, None)
+            choice.refused[call.serial] = f"a matrix product of the library's: {reason}"
+    for cluster in fuse(uses_of(graph, choice.products)):
+        if cluster.anchor is not None:
+            _compare(choice, cluster, cluster.anchor, target, conditions)
+    return choice
+
+
+def _product(call: Node, conditions: Conditions) -> Product:
+    if conditions.autocast:
+        raise NoProduct("autocast casts its operands")
+    product = product_of(call)
+    is_weight = behind_views(product.b).op is Op.WEIGHT
+    return replace(product, held=is_weight and conditions.weight_cache)
+
+
+def _mode(call: Node, target: Target, conditions: Conditions) -> Mode:
+    mode = MODES[call.type.dtype]
+    if mode is Mode.FAITHFUL and conditions.tf32:
+        mode = Mode.TF32
+    if mode not in target.products:
+        raise NoProduct(f"there is no kernel for it in mode {mode.value} yet")
+    return mode
+
+
+def _compare(
+    choice: Choice, cluster: Cluster, anchor: Node, target: Target, conditions: Conditions
+) -> None:
+    """Keeps the product if its kernel and what that saves are faster than the library."""
+    serial = anchor.serial
+    product, mode = choice.products[serial], choice.modes[serial]
+    tail = [node for node in cluster.nodes if node is not anchor]
+    ours, library = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
+    rest = " and a kernel for the rest" if tail else ""
+    figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
+    if ours < library:
+        choice.accepted[serial] = figures
+        return
+    del choice.products[serial]
+    choice.refused[serial] = f"a matrix product that gains nothing as a kernel of ours: {figures}"
+
+
+def _us(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,0 +1,123 @@
+"""The host code of a matrix product: operands by strides, memory, the weight's kept form."""
+
+from __future__ import annotations
+
+from ..ir.expr import Size, symbols_of
+from ..ir.kernel import Buffer, Contraction, Factor
+from ..ir.operator import Argument, Operator
+from ..ir.product import Axis, extent
+from .c import index_text
+from .contraction import EXTENTS, entry_parameters
+from .host_parts import extents, reads, references, shape, wrapped
+
+
+def entry_declarations(contraction: Contraction) -> list[str]:
+    """The entries that the CUDA text defines."""
+    name = contraction.group
+    types = [parameter.rpartition(" ")[0] for parameter in entry_parameters(contraction.epilogue)]
+    sizes = ", ".join(["int64_t"] * len(EXTENTS))
+    return [
+        f'extern "C" int64_t {name}_workspace({sizes}, int);',
+        f'extern "C" int64_t {name}_held(int64_t, int64_t, int64_t);',
+        wrapped(f'extern "C" int {name}_contract(', types, ");"),
+    ]
+
+
+def contraction_run(operator: Operator, contraction: Contraction) -> str:
+    """Brings operands into the form that the kernels take, and runs them."""
+    device = f"{operator.results[0].name}.get_device_index()"
+    flat = [b for b in contraction.epilogue.buffers if not b.written]
+    lines = [
+        wrapped(f"void {operator.name}_run(", references(operator), ") {"),
+        *reads(operator, _sizes(operator, contraction, flat)),
+        *_extents(contraction),
+        "  if (num_batches * num_rows * num_columns == 0) return;",
+        f"  const torch::stable::accelerator::DeviceGuard device_guard({device});",
+        *(_flat(b, operator.arguments[b.source]) for b in flat),
+        _matrix("a", operator, contraction.a),
+        _matrix("b", operator, contraction.b),
+        f"  void* const stream = host::current_stream({operator.results[0].name});",
+        *(_held(contraction.group) if contraction.held else []),
+        *_launch(operator, contraction),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _sizes(operator: Operator, contraction: Contraction, flat: list[Buffer]) -> frozenset[str]:
+    """Symbolic sizes that the function names."""
+    axes = [axis.size for factor in (contraction.a, contraction.b) for axis in _all(factor)]
+    shapes = [size for b in flat for size in operator.arguments[b.source].type.shape]
+    named = {name for size in (*axes, *shapes) for name in symbols_of(size)}
+    return frozenset(named | {e.name for e in contraction.epilogue.extents})
+
+
+def _all(factor: Factor) -> tuple[Axis, ...]:
+    return (*factor.axes.batch, *factor.axes.rows, *factor.axes.inner)
+
+
+def _extents(contraction: Contraction) -> list[str]:
+    a, b = contraction.a.axes, contraction.b.axes
+    values: list[Size] = [extent(axes) for axes in (a.batch, a.rows, b.rows, a.inner)]
+    pairs = [f"{n} = {index_text(v, str)}" for n, v in zip(EXTENTS, values, strict=True)]
+    return [f"  const int64_t {wrapped('', pairs, ';', 6)}"]
+
+
+def _flat(buffer: Buffer, argument: Argument) -> str:
+    items = [argument.name, shape(argument.type)]
+    return f"  const Tensor {buffer.name}_flat = {wrapped('host::without_gaps(', items, ');', 6)}"
+
+
+def _matrix(side: str, operator: Operator, factor: Factor) -> str:
+    name = operator.arguments[factor.source].name
+    roles = (factor.axes.batch, factor.axes.rows, factor.axes.inner)
+    items = [name, *(_axes(name, axes) for axes in roles)]
+    return f"  const auto {side}_matrix = {wrapped('host::matrix(', items, ');', 6)}"
+
+
+def _axes(name: str, axes: tuple[Axis, ...]) -> str:
+    pairs = [f"{{{index_text(axis.size, str)}, {_stride(name, axis)}}}" for axis in axes]
+    inside = f"{{{', '.join(pairs)}}}" if pairs else ""
+    return f"host::Axes<{len(axes)}>{{{inside}}}"
+
+
+def _stride(name: str, axis: Axis) -> str:
+    return "0" if axis.place is None else f"{name}.stride({axis.place})"
+
+
+def _held(group: str) -> list[str]:
+    return [
+        "  const int64_t held_batches = b_matrix.batch == 0 ? 1 : num_batches;",
+        "  static host::Held& forms = *new host::Held;  // CUDA may be gone when statics end",
+        "  const host::HeldUse held(forms, b_matrix, held_batches, num_columns, num_inner,",
+        f"      {group}_held(held_batches, num_columns, num_inner), stream);",
+    ]
+
+
+def _launch(operator: Operator, contraction: Contraction) -> list[str]:
+    name, kernel = contraction.group, contraction.epilogue
+    held = "held.data()" if contraction.held else "nullptr"
+    matrices = [
+        word
+        for side in ("a_matrix", "b_matrix")
+        for word in (f"{side}.data()", f"{side}.batch", f"{side}.row", f"{side}.inner")
+    ]
+    tensors = [b.name if b.written else f"{b.name}_flat" for b in kernel.buffers]
+    pointers = [
+        f"{tensor}.{'mutable' if b.written else 'const'}_data_ptr()"
+        for tensor, b in zip(tensors, kernel.buffers, strict=True)
+    ]
+    listed = ", ".join(tensors)
+    arguments = [*matrices, *EXTENTS, *pointers, *extents(kernel)]
+    arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
+    arguments += ["workspace.mutable_data_ptr()", held]
+    arguments += ["held.changed()" if contraction.held else "0", "stream"]
+    size = wrapped(
+        f"{name}_workspace(", [*EXTENTS, f"{held} != nullptr" if contraction.held else "0"], ")", 6
+    )
+    call = wrapped(f"{name}_contract(", arguments, "));", 6)
+    return [
+        f"  const Tensor workspace = host::bytes_beside({operator.results[0].name},",
+        f"      {size});",
+        f'  host::check_launch("{operator.name}", {call}',
+    ]

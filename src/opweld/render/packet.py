@@ -1,0 +1,179 @@
+"""What one thread of a CUDA kernel does: for neighbouring elements together, or for one element.
+
+The same text serves a kernel of its own and the epilogue of a matrix product, which hands over the
+product's elements as `product`.
+"""
+
+from __future__ import annotations
+
+from ..ir.expr import Size
+from ..ir.kernel import Access, Between, Buffer, Index, Kernel, Load, Multiplied, Test
+from .c import (
+    STORAGE,
+    Integers,
+    compute_type,
+    constant,
+    grouped,
+    load_text,
+    named_in,
+    store_text,
+)
+from .element import call_element, condition_text
+from .layout import folded, head, indented
+
+# Indices are unsigned: a division by a constant is cheaper, and a position below zero is out of
+# range.
+_INDICES = Integers(lambda value: f"{value}u" if value < 2**32 else f"{value}ull")
+# As values they are signed, and wide enough for any product.
+_VALUES = Integers(str, lambda name: f"int64_t({name})")
+
+
+def _text(value: Size) -> str:
+    return _INDICES.text(value)
+
+
+def _pointer(buffer: Buffer) -> str:
+    const = "" if buffer.written else "const "
+    return f"{const}{STORAGE[buffer.dtype]}* __restrict__ {buffer.name}"
+
+
+def extents(kernel: Kernel) -> tuple[str, ...]:
+    """The integer arguments that the device code of a kernel reads."""
+    by_packets = kernel.lanes > 1 or _multiplied(kernel)
+    body = _packet_body(kernel) if by_packets else element_body(kernel)
+    return named_in(tuple(extent.name for extent in kernel.extents), "\n".join(body))
+
+
+def parameters(kernel: Kernel) -> list[str]:
+    """The pointers and the integers that the device code of a kernel takes."""
+    return [*map(_pointer, kernel.buffers), *(f"Index {name}" for name in extents(kernel))]
+
+
+def names(kernel: Kernel) -> list[str]:
+    """What stands for the parameters in a call."""
+    return [*(buffer.name for buffer in kernel.buffers), *extents(kernel)]
+
+
+# --- packets ---
+
+
+def packet_function(kernel: Kernel, more: tuple[str, ...] = ()) -> str:
+    """The function that handles one packet; `more` are its parameters after the position."""
+    lines = [
+        "template <int kLanes, typename Index>",
+        head(
+            f"OPWELD_FN void {packet_name(kernel)}", [*parameters(kernel), "Index at", *more], " {"
+        ),
+        *map(folded, indented(_packet_body(kernel), 2)),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def packet_name(kernel: Kernel) -> str:
+    return f"{kernel.name}_{kernel.variant}_packet"
+
+
+def _packet_body(kernel: Kernel) -> list[str]:
+    """What a thread does for kLanes neighbouring elements, from row-major position `at` on."""
+    given = [d for d in kernel.definitions if not isinstance(d, Multiplied)]
+    once = [d for d in given if d.access is not Access.LANE]
+    each = [d for d in given if d.access is Access.LANE]
+    before = [line for d in once for line in _once(d, kernel)]
+    inside = [_definition(d, kernel) for d in each]
+    inside += call_element(kernel, _arguments(kernel))
+    for store in kernel.stores:
+        value = store_text(store.dtype, f"value{store.result}")
+        inside.append(f"{store.buffer}_vector.lane[lane] = {value};")
+    if each:
+        of_lane = _coordinates(kernel, "lane_at", inside)
+        inside = [*(["const Index lane_at = at + lane;"] if of_lane else []), *of_lane, *inside]
+    vectors = [f"op::Vector<{STORAGE[s.dtype]}, kLanes> {s.buffer}_vector;" for s in kernel.stores]
+    stores = [f"op::store_vector({s.buffer} + at, {s.buffer}_vector);" for s in kernel.stores]
+    loop = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
+    body = [*before, *vectors, *loop, *indented(inside, 2), "}", *stores]
+    return [*_coordinates(kernel, "at", before), *body]
+
+
+def _once(definition: Load | Index | Test, kernel: Kernel) -> list[str]:
+    """Lines before the loop over lanes."""
+    if not isinstance(definition, Load) or definition.access is Access.SAME:
+        return [_definition(definition, kernel)]
+    # The index is summed before it meets the pointer: unsigned, a part of it may be below zero.
+    flat = definition.access is Access.FLAT
+    place = (
+        f"{definition.buffer} + at"
+        if flat
+        else f"&{definition.buffer}[{_text(definition.address)}]"
+    )
+    return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({place});"]
+
+
+def _arguments(kernel: Kernel) -> list[str]:
+    of_vector = {
+        d.name: load_text(d.dtype, f"{d.name}_vector.lane[lane]")
+        for d in kernel.definitions
+        if isinstance(d, Load) and d.access in (Access.FLAT, Access.VECTOR)
+    }
+    of_vector |= {d.name: "product[lane]" for d in _multiplied(kernel)}
+    return [of_vector.get(name, name) for name, _ in kernel.element.params]
+
+
+def _multiplied(kernel: Kernel) -> list[Multiplied]:
+    return [d for d in kernel.definitions if isinstance(d, Multiplied)]
+
+
+# --- single elements ---
+
+
+def element_body(kernel: Kernel) -> list[str]:
+    """What a thread does for the element at row-major position `at`, at any strides."""
+    body = [_definition(d, kernel) for d in kernel.definitions if not isinstance(d, Multiplied)]
+    body += call_element(kernel, [name for name, _ in kernel.element.params])
+    for store in kernel.stores:
+        value = store_text(store.dtype, f"value{store.result}")
+        body.append(f"{store.buffer}[{_text(store.address)}] = {value};")
+    return [*_coordinates(kernel, "at", body), *body]
+
+
+# --- definitions ---
+
+
+def _coordinates(kernel: Kernel, at: str, users: list[str]) -> list[str]:
+    """Loop variables from the row-major position, those that `users` name."""
+    loops = kernel.loops
+    used = set(named_in(tuple(loop.var for loop in loops), "\n".join(users)))
+    if len(loops) == 1:
+        return [f"const Index {loops[0].var} = {at};"] if used else []
+    lines: list[str] = []
+    rest = at
+    for position in range(len(loops) - 1, 0, -1):
+        loop = loops[position]
+        extent = grouped(_text(loop.extent))
+        if loop.var in used:
+            lines.append(f"const Index {loop.var} = {rest} % {extent};")
+        if not used & {outer.var for outer in loops[:position]}:
+            return lines
+        above = loops[0].var if position == 1 else f"above_{loop.var}"
+        lines.append(f"const Index {above} = {rest} / {extent};")
+        rest = above
+    return lines
+
+
+def _definition(definition: Load | Index | Test, kernel: Kernel) -> str:
+    """The statement that defines it for one element."""
+    name = definition.name
+    if isinstance(definition, Index):
+        return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
+    if isinstance(definition, Test):
+        return f"const bool {name} = {condition_text(definition, kernel, _between)};"
+    text = load_text(definition.dtype, f"{definition.buffer}[{_text(definition.address)}]")
+    if definition.guard:
+        nothing = constant(0, definition.dtype)
+        text = f"{condition_text(definition, kernel, _between)} ? {text} : {nothing}"
+    return f"const {compute_type(definition.dtype)} {name} = {text};"
+
+
+def _between(between: Between) -> str:
+    # low <= expr < high as one unsigned comparison: below low it wraps round to a huge number.
+    return f"{_text(between.expr - between.low)} < {_text(between.high - between.low)}"

@@ -1,0 +1,90 @@
+// k1_linear_relu_mul_add: a matrix product with the 3 operations after it: about 24.5 us, the
+//   library and a kernel for the rest 45.1 us.
+// x f32[s0, 1024], fc_weight f32[1024, 1024], fc_bias f32[1024], gain f32[s0, 1] ->
+//   result0 f32[s0, 1024], result1 f32[s0, 1024]
+
+OPWELD_FN void k1_linear_relu_mul_add_element(
+    float product_1, float fc_bias_1, float gain_1, float x_1, float& result0, float& result1) {
+  // model.py:11 y = self.fc(x)
+  const float add_1 = product_1 + fc_bias_1;
+  // model.py:12 return torch.relu(y) * gain + x, y
+  const float relu_1 = op::relu(add_1);
+  const float mul_1 = relu_1 * gain_1;
+  const float add_2 = mul_1 + x_1;
+  result0 = add_1;
+  result1 = add_2;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_linear_relu_mul_add_epilogue_packet(
+    const float* __restrict__ x, const float* __restrict__ fc_bias, const float* __restrict__ gain,
+    float* __restrict__ result0, float* __restrict__ result1, Index at,
+    const float (&product)[kLanes]) {
+  const Index i1 = at % 1024u;
+  const Index i0 = at / 1024u;
+  const auto fc_bias_1_vector = op::load_vector<kLanes>(&fc_bias[i1]);
+  const float gain_1 = gain[i0];
+  const auto x_1_vector = op::load_vector<kLanes>(x + at);
+  op::Vector<float, kLanes> result0_vector;
+  op::Vector<float, kLanes> result1_vector;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    float value0;
+    float value1;
+    k1_linear_relu_mul_add_element(
+        product[lane], fc_bias_1_vector.lane[lane], gain_1, x_1_vector.lane[lane], value0, value1);
+    result0_vector.lane[lane] = value0;
+    result1_vector.lane[lane] = value1;
+  }
+  op::store_vector(result0 + at, result0_vector);
+  op::store_vector(result1 + at, result1_vector);
+}
+
+// What becomes of the product: kCount neighbours of one row, from position `at` on.
+struct k1_linear_relu_mul_add_epilogue {
+  static constexpr int kLanes = 2;  // the most neighbours at once
+  const float* x;
+  const float* fc_bias;
+  const float* gain;
+  float* result0;
+  float* result1;
+
+  template <int kCount, typename Index>
+  __device__ __forceinline__ void operator()(Index at, const float (&product)[kCount]) const {
+    k1_linear_relu_mul_add_epilogue_packet<kCount>(x, fc_bias, gain, result0, result1, at, product);
+  }
+};
+
+extern "C" int64_t k1_linear_relu_mul_add_workspace(
+    int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner, int held) {
+  const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
+  return op::workspace_bytes<op::Faithful>(product, held);
+}
+
+extern "C" int64_t k1_linear_relu_mul_add_held(
+    int64_t num_batches, int64_t num_columns, int64_t num_inner) {
+  return op::held_bytes<op::Faithful>(num_batches, num_columns, num_inner);
+}
+
+extern "C" int k1_linear_relu_mul_add_contract(
+    const void* a_data, int64_t a_stride0, int64_t a_stride1, int64_t a_stride2, const void* b_data,
+    int64_t b_stride0, int64_t b_stride1, int64_t b_stride2, int64_t num_batches, int64_t num_rows,
+    int64_t num_columns, int64_t num_inner, const void* x, const void* fc_bias, const void* gain,
+    void* result0, void* result1, int64_t s0, int64_t max_offset, int aligned, void* workspace,
+    void* held, int changed, void* stream) {
+  const op::Product product{{a_data, a_stride0, a_stride1, a_stride2},
+                            {b_data, b_stride0, b_stride1, b_stride2},
+                            num_batches, num_rows, num_columns, num_inner};
+  const op::Memory memory{workspace, held, changed};
+  const k1_linear_relu_mul_add_epilogue epilogue{
+      static_cast<const float*>(x),
+      static_cast<const float*>(fc_bias),
+      static_cast<const float*>(gain),
+      static_cast<float*>(result0),
+      static_cast<float*>(result1),
+  };
+  // 32-bit positions must not wrap round.
+  const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&
+                      max_offset < (1ll << 31);
+  return op::contract<op::Faithful>(product, memory, epilogue, narrow, aligned, stream);
+}

@@ -1,0 +1,63 @@
+// k1_addmm: a matrix product: about 36.9 us, the library 84.2 us.
+// x f32[s0, 2048], weight f32[2048, 1024], bias f32[1024] -> result f32[s0, 1024]
+
+OPWELD_FN float k1_addmm_element(float product_1, float bias_1) {
+  // model.py:11 return torch.addmm(self.bias, x, self.weight, beta=0.5, alpha=2)
+  const float mul_1 = product_1 * 2.0f;
+  const float mul_2 = bias_1 * 0.5f;
+  const float add_1 = mul_1 + mul_2;
+  return add_1;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_addmm_epilogue_packet(
+    const float* __restrict__ bias, float* __restrict__ result, Index at,
+    const float (&product)[kLanes]) {
+  const Index i1 = at % 1024u;
+  const auto bias_1_vector = op::load_vector<kLanes>(&bias[i1]);
+  op::Vector<float, kLanes> result_vector;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k1_addmm_element(product[lane], bias_1_vector.lane[lane]);
+    result_vector.lane[lane] = value0;
+  }
+  op::store_vector(result + at, result_vector);
+}
+
+// What becomes of the product: kCount neighbours of one row, from position `at` on.
+struct k1_addmm_epilogue {
+  static constexpr int kLanes = 2;  // the most neighbours at once
+  const float* bias;
+  float* result;
+
+  template <int kCount, typename Index>
+  __device__ __forceinline__ void operator()(Index at, const float (&product)[kCount]) const {
+    k1_addmm_epilogue_packet<kCount>(bias, result, at, product);
+  }
+};
+
+extern "C" int64_t k1_addmm_workspace(
+    int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner, int held) {
+  const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
+  return op::workspace_bytes<op::Faithful>(product, held);
+}
+
+extern "C" int64_t k1_addmm_held(int64_t num_batches, int64_t num_columns, int64_t num_inner) {
+  return op::held_bytes<op::Faithful>(num_batches, num_columns, num_inner);
+}
+
+extern "C" int k1_addmm_contract(
+    const void* a_data, int64_t a_stride0, int64_t a_stride1, int64_t a_stride2, const void* b_data,
+    int64_t b_stride0, int64_t b_stride1, int64_t b_stride2, int64_t num_batches, int64_t num_rows,
+    int64_t num_columns, int64_t num_inner, const void* bias, void* result, int64_t s0,
+    int64_t max_offset, int aligned, void* workspace, void* held, int changed, void* stream) {
+  const op::Product product{{a_data, a_stride0, a_stride1, a_stride2},
+                            {b_data, b_stride0, b_stride1, b_stride2},
+                            num_batches, num_rows, num_columns, num_inner};
+  const op::Memory memory{workspace, held, changed};
+  const k1_addmm_epilogue epilogue{static_cast<const float*>(bias), static_cast<float*>(result)};
+  // 32-bit positions must not wrap round.
+  const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&
+                      max_offset < (1ll << 31);
+  return op::contract<op::Faithful>(product, memory, epilogue, narrow, aligned, stream);
+}
