@@ -98,9 +98,12 @@ def with_resources(compiled: Compiled) -> Compiled:
 
 
 def _with_use(row: PlanRow, uses: tuple[KernelUse, ...]) -> PlanRow:
-    """Registers of the instance that full-size operands run; spills of the worst instance."""
-    own = [use for use in uses if f"{row.name}_contiguous_kernel" in use.name]
+    """Registers of the instance that full-size operands run, of a product those of the worst that
+    has its epilogue; spills of the worst instance.
+    """
+    contiguous = [use for use in uses if f"{row.name}_contiguous_kernel" in use.name]
+    own = contiguous or [use for use in uses if f"{row.name}_epilogue" in use.name]
     if not own:
         return row
-    registers = max(use.registers for use in own if "Ej" in use.name)
+    registers = max(use.registers for use in own if "Ej" in use.name or not contiguous)
     return replace(row, registers=registers, spills=max(use.spill_bytes for use in own))

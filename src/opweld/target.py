@@ -24,7 +24,8 @@ class ProductRates:
 class Target:
     """`language` is "cuda" or "c++"; `arch` is nvcc's name of the architecture, "" for the CPU.
 
-    `products` are the modes of matrix products that kernels of ours make, each with its rates.
+    `products` are the modes of matrix products that kernels of ours make, each with its rates;
+    `tensor_cores` is the family of those kernels, by its piece of the device library.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Target:
     pointwise_threads: int
     copy_bytes_per_s: float
     pointwise_flops_per_s: float
+    tensor_cores: str = "none"
     products: frozenset[Mode] = frozenset()
     product_rates: Mapping[Mode, ProductRates] = field(default_factory=dict)
 
@@ -51,6 +53,7 @@ SM_90A = Target(
     pointwise_threads=128,
     copy_bytes_per_s=4.24e12,  # device-to-device copy, read + write, measured on an H200
     pointwise_flops_per_s=33.5e12,  # 132 SMs x 128 lanes x 1.98 GHz, one instruction a lane
+    tensor_cores="sm90",
     products=frozenset({Mode.FAITHFUL}),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
     # that and 8192^3 is 51, 346, 692 and 662e12. Ours in float32: the same product by three float16

@@ -90,10 +90,12 @@ class HeldUse {
     if (form_ == nullptr) return;
     const int64_t version = version_of(weight.tensor);
     changed_ = form_->version != version;
-    form_->version = version;
     if (capturing_) {
       form_->in_graph = true;
-    } else if (form_->stream != stream) {
+      return;  // nothing runs now: what has changed is still to be seen to by the next call
+    }
+    form_->version = version;
+    if (form_->stream != stream) {
       check_launch("the weight's form", wait_for_event(form_->event, stream));
     }
   }

@@ -241,6 +241,7 @@ class Contraction:
 
     group: str
     mode: Mode
+    family: str
     a: Factor
     b: Factor
     held: bool

@@ -34,13 +34,16 @@ class PointwiseSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ContractionSchedule:
-    """How the product is made; its epilogue takes `lanes` neighbours of a row at once."""
+    """How the product is made, by which family of kernels on the tensor cores ("sm90", "none"); its
+    epilogue takes `lanes` neighbours of a row at once.
+    """
 
     mode: Mode
+    family: str
     lanes: int
 
     def __str__(self) -> str:
-        return f"mode {self.mode.value} lanes {self.lanes}"
+        return f"mode {self.mode.value} tensor cores {self.family} lanes {self.lanes}"
 
 
 @dataclass(frozen=True, slots=True)

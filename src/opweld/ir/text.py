@@ -71,7 +71,8 @@ def _(value: Welded) -> str:
 
 @to_text.register
 def _(value: Contraction) -> str:
-    head = f"contraction {value.group} {_shape_text(value.shape)} mode {value.mode.value}"
+    how = f"mode {value.mode.value} tensor cores {value.family}"
+    head = f"contraction {value.group} {_shape_text(value.shape)} {how}"
     lines = [
         f"  {name} = inputs[{factor.source}]"
         + "".join(f" {role} {_axes_text(axes)}" for role, axes in _roles(factor.axes, letter))

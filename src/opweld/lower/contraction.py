@@ -20,6 +20,7 @@ def lower_contraction(origins: Origins, group: Group) -> Contraction:
     return Contraction(
         group=group.name,
         mode=schedule.mode,
+        family=schedule.family,
         a=Factor(group.inputs.index(product.a), product.a_axes),
         b=Factor(group.inputs.index(product.b), product.b_axes),
         held=product.held,

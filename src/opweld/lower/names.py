@@ -26,7 +26,7 @@ RESERVED = frozenset(
     "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
     "count product workspace held changed contract "
     "num_batches num_rows num_columns num_inner "
-    "held_batches forms device_guard".split()
+    "forms device_guard".split()
 )
 # Loop variables, sizes, results, strides, vectors, and the pointers of entry points.
 _PATTERN = re.compile(

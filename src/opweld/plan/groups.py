@@ -164,7 +164,7 @@ def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -
         _with_views(context.uses, unit, inputs),
         inputs,
         context.uses.results(unit),
-        choose_contraction_schedule(product, context.choice.modes[anchor.serial]),
+        choose_contraction_schedule(product, context.choice.modes[anchor.serial], context.target),
         Estimate(0, 0, ""),
         _contraction_reason(unit, context.choice.accepted[anchor.serial]),
         anchor=anchor,

@@ -21,6 +21,8 @@ def _vectors(num_inputs: int, target: Target) -> int:
     return max(1, target.loads_in_flight // max(1, num_inputs))
 
 
-def choose_contraction_schedule(product: Product, mode: Mode) -> ContractionSchedule:
+def choose_contraction_schedule(
+    product: Product, mode: Mode, target: Target
+) -> ContractionSchedule:
     """Two neighbours at once, as the tensor core gives them, where every row has an even length."""
-    return ContractionSchedule(mode, 2 if divides(2, product.n) else 1)
+    return ContractionSchedule(mode, target.tensor_cores, 2 if divides(2, product.n) else 1)

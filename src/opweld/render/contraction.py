@@ -2,7 +2,7 @@
 
 The product itself stands in the device library; here is what becomes of its elements. In C:
     int64_t <group>_workspace(batches, rows, columns, inner, int held)   bytes of one call
-    int64_t <group>_held(batches, columns, inner)                        bytes of b as it is kept
+    int64_t <group>_held(batches, rows, columns, inner)                  bytes of b as it is kept
     int <group>_contract(a and its strides, b and its strides, extents, operands and results of the
                          epilogue, its integers, int64_t max_offset, int aligned,
                          void* workspace, void* held, int changed, void* stream)
@@ -33,7 +33,7 @@ EXTENTS = ("num_batches", "num_rows", "num_columns", "num_inner")
 
 def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
-    needed = {"contract", MODES[contraction.mode]}
+    needed = {"contract", f"tensor_cores_{contraction.family}", MODES[contraction.mode]}
     return needed | HOLDING_PIECES if contraction.held else needed
 
 
@@ -83,15 +83,16 @@ def _pointer(buffer: Buffer) -> str:
 
 def _size_entries(kernel: Kernel, mode: str) -> str:
     extents_text = [f"int64_t {name}" for name in EXTENTS]
-    of_b = [f"int64_t {name}" for name in EXTENTS if name != "num_rows"]
+    product = f"  const op::Product product{{{{}}, {{}}, {', '.join(EXTENTS)}}};"
     lines = [
         head(f'extern "C" int64_t {kernel.name}_workspace', [*extents_text, "int held"], " {"),
-        f"  const op::Product product{{{{}}, {{}}, {', '.join(EXTENTS)}}};",
+        product,
         f"  return op::workspace_bytes<{mode}>(product, held);",
         "}",
         "",
-        head(f'extern "C" int64_t {kernel.name}_held', of_b, " {"),
-        f"  return op::held_bytes<{mode}>(num_batches, num_columns, num_inner);",
+        head(f'extern "C" int64_t {kernel.name}_held', extents_text, " {"),
+        product,
+        f"  return op::held_bytes<{mode}>(product);",
         "}",
     ]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ def entry_declarations(contraction: Contraction) -> list[str]:
     sizes = ", ".join(["int64_t"] * len(EXTENTS))
     return [
         f'extern "C" int64_t {name}_workspace({sizes}, int);',
-        f'extern "C" int64_t {name}_held(int64_t, int64_t, int64_t);',
+        f'extern "C" int64_t {name}_held({sizes});',
         wrapped(f'extern "C" int {name}_contract(', types, ");"),
     ]
 
@@ -86,11 +86,11 @@ def _stride(name: str, axis: Axis) -> str:
 
 
 def _held(group: str) -> list[str]:
+    extents_text = ", ".join(EXTENTS)
     return [
-        "  const int64_t held_batches = b_matrix.batch == 0 ? 1 : num_batches;",
         "  static host::Held& forms = *new host::Held;  // CUDA may be gone when statics end",
-        "  const host::HeldUse held(forms, b_matrix, held_batches, num_columns, num_inner,",
-        f"      {group}_held(held_batches, num_columns, num_inner), stream);",
+        "  const host::HeldUse held(forms, b_matrix, num_batches, num_columns, num_inner,",
+        f"      {group}_held({extents_text}), stream);",
     ]
 
 

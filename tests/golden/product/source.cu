@@ -62,8 +62,9 @@ extern "C" int64_t k1_linear_relu_mul_add_workspace(
 }
 
 extern "C" int64_t k1_linear_relu_mul_add_held(
-    int64_t num_batches, int64_t num_columns, int64_t num_inner) {
-  return op::held_bytes<op::Faithful>(num_batches, num_columns, num_inner);
+    int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner) {
+  const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
+  return op::held_bytes<op::Faithful>(product);
 }
 
 extern "C" int k1_linear_relu_mul_add_contract(

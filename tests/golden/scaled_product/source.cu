@@ -42,8 +42,10 @@ extern "C" int64_t k1_addmm_workspace(
   return op::workspace_bytes<op::Faithful>(product, held);
 }
 
-extern "C" int64_t k1_addmm_held(int64_t num_batches, int64_t num_columns, int64_t num_inner) {
-  return op::held_bytes<op::Faithful>(num_batches, num_columns, num_inner);
+extern "C" int64_t k1_addmm_held(
+    int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner) {
+  const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
+  return op::held_bytes<op::Faithful>(product);
 }
 
 extern "C" int k1_addmm_contract(

@@ -46,7 +46,7 @@ def test_launchers_agree(name: str) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_nvcc_takes_the_kernels(name: str, arch: str) -> None:
-    require_no_spills(compile_cuda(texts(name, "sm_90a")["_CUDA"], arch))
+    require_no_spills(compile_cuda(texts(name, arch)["_CUDA"], arch))
 
 
 @pytest.mark.parametrize(("target", "flag"), [("cpu", "-DHOST_ONLY"), ("sm_90a", "-DUSE_CUDA")])
