@@ -188,7 +188,7 @@ static bool reads_packets(const Operand& from) {
 // @launch_split deps: SplitCall, check_held_kernel, refresh_held_kernel, split_kernel, reads_packets, launch_tiles, launch_fma_product, combine_parts
 // A float32 product on the tensor cores. The operand b is split where its copy does not hold any
 // more, a in every call; what does not fit the split form is left to the float32 kernel.
-static int refresh_held(const Operand& b, const Spots& spots, const SplitCall& call, int changed,
+[[maybe_unused]] static int refresh_held(const Operand& b, const Spots& spots, const SplitCall& call, int changed,
                         cudaStream_t stream) {
     check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
                                                      call.held, call.state, changed);
@@ -229,7 +229,7 @@ static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> s
 // @launch_whole deps: TilePlan, Workspace, pack_kernel, launch_tiles, combine_parts
 // A product of 16-bit operands on the tensor cores; those that the copy engine cannot read as they
 // lie are packed first.
-static bool is_readable(const Operand& from) {
+[[maybe_unused]] static bool is_readable(const Operand& from) {
     return from.inner == 1 && from.row % 8 == 0 && from.batch % 8 == 0 && from.row > 0 &&
            reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
 }

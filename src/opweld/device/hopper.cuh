@@ -229,7 +229,7 @@ struct Type {};
 // sums[64, 128] += a[64, 16] b[128, 16]^T over one warpgroup, both in shared memory; where `add` is 0 the
 // sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column
 // 8 i + 2 (lane % 4) + c.
-OPWELD_FN void wgmma(Type<half>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
+[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
     asm volatile(OPWELD_WGMMA_128("f16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32)
                  : "l"(a), "l"(b), "r"(add));
@@ -239,7 +239,7 @@ OPWELD_FN void wgmma(Type<half>, float (&sums)[64], uint64_t a, uint64_t b, int 
 // sums[64, 256] += a[64, 16] b[256, 16]^T over one warpgroup, both in shared memory; where `add` is 0 the
 // sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column
 // 8 i + 2 (lane % 4) + c.
-OPWELD_FN void wgmma(Type<half>, float (&sums)[128], uint64_t a, uint64_t b, int add) {
+[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[128], uint64_t a, uint64_t b, int add) {
     asm volatile(OPWELD_WGMMA_256("f16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32),
                    OPWELD_32(sums, 64), OPWELD_32(sums, 96)
@@ -247,7 +247,7 @@ OPWELD_FN void wgmma(Type<half>, float (&sums)[128], uint64_t a, uint64_t b, int
 }
 
 // @wgmma_bfloat16_128 deps: bfloat16, Type, wgmma_operands, wgmma_text_128
-OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
+[[maybe_unused]] OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
     asm volatile(OPWELD_WGMMA_128("bf16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32)
                  : "l"(a), "l"(b), "r"(add));
@@ -257,7 +257,7 @@ OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[64], uint64_t a, uint64_t b, 
 // sums[64, 256] += a[64, 16] b[256, 16]^T over one warpgroup, both in shared memory; where `add` is 0 the
 // sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column
 // 8 i + 2 (lane % 4) + c.
-OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[128], uint64_t a, uint64_t b, int add) {
+[[maybe_unused]] OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[128], uint64_t a, uint64_t b, int add) {
     asm volatile(OPWELD_WGMMA_256("bf16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32),
                    OPWELD_32(sums, 64), OPWELD_32(sums, 96)
