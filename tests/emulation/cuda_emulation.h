@@ -179,6 +179,40 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
     return cudaSuccess;
 }
 
+// One multiprocessor that holds one block: kernels whose blocks wait for each other get one.
+constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
+constexpr cudaError_t cudaErrorCooperativeLaunchTooLarge = 720;
+inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) { return *value = 1, cudaSuccess; }
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int, size_t) {
+    return *blocks = 1, cudaSuccess;
+}
+struct cudaLaunchAttribute {
+    int id;
+    struct {
+        int cooperative;
+    } val;
+};
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned numAttrs;
+};
+template <typename... Parameters, typename... Given>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Given... given) {
+    bool cooperative = false;
+    for (unsigned i = 0; i < config->numAttrs; ++i)
+        cooperative = cooperative || config->attrs[i].id == cudaLaunchAttributeCooperative;
+    if (cooperative && config->gridDim.x > 1) return cudaErrorCooperativeLaunchTooLarge;
+    emulation::launch("kernel", config->gridDim, config->blockDim, config->dynamicSmemBytes,
+                      config->stream, [&] { kernel(given...); });
+    return cudaGetLastError();
+}
+
 #define __syncthreads() ((void)emulation::block_barrier(emulation::Count::kNone, 0, __LINE__))
 #define __syncthreads_count(p) emulation::block_barrier(emulation::Count::kSum, (p), __LINE__)
 #define __syncthreads_and(p) emulation::block_barrier(emulation::Count::kAnd, (p), __LINE__)

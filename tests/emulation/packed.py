@@ -18,8 +18,9 @@ extern "C" int packed_{name}(const void* a, const void* a_scale, const void* b, 
                              int64_t blocks, int splits, void* result, void* times, void* workspace,
                              const int* out_of_range, int narrow, int aligned, void* stream) {{
   const op::PackedProduct product{{
-      {{a, static_cast<const float*>(a_scale), a_batch, a_scale_batch}},
-      {{b, static_cast<const float*>(b_scale), b_batch, b_scale_batch}}, batches, m, n, blocks}};
+      {{a, static_cast<const float*>(a_scale), 128 * blocks, a_batch, a_scale_batch}},
+      {{b, static_cast<const float*>(b_scale), 128 * blocks, b_batch, b_scale_batch}},
+      batches, m, n, blocks, 128 * blocks}};
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   const auto sink = op::Sink<Keep<{lanes}>>::of(keep, narrow, aligned, batches * m * n);
   return op::launch_mma_product<op::{mode}>(product, sink, static_cast<float*>(workspace), splits,

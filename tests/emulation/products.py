@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -33,33 +34,39 @@ LAUNCHER = """
 extern "C" int {name}(const void* a, int64_t a_batch, int64_t a_row, int64_t a_inner,
                       const void* b, int64_t b_batch, int64_t b_row, int64_t b_inner,
                       int64_t batches, int64_t m, int64_t n, int64_t k, void* result, void* times,
-                      void* workspace, int64_t workspace_bytes, int narrow, int aligned,
-                      void* stream) {{
+                      void* workspace, int64_t workspace_bytes, void* held, int changed,
+                      int narrow, int aligned, void* stream) {{
   const op::Product product{{{{a, a_batch, a_row, a_inner}}, {{b, b_batch, b_row, b_inner}},
                             batches, m, n, k}};
-  if (op::workspace_bytes<op::{mode}>(product, false) != workspace_bytes) return -1;
+  if (op::workspace_bytes<op::{mode}>(product, held) != workspace_bytes) return -1;
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
-  return op::contract<op::{mode}>(product, op::Memory{{workspace, nullptr, 0}}, keep, narrow,
-                                  aligned, stream);
+  return op::contract<op::{mode}>(product, op::Memory{{workspace, held, changed}}, keep,
+                                  narrow, aligned, stream);
 }}
-extern "C" int {name}_needs(int64_t batches, int64_t m, int64_t n, int64_t k, void* bytes,
+extern "C" int {name}_needs(int64_t batches, int64_t m, int64_t n, int64_t k, int held, void* bytes,
                             void* stream) {{
   const op::Product product{{{{}}, {{}}, batches, m, n, k}};
-  *static_cast<int64_t*>(bytes) = op::workspace_bytes<op::{mode}>(product, false);
+  static_cast<int64_t*>(bytes)[0] = op::workspace_bytes<op::{mode}>(product, held);
+  static_cast<int64_t*>(bytes)[1] = op::held_bytes<op::{mode}>(product);
   return 0;
 }}
 """
 
 
 @cache
-def text(modes: tuple[str, ...] = tuple(MODES), lanes: tuple[int, ...] = (1, 2)) -> str:
-    """The device library's part and a launcher for each mode and number of lanes."""
+def text(
+    modes: tuple[str, ...] = tuple(MODES), lanes: tuple[int, ...] = (1, 2), family: str = "none"
+) -> str:
+    """The device library's part and a launcher for each mode and number of lanes. `family`: whose
+    kernels the tensor cores run, "none" or "mma"."""
     launchers = [
         LAUNCHER.format(name=f"product_{mode.lower()}_{count}", mode=mode, lanes=count)
         for mode in modes
         for count in lanes
     ]
-    return "\n".join([*pieces(["contract", "tensor_cores_none", *modes]), EPILOGUE, *launchers])
+    return "\n".join(
+        [*pieces(["contract", f"tensor_cores_{family}", *modes]), EPILOGUE, *launchers]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,13 @@ class Call:
     lanes: int = 2
     narrow: bool = True
     aligned: bool = True
+    family: str = "none"
+    changed: bool = False
     options: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def launcher(self) -> str:
+        return f"product_{self.mode.lower()}_{self.lanes}"
 
 
 def stored(values: np.ndarray, mode: str) -> np.ndarray:
@@ -106,33 +119,37 @@ def reach(view: np.ndarray) -> int:
     return 1 + sum((extent - 1) * stride // view.itemsize for extent, stride in pairs)
 
 
+def needs(extents: Sequence[int], call: Call, *, held: bool = False) -> tuple[int, int]:
+    """The bytes of workspace and of the copy held for [batches, m, n, k]."""
+    found = np.zeros(2, np.int64)
+    emulate(text(family=call.family), f"{call.launcher}_needs", [*extents, int(held), found])
+    return int(found[0]), int(found[1])
+
+
 def product(
     a: np.ndarray,
     b: np.ndarray,
     call: Call = Call(),
     *,
     shift: int = 0,
+    held: np.ndarray | None = None,
     source: str | None = None,
 ) -> np.ndarray:
     """c[batch, m, n] by op::contract from a[batch, m, k] and b[batch, n, k] of any strides.
 
-    `shift` moves both operands by so many elements from 256-byte alignment; results lie in memory
-    full of NaN before, and each must be handed over once.
+    `shift` moves both operands by so many elements from 256-byte alignment; `held` keeps b split
+    from call to call. Results and workspace are full of NaN before, and each value must be handed
+    over once.
     """
-    batches, m, k = a.shape
-    n = b.shape[1]
-    result = np.full((batches, m, n), np.nan, np.float32)
-    times = np.zeros((batches, m, n), np.int32)
-    name = f"product_{call.mode.lower()}_{call.lanes}"
-    source = source or text()
-    needs = np.zeros(1, np.int64)
-    emulate(source, f"{name}_needs", [batches, m, n, k, needs])
-    workspace = np.full(int(needs[0]) // 4, np.nan, np.float32)
+    extents = [a.shape[0], a.shape[1], b.shape[1], a.shape[2]]
+    result = np.full(extents[:3], np.nan, np.float32)
+    times = np.zeros(extents[:3], np.int32)
+    bytes_ = needs(extents, call, held=held is not None)[0]
+    workspace = np.full(bytes_ // 4, np.nan, np.float32)
     operands = [*_arguments(a, shift), *_arguments(b, shift)]
-    extents = [batches, m, n, k]
-    memory = [workspace if workspace.size else None, int(needs[0])]
-    ends = [int(call.narrow), int(call.aligned)]
-    emulate(source, name, [*operands, *extents, result, times, *memory, *ends], **call.options)
+    memory = [workspace if bytes_ else None, bytes_, held, int(call.changed)]
+    arguments = [*operands, *extents, result, times, *memory, int(call.narrow), int(call.aligned)]
+    emulate(source or text(family=call.family), call.launcher, arguments, **call.options)
     assert (times == 1).all(), f"handed over {np.unique(times)} times"
     return result
 

@@ -120,3 +120,5 @@ inline void cp_async_ca_shared_global(unsigned address, const void* from, int by
 }
 inline void cp_async_commit_group() { emulation::commit_copies(); }
 inline void cp_async_wait_group(int open) { emulation::await_copies(open); }
+inline void griddepcontrol_launch_dependents() {}
+inline void griddepcontrol_wait() {}

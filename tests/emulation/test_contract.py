@@ -9,6 +9,7 @@ from tests.emulation.products import MODES, Call, product, stored, text, widened
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
 EXTENTS = [(1, 1, 1, 1), (1, 64, 64, 16), (1, 65, 63, 17), (2, 3, 130, 33), (3, 70, 5, 15)]
+EXTENTS += [(2, 129, 20, 72), (1, 17, 131, 290)]
 
 
 def operands(batches: int, m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -29,11 +30,17 @@ def check(a: np.ndarray, b: np.ndarray, call: Call, **options: object) -> None:
     assert (abs(found - exact) <= size * max(a.shape[2], 16) * 2.0**-24).all()
 
 
+FAMILIES = ("none", "mma")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
-def test_a_product_of_any_extents_is_near_float64(mode: str, extents: tuple[int, ...]) -> None:
-    call = Call(mode, lanes=2 if extents[2] % 2 == 0 else 1)
-    check(*operands(*extents), call)
+def test_a_product_of_any_extents_is_near_float64(
+    extents: tuple[int, ...], mode: str, family: str
+) -> None:
+    lanes = 2 if extents[2] % 2 == 0 else 1
+    check(*operands(*extents), Call(mode, lanes=lanes, family=family))
 
 
 # Few rows on either side, reached by every kernel for them: one, up to 4, 8 and 16 rows; extents
@@ -52,9 +59,14 @@ def test_few_rows_against_many(mode: str, across: bool, extents: tuple[int, ...]
     check(a, b, Call(mode, lanes=2 if extents[2] % 2 == 0 else 1))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [Call(lanes=1), Call("Faithful", 1, family="mma"), Call("Half", 1, family="mma")],
+    ids=str,
+)
 @pytest.mark.parametrize("layout", ["a transposed", "b transposed", "both", "sliced", "broadcast"])
-def test_operands_may_have_any_strides(layout: str) -> None:
-    a, b = operands(2, 37, 70, 29)
+def test_operands_may_have_any_strides(layout: str, call: Call) -> None:
+    a, b = operands(2, 37, 70, 29 if call.family == "none" else 230)
     if layout in ("a transposed", "both"):
         a = np.ascontiguousarray(a.transpose(0, 2, 1)).transpose(0, 2, 1)
     if layout in ("b transposed", "both"):
@@ -63,7 +75,7 @@ def test_operands_may_have_any_strides(layout: str) -> None:
         a, b = a[:, ::2, 1::3], b[:, 1::3, 1::3]
     if layout == "broadcast":
         b = np.broadcast_to(b[:1], b.shape)
-    check(a, b, Call(lanes=1))
+    check(a, b, call)
 
 
 @pytest.mark.parametrize("extents", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5)], ids=str)
@@ -75,13 +87,14 @@ def test_a_sum_of_nothing_is_zero() -> None:
     assert (product(*operands(2, 3, 4, 0)) == 0.0).all()
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("mode", MODES)
-def test_infinities_and_nan_come_out_where_numpy_has_them(mode: str) -> None:
-    a, b = operands(1, 20, 22, 19)
+def test_infinities_and_nan_come_out_where_numpy_has_them(mode: str, family: str) -> None:
+    a, b = operands(1, 20, 22, 19 if family == "none" else 70)
     a[0, 3, 4], a[0, 5, 6], a[0, 7, 8] = np.inf, -np.inf, np.nan
     b[0, 9, 4], b[0, 10, 6], b[0, 11, 3] = 0.0, np.inf, np.nan
     a, b = stored(a, mode), stored(b, mode)
-    found = product(a, b, Call(mode))
+    found = product(a, b, Call(mode, family=family))
     with np.errstate(invalid="ignore"):
         exact = np.einsum("bmk,bnk->bmn", widened(a, mode), widened(b, mode))
     np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
@@ -90,13 +103,14 @@ def test_infinities_and_nan_come_out_where_numpy_has_them(mode: str) -> None:
     np.testing.assert_array_equal(found[infinite], exact[infinite])
 
 
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("mode", MODES)
-def test_small_integers_are_exact(mode: str) -> None:
+def test_small_integers_are_exact(mode: str, family: str) -> None:
     random = np.random.default_rng(1)
     a, b = (
-        random.integers(-9, 10, shape).astype(np.float32) for shape in ((1, 40, 50), (1, 66, 50))
+        random.integers(-9, 10, shape).astype(np.float32) for shape in ((1, 40, 90), (1, 66, 90))
     )
-    found = product(stored(a, mode), stored(b, mode), Call(mode))
+    found = product(stored(a, mode), stored(b, mode), Call(mode, family=family))
     np.testing.assert_array_equal(found, np.einsum("bmk,bnk->bmn", a, b))
 
 

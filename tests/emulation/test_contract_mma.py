@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.emulation.distributions import error, exact
 from tests.emulation.emulate import EmulationFault, from_bfloat16, to_bfloat16
 from tests.emulation.packed import packed_product, text
 from tests.emulation.products import MODES, Call, product
@@ -25,10 +26,6 @@ def operands(
     a = random.standard_normal((batches, m, k)).astype(np.float32)
     b = random.standard_normal((batches, n, k)).astype(np.float32)
     return rounded(a, mode), rounded(b, mode)
-
-
-def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("bmk,bnk->bmn", a.astype(np.float64), b.astype(np.float64))
 
 
 def bound(a: np.ndarray, b: np.ndarray, mode: str) -> np.ndarray:
@@ -104,54 +101,6 @@ def test_the_order_of_threads_changes_nothing(mode: str) -> None:
     first = packed_product(a, b, mode, splits=2)
     for order in ("reverse", "seeded"):
         np.testing.assert_array_equal(packed_product(a, b, mode, splits=2, order=order), first)
-
-
-# --- as exact as SGEMM ---
-
-
-def _normal(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    return random.standard_normal(shape)
-
-
-def _log_uniform(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    return np.exp2(random.uniform(-10, 10, shape)) * random.choice([-1, 1], shape)
-
-
-def distributions(k: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """a and b[1, 24, k] by name."""
-    random = np.random.default_rng(k)
-    shape = (1, 24, k)
-    uniform, signed = random.uniform(0, 1, shape), random.uniform(-1, 1, shape) / np.sqrt(k)
-    huge = _normal(shape, random)
-    huge[0, np.arange(24), random.integers(0, k, 24)] = 1e6
-    halves = _normal((1, 24, k // 2), random)
-    grade = np.exp2(np.linspace(-8, 8, k))
-    weights = _normal((1, 24, k // 2), random)
-    nearly = weights * (1 + 1e-3 * _normal(weights.shape, random))
-    found = {
-        "uniform": (uniform, random.uniform(0, 1, shape)),
-        "normal": (_normal(shape, random), _normal(shape, random)),
-        "linear": (_normal(shape, random), signed),
-        "relu": (np.maximum(_normal(shape, random), 0), signed),
-        "log-uniform": (_log_uniform(shape, random), _log_uniform(shape, random)),
-        "one huge element a row": (huge, _normal(shape, random)),
-        "cancellation": (np.dstack([halves, -halves]), np.dstack([weights, nearly])),
-        "constant": (np.full(shape, 1 / 3), np.full(shape, 1 / 7)),
-        "graded": (_normal(shape, random) * grade, _normal(shape, random) / grade),
-    }
-    return {name: (a.astype(np.float32), b.astype(np.float32)) for name, (a, b) in found.items()}
-
-
-def error(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """The root mean square over |a| |b|, element by element."""
-    return float(np.sqrt(np.mean(((found - exact(a, b)) / exact(abs(a), abs(b))) ** 2)))
-
-
-@pytest.mark.parametrize("k", [256, pytest.param(4096, marks=pytest.mark.slow)])
-def test_faithful_products_are_as_exact_as_a_chain_of_fused_multiply_adds(k: int) -> None:
-    for name, (a, b) in distributions(k).items():
-        chain = error(product(a, b), a, b)
-        assert error(packed_product(a, b, "Faithful"), a, b) <= 0.95 * chain, name
 
 
 def test_without_promotion_the_tensor_cores_rounding_would_show() -> None:

@@ -30,7 +30,7 @@ _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_mma.cuh", "rows.cuh"),
-        *("combine.cuh", "mma.cuh"),
+        *("contract_mma_host.cuh", "combine.cuh", "mma.cuh"),
         *("split.cuh", "hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
         "held.cuh",
     ),

@@ -9,14 +9,15 @@ namespace op {
 // @Packed deps:
 struct Packed {
     const void* data;
-    const float* scale;          // null where the mode has none
-    int64_t batch, scale_batch;  // from one batch to the next, in bytes and floats; 0: broadcast
+    const float* scale;               // null where the mode has none
+    int64_t row, batch, scale_batch;  // steps, in bytes and, of scales, in floats; 0: broadcast
 };
 
 // @PackedProduct deps: Packed
 struct PackedProduct {
     Packed a, b;
     int64_t batches, m, n, blocks;  // blocks of 128 bytes a row
+    int64_t row_bytes;              // that exist in a row: the rest of the last block is zero
 };
 
 // @MmaFormat deps:
@@ -57,24 +58,27 @@ struct MmaCopies {
     static constexpr int kRows = MmaTile::kThreads / 8;
     const char *a, *b;  // of its first row
     const float* scale;
-    int64_t row_bytes, scales;  // scales: rows of a
+    int64_t a_row, b_row, row_bytes, scales;  // scales: rows of a
     int a_rows, b_rows, row, chunk;
 
     OPWELD_FN MmaCopies over(const PackedProduct& p, int64_t batch, int64_t m, int64_t n) {
         MmaCopies copies;
         copies.row = int(threadIdx.x) / 8, copies.chunk = int(threadIdx.x) % 8;
-        copies.row_bytes = p.blocks * MmaTile::kRowBytes, copies.scales = p.m;
+        copies.a_row = p.a.row, copies.b_row = p.b.row;
+        copies.row_bytes = p.row_bytes, copies.scales = p.m;
         copies.a_rows = int(p.m - m < MmaTile::kM ? p.m - m : MmaTile::kM);
         copies.b_rows = int(p.n - n < MmaTile::kN ? p.n - n : MmaTile::kN);
-        copies.a = static_cast<const char*>(p.a.data) + batch * p.a.batch + m * copies.row_bytes;
-        copies.b = static_cast<const char*>(p.b.data) + batch * p.b.batch + n * copies.row_bytes;
+        copies.a = static_cast<const char*>(p.a.data) + batch * p.a.batch + m * p.a.row;
+        copies.b = static_cast<const char*>(p.b.data) + batch * p.b.batch + n * p.b.row;
         if constexpr (Mode::kScaled) copies.scale = p.a.scale + batch * p.a.scale_batch + m;
         return copies;
     }
     __device__ __forceinline__ void start(unsigned int stage, int64_t block) const {
         constexpr unsigned int kB = MmaTile::kM * MmaTile::kRowBytes;
-        rows<MmaTile::kM>(stage, a, a_rows, block);
-        rows<MmaTile::kN>(stage + kB, b, b_rows, block);
+        const int64_t at = block * MmaTile::kRowBytes + chunk * 16, left = row_bytes - at;
+        const int bytes = left <= 0 ? 0 : (left < 16 ? int(left) : 16);
+        rows<MmaTile::kM>(stage, a + (bytes ? at : 0), a_row, a_rows, bytes);
+        rows<MmaTile::kN>(stage + kB, b + (bytes ? at : 0), b_row, b_rows, bytes);
         if constexpr (Mode::kScaled) {
             constexpr unsigned int kScales = kB + MmaTile::kN * MmaTile::kRowBytes;
             const int own = int(threadIdx.x);
@@ -85,14 +89,13 @@ struct MmaCopies {
         }
     }
     template <int kCount>
-    __device__ __forceinline__ void rows(unsigned int to, const char* from, int exist,
-                                         int64_t block) const {
+    __device__ __forceinline__ void rows(unsigned int to, const char* from, int64_t step, int exist,
+                                         int bytes) const {
 #pragma unroll
         for (int first = 0; first < kCount; first += kRows) {
             const bool inside = first + row < exist;
-            const char* own = from + (inside ? first + row : 0) * row_bytes;
-            copy_async(to + MmaTile::place(first + row, chunk),
-                       own + block * MmaTile::kRowBytes + chunk * 16, inside ? 16 : 0);
+            const char* own = from + (inside ? first + row : 0) * step;
+            copy_async(to + MmaTile::place(first + row, chunk), own, inside ? bytes : 0);
         }
     }
 };

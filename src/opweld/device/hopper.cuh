@@ -141,10 +141,21 @@ OPWELD_FN void set_registers() {
     }
 }
 
-// @dependents deps:
-// Programmatic dependent launch: the next kernel may be started, and waits before it reads.
-OPWELD_FN void start_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-OPWELD_FN void wait_for_results() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// @start_dependents deps:
+// Programmatic dependent launch: the next kernel may be started, and waits before it reads. Devices
+// before sm_90 start it when this one has ended.
+OPWELD_FN void start_dependents() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// @dependents deps: start_dependents
+OPWELD_FN void wait_for_results() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // @tile_descriptor deps: shared_address
 // What wgmma takes for an operand in shared memory: rows of 128 bytes, swizzled by 128 bytes, groups

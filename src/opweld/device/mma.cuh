@@ -33,12 +33,6 @@ OPWELD_FN void mma_16x8x16(float (&sums)[4], const unsigned int (&a)[4],
     }
 }
 
-// @shared_address deps:
-// where p lies in shared memory, as instructions that name it by number want it
-OPWELD_FN unsigned int shared_address(const void* p) {
-    return (unsigned int)__cvta_generic_to_shared(p);
-}
-
 // @load_matrices deps:
 // Four 8x8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8 of
 // matrix i / 8, of 16 bytes, and is left with elements 2 * (i % 4) and the next of row i / 4 of

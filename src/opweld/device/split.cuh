@@ -35,10 +35,11 @@ OPWELD_FN bool is_in_range(float largest) {
     return largest == 0.0f || (e >= -110 && e <= 80);
 }
 
-// The exponent that column k of b is divided by and column k of a multiplied by.
+// The exponent that column k of b is divided by and column k of a multiplied by. Of a column of
+// zeros the least: what a has there must not hide its other values.
 OPWELD_FN int column_exponent(uint32_t largest_bits) {
     const int e = exponent_of(__uint_as_float(largest_bits));
-    return e == -127 ? 0 : min(max(e, -60), 60);
+    return min(max(e, -60), 60);
 }
 
 // @ReadFour deps: Operand, load_vector, to_compute
@@ -307,7 +308,7 @@ static __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) held.head->known = 1;
 }
 
-// @split_kernel deps: exponents, ReadFour, CallState, put_split, Spots, equilibrated, largest_of_spot, dependents
+// @split_kernel deps: exponents, ReadFour, CallState, put_split, Spots, equilibrated, largest_of_spot, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. Blocks stand
 // [batch][band of kSplitRows rows][interval]; `scale` is [batch][interval][scale_rows].
 constexpr int kSplitRows = 2 * kSpotRows;

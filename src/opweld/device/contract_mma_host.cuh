@@ -1,0 +1,161 @@
+// The host's part of products by mma.sync: what lies where in the workspace, the order of a call's
+// kernels. Operands are split and packed as for Hopper (split.cuh).
+
+namespace op {
+
+// @MmaCall deps: Product, CallState, Workspace, kInterval, mma_splits, take_held
+// Where everything of a call lies; without memory, how much it takes. Blocks are of 128 bytes.
+struct MmaCall {
+    int64_t blocks;
+    int splits;
+    CallState state;
+    Held held;
+    float* a_scale;
+    half *a, *b;
+    float* parts;
+    int64_t bytes;
+
+    static MmaCall of_blocks(const Product& p, Workspace& space, int64_t blocks) {
+        MmaCall call{};
+        call.blocks = blocks;
+        call.splits = mma_splits(p.batches, p.m, p.n, blocks);
+        call.a = space.take<half>(p.batches * p.m * blocks * 64);
+        if (call.splits > 1) call.parts = space.take<float>(call.splits * p.batches * p.m * p.n);
+        return call;
+    }
+    // Of float32 operands, which are split; b's split copy lies in `held` or in the workspace.
+    static MmaCall of_split(const Product& p, void* workspace, void* held, bool is_held) {
+        Workspace space{static_cast<char*>(workspace)}, apart{static_cast<char*>(held)};
+        const int64_t intervals = interval_count(p.k);
+        MmaCall call = of_blocks(p, space, 2 * intervals);
+        call.state.head = space.take<CallHead>(1);
+        call.state.column_max = space.take<uint32_t>(p.k);
+        call.state.row_max = space.take<uint32_t>(p.batches * p.n);
+        call.a_scale = space.take<float>(p.batches * intervals * p.m);
+        call.held = take_held(is_held ? apart : space, p.batches, p.n, p.k);
+        call.bytes = space.used;
+        return call;
+    }
+    // Of 16-bit operands; those that cannot be read as they lie are packed.
+    static MmaCall of_whole(const Product& p, void* workspace) {
+        Workspace space{static_cast<char*>(workspace)};
+        MmaCall call = of_blocks(p, space, (p.k + 63) / 64);
+        call.b = space.take<half>(p.batches * p.n * call.blocks * 64);
+        call.bytes = space.used;
+        return call;
+    }
+};
+
+// @refresh_by_resident_blocks deps: MmaCall, check_held_kernel, reads_packets, refresh_held_kernel
+// Has b's split copy made anew where it does not hold, by as many blocks as run at a time.
+static int refresh_by_resident_blocks(const Operand& b, const Spots& spots, const MmaCall& call,
+                                      int changed, cudaStream_t stream) {
+    check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
+                                                     call.held, call.state, changed);
+    const auto kernel = refresh_held_kernel<float>;
+    int device = 0, multiprocessors = 0, blocks = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3((unsigned int)(multiprocessors * (blocks < 4 ? blocks : 4)));
+    config.blockDim = dim3(256);
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return int(cudaLaunchKernelEx(&config, kernel, b, spots, call.held, call.state,
+                                  reads_packets<float>(b)));
+}
+
+// @launch_split_mma deps: refresh_by_resident_blocks, split_kernel, launch_mma_product, launch_fma_product
+// A product of float32 operands. What does not fit the split form is left to the float32 kernel.
+template <typename Epilogue>
+static int launch_split_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
+                            cudaStream_t stream) {
+    const MmaCall call =
+        MmaCall::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
+    const int64_t a_batches = p.a.batch ? p.batches : 1, b_batches = p.b.batch ? p.batches : 1;
+    const int64_t intervals = call.blocks / 2, row = call.blocks * MmaTile::kRowBytes;
+    const Spots of_a{a_batches, p.m, p.k, intervals, interval_depth(p.k)};
+    const Spots of_b{b_batches, p.n, p.k, intervals, interval_depth(p.k)};
+    const int error = refresh_by_resident_blocks(p.b, of_b, call,
+                                                 !memory.held || memory.changed, stream);
+    if (error) return error;
+    const dim3 blocks((unsigned int)intervals,
+                      (unsigned int)((p.m + kSplitRows - 1) / kSplitRows),
+                      (unsigned int)a_batches);
+    split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, call.held.column_max, call.a,
+                                                    call.a_scale, p.m, call.state.head,
+                                                    reads_packets<float>(p.a));
+    const Packed a{call.a, call.a_scale, row, a_batches > 1 ? p.m * row : 0,
+                   a_batches > 1 ? intervals * p.m : 0};
+    const Packed b{call.held.packed, call.held.scale, row, b_batches > 1 ? p.n * row : 0,
+                   b_batches > 1 ? p.n : 0};
+    const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
+    const int* unfit = &call.state.head->unfit;
+    const int made =
+        launch_mma_product<Faithful>(packed, sink, call.parts, call.splits, unfit, stream);
+    return made ? made : launch_fma_product<float>(p, sink, unfit, stream);
+}
+
+// @launch_whole_mma deps: MmaCall, launch_mma_product, pack_kernel
+// A product of 16-bit operands, which are read where they lie if their rows allow 16 bytes at once.
+template <typename T>
+static Packed whole_rows(const Operand& from, half* packed, int64_t batches, int64_t rows,
+                         int64_t k, int64_t blocks, cudaStream_t stream) {
+    const bool lies_so = from.inner == 1 && from.row % 8 == 0 && from.batch % 8 == 0 &&
+                         reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
+    if (lies_so) return {from.data, nullptr, 2 * from.row, 2 * from.batch, 0};
+    const int64_t own = from.batch ? batches : 1, pitch = blocks * 64;
+    const dim3 grid((unsigned int)(pitch / 32), (unsigned int)((rows + 31) / 32),
+                    (unsigned int)own);
+    pack_kernel<T><<<grid, 256, 0, stream>>>(from, rows, k, pitch, reinterpret_cast<T*>(packed));
+    return {packed, nullptr, 2 * pitch, own > 1 ? 2 * rows * pitch : 0, 0};
+}
+template <typename Mode, typename Epilogue>
+static int launch_whole_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
+                            cudaStream_t stream) {
+    using T = typename Mode::Storage;
+    const MmaCall call = MmaCall::of_whole(p, memory.workspace);
+    const Packed a = whole_rows<T>(p.a, call.a, p.batches, p.m, p.k, call.blocks, stream);
+    const Packed b = whole_rows<T>(p.b, call.b, p.batches, p.n, p.k, call.blocks, stream);
+    const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, 2 * p.k};
+    return launch_mma_product<Mode>(packed, sink, call.parts, call.splits, nullptr, stream);
+}
+
+// @tensor_cores_mma deps: Bfloat16, Faithful, Half, TensorCores, Tf32, launch_split_mma, launch_whole_mma
+// The share of the tensor cores of sm_80 and up: products of extents that grids take. Short sums of
+// float32 are more exact, and bound by memory, on the CUDA cores.
+template <typename Mode>
+struct TensorCores {
+    static constexpr bool kSplits = sizeof(typename Mode::Storage) == 4;
+
+    static bool take(const Product& p) {
+        constexpr int64_t kMostBlocks = 65535;
+        return p.k > (kSplits ? 64 : 0) && p.batches <= kMostBlocks &&
+               (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
+    }
+    static int64_t workspace_bytes(const Product& p, bool held) {
+        if constexpr (kSplits) return MmaCall::of_split(p, nullptr, nullptr, held).bytes;
+        return MmaCall::of_whole(p, nullptr).bytes;
+    }
+    static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
+        Workspace space{};
+        if constexpr (kSplits) take_held(space, batches, n, k);
+        return space.used;
+    }
+    template <typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
+                      cudaStream_t stream) {
+        if constexpr (kSplits) {
+            return launch_split_mma(p, memory, sink, stream);
+        } else {
+            return launch_whole_mma<Mode>(p, memory, sink, stream);
+        }
+    }
+};
+
+}  // namespace op

@@ -1,0 +1,159 @@
+"""float32 products on the tensor cores: operands split into halves, as exact as float32 sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.emulation.distributions import distributions, error, exact
+from tests.emulation.products import Call, needs, product, text
+
+MMA = Call(lanes=1, family="mma")
+CHAIN = Call(lanes=1)
+
+# Two huge elements that meet leave nothing of their interval's other values: of few intervals that
+# is much.
+DILUTED = "one huge element a row of both"
+
+
+@pytest.mark.parametrize("k", [256, pytest.param(2048, marks=pytest.mark.slow)])
+def test_errors_are_no_larger_than_those_of_a_chain_of_fused_multiply_adds(k: int) -> None:
+    for name, (a, b) in distributions(k).items():
+        chain = error(product(a, b, CHAIN), a, b)
+        most = 3.0 if k < 1024 and name == DILUTED else 1.0
+        assert error(product(a, b, MMA), a, b) <= most * chain, name
+
+
+def _few(k: int = 96) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(7)
+    a, b = (random.standard_normal((1, rows, k)).astype(np.float32) for rows in (20, 18))
+    return a, b
+
+
+@pytest.mark.parametrize("scale", [1e-38, 1e-30, 1e-20, 1e20, 1e30, 2e37], ids=str)
+def test_values_of_any_size_are_as_exact(scale: float) -> None:
+    a, b = _few()
+    a, b = a * np.float32(scale), b / np.float32(max(scale, 1e-30))
+    chain = product(a, b, CHAIN)
+    assert error(product(a, b, MMA), a, b) <= max(error(chain, a, b), 2.0**-26)
+
+
+def test_products_of_subnormal_numbers_are_those_of_a_chain() -> None:
+    a, b = _few()
+    a = a * np.float32(1e-42)
+    found = product(a, b, MMA)
+    np.testing.assert_array_equal(found, product(a, b, CHAIN))
+    # Each of 96 steps rounds to a multiple of 2^-149.
+    assert (abs(found - exact(a, b)) <= 96 * 2.0**-150).all() and (found != 0).all()
+
+
+def test_sums_that_overflow_come_out_as_a_chains() -> None:
+    a, b = _few()
+    a, b = abs(a) * np.float32(1e25), abs(b) * np.float32(1e25)
+    b[0, 3] = 1e-20
+    found = product(a, b, MMA)
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(product(a, b, CHAIN)))
+    assert np.isinf(found).any() and np.isfinite(found[0, :, 3]).all()
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_value_that_is_not_finite_reaches_what_it_reaches_in_float32(
+    odd: float, side: str
+) -> None:
+    a, b = _few()
+    (a if side == "a" else b)[0, 3, 70] = odd
+    (b if side == "a" else a)[0, 4, 70] = 0.0
+    found, chain = product(a, b, MMA), product(a, b, CHAIN)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(chain))
+    np.testing.assert_array_equal(found[np.isinf(chain)], chain[np.isinf(chain)])
+    finite = np.isfinite(chain)
+    np.testing.assert_allclose(found[finite], chain[finite], rtol=1e-4, atol=1e-4)
+
+
+# --- b held split from call to call ---
+
+
+def _held(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    extents = [a.shape[0], a.shape[1], b.shape[1], a.shape[2]]
+    bytes_ = needs(extents, MMA)[1]
+    assert bytes_ > b.nbytes
+    return np.zeros(bytes_, np.uint8)
+
+
+def test_what_is_held_serves_the_next_call() -> None:
+    a, b = _few()
+    held = _held(a, b)
+    first = product(a, b, MMA, held=held)
+    np.testing.assert_array_equal(first, product(a, b, MMA))
+    kept = held.copy()
+    turned = np.ascontiguousarray(a[:, ::-1])
+    np.testing.assert_array_equal(product(turned, b, MMA, held=held), first[:, ::-1])
+    np.testing.assert_array_equal(held, kept)
+
+
+def test_the_copy_and_not_b_is_read_while_it_holds() -> None:
+    a, b = _few()
+    held = _held(a, b)
+    product(a, b, MMA, held=held)
+    # The last bytes are of the packed rows: without them the product is another.
+    held[-4096:] = 0
+    assert error(product(a, b, MMA, held=held), a, b) > 1e-3
+    again = product(a, b, replace(MMA, changed=True), held=held)
+    np.testing.assert_array_equal(again, product(a, b, MMA))
+
+
+def test_a_change_of_b_is_seen() -> None:
+    a, b = _few()
+    held = _held(a, b)
+    product(a, b, MMA, held=held)
+    b = b.copy()
+    for position in ((0, 0, 0), (0, 9, 50), (0, 17, 95)):
+        b[position] += 1.0
+        found = product(a, b, MMA, held=held)
+        np.testing.assert_array_equal(found, product(a, b, MMA))
+
+
+def test_operands_out_of_range_are_remembered_with_the_copy() -> None:
+    a, b = _few()
+    b[0, 2, 5] = np.nan
+    held = _held(a, b)
+    for _ in range(2):
+        found = product(a, b, MMA, held=held)
+        np.testing.assert_array_equal(found, product(a, b, CHAIN))
+    b[0, 2, 5] = 1.0
+    np.testing.assert_array_equal(product(a, b, MMA, held=held), product(a, b, MMA))
+
+
+FAULTS = {
+    "a kept copy for another b": ("differs |= sample_of", "differs |= 0 & sample_of"),
+    "values out of range let through": ("return largest == 0.0f ||", "return true ||"),
+    "zero columns that hide others": (
+        "return min(max(e, -60), 60);",
+        "return e == -127 ? 0 : min(max(e, -60), 60);",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_splitting_shows(fault: str) -> None:
+    sound, broken = FAULTS[fault]
+    source = text(("Faithful",), lanes=(1,), family="mma")
+    assert sound in source
+    source = source.replace(sound, broken)
+    a, b = _few()
+    if fault == "a kept copy for another b":
+        held = _held(a, b)
+        product(a, b, MMA, held=held, source=source)
+        b[0, 0, 0] += 1.0
+        found = product(a, b, MMA, held=held, source=source)
+        assert (found != product(a, b, MMA)).any()
+    elif fault == "values out of range let through":
+        a[0, 4, 5] = np.inf
+        assert not np.isinf(product(a, b, MMA, source=source)[0, 4]).all()
+    else:
+        a, b = distributions(256)["a huge column against zeros"]
+        assert (
+            error(product(a, b, MMA, source=source), a, b) > 1e-7 > error(product(a, b, MMA), a, b)
+        )
