@@ -72,6 +72,24 @@ def test_a_value_that_is_not_finite_reaches_what_it_reaches_in_float32(
     np.testing.assert_allclose(found[finite], chain[finite], rtol=1e-4, atol=1e-4)
 
 
+def test_the_order_of_threads_changes_nothing() -> None:
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal((2, rows, 700)).astype(np.float32) for rows in (33, 19))
+    first = product(a, b, MMA)
+    for order in ("reverse", "seeded"):
+        call = replace(MMA, options={"order": order})
+        np.testing.assert_array_equal(product(a, b, call), first)
+
+
+@pytest.mark.parametrize("mode", ["Faithful", "Half"])
+def test_nothing_beside_the_operands_is_read(mode: str) -> None:
+    a, b = (x.astype(np.float16) if mode == "Half" else x for x in _few(77))
+    call = replace(MMA, mode=mode, options={"guard": "front"})
+    for shift in (0, 1):
+        found = product(a, b, call, shift=shift)
+        np.testing.assert_array_equal(found, product(a, b, replace(MMA, mode=mode)))
+
+
 # --- b held split from call to call ---
 
 

@@ -53,15 +53,18 @@ static int refresh_by_resident_blocks(const Operand& b, const Spots& spots, cons
     check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
                                                      call.held, call.state, changed);
     const auto kernel = refresh_held_kernel<float>;
-    int device = 0, multiprocessors = 0, blocks = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
+    static const int resident = [&] {
+        int device = 0, multiprocessors = 0, blocks = 0;
+        cudaGetDevice(&device);
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
+        return multiprocessors * (blocks < 4 ? blocks : 4);
+    }();
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeCooperative;
     attribute.val.cooperative = 1;
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3((unsigned int)(multiprocessors * (blocks < 4 ? blocks : 4)));
+    config.gridDim = dim3((unsigned int)resident);
     config.blockDim = dim3(256);
     config.stream = stream;
     config.attrs = &attribute;

@@ -110,15 +110,15 @@ OPWELD_FN Vector<T, kTake> take_along(const T* row, int64_t inner, int64_t k, in
 }
 
 // @FmaDots deps: Skinny, SkinnyPlan, scatter_sum, take_along, to_compute
-// kMany x kFew dot products of a warp on the CUDA cores.
+// kMany x kFew dot products of a warp on the CUDA cores. A lane has kBatch * kMany loads on their
+// way at once.
 template <typename Storage, int kFewRows, bool kIsPacked>
 struct FmaDots {
     using T = Storage;
     static constexpr bool kPacked = kIsPacked;
     static constexpr int kFew = kFewRows, kMany = kFew == 1 ? 8 : (kFew == 8 ? 4 : 2);
-    static constexpr int kCount = kMany * kFew;
-    static constexpr int kTake = 4, kStep = 32 * kTake;
-    static constexpr int kAtOnce = kFew == 1 || !kPacked ? 1 : 2;  // rows of `few`: registers
+    static constexpr int kCount = kMany * kFew, kBatch = kPacked ? (kFew == 16 ? 3 : 8 / kMany) : 1;
+    static constexpr int kTake = 4, kStep = 32 * kTake * kBatch;
     const T* few;
     const T* many[kMany];
     float sums[kCount];
@@ -135,25 +135,32 @@ struct FmaDots {
         for (int i = 0; i < kCount; ++i) sums[i] = 0.0f;
     }
     __device__ __forceinline__ void add(const Skinny& p, int64_t k, int64_t end) {
-        Vector<T, kTake> taken[kMany];
+        constexpr int kDeep = kStep / kBatch;
+        Vector<T, kTake> taken[kBatch][kMany];
 #pragma unroll
-        for (int r = 0; r < kMany; ++r)
-            taken[r] = take_along<kTake, kPacked, true>(many[r], p.many.inner, k, end);
+        for (int i = 0; i < kBatch; ++i)
 #pragma unroll
-        for (int first = 0; first < kFew; first += kAtOnce) {
-            if (kFew > 1 && first >= p.few_rows) break;
+            for (int r = 0; r < kMany; ++r)
+                taken[i][r] =
+                    take_along<kTake, kPacked, true>(many[r], p.many.inner, k + i * kDeep, end);
 #pragma unroll
-            for (int f = first; f < first + kAtOnce; ++f) {
-                const auto with = take_along<kTake, kPacked, false>(
-                    few + f * p.few.row, p.few.inner, k, f < p.few_rows ? end : 0);
+        for (int f = 0; f < kFew; ++f) {
+            if (kFew > 1 && f >= p.few_rows) break;
 #pragma unroll
-                for (int j = 0; j < kTake; ++j)
-#pragma unroll
-                    for (int r = 0; r < kMany; ++r)
-                        sums[r * kFew + f] = fmaf(to_compute(taken[r].lane[j]),
-                                                  to_compute(with.lane[j]), sums[r * kFew + f]);
-            }
+            for (int i = 0; i < kBatch; ++i)
+                add_row(f, taken[i],
+                        take_along<kTake, kPacked, false>(few + f * p.few.row, p.few.inner,
+                                                          k + i * kDeep, end));
         }
+    }
+    __device__ __forceinline__ void add_row(int f, const Vector<T, kTake> (&taken)[kMany],
+                                            const Vector<T, kTake>& with) {
+#pragma unroll
+        for (int j = 0; j < kTake; ++j)
+#pragma unroll
+            for (int r = 0; r < kMany; ++r)
+                sums[r * kFew + f] = fmaf(to_compute(taken[r].lane[j]), to_compute(with.lane[j]),
+                                          sums[r * kFew + f]);
     }
     __device__ __forceinline__ void keep(float (&totals)[kCount]) {
         const int lane = int(threadIdx.x) % 32;
@@ -174,9 +181,9 @@ struct MmaDots {
     using T = Storage;
     static constexpr bool kPacked = true;
     static constexpr int kFew = 16, kMany = 16, kCount = kMany * kFew;
-    static constexpr int kTake = 8, kStep = 64;
+    static constexpr int kTake = 8, kStep = 128;
     struct Loaded {
-        unsigned int word[2][kStep / 32][4];  // of two rows
+        unsigned int word[2][4];  // of two rows
     };
     const T* few[2];
     const T* many[2];
@@ -196,20 +203,23 @@ struct MmaDots {
         }
     }
     __device__ __forceinline__ void add(const Skinny& p, int64_t k, int64_t end) {
-        const Loaded b = load<true>(many, true, true, k, end);
-        const Loaded a = load<false>(few, few_exists[0], few_exists[1], k, end);
+        Loaded b[kStep / 32];
 #pragma unroll
-        for (int half = 0; half < kStep / 32; ++half)
+        for (int i = 0; i < kStep / 32; ++i) b[i] = load<true>(many, true, true, k + 32 * i, end);
+#pragma unroll
+        for (int i = 0; i < kStep / 32; ++i) {
+            const Loaded a = load<false>(few, few_exists[0], few_exists[1], k + 32 * i, end);
 #pragma unroll
             for (int w = 0; w < 4; w += 2) {
-                const unsigned int rows[4] = {a.word[0][half][w], a.word[1][half][w],
-                                              a.word[0][half][w + 1], a.word[1][half][w + 1]};
+                const unsigned int rows[4] = {a.word[0][w], a.word[1][w], a.word[0][w + 1],
+                                              a.word[1][w + 1]};
 #pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const unsigned int columns[2] = {b.word[i][half][w], b.word[i][half][w + 1]};
-                    mma_16x8x16<T>(sums[i], rows, columns);
+                for (int j = 0; j < 2; ++j) {
+                    const unsigned int columns[2] = {b[i].word[j][w], b[i].word[j][w + 1]};
+                    mma_16x8x16<T>(sums[j], rows, columns);
                 }
             }
+        }
     }
     __device__ __forceinline__ void keep(float (&totals)[kCount]) {
         const int lane = int(threadIdx.x) % 32;
@@ -225,18 +235,16 @@ struct MmaDots {
     OPWELD_FN Loaded load(const T* const (&rows)[2], bool first, bool second, int64_t k,
                           int64_t end) {
         Loaded loaded;
+        const int64_t at = k + threadIdx.x % 4 * kTake;
 #pragma unroll
-        for (int i = 0; i < 2; ++i)
+        for (int i = 0; i < 2; ++i) {
+            Vector<unsigned int, 4> words = {};
+            const auto* from = reinterpret_cast<const unsigned int*>(rows[i] + at);
+            if ((i ? second : first) && at < end)
+                words = kOnce ? load_vector_streaming<4>(from) : load_vector<4>(from);
 #pragma unroll
-            for (int half = 0; half < kStep / 32; ++half) {
-                const int64_t at = k + 32 * half + threadIdx.x % 4 * kTake;
-                Vector<unsigned int, 4> words = {};
-                const auto* from = reinterpret_cast<const unsigned int*>(rows[i] + at);
-                if ((i ? second : first) && at < end)
-                    words = kOnce ? load_vector_streaming<4>(from) : load_vector<4>(from);
-#pragma unroll
-                for (int w = 0; w < 4; ++w) loaded.word[i][half][w] = words.lane[w];
-            }
+            for (int w = 0; w < 4; ++w) loaded.word[i][w] = words.lane[w];
+        }
         return loaded;
     }
 };
