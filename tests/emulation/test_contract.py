@@ -78,6 +78,16 @@ def test_operands_may_have_any_strides(layout: str, call: Call) -> None:
     check(a, b, call)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("mode", ["Faithful", "Half"])
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("rows", [3, 20])
+def test_an_operand_may_repeat_itself(mode: str, family: str, axis: int, rows: int) -> None:
+    a, b = operands(1, rows, 24, 72)
+    once = b[:, :1] if axis == 1 else b[:, :, :1]
+    check(a, np.broadcast_to(once, b.shape), Call(mode, lanes=1, family=family))
+
+
 @pytest.mark.parametrize("extents", [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 0, 5)], ids=str)
 def test_nothing_is_done_for_an_empty_result(extents: tuple[int, ...]) -> None:
     assert product(*operands(*extents)).size == 0
@@ -183,9 +193,21 @@ def test_a_fault_in_a_kernel_shows(fault: str) -> None:
         check(a, b, Call(lanes=1), source=source.replace(sound, broken))
 
 
+SLOW = pytest.mark.slow
+COMPILED = [
+    ("sm_80", "mma", ("Faithful",)),
+    ("sm_80", "mma", ("Half",)),
+    pytest.param("sm_80", "none", ("Bfloat16",), marks=SLOW),
+    pytest.param("sm_90a", "mma", ("Tf32", "Half", "Bfloat16"), marks=SLOW),
+    pytest.param("sm_90a", "none", ("Faithful", "Half"), marks=SLOW),
+]
+
+
 @needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_the_kernels_compile_without_spills(arch: str) -> None:
-    uses = compile_cuda(text(("Faithful", "Half", "Bfloat16"), lanes=(2,)), arch)
+@pytest.mark.parametrize(("arch", "family", "modes"), COMPILED)
+def test_the_kernels_compile_without_warnings_and_spills(
+    arch: str, family: str, modes: tuple[str, ...]
+) -> None:
+    uses = compile_cuda(text(modes, lanes=(2,), family=family), arch)
     require_no_spills(uses)
-    assert len([use for use in uses if "fma_product" in use.name]) == 3
+    assert len([use for use in uses if "fma_product" in use.name]) == len(modes)

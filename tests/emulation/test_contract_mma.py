@@ -8,7 +8,6 @@ from tests.emulation.distributions import error, exact
 from tests.emulation.emulate import EmulationFault, from_bfloat16, to_bfloat16
 from tests.emulation.packed import packed_product, text
 from tests.emulation.products import MODES, Call, product
-from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
 EXTENTS = [(1, 1, 1, 1), (1, 128, 128, 64), (1, 129, 127, 65), (2, 5, 130, 100), (1, 40, 24, 300)]
 
@@ -144,11 +143,3 @@ def test_a_fault_in_the_kernel_shows(fault: str) -> None:
     except (EmulationFault, AssertionError):
         return
     assert not (abs(found - exact(a, b)) <= bound(a, b, "Faithful")).all()
-
-
-@needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_the_kernels_compile_without_spills(arch: str) -> None:
-    uses = compile_cuda(text(), arch)
-    require_no_spills(uses)
-    assert len([use for use in uses if "mma_product" in use.name]) == 2 * len(MODES)

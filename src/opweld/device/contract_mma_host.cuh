@@ -48,8 +48,9 @@ struct MmaCall {
 
 // @refresh_by_resident_blocks deps: MmaCall, check_held_kernel, reads_packets, refresh_held_kernel
 // Has b's split copy made anew where it does not hold, by as many blocks as run at a time.
-static int refresh_by_resident_blocks(const Operand& b, const Spots& spots, const MmaCall& call,
-                                      int changed, cudaStream_t stream) {
+[[maybe_unused]] static int refresh_by_resident_blocks(const Operand& b, const Spots& spots,
+                                                       const MmaCall& call, int changed,
+                                                       cudaStream_t stream) {
     check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
                                                      call.held, call.state, changed);
     const auto kernel = refresh_held_kernel<float>;

@@ -144,7 +144,7 @@ OPWELD_FN void set_registers() {
 // @start_dependents deps:
 // Programmatic dependent launch: the next kernel may be started, and waits before it reads. Devices
 // before sm_90 start it when this one has ended.
-OPWELD_FN void start_dependents() {
+[[maybe_unused]] OPWELD_FN void start_dependents() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -311,7 +311,7 @@ static __global__ void __launch_bounds__(256)
 // @split_kernel deps: exponents, ReadFour, CallState, put_split, Spots, equilibrated, largest_of_spot, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. Blocks stand
 // [batch][band of kSplitRows rows][interval]; `scale` is [batch][interval][scale_rows].
-constexpr int kSplitRows = 2 * kSpotRows;
+[[maybe_unused]] constexpr int kSplitRows = 2 * kSpotRows;
 
 template <typename T>
 static __global__ void __launch_bounds__(256)
