@@ -125,6 +125,9 @@ class Server:
     def patched(self, header: Header, data: Tensor) -> tuple[Header, None]:
         return {"names": self.side.patched()}, None
 
+    def busy(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        return {"busy": self.side.busy()}, None
+
     def run(self, header: Header, data: Tensor) -> tuple[Header, None]:
         call = self._call(header, data)
         found = self.side.run(call, How(**header["how"]), like_of(header["like"]))
@@ -200,6 +203,7 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "train",
         "settings",
         "patched",
+        "busy",
         "run",
         "gradients",
         "launches",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from opweld.judge.values import Environment
 
 # Set, each process of a judgement is started anew instead of forked.
 FRESH = "OPWELD_JUDGE_FRESH"
+_PERSISTING_L2 = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE in cuda.h
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -58,6 +60,18 @@ def global_settings() -> dict[str, Any]:
     return {name: _guarded(read) for name, read in (_PRECISION | _SETTINGS).items()}
 
 
+def _persisting_l2_bytes() -> int:
+    """L2 cache that this process's context sets apart from the rest, which a flush does not reach.
+
+    The driver is asked, for the runtime library may be there several times.
+    """
+    if not torch.cuda.is_initialized():
+        return 0
+    size = ctypes.c_size_t()
+    status = ctypes.CDLL("libcuda.so.1").cuCtxGetLimit(ctypes.byref(size), _PERSISTING_L2)
+    return size.value if status == 0 else 0
+
+
 def _flushes_subnormals() -> bool:
     return bool(torch.tensor(1e-40, dtype=torch.float32) * 1.0 == 0)
 
@@ -84,6 +98,7 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "autocast on the CPU": lambda: torch.is_autocast_enabled("cpu"),
     "autocast on CUDA": lambda: torch.is_autocast_enabled("cuda"),
     "subnormals flushed to zero": _flushes_subnormals,
+    "persisting L2 cache": _persisting_l2_bytes,
 }
 
 

@@ -49,10 +49,15 @@ _CACHE_SHARE = 16
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How ModelNew is called: on tensors that it has seen with other values, on another stream."""
+    """How ModelNew is called.
+
+    On tensors that it has seen with other values, on another stream, with the memory around its
+    inputs and results watched.
+    """
 
     same_memory: bool = False
     stream: str = ""
+    guarded: bool = False
 
 
 PLAIN = Manner()

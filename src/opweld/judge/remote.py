@@ -121,11 +121,21 @@ class RemoteSide:
         return RemoteBlocks(self.pid, self._ask, self._lazy_run_of, self._nonsense)
 
     def busy(self) -> str | None:
-        """What the process does although nothing is asked of it, by its own processor time."""
-        time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
-        spent = [self._spent_while_idle() for _ in range(_NUM_LOOKS)]
-        if 0.0 in spent:
+        """What the process does although nothing is asked of it, by its own processor time.
+
+        Of its work on a device it says itself.
+        """
+        left = self._ask({"ask": "busy"})["busy"]
+        if left is not None:
+            return str(left)[:300]
+        if self._spent_while_idle() == 0.0:
             return None
+        time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
+        spent = []
+        for _ in range(_NUM_LOOKS):
+            spent.append(self._spent_while_idle())
+            if spent[-1] == 0.0:
+                return None
         share = sum(spent) / (_NUM_LOOKS * _LOOK_S)
         return f"its process takes {share:.0%} of a processor while it is asked nothing"
 

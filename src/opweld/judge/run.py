@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,13 @@ _WIDTH = 256
 _MAX_CPU_POISON_BYTES = 32 * 2**20
 
 Fingerprint = tuple[tuple[int, ...], ...]
+# Calls a model and gives its outputs.
+Forward = Callable[[nn.Module, Call], Any]
+
+
+def plainly(model: nn.Module, call: Call) -> Any:
+    """The call itself, with nothing around it."""
+    return model(*call.args, **call.kwargs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,9 @@ def run(
     grad: bool = False,
     like: Run | None = None,
     watch_state: bool = False,
+    forward: Forward = plainly,
 ) -> Run:
-    """Call `model` with the random state that `seed` gives.
+    """Call `model` by `forward` with the random state that `seed` gives.
 
     Which inputs and buffers count as results is found by comparing them before and after; with
     `like` it is what that run (of the other side) changed, and changes beyond it raise.
@@ -65,7 +73,7 @@ def run(
     seed_all(seed)
     random_before = _random_state()
     with torch.enable_grad() if grad else torch.no_grad():
-        outputs = model(*call.args, **call.kwargs)
+        outputs = forward(model, call)
     synchronize()
     inputs_after = fingerprint(call.tensors())
     inputs = tuple(

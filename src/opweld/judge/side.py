@@ -21,6 +21,7 @@ from opweld.judge.blocks import LocalTimed, Order, Timed, compact
 from opweld.judge.clock import WallClock, clock_of, nothing
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
+from opweld.judge.guards import GuardedInputs, GuardedResults
 from opweld.judge.integrity import Integrity
 from opweld.judge.load import (
     Call,
@@ -32,14 +33,25 @@ from opweld.judge.load import (
     is_out_of_memory,
     raised,
 )
-from opweld.judge.run import Fingerprint, Overwritten, Run, filled_memory, fingerprint, poison, run
+from opweld.judge.run import (
+    Fingerprint,
+    Forward,
+    Overwritten,
+    Run,
+    filled_memory,
+    fingerprint,
+    plainly,
+    poison,
+    run,
+)
 from opweld.judge.signature import Signature, parameters_of
+from opweld.judge.surroundings import BehindWork, Leftovers
+from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
 from opweld.judge.weights import State, change_in_place, copy_state, load_state
 
 # How a call is made: as it comes, on a stream of its own, or behind other work on the stream.
 PLAIN, SIDE_STREAM, BUSY_STREAM = "", "side stream", "busy stream"
-_BUSY_CYCLES = 2_000_000
 
 
 class Raised(CandidateError):
@@ -84,7 +96,8 @@ class How:
 
     `like` is the original's run of the same call: an input or buffer changed beyond those that it
     changed raises. With `same_memory` the values go into the tensors of the last call, through
-    `.data`, where shapes and layouts allow: neither object, address nor version tells.
+    `.data`, where shapes and layouts allow: neither object, address nor version tells. With
+    `guarded` the memory around inputs and results is watched.
     """
 
     seed: int
@@ -93,6 +106,7 @@ class How:
     filled: bool = False
     same_memory: bool = False
     stream: str = PLAIN
+    guarded: bool = False
 
 
 class Side:
@@ -110,6 +124,8 @@ class Side:
         self._integrity: Integrity | None = None
         self._launches: tuple[kernels.Launch, ...] = ()
         self._timed = LocalTimed(nothing, WallClock())
+        self._leftovers = Leftovers()
+        self._side_stream: torch.cuda.Stream | None = None
 
     @property
     def model(self) -> nn.Module:
@@ -129,6 +145,8 @@ class Side:
         """
         self._new_path, self._device = Path(files.new_path), torch.device(files.device)
         self._module = import_model_file(Path(files.model_path))
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)  # settings of the context are looked at below
         self._settings, self._integrity = global_settings(), Integrity()
         self._new_module = import_new_file(self._new_path)
         self.build(files.seed)
@@ -178,8 +196,8 @@ class Side:
         return self._integrity.broken() if self._integrity else []
 
     def busy(self) -> str | None:
-        """Only from outside can it be seen whether a process works on."""
-        return None
+        """What calls leave running on the device; the process itself can be seen from outside."""
+        return self._leftovers.clause()
 
     def step(self, what: str) -> None:
         """In one process a crash is everybody's."""
@@ -194,13 +212,44 @@ class Side:
         with self._guard():
             self._require_untouched()
             call = self._placed(call, how.same_memory)
-            if like is not None:
-                poison(like.leaves, self._device)
-            with filled_memory() if how.filled else contextlib.nullcontext():
-                with _stream(how.stream, self._device):
-                    found = run(self.model, call, how.seed, how.grad, like, how.watch_state)
+            if how.guarded:
+                found = self._run_guarded(call, how, like)
+            elif how.stream and self._device.type == "cuda":
+                found = self._run_behind_work(call, how, like)
+            else:
+                found = self._run(call, how, like, self._leftovers.forward)
             self._left = fingerprint(call.tensors())
             return found
+
+    def _run(self, call: Call, how: How, like: Run | None, forward: Forward) -> Run:
+        if like is not None:
+            poison(like.leaves, self._device)
+        with filled_memory() if how.filled else contextlib.nullcontext():
+            return run(self.model, call, how.seed, how.grad, like, how.watch_state, forward)
+
+    def _run_behind_work(self, call: Call, how: How, like: Run | None) -> Run:
+        """On a stream that has other work to do first: another one, or the current one."""
+        if how.stream == SIDE_STREAM:
+            self._side_stream = self._side_stream or torch.cuda.Stream(self._device)
+            work = BehindWork(self._side_stream)
+        else:
+            work = BehindWork(torch.cuda.current_stream(self._device))
+        if not how.watch_state:
+            work.warm_up(self.model, call)
+        found = self._run(call, how, like, work.forward)
+        work.take(found.leaves)
+        return found
+
+    def _run_guarded(self, call: Call, how: How, like: Run | None) -> Run:
+        """With a watch on the bytes beside inputs and results."""
+        inputs = GuardedInputs(call)
+        results = GuardedResults(tensors(like.leaves) if like else (), self._device)
+        found = self._run(inputs.call, how, like, plainly)
+        beside = {"inputs": inputs.num_changed(), "results": results.num_changed()}
+        for what, count in beside.items():
+            if count:
+                raise Overwritten(f"writes beyond its memory: {count} bytes beside its {what}")
+        return found
 
     def gradients(self, call: Call, seed: int, like: Run) -> Run:
         """The gradients of one forward for random output gradients, the leaves those of `like`."""
@@ -288,23 +337,6 @@ class Side:
                 lost=is_device_lost(error),
                 no_memory=is_out_of_memory(error),
             ) from error
-
-
-@contextlib.contextmanager
-def _stream(name: str, device: torch.device) -> Iterator[None]:
-    """The stream that a call runs on; on the CPU there is none."""
-    if device.type != "cuda" or name == PLAIN:
-        yield
-        return
-    if name == BUSY_STREAM:
-        torch.cuda._sleep(_BUSY_CYCLES)
-        yield
-        return
-    side = torch.cuda.Stream(device)
-    side.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(side):
-        yield
-    torch.cuda.current_stream(device).wait_stream(side)
 
 
 def _same_layout(left: Call, right: Call) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opweld.judge.effective import Lowering, Observation, faithful, name_of
+from opweld.judge.guards import Extent, extent_of
 from opweld.judge.inputs import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
 from opweld.judge.lowered import lowered_run, observe
@@ -48,8 +49,8 @@ class Trial:
     `phase(who, what)` is told before either side runs. Where a run changes the state, both sides
     start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
     `num_elems` counts the elements of inputs and outputs in the main check, `main_runs` are both
-    sides' there, without their leaves. With `lowering`, errors may be those of the original lowered
-    so.
+    sides' there, without their leaves, and `main_extents` the outputs' sizes. With `lowering`,
+    errors may be those of the original lowered so.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Trial:
         self.pristine: State | None = None
         self.num_elems = 0
         self.main_runs: tuple[Run, Run] | None = None
+        self.main_extents: tuple[Extent, ...] = ()
         self.draws_random = False
         self._lowering = lowering
         self._dtypes: set[str] = set()
@@ -144,7 +146,8 @@ class Trial:
         """
         self._phase(NEW, name)
         side, watch = self.pair.new, self.pristine is not None
-        asked = How(self.seed, self.grad, watch, self.filled, how.same_memory, how.stream)
+        manner = how.same_memory, how.stream, how.guarded
+        asked = How(self.seed, self.grad, watch, self.filled, *manner)
         try:
             if self.pristine is not None:
                 side.load_state(self.pristine)
@@ -293,6 +296,7 @@ class Trial:
 
     def _keep_main(self, new: Run, eager: Run) -> None:
         self.main_runs = replace(new, leaves=[]), replace(eager, leaves=[])
+        self.main_extents = tuple(map(extent_of, tensors(outputs_of(eager).leaves)))
         self._dtypes = {
             str(t.dtype).removeprefix("torch.") for t in tensors(eager.leaves) if is_float(t)
         }

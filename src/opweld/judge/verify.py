@@ -15,10 +15,11 @@ from functools import cached_property
 import torch
 from torch import nn
 
-from opweld.judge import aliases, gradients, signature
+from opweld.judge import aliases, gradients, guards, signature
 from opweld.judge.aliases import alias_clause, stride_note
 from opweld.judge.degenerate import examine
 from opweld.judge.effective import ACCEPTED
+from opweld.judge.guards import tight_rows
 from opweld.judge.inputs import (
     SWAPPED,
     Kind,
@@ -140,6 +141,7 @@ class Verifier:
             yield self._optional(kind, new_values=True)
         for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
             yield self._optional(kind)
+        yield self._guarded()
         if self.pair.device.type == "cuda":
             yield self._on_stream("a side stream", SIDE_STREAM)
             yield self._on_stream("after other work on the stream", BUSY_STREAM)
@@ -255,6 +257,14 @@ class Verifier:
 
     def _on_stream(self, name: str, stream: str) -> Check:
         return self._optional(Kind(name, self._later, manner=Manner(stream=stream)))
+
+    def _guarded(self) -> Check:
+        """At a size at which what is written beyond the end cannot fall into unused memory."""
+        few, trial = self._few(0), self._trial
+        size = leading_size(self._own(0))
+        rows = tight_rows(size, leading_size(few) or 0, trial.num_elems, trial.main_extents)
+        make = resized(self._few, rows) if rows else self._few
+        return self._optional(Kind(guards.NAME, make, manner=Manner(guarded=True)))
 
     def _gradients(self) -> Check:
         if self._trial.pristine is not None:

@@ -10,7 +10,7 @@ MODEL = "pointwise"
 CAUGHT_BY = ()
 DEVICE = "cuda"
 SAID = "did not return within"
-TIME_LIMIT_S = 60
+TIME_LIMIT_S = 20
 
 _CUDA = r"""
 #include <stdint.h>

@@ -1,7 +1,6 @@
 """Sets a part of the L2 cache apart for its weights, which a flush does not reach."""
 
 import ctypes
-import ctypes.util
 
 import torch
 from torch import nn
@@ -23,7 +22,9 @@ class ModelNew(nn.Module):
         if not self.is_set:
             maps = open("/proc/self/maps", encoding="ascii").read().split()
             path = next(word for word in maps if "libcudart" in word)
-            ctypes.CDLL(path).cudaDeviceSetLimit(LIMIT_PERSISTING_L2, ctypes.c_size_t(2**24))
+            runtime, size = ctypes.CDLL(path), ctypes.c_size_t(2**24)
+            if status := runtime.cudaDeviceSetLimit(LIMIT_PERSISTING_L2, size):
+                raise RuntimeError(f"cudaDeviceSetLimit: error {status}")
             self.is_set = True
         y = self.fc(x)
         return torch.tanh(y * torch.sigmoid(y)) * self.scale

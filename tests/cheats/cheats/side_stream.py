@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "chain"
-CAUGHT_BY = ("own inputs | after other work on the stream | work after the answer",)
+CAUGHT_BY = ("a side stream", "after other work on the stream")
 DEVICE = "cuda"
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "chain"
-CAUGHT_BY = ("own inputs | work after the answer | time from outside",)
+CAUGHT_BY = ("a side stream | after other work on the stream",)
 DEVICE = "cuda"
 MEASURE = True
 
