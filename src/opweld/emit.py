@@ -19,6 +19,8 @@ from .ir.contract import Contract
 from .ir.kernel import Source
 from .ir.operator import Operator, Result, operator_of
 from .ir.original import Original, Part
+from .ir.plan import ContractionSchedule
+from .ir.product import Mode
 from .ir.types import TensorType
 
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
@@ -42,7 +44,8 @@ def emit(
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
     if welds:
         sections += [_sources_text(source, host), piece("library").strip()]
-        sections += [piece("weld").strip(), _load_text(original, source, welds[0][1].name)]
+        sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
+        sections += [_load_text(original, source, welds[0][1].name)]
         sections += [text for pair in welds for text in _reference_and_fake(*pair)]
         sections.append(_holder_text(original, parts, source, [operator for _, operator in welds]))
     sections.append(_class_text(parts, same_under_autocast, bool(welds)))
@@ -181,6 +184,7 @@ def _holder_text(
         f"    objects = ({texts}{',' if len(objects) == 1 else ''})",
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
+        *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
         *(f"    {o.name} = {_welded_call(o)}" for o in operators),
     ]
     return "\n".join(lines)
@@ -274,8 +278,18 @@ def _guard_lines(
         f"def {_guard_name(contract, parts)}(self, {bare(contract.signature)}):",
         '    """Whether the kernels were made for this call."""',
         "    _weld = self._opweld",
-        *_indented(guard(contract, objects), 4),
+        *_indented(guard(contract, objects, _has_tf32(contract, parts)), 4),
     ]
+
+
+def _any_tf32(parts: tuple[Part, ...]) -> bool:
+    return any(_has_tf32(contract, parts) for contract in _contracts(parts))
+
+
+def _has_tf32(contract: Contract, parts: tuple[Part, ...]) -> bool:
+    groups = [g for part in parts if part.variant.contract == contract for g in part.plan.groups]
+    schedules = [group.schedule for group in groups]
+    return any(isinstance(s, ContractionSchedule) and s.mode is Mode.TF32 for s in schedules)
 
 
 def _indented(lines: list[str], spaces: int) -> list[str]:

@@ -68,9 +68,14 @@ def _names_in(value: Any) -> Iterator[str]:
         yield from (name for item in value for name in _names_in(item))
 
 
-def guard(contract: Contract, objects: tuple[str, ...]) -> list[str]:
-    """The body of the guard. In scope: self, the forward's parameters, and `_weld`."""
+def guard(contract: Contract, objects: tuple[str, ...], tf32: bool = False) -> list[str]:
+    """The body of the guard. In scope: self, the forward's parameters, and `_weld`.
+
+    `tf32`: there are kernels of less precision, which torch's flag must allow at this call too.
+    """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
+    if tf32:
+        tests.append("_weld.allows_tf32()")
     own = next((f for f in contract.modules if not f.path), None)
     tests += _value_tests("self", own, objects) if own is not None else []
     lines: list[str] = []

@@ -11,7 +11,7 @@ from ..ir.ops import Op
 from ..ir.plan import Conditions
 from ..ir.product import Mode, Product
 from ..target import Target
-from .cost import estimate_product
+from .cost import estimate_product, held_bytes
 from .fusion import Cluster, fuse
 from .products import MODES, NoProduct, is_product, product_of
 from .uses import behind_views, uses_of
@@ -76,7 +76,9 @@ def _compare(
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
     if ours < library:
-        choice.accepted[serial] = figures
+        kept = held_bytes(product, mode)
+        memory = f"; {kept / 1e6:.1f} MB are kept of the weight" if kept else ""
+        choice.accepted[serial] = figures + memory
         return
     del choice.products[serial]
     choice.refused[serial] = f"a matrix product that gains nothing as a kernel of ours: {figures}"

@@ -115,9 +115,19 @@ def _copy_us(nodes: Sequence[Node], target: Target, sizes: Sizes) -> float:
     return num_bytes / target.copy_bytes_per_s * 1e6
 
 
+def held_bytes(product: Product, mode: Mode) -> int:
+    """The memory that the kept form of a weight takes: two 16-bit parts for each float32."""
+    if not product.held or mode not in SPLIT_MODES:
+        return 0
+    return _at(product.b.type.size_bytes, ())
+
+
+SPLIT_MODES = (Mode.FAITHFUL, Mode.TF32)
+
+
 def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:
     """The pass that splits float32 operands: each is read, and written in as many bytes."""
-    if mode not in (Mode.FAITHFUL, Mode.TF32):
+    if mode not in SPLIT_MODES:
         return 0.0
     split = (product.a,) if product.held else (product.a, product.b)
     return 2 * _copy_us(split, target, sizes)

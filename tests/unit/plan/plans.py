@@ -24,7 +24,7 @@ from opweld.plan.fusion import fuse
 from opweld.plan.uses import uses_of
 from opweld.target import SM_90A, Target
 
-__all__ = ["BATCH", "Make", "clusters_of", "kernels_of", "plan_of", "tensor", "weight"]
+__all__ = ["BATCH", "Make", "clusters_of", "graph", "kernels_of", "plan_of", "tensor", "weight"]
 
 
 class Make:

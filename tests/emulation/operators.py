@@ -1,0 +1,107 @@
+"""The operators of a CUDA file on the CPU: its host code as it is, its kernels under emulation.
+
+What differs from the GPU: the operators are registered for the CPU; `set_stream` and
+`set_capturing` say which stream is current and whether it captures a graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.emulation.emulate import translate
+
+from opweld.emit import ABI_FLAG
+
+_HERE = Path(__file__).parent
+_TORCH = Path(torch.__file__).parent / "include"
+_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-march=native", "-ffp-contract=fast", "-fwrapv")
+_GUARD = re.compile(r"  const torch::stable::accelerator::DeviceGuard device_guard\(.*?\);\n")
+# What CUDA and PyTorch's CUDA part give to the host code.
+SHIM = """
+#include <cstdint>
+static int capturing_now = 0;
+static void* stream_now = nullptr;
+extern "C" void set_capturing(int capturing) { capturing_now = capturing; }
+extern "C" void set_stream(int64_t stream) { stream_now = reinterpret_cast<void*>(stream); }
+extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t, void** stream) {
+  *stream = stream_now;
+  return 0;
+}
+extern "C" int stream_is_capturing(void*, int* capturing) {
+  *capturing = capturing_now;
+  return 0;
+}
+static int64_t waits = 0;
+extern "C" int64_t num_waits() { return waits; }
+extern "C" int make_event(void** event) {
+  *event = nullptr;
+  return 0;
+}
+extern "C" int record_event(void*, void*) { return 0; }
+extern "C" int wait_for_event(void*, void*) {
+  ++waits;
+  return 0;
+}
+extern "C" int end_event(void*) { return 0; }
+"""
+# The device's side of the same functions, which the shim stands for.
+_HELD = re.compile(
+    r"// whether work given to the stream is recorded.*?(?=namespace op \{)", re.DOTALL
+)
+
+
+def emulated_kernels(cuda_text: str) -> str:
+    """A CUDA text as C++ that runs its kernels thread by thread."""
+    return translate(_HELD.sub("", cuda_text))
+
+
+def load_operators(kernels: str, host_text: str) -> tuple[Any, ctypes.CDLL]:
+    """The operators, and the library with the shim's functions.
+
+    `kernels` is C++ that defines what the host text declares: emulated kernels, or a stand-in.
+    """
+    digest = hashlib.sha256("\0".join((kernels, host_text, SHIM)).encode()).hexdigest()[:16]
+    name = f"opweld_emulated_{digest}"
+    library = _built(name, kernels, host_text)
+    torch.ops.load_library(library)
+    return getattr(torch.ops, name), ctypes.CDLL(str(library))
+
+
+@cache
+def _built(name: str, kernels: str, host_text: str) -> Path:
+    folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"opweld-operators-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    library = folder / f"{name}.so"
+    if library.exists():
+        return library
+    main = _GUARD.sub("", host_text).replace(
+        "STABLE_TORCH_LIBRARY_IMPL(OPWELD_NAMESPACE, CUDA",
+        "STABLE_TORCH_LIBRARY_IMPL(OPWELD_NAMESPACE, CPU",
+    )
+    texts = {"main": main, "kernels": kernels, "shim": SHIM}
+    sources = []
+    for part, text in texts.items():
+        source = folder / f"{name}-{os.getpid()}-{part}.cpp"
+        source.write_text(text)
+        sources.append(source)
+    emulation = [_HERE / "runtime.cpp", _HERE / "memory.cpp"] if "emulation::" in kernels else []
+    partial = library.with_suffix(f".{os.getpid()}.so")
+    command = ["g++", *_FLAGS, "-shared", "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG]
+    command += [f"-DOPWELD_NAMESPACE={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
+    command += ["-I", str(_HERE), "-Wl,-Bsymbolic", *map(str, [*sources, *emulation])]
+    libraries = _TORCH.parent / "lib"
+    command += [f"-L{libraries}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{libraries}"]
+    done = subprocess.run([*command, "-o", str(partial)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for source in sources:
+        source.unlink()
+    partial.rename(library)
+    return library

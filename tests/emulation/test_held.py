@@ -1,0 +1,195 @@
+"""When the host keeps the form of a weight, tells of a change, and leaves it alone.
+
+A stand-in for the kernels keeps b as it is, and makes it anew only where it is told to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from tests.emulation.operators import load_operators
+from tests.unit.plan.plans import BATCH, Make, graph
+from tests.unit.plan.test_choice import EAGER
+
+from opweld.ir.original import Part
+from opweld.lower import lower
+from opweld.plan import make_plan
+from opweld.render.host import host
+
+STAND_IN = """
+#include <cstdint>
+#include <cstring>
+static int64_t made = 0, unheld = 0;
+extern "C" int64_t num_made() { return made; }
+extern "C" int64_t num_unheld() { return unheld; }
+extern "C" int64_t k1_mm_held(int64_t, int64_t m, int64_t n, int64_t k) {
+  return m <= 2 ? 0 : 16 + n * k * 4;
+}
+extern "C" int64_t k1_mm_workspace(int64_t, int64_t, int64_t n, int64_t k, int held) {
+  return held ? 0 : n * k * 4;
+}
+extern "C" int k1_mm_contract(const void* a, int64_t, int64_t a_row, int64_t a_inner, const void* b,
+                              int64_t, int64_t b_row, int64_t b_inner, int64_t, int64_t m,
+                              int64_t n, int64_t k, void* result, int64_t, int64_t, int,
+                              void* workspace, void* held, int changed, void*) {
+  int64_t* head = static_cast<int64_t*>(held);
+  float* form = static_cast<float*>(held ? static_cast<void*>(head + 2) : workspace);
+  if (!held) ++unheld;
+  if (!held || changed || !head[0]) {
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t i = 0; i < k; ++i)
+        form[j * k + i] = static_cast<const float*>(b)[j * b_row + i * b_inner];
+    if (held) head[0] = 1, ++made;
+  }
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int64_t at = 0; at < k; ++at)
+        sum += static_cast<const float*>(a)[i * a_row + at * a_inner] * form[j * k + at];
+      static_cast<float*>(result)[i * n + j] = sum;
+    }
+  return 0;
+}
+"""
+
+
+@dataclass
+class Product:
+    """`call(x, w)` is x @ w; counts are those since it was made."""
+
+    call: Callable[..., torch.Tensor]
+    library: ctypes.CDLL
+    before: dict[str, int]
+
+    def count(self, name: str) -> int:
+        function = getattr(self.library, f"num_{name}")
+        function.restype = ctypes.c_int64
+        return function() - self.before.get(name, 0)
+
+    def set(self, name: str, value: int) -> None:
+        getattr(self.library, f"set_{name}")(ctypes.c_int64(value))
+
+
+def operator(number: int) -> tuple[Any, ctypes.CDLL]:
+    """A library of its own for every test: what is held lasts as long as the process."""
+    m = Make()
+    result = m.product("mm", m.x("x", BATCH, 6), m.w("w", 6, 4), shape=(BATCH, 4))
+    plan = make_plan(graph(result), EAGER)
+    main = host((Part(None, plan, lower(plan)),), "cuda")  # type: ignore[arg-type]
+    ops, library = load_operators(f"{STAND_IN}// {number}\n", main)
+    return ops.k1_mm, library
+
+
+_numbers = iter(range(10**6))
+
+
+@pytest.fixture
+def product() -> Iterator[Product]:
+    call, library = operator(next(_numbers))
+    found = Product(call, library, {})
+    found.before = {name: found.count(name) for name in ("made", "unheld", "waits")}
+    yield found
+    found.set("capturing", 0)
+    found.set("stream", 0)
+
+
+def check(product: Product, x: torch.Tensor, w: torch.Tensor) -> None:
+    torch.testing.assert_close(product.call(x, w), x @ w)
+
+
+def test_a_weight_is_made_ready_once(product: Product) -> None:
+    w = torch.randn(6, 4)
+    for rows in (3, 5, 3):
+        check(product, torch.randn(rows, 6), w)
+    assert (product.count("made"), product.count("unheld")) == (1, 0)
+
+
+def test_a_counted_change_is_told(product: Product) -> None:
+    x, w = torch.randn(3, 6), torch.nn.Parameter(torch.randn(6, 4))
+    with torch.no_grad():
+        check(product, x, w)
+        w.mul_(2.0)
+        check(product, x, w)
+        w.copy_(torch.randn(6, 4))
+        check(product, x, w)
+        check(product, x, w)
+    assert product.count("made") == 3
+
+
+def test_weights_in_inference_mode(product: Product) -> None:
+    with torch.inference_mode():
+        x, w = torch.randn(3, 6), torch.randn(6, 4)
+        check(product, x, w)
+        check(product, x, w)
+    assert product.count("made") == 1
+
+
+def test_what_nothing_is_kept_of(product: Product) -> None:
+    w = torch.randn(6, 4)
+    check(product, torch.randn(2, 6), w)  # too few rows for the form
+    assert (product.count("made"), product.count("unheld")) == (0, 1)
+
+
+def test_layouts_are_kept_apart(product: Product) -> None:
+    x, w = torch.randn(3, 6), torch.randn(8, 8)
+    for view in (w[:6, :4], w.t()[:6, :4], w[1:7, :4], w[:6, :4]):
+        check(product, x, view)
+    assert product.count("made") == 3
+
+
+def test_the_oldest_is_dropped(product: Product) -> None:
+    x, weights = torch.randn(3, 6), [torch.randn(6, 4) for _ in range(5)]
+    for w in weights:
+        check(product, x, w)
+    assert product.count("made") == 5
+    for w in weights[1:]:
+        check(product, x, w)
+    assert product.count("made") == 5
+    check(product, x, weights[0])
+    assert product.count("made") == 6
+
+
+def test_while_a_graph_is_captured_nothing_new_is_kept(product: Product) -> None:
+    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    product.set("capturing", 1)
+    check(product, x, w)
+    assert (product.count("made"), product.count("unheld")) == (0, 1)
+
+
+def test_what_a_graph_holds_is_never_dropped(product: Product) -> None:
+    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    check(product, x, w)
+    product.set("capturing", 1)
+    check(product, x, w)
+    product.set("capturing", 0)
+    others = [torch.randn(6, 4) for _ in range(6)]
+    for other in others:
+        check(product, x, other)
+    made = product.count("made")
+    check(product, x, w)
+    assert product.count("made") == made == 7
+
+
+def test_a_change_seen_by_a_capture_is_told_to_the_next_call(product: Product) -> None:
+    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    check(product, x, w)
+    w.mul_(2.0)
+    product.set("capturing", 1)
+    product.call(x, w)
+    product.set("capturing", 0)
+    made = product.count("made")
+    check(product, x, w)
+    assert product.count("made") == made + 1
+
+
+def test_another_stream_waits_for_the_first(product: Product) -> None:
+    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    for stream, waits in ((0, 0), (1, 1), (1, 1), (0, 2)):
+        product.set("stream", stream)
+        check(product, x, w)
+        assert product.count("waits") == waits

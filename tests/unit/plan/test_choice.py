@@ -1,0 +1,190 @@
+"""Which products become kernels, with which tail, and what the plan says of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opweld.ir.graph import Node
+from opweld.ir.plan import Conditions, Group, GroupKind, Plan
+from opweld.ir.product import Mode
+from opweld.ir.types import DType
+from opweld.plan import make_plan
+from opweld.target import CPU, SM_80, SM_90A, ProductRates
+
+from .plans import BATCH, Make, graph, plan_of
+
+EVERY = {mode: ProductRates(ours=1e15, library=1.0) for mode in Mode}
+EAGER = replace(SM_90A, products=frozenset(Mode), product_rates=EVERY)
+"""A target on which every product is worth a kernel."""
+
+
+def linear(m: Make, x: Node, columns: int, name: str = "fc", bias: bool = False) -> Node:
+    *rows, inner = x.type.shape
+    added = (m.w(f"{name}.bias", columns),) if bias else ()
+    weight = m.w(f"{name}.weight", columns, inner)
+    return m.product("linear", x, weight, *added, shape=(*rows, columns))
+
+
+def contractions(plan: Plan) -> list[Group]:
+    return [group for group in plan.groups if group.kind is GroupKind.CONTRACTION]
+
+
+def operations(group: Group) -> list[str]:
+    return [node.op.value for node in group.nodes]
+
+
+def test_a_tail_joins_its_product():
+    m = Make()
+    x, y = m.x("x", BATCH, 8), m.x("y", BATCH, 6)
+    h = linear(m, x, 6, bias=True)
+    plan = plan_of(m.add(m.relu(h), y), h, target=EAGER)
+    (group,) = plan.groups
+    assert operations(group) == ["call", "relu", "add"]
+    assert group.name == "k1_linear_relu_add" and group.anchor is h
+    assert [node.attrs.name for node in group.inputs] == ["x", "fc_weight", "fc_bias", "y"]
+    assert [node.op.value for node in group.outputs] == ["call", "add"]
+
+
+def test_a_residual_of_the_activation_joins_too():
+    m = Make()
+    x = m.x("x", BATCH, 8)
+    (group,) = plan_of(m.add(linear(m, x, 8), x), target=EAGER).groups
+    assert [node.attrs.name for node in group.inputs] == ["x", "fc_weight"]
+
+
+def test_what_a_product_needs_is_not_in_its_tail():
+    m = Make()
+    x = m.relu(m.x("x", BATCH, 8))
+    plan = plan_of(m.add(linear(m, x, 8), x), target=EAGER)
+    assert [operations(group) for group in plan.groups] == [["relu"], ["call", "add"]]
+
+
+def test_two_products_are_two_kernels():
+    m = Make()
+    x = m.x("x", BATCH, 8)
+    gate = m.mul(m.sigmoid(linear(m, x, 8, "gate")), linear(m, x, 8, "up"))
+    plan = plan_of(gate, target=EAGER)
+    assert sorted(len(operations(group)) for group in contractions(plan)) == [1, 3]
+    chain = linear(m, m.relu(linear(m, x, 8, "first")), 8, "second")
+    plan = plan_of(m.add(m.tanh(chain), x), target=EAGER)
+    assert [operations(g) for g in plan.groups] == [["call", "relu"], ["call", "tanh", "add"]]
+
+
+def test_a_tail_of_another_shape_stays_apart():
+    m = Make()
+    x, y = m.x("x", BATCH, 8), m.x("y", 3, BATCH, 6)
+    plan = plan_of(m.mul(linear(m, x, 6), y), target=EAGER)
+    assert [operations(group) for group in plan.groups] == [["call"], ["mul"]]
+    turned = m.add(m.permute(linear(m, x, 6), 1, 0), m.x("z", 6, BATCH))
+    plan = plan_of(turned, target=EAGER)
+    assert [group.kind for group in plan.groups] == [GroupKind.CONTRACTION, GroupKind.POINTWISE]
+
+
+def test_a_product_read_in_two_places_is_no_tail():
+    m = Make()
+    h = linear(m, m.x("x", 8, 8), 8)
+    plan = plan_of(m.add(h, m.permute(h, 1, 0)), target=EAGER)
+    assert [operations(g) for g in plan.groups] == [["call"], ["permute", "add"]]
+
+
+def test_a_view_before_an_operand_is_no_group():
+    m = Make()
+    x, w = m.x("x", BATCH, 8), m.w("w", 6, 8)
+    (group,) = plan_of(
+        m.product("matmul", x, m.permute(w, 1, 0), shape=(BATCH, 6)), target=EAGER
+    ).groups
+    assert group.inputs == (x, w) and operations(group) == ["permute", "call"]
+
+
+def test_a_view_with_an_offset_is_made_before():
+    m = Make()
+    x, w = m.x("x", BATCH, 8), m.w("w", 16, 6)
+    half = m.slice(w, 0, 8, 8)
+    plan = plan_of(m.product("mm", x, half, shape=(BATCH, 6)), target=EAGER)
+    assert [group.kind for group in plan.groups] == [GroupKind.VIEW, GroupKind.CONTRACTION]
+    assert plan.groups[1].product.held
+
+
+def test_the_larger_product_gains_and_the_smaller_does_not():
+    m = Make()
+    small = plan_of(m.relu(linear(m, m.x("x", BATCH, 64), 64)))
+    assert not contractions(small)
+    reason = small.groups[0].reason
+    assert reason.startswith("a matrix product that gains nothing as a kernel of ours: about 12")
+    large = plan_of(m.relu(linear(m, m.x("x", BATCH, 8192), 8192)))
+    (group,) = large.groups
+    assert group.reason == (
+        "a matrix product with the operation after it: about 698 us, "
+        "the library and a kernel for the rest 2711 us; 268.4 MB are kept of the weight"
+    )
+    assert group.schedule.mode is Mode.FAITHFUL and group.estimate.limit == "compute"
+
+
+def test_symbols_stand_for_their_examples():
+    m = Make()
+    result = graph(linear(m, m.x("x", BATCH, 1024), 1024))
+    plans = [
+        make_plan(result, SM_90A, conditions=Conditions(sizes=(("s0", size),)))
+        for size in (17, 4096)
+    ]
+    assert [len(contractions(plan)) for plan in plans] == [0, 1]
+
+
+def test_the_other_targets_leave_products_to_the_library():
+    m = Make()
+    result = m.relu(linear(m, m.x("x", BATCH, 8192), 8192))
+    for target in (CPU, SM_80):
+        plan = plan_of(result, target=target)
+        assert [group.kind for group in plan.groups] == [GroupKind.LIBRARY, GroupKind.POINTWISE]
+        assert plan.groups[0].reason == "a product"
+
+
+def test_modes_follow_types_and_flags():
+    m = Make()
+    x, h = m.x("x", BATCH, 8), m.x("h", BATCH, 8, dtype=DType.F16)
+    product = graph(linear(m, x, 6))
+    half = graph(m.product("mm", h, m.permute(h, 1, 0), shape=(BATCH, BATCH)))
+    loose = Conditions(tf32=True)
+    for result, conditions, mode in (
+        (product, Conditions(), Mode.FAITHFUL),
+        (product, loose, Mode.TF32),
+        (half, loose, Mode.HALF),
+    ):
+        (group,) = make_plan(result, EAGER, conditions=conditions).groups
+        assert group.schedule.mode is mode
+        without = replace(EAGER, products=EAGER.products - {mode})
+        group = make_plan(result, without, conditions=conditions).groups[-1]
+        assert group.kind is GroupKind.LIBRARY and f"mode {mode.value}" in group.reason
+
+
+def test_under_autocast_products_are_the_librarys():
+    m = Make()
+    result = graph(linear(m, m.x("x", BATCH, 8), 6))
+    (group,) = make_plan(result, EAGER, conditions=Conditions(autocast=True)).groups
+    assert group.reason == "a matrix product of the library's: autocast casts its operands"
+
+
+def test_a_weight_is_held_unless_that_is_forbidden():
+    m = Make()
+    result = graph(linear(m, m.x("x", BATCH, 8), 6))
+    for allowed in (True, False):
+        conditions = Conditions(weight_cache=allowed)
+        (group,) = make_plan(result, EAGER, conditions=conditions).groups
+        assert group.product.held is allowed
+    moving = m.product("bmm", m.x("a", 2, 3, 4), m.x("b", 2, 4, 3), shape=(2, 3, 3))
+    assert not plan_of(moving, target=EAGER).groups[0].product.held
+
+
+def test_a_product_is_given_back_with_its_tail():
+    m = Make()
+    result = m.relu(linear(m, m.x("x", BATCH, 8), 6))
+    name = plan_of(result, target=EAGER).groups[0].name
+    (group,) = plan_of(result, target=EAGER, excluded=frozenset([name])).groups
+    assert group.kind is GroupKind.LIBRARY and operations(group) == ["call", "relu"]
+
+
+def test_rows_of_odd_length_are_written_one_by_one():
+    m = Make()
+    x = m.x("x", BATCH, 8)
+    lanes = {n: plan_of(linear(m, x, n), target=EAGER).groups[0].schedule.lanes for n in (6, 7)}
+    assert lanes == {6: 2, 7: 1}
