@@ -63,3 +63,12 @@ def error(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
     """The root mean square of the errors over |a| |b|, element by element."""
     size = exact(abs(a), abs(b))
     return float(np.sqrt(np.mean(((found - exact(a, b)) / np.where(size > 0, size, 1)) ** 2)))
+
+
+def chain_of_fmas(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product as one chain of float32 fused multiply-adds in the order of k."""
+    sums = np.zeros((*a.shape[:2], b.shape[1]), np.float32)
+    for k in range(a.shape[2]):
+        exactly = a[:, :, None, k].astype(np.float64) * b[:, None, :, k]
+        sums = (sums + exactly).astype(np.float32)
+    return sums

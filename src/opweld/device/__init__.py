@@ -31,7 +31,7 @@ _FILES = {
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_mma.cuh", "rows.cuh"),
         *("contract_mma_host.cuh", "combine.cuh", "mma.cuh"),
-        *("split.cuh", "hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
+        *("split.cuh", "split_host.cuh", "hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
         "held.cuh",
     ),
     "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),

@@ -61,10 +61,15 @@ struct Bfloat16 {
     static constexpr bool kScaled = false;
 };
 
-// @is_skinny deps: Skinny
-// Few rows on one side: such a product is bound by reading the other operand.
-static inline bool is_skinny(const Product& product) {
-    return (product.m < product.n ? product.m : product.n) <= Skinny::kMostFew;
+// @is_skinny deps: Skinny, TensorCores
+// Few rows on one side: such a product is bound by reading the other operand. In float32 the CUDA
+// cores keep up with memory for four rows (H200), or, where b is not held and the tensor cores would
+// have to split it first, for eight.
+template <typename Mode>
+static bool is_skinny(const Product& product, bool held) {
+    const int64_t few = product.m < product.n ? product.m : product.n;
+    const bool wide = sizeof(typename Mode::Storage) == 4 && TensorCores<Mode>::take(product);
+    return few <= (wide ? held ? 4 : 8 : Skinny::kMostFew);
 }
 
 // @TensorCores deps: Product, Memory
@@ -77,7 +82,7 @@ struct TensorCores;
 // The bytes of workspace that a product takes, whose extents alone are read; `held`: b is held.
 template <typename Mode>
 static int64_t workspace_bytes(const Product& product, bool held) {
-    if (is_skinny(product)) return skinny_bytes<typename Mode::Storage>(product);
+    if (is_skinny<Mode>(product, held)) return skinny_bytes<typename Mode::Storage>(product);
     using Family = TensorCores<Mode>;
     return Family::take(product) ? Family::workspace_bytes(product, held) : 0;
 }
@@ -87,7 +92,7 @@ static int64_t workspace_bytes(const Product& product, bool held) {
 template <typename Mode>
 static int64_t held_bytes(const Product& product) {
     using Family = TensorCores<Mode>;
-    if (is_skinny(product) || !Family::take(product)) return 0;
+    if (is_skinny<Mode>(product, true) || !Family::take(product)) return 0;
     return Family::held_bytes(product.batches, product.n, product.k);
 }
 
@@ -103,14 +108,15 @@ static int contract(const Product& product, const Memory& memory, const Epilogue
     const auto queue = static_cast<cudaStream_t>(stream);
     const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned,
                                          product.batches * product.m * product.n);
+    const bool skinny = kMaybeSkinny && is_skinny<Mode>(product, memory.held != nullptr);
     if constexpr (kMaybeSkinny) {
         // A warp's lanes would stand idle on dot products of a few k.
         constexpr int64_t kLeastAlong = 32;
-        if (is_skinny(product) &&
+        if (skinny &&
             (product.k >= kLeastAlong || Skinny::of(product).lies_across()))
             return launch_skinny<T>(product, sink, static_cast<float*>(memory.workspace), queue);
     }
-    if (!is_skinny(product) && TensorCores<Mode>::take(product))
+    if (!skinny && TensorCores<Mode>::take(product))
         return TensorCores<Mode>::launch(product, memory, sink, queue);
     return launch_fma_product<T>(product, sink, nullptr, queue);
 }

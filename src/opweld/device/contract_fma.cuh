@@ -80,11 +80,25 @@ OPWELD_FN void fma_stage(const FmaTile::Stage& a, const FmaTile::Stage& b, int r
     }
 }
 
-// @fma_product_kernel deps: FmaLoads, Product, fma_stage, give_tile, store_vector
+// @add_sums deps: FmaTile
+// `sums` go to `all` and begin anew
+OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
+                        float (&sums)[FmaTile::kOwn][FmaTile::kOwn]) {
+#pragma unroll
+    for (int i = 0; i < FmaTile::kOwn; ++i) {
+#pragma unroll
+        for (int j = 0; j < FmaTile::kOwn; ++j) {
+            all[i][j] += sums[i][j];
+            sums[i][j] = 0.0f;
+        }
+    }
+}
+
+// @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile, store_vector
 // The whole product, tile by tile. Where `needed` is given and zero, another kernel has made it.
-// Two blocks a multiprocessor: left alone, ptxas spills to make it three.
+// Sums of about sqrt(k) values are added up apart: long sums lose less.
 template <typename T, typename Epilogue>
-__global__ void __launch_bounds__(FmaTile::kThreads, 2)
+__global__ void __launch_bounds__(FmaTile::kThreads, 1)
     fma_product_kernel(Product product, Sink<Epilogue> sink, const int* needed) {
     constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn, kPitch = FmaTile::kPitch;
     __shared__ __align__(16) float memory[kSide][kPitch];  // two stages, at the end the tile
@@ -94,12 +108,14 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 2)
     const int row = int(threadIdx.x) / FmaTile::kAcross * kOwn;
     const int column = int(threadIdx.x) % FmaTile::kAcross * kOwn;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
+    const int apart = max(2, int(sqrtf(float(product.k))) / FmaTile::kDepth);  // stages
     for (int64_t tile = blockIdx.x; tile < product.batches * down * across; tile += gridDim.x) {
         const int64_t batch = tile / (down * across), in_batch = tile % (down * across);
         const int64_t m = in_batch / across * kSide, n = in_batch % across * kSide;
         auto a = FmaLoads<T>::over(product.a, batch, m, product.m);
         auto b = FmaLoads<T>::over(product.b, batch, n, product.n);
-        float sums[kOwn][kOwn] = {}, a_next[FmaTile::kLoads], b_next[FmaTile::kLoads];
+        float sums[kOwn][kOwn] = {}, all[kOwn][kOwn] = {}, a_next[FmaTile::kLoads], b_next[FmaTile::kLoads];
+        int left = apart;
         a.bring(a_next, product.k);
         b.bring(b_next, product.k);
         for (int64_t depth = product.k; depth > 0; depth -= FmaTile::kDepth) {
@@ -110,13 +126,18 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 2)
             a.bring(a_next, depth - FmaTile::kDepth);  // on its way during the arithmetic
             b.bring(b_next, depth - FmaTile::kDepth);
             fma_stage(a_stage, b_stage, row, column, sums);
+            if (--left == 0) {
+                add_sums(all, sums);
+                left = apart;
+            }
         }
+        add_sums(all, sums);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
             Vector<float, kOwn> own;
 #pragma unroll
-            for (int j = 0; j < kOwn; ++j) own.lane[j] = sums[i][j];
+            for (int j = 0; j < kOwn; ++j) own.lane[j] = all[i][j];
             store_vector(&memory[row + i][column], own);
         }
         __syncthreads();

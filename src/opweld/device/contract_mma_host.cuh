@@ -3,14 +3,12 @@
 
 namespace op {
 
-// @MmaCall deps: Product, CallState, Workspace, kInterval, mma_splits, take_held
+// @MmaCall deps: Product, SplitOperands, mma_splits
 // Where everything of a call lies; without memory, how much it takes. Blocks are of 128 bytes.
 struct MmaCall {
     int64_t blocks;
     int splits;
-    CallState state;
-    Held held;
-    float* a_scale;
+    SplitOperands operands;
     half *a, *b;
     float* parts;
     int64_t bytes;
@@ -19,20 +17,14 @@ struct MmaCall {
         MmaCall call{};
         call.blocks = blocks;
         call.splits = mma_splits(p.batches, p.m, p.n, blocks);
-        call.a = space.take<half>(p.batches * p.m * blocks * 64);
         if (call.splits > 1) call.parts = space.take<float>(call.splits * p.batches * p.m * p.n);
         return call;
     }
     // Of float32 operands, which are split; b's split copy lies in `held` or in the workspace.
     static MmaCall of_split(const Product& p, void* workspace, void* held, bool is_held) {
-        Workspace space{static_cast<char*>(workspace)}, apart{static_cast<char*>(held)};
-        const int64_t intervals = interval_count(p.k);
-        MmaCall call = of_blocks(p, space, 2 * intervals);
-        call.state.head = space.take<CallHead>(1);
-        call.state.column_max = space.take<uint32_t>(p.k);
-        call.state.row_max = space.take<uint32_t>(p.batches * p.n);
-        call.a_scale = space.take<float>(p.batches * intervals * p.m);
-        call.held = take_held(is_held ? apart : space, p.batches, p.n, p.k);
+        Workspace space{static_cast<char*>(workspace)};
+        MmaCall call = of_blocks(p, space, 2 * interval_count(p.k));
+        call.operands = SplitOperands::take(p, space, held, is_held, p.m);
         call.bytes = space.used;
         return call;
     }
@@ -40,66 +32,30 @@ struct MmaCall {
     static MmaCall of_whole(const Product& p, void* workspace) {
         Workspace space{static_cast<char*>(workspace)};
         MmaCall call = of_blocks(p, space, (p.k + 63) / 64);
+        call.a = space.take<half>(p.batches * p.m * call.blocks * 64);
         call.b = space.take<half>(p.batches * p.n * call.blocks * 64);
         call.bytes = space.used;
         return call;
     }
 };
 
-// @refresh_by_resident_blocks deps: MmaCall, check_held_kernel, reads_packets, refresh_held_kernel
-// Has b's split copy made anew where it does not hold, by as many blocks as run at a time.
-[[maybe_unused]] static int refresh_by_resident_blocks(const Operand& b, const Spots& spots,
-                                                       const MmaCall& call, int changed,
-                                                       cudaStream_t stream) {
-    check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
-                                                     call.held, call.state, changed);
-    const auto kernel = refresh_held_kernel<float>;
-    static const int resident = [&] {
-        int device = 0, multiprocessors = 0, blocks = 0;
-        cudaGetDevice(&device);
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
-        return multiprocessors * (blocks < 4 ? blocks : 4);
-    }();
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3((unsigned int)resident);
-    config.blockDim = dim3(256);
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    return int(cudaLaunchKernelEx(&config, kernel, b, spots, call.held, call.state,
-                                  reads_packets<float>(b)));
-}
-
-// @launch_split_mma deps: refresh_by_resident_blocks, split_kernel, launch_mma_product, launch_fma_product
+// @launch_split_mma deps: MmaCall, launch_mma_product, launch_fma_product
 // A product of float32 operands. What does not fit the split form is left to the float32 kernel.
 template <typename Epilogue>
 static int launch_split_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
                             cudaStream_t stream) {
     const MmaCall call =
         MmaCall::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
-    const int64_t a_batches = p.a.batch ? p.batches : 1, b_batches = p.b.batch ? p.batches : 1;
-    const int64_t intervals = call.blocks / 2, row = call.blocks * MmaTile::kRowBytes;
-    const Spots of_a{a_batches, p.m, p.k, intervals, interval_depth(p.k)};
-    const Spots of_b{b_batches, p.n, p.k, intervals, interval_depth(p.k)};
-    const int error = refresh_by_resident_blocks(p.b, of_b, call,
-                                                 !memory.held || memory.changed, stream);
+    const SplitOperands& split = call.operands;
+    const int error = split.make(p, !memory.held || memory.changed, stream);
     if (error) return error;
-    const dim3 blocks((unsigned int)intervals,
-                      (unsigned int)((p.m + kSplitRows - 1) / kSplitRows),
-                      (unsigned int)a_batches);
-    split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, call.held.column_max, call.a,
-                                                    call.a_scale, p.m, call.state.head,
-                                                    reads_packets<float>(p.a));
-    const Packed a{call.a, call.a_scale, row, a_batches > 1 ? p.m * row : 0,
-                   a_batches > 1 ? intervals * p.m : 0};
-    const Packed b{call.held.packed, call.held.scale, row, b_batches > 1 ? p.n * row : 0,
-                   b_batches > 1 ? p.n : 0};
+    const int64_t row = call.blocks * MmaTile::kRowBytes;
+    const Packed a{split.a, split.a_scale, row, split.a_batches > 1 ? p.m * row : 0,
+                   split.a_batches > 1 ? split.intervals * p.m : 0};
+    const Packed b{split.held.packed, split.held.scale, row, split.b_batches > 1 ? p.n * row : 0,
+                   split.b_batches > 1 ? p.n : 0};
     const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
-    const int* unfit = &call.state.head->unfit;
+    const int* unfit = &split.state.head->unfit;
     const int made =
         launch_mma_product<Faithful>(packed, sink, call.parts, call.splits, unfit, stream);
     return made ? made : launch_fma_product<float>(p, sink, unfit, stream);
@@ -139,7 +95,7 @@ struct TensorCores {
 
     static bool take(const Product& p) {
         constexpr int64_t kMostBlocks = 65535;
-        return p.k > (kSplits ? 64 : 0) && p.batches <= kMostBlocks &&
+        return p.k >= (kSplits ? kShortestSplit : 1) && p.batches <= kMostBlocks &&
                (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
     }
     static int64_t workspace_bytes(const Product& p, bool held) {

@@ -34,7 +34,7 @@ struct TileAt {
 
 // @Chunks deps: kInterval, half, bfloat16, Faithful, Bfloat16
 // What 128 bytes of a packed row hold, by mode: a chunk.
-//   Faithful: 32 values as 32 upper parts and 32 lower parts; the sum of two chunks is promoted.
+//   Faithful: 32 values as 32 upper parts and 32 lower parts.
 //   the others: 64 values, summed on the tensor core throughout.
 template <typename Mode>
 struct Chunks {
@@ -103,24 +103,34 @@ struct Cluster {
 };
 
 // @Tiles deps: Chunks, Stages, Cluster, TileGrid, Ring
-// The sizes of a kernel.
-template <typename ModeOf, int kTileNOf, int kHigh, int kWide, int kStagesOf>
+// The sizes of a kernel. `kPromotedOf`: how many values of k the tensor cores sum before a sum of
+// split operands is promoted; fewer are more exact and slower.
+template <typename ModeOf, int kTileNOf, int kHigh, int kWide, int kStagesOf, int kPromotedOf>
 struct Tiles {
     using Mode = ModeOf;
     using Blocks = Cluster<kHigh, kWide>;
     static constexpr int kTileM = 128, kTileN = kTileNOf, kStages = kStagesOf;
-    static constexpr int kRows = kHigh, kColumns = kWide;
+    static constexpr int kRows = kHigh, kColumns = kWide, kPromoted = kPromotedOf;
     using Memory = Stages<kTileM, kTileN, kStages>;
     static constexpr int kBytes = sizeof(Memory) + 1024;  // the start is rounded up to 1024
     static constexpr int kThreads = 384;
 };
 
-// @fill_stages deps: Tiles, copy_tile
+// @TileScales deps:
+// Scales of split operands, a [batch][interval][a_rows] and b [batch][n], and whether they fit: where
+// *unfit another kernel makes the product. Whole operands have none.
+struct TileScales {
+    const float *a, *b;
+    int64_t a_rows;
+    int a_batched, b_batched;
+    const int* unfit;
+};
+
+// @fill_stages deps: Tiles, TileScales, copy_tile
 // What the copying warpgroup's one thread does: all chunks of all tiles of this block, in order.
 template <typename T>
 OPWELD_FN void fill_stages(typename T::Memory& memory, const CUtensorMap* map_a,
-                           const CUtensorMap* map_b, const TileGrid& grid, int batched_a,
-                           int batched_b) {
+                           const CUtensorMap* map_b, const TileGrid& grid, const TileScales& scales) {
     using Depth = Chunks<typename T::Mode>;
     const typename T::Blocks blocks;
     constexpr int kPartA = T::kTileM / T::kColumns, kPartB = T::kTileN / T::kRows;
@@ -137,10 +147,10 @@ OPWELD_FN void fill_stages(typename T::Memory& memory, const CUtensorMap* map_a,
             memory.empty[ring.stage].wait(ring.parity);
             memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
             copy_tile<(T::kColumns > 1)>(stage.a + blocks.column * kPartA * kChunkBytes, map_a, full,
-                                         chunk * 64, row, batched_a ? tile.batch : 0,
+                                         chunk * 64, row, scales.a_batched ? tile.batch : 0,
                                          blocks.row_mask());
             copy_tile<(T::kRows > 1)>(stage.b + blocks.row * kPartB * kChunkBytes, map_b, full,
-                                      chunk * 64, column, batched_b ? tile.batch : 0,
+                                      chunk * 64, column, scales.b_batched ? tile.batch : 0,
                                       blocks.column_mask());
             ring.advance();
         }
@@ -170,21 +180,23 @@ struct Sums {
     }
 };
 
-// @multiply_split deps: wgmma_half_128, wgmma_order, tile_descriptor, Tiles
-// scratch += one chunk of a times b^T, of split operands: the small products first. Every product is
-// exact; the tensor core cuts the sum after 25 bits, which is why an interval is short.
-template <typename T, int kCount>
+// @multiply_split deps: wgmma_half_128, wgmma_order, tile_descriptor
+// scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of split
+// operands: the small products first. Every product is exact, but the tensor core cuts a sum after
+// 25 bits.
+template <int kSteps, int kCount>
 OPWELD_FN void multiply_split(float (&scratch)[kCount], const unsigned char* a_rows,
-                              const unsigned char* b_rows, int add) {
+                              const unsigned char* b_rows, int first, int add) {
     const Type<half> type;
     // 16 values are 32 bytes, 2 of the descriptor's units; the lower parts are 64 bytes on.
-    const uint64_t a = tile_descriptor(a_rows), b = tile_descriptor(b_rows);
-    wgmma(type, scratch, a + 4, b, add);
-    wgmma(type, scratch, a, b + 4, 1);
-    wgmma(type, scratch, a + 6, b + 2, 1);
-    wgmma(type, scratch, a + 2, b + 6, 1);
-    wgmma(type, scratch, a, b, 1);
-    wgmma(type, scratch, a + 2, b + 2, 1);
+    const uint64_t a = tile_descriptor(a_rows) + 2 * first, b = tile_descriptor(b_rows) + 2 * first;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+        wgmma(type, scratch, a + 4 + 2 * step, b + 2 * step, step > 0 || add);
+        wgmma(type, scratch, a + 2 * step, b + 4 + 2 * step, 1);
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) wgmma(type, scratch, a + 2 * step, b + 2 * step, 1);
     wgmma_commit();
 }
 
@@ -202,47 +214,64 @@ OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], fl
     }
 }
 
-// @sum_split deps: multiply_split, promote, release_stage, Sums
+// @sum_promoted deps: multiply_split, promote, release_stage, Sums
+// One or more chunks of split operands, or a part of one, for all pieces of a warpgroup's tile.
+// Leaves `ring` behind the chunks that were read to their end.
+template <typename T, int kPiece>
+OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
+                            Ring<T::kStages>& ring, int group, int first, float upper, float lower) {
+    constexpr int kDepth = Chunks<Faithful>::kDepth;
+    constexpr int kChunks = T::kPromoted < kDepth ? 1 : T::kPromoted / kDepth;
+    constexpr int kSteps = (T::kPromoted < kDepth ? T::kPromoted : kDepth) / 16;
+    const bool to_end = first + kSteps == kDepth / 16;
+    const typename T::Blocks blocks;
+    auto next = ring;
+#pragma unroll
+    for (int piece = 0; piece < sums.kPieces; ++piece) {
+        const bool release = to_end && piece == sums.kPieces - 1;
+        float scratch[kPiece / 2];
+        auto now = ring, before = ring;
+        pin(scratch);
+        wgmma_fence();
+#pragma unroll
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            if (piece == 0 && first == 0) memory.full[now.stage].wait(now.parity);
+            const auto& stage = memory.stage[now.stage];
+            multiply_split<kSteps>(scratch, stage.a + group * 64 * kChunkBytes,
+                                   stage.b + piece * kPiece * kChunkBytes, first, chunk > 0);
+            if (release && chunk > 0) {
+                wgmma_wait<1>();
+                release_stage<T>(memory, before.stage, blocks);
+            }
+            before = now;
+            now.advance();
+        }
+        wgmma_wait<0>();
+        pin(scratch);
+        if (release) release_stage<T>(memory, before.stage, blocks);
+        promote(sums.value[piece], scratch, upper, lower);
+        next = now;
+    }
+    if (to_end) ring = next;
+}
+
+// @sum_split deps: sum_promoted
 // All intervals of a tile of split operands. `scale` is that of this thread's upper row in the tile's
 // first interval, `step` the distance to the next interval's.
 template <typename T, int kPiece>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, const float* scale,
                          int64_t step) {
-    constexpr int kChunks = Chunks<Faithful>::kPerInterval;
-    const typename T::Blocks blocks;
+    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = Chunks<Faithful>::kDepth / 16;
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
         const float upper = __ldg(scale), lower = __ldg(scale + 8);
         scale += step;
-        auto next = ring;
 #pragma unroll
-        for (int piece = 0; piece < sums.kPieces; ++piece) {
-            const bool last = piece == sums.kPieces - 1;
-            float scratch[kPiece / 2];
-            auto now = ring, before = ring;
-            pin(scratch);
-            wgmma_fence();
-#pragma unroll
-            for (int chunk = 0; chunk < kChunks; ++chunk) {
-                if (piece == 0) memory.full[now.stage].wait(now.parity);
-                const auto& stage = memory.stage[now.stage];
-                multiply_split<T>(scratch, stage.a + group * 64 * kChunkBytes,
-                                  stage.b + piece * kPiece * kChunkBytes, chunk > 0);
-                if (last && chunk > 0) {
-                    wgmma_wait<1>();
-                    release_stage<T>(memory, before.stage, blocks);
-                }
-                before = now;
-                now.advance();
-            }
-            wgmma_wait<0>();
-            pin(scratch);
-            if (last) release_stage<T>(memory, before.stage, blocks);
-            promote(sums.value[piece], scratch, upper, lower);
-            next = now;
+        for (int part = 0; part < kInterval / T::kPromoted; ++part) {
+            sum_promoted<T, kPiece>(sums, memory, ring, group, part * kSteps % kStepsOfChunk, upper,
+                                    lower);
         }
-        ring = next;
     }
 }
 
@@ -317,43 +346,60 @@ OPWELD_FN void stage_values(int slice, const Sums<kTileN, kPiece>& sums,
 }
 
 // @give_slice deps: Sink, Staging
-// 16 staged rows of up to 32 columns, times the scales of their columns; the first is at row `row`
-// and column `column` of result `batch`.
-template <int kLanes, typename Epilogue>
-OPWELD_FN void give_slice(const Sink<Epilogue>& sink, int64_t split, const float* scale,
-                          const float (&rows)[16][Staging::kPitch], int64_t batch, int64_t row,
-                          int64_t column, int64_t m, int64_t n) {
+// Where the values of a warp's rows go: the first of them, of n columns, is row `row` of `m` of a
+// result that begins at flat position `begin`.
+struct RowsAt {
+    int64_t begin;
+    int row, m, n;
+};
+
+// 16 staged rows of up to 32 columns from `column` on, times the scales of their columns, to `put`.
+template <int kLanes, typename Put>
+OPWELD_FN void give_slice(const float (&rows)[16][Staging::kPitch], const RowsAt& to, int64_t column,
+                          const float* scale, const Put& put) {
     constexpr int kAcross = Staging::kColumns / kLanes, kDown = 32 / kAcross;
-    const int lane = threadIdx.x % 32, at_lane = lane % kAcross * kLanes;
-    if (column + at_lane >= n) return;
+    const int lane = threadIdx.x % 32, at_lane = lane % kAcross * kLanes, first = lane / kAcross;
+    if (column + at_lane >= to.n) return;
     float factor[kLanes];
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) factor[i] = scale ? __ldg(scale + column + at_lane + i) : 1.0f;
-#pragma unroll 1
-    for (int i = lane / kAcross; i < 16 && row + i < m; i += kDown) {
+    int64_t at = to.begin + int64_t(to.row + first) * to.n + column + at_lane;
+#pragma unroll 4
+    for (int i = first; i < 16; i += kDown, at += kDown * to.n) {
         float values[kLanes];
 #pragma unroll
         for (int j = 0; j < kLanes; ++j) values[j] = rows[i][at_lane + j] * factor[j];
-        sink.take(split, (batch * m + row + i) * n + column + at_lane, values);
+        if (to.row + i < to.m) put(at, values);
     }
 }
 
 // @give_sums deps: give_slice, stage_values
-// A warp's part of a tile: 16 rows from `row` on, kTileN columns from `column` on.
+// A warp's part of a tile: 16 rows, kTileN columns from `column` on. The epilogue's code stands here
+// once for each way of calling it.
 template <int kTileN, typename Epilogue, int kPiece>
 OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
-                         float (&rows)[16][Staging::kPitch], const TileAt& tile, const float* scale,
-                         int64_t row, int64_t column, int64_t m, int64_t n) {
+                         float (&rows)[16][Staging::kPitch], const RowsAt& to, int64_t column,
+                         const float* scale) {
+    const bool paired = sink.paired && to.n % 2 == 0;
 #pragma unroll 1
-    for (int slice = 0; slice * 32 < kTileN && column + slice * 32 < n; ++slice) {
+    for (int slice = 0; slice * 32 < kTileN && column + slice * 32 < to.n; ++slice) {
         __syncwarp();
         stage_values<0>(slice, sums, rows);
         __syncwarp();
         const int64_t at = column + slice * 32;
-        if (Epilogue::kLanes > 1 && sink.paired && n % 2 == 0) {
-            give_slice<Epilogue::kLanes>(sink, tile.split, scale, rows, tile.batch, row, at, m, n);
+        if (sink.parts) {
+            give_slice<1>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
+                sink.parts[place] = values[0];
+            });
+        } else if (sink.narrow && paired) {
+            constexpr int kLanes = Epilogue::kLanes;
+            give_slice<kLanes>(rows, to, at, scale, [&](int64_t place, const float(&values)[kLanes]) {
+                sink.epilogue(uint32_t(place), values);
+            });
         } else {
-            give_slice<1>(sink, tile.split, scale, rows, tile.batch, row, at, m, n);
+            give_slice<1>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
+                sink.epilogue(uint64_t(place), values);
+            });
         }
     }
 }
@@ -380,16 +426,6 @@ OPWELD_FN typename T::Memory& make_stages() {
 }
 
 // @contract_sm90_kernel deps: make_stages, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
-// What the multiplying warps need beside the tiles. `a_scale` is [batch][interval][a_rows], `b_scale`
-// [batch][n]; whole operands have none. Where *unfit, the operands do not fit their packed form, and
-// another kernel makes the product.
-struct TileScales {
-    const float *a, *b;
-    int64_t a_rows;
-    int a_batched, b_batched;
-    const int* unfit;
-};
-
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
                               const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
@@ -413,8 +449,11 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
             sum_whole<T, kPiece>(sums, memory, ring, tile, group);
         }
         const float* b_scale = scales.b;
-        if (kSplit && scales.b_batched) b_scale += tile.batch * n;
-        give_sums(sums, sink, memory.staging.value[group * 4 + warp], tile, b_scale, row, column, m, n);
+        if (b_scale && scales.b_batched) b_scale += tile.batch * n;
+        // With several parts of k, part `split` is a result of its own.
+        const int64_t result = int64_t(tile.split) * grid.batches + tile.batch;
+        const RowsAt to{result * m * n, int(row), int(m), int(n)};
+        give_sums(sums, sink, memory.staging.value[group * 4 + warp], to, column, b_scale);
     }
 }
 
@@ -433,7 +472,7 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
         if (threadIdx.x == 0 && fits) {
             prefetch_map(&map_a);
             prefetch_map(&map_b);
-            fill_stages<T>(memory, &map_a, &map_b, grid, scales.a_batched, scales.b_batched);
+            fill_stages<T>(memory, &map_a, &map_b, grid, scales);
         }
     } else {
         set_registers<232, true>();

@@ -3,30 +3,6 @@
 
 namespace op {
 
-// @Workspace deps: aligned_size
-// Hands out parts of one block of memory; without memory it only counts.
-struct Workspace {
-    char* begin;
-    int64_t used = 0;
-
-    template <typename T>
-    T* take(int64_t count) {
-        T* part = begin ? reinterpret_cast<T*>(begin + used) : nullptr;
-        used += aligned_size(count * int64_t(sizeof(T)));
-        return part;
-    }
-};
-
-// @take_held deps: Held, Workspace, kInterval
-static Held take_held(Workspace& space, int64_t batches, int64_t n, int64_t k) {
-    Held held{};
-    held.head = space.take<HeldHead>(1);
-    held.column_max = space.take<uint32_t>(k);
-    held.scale = space.take<float>(batches * n);
-    held.packed = space.take<half>(batches * n * interval_count(k) * (2 * kInterval));
-    return held;
-}
-
 // @make_tensor_map deps: tensor_map_header
 // The map of an operand of 16-bit values, `depth` a row, strides in values: boxes of `box_rows` rows
 // of 64 values, swizzled.
@@ -55,6 +31,7 @@ static int make_tensor_map(CUtensorMap* map, const void* data, int64_t batches, 
 // Which tiles, and in how many parts k is summed. Times are microseconds at a clock of 1.6 GHz.
 struct TilePlan {
     static constexpr int kSms = 132;  // H100, H200
+    static constexpr int64_t kShortestWide = 256;  // where few sums are promoted their errors show
     bool wide;                        // tiles of 128 x 256 in pairs, else single ones of 128 x 128
     int splits;
     double time;
@@ -70,8 +47,8 @@ struct TilePlan {
         return time;
     }
     static TilePlan choose(const Product& p, int64_t intervals, double interval_us) {
-        TilePlan best{true, 1, of(p, intervals, interval_us, true, 1)};
-        for (int wide = 0; wide < 2; ++wide) {
+        TilePlan best{false, 1, of(p, intervals, interval_us, false, 1)};
+        for (int wide = 0; wide < (p.k < kShortestWide ? 1 : 2); ++wide) {
             for (int splits = 1; splits <= kSms && splits * 4 <= intervals + 3; ++splits) {
                 const double time = of(p, intervals, interval_us, wide != 0, splits);
                 if (time < best.time * 0.99) best = {wide != 0, splits, time};
@@ -88,7 +65,7 @@ struct TileOperand {
     int64_t batches, batch, rows, row, depth;
 };
 
-// @launch_tiles deps: contract_sm90_kernel, TileGrid, TileOperand, TilePlan, make_tensor_map
+// @launch_tiles deps: combine_parts, Product, contract_sm90_kernel, TileGrid, TileOperand, TilePlan, make_tensor_map
 template <typename T, typename Epilogue>
 static int launch_tiles(const TileOperand& a, const TileOperand& b, const Product& p,
                         int64_t intervals, int splits, const TileScales& scales,
@@ -137,92 +114,54 @@ template <typename Mode, typename Epilogue>
 static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Product& p,
                            int64_t intervals, const TilePlan& plan, const TileScales& scales,
                            const Sink<Epilogue>& sink, cudaStream_t stream) {
-    using Wide = Tiles<Mode, 256, 2, 1, 4>;
-    using Single = Tiles<Mode, 128, 1, 1, 6>;
+    // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small tile.
+    using Wide = Tiles<Mode, 256, 2, 1, 4, 64>;
+    using Single = Tiles<Mode, 128, 1, 1, 6, 32>;
     const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
     const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
     return error || plan.splits == 1 ? error : combine_parts(sink, plan.splits, stream);
 }
 
-// @SplitCall deps: CallState, Product, TilePlan, take_held
-// Where everything of a call on split operands lies; without memory, how much it takes.
+// @launch_split deps: SplitOperands, TilePlan, launch_tiles, launch_fma_product
+// A float32 product on the tensor cores; what does not fit the split form is left to the float32
+// kernel.
 struct SplitCall {
     static constexpr double kIntervalUs = 1.9;  // of a wide tile
-    int64_t intervals, scale_rows;
+    SplitOperands operands;
     TilePlan plan;
-    CallState state;
-    Held held;
-    float* a_scale;
-    half* a;
     float* parts;
     int64_t bytes;
 
     static SplitCall of(const Product& p, void* workspace, void* held, bool is_held) {
         SplitCall call{};
-        call.intervals = interval_count(p.k);
-        call.scale_rows = (p.m + 255) / 256 * 256;  // rows of whole tiles: read, never used
-        call.plan = TilePlan::choose(p, call.intervals, kIntervalUs);
-        Workspace space{static_cast<char*>(workspace)}, apart{static_cast<char*>(held)};
-        call.state.head = space.take<CallHead>(1);
-        call.state.column_max = space.take<uint32_t>(p.k);
-        call.state.row_max = space.take<uint32_t>(p.batches * p.n);
-        call.a_scale = space.take<float>(p.batches * call.intervals * call.scale_rows);
-        call.a = space.take<half>(p.batches * p.m * call.intervals * (2 * kInterval));
+        Workspace space{static_cast<char*>(workspace)};
+        // rows of whole tiles: read, never used
+        call.operands = SplitOperands::take(p, space, held, is_held, (p.m + 255) / 256 * 256);
+        call.plan = TilePlan::choose(p, call.operands.intervals, kIntervalUs);
         if (call.plan.splits > 1) {
             call.parts = space.take<float>(call.plan.splits * p.batches * p.m * p.n);
         }
-        call.held = take_held(is_held ? apart : space, p.batches, p.n, p.k);
         call.bytes = space.used;
         return call;
     }
 };
 
-// @reads_packets deps: Operand
-// Whether an operand's neighbours along k may be read four at a time.
-template <typename T>
-static bool reads_packets(const Operand& from) {
-    return from.inner == 1 && from.row % 4 == 0 && from.batch % 4 == 0 &&
-           reinterpret_cast<uintptr_t>(from.data) % (4 * sizeof(T)) == 0;
-}
-
-// @launch_split deps: SplitCall, check_held_kernel, refresh_held_kernel, split_kernel, reads_packets, launch_tiles, launch_fma_product, combine_parts
-// A float32 product on the tensor cores. The operand b is split where its copy does not hold any
-// more, a in every call; what does not fit the split form is left to the float32 kernel.
-[[maybe_unused]] static int refresh_held(const Operand& b, const Spots& spots, const SplitCall& call, int changed,
-                        cudaStream_t stream) {
-    check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k,
-                                                     call.held, call.state, changed);
-    bool packets = reads_packets<float>(b);
-    void* arguments[] = {const_cast<Operand*>(&b), const_cast<Spots*>(&spots),
-                         const_cast<Held*>(&call.held), const_cast<CallState*>(&call.state),
-                         &packets};
-    return cudaLaunchCooperativeKernel(reinterpret_cast<void*>(&refresh_held_kernel<float>),
-                                       dim3(4 * TilePlan::kSms), dim3(256), arguments, 0, stream);
-}
-
 template <typename Epilogue>
 static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> sink,
                         cudaStream_t stream) {
     const SplitCall call = SplitCall::of(p, memory.workspace, memory.held, memory.held != nullptr);
-    const int64_t a_batches = p.a.batch ? p.batches : 1, b_batches = p.b.batch ? p.batches : 1;
-    const int64_t intervals = call.intervals, pitch = intervals * (2 * kInterval);
-    const Spots of_a{a_batches, p.m, p.k, intervals, interval_depth(p.k)};
-    const Spots of_b{b_batches, p.n, p.k, intervals, interval_depth(p.k)};
-    const bool anew = !memory.held || memory.changed;
-    int error = refresh_held(p.b, of_b, call, anew, stream);
+    const SplitOperands& split = call.operands;
+    int error = split.make(p, !memory.held || memory.changed, stream);
     if (error) return error;
-    const dim3 blocks(unsigned(intervals), unsigned((p.m + kSplitRows - 1) / kSplitRows),
-                      unsigned(a_batches));
-    split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, call.held.column_max, call.a,
-                                                    call.a_scale, call.scale_rows,
-                                                    call.state.head, reads_packets<float>(p.a));
-    const TileOperand a{call.a, a_batches, p.m * pitch, p.m, pitch, pitch};
-    const TileOperand b{call.held.packed, b_batches, p.n * pitch, p.n, pitch, pitch};
-    const int* unfit = &call.state.head->unfit;
-    const TileScales scales{call.a_scale, call.held.scale, call.scale_rows, a_batches > 1, b_batches > 1, unfit};
+    const int64_t pitch = split.intervals * (2 * kInterval);
+    const TileOperand a{split.a, split.a_batches, p.m * pitch, p.m, pitch, pitch};
+    const TileOperand b{split.held.packed, split.b_batches, p.n * pitch, p.n, pitch, pitch};
+    const int* unfit = &split.state.head->unfit;
+    const TileScales scales{split.a_scale, split.held.scale, split.scale_rows,
+                            split.a_batches > 1, split.b_batches > 1, unfit};
     const Sink<Epilogue> whole = sink;
     sink.parts = call.parts;
-    error = launch_tiles_of<Faithful>(a, b, p, intervals, call.plan, scales, sink, stream);
+    error = launch_tiles_of<Faithful>(a, b, p, split.intervals, call.plan, scales, sink, stream);
     return error ? error : launch_fma_product<float>(p, whole, unfit, stream);
 }
 
@@ -299,7 +238,7 @@ struct TensorCores {
 
     static bool take(const Product& p) {
         constexpr int64_t kMostBlocks = 65535;
-        return p.k > (kSplits ? 64 : 0) && p.batches <= kMostBlocks &&
+        return p.k >= (kSplits ? kShortestSplit : 1) && p.batches <= kMostBlocks &&
                (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks && is_hopper();
     }
     static int64_t workspace_bytes(const Product& p, bool held) {

@@ -8,15 +8,9 @@
 namespace op {
 
 // @kInterval deps:
-// Values of k whose products the tensor cores sum before the sum is promoted; of a, under one scale.
-// Where k is short the second half of each interval stays zero: the sums are promoted twice as often.
-constexpr int kInterval = 64;
-constexpr int kShortestLong = 256;
+constexpr int kInterval = 64;  // values of k of a row of a under one scale
 
-static inline int interval_depth(int64_t k) { return k < kShortestLong ? kInterval / 2 : kInterval; }
-static inline int64_t interval_count(int64_t k) {
-    return (k + interval_depth(k) - 1) / interval_depth(k);
-}
+static inline int64_t interval_count(int64_t k) { return (k + kInterval - 1) / kInterval; }
 
 // @exponents deps:
 // floor(log2 |x|) of a normal number; -127 of zero and subnormal numbers, 128 of Inf and NaN
@@ -35,11 +29,10 @@ OPWELD_FN bool is_in_range(float largest) {
     return largest == 0.0f || (e >= -110 && e <= 80);
 }
 
-// The exponent that column k of b is divided by and column k of a multiplied by. Of a column of
-// zeros the least: what a has there must not hide its other values.
+// The exponent that column k of b is divided by and column k of a multiplied by.
 OPWELD_FN int column_exponent(uint32_t largest_bits) {
     const int e = exponent_of(__uint_as_float(largest_bits));
-    return min(max(e, -60), 60);
+    return e == -127 ? 0 : min(max(e, -60), 60);
 }
 
 // @ReadFour deps: Operand, load_vector, to_compute
@@ -83,6 +76,7 @@ struct HeldHead {
     static constexpr int kSamples = 2048;
     int known;  // the samples are those of an operand
     int unfit;  // the operand does not fit its packed form
+    int gaps;   // it has many values that are small beside their row's
     uint32_t samples[kSamples];
 };
 
@@ -103,12 +97,14 @@ struct CallHead {
     int unfit_b;  // b does not
     int stale;    // the split copy of b has to be made
     int arrived;  // blocks that reached a barrier of the grid
+    unsigned long long gaps;  // values of b that are small beside their row's
 };
 
 struct CallState {
     CallHead* head;
     uint32_t* column_max;  // [k]
     uint32_t* row_max;     // [batches][n] bits of the largest |b[n, .]| / 2^c
+    unsigned long long* row_sum;  // [batches][n] sum of |b[n, .]| / 2^c, in units of 2^-40
 };
 
 // @sample_of deps: Operand, Held
@@ -140,10 +136,11 @@ static __global__ void __launch_bounds__(1024)
         differs |= sample_of<T>(b, i, batches, n, k) != held.head->samples[i];
     }
     const int stale = __syncthreads_or(differs);
-    if (threadIdx.x == 0) *call.head = {stale ? 0 : held.head->unfit, 0, stale, 0};
+    if (threadIdx.x == 0) *call.head = {stale ? 0 : held.head->unfit, 0, stale, 0, 0};
     if (!stale) return;
     for (int64_t i = threadIdx.x; i < k; i += 1024) call.column_max[i] = 0;
     for (int64_t i = threadIdx.x; i < batches * n; i += 1024) call.row_max[i] = 0;
+    for (int64_t i = threadIdx.x; i < batches * n; i += 1024) call.row_sum[i] = 0;
 }
 
 // @sync_grid deps:
@@ -177,167 +174,292 @@ OPWELD_FN void put_split(half* row, int64_t place, const Four& v, float scale) {
 
 // @Spots deps: kInterval
 // How threads divide an operand for splitting: 16 neighbours take one interval of a row, four values
-// each, a block of 256 the same interval of 16 neighbouring rows.
-constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads;
+// each, a block of 256 the same interval of a band of rows, two rows a thread.
+[[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads,
+                               kBand = 2 * kSpotRows;
 
 struct Spots {
     int64_t batches, rows, k, intervals;
-    int depth;
 
-    __host__ __device__ int64_t count() const {
-        return batches * ((rows + kSpotRows - 1) / kSpotRows) * intervals;
-    }
+    __host__ __device__ int64_t bands() const { return batches * ((rows + kBand - 1) / kBand); }
 };
 
+// One interval of one band, and this thread's place in it.
 struct SpotAt {
-    int64_t batch, row, interval, k, place;
+    int64_t batch, row, interval, k;  // the first row of the band; this thread's first k
 
-    __device__ __forceinline__ SpotAt(const Spots& spots, int64_t index) {
-        const int64_t bands = (spots.rows + kSpotRows - 1) / kSpotRows;
-        interval = index % spots.intervals;
-        row = index / spots.intervals % bands * kSpotRows + threadIdx.x / kSpotThreads;
-        batch = index / spots.intervals / bands;
-        set_k(spots);
+    __device__ __forceinline__ SpotAt(const Spots& spots, int64_t band, int64_t interval_at)
+        : interval(interval_at) {
+        const int64_t bands = (spots.rows + kBand - 1) / kBand;
+        batch = band / bands;
+        row = band % bands * kBand;
+        k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
     }
-    __device__ __forceinline__ SpotAt(const Spots& spots, int64_t batch_at, int64_t row_at,
-                                      int64_t interval_at)
-        : batch(batch_at), row(row_at), interval(interval_at) {
-        set_k(spots);
-    }
-    __device__ __forceinline__ void set_k(const Spots& spots) {
-        const int within = threadIdx.x % kSpotThreads * 4;
-        place = interval * kInterval + within;
-        k = within < spots.depth ? interval * spots.depth + within : spots.k;  // beyond the end
+    // the row of this thread's first or second four values
+    __device__ __forceinline__ int64_t own_row(int i) const {
+        return row + threadIdx.x / kSpotThreads + i * kSpotRows;
     }
 };
 
-// @largest_of_spot deps: Spots
+// @spot_facts deps: Spots, ReadFour
+// The largest absolute value among the threads of a spot, and the sum of all.
 OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
 #pragma unroll
-    for (int step = kSpotThreads / 2; step; step /= 2) bits = max(bits, __shfl_xor_sync(~0u, bits, step));
+    for (int step = kSpotThreads / 2; step; step /= 2) {
+        bits = max(bits, __shfl_xor_sync(~0u, bits, step));
+    }
     return bits;
 }
 
+OPWELD_FN float sum_of(const Four& v) {
+    return fabsf(v.x[0]) + fabsf(v.x[1]) + (fabsf(v.x[2]) + fabsf(v.x[3]));
+}
+
+template <typename Value>
+OPWELD_FN Value sum_of_spot(Value sum) {
+#pragma unroll
+    for (int step = kSpotThreads / 2; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    return sum;
+}
+
+// Whether a value stands out so far that the others, split under its scale, lose digits which would
+// count where it is multiplied by little: 2^14 times their mean.
+OPWELD_FN bool stands_out(float largest, float sum_of_others, float count_of_others) {
+    return sum_of_others > 0.0f && sum_of_others * 16384.0f < largest * count_of_others;
+}
+
 // @equilibrated deps: exponents, ReadFour
-// Column k divided by 2^c, or multiplied.
+// Columns k and on divided by 2^c, or multiplied (`sign` 1). Where a column of b is zero so are all
+// its products: what stands in a does not count, unless it is no number.
+OPWELD_FN float column_factor(uint32_t largest_bits, int sign) {
+    return largest_bits == 0 ? 0.0f : power_of_two(sign * column_exponent(largest_bits));
+}
+
 OPWELD_FN Four equilibrated(Four v, const uint32_t* column_max, int64_t k, int64_t depth, int sign) {
     if (k + 4 <= depth) {
         const uint4 most = *reinterpret_cast<const uint4*>(column_max + k);
         const uint32_t bits[4] = {most.x, most.y, most.z, most.w};
 #pragma unroll
-        for (int i = 0; i < 4; ++i) v.x[i] *= power_of_two(sign * column_exponent(bits[i]));
+        for (int i = 0; i < 4; ++i) v.x[i] *= column_factor(bits[i], sign);
         return v;
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (k + i < depth) v.x[i] *= power_of_two(sign * column_exponent(column_max[k + i]));
+        if (k + i < depth) v.x[i] *= column_factor(column_max[k + i], sign);
     }
     return v;
 }
 
-// @find_column_max deps: ReadFour, CallState
-// The largest of each column: a thread takes four columns of 64 rows.
+// @load_spots deps: ReadFour, Spots
+// Four values of each of this thread's two rows. Where rows lie nearer than neighbours in k they are
+// read along rows, and turned in shared memory.
+using TurnedTile = float[kBand][kInterval + 1];
+
 template <typename T>
-OPWELD_FN void find_column_max(const Operand& b, int64_t batches, int64_t n, int64_t k,
-                               uint32_t* column_max, bool packets) {
-    const int64_t quads = (k + 3) / 4, rows = batches * n, bands = (rows + 63) / 64;
-    for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < quads * bands; i += gridDim.x * 256ll) {
-        const int64_t at = i % quads * 4, first = i / quads * 64;
-        uint32_t most[4] = {};
-#pragma unroll 4
-        for (int64_t row = first; row < min(first + 64, rows); ++row) {
-            const Four v = read_four<T>(b, row / n, row % n, at, n, k, packets);
+OPWELD_FN void load_spots(Four (&v)[2], const Operand& from, const SpotAt& spot, const Spots& spots,
+                          bool packets, TurnedTile& tile) {
+    if (from.row >= from.inner) {
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                most[j] = max(most[j], __float_as_uint(v.x[j]) & 0x7FFFFFFFu);
-            }
+        for (int i = 0; i < 2; ++i) {
+            v[i] = read_four<T>(from, spot.batch, spot.own_row(i), spot.k, spots.rows, spots.k, packets);
         }
+        return;
+    }
+    const int x = threadIdx.x % kBand;
+    const int64_t begin = spot.interval * kInterval;
+    const T* p = static_cast<const T*>(from.data) + spot.batch * from.batch + (spot.row + x) * from.row;
+    __syncthreads();  // the tile before has been read
+#pragma unroll
+    for (int y = threadIdx.x / kBand; y < kInterval; y += 256 / kBand) {
+        const bool inside = spot.row + x < spots.rows && begin + y < spots.k;
+        tile[x][y] = inside ? float(to_compute(p[(begin + y) * from.inner])) : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            if (at + j < k) atomicMax(column_max + at + j, most[j]);
+            v[i].x[j] = tile[threadIdx.x / kSpotThreads + i * kSpotRows][threadIdx.x % kSpotThreads * 4 + j];
         }
     }
 }
 
-// @refresh_held_kernel deps: find_column_max, sample_of, exponents, sync_grid, put_split, Spots, equilibrated, largest_of_spot
-// Splits b anew where the copy is stale; otherwise returns at once. A cooperative launch.
-template <typename T>
-static __global__ void __launch_bounds__(256)
-    refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
-                        const bool packets) {
-    if (!call.head->stale) return;
-    int* arrived = &call.head->arrived;
-    const int64_t n = spots.rows, k = spots.k;
-    find_column_max<T>(b, spots.batches, n, k, call.column_max, packets);
-    sync_grid(arrived, 1);
-    for (int64_t i = blockIdx.x; i < spots.count(); i += gridDim.x) {
-        const SpotAt spot(spots, i);
-        Four v = read_four<T>(b, spot.batch, spot.row, spot.k, n, k, packets);
-        v = equilibrated(v, call.column_max, spot.k, k, -1);
-        const uint32_t most = largest_of_spot(__float_as_uint(largest_of(v)));
-        if (threadIdx.x % kSpotThreads == 0 && spot.row < n) {
-            atomicMax(call.row_max + spot.batch * n + spot.row, most);
+// @Shares deps: Spots
+// What one block of a grid does of all bands and intervals: neighbouring intervals of one band, or
+// bands of one interval, as many as make an even share.
+struct Shares {
+    int64_t outer, inner, each, pieces;
+
+    __device__ __forceinline__ Shares(int64_t outer_count, int64_t inner_count)
+        : outer(outer_count), inner(inner_count) {
+        const int64_t wanted = (4 * int64_t(gridDim.x) + outer - 1) / outer;
+        pieces = wanted < 1 ? 1 : wanted > inner ? inner : wanted;
+        each = (inner + pieces - 1) / pieces;
+    }
+    // calls share(outer index, first, end) for each of this block's shares
+    template <typename Share>
+    __device__ __forceinline__ void run(const Share& share) const {
+        for (int64_t i = blockIdx.x; i < outer * pieces; i += gridDim.x) {
+            const int64_t first = i % pieces * each, end = first + each < inner ? first + each : inner;
+            if (first < end) share(i / pieces, first, end);
         }
     }
-    sync_grid(arrived, 2);
-    for (int64_t i = blockIdx.x; i < spots.count(); i += gridDim.x) {
-        const SpotAt spot(spots, i);
-        if (spot.row >= n) continue;
-        const int64_t row = spot.batch * n + spot.row;
-        const float largest = __uint_as_float(call.row_max[row]);
-        const int up = lift(exponent_of(largest));
-        Four v = read_four<T>(b, spot.batch, spot.row, spot.k, n, k, packets);
-        v = equilibrated(v, call.column_max, spot.k, k, -1);
-        half* packed = held.packed + row * spots.intervals * (2 * kInterval);
-        put_split(packed, spot.place, v, power_of_two(up));
-        if (spot.interval > 0 || threadIdx.x % kSpotThreads) continue;
-        held.scale[row] = power_of_two(-up);
-        if (!is_in_range(largest)) call.head->unfit = call.head->unfit_b = 1;
+};
+
+// @find_column_max deps: load_spots, Shares, spot_facts
+// The largest of each column of b.
+template <typename T>
+OPWELD_FN void find_column_max(const Operand& b, const Spots& spots, uint32_t* column_max,
+                               bool packets, TurnedTile& tile, uint32_t (&most)[kInterval]) {
+    Shares(spots.intervals, spots.bands()).run([&](int64_t interval, int64_t first, int64_t end) {
+        uint32_t own[4] = {};
+        for (int64_t band = first; band < end; ++band) {
+            Four v[2];
+            load_spots<T>(v, b, SpotAt(spots, band, interval), spots, packets, tile);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                own[j] = max(own[j], max(__float_as_uint(fabsf(v[0].x[j])), __float_as_uint(fabsf(v[1].x[j]))));
+            }
+        }
+        if (threadIdx.x < kInterval) most[threadIdx.x] = 0;
+        __syncthreads();
+        const int at = threadIdx.x % kSpotThreads * 4;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) atomicMax(&most[at + j], own[j]);
+        __syncthreads();
+        const int64_t k = interval * kInterval + threadIdx.x;
+        if (threadIdx.x < kInterval && k < spots.k) atomicMax(column_max + k, most[threadIdx.x]);
+        __syncthreads();
+    });
+}
+
+// @find_row_facts deps: load_spots, Shares, equilibrated, spot_facts, CallState
+// The largest and the sum of each row of b, equilibrated. A sum in integers is the same in any order.
+[[maybe_unused]] constexpr float kSumUnit = 1.0f / (1ull << 40), kSumLimit = 16.0f;
+
+template <typename T>
+OPWELD_FN void find_row_facts(const Operand& b, const Spots& spots, const CallState& call,
+                              bool packets, TurnedTile& tile) {
+    Shares(spots.bands(), spots.intervals).run([&](int64_t band, int64_t first, int64_t end) {
+        uint32_t most[2] = {};
+        unsigned long long sum[2] = {};
+        for (int64_t interval = first; interval < end; ++interval) {
+            const SpotAt spot(spots, band, interval);
+            Four v[2];
+            load_spots<T>(v, b, spot, spots, packets, tile);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                v[i] = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
+                most[i] = max(most[i], __float_as_uint(largest_of(v[i])));
+                sum[i] += static_cast<unsigned long long>(fminf(sum_of(v[i]), kSumLimit) / kSumUnit);
+            }
+        }
+        const SpotAt spot(spots, band, first);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            most[i] = largest_of_spot(most[i]);
+            sum[i] = sum_of_spot(sum[i]);
+            if (threadIdx.x % kSpotThreads || spot.own_row(i) >= spots.rows) continue;
+            const int64_t row = spot.batch * spots.rows + spot.own_row(i);
+            atomicMax(call.row_max + row, most[i]);
+            atomicAdd(call.row_sum + row, sum[i]);
+        }
+    });
+}
+
+// @split_b deps: load_spots, equilibrated, find_row_facts, exponents, put_split, Held
+template <typename T>
+OPWELD_FN void split_b(const Operand& b, const Spots& spots, const Held& held,
+                       const CallState& call, bool packets, TurnedTile& tile) {
+    unsigned long long gaps = 0;
+    for (int64_t i = blockIdx.x; i < spots.bands() * spots.intervals; i += gridDim.x) {
+        const SpotAt spot(spots, i / spots.intervals, i % spots.intervals);
+        Four v[2];
+        load_spots<T>(v, b, spot, spots, packets, tile);
+#pragma unroll
+        for (int half_of = 0; half_of < 2; ++half_of) {
+            if (spot.own_row(half_of) >= spots.rows) continue;
+            const int64_t row = spot.batch * spots.rows + spot.own_row(half_of);
+            const float largest = __uint_as_float(call.row_max[row]);
+            const float sum = float(call.row_sum[row]) * kSumUnit;
+            const float small = sum / float(spots.k) / 262144.0f;
+            const int up = lift(exponent_of(largest));
+            const Four own = equilibrated(v[half_of], call.column_max, spot.k, spots.k, -1);
+            put_split(held.packed + row * spots.intervals * (2 * kInterval), spot.k, own, power_of_two(up));
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                gaps += spot.k + j < spots.k && fabsf(own.x[j]) < small && call.column_max[spot.k + j];
+            }
+            if (spot.interval > 0 || threadIdx.x % kSpotThreads) continue;
+            held.scale[row] = power_of_two(-up);
+            const bool alone = stands_out(largest, fmaxf(sum - largest, 0.0f), float(spots.k - 1));
+            if (!is_in_range(largest) || alone) call.head->unfit = call.head->unfit_b = 1;
+        }
     }
-    for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < k; i += gridDim.x * 256ll) {
+    if (gaps) atomicAdd(&call.head->gaps, gaps);
+    for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < spots.k; i += gridDim.x * 256ll) {
         held.column_max[i] = call.column_max[i];
     }
+}
+
+// @refresh_held_kernel deps: find_column_max, find_row_facts, split_b, sample_of, sync_grid
+// Splits b anew where the copy is stale; otherwise returns at once. A cooperative launch.
+template <typename T>
+static __global__ void __launch_bounds__(256, 4)
+    refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
+                        const bool packets) {
+    __shared__ TurnedTile tile;
+    __shared__ uint32_t most[kInterval];
+    if (!call.head->stale) return;
+    int* arrived = &call.head->arrived;
+    find_column_max<T>(b, spots, call.column_max, packets, tile, most);
+    sync_grid(arrived, 1);
+    find_row_facts<T>(b, spots, call, packets, tile);
+    sync_grid(arrived, 2);
+    split_b<T>(b, spots, held, call, packets, tile);
     sync_grid(arrived, 3);
     if (blockIdx.x > 0) return;
     for (int i = threadIdx.x; i < HeldHead::kSamples; i += 256) {
-        held.head->samples[i] = sample_of<T>(b, i, spots.batches, n, k);
+        held.head->samples[i] = sample_of<T>(b, i, spots.batches, spots.rows, spots.k);
     }
-    if (threadIdx.x == 0) held.head->unfit = call.head->unfit_b;
+    if (threadIdx.x == 0) {
+        // By chance one value in 2^18 is so small beside the mean of its row; zeros count, too.
+        const unsigned long long count = spots.batches * spots.rows * spots.k;
+        held.head->gaps = call.head->gaps > count >> 15;
+        held.head->unfit = call.head->unfit_b;
+    }
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) held.head->known = 1;
 }
 
-// @split_kernel deps: exponents, ReadFour, CallState, put_split, Spots, equilibrated, largest_of_spot, start_dependents
+// @split_kernel deps: load_spots, exponents, CallState, Held, put_split, equilibrated, spot_facts, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. Blocks stand
-// [batch][band of kSplitRows rows][interval]; `scale` is [batch][interval][scale_rows].
-[[maybe_unused]] constexpr int kSplitRows = 2 * kSpotRows;
-
+// [band][interval]; `scale` is [batch][interval][scale_rows].
 template <typename T>
 static __global__ void __launch_bounds__(256)
-    split_kernel(const Operand a, const Spots spots, const uint32_t* __restrict__ column_max,
-                 half* __restrict__ packed, float* __restrict__ scale, const int64_t scale_rows,
-                 CallHead* call, const bool packets) {
+    split_kernel(const Operand a, const Spots spots, const Held held, half* __restrict__ packed,
+                 float* __restrict__ scale, const int64_t scale_rows, CallHead* call,
+                 const bool packets) {
+    __shared__ TurnedTile tile;
     start_dependents();
-    const int64_t m = spots.rows, first = blockIdx.y * int64_t(kSplitRows) + threadIdx.x / kSpotThreads;
-    const SpotAt spot(spots, blockIdx.z, first, blockIdx.x);
+    const SpotAt spot(spots, blockIdx.x / spots.intervals, blockIdx.x % spots.intervals);
     Four v[2];
+    load_spots<T>(v, a, spot, spots, packets, tile);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        v[i] = read_four<T>(a, spot.batch, first + i * kSpotRows, spot.k, m, spots.k, packets);
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const int64_t row = first + i * kSpotRows;
-        v[i] = equilibrated(v[i], column_max, spot.k, spots.k, 1);
+        v[i] = equilibrated(v[i], held.column_max, spot.k, spots.k, 1);
         const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(v[i]))));
-        if (row >= m) continue;
+        const float others = fmaxf(sum_of_spot(sum_of(v[i])) - largest, 0.0f);
+        const int64_t row = spot.own_row(i);
+        if (row >= spots.rows) continue;
         const int up = lift(exponent_of(largest));
-        half* own = packed + (spot.batch * m + row) * spots.intervals * (2 * kInterval);
-        put_split(own, spot.place, v[i], power_of_two(up));
+        half* own = packed + (spot.batch * spots.rows + row) * spots.intervals * (2 * kInterval);
+        put_split(own, spot.k, v[i], power_of_two(up));
         if (threadIdx.x % kSpotThreads) continue;
         scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] = power_of_two(-up);
-        if (!is_in_range(largest)) call->unfit = 1;
+        const bool lost = held.head->gaps && stands_out(largest, others, kInterval - 1);
+        if (!is_in_range(largest) || lost) call->unfit = 1;
     }
 }
 
