@@ -167,7 +167,12 @@ FAULTS = {
         (70, 70, 40),
         False,
     ),
-    "the last k of dot products": ("if (first < end && kOnce)", "if (kOnce)", (1, 9, 132), False),
+    "the last k of dot products": (
+        "if (left > 0) return kOnce",
+        "return kOnce",
+        (1, 9, 132),
+        False,
+    ),
     "a warp's part": ("part < plan.parts; ++part", "part < 1; ++part", (1, 9, 4096), False),
     "a block's part": ("split < splits; ++split", "split < 1; ++split", (1, 2, 20000), False),
     "the edge of columns": (

@@ -90,22 +90,18 @@ OPWELD_FN void scatter_sum(float (&values)[kCount]) {
 // --- dot products: rows of `many` lie along k ---
 
 // @take_along deps: load_vector, load_vector_streaming
-// kTake values along k for one lane of a warp that stands at k: neighbours by one load where
-// kPacked, else every 32nd; zeros from `end` on. kOnce: they are not needed again.
+// kTake values along k for one lane: neighbours by one load where kPacked, else every 32nd, steps of
+// `inner` apart. `left`: how far the end is from the first; zeros follow. kOnce: they are not needed
+// again.
 template <int kTake, bool kPacked, bool kOnce, typename T>
-OPWELD_FN Vector<T, kTake> take_along(const T* row, int64_t inner, int64_t k, int64_t end) {
-    const int lane = int(threadIdx.x) % 32;
-    Vector<T, kTake> taken;
+OPWELD_FN Vector<T, kTake> take_along(const T* first, int64_t inner, int64_t left) {
     if constexpr (kPacked) {
-        const int64_t first = k + lane * kTake;
-        if (first < end && kOnce) return load_vector_streaming<kTake>(row + first);
-        if (first < end) return load_vector<kTake>(row + first);
+        if (left > 0) return kOnce ? load_vector_streaming<kTake>(first) : load_vector<kTake>(first);
     }
+    Vector<T, kTake> taken;
 #pragma unroll
-    for (int j = 0; j < kTake; ++j) {
-        const int64_t at = k + lane + 32 * j;
-        taken.lane[j] = !kPacked && at < end ? row[at * inner] : T(0.0f);
-    }
+    for (int j = 0; j < kTake; ++j)
+        taken.lane[j] = !kPacked && 32 * j < left ? first[32 * j * inner] : T(0.0f);
     return taken;
 }
 
@@ -136,21 +132,26 @@ struct FmaDots {
     }
     __device__ __forceinline__ void add(const Skinny& p, int64_t k, int64_t end) {
         constexpr int kDeep = kStep / kBatch;
+        const int64_t inner = kPacked ? 1 : p.few.inner, many_inner = kPacked ? 1 : p.many.inner;
+        const int64_t own = k + int64_t(threadIdx.x) % 32 * (kPacked ? kTake : 1), left = end - own;
         Vector<T, kTake> taken[kBatch][kMany];
 #pragma unroll
         for (int i = 0; i < kBatch; ++i)
 #pragma unroll
             for (int r = 0; r < kMany; ++r)
-                taken[i][r] =
-                    take_along<kTake, kPacked, true>(many[r], p.many.inner, k + i * kDeep, end);
+                taken[i][r] = take_along<kTake, kPacked, true>(
+                    many[r] + (own + i * kDeep) * many_inner, many_inner, left - i * kDeep);
+        // One pointer that moves on: one for each row would take the registers of the loads.
+        const T* with = few + own * inner;
 #pragma unroll
         for (int f = 0; f < kFew; ++f) {
             if (kFew > 1 && f >= p.few_rows) break;
 #pragma unroll
             for (int i = 0; i < kBatch; ++i)
                 add_row(f, taken[i],
-                        take_along<kTake, kPacked, false>(few + f * p.few.row, p.few.inner,
-                                                          k + i * kDeep, end));
+                        take_along<kTake, kPacked, false>(with + i * kDeep * inner, inner,
+                                                          left - i * kDeep));
+            with += p.few.row;
         }
     }
     __device__ __forceinline__ void add_row(int f, const Vector<T, kTake> (&taken)[kMany],
