@@ -168,8 +168,8 @@ FAULTS = {
         False,
     ),
     "the last k of dot products": (
-        "if (left > 0) return kOnce",
-        "return kOnce",
+        "if (left > 0)\n",
+        "\n",
         (1, 9, 132),
         False,
     ),

@@ -12,6 +12,7 @@ from tests.emulation.products import Call, needs, product, text
 MMA = Call(lanes=1, family="mma")
 CHAIN = Call(lanes=1)
 
+
 @pytest.mark.parametrize("k", [256, pytest.param(2048, marks=pytest.mark.slow)])
 def test_errors_are_no_larger_than_those_of_a_chain_of_fused_multiply_adds(k: int) -> None:
     for name, (a, b) in distributions(k).items():
@@ -82,6 +83,14 @@ def test_nothing_beside_the_operands_is_read(mode: str) -> None:
     for shift in (0, 1):
         found = product(a, b, call, shift=shift)
         np.testing.assert_array_equal(found, product(a, b, replace(MMA, mode=mode)))
+
+
+def test_what_one_kernel_leaves_to_another_is_handed_over_once() -> None:
+    random = np.random.default_rng(3)
+    # Long enough to be summed in parts.
+    a, b = (random.standard_normal((1, rows, 2048)).astype(np.float32) for rows in (20, 18))
+    a[0, 3, 1500] = np.inf
+    np.testing.assert_array_equal(product(a, b, MMA), product(a, b, CHAIN))
 
 
 # --- b held split from call to call ---

@@ -60,9 +60,12 @@ OPWELD_FN void give_tile(const Sink<Epilogue>& sink, int64_t split, const float*
 }
 
 // @combine_parts deps: Sink
-// Adds the parts of each sum in their order and gives the epilogue the sums.
+// Adds the parts of each sum in their order and gives the epilogue the sums. Where `out_of_range`
+// is given and not zero, there are no parts.
 template <typename Epilogue>
-__global__ void __launch_bounds__(256) combine_parts_kernel(Sink<Epilogue> sink, int splits) {
+__global__ void __launch_bounds__(256)
+    combine_parts_kernel(Sink<Epilogue> sink, int splits, const int* out_of_range) {
+    if (out_of_range && *out_of_range != 0) return;
     const float* parts = sink.parts;
     sink.parts = nullptr;
     const int64_t step = int64_t(gridDim.x) * 256, thread = int64_t(blockIdx.x) * 256 + threadIdx.x;
@@ -86,11 +89,12 @@ __global__ void __launch_bounds__(256) combine_parts_kernel(Sink<Epilogue> sink,
     }
 }
 template <typename Epilogue>
-static int combine_parts(const Sink<Epilogue>& sink, int splits, cudaStream_t stream) {
+static int combine_parts(const Sink<Epilogue>& sink, int splits, const int* out_of_range,
+                         cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20;
     const int64_t blocks = (sink.extent + 255) / 256;
     combine_parts_kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), 256, 0,
-                           stream>>>(sink, splits);
+                           stream>>>(sink, splits, out_of_range);
     return int(cudaGetLastError());
 }
 

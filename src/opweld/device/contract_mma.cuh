@@ -174,8 +174,8 @@ struct MmaSums {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const Vector<float, 2> pair = {of[i][j][2 * half], of[i][j][2 * half + 1]};
-                    store_vector(tile + (row + 16 * i + 8 * half) * MmaTile::kPitch + column + 8 * j,
-                                 pair);
+                    const int at = (row + 16 * i + 8 * half) * MmaTile::kPitch + column + 8 * j;
+                    store_vector(tile + at, pair);
                 }
     }
 };
@@ -330,7 +330,7 @@ static int launch_mma_product(const PackedProduct& p, Sink<Epilogue> sink, float
     kernel<<<(unsigned int)(tasks < kMostBlocks ? tasks : kMostBlocks), MmaTile::kThreads,
              MmaTile::kBytes, stream>>>(p, parts, each, sink, out_of_range);
     const int launched = int(cudaGetLastError());
-    return launched || parts == 1 ? launched : combine_parts(sink, parts, stream);
+    return launched || parts == 1 ? launched : combine_parts(sink, parts, out_of_range, stream);
 }
 
 }  // namespace op

@@ -119,7 +119,8 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
     using Single = Tiles<Mode, 128, 1, 1, 6, 32>;
     const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
     const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
-    return error || plan.splits == 1 ? error : combine_parts(sink, plan.splits, stream);
+    if (error || plan.splits == 1) return error;
+    return combine_parts(sink, plan.splits, scales.unfit, stream);
 }
 
 // @launch_split deps: SplitOperands, TilePlan, launch_tiles, launch_fma_product

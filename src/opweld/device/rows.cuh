@@ -90,13 +90,14 @@ OPWELD_FN void scatter_sum(float (&values)[kCount]) {
 // --- dot products: rows of `many` lie along k ---
 
 // @take_along deps: load_vector, load_vector_streaming
-// kTake values along k for one lane: neighbours by one load where kPacked, else every 32nd, steps of
-// `inner` apart. `left`: how far the end is from the first; zeros follow. kOnce: they are not needed
-// again.
+// kTake values along k for one lane: neighbours by one load where kPacked, else every 32nd, steps
+// of `inner` apart. `left`: how far the end is from the first; zeros follow. kOnce: they are not
+// needed again.
 template <int kTake, bool kPacked, bool kOnce, typename T>
 OPWELD_FN Vector<T, kTake> take_along(const T* first, int64_t inner, int64_t left) {
     if constexpr (kPacked) {
-        if (left > 0) return kOnce ? load_vector_streaming<kTake>(first) : load_vector<kTake>(first);
+        if (left > 0)
+            return kOnce ? load_vector_streaming<kTake>(first) : load_vector<kTake>(first);
     }
     Vector<T, kTake> taken;
 #pragma unroll
@@ -195,7 +196,8 @@ struct MmaDots {
         const int row = int(threadIdx.x) % 32 / 4;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const int64_t f = row + 8 * i, r = first + f < p.many_rows ? first + f : p.many_rows - 1;
+            const int64_t f = row + 8 * i;
+            const int64_t r = first + f < p.many_rows ? first + f : p.many_rows - 1;
             few_exists[i] = f < p.few_rows;
             few[i] = static_cast<const T*>(p.few.data) + batch * p.few.batch + f * p.few.row;
             many[i] = static_cast<const T*>(p.many.data) + batch * p.many.batch + r * p.many.row;
@@ -419,7 +421,8 @@ __global__ void __launch_bounds__(Skinny::kThreads, 2)
             const int f = i / kRows, row = i % kRows;
             const float total[1] = {sums[f][row]};
             if (row < rows)
-                sink.take(split, batch * p.batch_step + f * p.few_step + (first + row) * p.many_step,
+                sink.take(split,
+                          batch * p.batch_step + f * p.few_step + (first + row) * p.many_step,
                           total);
         }
         __syncthreads();  // the sums have been read
@@ -500,7 +503,7 @@ struct SkinnyLaunch {
     }
     int combined(const SkinnyPlan& plan, int error) const {
         if (error || plan.splits == 1) return error;
-        return combine_parts(sink_of(plan), plan.splits, stream);
+        return combine_parts(sink_of(plan), plan.splits, nullptr, stream);
     }
 };
 template <typename T, typename Epilogue>
