@@ -76,6 +76,7 @@ SM_80 = Target(
     # A100 80 GB data sheet: 2.04 TB/s, of which a copy reaches about 86 %.
     copy_bytes_per_s=1.75e12,
     pointwise_flops_per_s=9.7e12,  # 108 SMs x 64 lanes x 1.41 GHz
+    tensor_cores="mma",
     # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products
     # for a float32 one, and one for TF32, each at two thirds of the peak.
     product_rates={

@@ -34,7 +34,7 @@ class PointwiseSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ContractionSchedule:
-    """How the product is made, by which family of kernels on the tensor cores ("sm90", "none"); its
+    """How the product is made, by which family of kernels on the tensor cores ("sm90", "mma"); its
     epilogue takes `lanes` neighbours of a row at once.
     """
 
