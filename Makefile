@@ -11,8 +11,8 @@ test:  ## what needs neither a GPU nor much time
 all:  ## with the tests that take long
 	python3 -m pytest -n 2 -m "slow or not slow"
 
-gpu:  ## the tests that need a GPU
-	python3 -m pytest -m gpu
+gpu:  ## the tests that need a GPU, but for the slow ones; more processes only wait for each other
+	python3 -m pytest -m "gpu and not slow" -n 4
 
 golden:  ## rewrite the golden files
 	OPWELD_WRITE_GOLDEN=1 python3 -m pytest tests/golden

@@ -143,6 +143,7 @@ def test_gradients(cuda: Pair) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compile_without_graph_break(cuda: Pair, mode: str) -> None:
     torch._dynamo.reset()

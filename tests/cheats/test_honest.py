@@ -50,6 +50,7 @@ def test_the_honest_file_passes_on_a_gpu(entry: Entry, server: Server) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", parameters("honest", "cpu"))
 def test_the_honest_file_for_any_device_passes_on_a_gpu(entry: Entry, server: Server) -> None:
     if entry.device == "cpu":

@@ -10,7 +10,7 @@ import torch
 from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import emitted_module
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 PAST = 2**31 + 17
 PIECE = 2**28

@@ -155,6 +155,7 @@ def assert_near(new: list[torch.Tensor], old: list[torch.Tensor]) -> None:
         assert float((ours[finite] - theirs[finite]).abs().max()) <= 0.05 * scale + 1e-6
 
 
+@pytest.mark.slow
 @parameters(tuple(case for case in CASES if case.name in COMPILED))
 def test_compiles_without_a_graph_break(case: Case, emitted: Emitted) -> None:
     torch._dynamo.reset()

@@ -56,6 +56,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_pair(tmp_path_factory.mktemp("safety"), "safety", SOURCE)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
 def test_memcheck_finds_nothing(pair: tuple[Path, Path]) -> None:
     command = [sys.executable, "-c", CALLS, str(pair[1])]

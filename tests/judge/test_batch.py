@@ -62,6 +62,9 @@ def test_good_ones_pass_beside_one_that_kills_its_process(tmp_path: Path) -> Non
     assert [found[n].passed for n in range(5)] == [True, False, True, False, True]
     assert "ModelNew was killed" in reason(found[1])
     assert "own inputs" in reason(found[3]) and "grade F" in reason(found[3])
+    assert found[3].judgement is not None
+    checks = found[3].judgement.verdict.checks
+    assert [c.passed for c in checks] == [True, True, False], "the first that fails ends it"
     assert [found[n].new_path for n in range(5)] == [new for _, new in pairs]
     assert all(found[n].seconds > 0 and found[n].device == "cpu" for n in range(5))
 

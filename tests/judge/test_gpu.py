@@ -107,6 +107,7 @@ def test_a_graph_of_the_original_is_timed_too(tmp_path: Path) -> None:
     assert timing.data_sheet_ms and named(judgement, "the data sheet").passed
 
 
+@pytest.mark.slow
 def test_large_outputs_are_timed_in_little_memory(tmp_path: Path) -> None:
     """Half of the device's memory is inputs and outputs: blocks of one call."""
     free, _ = torch.cuda.mem_get_info()

@@ -9,11 +9,14 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 from tests.judge.pairs import POINTWISE, failing, named, write_pair
 
 import opweld
 from opweld.judge import Judgement, Server, Settings, check
 from opweld.judge.environment import FRESH
+from opweld.judge.remote import RemoteSide
+from opweld.judge.wire import Wire, bytes_of
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
 
@@ -67,6 +70,43 @@ def test_memory_without_end_is_stopped(tmp_path: Path) -> None:
 def test_whoever_kills_the_judge_fails(tmp_path: Path) -> None:
     found = judged(tmp_path, new_with("import os; os.kill(os.getppid(), 9); return x"))
     assert not found.verdict.passed and "killed" in found.verdict.reason
+    assert "the process that judges, waiting for ModelNew, was killed by SIGKILL" in (
+        found.verdict.reason
+    )
+
+
+class Canned:
+    """A connection on which the answers are there already."""
+
+    pid, step = 0, ""
+
+    def __init__(self, *answers: tuple[dict[str, object], torch.Tensor | None]) -> None:
+        self.data, self.closed = bytearray(), False
+        for header, payload in answers:
+            Wire(self.data.extend, lambda buffer: None).send(header, payload)
+
+    def send_all(self, data: memoryview) -> None:
+        return
+
+    def receive_all(self, buffer: memoryview) -> None:
+        buffer[:] = self.data[: len(buffer)]
+        del self.data[: len(buffer)]
+
+    def close(self, wait: bool = True) -> None:
+        self.closed = True
+
+
+def test_of_a_state_only_what_has_the_originals_size_is_fetched() -> None:
+    """Whatever a process says that it has: 2^60 elements, say, on a device that is not there."""
+    leaf = {"shape": [2], "dtype": "float32", "device": "cuda:9", "layout": "torch.strided"}
+    leaves = [leaf, {**leaf, "shape": [2**60]}, {**leaf, "dtype": "int8"}]
+    described = {"names": ["a", "b", "c"], "leaves": leaves, "id": 1}
+    answers = (described, None), ({}, bytes_of(torch.tensor([1.0, 2.0])))
+    side = RemoteSide(Canned(*answers))  # type: ignore[arg-type]
+    state = side.state(dict.fromkeys("abc", torch.zeros(2)))
+    assert state["a"].tolist() == [1.0, 2.0] and state["a"].device.type == "cpu"
+    assert state["b"].shape == (2**60,) and state["b"].is_meta
+    assert state["c"].dtype == torch.int8 and state["c"].is_meta
 
 
 def test_checks_that_were_done_stay(tmp_path: Path) -> None:

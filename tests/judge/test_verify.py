@@ -128,6 +128,16 @@ def test_each_fault_fails_its_check(fault: str, tmp_path: Path) -> None:
         assert named(judgement, OWN).passed, "the fault is to be found by its own check"
 
 
+def test_the_first_failure_is_the_last_check_where_not_all_are_asked_for(tmp_path: Path) -> None:
+    new = "class ModelNew(Base):\n    def forward(self, x):\n        return x * 0\n"
+    all_checks = judge_pair(tmp_path, POINTWISE, new).verdict.checks
+    verdict = judge_pair(tmp_path, POINTWISE, new, thorough=False).verdict
+    first = next(number for number, check in enumerate(all_checks) if not check.passed)
+    assert not verdict.passed and len(verdict.failures) == 1
+    assert [c.name for c in verdict.checks] == [c.name for c in all_checks[: first + 1]]
+    assert len(verdict.checks) < len(all_checks)
+
+
 def test_the_first_bad_index_is_named(tmp_path: Path) -> None:
     body = "y = super().forward(x).clone(); y[4, 5:6] += 0.5; y[6] = 0; return y"
     new = f"class ModelNew(Base):\n    def forward(self, x):\n        {body}\n"

@@ -119,7 +119,7 @@ def _conclude(child: Child, settings: Settings, seed: int, paths: tuple[Path, ..
     phase = child.last("phase") or {"who": "the judge", "what": "starting"}
     limits = Limits(settings.time_limit_s, settings.max_output_bytes)
     ending = Ending(child.outcome, child.status, child.stderr)
-    why = sentence(phase["who"], phase["what"], ending, limits, paths)
+    why = sentence(_who(phase["who"], child), phase["what"], ending, limits, paths)
     partial = child.last("partial")
     if partial and phase["who"] == "torch.compile":
         # the candidate was judged already, and is not what failed
@@ -129,6 +129,13 @@ def _conclude(child: Child, settings: Settings, seed: int, paths: tuple[Path, ..
         raise ModelOutOfMemory(why, next_step="try a smaller --batch")
     verdict = Verdict(False, "F", (), why)
     return Judgement(verdict, None, (), None, seed)
+
+
+def _who(who: str, child: Child) -> str:
+    """Whose end it is: ModelNew's own is told by the referee, so here it is the referee's."""
+    if child.outcome == "ended" and who == "ModelNew":
+        return "the process that judges, waiting for ModelNew,"
+    return who
 
 
 def _answer(child: Child) -> Judgement:

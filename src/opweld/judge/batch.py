@@ -55,6 +55,7 @@ def check_many(
     *,
     settings: Settings | None = None,
     devices: Sequence[str] | None = None,
+    thorough: bool = False,
 ) -> Iterator[Judged]:
     """Judges pairs of a model file and a candidate, and yields each as soon as it is done.
 
@@ -65,10 +66,11 @@ def check_many(
     Args:
         pairs: (model file, file with ModelNew).
         settings: how each is judged, as `check` takes it; `device` counts where `devices` is None.
+        thorough: whether every check is tried where one failed already; `settings` does not count.
         devices: such as ("cuda:0", "cuda:1"), a server for each. None is every GPU that is visible,
             or the CPU where there is none. Times on a device that is named twice mean nothing.
     """
-    settings = settings or Settings()
+    settings = replace(settings or Settings(), thorough=thorough)
     chosen = tuple(devices) if devices else default_devices(settings.device)
     numbered = enumerate((Path(model), Path(new)) for model, new in pairs)
     with ExitStack() as stack:

@@ -75,11 +75,11 @@ class Connection:
                 self._fail("ended")
             buffer = buffer[count:]
 
-    def close(self) -> None:
-        """End the process and all of its session."""
+    def close(self, wait: bool = True) -> None:
+        """End the process and all of its session; without `wait` another one sees it end."""
         kill_group(self.pid)
         kill(self.pid)
-        if self._status is None:
+        if wait and self._status is None:
             self._reap()
         self._sock.close()
         for descriptor in self._pipes:

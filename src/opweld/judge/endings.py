@@ -41,7 +41,10 @@ def sentence(who: str, step: str, ending: Ending, limits: Limits, paths: tuple[P
     if ending.outcome == "took too much memory":
         return f"{who} took more than {limits.memory_bytes / 2**30:.3g} GiB of memory{at}{during}"
     if ending.status == -signal.SIGKILL:
-        return f"{who} was killed, probably for lack of memory{during}"
+        return (
+            f"{who} was killed by SIGKILL{during}: the system does that for lack of memory,"
+            " or another process did"
+        )
     if ending.status is not None and ending.status < 0:
         return f"{who} crashed with {signal.Signals(-ending.status).name}{at}{during}"
     return f"{who} ended the process with exit code {ending.status}{during}{_last_line(ending)}"

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from opweld.judge import fills
+from opweld.judge.compare import SMALL_ELEMS
 from opweld.judge.fills import Fill
 from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.memory import available_bytes
@@ -220,7 +221,7 @@ def _filler(own: Own, seed: int, name: str) -> Own:
 
     def make(draw: int) -> Call:
         call = own(draw)
-        devices = {t.device for t in call.tensors()}
+        devices = {_made_on(t) for t in call.tensors()}
         generators = {d: torch.Generator(d).manual_seed(stream(seed, name, draw)) for d in devices}
         first, others = VALUES[name]
         changes = itertools.chain([first], itertools.repeat(others))
@@ -228,13 +229,18 @@ def _filler(own: Own, seed: int, name: str) -> Own:
         def fill(t: Tensor) -> Tensor:
             if not _is_float(t):
                 return t.clone()
-            generator = generators[t.device]
-            normal = torch.empty(t.shape, dtype=t.dtype, device=t.device)
-            return next(changes)(normal.normal_(generator=generator), generator)
+            generator = generators[_made_on(t)]
+            normal = torch.empty(t.shape, dtype=t.dtype, device=generator.device)
+            return next(changes)(normal.normal_(generator=generator), generator).to(t.device)
 
         return call.map(fill)
 
     return make
+
+
+def _made_on(t: Tensor) -> torch.device:
+    """The CPU for small tensors: to load what makes them on a GPU takes longer than to copy."""
+    return torch.device("cpu") if t.numel() <= SMALL_ELEMS else t.device
 
 
 def _transposed(t: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from opweld.errors import OpweldError, from_data
 from opweld.judge import candidate
+from opweld.judge.clock import Action, nothing
 from opweld.judge.connection import CandidateEnded, Connection
 from opweld.judge.leaf import RemoteLeaf
 from opweld.judge.load import Call, CandidateError
@@ -58,16 +59,25 @@ class RemoteSide:
         """Names what is asked for next, for the sentence of a crash."""
         self._connection.step = what
 
-    def load(self, files: Files) -> None:
+    def load(self, files: Files, meanwhile: Action = nothing) -> None:
         self._device = torch.device(files.device)
-        self._ask({"ask": "load", "files": asdict(files)})
+        self._send({"ask": "load", "files": asdict(files)})
+        meanwhile()
+        self._bare_reply()
 
     def build(self, seed: int) -> None:
         self._ask({"ask": "build", "seed": seed})
 
-    def state(self) -> State:
+    def state(self, like: State) -> State:
+        """The state; entries of other names or sizes than in `like` come without their data."""
         reply = self._ask({"ask": "state"})
-        return {name: self._whole(leaf) for name, leaf in self._state_leaves(reply)}
+        return {name: self._entry(leaf, like.get(name)) for name, leaf in self._state_leaves(reply)}
+
+    def _entry(self, leaf: RemoteLeaf, like: Tensor | None) -> Tensor:
+        if like is None or leaf.shape != like.shape or leaf.dtype != like.dtype:
+            return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
+        leaf.device = like.device
+        return self._whole(leaf)
 
     def load_state(self, state: State) -> None:
         call, data = pack_call(Call((state,), {}))
@@ -153,11 +163,15 @@ class RemoteSide:
         """A result that nobody here looks at any more."""
         self._dropped.append(number)
 
-    def close(self) -> None:
-        self._connection.close()
+    def close(self, wait: bool = True) -> None:
+        self._connection.close(wait)
 
     def _ask(self, header: Header, data: Tensor | None = None) -> Header:
         self._send(header, data)
+        return self._bare_reply()
+
+    def _bare_reply(self) -> Header:
+        """The next reply, which brings no bytes."""
         reply, num_bytes = self._reply()
         if num_bytes:
             self._nonsense()

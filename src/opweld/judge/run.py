@@ -19,6 +19,8 @@ from opweld.judge.tree import leaves, structure, tensors
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WIDTH = 256
+# Up to this size a tensor is looked at on the CPU: one answer of the device, and none of its sums.
+_SMALL_BYTES = 2**20
 # glibc maps blocks of this size and above, whatever its threshold has grown to.
 _MAX_CPU_POISON_BYTES = 32 * 2**20
 
@@ -166,13 +168,16 @@ def _fingerprint(t: Tensor) -> tuple[int, ...]:
         t = t.to_dense()
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())
+    if t.nbytes <= _SMALL_BYTES:
+        t = t.cpu()
+    add: Callable[[tuple[Any, ...], Tensor], tuple[Any, ...]]
     add = _add_sums if t.is_cuda else _add_checksum
-    total: tuple[int, ...] = (0, 0)
+    total: tuple[Any, ...] = (0, 0)
     for index in pieces_of(t):
         piece = t[index].contiguous()
         # a single element counts as contiguous whatever its strides, which a view would mind
         total = add(total, piece.as_strided((piece.numel(),), (1,)))
-    return total
+    return tuple(torch.stack(total).tolist()) if t.is_cuda else total
 
 
 def _add_checksum(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
@@ -180,10 +185,11 @@ def _add_checksum(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
     return (zlib.crc32(piece.view(torch.uint8).numpy(), before[0]), 0)
 
 
-def _add_sums(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
+def _add_sums(before: tuple[Any, ...], piece: Tensor) -> tuple[Tensor, ...]:
     """Sums over the bits in rows of `_WIDTH`, by column and by row, with odd weights.
 
-    Any one changed element shows in both, and any two swapped ones in one of them.
+    Any one changed element shows in both, and any two swapped ones in one of them. They stay on the
+    device, modulo 2^64, as its integers are.
     """
     bits = piece.view(_INTEGER_OF_SIZE[piece.element_size()])
     body = bits[: bits.numel() // _WIDTH * _WIDTH].view(-1, _WIDTH)
@@ -193,11 +199,11 @@ def _add_sums(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
     )
 
 
-def _mix(before: int, *parts: Tensor) -> int:
+def _mix(before: Any, *parts: Tensor) -> Tensor:
     for part in parts:
         weights = torch.arange(1, 2 * part.numel() + 1, 2, device=part.device)
-        before = (before * 31 + int((part.long() * weights).sum())) % 2**64
-    return before
+        before = before * 31 + (part.long() * weights).sum()
+    return torch.as_tensor(before)
 
 
 def poison(values: list[Any], device: torch.device) -> None:

@@ -161,7 +161,7 @@ def _conduct(data: dict[str, Any], connection: Connection, channel: PipeChannel)
         answer = ("error", error.to_data())
     except Exception as error:
         answer = ("error", _own_failure(error).to_data())
-    side.close()
+    side.close(wait=False)  # a process on a GPU takes its time to end, and so does this one
     channel.send(*answer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass, field, replace
@@ -97,9 +98,11 @@ def _judge(
     tally.environment = environment = describe(pair.device)
     share_s = VERIFY_SHARE * settings.time_limit_s
     phases = _phases(channel, side)
-    verifier = Verifier(pair, seed, share_s, phases, tally.checks, settings.precision)
+    verifier = Verifier(
+        pair, seed, share_s, phases, tally.checks, settings.precision, settings.thorough
+    )
     verifier.verify()
-    if not verifier.device_lost:
+    if not verifier.device_lost and (settings.thorough or conclude(tuple(tally.checks)).passed):
         tally.checks += _hygiene(pair, channel)
     verdict = _concluded(tally, verifier)
     judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)
@@ -199,7 +202,15 @@ def _load_new(request: Request, channel: Channel, device: torch.device, side: An
     channel.phase(NEW, f"importing {new_path}")
     side.step(f"importing {new_path}")
     parameters = stream(request.seed, "parameters")
-    side.load(Files(request.model_path, request.new_path, str(device), parameters))
+    files = Files(request.model_path, request.new_path, str(device), parameters)
+    side.load(files, lambda: _wake(device))
+
+
+def _wake(device: torch.device) -> None:
+    """Have a GPU ready here, too, by the time that ModelNew is imported there."""
+    with contextlib.suppress(RuntimeError):  # whatever it is, the first check meets it again
+        ones = torch.ones(2, device=device)
+        float((ones.double() * ones).sum())
 
 
 def _time_alone(pair: Pair, seed: int, settings: Settings, channel: Channel) -> Alone:

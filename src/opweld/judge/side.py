@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from opweld.judge import kernels
 from opweld.judge.blocks import LocalTimed, Order, Timed, compact
-from opweld.judge.clock import WallClock, clock_of, nothing
+from opweld.judge.clock import Action, WallClock, clock_of, nothing
 from opweld.judge.differentiate import NoGradients, gradients
 from opweld.judge.environment import global_settings
 from opweld.judge.guards import GuardedInputs, GuardedResults
@@ -136,8 +136,10 @@ class Side:
     def device(self) -> torch.device:
         return self._device
 
-    def load(self, files: Files) -> None:
+    def load(self, files: Files, meanwhile: Action = nothing) -> None:
         """Imports both files and builds ModelNew, in eval mode.
+
+        `meanwhile` is for a side in another process: what to do here until it is ready there.
 
         Raises:
             CandidateError: the file cannot be imported, or ModelNew not built.
@@ -157,8 +159,11 @@ class Side:
         self._last = None
         self._model = build_new(self._module, self._new_module, self._new_path, seed, self._device)
 
-    def state(self) -> State:
-        """The tensors of the state dictionary."""
+    def state(self, like: State | None = None) -> State:
+        """The tensors of the state dictionary; of `like`, the original's, another process has need.
+
+        There, an entry that differs from it in shape or dtype comes without its data.
+        """
         with self._guard():
             return copy_state(self.model)
 

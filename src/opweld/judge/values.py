@@ -31,7 +31,7 @@ class Settings:
     errors up to those of the original lowered to that format. `num_runs` None lets the time
     budget decide (`budget_s` seconds for each timed thing).
     `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
-    free.
+    free. Without `thorough`, the first check that fails is the last one.
     """
 
     device: str = "auto"
@@ -45,6 +45,7 @@ class Settings:
     max_output_bytes: int = 16 * 2**20
     precision: str = "match"
     memory_limit_bytes: int | None = None
+    thorough: bool = True
 
 
 @dataclass(frozen=True, slots=True)

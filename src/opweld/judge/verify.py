@@ -46,7 +46,7 @@ from opweld.judge.load import (
 )
 from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
-from opweld.judge.run import Run
+from opweld.judge.run import Run, state_tensors
 from opweld.judge.side import BUSY_STREAM, SIDE_STREAM, Raised
 from opweld.judge.signature import parameters_of, signature_clause
 from opweld.judge.streams import stream
@@ -82,12 +82,14 @@ class Verifier:
         phase: Phase,
         checks: list[Check],
         precision: str = "match",
+        thorough: bool = True,
     ) -> None:
         self.pair = pair
         self.seed = seed
         self.checks = checks
         self.device_lost = False
         self.degenerate: str | None = None
+        self._thorough = thorough
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
         self._note = ""
@@ -107,10 +109,15 @@ class Verifier:
         return self._trial.unjudged
 
     def verify(self) -> tuple[Check, ...]:
-        """Every check, in order; ends early when the device is lost."""
+        """Every check, in order; ends early when the device is lost.
+
+        Where it is not to be thorough, the first check that fails is the last.
+        """
         try:
             for check in self._all():
                 self.checks.append(check)
+                if not check.passed and not self._thorough:
+                    break
         except DeviceLost as lost:
             self.device_lost = True
             self.checks.append(lost.check)
@@ -118,7 +125,8 @@ class Verifier:
 
     def _all(self) -> Iterator[Check]:
         yield self._signature()
-        state = compare_state(self.pair.original, self.pair.new.state())
+        original = self.pair.original
+        state = compare_state(original, self.pair.new.state(dict(state_tensors(original))))
         yield state
         own = Kind("own inputs", self._own, names_precision=True)
         main = self._trial.compare(own, main=True)
@@ -324,7 +332,7 @@ class Verifier:
         original = build_original(pair.module, pair.model_path, seed, pair.device)
         self._phase(NEW, name)
         pair.new.build(seed)
-        state = compare_state(original, pair.new.state())
+        state = compare_state(original, pair.new.state(dict(state_tensors(original))))
         if not state.passed:
             return replace(state, name=name)
         check = self._compare_again(Kind(name, self._few, self._note), original)

@@ -11,6 +11,7 @@ CAUGHT_BY = ()
 DEVICE = "cuda"
 SAID = "did not return within"
 TIME_LIMIT_S = 20
+SLOW = True
 
 _CUDA = r"""
 #include <stdint.h>
