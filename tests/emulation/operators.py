@@ -53,9 +53,7 @@ extern "C" int wait_for_event(void*, void*) {
 extern "C" int end_event(void*) { return 0; }
 """
 # The device's side of the same functions, which the shim stands for.
-_HELD = re.compile(
-    r"// whether work given to the stream is recorded.*?(?=namespace op \{)", re.DOTALL
-)
+_HELD = re.compile(r"// whether work given to the stream.*?int end_event.*?\n}\n", re.DOTALL)
 
 
 def emulated_kernels(cuda_text: str) -> str:
