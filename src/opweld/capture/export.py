@@ -92,7 +92,15 @@ def _exported(module: nn.Module, arguments: Arguments, dynamic: frozenset[str]) 
                 module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
             )
     except Exception as error:  # the boundary to the user's code: anything may be raised there
+        for leaf in arguments.tensors:
+            _unmark(leaf.value)
         raise _explained(error) from error
+
+
+def _unmark(t: torch.Tensor) -> None:
+    """An export that fails leaves its dynamic sizes marked on the tensor, for the next one too."""
+    for name in [name for name in vars(t) if "_dynamo_" in name]:
+        delattr(t, name)
 
 
 def _functional(program: ExportedProgram) -> ExportedProgram:

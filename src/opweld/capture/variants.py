@@ -99,10 +99,8 @@ def _widest(task: _Task, candidates: frozenset[str]) -> tuple[Exported, frozense
             exported = task.export(candidates)
             if exported.bounds:
                 return exported, _dynamic(exported.graph)
-        except NeedsFixedSizes:
-            pass
-        except CaptureError as error:
-            return _fixed(task, error), _NONE
+        except (CaptureError, NeedsFixedSizes):
+            pass  # where sizes are not the trouble, it is told with those of the example
     return task.export(_NONE), _NONE
 
 
@@ -110,14 +108,6 @@ def _dynamic(graph: Graph) -> frozenset[str]:
     """The inputs whose leading size export kept symbolic."""
     typed = [node for node in graph.inputs if node.type.rank]
     return frozenset(n.attrs.access for n in typed if isinstance(n.type.shape[0], Expr))
-
-
-def _fixed(task: _Task, refusal: CaptureError) -> Exported:
-    """Where a symbolic size itself was the trouble, fixed sizes do; else the reason stands."""
-    try:
-        return task.export(_NONE)
-    except CaptureError:
-        raise refusal from None
 
 
 def _contract(task: _Task, exported: Exported, dynamic: frozenset[str], reads: Reads) -> Contract:

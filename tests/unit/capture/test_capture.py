@@ -10,6 +10,8 @@ import torch
 from tests.capturing import assert_agrees, assert_same, captured, module_of, ops_of
 from torch import nn
 
+from opweld.errors import CaptureError
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
@@ -90,3 +92,13 @@ def assert_agrees_with(variant, model, x, expected) -> None:
 
     (ours,) = run(variant, model, x)
     torch.testing.assert_close(ours, expected)
+
+
+def test_a_forward_that_raises_is_told_with_the_sizes_of_the_example() -> None:
+    class Mismatched(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ torch.ones(5, 2)
+
+    with pytest.raises(CaptureError, match=r"\[3, 4\]") as raised:
+        captured(Mismatched(), torch.ones(3, 4))
+    assert "s77" not in str(raised.value)
