@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from opweld.judge.load import (
     Call,
     CandidateError,
     build_new,
+    guard_new,
     import_model_file,
     import_new_file,
     is_device_lost,
@@ -148,7 +150,9 @@ class Side:
         self._new_path, self._device = Path(files.new_path), torch.device(files.device)
         self._module = import_model_file(Path(files.model_path))
         if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # settings of the context are looked at below
+            # settings of the context are looked at below, so there has to be one
+            begin = partial(torch.cuda.synchronize, self._device)
+            guard_new(self._new_path, "beginning to use the device", begin)
         self._settings, self._integrity = global_settings(), Integrity()
         self._new_module = import_new_file(self._new_path)
         self.build(files.seed)
