@@ -1,0 +1,262 @@
+"""Times matrix products of many shapes, as they are planned, beside eager and torch.compile.
+
+    python benchmarks/products.py                         float32 and 16-bit, with tails
+    python benchmarks/products.py --only Linear --compile torch.compile beside them
+
+Needs a CUDA device and nvcc. Each case is a small model that goes through the compiler; the emitted
+file is built, imported and timed, everything that a call does included. All ways of one case run
+interleaved, behind a flush of the L2 cache. Errors are those of 64 rows against float64, over the
+sum of the absolute products. One JSON file keeps the run.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.run import device_name, slug  # noqa: E402
+
+from opweld.builder import build_in_child  # noqa: E402
+from opweld.driver import compile_file  # noqa: E402
+from opweld.judge.clock import time_interleaved  # noqa: E402
+from opweld.model_file import import_file  # noqa: E402
+from opweld.options import Options  # noqa: E402
+
+LINEAR = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear({k}, {n}, dtype={dtype})
+
+    def forward(self, x):
+        y = self.fc(x)
+        return {tail}
+
+def get_inputs():
+    return [torch.rand({m}, {k}, dtype={dtype})]
+
+def get_init_inputs():
+    return []
+"""
+MATMUL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, w):
+        y = torch.matmul(x, w{turned})
+        return {tail}
+
+def get_inputs():
+    return [torch.randn({a}, dtype={dtype}), torch.randn({b}, dtype={dtype})]
+
+def get_init_inputs():
+    return []
+"""
+SIX = "torch.tanh(torch.clamp(y * torch.sigmoid(y) * 0.5, -1.0, 1.0)) + 1.0"
+F32, F16, BF16 = "torch.float32", "torch.float16", "torch.bfloat16"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product: its model, the terms summed, the bytes that must move, and how it is shared."""
+
+    name: str
+    source: str
+    num_terms: int
+    num_bytes: int
+    target: str = "auto"
+
+
+def linear(m: int, k: int, n: int, dtype: str = F32, tail: str = "y", target: str = "auto") -> Case:
+    text = LINEAR.format(m=m, k=k, n=n, dtype=dtype, tail=tail)
+    size = 4 if dtype == F32 else 2
+    name = f"Linear {m}x{k} -> {n}, {dtype[6:]}" + (", 6 operations" if tail == SIX else "")
+    name += "" if target == "auto" else f", kernels for {target}"
+    return Case(name, text, m * n * k, (m * k + n * k + m * n) * size, target)
+
+
+def matmul(
+    name: str, a: tuple[int, ...], b: tuple[int, ...], dtype: str = F32, turned: bool = False
+) -> Case:
+    text = MATMUL.format(a=a, b=b, dtype=dtype, tail="y", turned=".mT" if turned else "")
+    *batches, m, k = a
+    n = (b[-2] if turned else b[-1]) if len(b) > 1 else 1
+    count = batches[0] if batches else 1
+    size = 4 if dtype == F32 else 2
+    num_bytes = count * (m * k + n * k + m * n) * size
+    return Case(f"{name}, {dtype[6:]}", text, count * m * n * k, num_bytes)
+
+
+CASES = (
+    linear(1024, 8192, 8192),
+    linear(1024, 8192, 8192, tail=SIX),
+    linear(4096, 4096, 4096),
+    linear(8192, 8192, 8192),
+    *(linear(rows, 8192, 8192) for rows in (1, 4, 16, 64, 256)),
+    matmul("4096^3, both live", (4096, 4096), (4096, 4096)),
+    matmul("8192^3, both live", (8192, 8192), (8192, 8192)),
+    matmul("1024x8192x8192, both live", (1024, 8192), (8192, 8192)),
+    matmul("batched 128 x (512x1024 by 1024x2048)", (128, 512, 1024), (128, 1024, 2048)),
+    matmul("32768x64 by 64x32768", (32768, 64), (64, 32768)),
+    matmul("256x524288 by 524288x256", (256, 524288), (524288, 256)),
+    matmul("16384x12288, K of 16, by the transpose", (16384, 16), (12288, 16), turned=True),
+    matmul("8205x2949 by 2949x5921", (8205, 2949), (2949, 5921)),
+    matmul("matrix-vector 2048x1048576", (2048, 1048576), (1048576,)),
+    linear(1024, 8192, 8192, target="sm_80"),
+    linear(1024, 8192, 8192, BF16),
+    linear(1024, 8192, 8192, BF16, SIX),
+    linear(1024, 8192, 8192, F16, SIX),
+)
+
+
+def main(
+    only: Annotated[str, typer.Option(help="Only the cases whose name has this in it.")] = "",
+    compile: Annotated[bool, typer.Option(help="Beside torch.compile, default and tuned.")] = False,
+    budget_s: Annotated[float, typer.Option(help="Seconds for each way of each case.")] = 0.15,
+    out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
+) -> None:
+    """Writes <out>/products-<device>.json."""
+    cases = [case for case in CASES if only in case.name]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [emit(case, Path(folder, f"product{i}.py")) for i, case in enumerate(cases)]
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda pair: build(*pair), files))
+        copy_gbps = copy_bandwidth()
+        results = []
+        for case, (model, new) in zip(cases, files, strict=True):
+            results.append(measured(case, model, new, compile, budget_s, copy_gbps))
+            print(line_of(results[-1]), flush=True)
+    account = {
+        "date": date.today().isoformat(),
+        "command": shlex.join(["python", "benchmarks/products.py", *sys.argv[1:]]),
+        "device": device_name(),
+        "versions": {
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "python": platform.python_version(),
+        },
+        "copy_gbps": copy_gbps,
+        "cases": results,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"products-{slug(account['device'])}.json"
+    path.write_text(json.dumps(account, indent=1) + "\n")
+    print(f"written to {path}")
+
+
+def emit(case: Case, model: Path) -> tuple[Path, Path]:
+    """Writes the model file and what the compiler makes of it."""
+    model.write_text(case.source)
+    new = model.with_stem(f"{model.stem}_new")
+    compiled = compile_file(model, Options(target=case.target))
+    new.write_text(compiled.text)
+    new.with_suffix(".plan").write_text("\n".join(row.reason for row in compiled.main_rows))
+    return model, new
+
+
+def build(model: Path, new: Path) -> None:
+    """A file without kernels of ours has nothing to build."""
+    if "_CUDA" in new.read_text():
+        build_in_child(new, model, "cuda", Options())
+
+
+def measured(
+    case: Case, model: Path, new: Path, compile: bool, budget_s: float, copy_gbps: float
+) -> dict[str, Any]:
+    torch.cuda.empty_cache()
+    torch.manual_seed(0)
+    original = import_file(model, f"{model.stem}_original")
+    inputs = [x.cuda() for x in original.get_inputs()]
+    eager = original.Model().cuda().eval()
+    ours = import_file(new, f"{new.stem}_module").ModelNew().cuda().eval()
+    ours.load_state_dict(eager.state_dict())
+    ways: dict[str, Callable[[], Any]] = {
+        "eager_ms": lambda: eager(*inputs),
+        "opweld_ms": lambda: ours(*inputs),
+    }
+    if compile:
+        default = torch.compile(eager)
+        tuned = torch.compile(eager, mode="max-autotune")
+        ways["compile_ms"] = lambda: default(*inputs)
+        ways["autotune_ms"] = lambda: tuned(*inputs)
+    with torch.no_grad():
+        errors = {name: error_of(ways[name](), eager, inputs) for name in ("eager_ms", "opweld_ms")}
+        times = time_interleaved(ways, torch.device("cuda"), budget_s)
+    medians = {name: samples.median for name, samples in times.items()}
+    best_s = medians["opweld_ms"] / 1e3
+    return {
+        "name": case.name,
+        **medians,
+        "spread": {name: [s.p10, s.p90] for name, s in times.items()},
+        "tflops": 2 * case.num_terms / best_s / 1e12,
+        "share_of_copy": case.num_bytes / best_s / 1e9 / copy_gbps,
+        "error": errors["opweld_ms"],
+        "eager_error": errors["eager_ms"],
+        "plan": new.with_suffix(".plan").read_text(),
+    }
+
+
+def error_of(result: Any, model: torch.nn.Module, inputs: list[Any]) -> dict[str, float] | None:
+    """Of the first rows and columns; None where something follows the product."""
+    if hasattr(model, "fc"):
+        a, b = inputs[0], model.fc.weight.mT
+        bias = model.fc.bias.double()
+    else:
+        a, b, bias = inputs[0], inputs[1], 0.0
+        b = b[:, None] if b.ndim == 1 else b
+        b = b.mT if b.shape[-2] != a.shape[-1] else b
+    if a.ndim == 3:
+        a, b, result = a[0], b[0], result[0]
+    rows, columns = a[:64].double(), b[:, :256].double()
+    exact = rows @ columns + (bias[:256] if isinstance(bias, torch.Tensor) else bias)
+    size = rows.abs() @ columns.abs()
+    found = result.reshape(a.shape[0], -1)[:64, :256].double()
+    relative = (found - exact).abs() / size
+    if relative.max() > 0.1:  # a tail makes it something else
+        return None
+    return {"rms": relative.square().mean().sqrt().item(), "max": relative.max().item()}
+
+
+def copy_bandwidth() -> float:
+    """GB/s of a device-to-device copy of 1 GiB, bytes read and written."""
+    source = torch.empty(2**28, device="cuda")
+    to = torch.empty_like(source)
+    times = time_interleaved({"copy": lambda: to.copy_(source)}, torch.device("cuda"), 0.1)
+    return 2 * source.nbytes / times["copy"].median / 1e6
+
+
+def line_of(result: dict[str, Any]) -> str:
+    ours, eager = result["opweld_ms"], result["eager_ms"]
+    others = "".join(
+        f", {name[:-3]} {result[name]:.4g}" for name in ("compile_ms", "autotune_ms") if name in result
+    )
+    error = result["error"] and f", rms error {result['error']['rms'] / result['eager_error']['rms']:.2f}x"
+    return (
+        f"{result['name']}: {ours:.4g} ms, eager {eager:.4g}{others}: {eager / ours:.2f}x, "
+        f"{result['tflops']:.0f} TFLOP/s, {100 * result['share_of_copy']:.0f} % of copy{error or ''}"
+        f" | {result['plan'][:120]}"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
