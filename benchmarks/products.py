@@ -248,9 +248,14 @@ def copy_bandwidth() -> float:
 def line_of(result: dict[str, Any]) -> str:
     ours, eager = result["opweld_ms"], result["eager_ms"]
     others = "".join(
-        f", {name[:-3]} {result[name]:.4g}" for name in ("compile_ms", "autotune_ms") if name in result
+        f", {name[:-3]} {result[name]:.4g}"
+        for name in ("compile_ms", "autotune_ms")
+        if name in result
     )
-    error = result["error"] and f", rms error {result['error']['rms'] / result['eager_error']['rms']:.2f}x"
+    error = (
+        result["error"]
+        and f", rms error {result['error']['rms'] / result['eager_error']['rms']:.2f}x"
+    )
     return (
         f"{result['name']}: {ours:.4g} ms, eager {eager:.4g}{others}: {eager / ours:.2f}x, "
         f"{result['tflops']:.0f} TFLOP/s, {100 * result['share_of_copy']:.0f} % of copy{error or ''}"

@@ -353,8 +353,9 @@ struct RowsAt {
     int row, m, n;
 };
 
-// 16 staged rows of up to 32 columns from `column` on, times the scales of their columns, to `put`.
-template <int kLanes, typename Put>
+// 16 staged rows of up to 32 columns from `column` on, times the scales of their columns, to `put`:
+// kTogether of a thread's values at a time, as many as there are registers for.
+template <int kLanes, int kTogether, typename Put>
 OPWELD_FN void give_slice(const float (&rows)[16][Staging::kPitch], const RowsAt& to, int64_t column,
                           const float* scale, const Put& put) {
     constexpr int kAcross = Staging::kColumns / kLanes, kDown = 32 / kAcross;
@@ -364,7 +365,7 @@ OPWELD_FN void give_slice(const float (&rows)[16][Staging::kPitch], const RowsAt
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) factor[i] = scale ? __ldg(scale + column + at_lane + i) : 1.0f;
     int64_t at = to.begin + int64_t(to.row + first) * to.n + column + at_lane;
-#pragma unroll 4
+#pragma unroll kTogether
     for (int i = first; i < 16; i += kDown, at += kDown * to.n) {
         float values[kLanes];
 #pragma unroll
@@ -380,6 +381,7 @@ template <int kTileN, typename Epilogue, int kPiece>
 OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
                          float (&rows)[16][Staging::kPitch], const RowsAt& to, int64_t column,
                          const float* scale) {
+    constexpr int kTogether = kTileN > 128 ? 1 : 4;
     const bool paired = sink.paired && to.n % 2 == 0;
 #pragma unroll 1
     for (int slice = 0; slice * 32 < kTileN && column + slice * 32 < to.n; ++slice) {
@@ -388,16 +390,16 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>&
         __syncwarp();
         const int64_t at = column + slice * 32;
         if (sink.parts) {
-            give_slice<1>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
+            give_slice<1, kTogether>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
                 sink.parts[place] = values[0];
             });
         } else if (sink.narrow && paired) {
             constexpr int kLanes = Epilogue::kLanes;
-            give_slice<kLanes>(rows, to, at, scale, [&](int64_t place, const float(&values)[kLanes]) {
+            give_slice<kLanes, kTogether>(rows, to, at, scale, [&](int64_t place, const float(&values)[kLanes]) {
                 sink.epilogue(uint32_t(place), values);
             });
         } else {
-            give_slice<1>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
+            give_slice<1, kTogether>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
                 sink.epilogue(uint64_t(place), values);
             });
         }

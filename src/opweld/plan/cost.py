@@ -73,8 +73,17 @@ def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> s
     return "memory" if memory_s >= compute_s else "compute"
 
 
-# Products of so few rows or columns read their operands once, as they are.
-SKINNY = 16
+# Products of so few rows or columns read their operands once, as they are (contract.cuh).
+SKINNY = 4
+# Of the speed of a copy, at which the library reads the operand of many rows: 0.64 with one row of
+# 8192 beside it, 0.84 for a matrix of 2048x1048576 times a vector (H200, 2026-11-21, torch 2.11).
+LIBRARY_SKINNY_SHARE = 0.84
+# Shorter sums are left to the CUDA cores (split_host.cuh), where ours have no more than half of the
+# library's speed: 16384x12288 with k of 16 takes 0.85 ms, the library's 0.36 (same run).
+SHORTEST_SPLIT, SHORT_SHARE = 32, 0.5
+# The split passes over an operand that is not held: largest of columns, of rows, and the copy; a
+# held one's are paid when it changes.
+LIVE_PASSES, SPLIT_PASSES = 4, 2
 
 
 def estimate_product(
@@ -93,10 +102,16 @@ def estimate_product(
     written_us = _copy_us((anchor,), target, sizes)
     beside = _read_beside(anchor, tail)
     flops = _at(product.flops, sizes)
-    ours = max(flops / rates.ours * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
-    if min(_at(product.m, sizes), _at(product.n, sizes)) > SKINNY:
+    rate = rates.ours
+    if mode in SPLIT_MODES and _at(product.k, sizes) < SHORTEST_SPLIT:
+        rate = SHORT_SHARE * rates.library
+    ours = max(flops / rate * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
+    skinny = min(_at(product.m, sizes), _at(product.n, sizes)) <= SKINNY
+    if not skinny:
         ours += rates.overhead_us + _split_us(product, mode, target, sizes)
     library = max(flops / rates.library * 1e6, operands_us + written_us)
+    if skinny:
+        library = max(library, operands_us / LIBRARY_SKINNY_SHARE + written_us)
     if tail:
         library += 2 * written_us + _copy_us(beside, target, sizes)
     return ours, library
@@ -126,11 +141,12 @@ SPLIT_MODES = (Mode.FAITHFUL, Mode.TF32)
 
 
 def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:
-    """The pass that splits float32 operands: each is read, and written in as many bytes."""
+    """The passes that split float32 operands, each over as many bytes as the operand has."""
     if mode not in SPLIT_MODES:
         return 0.0
-    split = (product.a,) if product.held else (product.a, product.b)
-    return 2 * _copy_us(split, target, sizes)
+    own = SPLIT_PASSES * _copy_us((product.a,), target, sizes)
+    live = 0.0 if product.held else LIVE_PASSES * _copy_us((product.b,), target, sizes)
+    return own + live
 
 
 def bytes_at(group: Group, sizes: dict[str, int]) -> int:
