@@ -258,7 +258,8 @@ def line_of(result: dict[str, Any]) -> str:
     )
     return (
         f"{result['name']}: {ours:.4g} ms, eager {eager:.4g}{others}: {eager / ours:.2f}x, "
-        f"{result['tflops']:.0f} TFLOP/s, {100 * result['share_of_copy']:.0f} % of copy{error or ''}"
+        f"{result['tflops']:.0f} TFLOP/s, "
+        f"{100 * result['share_of_copy']:.0f} % of copy{error or ''}"
         f" | {result['plan'][:120]}"
     )
 

@@ -12,12 +12,14 @@ from .ir.product import Mode
 class ProductRates:
     """How fast matrix products of one mode are, in operations (two a term) a second.
 
-    `overhead_us` is what a product of ours takes beside the multiplying and the splitting.
+    `overhead_us` is what a product of ours takes beside the multiplying and the splitting; `short`
+    is our rate where sums are too short for splitting (split_host.cuh), where it is another.
     """
 
     ours: float
     library: float
     overhead_us: float = 0.0
+    short: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,11 @@ SM_90A = Target(
     products=frozenset({Mode.FAITHFUL}),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
     # that and 8192^3 is 51, 346, 692 and 662e12. Ours in float32: 8192^3 by three float16 products,
-    # promoted every 64 terms, in the same run 4.9 to 5.0 ms; 1024x8192x8192 0.56 to 0.61 ms.
+    # promoted every 64 terms, in the same run 4.9 to 5.0 ms; 1024x8192x8192 0.56 to 0.61 ms. Short:
+    # 16384x12288 with 16 terms a sum, 0.85 ms, the library's 0.36.
     product_rates={
-        Mode.FAITHFUL: ProductRates(ours=220e12, library=51e12, overhead_us=12.0),
-        Mode.TF32: ProductRates(ours=220e12, library=379e12, overhead_us=12.0),
+        Mode.FAITHFUL: ProductRates(220e12, library=51e12, overhead_us=12.0, short=8e12),
+        Mode.TF32: ProductRates(220e12, library=379e12, overhead_us=12.0, short=8e12),
         Mode.HALF: ProductRates(ours=624e12, library=706e12),
         Mode.BFLOAT16: ProductRates(ours=665e12, library=736e12),
     },
@@ -81,8 +84,8 @@ SM_80 = Target(
     # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products
     # for a float32 one, and one for TF32, each at two thirds of the peak.
     product_rates={
-        Mode.FAITHFUL: ProductRates(ours=69e12, library=19.5e12, overhead_us=12.0),
-        Mode.TF32: ProductRates(ours=208e12, library=156e12, overhead_us=12.0),
+        Mode.FAITHFUL: ProductRates(69e12, library=19.5e12, overhead_us=12.0, short=8e12),
+        Mode.TF32: ProductRates(69e12, library=156e12, overhead_us=12.0, short=8e12),
         Mode.HALF: ProductRates(ours=312e12, library=312e12),
         Mode.BFLOAT16: ProductRates(ours=312e12, library=312e12),
     },

@@ -78,9 +78,7 @@ SKINNY = 4
 # Of the speed of a copy, at which the library reads the operand of many rows: 0.64 with one row of
 # 8192 beside it, 0.84 for a matrix of 2048x1048576 times a vector (H200, 2026-11-21, torch 2.11).
 LIBRARY_SKINNY_SHARE = 0.84
-# Shorter sums are left to the CUDA cores (split_host.cuh), where ours have no more than half of the
-# library's speed: 16384x12288 with k of 16 takes 0.85 ms, the library's 0.36 (same run).
-SHORTEST_SPLIT, SHORT_SHARE = 32, 0.5
+SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (split_host.cuh)
 # The split passes over an operand that is not held: largest of columns, of rows, and the copy; a
 # held one's are paid when it changes.
 LIVE_PASSES, SPLIT_PASSES = 4, 2
@@ -103,8 +101,8 @@ def estimate_product(
     beside = _read_beside(anchor, tail)
     flops = _at(product.flops, sizes)
     rate = rates.ours
-    if mode in SPLIT_MODES and _at(product.k, sizes) < SHORTEST_SPLIT:
-        rate = SHORT_SHARE * rates.library
+    if mode in SPLIT_MODES and rates.short and _at(product.k, sizes) < SHORTEST_SPLIT:
+        rate = rates.short
     ours = max(flops / rate * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
     skinny = min(_at(product.m, sizes), _at(product.n, sizes)) <= SKINNY
     if not skinny:
