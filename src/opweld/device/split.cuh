@@ -124,13 +124,12 @@ OPWELD_FN uint32_t sample_of(const Operand& b, int i, int64_t batches, int64_t n
 }
 
 // @check_held_kernel deps: sample_of, CallState
-// Compares b with the samples kept of it: are they alike, and did the host see no change, then the
-// split copy still holds. One block.
+// Compares b with the samples kept of it: are they alike, the split copy still holds. One block.
 template <typename T>
 static __global__ void __launch_bounds__(1024)
     check_held_kernel(const Operand b, const int64_t batches, const int64_t n, const int64_t k,
-                      const Held held, const CallState call, const int changed) {
-    bool differs = changed || held.head->known == 0;
+                      const Held held, const CallState call) {
+    bool differs = held.head->known == 0;
 #pragma unroll
     for (int i = threadIdx.x; i < HeldHead::kSamples; i += 1024) {
         differs |= sample_of<T>(b, i, batches, n, k) != held.head->samples[i];
@@ -284,142 +283,119 @@ OPWELD_FN void load_spots(Four (&v)[2], const Operand& from, const SpotAt& spot,
     }
 }
 
-// @Shares deps: Spots
-// What one block of a grid does of all bands and intervals: neighbouring intervals of one band, or
-// bands of one interval, as many as make an even share.
-struct Shares {
-    int64_t outer, inner, each, pieces;
-
-    __device__ __forceinline__ Shares(int64_t outer_count, int64_t inner_count)
-        : outer(outer_count), inner(inner_count) {
-        const int64_t wanted = (4 * int64_t(gridDim.x) + outer - 1) / outer;
-        pieces = wanted < 1 ? 1 : wanted > inner ? inner : wanted;
-        each = (inner + pieces - 1) / pieces;
-    }
-    // calls share(outer index, first, end) for each of this block's shares
-    template <typename Share>
-    __device__ __forceinline__ void run(const Share& share) const {
-        for (int64_t i = blockIdx.x; i < outer * pieces; i += gridDim.x) {
-            const int64_t first = i % pieces * each, end = first + each < inner ? first + each : inner;
-            if (first < end) share(i / pieces, first, end);
-        }
-    }
-};
-
-// @find_column_max deps: load_spots, Shares, spot_facts
-// The largest of each column of b.
+// @column_max_of deps: load_spots
+// The largest of the columns of one interval of b, over bands first <= i < end.
 template <typename T>
-OPWELD_FN void find_column_max(const Operand& b, const Spots& spots, uint32_t* column_max,
-                               bool packets, TurnedTile& tile, uint32_t (&most)[kInterval]) {
-    Shares(spots.intervals, spots.bands()).run([&](int64_t interval, int64_t first, int64_t end) {
-        uint32_t own[4] = {};
-        for (int64_t band = first; band < end; ++band) {
-            Four v[2];
-            load_spots<T>(v, b, SpotAt(spots, band, interval), spots, packets, tile);
+OPWELD_FN void column_max_of(const Operand& b, const Spots& spots, int64_t interval, int64_t first,
+                             int64_t end, uint32_t* column_max, bool packets, TurnedTile& tile,
+                             uint32_t (&most)[kInterval]) {
+    uint32_t own[4] = {};
+    for (int64_t band = first; band < end; ++band) {
+        Four v[2];
+        load_spots<T>(v, b, SpotAt(spots, band, interval), spots, packets, tile);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                own[j] = max(own[j], max(__float_as_uint(fabsf(v[0].x[j])), __float_as_uint(fabsf(v[1].x[j]))));
-            }
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t upper = __float_as_uint(fabsf(v[0].x[j]));
+            own[j] = max(own[j], max(upper, __float_as_uint(fabsf(v[1].x[j]))));
         }
-        if (threadIdx.x < kInterval) most[threadIdx.x] = 0;
-        __syncthreads();
-        const int at = threadIdx.x % kSpotThreads * 4;
+    }
+    if (threadIdx.x < kInterval) most[threadIdx.x] = 0;
+    __syncthreads();
+    const int at = threadIdx.x % kSpotThreads * 4;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) atomicMax(&most[at + j], own[j]);
-        __syncthreads();
-        const int64_t k = interval * kInterval + threadIdx.x;
-        if (threadIdx.x < kInterval && k < spots.k) atomicMax(column_max + k, most[threadIdx.x]);
-        __syncthreads();
-    });
+    for (int j = 0; j < 4; ++j) atomicMax(&most[at + j], own[j]);
+    __syncthreads();
+    const int64_t k = interval * kInterval + threadIdx.x;
+    if (threadIdx.x < kInterval && k < spots.k) atomicMax(column_max + k, most[threadIdx.x]);
+    __syncthreads();
 }
 
-// @find_row_facts deps: load_spots, Shares, equilibrated, spot_facts, CallState
-// The largest and the sum of each row of b, equilibrated. A sum in integers is the same in any order.
+// @row_facts_of deps: load_spots, equilibrated, spot_facts, CallState
+// The largest and the sum of the rows of one band of b, equilibrated, over intervals first <= i < end.
+// A sum in integers is the same in any order.
 [[maybe_unused]] constexpr float kSumUnit = 1.0f / (1ull << 40), kSumLimit = 16.0f;
 
 template <typename T>
-OPWELD_FN void find_row_facts(const Operand& b, const Spots& spots, const CallState& call,
-                              bool packets, TurnedTile& tile) {
-    Shares(spots.bands(), spots.intervals).run([&](int64_t band, int64_t first, int64_t end) {
-        uint32_t most[2] = {};
-        unsigned long long sum[2] = {};
-        for (int64_t interval = first; interval < end; ++interval) {
-            const SpotAt spot(spots, band, interval);
-            Four v[2];
-            load_spots<T>(v, b, spot, spots, packets, tile);
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                v[i] = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
-                most[i] = max(most[i], __float_as_uint(largest_of(v[i])));
-                sum[i] += static_cast<unsigned long long>(fminf(sum_of(v[i]), kSumLimit) / kSumUnit);
-            }
-        }
-        const SpotAt spot(spots, band, first);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            most[i] = largest_of_spot(most[i]);
-            sum[i] = sum_of_spot(sum[i]);
-            if (threadIdx.x % kSpotThreads || spot.own_row(i) >= spots.rows) continue;
-            const int64_t row = spot.batch * spots.rows + spot.own_row(i);
-            atomicMax(call.row_max + row, most[i]);
-            atomicAdd(call.row_sum + row, sum[i]);
-        }
-    });
-}
-
-// @split_b deps: load_spots, equilibrated, find_row_facts, exponents, put_split, Held
-template <typename T>
-OPWELD_FN void split_b(const Operand& b, const Spots& spots, const Held& held,
-                       const CallState& call, bool packets, TurnedTile& tile) {
-    unsigned long long gaps = 0;
-    for (int64_t i = blockIdx.x; i < spots.bands() * spots.intervals; i += gridDim.x) {
-        const SpotAt spot(spots, i / spots.intervals, i % spots.intervals);
+OPWELD_FN void row_facts_of(const Operand& b, const Spots& spots, int64_t band, int64_t first,
+                            int64_t end, const CallState& call, bool packets, TurnedTile& tile) {
+    uint32_t most[2] = {};
+    unsigned long long sum[2] = {};
+    for (int64_t interval = first; interval < end; ++interval) {
+        const SpotAt spot(spots, band, interval);
         Four v[2];
         load_spots<T>(v, b, spot, spots, packets, tile);
 #pragma unroll
-        for (int half_of = 0; half_of < 2; ++half_of) {
-            if (spot.own_row(half_of) >= spots.rows) continue;
-            const int64_t row = spot.batch * spots.rows + spot.own_row(half_of);
-            const float largest = __uint_as_float(call.row_max[row]);
-            const float sum = float(call.row_sum[row]) * kSumUnit;
-            const float small = sum / float(spots.k) / 262144.0f;
-            const int up = lift(exponent_of(largest));
-            const Four own = equilibrated(v[half_of], call.column_max, spot.k, spots.k, -1);
-            put_split(held.packed + row * spots.intervals * (2 * kInterval), spot.k, own, power_of_two(up));
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                gaps += spot.k + j < spots.k && fabsf(own.x[j]) < small && call.column_max[spot.k + j];
-            }
-            if (spot.interval > 0 || threadIdx.x % kSpotThreads) continue;
-            held.scale[row] = power_of_two(-up);
-            const bool alone = stands_out(largest, fmaxf(sum - largest, 0.0f), float(spots.k - 1));
-            if (!is_in_range(largest) || alone) call.head->unfit = call.head->unfit_b = 1;
+        for (int i = 0; i < 2; ++i) {
+            v[i] = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
+            most[i] = max(most[i], __float_as_uint(largest_of(v[i])));
+            sum[i] += static_cast<unsigned long long>(fminf(sum_of(v[i]), kSumLimit) / kSumUnit);
         }
     }
-    if (gaps) atomicAdd(&call.head->gaps, gaps);
-    for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < spots.k; i += gridDim.x * 256ll) {
-        held.column_max[i] = call.column_max[i];
+    const SpotAt spot(spots, band, first);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        most[i] = largest_of_spot(most[i]);
+        sum[i] = sum_of_spot(sum[i]);
+        if (threadIdx.x % kSpotThreads || spot.own_row(i) >= spots.rows) continue;
+        const int64_t row = spot.batch * spots.rows + spot.own_row(i);
+        atomicMax(call.row_max + row, most[i]);
+        atomicAdd(call.row_sum + row, sum[i]);
     }
 }
 
-// @refresh_held_kernel deps: find_column_max, find_row_facts, split_b, sample_of, sync_grid
-// Splits b anew where the copy is stale; otherwise returns at once. A cooperative launch.
+// @split_b_of deps: load_spots, equilibrated, spot_facts, row_facts_of, exponents, put_split, Held
+// Splits one interval of one band of b; returns how many of this thread's values are small beside
+// their row's.
 template <typename T>
-static __global__ void __launch_bounds__(256, 4)
-    refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
-                        const bool packets) {
-    __shared__ TurnedTile tile;
-    __shared__ uint32_t most[kInterval];
-    if (!call.head->stale) return;
-    int* arrived = &call.head->arrived;
-    find_column_max<T>(b, spots, call.column_max, packets, tile, most);
-    sync_grid(arrived, 1);
-    find_row_facts<T>(b, spots, call, packets, tile);
-    sync_grid(arrived, 2);
-    split_b<T>(b, spots, held, call, packets, tile);
-    sync_grid(arrived, 3);
-    if (blockIdx.x > 0) return;
-    for (int i = threadIdx.x; i < HeldHead::kSamples; i += 256) {
+OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots,
+                              const Held& held, const CallState& call, bool packets,
+                              TurnedTile& tile) {
+    unsigned gaps = 0;
+    Four v[2];
+    load_spots<T>(v, b, spot, spots, packets, tile);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        if (spot.own_row(i) >= spots.rows) continue;
+        const int64_t row = spot.batch * spots.rows + spot.own_row(i);
+        const float largest = __uint_as_float(call.row_max[row]);
+        const float sum = float(call.row_sum[row]) * kSumUnit;
+        const float small = sum / float(spots.k) / 262144.0f;
+        const int up = lift(exponent_of(largest));
+        const Four own = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
+        half* packed = held.packed + row * spots.intervals * (2 * kInterval);
+        put_split(packed, spot.k, own, power_of_two(up));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const bool is_value = spot.k + j < spots.k && call.column_max[spot.k + j];
+            gaps += is_value && fabsf(own.x[j]) < small;
+        }
+        if (spot.interval > 0 || threadIdx.x % kSpotThreads) continue;
+        held.scale[row] = power_of_two(-up);
+        const bool alone = stands_out(largest, fmaxf(sum - largest, 0.0f), float(spots.k - 1));
+        if (!is_in_range(largest) || alone) call.head->unfit = call.head->unfit_b = 1;
+    }
+    return gaps;
+}
+
+// @count_gaps deps: CallState
+// Adds what all threads of a block counted.
+OPWELD_FN void count_gaps(unsigned gaps, const CallState& call) {
+#pragma unroll
+    for (int step = 16; step; step /= 2) gaps += __shfl_xor_sync(~0u, gaps, step);
+    if (gaps && threadIdx.x % 32 == 0) {
+        atomicAdd(&call.head->gaps, static_cast<unsigned long long>(gaps));
+    }
+}
+
+// @finish_held deps: sample_of, Spots, CallState
+// What one block does when all rows are split: it vouches for the copy.
+template <typename T>
+OPWELD_FN void finish_held(const Operand& b, const Spots& spots, const Held& held,
+                           const CallState& call) {
+    for (int64_t i = threadIdx.x; i < spots.k; i += blockDim.x) {
+        held.column_max[i] = call.column_max[i];
+    }
+    for (int i = threadIdx.x; i < HeldHead::kSamples; i += blockDim.x) {
         held.head->samples[i] = sample_of<T>(b, i, spots.batches, spots.rows, spots.k);
     }
     if (threadIdx.x == 0) {
@@ -431,6 +407,81 @@ static __global__ void __launch_bounds__(256, 4)
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) held.head->known = 1;
+}
+
+// @refresh_held_kernel deps: column_max_of, row_facts_of, split_b_of, count_gaps, finish_held, sync_grid
+// Splits b anew where the device finds the copy stale; otherwise returns at once. A cooperative
+// launch: all blocks run at a time.
+template <typename T>
+static __global__ void __launch_bounds__(256, 4)
+    refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
+                        const bool packets) {
+    __shared__ TurnedTile tile;
+    __shared__ uint32_t most[kInterval];
+    if (!call.head->stale) return;
+    int* arrived = &call.head->arrived;
+    const int64_t bands = spots.bands(), count = bands * spots.intervals;
+    for (int64_t i = blockIdx.x; i < spots.intervals * ((bands + 15) / 16); i += gridDim.x) {
+        const int64_t first = i / spots.intervals * 16;
+        column_max_of<T>(b, spots, i % spots.intervals, first, min(first + 16, bands),
+                         call.column_max, packets, tile, most);
+    }
+    sync_grid(arrived, 1);
+    for (int64_t i = blockIdx.x; i < bands * ((spots.intervals + 15) / 16); i += gridDim.x) {
+        const int64_t first = i / bands * 16;
+        row_facts_of<T>(b, spots, i % bands, first, min(first + 16, spots.intervals), call, packets,
+                        tile);
+    }
+    sync_grid(arrived, 2);
+    unsigned gaps = 0;
+    for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
+        const SpotAt spot(spots, i / spots.intervals, i % spots.intervals);
+        gaps += split_b_of<T>(b, spot, spots, held, call, packets, tile);
+    }
+    count_gaps(gaps, call);
+    sync_grid(arrived, 3);
+    if (blockIdx.x == 0) finish_held<T>(b, spots, held, call);
+}
+
+// @anew_kernels deps: column_max_of, row_facts_of, split_b_of, count_gaps, finish_held
+// The same in kernels of their own, of many small blocks that keep the memory busy: where the host
+// knows that b has to be split. `call` begins as zeros. Blocks stand [bands by kTogether][interval],
+// [intervals by kTogether][band] and [band][interval].
+[[maybe_unused]] constexpr int kTogether = 4;
+
+template <typename T>
+static __global__ void __launch_bounds__(256)
+    column_max_kernel(const Operand b, const Spots spots, const CallState call, const bool packets) {
+    __shared__ TurnedTile tile;
+    __shared__ uint32_t most[kInterval];
+    const int64_t first = blockIdx.x / spots.intervals * kTogether;
+    column_max_of<T>(b, spots, blockIdx.x % spots.intervals, first,
+                     min(first + kTogether, spots.bands()), call.column_max, packets, tile, most);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(256, 5)
+    row_facts_kernel(const Operand b, const Spots spots, const CallState call, const bool packets) {
+    __shared__ TurnedTile tile;
+    const int64_t pieces = (spots.intervals + kTogether - 1) / kTogether;
+    const int64_t first = blockIdx.x % pieces * kTogether;
+    row_facts_of<T>(b, spots, blockIdx.x / pieces, first, min(first + kTogether, spots.intervals),
+                    call, packets, tile);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(256)
+    split_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
+                   const bool packets) {
+    __shared__ TurnedTile tile;
+    const SpotAt spot(spots, blockIdx.x / spots.intervals, blockIdx.x % spots.intervals);
+    count_gaps(split_b_of<T>(b, spot, spots, held, call, packets, tile), call);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(1024)
+    finish_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call) {
+    finish_held<T>(b, spots, held, call);
 }
 
 // @split_kernel deps: load_spots, exponents, CallState, Held, put_split, equilibrated, spot_facts, start_dependents

@@ -34,7 +34,7 @@ static bool reads_packets(const Operand& from) {
            reinterpret_cast<uintptr_t>(from.data) % (4 * sizeof(T)) == 0;
 }
 
-// @SplitOperands deps: CallState, Product, take_held, check_held_kernel, refresh_held_kernel, split_kernel, reads_packets
+// @SplitOperands deps: CallState, Product, take_held, check_held_kernel, refresh_held_kernel, anew_kernels, split_kernel, reads_packets
 // Float32 operands of a product on tensor cores, split. Shorter sums are left to the CUDA cores: they
 // are more exact there, and bound by memory.
 [[maybe_unused]] constexpr int64_t kShortestSplit = 32;
@@ -42,6 +42,7 @@ static bool reads_packets(const Operand& from) {
 struct SplitOperands {
     int64_t intervals, scale_rows, a_batches, b_batches;
     CallState state;
+    int64_t state_bytes;  // that lie one behind the other
     Held held;
     float* a_scale;  // [a_batches][intervals][scale_rows]
     half* a;
@@ -55,27 +56,55 @@ struct SplitOperands {
         split.scale_rows = scale_rows;
         split.a_batches = p.a.batch ? p.batches : 1;
         split.b_batches = p.b.batch ? p.batches : 1;
+        const int64_t begin = space.used;
         split.state.head = space.take<CallHead>(1);
         split.state.column_max = space.take<uint32_t>(p.k);
         split.state.row_max = space.take<uint32_t>(p.batches * p.n);
         split.state.row_sum = space.take<unsigned long long>(p.batches * p.n);
+        split.state_bytes = space.used - begin;
         split.a_scale = space.take<float>(p.batches * split.intervals * scale_rows);
         split.a = space.take<half>(p.batches * p.m * split.intervals * (2 * kInterval));
         split.held = take_held(is_held ? apart : space, p.batches, p.n, p.k);
         return split;
     }
 
-    // Makes b's copy where it does not hold, by as many blocks as run at a time, and that of a.
+    // Where b is not held, or known to have changed, its copy is made; else it is where the device
+    // finds it stale. Then a is split.
     int make(const Product& p, int changed, cudaStream_t stream) const {
         const Spots of_a{a_batches, p.m, p.k, intervals}, of_b{b_batches, p.n, p.k, intervals};
-        check_held_kernel<float><<<1, 1024, 0, stream>>>(p.b, b_batches, p.n, p.k, held, state,
-                                                         changed);
-        const auto refresh = refresh_held_kernel<float>;
+        const bool packets = reads_packets<float>(p.b);
+        const int error = changed ? split_anew(p.b, of_b, packets, stream)
+                                  : refresh(p.b, of_b, packets, stream);
+        if (error) return error;
+        const unsigned int blocks = (unsigned int)(of_a.bands() * intervals);
+        split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, held, a, a_scale, scale_rows,
+                                                        state.head, reads_packets<float>(p.a));
+        return int(cudaGetLastError());
+    }
+
+    int split_anew(const Operand& b, const Spots& spots, bool packets, cudaStream_t stream) const {
+        const int error = int(cudaMemsetAsync(state.head, 0, state_bytes, stream));
+        if (error) return error;
+        const int64_t bands = spots.bands(), pieces = (intervals + kTogether - 1) / kTogether;
+        const auto blocks = [](int64_t count) { return dim3((unsigned int)count); };
+        column_max_kernel<float><<<blocks((bands + kTogether - 1) / kTogether * intervals), 256, 0,
+                                   stream>>>(b, spots, state, packets);
+        row_facts_kernel<float><<<blocks(bands * pieces), 256, 0, stream>>>(b, spots, state, packets);
+        split_b_kernel<float><<<blocks(bands * intervals), 256, 0, stream>>>(b, spots, held, state,
+                                                                             packets);
+        finish_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots, held, state);
+        return int(cudaGetLastError());
+    }
+
+    int refresh(const Operand& b, const Spots& spots, bool packets, cudaStream_t stream) const {
+        check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k, held,
+                                                         state);
+        const auto kernel = refresh_held_kernel<float>;
         static const int resident = [&] {
             int device = 0, multiprocessors = 0, blocks = 0;
             cudaGetDevice(&device);
             cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, refresh, 256, 0);
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
             return multiprocessors * blocks;
         }();
         cudaLaunchAttribute attribute{};
@@ -87,13 +116,7 @@ struct SplitOperands {
         config.stream = stream;
         config.attrs = &attribute;
         config.numAttrs = 1;
-        const cudaError_t error = cudaLaunchKernelEx(&config, refresh, p.b, of_b, held, state,
-                                                     reads_packets<float>(p.b));
-        if (error != cudaSuccess) return int(error);
-        const unsigned int blocks = (unsigned int)(of_a.bands() * intervals);
-        split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, held, a, a_scale, scale_rows,
-                                                        state.head, reads_packets<float>(p.a));
-        return int(cudaGetLastError());
+        return int(cudaLaunchKernelEx(&config, kernel, b, spots, held, state, packets));
     }
 };
 

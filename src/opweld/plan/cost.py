@@ -75,9 +75,10 @@ def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> s
 
 # Products of so few rows or columns read their operands once, as they are (contract.cuh).
 SKINNY = 4
-# Of the speed of a copy, at which the library reads the operand of many rows: 0.64 with one row of
-# 8192 beside it, 0.84 for a matrix of 2048x1048576 times a vector (H200, 2026-11-21, torch 2.11).
-LIBRARY_SKINNY_SHARE = 0.84
+# Of the speed of a copy, at which the library reads the operand of many rows beside few: 0.84 where
+# they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
+# 2026-11-21, torch 2.11).
+LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
 SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (split_host.cuh)
 # The split passes over an operand that is not held: largest of columns, of rows, and the copy; a
 # held one's are paid when it changes.
@@ -104,12 +105,12 @@ def estimate_product(
     if mode in SPLIT_MODES and rates.short and _at(product.k, sizes) < SHORTEST_SPLIT:
         rate = rates.short
     ours = max(flops / rate * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
-    skinny = min(_at(product.m, sizes), _at(product.n, sizes)) <= SKINNY
-    if not skinny:
+    few = min(_at(product.m, sizes), _at(product.n, sizes))
+    if few > SKINNY:
         ours += rates.overhead_us + _split_us(product, mode, target, sizes)
     library = max(flops / rates.library * 1e6, operands_us + written_us)
-    if skinny:
-        library = max(library, operands_us / LIBRARY_SKINNY_SHARE + written_us)
+    share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
+    library = max(library, operands_us / share + written_us)
     if tail:
         library += 2 * written_us + _copy_us(beside, target, sizes)
     return ours, library
