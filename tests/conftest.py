@@ -10,6 +10,11 @@ import subprocess
 import hypothesis
 import pytest
 
+# Test processes side by side share the cores: threads beyond them take ten times as long, waiting.
+if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+    cores = len(os.sched_getaffinity(0))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(workers))))
+
 # The same examples at every run; OPWELD_FUZZ=long draws new ones, and many more.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=60)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=1000)
