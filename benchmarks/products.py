@@ -1,7 +1,7 @@
 """Times matrix products of many shapes, as they are planned, beside eager and torch.compile.
 
     python benchmarks/products.py                         float32 and 16-bit, with tails
-    python benchmarks/products.py --only Linear --compile torch.compile beside them
+    python benchmarks/products.py --only 'Linear|8205' --compile  torch.compile beside them
 
 Needs a CUDA device and nvcc. Each case is a small model that goes through the compiler; the emitted
 file is built, imported and timed, everything that a call does included. All ways of one case run
@@ -134,13 +134,13 @@ CASES = (
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Only the cases whose name has this in it.")] = "",
+    only: Annotated[str, typer.Option(help="Only cases whose name has one of a|b|c in it.")] = "",
     compile: Annotated[bool, typer.Option(help="Beside torch.compile, default and tuned.")] = False,
     budget_s: Annotated[float, typer.Option(help="Seconds for each way of each case.")] = 0.15,
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
 ) -> None:
     """Writes <out>/products-<device>.json."""
-    cases = [case for case in CASES if only in case.name]
+    cases = [case for case in CASES if any(part in case.name for part in only.split("|"))]
     with tempfile.TemporaryDirectory() as folder:
         files = [emit(case, Path(folder, f"product{i}.py")) for i, case in enumerate(cases)]
         with ThreadPoolExecutor(16) as pool:
@@ -156,14 +156,21 @@ def main(
             },
             "copy_gbps": (copy_gbps := copy_bandwidth()),
         }
-        results = []
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"products-{slug(device_name())}.json"
         for case, (model, new) in zip(cases, files, strict=True):
-            results.append(measured(case, model, new, compile, budget_s, copy_gbps))
-            print(line_of(results[-1]), flush=True)
-            path.write_text(json.dumps({**account, "cases": results}, indent=1) + "\n")
+            result = measured(case, model, new, compile, budget_s, copy_gbps)
+            print(line_of(result), flush=True)
+            keep(path, account, result)
     print(f"written to {path}")
+
+
+def keep(path: Path, run: dict[str, Any], result: dict[str, Any]) -> None:
+    """Puts the result among those of the file, in the order of the cases."""
+    before = json.loads(path.read_text())["cases"] if path.exists() else []
+    found = {case["name"]: case for case in (*before, {**result, "run": run})}
+    cases = [found[case.name] for case in CASES if case.name in found]
+    path.write_text(json.dumps({**run, "cases": cases}, indent=1) + "\n")
 
 
 def emit(case: Case, model: Path) -> tuple[Path, Path]:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,15 +84,25 @@ def main(
     suite: Annotated[str, typer.Argument(help="gpu, hand or cpu")],
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
     only: Annotated[str, typer.Option(help="Only the cases whose name has this in it.")] = "",
+    baselines: Annotated[str, typer.Option(help="What to time ModelNew beside.")] = "",
+    quick: Annotated[bool, typer.Option(help="No hand-written files, no times of builds.")] = False,
 ) -> None:
-    """Runs a suite and writes <out>/<suite>-<device>.json."""
+    """Runs a suite and writes <out>/<suite>-<device>.json, where it replaces the cases it ran."""
     cases = [case for case in SUITES[suite] if only in case.name]
-    results = []
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{suite}-{slug(device_name())}.json"
     for case in cases:
-        results.append(check_alone(case) if suite == "hand" else run_case(case))
-        print(line_of(results[-1]), flush=True)
-    account = {
-        "suite": suite,
+        if baselines:
+            case = replace(case, arguments=(*case.arguments, "--baselines", baselines))
+        result = check_alone(case) if suite == "hand" else run_case(case, quick)
+        print(line_of(result), flush=True)
+        keep(path, suite, result)
+    print(f"written to {path}")
+
+
+def keep(path: Path, suite: str, result: dict[str, Any]) -> None:
+    """Puts the result among those of the file, in the order of the suite."""
+    run = {
         "date": date.today().isoformat(),
         "command": shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]]),
         "device": device_name(),
@@ -101,12 +111,12 @@ def main(
             "cuda": torch.version.cuda,
             "python": platform.python_version(),
         },
-        "cases": results,
     }
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / f"{suite}-{slug(account['device'])}.json"
+    before = json.loads(path.read_text())["cases"] if path.exists() else []
+    found = {case["name"]: case for case in (*before, {**result, "run": run})}
+    names = [case.name for case in SUITES[suite] if case.name in found]
+    account = {"suite": suite, **run, "cases": [found[name] for name in names]}
     path.write_text(json.dumps(account, indent=1) + "\n")
-    print(f"written to {path}")
 
 
 def device_name() -> str:
@@ -120,7 +130,7 @@ def slug(name: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
 
 
-def run_case(case: Case) -> dict[str, Any]:
+def run_case(case: Case, quick: bool) -> dict[str, Any]:
     """The account of one optimisation, with the seconds that its steps took."""
     with tempfile.TemporaryDirectory() as folder:
         new, account = Path(folder, f"{case.model.stem}_new.py"), Path(folder, "account.json")
@@ -132,8 +142,9 @@ def run_case(case: Case) -> dict[str, Any]:
         if not account.exists():
             return {"name": case.name, "status": done.returncode, "output": done.stdout[-4000:]}
         result = json.loads(account.read_text())
-        build = build_seconds(new, environ) if new.exists() else {}
-        by_hand = {"by_hand": check_by_hand(case, environ)} if case.by_hand else {}
+        build = build_seconds(new, environ) if new.exists() and not quick else {}
+        compared = case.by_hand and not quick
+        by_hand = {"by_hand": check_by_hand(case, environ)} if compared else {}
     return {"name": case.name, "status": done.returncode, "build": build, **result, **by_hand}
 
 

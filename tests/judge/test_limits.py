@@ -31,3 +31,16 @@ def test_bytes_count_distinct_elements_once() -> None:
     assert limits.touched_bytes(torch.ones(0, 8, dtype=torch.float16)) == 0
     with torch.no_grad():
         assert limits.product_flops(model, Call((x,), {})) == 2 * 16 * 8 * 4
+
+
+def test_three_products_of_halves_are_enough_for_one_of_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = {torch.float32: 51.0, torch.float16: 690.0, torch.float64: 60.0}
+    monkeypatch.setattr(limits, "_rate", lambda device, dtype: rates[dtype])
+    gpu = torch.device("cuda")
+    assert limits.product_tflops(gpu, torch.float32) == 230.0
+    assert limits.product_tflops(gpu, torch.float64) == 60.0
+    assert limits.product_tflops(torch.device("cpu"), torch.float32) == 51.0
+    rates[torch.float32] = 380.0  # TF32, where the flags allow it
+    assert limits.product_tflops(gpu, torch.float32) == 380.0

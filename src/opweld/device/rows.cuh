@@ -31,6 +31,7 @@ struct SkinnyPlan {
     static constexpr int kAimWarps = 132 * 32;  // what keeps the memory of an H200 busy
     static constexpr int kMostSplits = 256;
     static constexpr int kLeastSteps = 4;  // of a warp, below which sharing out is not worth it
+    static constexpr int kMostSteps = 32;  // of a warp: longer chains of sums lose digits
     int parts, splits;
     int64_t k_each;
 
@@ -45,6 +46,8 @@ struct SkinnyPlan {
         // Twice as many as run at once, so that the last to end have little left.
         int64_t splits = wanted > plan.parts ? 2 * wanted / plan.parts : 1;
         splits = splits < most ? splits : most;
+        const int64_t least = (k + block_step * kMostSteps - 1) / (block_step * kMostSteps);
+        splits = splits < least ? least : splits;
         splits = splits < kMostSplits ? splits : kMostSplits;
         if (plan.parts < Skinny::kWarps || splits < 1) splits = 1;
         plan.k_each = ((k + splits - 1) / splits + block_step - 1) / block_step * block_step;
@@ -157,12 +160,23 @@ struct FmaDots {
     }
     __device__ __forceinline__ void add_row(int f, const Vector<T, kTake> (&taken)[kMany],
                                             const Vector<T, kTake>& with) {
+        if constexpr (kFew == 1) {  // long sums: neighbours are added first
 #pragma unroll
-        for (int j = 0; j < kTake; ++j)
+            for (int r = 0; r < kMany; ++r) {
+                float part = 0.0f;
 #pragma unroll
-            for (int r = 0; r < kMany; ++r)
-                sums[r * kFew + f] = fmaf(to_compute(taken[r].lane[j]), to_compute(with.lane[j]),
-                                          sums[r * kFew + f]);
+                for (int j = 0; j < kTake; ++j)
+                    part = fmaf(to_compute(taken[r].lane[j]), to_compute(with.lane[j]), part);
+                sums[r] += part;
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < kTake; ++j)
+#pragma unroll
+                for (int r = 0; r < kMany; ++r)
+                    sums[r * kFew + f] = fmaf(to_compute(taken[r].lane[j]),
+                                              to_compute(with.lane[j]), sums[r * kFew + f]);
+        }
     }
     __device__ __forceinline__ void keep(float (&totals)[kCount]) {
         const int lane = int(threadIdx.x) % 32;

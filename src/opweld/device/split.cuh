@@ -283,6 +283,20 @@ OPWELD_FN void load_spots(Four (&v)[2], const Operand& from, const SpotAt& spot,
     }
 }
 
+// @PlaceOf deps: Operand
+// Two indices of a block, `inner` the one in which neighbouring blocks lie side by side in memory:
+// the first of the two where rows of the operand lie nearer than neighbours in k.
+struct PlaceOf {
+    int64_t band, interval;
+
+    __device__ __forceinline__ PlaceOf(const Operand& from, int64_t index, int64_t bands,
+                                       int64_t intervals) {
+        const bool across = from.row < from.inner;
+        band = across ? index % bands : index / intervals;
+        interval = across ? index / bands : index % intervals;
+    }
+};
+
 // @column_max_of deps: load_spots
 // The largest of the columns of one interval of b, over bands first <= i < end.
 template <typename T>
@@ -443,10 +457,9 @@ static __global__ void __launch_bounds__(256, 4)
     if (blockIdx.x == 0) finish_held<T>(b, spots, held, call);
 }
 
-// @anew_kernels deps: column_max_of, row_facts_of, split_b_of, count_gaps, finish_held
+// @anew_kernels deps: PlaceOf, column_max_of, row_facts_of, split_b_of, count_gaps, finish_held
 // The same in kernels of their own, of many small blocks that keep the memory busy: where the host
-// knows that b has to be split. `call` begins as zeros. Blocks stand [bands by kTogether][interval],
-// [intervals by kTogether][band] and [band][interval].
+// knows that b has to be split. `call` begins as zeros.
 [[maybe_unused]] constexpr int kTogether = 4;
 
 template <typename T>
@@ -454,19 +467,22 @@ static __global__ void __launch_bounds__(256)
     column_max_kernel(const Operand b, const Spots spots, const CallState call, const bool packets) {
     __shared__ TurnedTile tile;
     __shared__ uint32_t most[kInterval];
-    const int64_t first = blockIdx.x / spots.intervals * kTogether;
-    column_max_of<T>(b, spots, blockIdx.x % spots.intervals, first,
-                     min(first + kTogether, spots.bands()), call.column_max, packets, tile, most);
+    const int64_t groups = (spots.bands() + kTogether - 1) / kTogether;
+    const PlaceOf place(b, blockIdx.x, groups, spots.intervals);
+    const int64_t first = place.band * kTogether;
+    column_max_of<T>(b, spots, place.interval, first, min(first + kTogether, spots.bands()),
+                     call.column_max, packets, tile, most);
 }
 
 template <typename T>
 static __global__ void __launch_bounds__(256, 5)
     row_facts_kernel(const Operand b, const Spots spots, const CallState call, const bool packets) {
     __shared__ TurnedTile tile;
-    const int64_t pieces = (spots.intervals + kTogether - 1) / kTogether;
-    const int64_t first = blockIdx.x % pieces * kTogether;
-    row_facts_of<T>(b, spots, blockIdx.x / pieces, first, min(first + kTogether, spots.intervals),
-                    call, packets, tile);
+    const int64_t groups = (spots.intervals + kTogether - 1) / kTogether;
+    const PlaceOf place(b, blockIdx.x, spots.bands(), groups);
+    const int64_t first = place.interval * kTogether;
+    row_facts_of<T>(b, spots, place.band, first, min(first + kTogether, spots.intervals), call,
+                    packets, tile);
 }
 
 template <typename T>
@@ -474,7 +490,8 @@ static __global__ void __launch_bounds__(256)
     split_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
                    const bool packets) {
     __shared__ TurnedTile tile;
-    const SpotAt spot(spots, blockIdx.x / spots.intervals, blockIdx.x % spots.intervals);
+    const PlaceOf place(b, blockIdx.x, spots.bands(), spots.intervals);
+    const SpotAt spot(spots, place.band, place.interval);
     count_gaps(split_b_of<T>(b, spot, spots, held, call, packets, tile), call);
 }
 
@@ -484,9 +501,9 @@ static __global__ void __launch_bounds__(1024)
     finish_held<T>(b, spots, held, call);
 }
 
-// @split_kernel deps: load_spots, exponents, CallState, Held, put_split, equilibrated, spot_facts, start_dependents
-// Splits a: each interval of a row has a scale of its own, so that one pass suffices. Blocks stand
-// [band][interval]; `scale` is [batch][interval][scale_rows].
+// @split_kernel deps: PlaceOf, load_spots, exponents, CallState, Held, put_split, equilibrated, spot_facts, start_dependents
+// Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
+// is [batch][interval][scale_rows].
 template <typename T>
 static __global__ void __launch_bounds__(256)
     split_kernel(const Operand a, const Spots spots, const Held held, half* __restrict__ packed,
@@ -494,7 +511,8 @@ static __global__ void __launch_bounds__(256)
                  const bool packets) {
     __shared__ TurnedTile tile;
     start_dependents();
-    const SpotAt spot(spots, blockIdx.x / spots.intervals, blockIdx.x % spots.intervals);
+    const PlaceOf place(a, blockIdx.x, spots.bands(), spots.intervals);
+    const SpotAt spot(spots, place.band, place.interval);
     Four v[2];
     load_spots<T>(v, a, spot, spots, packets, tile);
 #pragma unroll

@@ -1,0 +1,315 @@
+"""Welded matrix products on the device: errors beside eager's, weights that change, CUDA graphs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from tests.gpu.emitting import emitted_module
+from torch import Tensor
+
+pytestmark = pytest.mark.gpu
+
+ROWS, INNER, COLUMNS = 512, 1536, 2048
+LINEAR = f"""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear({INNER}, {COLUMNS})
+
+    def forward(self, x, residual):
+        return torch.tanh(self.fc(x)) + residual
+
+def get_inputs():
+    return [torch.randn({ROWS}, {INNER}), torch.randn({ROWS}, {COLUMNS})]
+
+def get_init_inputs():
+    return []
+"""
+MATMUL = f"""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.matmul(x, y.mT)
+
+def get_inputs():
+    return [torch.randn({ROWS}, {INNER}), torch.randn({COLUMNS}, {INNER})]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return built(emitted_module(tmp_path_factory.mktemp("linear"), "linear", LINEAR))
+
+
+@pytest.fixture(scope="module")
+def matmul(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return built(emitted_module(tmp_path_factory.mktemp("matmul"), "matmul", MATMUL))
+
+
+def built(module: ModuleType) -> ModuleType:
+    assert module._ops is not None, "the kernels were not built"
+    assert "_contract(" in module._CUDA, "the product is the library's"
+    return module
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, device="cuda")
+
+
+def errors(found: Tensor, x: Tensor, y: Tensor) -> tuple[float, float]:
+    """Of the whole product x y^T against float64: root mean square and largest."""
+    off = (found.double() - x.double() @ y.double().mT).abs()
+    return off.square().mean().sqrt().item(), off.max().item()
+
+
+def half_ulp(value: Tensor) -> float:
+    exponents = torch.floor(torch.log2(value.abs().double().clamp_min(2.0**-126)))
+    return torch.exp2(exponents - 24).square().mean().sqrt().item()
+
+
+def require_as_exact(found: Tensor, eager: Tensor, x: Tensor, y: Tensor) -> None:
+    """Grade A (opweld.judge.grade): rms within 5 %, largest within 1.5 times, plus half an ulp."""
+    rms, largest = errors(found, x, y)
+    eager_rms, eager_largest = errors(eager, x, y)
+    ulp = half_ulp(eager)
+    assert rms <= 1.05 * eager_rms + ulp, (rms, eager_rms, ulp)
+    assert largest <= 1.5 * eager_largest + 4 * ulp, (largest, eager_largest, ulp)
+
+
+def log_uniform(*shape: int) -> Tensor:
+    return torch.exp2((torch.rand(*shape, device="cuda") * 2 - 1) * 10) * normal(*shape).sign()
+
+
+def with_huge(x: Tensor, value: float) -> Tensor:
+    x[torch.arange(len(x)), torch.randint(0, x.shape[1], (len(x),))] = value
+    return x
+
+
+def halves(k: int) -> Tensor:
+    x = normal(ROWS, k // 2)
+    return torch.cat([x, -x], 1)
+
+
+def huge_column(x: Tensor) -> Tensor:
+    x[:, 3] = 2.0**26
+    return x
+
+
+def zero_column(y: Tensor, step: int) -> Tensor:
+    y[::step, 3] = 0
+    return y
+
+
+GRADE = torch.exp2(torch.linspace(-20, 20, INNER))
+DISTRIBUTIONS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
+    "uniform": lambda: (normal(ROWS, INNER).uniform_(), normal(COLUMNS, INNER).uniform_()),
+    "normal": lambda: (normal(ROWS, INNER), normal(COLUMNS, INNER)),
+    "weights": lambda: (normal(ROWS, INNER).relu(), normal(COLUMNS, INNER) / math.sqrt(INNER)),
+    "log-uniform": lambda: (log_uniform(ROWS, INNER), log_uniform(COLUMNS, INNER)),
+    "one huge element a row": lambda: (with_huge(normal(ROWS, INNER), 1e6), normal(COLUMNS, INNER)),
+    "one huge element a row of both": lambda: (
+        with_huge(normal(ROWS, INNER), 1e6),
+        with_huge(normal(COLUMNS, INNER), 1e6),
+    ),
+    "cancellation": lambda: (halves(INNER), normal(COLUMNS, INNER)),
+    "constant": lambda: (
+        torch.full((ROWS, INNER), 1 / 3, device="cuda"),
+        torch.full((COLUMNS, INNER), 1 / 7, device="cuda"),
+    ),
+    "graded": lambda: (normal(ROWS, INNER) * GRADE.cuda(), normal(COLUMNS, INNER) / GRADE.cuda()),
+    "huge column, zero weights": lambda: (
+        huge_column(normal(ROWS, INNER)),
+        zero_column(normal(COLUMNS, INNER), 1),
+    ),
+    "huge column, some zero weights": lambda: (
+        huge_column(normal(ROWS, INNER)),
+        zero_column(normal(COLUMNS, INNER), 2),
+    ),
+    "tiny": lambda: (normal(ROWS, INNER) * 2.0**-100, normal(COLUMNS, INNER)),
+    "subnormal": lambda: (normal(ROWS, INNER) * 2.0**-130, normal(COLUMNS, INNER)),
+    "huge": lambda: (normal(ROWS, INNER) * 2.0**110, normal(COLUMNS, INNER) * 2.0**-100),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_errors_are_no_larger_than_those_of_eager(matmul: ModuleType, name: str) -> None:
+    torch.manual_seed(3)
+    x, y = DISTRIBUTIONS[name]()
+    require_as_exact(matmul.ModelNew()(x, y), x @ y.mT, x, y)
+
+
+def test_small_integers_are_exact(matmul: ModuleType) -> None:
+    x, y = (torch.randint(-9, 10, (n, INNER), device="cuda").float() for n in (ROWS, COLUMNS))
+    assert torch.equal(matmul.ModelNew()(x, y), x @ y.mT)
+
+
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan, 3e38])
+@pytest.mark.parametrize("side", [0, 1])
+def test_what_is_not_finite_comes_out_as_eagers(matmul: ModuleType, odd: float, side: int) -> None:
+    operands = [normal(ROWS, INNER), normal(COLUMNS, INNER)]
+    operands[side][5, 70] = odd
+    found, eager = matmul.ModelNew()(*operands), operands[0] @ operands[1].mT
+    assert torch.equal(found.isnan(), eager.isnan())
+    assert torch.equal(found[eager.isinf()], eager[eager.isinf()])
+    finite = eager.isfinite() & (eager.abs() < 1e30)
+    torch.testing.assert_close(found[finite], eager[finite], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 16, 17, 127, 128, 129, 255, 256, 257, 512, 1000])
+def test_any_number_of_rows(linear: ModuleType, rows: int) -> None:
+    new = linear.ModelNew().cuda()
+    x, residual = normal(rows, INNER), torch.full((rows, COLUMNS), math.nan, device="cuda")
+    residual.normal_()
+    with torch.no_grad():
+        found, exact = new(x, residual), eager_of(linear, new).double()(x.double(), residual)
+    assert (found.double() - exact).abs().max() < 1e-5
+
+
+def eager_of(module: ModuleType, new: torch.nn.Module) -> torch.nn.Module:
+    old = module._Original().cuda()
+    old.load_state_dict(new.state_dict())
+    return old
+
+
+def step(optimiser: type[torch.optim.Optimizer], **options: bool) -> Callable[..., None]:
+    def change(model: torch.nn.Module) -> None:
+        model.fc.weight.grad = torch.randn_like(model.fc.weight)
+        optimiser([model.fc.weight], lr=0.1, **options).step()
+
+    return change
+
+
+def by_loading(model: torch.nn.Module) -> None:
+    model.load_state_dict({k: torch.randn_like(v) * 0.1 for k, v in model.state_dict().items()})
+
+
+def by_assignment(model: torch.nn.Module) -> None:
+    model.fc.weight.data = torch.randn_like(model.fc.weight) * 0.1
+
+
+def behind_autograd(model: torch.nn.Module) -> None:
+    model.fc.weight.data.mul_(-1.5)
+
+
+def one_element(model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        model.fc.weight[17, 901] += 5.0
+
+
+def by_moving(model: torch.nn.Module) -> None:
+    model.cpu()
+    by_assignment(model)
+    model.cuda()
+
+
+CHANGES = {
+    "sgd": step(torch.optim.SGD, foreach=False),
+    "foreach": step(torch.optim.SGD, foreach=True),
+    "fused": step(torch.optim.AdamW, fused=True),
+    "load_state_dict": by_loading,
+    "data assigned": by_assignment,
+    "data changed": behind_autograd,
+    "one element": one_element,
+    "moved": by_moving,
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_weight_is_seen(linear: ModuleType, name: str) -> None:
+    model = linear.ModelNew().cuda()
+    x, residual = normal(ROWS, INNER), normal(ROWS, COLUMNS)
+    for _ in range(2):
+        require_eager(linear, model, x, residual)
+        CHANGES[name](model)
+        require_eager(linear, model, x, residual)
+
+
+def require_eager(module: ModuleType, model: torch.nn.Module, x: Tensor, residual: Tensor) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(x, residual), eager_of(module, model)(x, residual), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_a_weight_changed_between_replays_of_a_graph(linear: ModuleType) -> None:
+    model = linear.ModelNew().cuda()
+    x, residual = normal(ROWS, INNER), normal(ROWS, COLUMNS)
+    with torch.no_grad():
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            model(x, residual)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = model(x, residual)
+        for name in ("fused", "data changed", "sgd"):
+            CHANGES[name](model)
+            graph.replay()
+            expected = eager_of(linear, model)(x, residual)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    require_eager(linear, model, x, residual)
+
+
+def test_a_graph_captured_before_any_call(linear: ModuleType) -> None:
+    model = linear.ModelNew().cuda()
+    x, residual = normal(ROWS, INNER), normal(ROWS, COLUMNS)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        linear.ModelNew().cuda()(x, residual)  # kernels are loaded; this weight is another
+        with torch.cuda.graph(graph):
+            found = model(x, residual)
+        for _ in range(2):
+            graph.replay()
+            expected = eager_of(linear, model)(x, residual)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+            one_element(model)
+
+
+def test_models_that_share_a_weight_and_streams(linear: ModuleType) -> None:
+    models = [linear.ModelNew().cuda() for _ in range(6)]  # more than one operator keeps
+    models[1].fc = models[0].fc
+    x, residual = normal(ROWS, INNER), normal(ROWS, COLUMNS)
+    streams = [torch.cuda.Stream() for _ in range(3)]
+    for turn in range(3):
+        torch.cuda.synchronize()
+        results = []
+        for i, model in enumerate(models):
+            with torch.cuda.stream(streams[(i + turn) % 3]), torch.no_grad():
+                results.append(model(x, residual))
+        torch.cuda.synchronize()
+        for model, found in zip(models, results, strict=True):
+            with torch.no_grad():
+                expected = eager_of(linear, model)(x, residual)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        behind_autograd(models[0])
+
+
+def test_gradients_are_those_of_eager(linear: ModuleType) -> None:
+    model = linear.ModelNew().cuda()
+    old = eager_of(linear, model)
+    x, residual = normal(ROWS, INNER).requires_grad_(), normal(ROWS, COLUMNS).requires_grad_()
+    grads = [
+        torch.autograd.grad(m(x, residual).square().sum(), (x, residual, *m.parameters()))
+        for m in (model, old)
+    ]
+    for ours, theirs in zip(*grads, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-2)
+
+
+def test_results_are_the_same_at_each_call(matmul: ModuleType) -> None:
+    x, y = normal(ROWS, INNER), normal(COLUMNS, INNER)
+    first = matmul.ModelNew()(x, y)
+    assert all(torch.equal(matmul.ModelNew()(x, y), first) for _ in range(10))
