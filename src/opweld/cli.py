@@ -84,6 +84,7 @@ def optimize_command(
     seed: Seed = None,
     no_check: NoCheck = False,
     no_weight_cache: NoCache = False,
+    baselines: Baselines = None,
     json: Json = None,
     time_limit: TimeLimit = None,
     debug: Debug = False,
@@ -98,6 +99,7 @@ def optimize_command(
             seed=seed,
             check=not no_check,
             weight_cache=not no_weight_cache,
+            baselines=baselines,
             time_limit_s=time_limit,
         )
         read_source(model)
