@@ -174,7 +174,12 @@ FAULTS = {
         False,
     ),
     "a warp's part": ("part < plan.parts; ++part", "part < 1; ++part", (1, 9, 4096), False),
-    "a block's part": ("split < splits; ++split", "split < 1; ++split", (1, 2, 20000), False),
+    "a block's part": (
+        "if (first + i < splits) sum +=",
+        "if (first + i < 1) sum +=",
+        (1, 2, 20000),
+        False,
+    ),
     "the edge of columns": (
         "!kPacked && lane + 32 * j < rows ?",
         "!kPacked ?",

@@ -34,6 +34,20 @@ def test_values_of_any_size_are_as_exact(scale: float) -> None:
     assert error(product(a, b, MMA), a, b) <= max(error(chain, a, b), 2.0**-26)
 
 
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("huge", [1e8, 1e20, 3e38], ids=str)
+def test_one_huge_value_hides_no_others(huge: float, side: int) -> None:
+    operands = _few(1088)
+    operands[side][0, 5, 70] = np.float32(huge)
+    found, chain = product(*operands, MMA), chain_of_fmas(*operands)
+    mine = [5, slice(None)] if side == 0 else [slice(None), 5]
+    others = np.ones(found.shape[1:], bool)
+    others[tuple(mine)] = False
+    assert abs(found - exact(*operands))[0][others].max() <= 4 * (
+        abs(chain - exact(*operands))[0][others].max() + 2.0**-20
+    )
+
+
 def test_products_of_subnormal_numbers_are_those_of_a_chain() -> None:
     a, b = _few()
     a = a * np.float32(1e-42)

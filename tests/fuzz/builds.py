@@ -75,7 +75,7 @@ def together(orders: list[Order]) -> dict[str, Any]:
     first = orders[0]
     apart = [_apart(order, number) for number, order in enumerate(orders)]
     language = "cuda" if first.is_cuda else "cpp"
-    kernels = [*pieces(names(language), language), *(kernel for kernel, _ in apart)]
+    kernels = [*pieces(_library(orders, language), language), *(kernel for kernel, _ in apart)]
     hosts = [_host_library(first), *(host for _, host in apart)]
     flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DOPWELD_NAMESPACE")]
     inputs = {**first.inputs, "extra_cflags": flags}
@@ -84,6 +84,22 @@ def together(orders: list[Order]) -> dict[str, Any]:
     else:
         sources = {"cpp_sources": ["\n".join([*kernels, *hosts])]}
     return {**inputs, **sources}
+
+
+# The families of tensor cores' kernels define the same; a kernel of each tells which a text has.
+_FAMILIES = {
+    "tensor_cores_sm90": "contract_sm90_kernel",
+    "tensor_cores_mma": "mma_product_kernel",
+    "tensor_cores_none": "",
+}
+
+
+def _library(orders: list[Order], language: str) -> list[str]:
+    """All pieces of the device library, of the families the one that the files were made for."""
+    texts = [text for order in orders for text in order.inputs.get("cuda_sources", ())]
+    used = (name for name, kernel in _FAMILIES.items() if any(kernel in t for t in texts))
+    family = next(used, None)
+    return [name for name in names(language) if name == family or name not in _FAMILIES]
 
 
 def _apart(order: Order, number: int) -> tuple[str, str]:

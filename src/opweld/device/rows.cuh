@@ -31,7 +31,7 @@ struct SkinnyPlan {
     static constexpr int kAimWarps = 132 * 32;  // what keeps the memory of an H200 busy
     static constexpr int kMostSplits = 256;
     static constexpr int kLeastSteps = 4;  // of a warp, below which sharing out is not worth it
-    static constexpr int kMostSteps = 32;  // of a warp: longer chains of sums lose digits
+    static constexpr int kMostSteps = 16;  // of a warp: longer chains of sums lose digits
     int parts, splits;
     int64_t k_each;
 

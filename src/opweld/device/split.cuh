@@ -201,7 +201,7 @@ struct SpotAt {
 };
 
 // @spot_facts deps: Spots, ReadFour
-// The largest absolute value among the threads of a spot, and the sum of all.
+// The largest absolute value among the threads of a spot, and the sum of the others.
 OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
 #pragma unroll
     for (int step = kSpotThreads / 2; step; step /= 2) {
@@ -210,8 +210,12 @@ OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
     return bits;
 }
 
-OPWELD_FN float sum_of(const Four& v) {
-    return fabsf(v.x[0]) + fabsf(v.x[1]) + (fabsf(v.x[2]) + fabsf(v.x[3]));
+// The sum without the largest: subtracted from a sum it would take small values with it.
+OPWELD_FN float sum_below(const Four& v, float largest) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum += fabsf(v.x[i]) < largest ? fabsf(v.x[i]) : 0.0f;
+    return sum;
 }
 
 template <typename Value>
@@ -327,7 +331,11 @@ OPWELD_FN void column_max_of(const Operand& b, const Spots& spots, int64_t inter
 // @row_facts_of deps: load_spots, equilibrated, spot_facts, CallState
 // The largest and the sum of the rows of one band of b, equilibrated, over intervals first <= i < end.
 // A sum in integers is the same in any order.
-[[maybe_unused]] constexpr float kSumUnit = 1.0f / (1ull << 40), kSumLimit = 16.0f;
+[[maybe_unused]] constexpr float kSumUnit = 1.0f / (1ull << 40), kSumLimit = 4.0f;
+
+OPWELD_FN unsigned long long in_units(float size) {
+    return static_cast<unsigned long long>(fminf(size, kSumLimit) / kSumUnit);
+}
 
 template <typename T>
 OPWELD_FN void row_facts_of(const Operand& b, const Spots& spots, int64_t band, int64_t first,
@@ -342,7 +350,8 @@ OPWELD_FN void row_facts_of(const Operand& b, const Spots& spots, int64_t band, 
         for (int i = 0; i < 2; ++i) {
             v[i] = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
             most[i] = max(most[i], __float_as_uint(largest_of(v[i])));
-            sum[i] += static_cast<unsigned long long>(fminf(sum_of(v[i]), kSumLimit) / kSumUnit);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sum[i] += in_units(fabsf(v[i].x[j]));
         }
     }
     const SpotAt spot(spots, band, first);
@@ -385,7 +394,9 @@ OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots&
         }
         if (spot.interval > 0 || threadIdx.x % kSpotThreads) continue;
         held.scale[row] = power_of_two(-up);
-        const bool alone = stands_out(largest, fmaxf(sum - largest, 0.0f), float(spots.k - 1));
+        const unsigned long long own_units = in_units(largest);
+        const float others = float(call.row_sum[row] - own_units) * kSumUnit;
+        const bool alone = stands_out(largest, others, float(spots.k - 1));
         if (!is_in_range(largest) || alone) call.head->unfit = call.head->unfit_b = 1;
     }
     return gaps;
@@ -519,7 +530,7 @@ static __global__ void __launch_bounds__(256)
     for (int i = 0; i < 2; ++i) {
         v[i] = equilibrated(v[i], held.column_max, spot.k, spots.k, 1);
         const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(v[i]))));
-        const float others = fmaxf(sum_of_spot(sum_of(v[i])) - largest, 0.0f);
+        const float others = sum_of_spot(sum_below(v[i], largest));
         const int64_t row = spot.own_row(i);
         if (row >= spots.rows) continue;
         const int up = lift(exponent_of(largest));
