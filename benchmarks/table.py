@@ -1,4 +1,4 @@
-"""Prints a run of benchmarks/run.py as Markdown, or writes it into a page between two marks.
+"""Prints a run of run.py or products.py as Markdown, or writes it into a page between two marks.
 
 python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json
 python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into README.md
@@ -15,12 +15,12 @@ import typer
 
 
 def main(
-    result: Annotated[Path, typer.Argument(help="A JSON file that run.py wrote.")],
+    result: Annotated[Path, typer.Argument(help="A JSON file of one of the two.")],
     into: Annotated[Path | None, typer.Option(help="A page with the marks.")] = None,
 ) -> None:
     """The table of one run."""
     account = json.loads(result.read_text())
-    text = table(account)
+    text = products(account) if "copy_gbps" in account else table(account)
     if into is None:
         print(text)
         return
@@ -41,6 +41,35 @@ def table(account: dict[str, Any]) -> str:
         "|---" * (len(heads) + 1) + "|",
     ]
     return "\n".join([*lines, *(row(case, bool(hand)) for case in cases)])
+
+
+def products(account: dict[str, Any]) -> str:
+    """The products side by side: of some more than one was measured, the last one counts."""
+    lines = [
+        f"{account['device']}, {account['date']}, torch {account['versions']['torch']}, "
+        f"`{account['command']}`. Medians in ms; TFLOP/s are of the product's own operations, the "
+        "share is that of the bytes that must move at the speed of a copy, the error is ours over "
+        "eager's, root mean square against float64.",
+        "",
+        line(("product", "eager", "ModelNew", "times", "TFLOP/s", "share of copy", "error")),
+        "|---" * 7 + "|",
+    ]
+    return "\n".join([*lines, *map(product_row, account["cases"])])
+
+
+def product_row(case: dict[str, Any]) -> str:
+    eager, new, error = case["eager_ms"], case["opweld_ms"], case["error"]
+    return line(
+        (
+            case["name"],
+            f"{eager:.4g}",
+            f"**{new:.4g}**",
+            f"{eager / new:.2f}",
+            f"{case['tflops']:.0f}",
+            f"{100 * case['share_of_copy']:.0f} %",
+            f"{error['rms'] / case['eager_error']['rms']:.2f}" if error else "",
+        )
+    )
 
 
 def row(case: dict[str, Any], hand: bool) -> str:
