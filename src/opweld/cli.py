@@ -6,6 +6,7 @@ or usage; 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -224,6 +225,9 @@ def _exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
     except KeyboardInterrupt:
         code = INTERRUPTED
         _say("opweld: interrupted; nothing was written")
+    except BrokenPipeError:  # who reads has seen enough, as `| head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     except Exception as error:  # a bug of ours: the user still gets one sentence
         code = 1
         hint = "" if debug else " (--debug shows where)"

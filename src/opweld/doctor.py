@@ -143,7 +143,8 @@ def cores() -> Finding:
 
 def build_cache() -> Finding:
     """Where torch keeps the kernels it has built."""
-    default = Path.home() / ".cache" / "torch_extensions"
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    default = Path(cache) / "torch_extensions"
     folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR", default))
     try:
         folder.mkdir(parents=True, exist_ok=True)

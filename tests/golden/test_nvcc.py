@@ -45,6 +45,7 @@ def test_kernels_compile_without_warnings_and_spills(arch: str) -> None:
     assert max(use.registers for use in own) <= 64  # four blocks of 128 threads wait for memory
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_packets_are_moved_by_16_byte_accesses(tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(text())

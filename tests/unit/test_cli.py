@@ -257,3 +257,19 @@ def test_an_interrupt_leaves_no_file_and_no_process(
     assert len(below) >= 2
     assert not [pid for pid in below if alive(pid)]
     assert names(tmp_path) == ["m.py", "n.py", "note"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(MODEL.format(**WHOLE))
+    plan = [sys.executable, "-m", "opweld", "plan", str(model), "--stage", "source"]
+    process = subprocess.Popen(
+        plan,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()  # before a line of it was read
+    assert "internal error" not in process.stderr.read().decode()
+    assert process.wait() == 0

@@ -119,3 +119,11 @@ def test_what_is_shown() -> None:
         "Missing: ninja",
         "",
     ]
+
+
+def test_the_build_cache_is_where_torch_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert doctor.build_cache().found == str(tmp_path / "torch_extensions")
