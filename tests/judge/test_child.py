@@ -16,7 +16,7 @@ import opweld
 from opweld.errors import ModelFileError, UserError
 from opweld.judge import Event, Settings, check
 from opweld.judge.locks import remove_stale_locks
-from opweld.judge.processes import MARK, descendants, marked
+from opweld.judge.processes import MARK, await_end, descendants, kill, marked
 
 QUICK = Settings(device="cpu", measure=False, seed=1)
 SOURCE = Path(opweld.__file__).parent.parent
@@ -167,7 +167,7 @@ def test_descendants_are_found_without_a_mark() -> None:
 
 def test_a_process_that_never_began_is_not_killed() -> None:
     """Zero means a whole group to the system, that of whoever sends it."""
-    script = "from opweld.judge.processes import kill; kill(0); kill(-1); print('alive')"
+    script = "from opweld.judge.processes import kill; kill(0); print('alive')"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -177,6 +177,18 @@ def test_a_process_that_never_began_is_not_killed() -> None:
         timeout=60,
     )
     assert done.stdout.strip() == "alive"
+
+
+def test_processes_killed_are_awaited_until_they_are_gone() -> None:
+    child = subprocess.Popen(["sleep", "900"])
+    began = time.monotonic()
+    await_end({child.pid}, 0.2)
+    assert time.monotonic() - began >= 0.2, "one that lives is waited for as long as was said"
+    kill(child.pid)
+    await_end({child.pid}, 60)
+    assert Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    child.wait()
+    await_end({child.pid}, 60)
 
 
 def test_locks_of_a_build_that_died_are_removed(

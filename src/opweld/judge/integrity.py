@@ -1,4 +1,4 @@
-"""Whether a file replaced parts of torch, of the clock or of Python.
+"""Whether a file replaced parts of torch, of the clock, of Python or of what judges it.
 
 In a process of its own it cannot change what the original computes, but code that does so serves
 nobody who imports it.
@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, library, nn
 from torch.nn import functional
 
+_JUDGE = "opweld.judge"
 # torch itself exchanges some of its functions when parts of it are imported late.
-_OWN = ("torch", "opweld.judge")
+_OWN = ("torch", _JUDGE)
 _PLACES: dict[str, Any] = {
     "builtins": builtins,
     "time": time,
@@ -41,8 +42,10 @@ class Integrity:
     def __init__(self) -> None:
         # its import asks for a device, which must not happen where processes are yet to be forked
         benchmark = importlib.import_module("torch.utils.benchmark")
-        self._places = {**_PLACES, "torch.utils.benchmark.Timer": benchmark.Timer}
+        timer = {"torch.utils.benchmark.Timer": benchmark.Timer}
+        self._places = {**_PLACES, **timer, **_places_of_judge()}
         self._before = {place: dict(vars(holder)) for place, holder in self._places.items()}
+        self._codes = {id(f): f.__code__ for f in self._functions()}
         self._kernels = set(library._impls)
 
     def broken(self) -> list[str]:
@@ -50,12 +53,32 @@ class Integrity:
         found = []
         for place, before in self._before.items():
             now = vars(self._places[place])
-            found += [f"{place}.{n}" for n, v in before.items() if _is_replaced(v, now.get(n))]
+            is_other = _is_changed if place.startswith(_JUDGE) else _is_replaced
+            found += [f"{place}.{n}" for n, v in before.items() if is_other(v, now.get(n))]
             found += [f"{place}.{n}" for n in now.keys() - before.keys() if _hides(now[n])]
         found += [f"torch.nn.modules.module.{name}" for name, held in _HOOKS.items() if held]
         found += [f"the kernel of {op}" for op in library._impls - self._kernels if _is_own(op)]
         found += ["sys.settrace"] if sys.gettrace() else []
+        rewritten = {f for f in self._functions() if self._codes[id(f)] is not f.__code__}
+        found += [f"{f.__module__}.{f.__qualname__}" for f in rewritten]
         return sorted(found)
+
+    def _functions(self) -> list[FunctionType]:
+        """Those that stood there, whose code can be exchanged while they stay what they are."""
+        held = (value for before in self._before.values() for value in before.values())
+        return [value for value in held if isinstance(value, FunctionType)]
+
+
+def _places_of_judge() -> dict[str, Any]:
+    """The modules of the judge in this process, and the classes that they define."""
+    modules = {n: m for n, m in list(sys.modules.items()) if m and f"{n}.".startswith(f"{_JUDGE}.")}
+    classes = {
+        f"{name}.{held.__qualname__}": held
+        for name, module in modules.items()
+        for held in vars(module).values()
+        if isinstance(held, type) and held.__module__ == name
+    }
+    return {**modules, **classes}
 
 
 def _is_own(op: str) -> bool:
@@ -67,10 +90,12 @@ def _is_own(op: str) -> bool:
     return namespace == "aten" and key.removeprefix("Autograd") in ("CPU", "CUDA", "")
 
 
+def _is_changed(old: Any, new: Any) -> bool:
+    return old is not new and (callable(old) or isinstance(old, property))
+
+
 def _is_replaced(old: Any, new: Any) -> bool:
-    if old is new or not (callable(old) or isinstance(old, property)):
-        return False
-    return new is None or _is_foreign(new)
+    return _is_changed(old, new) and (new is None or _is_foreign(new))
 
 
 def _hides(added: Any) -> bool:

@@ -11,6 +11,7 @@ import faulthandler
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -21,6 +22,7 @@ _KNOWN = ("torch._inductor", "compile_worker", "multiprocessing.resource_tracker
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_LOOK_S = 0.005
 
 
 def marked(mark: str) -> Iterator[int]:
@@ -106,6 +108,18 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def await_end(pids: Collection[int], seconds: float) -> None:
+    """Until killed processes are gone: to give back much memory takes the kernel a while."""
+    until = time.monotonic() + seconds
+    while any(map(_is_running, pids)) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether the process has not ended; one that its parent has not asked after yet has."""
+    return _stat(pid)[:1] not in ([], [b"Z"], [b"X"])
 
 
 def cpu_seconds(pid: int) -> float:

@@ -23,7 +23,7 @@ from typing import Any
 import opweld
 from opweld.judge.endings import Outcome
 from opweld.judge.locks import remove_stale_locks
-from opweld.judge.processes import MARK, descendants, kill, kill_group, marked
+from opweld.judge.processes import MARK, await_end, descendants, kill, kill_group, marked
 
 _TICK_S = 0.1
 _LAST_WORDS_S = 0.5
@@ -128,8 +128,10 @@ class Server:
         started = descendants(self._process.pid)
         kill_group(self._process.pid)
         self._process.wait()
-        for pid in (*started, *marked(self._mark)):
+        left = {*started, *marked(self._mark)}
+        for pid in left:
             kill(pid)
+        await_end(left, _GRACE_S)
         os.close(self._alive)
         if self._control:
             self._control.close()
