@@ -15,7 +15,13 @@ from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Structure
 from .kernel import Contraction, Kernel, Welded
-from .kernel_check import InvalidKernel, check_contraction, check_kernel, check_welded
+from .kernel_check import (
+    InvalidKernel,
+    check_contraction,
+    check_kernel,
+    check_reduction,
+    check_welded,
+)
 from .ops import (
     OPS,
     CallAttrs,
@@ -31,6 +37,7 @@ from .ops import (
     TypeRule,
 )
 from .plan import Group, Plan
+from .reduction import Reduction
 from .types import ShapeMismatch, TensorType
 
 __all__ = ["InvalidCapture", "InvalidGraph", "InvalidKernel", "InvalidPlan", "check"]
@@ -52,8 +59,8 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Contraction, Variant or Capture; anything else is a
-    TypeError.
+    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, Variant or Capture; anything else
+    is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
 
@@ -71,6 +78,11 @@ def _(value: Welded) -> None:
 @check.register
 def _(value: Contraction) -> None:
     check_contraction(value)
+
+
+@check.register
+def _(value: Reduction) -> None:
+    check_reduction(value)
 
 
 @check.register

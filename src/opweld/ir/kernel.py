@@ -4,7 +4,7 @@ kernel     = name, params, loops, lanes, definition*, element, store*, threads, 
 param      = Buffer(name, dtype) | Extent(name)
 loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
-           | Test(name, condition, access) | Multiplied(name, dtype)
+           | Test(name, condition, access) | Multiplied(name, dtype) | Given(name, dtype)
 element    = name, params, let*, results
 let        = Let(name, dtype, op, args, attrs)
 store      = Store(buffer, address, result)
@@ -16,6 +16,7 @@ of scalars; its arguments are names or constants. All parts of a condition hold 
 A pointwise group becomes two kernels that share their element: one for contiguous operands, one for
 any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
 A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product.
+A reduction becomes walks over rows, each a kernel in this sense: see reduction.py.
 """
 
 from __future__ import annotations
@@ -126,7 +127,15 @@ class Multiplied:
     dtype: DType
 
 
-Definition = Load | Index | Test | Multiplied
+@dataclass(frozen=True, slots=True)
+class Given:
+    """`name` is a scalar of the row, known before the row is walked over (see reduction.py)."""
+
+    name: str
+    dtype: DType
+
+
+Definition = Load | Index | Test | Multiplied | Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +261,6 @@ class Contraction:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return (self.epilogue,)
-
-
-Lowered = Welded | Contraction
 
 
 @dataclass(frozen=True, slots=True)

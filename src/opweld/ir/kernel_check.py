@@ -13,15 +13,18 @@ from .kernel import (
     Contraction,
     Definition,
     Element,
+    Given,
     Index,
     Kernel,
     Let,
     Load,
+    Loop,
     Multiplied,
     Store,
     Welded,
 )
-from .ops import OPS, Kind, Op, TypeRule
+from .ops import OPS, Kind, Op, ReduceAttrs, TypeRule
+from .reduction import Fold, Folding, Reduction
 from .types import DType, TensorType
 
 
@@ -48,14 +51,70 @@ def check_contraction(contraction: Contraction) -> None:
         raise InvalidKernel(f"{contraction.group} touches {unknown[0]}, which it is not given")
 
 
+def check_reduction(reduction: Reduction) -> None:
+    """Both foldings are well formed, and every step reads only what is known of the row."""
+    for folding in reduction.foldings:
+        try:
+            _check_folding(folding)
+            _require_written(folding.kernels)
+        except InvalidKernel as error:
+            raise InvalidKernel(f"{folding.name} ({folding.variant}): {error}") from None
+    steps = reduction.contiguous.steps
+    if reduction.cut and (len(steps) > 1 or steps[0].walk.kernel.stores):
+        raise InvalidKernel(f"{reduction.group} is cut, and does more than fold")
+
+
+def _check_folding(folding: Folding) -> None:
+    known: dict[str, DType] = {}
+    for step in folding.steps:
+        _check_step_kernel(step.walk.kernel, known, (*folding.kept, *folding.reduced))
+        for fold in step.walk.folds:
+            _check_fold(fold, step.walk.kernel.element)
+            _learn(known, fold.name, fold.dtype)
+        if step.once is None:
+            continue
+        _check_step_kernel(step.once.kernel, known, folding.kept)
+        for value in step.once.values:
+            if step.once.kernel.element.results[value.result][0] is not value.dtype:
+                raise InvalidKernel(f"{value.name} is not {value.dtype.value}")
+            _learn(known, value.name, value.dtype)
+
+
+def _learn(known: dict[str, DType], name: str, dtype: DType) -> None:
+    if name in known:
+        raise InvalidKernel(f"{name} is defined twice")
+    known[name] = dtype
+
+
+def _check_step_kernel(kernel: Kernel, known: dict[str, DType], loops: tuple[Loop, ...]) -> None:
+    if kernel.loops != loops:
+        raise InvalidKernel("its kernels have different loops")
+    for definition in kernel.definitions:
+        if isinstance(definition, Given) and known.get(definition.name) is not definition.dtype:
+            raise InvalidKernel(f"{definition.name} is not known of the row yet")
+    _check_one(kernel)
+
+
+def _check_fold(fold: Fold, element: Element) -> None:
+    operand = element.results[fold.result][0]
+    expected = OPS[fold.op].infer((TensorType(operand, (1,)),), ReduceAttrs((0,))).dtype
+    if OPS[fold.op].kind is not Kind.REDUCTION or expected is not fold.dtype:
+        raise InvalidKernel(f"{fold.name} is no fold of {operand.value} to {fold.dtype.value}")
+
+
 def check_kernel(kernel: Kernel) -> None:
     """Raises InvalidKernel where a name is unknown, defined twice or of another dtype."""
     try:
-        _check_names(kernel)
-        _check_element(kernel.element, _definition_dtypes(kernel))
-        _check_stores(kernel)
+        _check_one(kernel)
+        _require_written((kernel,))
     except InvalidKernel as error:
         raise InvalidKernel(f"{kernel.name} ({kernel.variant}): {error}") from None
+
+
+def _check_one(kernel: Kernel) -> None:
+    _check_names(kernel)
+    _check_element(kernel.element, _definition_dtypes(kernel))
+    _check_stores(kernel)
 
 
 def _check_names(kernel: Kernel) -> None:
@@ -79,7 +138,7 @@ def _check_definition(definition: Definition, integers: set[str], inputs: dict[s
     name = definition.name
     if isinstance(definition, Index):
         return _check_expr(definition.expr, integers, name)
-    if isinstance(definition, Multiplied):
+    if isinstance(definition, Multiplied | Given):
         return None
     if not isinstance(definition, Load):
         return _check_condition(definition.condition, integers, name)
@@ -149,12 +208,21 @@ def _arg_dtype(arg: Arg, values: dict[str, DType], reader: str, told: DType) -> 
 
 
 def _check_stores(kernel: Kernel) -> None:
-    outputs = {buffer.name: buffer.dtype for buffer in kernel.buffers if buffer.written}
+    outputs = _outputs(kernel)
     integers = _extent_names(kernel) | {loop.var for loop in kernel.loops}
     for store in kernel.stores:
         _check_store(store, kernel, outputs, integers)
-    _refuse_duplicates(store.buffer for store in kernel.stores)
-    unwritten = set(outputs) - {store.buffer for store in kernel.stores}
+
+
+def _outputs(kernel: Kernel) -> dict[str, DType]:
+    return {buffer.name: buffer.dtype for buffer in kernel.buffers if buffer.written}
+
+
+def _require_written(kernels: tuple[Kernel, ...]) -> None:
+    """Every result is stored once by one of the kernels, which have the same buffers."""
+    stored = [store.buffer for kernel in kernels for store in kernel.stores]
+    _refuse_duplicates(stored)
+    unwritten = set(_outputs(kernels[0])) - set(stored)
     if unwritten:
         raise InvalidKernel(f"nothing is stored to {min(unwritten)}")
 
@@ -189,6 +257,6 @@ def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
 
 
 def _definition_dtype(definition: Definition) -> DType:
-    if isinstance(definition, Load | Multiplied):
+    if isinstance(definition, Load | Multiplied | Given):
         return definition.dtype
     return DType.I64 if isinstance(definition, Index) else DType.BOOL

@@ -11,14 +11,17 @@ from .kernel import (
     Const,
     Definition,
     Extent,
+    Given,
     Index,
     Kernel,
     Let,
     Load,
+    Loop,
     Multiplied,
     Store,
 )
 from .ops import Op
+from .reduction import Folding
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -28,11 +31,45 @@ def kernel_text(kernel: Kernel) -> str:
     lines = [f"{head}  {sizes}{_comment(kernel.comment)}"]
     lines += [f"  {_buffer_text(buffer)}" for buffer in kernel.buffers]
     lines += [f"  {_extent_text(extent)}" for extent in kernel.extents]
-    for depth, loop in enumerate(kernel.loops, start=1):
-        lines.append(f"{'  ' * depth}for {loop.var} in 0..{loop.extent}:")
+    lines += _loop_lines(kernel.loops, 1)
     indent = "  " * (len(kernel.loops) + 1)
     lines += [indent + line for line in _body_lines(kernel)]
     return "\n".join([*lines, ""])
+
+
+def folding_text(folding: Folding) -> str:
+    """All steps of a folding: walks over the reduced loops, and what comes once for the row."""
+    way = "across rows" if folding.across else "along rows"
+    head = f"folding {folding.name} {folding.variant}  lanes {folding.lanes} {way}"
+    lines = [f"{head} threads {folding.threads}{_comment(folding.kernels[0].comment)}"]
+    lines += [f"  {_buffer_text(buffer)}" for buffer in folding.buffers]
+    lines += [f"  {_extent_text(extent)}" for extent in folding.extents]
+    lines += _loop_lines(folding.kept, 1)
+    depth = len(folding.kept) + 1
+    indent = "  " * depth
+    for step in folding.steps:
+        lines += _loop_lines(folding.reduced, depth)
+        inside = indent + "  " * len(folding.reduced)
+        lines += [inside + line for line in _body_lines(step.walk.kernel)]
+        lines += [
+            f"{inside}{fold.name} {fold.dtype.value} = {fold.op.value} of result {fold.result}"
+            for fold in step.walk.folds
+        ]
+        if step.once:
+            lines += [f"{indent}once:"]
+            lines += [f"{indent}  {line}" for line in _body_lines(step.once.kernel)]
+            lines += [
+                f"{indent}  {value.name} {value.dtype.value} = result {value.result}"
+                for value in step.once.values
+            ]
+    return "\n".join([*lines, ""])
+
+
+def _loop_lines(loops: tuple[Loop, ...], depth: int) -> list[str]:
+    return [
+        f"{'  ' * (depth + place)}for {loop.var} in 0..{loop.extent}:"
+        for place, loop in enumerate(loops)
+    ]
 
 
 def _body_lines(kernel: Kernel) -> list[str]:
@@ -69,6 +106,8 @@ def _definition_text(definition: Definition) -> str:
         return _load_text(definition)
     if isinstance(definition, Multiplied):
         return f"{definition.name} {definition.dtype.value} = product"
+    if isinstance(definition, Given):
+        return f"{definition.name} {definition.dtype.value} = of the row"
     if isinstance(definition, Index):
         return f"{definition.name} i64 = index {definition.expr}  {definition.access.value}"
     condition = _condition_text(definition.condition)

@@ -259,3 +259,45 @@ def cat(*parts: Any) -> Array:
 def pad(x: Array, attrs: Any) -> Array:
     widths = list(zip(attrs.before, attrs.after, strict=True))
     return np.pad(x, widths, constant_values=attrs.value)
+
+
+def sum_of(x: Array, attrs: Any) -> Array:
+    """Floats are added in float64 and rounded once."""
+    dtype = np.float64 if np.issubdtype(x.dtype, np.floating) else x.dtype
+    return np.sum(x, axis=attrs.axes, dtype=dtype, keepdims=True).astype(x.dtype)
+
+
+def product_of(x: Array, attrs: Any) -> Array:
+    """Floats are multiplied in float64 and rounded once."""
+    dtype = np.float64 if np.issubdtype(x.dtype, np.floating) else x.dtype
+    return np.prod(x, axis=attrs.axes, dtype=dtype, keepdims=True).astype(x.dtype)
+
+
+def largest(x: Array, attrs: Any) -> Array:
+    return np.max(x, axis=attrs.axes, keepdims=True)
+
+
+def smallest(x: Array, attrs: Any) -> Array:
+    return np.min(x, axis=attrs.axes, keepdims=True)
+
+
+def any_of(x: Array, attrs: Any) -> Array:
+    return np.any(x, axis=attrs.axes, keepdims=True)
+
+
+def all_of(x: Array, attrs: Any) -> Array:
+    return np.all(x, axis=attrs.axes, keepdims=True)
+
+
+def place_of_largest(x: Array, attrs: Any) -> Array:
+    return _place_by(np.argmax, x, attrs.axes)
+
+
+def place_of_smallest(x: Array, attrs: Any) -> Array:
+    return _place_by(np.argmin, x, attrs.axes)
+
+
+def _place_by(find: Any, x: Array, axes: tuple[int, ...]) -> Array:
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    flat = np.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), -1)
+    return np.expand_dims(find(flat, axis=-1).astype(np.int64), axes)

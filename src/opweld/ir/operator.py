@@ -10,9 +10,10 @@ from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Node
-from .kernel import Definition, Load, Lowered, Welded
+from .kernel import Definition, Load, Welded
 from .ops import Kind
 from .plan import Group, GroupKind
+from .reduction import Lowered
 from .types import TensorType
 
 

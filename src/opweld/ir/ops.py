@@ -22,6 +22,7 @@ from .types import DType, ShapeMismatch, TensorType, broadcast
 class Kind(enum.Enum):
     SOURCE = "source"
     POINTWISE = "pointwise"
+    REDUCTION = "reduction"
     VIEW = "view"
     OPAQUE = "opaque"
 
@@ -133,6 +134,15 @@ class Op(enum.Enum):
     # ternary
     WHERE = "where"
     LERP = "lerp"
+    # reductions
+    SUM = "sum"
+    PROD = "prod"
+    AMAX = "amax"
+    AMIN = "amin"
+    ANY = "any"
+    ALL = "all"
+    ARGMAX = "argmax"
+    ARGMIN = "argmin"
     # views and data movement
     PERMUTE = "permute"
     EXPAND = "expand"
@@ -259,6 +269,16 @@ class LambdaAttrs:
 
     def __str__(self) -> str:
         return f"lambd={self.lambd}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceAttrs:
+    """The axes that are condensed, ascending; the result keeps them with size 1."""
+
+    axes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"axes={list(self.axes)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +435,24 @@ def _cast(types: tuple[TensorType, ...], attrs: CastAttrs) -> TensorType:
     return TensorType(attrs.dtype, types[0].shape)
 
 
+def _reduce(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
+    (operand,) = types
+    if not attrs.axes or list(attrs.axes) != sorted(set(attrs.axes) & set(range(operand.rank))):
+        raise TypeRule(f"axes {attrs.axes} are no axes of rank {operand.rank}, in order")
+    shape = tuple(1 if axis in attrs.axes else size for axis, size in enumerate(operand.shape))
+    return TensorType(operand.dtype, shape)
+
+
+def _place(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
+    return TensorType(DType.I64, _reduce(types, attrs).shape)
+
+
+def _truth(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
+    if types[0].dtype is not DType.BOOL:
+        raise TypeRule(f"the operand is {types[0].dtype.value}, not bool")
+    return _reduce(types, attrs)
+
+
 def _permute(types: tuple[TensorType, ...], attrs: PermuteAttrs) -> TensorType:
     if sorted(attrs.dims) != list(range(types[0].rank)):
         raise TypeRule(f"dims {attrs.dims} do not permute rank {types[0].rank}")
@@ -468,6 +506,10 @@ def _binary(evaluate: Callable[..., np.ndarray], commutative: bool = False) -> O
 
 def _test(arity: int, evaluate: Callable[..., np.ndarray], commutative: bool = False) -> OpSpec:
     return OpSpec(Kind.POINTWISE, arity, NoAttrs, _predicate, evaluate, commutative)
+
+
+def _reduction(evaluate: Callable[..., np.ndarray], infer: Infer = _reduce) -> OpSpec:
+    return OpSpec(Kind.REDUCTION, 1, ReduceAttrs, infer, evaluate)
 
 
 def _view(attrs: type, infer: Infer, evaluate: Callable[..., np.ndarray], arity: int = 1) -> OpSpec:
@@ -576,6 +618,16 @@ OPS: dict[Op, OpSpec] = {
     Op.SHIFT_RIGHT: _binary(meaning.shift_right),
     Op.WHERE: OpSpec(Kind.POINTWISE, 3, NoAttrs, _where, np.where),
     Op.LERP: OpSpec(Kind.POINTWISE, 3, NoAttrs, _same, meaning.lerp),
+    Op.SUM: _reduction(meaning.sum_of),
+    Op.PROD: _reduction(meaning.product_of),
+    # A NaN is the largest and the smallest, and the first place of several counts.
+    Op.AMAX: _reduction(meaning.largest),
+    Op.AMIN: _reduction(meaning.smallest),
+    Op.ANY: _reduction(meaning.any_of, _truth),
+    Op.ALL: _reduction(meaning.all_of, _truth),
+    # The row-major position among the elements of the axes.
+    Op.ARGMAX: _reduction(meaning.place_of_largest, _place),
+    Op.ARGMIN: _reduction(meaning.place_of_smallest, _place),
     Op.PERMUTE: _view(PermuteAttrs, _permute, meaning.permute),
     Op.EXPAND: _view(ShapeAttrs, _expand, meaning.expand),
     Op.RESHAPE: _view(ShapeAttrs, _reshape, meaning.reshape),

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from .expr import Size
+from .expr import product as product_of
 from .graph import Graph, Node
 from .product import Mode, Product
 
@@ -13,6 +14,7 @@ from .product import Mode, Product
 class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"
+    REDUCTION = "reduction"
     LIBRARY = "library"
     VIEW = "view"
 
@@ -47,6 +49,46 @@ class ContractionSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class ReductionSchedule:
+    """`lanes` elements an access, `threads` a block. With `cut` a row may be walked in pieces, side
+    by side, whose results a second kernel puts together; otherwise one team walks a row as often as
+    it must.
+    """
+
+    lanes: int
+    threads: int
+    cut: bool
+
+    def __str__(self) -> str:
+        return f"lanes {self.lanes} threads {self.threads}{' cut' if self.cut else ''}"
+
+
+Schedule = PointwiseSchedule | ContractionSchedule | ReductionSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a reduction: `axes` of the iteration space `space` make one row, the other axes
+    number the rows. `levels` has the reductions that each walk over a row completes; what walk k
+    computes may need those of the walks before.
+    """
+
+    space: tuple[Size, ...]
+    axes: tuple[int, ...]
+    levels: tuple[tuple[Node, ...], ...]
+
+    @property
+    def kept(self) -> tuple[Size, ...]:
+        """The shape of what is computed once a row."""
+        return tuple(1 if axis in self.axes else size for axis, size in enumerate(self.space))
+
+    @property
+    def length(self) -> Size:
+        """The elements of a row."""
+        return product_of(self.space[axis] for axis in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """Bytes that must move (each operand read once, each result written once) and operations."""
 
@@ -64,6 +106,8 @@ class Group:
     plan. `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose
     buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
     the `product` that this computes; all its other nodes are computed from the product's elements.
+    A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
+    it, but for axes of size 1.
     """
 
     name: str
@@ -71,17 +115,21 @@ class Group:
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
-    schedule: PointwiseSchedule | ContractionSchedule | None
+    schedule: Schedule | None
     estimate: Estimate
     reason: str
     reuse: int | None = None
     anchor: Node | None = None
     product: Product | None = None
+    rows: Rows | None = None
 
     @property
     def welded(self) -> bool:
         """Whether a kernel of ours computes it."""
-        return self.kind in (GroupKind.POINTWISE, GroupKind.CONTRACTION)
+        return self.kind in _WELDED
+
+
+_WELDED = (GroupKind.POINTWISE, GroupKind.CONTRACTION, GroupKind.REDUCTION)
 
 
 @dataclass(frozen=True, slots=True)

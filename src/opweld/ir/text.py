@@ -18,18 +18,19 @@ from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Vari
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure
 from .kernel import Contraction, Kernel, Source, Welded
-from .kernel_text import kernel_text
+from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
 from .plan import Group, Plan
 from .product import Axis, Matrix
+from .reduction import Reduction
 
 Names = Mapping[int, str]
 
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Contraction, Kernel, Contract, Capture or Source, with a
-    final newline.
+    """The text of a Graph, Plan, Welded, Contraction, Reduction, Kernel, Contract, Capture or
+    Source, with a final newline.
 
     Raises TypeError for anything else.
     """
@@ -80,6 +81,13 @@ def _(value: Contraction) -> str:
     ]
     held = ["  b is held from call to call"] if value.held else []
     return "\n".join([head, *lines, *held, ""]) + kernel_text(value.epilogue)
+
+
+@to_text.register
+def _(value: Reduction) -> str:
+    head = f"reduction {value.group} of {value.num_rows} rows of {value.length}"
+    foldings = "".join(folding_text(folding) for folding in value.foldings)
+    return f"{head}{' cut' if value.cut else ''}\n{foldings}"
 
 
 def _roles(axes: Matrix, rows: str) -> tuple[tuple[str, tuple[Axis, ...]], ...]:

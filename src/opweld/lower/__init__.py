@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.kernel import Lowered
 from ..ir.plan import Group, GroupKind, Plan
+from ..ir.reduction import Lowered
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
 

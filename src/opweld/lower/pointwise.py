@@ -21,6 +21,7 @@ from ..ir.kernel import (
     Const,
     Definition,
     Element,
+    Given,
     Index,
     Kernel,
     Let,
@@ -313,6 +314,6 @@ def _params(
 
 
 def _dtype(definition: Definition) -> DType:
-    if isinstance(definition, Load | Multiplied):
+    if isinstance(definition, Load | Multiplied | Given):
         return definition.dtype
     return DType.I64 if isinstance(definition, Index) else DType.BOOL

@@ -14,6 +14,7 @@ from ..ir.kernel import (
     Condition,
     Definition,
     Extent,
+    Given,
     Index,
     Kernel,
     Load,
@@ -78,7 +79,7 @@ def _map_definition(definition: Definition, mapped: Callable[[Size], Size]) -> D
         return replace(definition, address=mapped(definition.address), guard=guard)
     if isinstance(definition, Index):
         return replace(definition, expr=mapped(definition.expr))
-    if isinstance(definition, Multiplied):
+    if isinstance(definition, Multiplied | Given):
         return definition
     return replace(definition, condition=_map_condition(definition.condition, mapped))
 
@@ -100,7 +101,7 @@ def expressions_of(definition: Definition) -> list[Size]:
         return [definition.address, *(b.expr for b in definition.guard)]
     if isinstance(definition, Index):
         return [definition.expr]
-    if isinstance(definition, Multiplied):
+    if isinstance(definition, Multiplied | Given):
         return []
     return [between.expr for between in definition.condition]
 
@@ -109,7 +110,9 @@ def with_access(kernel: Kernel) -> Kernel:
     """The kernel with each definition's access chosen for its lanes."""
     rows_hold_vectors = len(kernel.loops) == 1 or divides(kernel.lanes, kernel.loops[-1].extent)
     definitions = tuple(
-        d if isinstance(d, Multiplied) else replace(d, access=_access(d, kernel, rows_hold_vectors))
+        d
+        if isinstance(d, Multiplied | Given)
+        else replace(d, access=_access(d, kernel, rows_hold_vectors))
         for d in kernel.definitions
     )
     return replace(kernel, definitions=definitions)
@@ -158,7 +161,7 @@ def extents_of(
 
 
 def _limits(definition: Definition) -> set[str]:
-    if isinstance(definition, Index | Multiplied):
+    if isinstance(definition, Index | Multiplied | Given):
         return set()
     condition = definition.guard if isinstance(definition, Load) else definition.condition
     return {name for b in condition for limit in (b.low, b.high) for name in symbols_of(limit)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from ..ir.kernel import Contraction, Lowered, Source
+from ..ir.kernel import Contraction, Source
+from ..ir.reduction import Lowered
 from .cpp import cpp_text
 from .cuda import cuda_text
 

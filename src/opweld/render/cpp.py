@@ -14,13 +14,14 @@ from ..ir.kernel import (
     Between,
     Buffer,
     Definition,
+    Given,
     Index,
     Kernel,
-    Lowered,
     Multiplied,
     Test,
     Welded,
 )
+from ..ir.reduction import Lowered
 from ..ir.types import DType
 from .c import (
     STORAGE,
@@ -127,7 +128,7 @@ def _place(address: Size, kernel: Kernel) -> str:
 
 def _definition(definition: Definition, kernel: Kernel) -> str:
     name = definition.name
-    assert not isinstance(definition, Multiplied), "products are the library's here"
+    assert not isinstance(definition, Multiplied | Given), "it has no statement of its own"
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_text(definition.expr)};"
     bounds = {loop.var: loop.extent for loop in kernel.loops}

@@ -13,7 +13,8 @@ cudaError_t. A matrix product has entries of its own: see contraction.py.
 from __future__ import annotations
 
 from ..device import pieces
-from ..ir.kernel import Contraction, Kernel, Lowered, Welded
+from ..ir.kernel import Contraction, Kernel, Welded
+from ..ir.reduction import Lowered
 from .c import dtypes_of, storage_pieces
 from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher

@@ -8,9 +8,10 @@ from __future__ import annotations
 from importlib import resources
 
 from ..ir.expr import product, symbols_of
-from ..ir.kernel import Contraction, Kernel, Lowered, Welded
+from ..ir.kernel import Contraction, Kernel, Welded
 from ..ir.operator import Operator, Result, operator_of, reads_in_place
 from ..ir.original import Part
+from ..ir.reduction import Lowered
 from .c import index_text
 from .host_contraction import contraction_run, entry_declarations
 from .host_parts import all_of, extents, pointers, reads, references, scalar_type, shape, wrapped

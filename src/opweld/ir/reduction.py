@@ -1,0 +1,131 @@
+"""A reduction as kernels: walks over the elements of a row, and scalars of the row between them.
+
+folding    = name, params, kept, reduced, across, lanes, threads, step+
+step       = walk, once | walk
+walk       = kernel over kept and reduced loops, fold*
+fold       = Fold(name, op, dtype, result)
+once       = kernel over kept loops, value*
+value      = Value(name, dtype, result)
+
+The kept loops number the rows, the reduced loops the elements of one row. A walk's kernel is
+evaluated for every element: its element's first results are folded over the row, one by each fold,
+the others are stored. What comes once after a walk is evaluated for the row: from folds and values
+so far it computes the values that later steps read, and what is stored of them. Both read what is
+known of the row by `Given` definitions. The last walk of a folding may have no folds, and then
+nothing comes after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .expr import Size
+from .kernel import Buffer, Contraction, Extent, Kernel, Loop, Welded
+from .ops import Op
+from .types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """`name` is what `op` makes of the element's result `result` over the row, of type `dtype`.
+
+    For ARGMAX and ARGMIN it is the row-major position in the reduced loops, for all others of the
+    operand's type.
+    """
+
+    name: str
+    op: Op
+    dtype: DType
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`name` is result `result` of what is computed once for the row."""
+
+    name: str
+    dtype: DType
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One pass over the elements of a row."""
+
+    kernel: Kernel
+    folds: tuple[Fold, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """What is computed for the row after a walk. Its kernel's element may have no results."""
+
+    kernel: Kernel
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    walk: Walk
+    once: Once | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """The steps of one launch, for row-major operands or for any strides.
+
+    `lanes` neighbouring elements are moved by one access where > 1: neighbours in the innermost
+    reduced loop, or, where `across`, in the innermost kept loop, so that they belong to as many
+    rows. Every kernel in the steps has the same loops, buffers, lanes and threads.
+    """
+
+    name: str
+    variant: str
+    buffers: tuple[Buffer, ...]
+    extents: tuple[Extent, ...]
+    kept: tuple[Loop, ...]
+    reduced: tuple[Loop, ...]
+    across: bool
+    steps: tuple[Step, ...]
+    lanes: int
+    threads: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All kernels in the order in which they are evaluated."""
+        once = (
+            (step.walk.kernel, *([step.once.kernel] if step.once else [])) for step in self.steps
+        )
+        return tuple(kernel for kernels in once for kernel in kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The kernels of one group; `contiguous` is for row-major operands, `strided` for any strides.
+
+    `num_rows` and `length` are the sizes of the kept and of the reduced loops. With `cut` there is
+    one walk, whose rows may be folded in pieces.
+    """
+
+    group: str
+    contiguous: Folding
+    strided: Folding
+    num_rows: Size
+    length: Size
+    cut: bool
+
+    @property
+    def foldings(self) -> tuple[Folding, ...]:
+        return self.contiguous, self.strided
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.contiguous.kernels + self.strided.kernels
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All operands and results of the group."""
+        return self.strided.buffers
+
+
+Lowered = Welded | Contraction | Reduction
