@@ -76,7 +76,7 @@ def packet_name(kernel: Kernel) -> str:
 
 def _packet_body(kernel: Kernel) -> list[str]:
     """What a thread does for kLanes neighbouring elements, from row-major position `at` on."""
-    given = [d for d in kernel.definitions if not isinstance(d, Multiplied)]
+    given = [d for d in kernel.definitions if isinstance(d, Load | Index | Test)]
     once = [d for d in given if d.access is not Access.LANE]
     each = [d for d in given if d.access is Access.LANE]
     before = [line for d in once for line in _once(d, kernel)]
@@ -128,7 +128,9 @@ def _multiplied(kernel: Kernel) -> list[Multiplied]:
 
 def element_body(kernel: Kernel) -> list[str]:
     """What a thread does for the element at row-major position `at`, at any strides."""
-    body = [_definition(d, kernel) for d in kernel.definitions if not isinstance(d, Multiplied)]
+    body = [
+        _definition(d, kernel) for d in kernel.definitions if isinstance(d, Load | Index | Test)
+    ]
     body += call_element(kernel, [name for name, _ in kernel.element.params])
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
