@@ -38,9 +38,9 @@ _FILES = {
             "contract_sm90.cuh",
             "contract_sm90_host.cuh",
         ),
-        "held.cuh",
+        *("held.cuh", "fold.h"),
     ),
-    "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
+    "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h", "fold.h"),
 }
 _ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}
 _MARK = re.compile(r"^// @(\w+) deps:(.*)$")
