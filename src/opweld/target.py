@@ -38,6 +38,9 @@ class Target:
     pointwise_threads: int
     copy_bytes_per_s: float
     pointwise_flops_per_s: float
+    # Rows of a reduction that keep every processor busy.
+    rows_in_flight: int = 1
+    reduction_threads: int = 1
     tensor_cores: str = "none"
     products: frozenset[Mode] = frozenset()
     product_rates: Mapping[Mode, ProductRates] = field(default_factory=dict)
@@ -55,6 +58,8 @@ SM_90A = Target(
     pointwise_threads=128,
     copy_bytes_per_s=4.24e12,  # device-to-device copy, read + write, measured on an H200
     pointwise_flops_per_s=33.5e12,  # 132 SMs x 128 lanes x 1.98 GHz, one instruction a lane
+    rows_in_flight=264,  # two blocks for each of 132 SMs
+    reduction_threads=256,
     tensor_cores="sm90",
     products=frozenset({Mode.FAITHFUL}),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
@@ -79,6 +84,8 @@ SM_80 = Target(
     # A100 80 GB data sheet: 2.04 TB/s, of which a copy reaches about 86 %.
     copy_bytes_per_s=1.75e12,
     pointwise_flops_per_s=9.7e12,  # 108 SMs x 64 lanes x 1.41 GHz
+    rows_in_flight=216,  # two blocks for each of 108 SMs
+    reduction_threads=256,
     tensor_cores="mma",
     products=frozenset({Mode.FAITHFUL}),
     # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products
@@ -98,6 +105,7 @@ CPU = Target(
     access_bytes=64,  # one AVX-512 register; g++ chooses the width, this only groups the loads
     loads_in_flight=1,
     pointwise_threads=1,
+    rows_in_flight=16,  # as many threads, or a few rows for each of a few
     copy_bytes_per_s=60e9,  # two recent server cores, large copies with recycled memory
     pointwise_flops_per_s=100e9,
 )

@@ -70,12 +70,14 @@ Schedule = PointwiseSchedule | ContractionSchedule | ReductionSchedule
 class Rows:
     """The rows of a reduction: `axes` of the iteration space `space` make one row, the other axes
     number the rows. `levels` has the reductions that each walk over a row completes; what walk k
-    computes may need those of the walks before.
+    computes may need those of the walks before. There are `num_walks`: one more than levels where
+    an element's result needs all reductions.
     """
 
     space: tuple[Size, ...]
     axes: tuple[int, ...]
     levels: tuple[tuple[Node, ...], ...]
+    num_walks: int
 
     @property
     def kept(self) -> tuple[Size, ...]:

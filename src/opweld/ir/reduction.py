@@ -69,6 +69,11 @@ class Step:
     walk: Walk
     once: Once | None
 
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """In the order in which they are evaluated."""
+        return (self.walk.kernel, *((self.once.kernel,) if self.once else ()))
+
 
 @dataclass(frozen=True, slots=True)
 class Folding:
@@ -93,10 +98,7 @@ class Folding:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels in the order in which they are evaluated."""
-        once = (
-            (step.walk.kernel, *([step.once.kernel] if step.once else [])) for step in self.steps
-        )
-        return tuple(kernel for kernels in once for kernel in kernels)
+        return tuple(kernel for step in self.steps for kernel in step.kernels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from ..ir.plan import Group, GroupKind, Plan
 from ..ir.reduction import Lowered
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
+from .reduction import lower_reduction
 
 _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.POINTWISE: lower_group,
     GroupKind.CONTRACTION: lower_contraction,
+    GroupKind.REDUCTION: lower_reduction,
 }
 
 

@@ -30,7 +30,7 @@ RESERVED = frozenset(
 )
 # Loop variables, sizes, results, strides, vectors, and the pointers of entry points.
 _PATTERN = re.compile(
-    r"(i|s|value|above_i)\d*|\w+_(stride\d+|vector|block|data|matrix|flat)|_\w*|\w*__\w*"
+    r"(i|r|s|value|above_i|above_r)\d*|\w+_(stride\d+|vector|block|data|matrix|flat)|_\w*|\w*__\w*"
 )
 
 

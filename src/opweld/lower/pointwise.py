@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ir.expr import Size, symbol
 from ..ir.graph import Node
+from ..ir.index import Coords, align, flatten, through_view
 from ..ir.kernel import (
     Access,
     Arg,
@@ -37,7 +38,6 @@ from ..ir.ops import NO_ATTRS, CastAttrs, Kind, Op
 from ..ir.plan import Group, PointwiseSchedule
 from ..ir.product import Product
 from ..ir.types import DType
-from .index import Coords, align, flatten, through_view
 from .names import Names, stride_name, wish_for
 from .space import extents_of, merge_loops, with_access
 
@@ -51,8 +51,8 @@ Origins = Mapping[int, tuple[str, str]]
 def lower_group(origins: Origins, group: Group) -> Welded:
     """Both kernels of a group: `contiguous` with few loops and vectors, and `strided`."""
     buffers = buffers_of(group)
-    body = _body(origins, group, buffers, _row_major)
-    strided = _body(origins, group, buffers, _by_strides)
+    body = _body(origins, group, buffers, row_major)
+    strided = _body(origins, group, buffers, by_strides)
     return Welded(
         group.name,
         with_access(merge_loops(body)),
@@ -75,7 +75,7 @@ def buffers_of(group: Group) -> tuple[Buffer, ...]:
 
 def row_major_kernel(origins: Origins, group: Group, buffers: tuple[Buffer, ...]) -> Kernel:
     """The kernel over row-major operands, with few loops and vectors."""
-    return with_access(merge_loops(_body(origins, group, buffers, _row_major)))
+    return with_access(merge_loops(_body(origins, group, buffers, row_major)))
 
 
 def _buffer(names: Names, node: Node, index: int, written: bool, wish: str = "") -> Buffer:
@@ -83,11 +83,11 @@ def _buffer(names: Names, node: Node, index: int, written: bool, wish: str = "")
     return Buffer(name, node.type.dtype, written, index, node.type.rank, str(node.type))
 
 
-def _row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
+def row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
     return flatten(coords, node.type.shape)
 
 
-def _by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
+def by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
     address: Size = 0
     for axis, (coordinate, size) in enumerate(zip(coords, node.type.shape, strict=True)):
         if size != 1:
@@ -96,8 +96,11 @@ def _by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
 
 
 @dataclass(slots=True)
-class _Builder:
-    """Definitions and body of one kernel, made while values are followed to their loads."""
+class Builder:
+    """Definitions and body of one kernel, made while values are followed to their loads.
+
+    `given` are scalars of a row, by the node that made them and where it is evaluated.
+    """
 
     origins: Origins
     buffers: dict[int, Buffer]
@@ -106,6 +109,7 @@ class _Builder:
     bounds: dict[str, Size]
     anchor: Node | None = None
     product: Product | None = None
+    given: Mapping[tuple[int, Coords], Given] = field(default_factory=dict)
     definitions: list[Definition] = field(default_factory=list)
     lets: list[Let] = field(default_factory=list)
     known: dict[object, Arg] = field(default_factory=dict)
@@ -124,6 +128,9 @@ class _Builder:
     def _make(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         if node.serial in self.buffers:
             return self._load(node, coords, guard)
+        if (node.serial, coords) in self.given:
+            given = self.given[node.serial, coords]
+            return self._define(given, ("given", given.name))
         if node is self.anchor:
             return self._multiplied(node, coords)
         if node.op is Op.CONST:
@@ -274,20 +281,20 @@ def _body(
     coords = tuple(symbol(f"i{axis}") if size != 1 else 0 for axis, size in enumerate(shape))
     read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
     names = Names({buffer.name for buffer in buffers})
-    builder = _Builder(origins, read, names, address, bounds, group.anchor, group.product)
+    builder = Builder(origins, read, names, address, bounds, group.anchor, group.product)
     results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
     written = buffers[len(group.inputs) :]
     stores = tuple(
         Store(buffer.name, buffer.dtype, address(buffer, node, coords), index)
         for index, (buffer, node) in enumerate(zip(written, group.outputs, strict=True))
     )
-    params = _params(builder, results)
+    params = params_of(builder, results)
     element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
     assert schedule is not None, "a welded group has a schedule"
     pointwise = schedule if isinstance(schedule, PointwiseSchedule) else None
-    rows = address is _row_major
+    rows = address is row_major
     return Kernel(
         name=group.name,
         variant="contiguous",
@@ -304,8 +311,8 @@ def _body(
     )
 
 
-def _params(
-    builder: _Builder, results: tuple[tuple[DType, Arg], ...]
+def params_of(
+    builder: Builder, results: tuple[tuple[DType, Arg], ...]
 ) -> tuple[tuple[str, DType], ...]:
     """The definitions that the element reads; some tests only guard loads."""
     args = [arg for let in builder.lets for arg in let.args] + [arg for _, arg in results]

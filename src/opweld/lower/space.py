@@ -21,34 +21,43 @@ from ..ir.kernel import (
     Loop,
     Multiplied,
     Store,
+    Test,
 )
 from .names import stride_name
 
 
 def merge_loops(kernel: Kernel) -> Kernel:
     """The kernel with neighbouring loops made one wherever every address allows it."""
-    loops = list(kernel.loops)
-    position = len(loops) - 2
+    (merged,), loops = merge_together((kernel,), kernel.loops, (), "i")
+    extents = extents_of(loops, merged.definitions, merged.stores, merged.buffers)
+    return replace(merged, loops=loops, extents=extents)
+
+
+def merge_together(
+    kernels: tuple[Kernel, ...], loops: tuple[Loop, ...], others: tuple[Loop, ...], prefix: str
+) -> tuple[tuple[Kernel, ...], tuple[Loop, ...]]:
+    """Neighbours among `loops` made one wherever every address of every kernel allows it.
+
+    The loops are numbered anew, outermost `<prefix>0`; a single one is `<prefix>`. `others` are
+    loops that the addresses know too. Gives the kernels, in which only addresses are changed, and
+    the loops.
+    """
+    left = list(loops)
+    position = len(left) - 2
     while position >= 0:
-        outer, inner = loops[position], loops[position + 1]
-        if all(_merges(expr, outer, inner) for expr in _expressions(kernel)):
-            loops[position : position + 2] = [Loop(inner.var, outer.extent * inner.extent)]
+        outer, inner = left[position], left[position + 1]
+        exprs = [expr for kernel in kernels for expr in _expressions(kernel)]
+        if all(_merges(expr, outer, inner) for expr in exprs):
+            left[position : position + 2] = [Loop(inner.var, outer.extent * inner.extent)]
             # The inner variable takes over both loops: the outer one is 0 from now on.
-            kernel = _mapped(kernel, {outer.var: 0}, _bounds(loops))
+            bounds = _bounds((*left, *others))
+            kernels = tuple(_mapped(kernel, {outer.var: 0}, bounds) for kernel in kernels)
         position -= 1
-    renamed = _renamed(kernel, loops)
-    return replace(
-        renamed,
-        extents=extents_of(renamed.loops, renamed.definitions, renamed.stores, renamed.buffers),
-    )
-
-
-def _renamed(kernel: Kernel, loops: list[Loop]) -> Kernel:
-    """Loop variables numbered anew, outermost `i0`; a single one is `i`."""
-    new = {loop.var: f"i{k}" if len(loops) > 1 else "i" for k, loop in enumerate(loops)}
-    renamed = tuple(Loop(new[loop.var], loop.extent) for loop in loops)
+    new = {loop.var: f"{prefix}{k}" if len(left) > 1 else prefix for k, loop in enumerate(left)}
+    renamed = tuple(Loop(new[loop.var], loop.extent) for loop in left)
     values: dict[str, Size] = {old: symbol(name) for old, name in new.items()}
-    return replace(_mapped(kernel, values, _bounds(renamed)), loops=renamed)
+    bounds = _bounds((*renamed, *others))
+    return tuple(_mapped(kernel, values, bounds) for kernel in kernels), renamed
 
 
 def _merges(expr: Size, outer: Loop, inner: Loop) -> bool:
@@ -107,35 +116,50 @@ def expressions_of(definition: Definition) -> list[Size]:
 
 
 def with_access(kernel: Kernel) -> Kernel:
-    """The kernel with each definition's access chosen for its lanes."""
-    rows_hold_vectors = len(kernel.loops) == 1 or divides(kernel.lanes, kernel.loops[-1].extent)
+    """The kernel with each definition's access chosen for its lanes, neighbours in the innermost
+    loop.
+    """
+    lane = kernel.loops[-1]
+    whole = len(kernel.loops) == 1 or divides(kernel.lanes, lane.extent)
+    place = kernel.stores[0].address
+    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, place))
+
+
+def accessed(kernel: Kernel, lane: Loop) -> Kernel:
+    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`."""
+    whole = divides(kernel.lanes, lane.extent)
+    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None))
+
+
+def _with_accesses(kernel: Kernel, access: Callable[[Load | Index | Test], Access]) -> Kernel:
     definitions = tuple(
-        d
-        if isinstance(d, Multiplied | Given)
-        else replace(d, access=_access(d, kernel, rows_hold_vectors))
+        replace(d, access=access(d)) if isinstance(d, Load | Index | Test) else d
         for d in kernel.definitions
     )
     return replace(kernel, definitions=definitions)
 
 
-def _access(definition: Definition, kernel: Kernel, rows_hold_vectors: bool) -> Access:
+def _access(
+    definition: Load | Index | Test, kernel: Kernel, lane: Loop, whole: bool, place: Size | None
+) -> Access:
+    """`whole`: every packet lies in one run of the loop `lane`; `place` is the flat position."""
     load = definition if isinstance(definition, Load) and not definition.guard else None
-    if load is not None and load.address == kernel.stores[0].address:
+    if load is not None and load.address == place:
         return Access.FLAT
     loops = {loop.var for loop in kernel.loops}
     if not any(symbols_of(expr) & loops for expr in expressions_of(definition)):
         return Access.SAME
-    if not rows_hold_vectors:
+    if not whole:
         return Access.LANE
-    steps = [coefficient(expr, kernel.loops[-1].var) for expr in expressions_of(definition)]
+    steps = [coefficient(expr, lane.var) for expr in expressions_of(definition)]
     if all(step == 0 for step in steps):
         return Access.SAME
-    vector = load is not None and steps == [1] and _starts_aligned(load, kernel)
+    vector = load is not None and steps == [1] and _starts_aligned(load, kernel, lane)
     return Access.VECTOR if vector else Access.LANE
 
 
-def _starts_aligned(load: Load, kernel: Kernel) -> bool:
-    start = substitute(load.address, {kernel.loops[-1].var: 0}, _bounds(kernel.loops))
+def _starts_aligned(load: Load, kernel: Kernel, lane: Loop) -> bool:
+    start = substitute(load.address, {lane.var: 0}, _bounds(kernel.loops))
     return divides(kernel.lanes, start)
 
 

@@ -9,6 +9,7 @@ from .buffers import reuse_buffers
 from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
+from .rows import parallelism
 from .uses import uses_of
 
 
@@ -27,5 +28,6 @@ def make_plan(
     """
     choice = choose_products(graph, target, conditions)
     uses = uses_of(graph, choice.products)
-    groups = make_groups(uses, fuse(uses), target, choice, excluded, suffix)
+    rows = parallelism(target, conditions)
+    groups = make_groups(uses, fuse(uses, rows), target, choice, excluded, suffix, rows)
     return Plan(graph, target.name, reuse_buffers(uses, groups))

@@ -34,6 +34,8 @@ def estimate(group: Group, target: Target) -> Estimate:
     for node in group.nodes:
         if node.kind is Kind.POINTWISE:
             flops = flops + node.type.num_elems * OP_FLOPS.get(node.op, 1)
+        if node.kind is Kind.REDUCTION:
+            flops = flops + node.inputs[0].type.num_elems
     if group.product is None:
         return Estimate(num_bytes, flops, _limit(num_bytes, flops, 0.0, target))
     assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
@@ -48,7 +50,7 @@ def _multiply_s(product: Product, flops_per_s: float) -> float:
 
 def _bytes_read(operand: Node, group: Group) -> Size:
     """An operand is read whole, or as much of it as the iteration space has elements."""
-    space = product_of(group.outputs[0].type.shape)
+    space = product_of(group.rows.space if group.rows else group.outputs[0].type.shape)
     whole, part = operand.type.size_bytes, space * operand.type.dtype.itemsize_bytes
     if group.product is not None and operand in (group.product.a, group.product.b):
         return whole

@@ -7,6 +7,9 @@ of clusters cyclic.
 
 A matrix product is the anchor of a cluster: what reads its result element by element joins it, and
 nothing that it needs does.
+
+A reduction gives its cluster rows: the iteration space is that of its operand, and what joins it is
+computed for each element of a row, or once for the row (see rows.py).
 """
 
 from __future__ import annotations
@@ -15,41 +18,47 @@ from dataclasses import dataclass, field
 
 from ..ir.expr import Size
 from ..ir.graph import Node
-from ..ir.ops import Op
+from ..ir.ops import Kind, Op
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
+from .rows import Parallelism, rows_of
 from .uses import MOVING_VIEWS, Uses, behind_views, computes, is_free_view
 
 # More live values than this spill registers, whatever the order. Counts a node once for every
 # place at which it is evaluated.
 MAX_CLUSTER_NODES = 96
+ANY_ROWS = Parallelism()
 
 
 @dataclass(slots=True, eq=False)
 class Cluster:
-    """`space` is the shape of every result; `nodes` keeps topological order."""
+    """`space` is the shape of every result, or, where there are `rows` (the axes that are reduced),
+    that of the elements of all rows; `nodes` keeps topological order.
+    """
 
     space: tuple[Size, ...]
     nodes: list[Node]
     anchor: Node | None = None
+    rows: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
 class _Fusion:
     uses: Uses
     reach: Reach
+    parallelism: Parallelism
     member: dict[int, Cluster] = field(default_factory=dict)
     merges: int = 0
 
 
-def fuse(uses: Uses) -> tuple[Cluster, ...]:
+def fuse(uses: Uses, parallelism: Parallelism = ANY_ROWS) -> tuple[Cluster, ...]:
     """Clusters of computing nodes and products, by their first node; each node is in exactly
     one.
     """
-    state = _Fusion(uses, reach_of(uses))
+    state = _Fusion(uses, reach_of(uses), parallelism)
     computing = [node for node in uses.nodes if computes(node)]
     for node in computing:
-        state.member[node.serial] = Cluster(node.type.shape, [node])
+        state.member[node.serial] = _alone(node)
     anchors = [node for node in uses.nodes if node.serial in uses.products]
     for node in anchors:
         state.member[node.serial] = Cluster(node.type.shape, [node], node)
@@ -64,6 +73,12 @@ def fuse(uses: Uses) -> tuple[Cluster, ...]:
     return tuple(dict.fromkeys(state.member[node.serial] for node in (*computing, *anchors)))
 
 
+def _alone(node: Node) -> Cluster:
+    if node.kind is Kind.REDUCTION:
+        return Cluster(node.inputs[0].type.shape, [node], rows=node.attrs.axes)
+    return Cluster(node.type.shape, [node])
+
+
 def _merge_edges(state: _Fusion, readers: list[Node]) -> None:
     for node in readers:
         for operand in node.inputs:
@@ -75,6 +90,9 @@ def _merge_edge(state: _Fusion, producer: Node, reader: Node, direct: bool) -> N
         return
     upper, lower = state.member[producer.serial], state.member[reader.serial]
     if upper is lower:
+        return
+    if upper.rows or lower.rows:
+        _try_merge(state, upper, lower, upper.space if upper.rows else lower.space)
         return
     same_space = direct and upper.space == lower.space and reader.op not in MOVING_VIEWS
     # Otherwise the results of `upper` would have another shape than the iteration space.
@@ -100,7 +118,8 @@ def _merge_siblings(state: _Fusion) -> None:
         for user in state.uses.users[operand.serial]:
             if operand.op is Op.CONST or not computes(user):
                 continue
-            if operand.type.shape == user.type.shape and not _joins_one(state, apart, user):
+            whole = operand.type.shape == state.member[user.serial].space
+            if whole and not _joins_one(state, apart, user):
                 apart.append(user)
 
 
@@ -121,21 +140,40 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
         return False
     if left.anchor and right.anchor:
         return False
+    rows = left.rows or right.rows
+    if rows and not _may_share_rows(left, right):
+        return False
     place = state.uses.place
     first, second = (place[cluster.nodes[0].serial] for cluster in (left, right))
     if state.reach.returns(first, second):
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
-    ways = places_of(nodes, state.uses.results(nodes), MAX_CLUSTER_NODES)
     anchor = left.anchor or right.anchor
-    if ways is None or (anchor and not _follows(anchor, nodes, ways)):
+    if rows:
+        pieces = state.parallelism.needs_pieces(space, rows)
+        results = state.uses.results(nodes)
+        if rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES) is None:
+            return False
+    elif not _in_one_loop(state, anchor, nodes):
         return False
     state.reach.merge(first, second)
     state.merges += 1
-    merged = Cluster(space, nodes, anchor)
+    merged = Cluster(space, nodes, anchor, rows)
     for node in nodes:
         state.member[node.serial] = merged
     return True
+
+
+def _may_share_rows(left: Cluster, right: Cluster) -> bool:
+    if left.anchor or right.anchor:
+        return False
+    both = left.rows and right.rows
+    return not both or (left.rows == right.rows and left.space == right.space)
+
+
+def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool:
+    ways = places_of(nodes, state.uses.results(nodes), MAX_CLUSTER_NODES)
+    return ways is not None and (anchor is None or _follows(anchor, nodes, ways))
 
 
 def _follows(anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:

@@ -7,12 +7,17 @@ from heapq import heapify, heappop, heappush
 
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from ..ir.plan import Estimate, Group, GroupKind
+from ..ir.plan import Estimate, Group, GroupKind, Rows
 from ..target import Target
 from .choice import Choice
 from .cost import estimate
-from .fusion import Cluster
-from .schedule import choose_contraction_schedule, choose_schedule
+from .fusion import ANY_ROWS, MAX_CLUSTER_NODES, Cluster
+from .rows import Parallelism, rows_of
+from .schedule import (
+    choose_contraction_schedule,
+    choose_reduction_schedule,
+    choose_schedule,
+)
 from .uses import Uses, behind_views, computes, is_free_view, reads_of
 
 
@@ -23,6 +28,7 @@ class _Context:
     choice: Choice
     excluded: frozenset[str]
     suffix: str
+    parallelism: Parallelism
 
 
 def make_groups(
@@ -32,11 +38,13 @@ def make_groups(
     choice: Choice,
     excluded: frozenset[str],
     suffix: str,
+    parallelism: Parallelism = ANY_ROWS,
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in uses.nodes if _stands_alone(uses, node)]
-    return _named(_Context(uses, target, choice, excluded, suffix), _ordered(uses, units))
+    context = _Context(uses, target, choice, excluded, suffix, parallelism)
+    return _named(context, _ordered(uses, units))
 
 
 def _stands_alone(uses: Uses, node: Node) -> bool:
@@ -93,10 +101,14 @@ def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:
     groups: list[Group] = []
     num_kernels = 0
     for unit in units:
-        welded = any(n.kind is Kind.POINTWISE or n.serial in context.uses.products for n in unit)
+        welded = any(_calculates(n) or n.serial in context.uses.products for n in unit)
         num_kernels += welded
         groups.append(_group(context, unit, num_kernels if welded else 0))
     return tuple(groups)
+
+
+def _calculates(node: Node) -> bool:
+    return node.kind in (Kind.POINTWISE, Kind.REDUCTION)
 
 
 def _group(context: _Context, unit: list[Node], number: int) -> Group:
@@ -111,7 +123,12 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
         return _unwelded(context, name, unit, reason)
     if not _operands(context.uses, unit):
         return _unwelded(context, name, unit, "depends on no input, so no device is given for it")
-    return _contraction(context, name, unit, anchor) if anchor else _pointwise(context, name, unit)
+    if anchor:
+        return _contraction(context, name, unit, anchor)
+    reduced = next((node for node in unit if node.kind is Kind.REDUCTION), None)
+    if reduced is not None:
+        return _reduction(context, name, unit, reduced)
+    return _pointwise(context, name, unit)
 
 
 NO_ESTIMATE = Estimate(0, 0, "library")
@@ -173,6 +190,27 @@ def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -
     return replace(group, estimate=estimate(group, context.target))
 
 
+def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) -> Group:
+    inputs, outputs = _operands(context.uses, unit), context.uses.results(unit)
+    space, axes = reduced.inputs[0].type.shape, reduced.attrs.axes
+    pieces = context.parallelism.needs_pieces(space, axes)
+    rows = rows_of(unit, outputs, space, axes, pieces, MAX_CLUSTER_NODES)
+    assert rows is not None, "what was fused can be computed together"
+    group = Group(
+        name,
+        GroupKind.REDUCTION,
+        _with_views(context.uses, unit, inputs),
+        inputs,
+        outputs,
+        None,
+        Estimate(0, 0, ""),
+        _reduction_reason(unit, rows, pieces),
+        rows=rows,
+    )
+    schedule = choose_reduction_schedule(group, rows, pieces, context.target)
+    return replace(group, schedule=schedule, estimate=estimate(group, context.target))
+
+
 def _operands(uses: Uses, unit: list[Node]) -> tuple[Node, ...]:
     """Values that the unit reads from memory, behind all free views, in order of first use."""
     inside = {node.serial for node in unit}
@@ -199,7 +237,7 @@ def _with_views(uses: Uses, unit: list[Node], inputs: tuple[Node, ...]) -> tuple
 def _slug(unit: list[Node]) -> str:
     """A short name from the operations: the call and the last three different ones that compute."""
     called = [node.attrs.target.split(".")[1] for node in unit if node.op is Op.CALL]
-    computing = [node for node in unit if node.kind is Kind.POINTWISE]
+    computing = [node for node in unit if _calculates(node)]
     computing = computing or [node for node in unit if node.op is not Op.CALL]
     names = dict.fromkeys(node.op.value for node in computing)
     return "_".join([*called, *list(names)[-3:]])
@@ -213,6 +251,14 @@ def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
     return (
         f"{num_ops} operations over one iteration space, {results}: intermediates stay in registers"
     )
+
+
+def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
+    num_ops = sum(computes(node) for node in unit)
+    done = "one operation" if num_ops == 1 else f"{num_ops} operations"
+    walks = "one walk" if rows.num_walks == 1 else f"{rows.num_walks} walks"
+    cut = ", each cut in pieces that run side by side" if pieces else ""
+    return f"{done} on rows of {rows.length} elements in {walks}{cut}"
 
 
 def _contraction_reason(unit: list[Node], figures: str) -> str:

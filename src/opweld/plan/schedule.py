@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.expr import divides
-from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
+from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule, ReductionSchedule, Rows
 from ..ir.product import Mode, Product
 from ..target import Target
 
@@ -14,6 +14,17 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
     widest_bytes = max(node.type.dtype.itemsize_bytes for node in tensors)
     lanes = target.access_bytes // widest_bytes
     return PointwiseSchedule(lanes, _vectors(len(group.inputs), target), target.pointwise_threads)
+
+
+def choose_reduction_schedule(
+    group: Group, rows: Rows, cut: bool, target: Target
+) -> ReductionSchedule:
+    """16-byte accesses where every row, or every row of rows, has a whole number of them."""
+    widest_bytes = max(n.type.dtype.itemsize_bytes for n in (*group.inputs, *group.outputs))
+    lanes = target.access_bytes // widest_bytes
+    innermost = [size for size in rows.space if size != 1][-1:]
+    whole = all(divides(lanes, size) for size in innermost)
+    return ReductionSchedule(lanes if whole else 1, target.reduction_threads, cut)
 
 
 def _vectors(num_inputs: int, target: Target) -> int:

@@ -15,7 +15,7 @@ MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP))
 
 def computes(node: Node) -> bool:
     """Whether the node writes new memory when it stands alone; free views and sources do not."""
-    return node.kind is Kind.POINTWISE or node.op in MOVING_VIEWS
+    return node.kind in (Kind.POINTWISE, Kind.REDUCTION) or node.op in MOVING_VIEWS
 
 
 def is_free_view(node: Node) -> bool:

@@ -12,10 +12,10 @@ from tests.random_graphs import Builder
 
 from opweld.ir.expr import Size, evaluate, symbol
 from opweld.ir.graph import Arena, Node
+from opweld.ir.index import align, flatten, through_view, unflatten
 from opweld.ir.interpret import numbered
 from opweld.ir.ops import OPS, FlipAttrs, Op, PermuteAttrs, ShapeAttrs, SliceAttrs
 from opweld.ir.types import DType, TensorType
-from opweld.lower.index import align, flatten, through_view, unflatten
 
 N = symbol("s0")
 SIZES = (1, 2, 5)

@@ -1,11 +1,13 @@
-"""Index maps: where an element of a view stands in what it is a view of."""
+"""Index maps: where an element of a view stands in what it is a view of, and where one of a row."""
 
 from __future__ import annotations
 
-from ..ir.expr import Bounds, Size, quotient, remainder
-from ..ir.graph import Node
-from ..ir.ops import Op
-from ..ir.types import contiguous_strides
+from collections.abc import Collection
+
+from .expr import Bounds, Size, quotient, remainder, symbol
+from .graph import Node
+from .ops import Op
+from .types import contiguous_strides
 
 Coords = tuple[Size, ...]
 
@@ -64,3 +66,38 @@ def unflatten(position: Size, shape: tuple[Size, ...], bounds: Bounds) -> Coords
         coords.append(whole if first else remainder(whole, size, bounds))
         first = False
     return tuple(coords)
+
+
+def space_coords(space: tuple[Size, ...], axes: Collection[int]) -> Coords:
+    """The coordinates of an element: `r<axis>` where its row goes along, `i<axis>` elsewhere."""
+    return tuple(
+        0 if size == 1 else symbol(f"{'r' if axis in axes else 'i'}{axis}")
+        for axis, size in enumerate(space)
+    )
+
+
+def row_coords(space: tuple[Size, ...], axes: Collection[int]) -> Coords:
+    """The coordinates of what is computed once for a row."""
+    coords = space_coords(space, axes)
+    return tuple(0 if axis in axes else c for axis, c in enumerate(coords))
+
+
+def result_coords(
+    shape: tuple[Size, ...], space: tuple[Size, ...], axes: Collection[int]
+) -> Coords | None:
+    """Where a tensor of `shape` has its element of a row, or else of an element of the space; None
+    if its sizes, but for those that are 1, are those of neither.
+    """
+    wanted = [size for size in shape if size != 1]
+    for coords in (row_coords(space, axes), space_coords(space, axes)):
+        sized = [(c, size) for c, size in zip(coords, space, strict=True) if c != 0]
+        if [size for _, size in sized] == wanted:
+            places = iter(sized)
+            return tuple(0 if size == 1 else next(places)[0] for size in shape)
+    return None
+
+
+def space_bounds(space: tuple[Size, ...], axes: Collection[int]) -> dict[str, Size]:
+    """The extent of each variable of `space_coords`."""
+    coords = space_coords(space, axes)
+    return {str(c): size for c, size in zip(coords, space, strict=True) if c != 0}

@@ -1,0 +1,299 @@
+"""A reduction -> its foldings: walks over the elements of a row, and scalars of the row between.
+
+Every walk and everything between is a kernel made as a pointwise group's is: from its results back
+to loads. What is known of the row by then stands in place of the nodes that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from ..ir.expr import product
+from ..ir.graph import Node
+from ..ir.index import Coords, result_coords, row_coords, space_coords
+from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store
+from ..ir.levels import Levels, is_of_row
+from ..ir.plan import Group, ReductionSchedule, Rows
+from ..ir.reduction import Fold, Folding, Once, Reduction, Step, Value, Walk
+from .names import Names
+from .pointwise import (
+    Addressing,
+    Builder,
+    Origins,
+    buffers_of,
+    by_strides,
+    params_of,
+    row_major,
+)
+from .space import accessed, extents_of, merge_together
+
+Change = Callable[[Kernel], Kernel]
+Known = dict[tuple[int, Coords], Given]
+"""Scalars of the row, by the node that made them and where it is evaluated."""
+
+
+def lower_reduction(origins: Origins, group: Group) -> Reduction:
+    """Both foldings of a group: `contiguous` with few loops and vectors, and `strided`."""
+    rows, schedule = group.rows, group.schedule
+    assert rows and isinstance(schedule, ReductionSchedule), "a reduction has rows"
+    levels = Levels(frozenset(node.serial for node in group.nodes), rows.space, rows.axes)
+    contiguous = _folding(_Context(origins, group, rows, row_major, levels), schedule)
+    alone = replace(schedule, lanes=1)
+    strided = _folding(_Context(origins, group, rows, by_strides, levels), alone)
+    return Reduction(
+        group.name,
+        _with_access(_merged(contiguous)),
+        _as_variant(strided, "strided"),
+        num_rows=product(rows.kept),
+        length=rows.length,
+        cut=schedule.cut,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    origins: Origins
+    group: Group
+    rows: Rows
+    address: Addressing
+    levels: Levels
+
+    @property
+    def results(self) -> list[tuple[Node, Coords]]:
+        """Each result, and where it is evaluated."""
+        found = []
+        for node in self.group.outputs:
+            coords = result_coords(node.type.shape, self.rows.space, self.rows.axes)
+            assert coords is not None, "a result has the shape of the space or of the rows"
+            found.append((node, coords))
+        return found
+
+
+def _folding(context: _Context, schedule: ReductionSchedule) -> Folding:
+    rows = context.rows
+    kept, reduced = _loops(rows)
+    buffers = buffers_of(context.group)
+    names = Names({buffer.name for buffer in buffers})
+    maker = _StepMaker(context, schedule, buffers, names, kept, reduced)
+    steps = maker.steps()
+    return Folding(
+        name=context.group.name,
+        variant="contiguous",
+        buffers=buffers,
+        extents=_extents(steps),
+        kept=kept,
+        reduced=reduced,
+        across=_is_across(rows),
+        steps=steps,
+        lanes=schedule.lanes,
+        threads=schedule.threads,
+    )
+
+
+def _loops(rows: Rows) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+    coords = space_coords(rows.space, rows.axes)
+    every = [
+        (axis in rows.axes, Loop(str(c), size))
+        for axis, (c, size) in enumerate(zip(coords, rows.space, strict=True))
+        if size != 1
+    ]
+    kept = tuple(loop for of_row, loop in every if not of_row)
+    reduced = tuple(loop for of_row, loop in every if of_row)
+    return kept or (Loop("i0", 1),), reduced or (Loop("r0", 1),)
+
+
+def _extents(steps: Iterable[Step]) -> tuple[Extent, ...]:
+    """Those of all kernels, sizes first."""
+    kernels = [kernel for step in steps for kernel in step.kernels]
+    found = dict.fromkeys(extent for kernel in kernels for extent in kernel.extents)
+    return tuple(sorted(found, key=lambda extent: extent.buffer is not None))
+
+
+def _merged(folding: Folding) -> Folding:
+    """The folding with neighbouring loops made one, kept ones and reduced ones, wherever every
+    address in every step allows it.
+    """
+    folding, kept = _with_loops_merged(folding, folding.kept, "i")
+    folding, reduced = _with_loops_merged(folding, folding.reduced, "r")
+    steps = tuple(_with_loops(step, kept, reduced) for step in folding.steps)
+    return replace(folding, kept=kept, reduced=reduced, steps=steps, extents=_extents(steps))
+
+
+def _with_loops_merged(
+    folding: Folding, loops: tuple[Loop, ...], prefix: str
+) -> tuple[Folding, tuple[Loop, ...]]:
+    others = tuple(loop for loop in (*folding.kept, *folding.reduced) if loop not in loops)
+    kernels, merged = merge_together(folding.kernels, loops, others, prefix)
+    made = iter(kernels)
+    steps = tuple(
+        Step(
+            replace(step.walk, kernel=next(made)),
+            replace(step.once, kernel=next(made)) if step.once else None,
+        )
+        for step in folding.steps
+    )
+    return replace(folding, steps=steps), merged
+
+
+def _with_loops(step: Step, kept: tuple[Loop, ...], reduced: tuple[Loop, ...]) -> Step:
+    return _mapped(
+        step,
+        lambda kernel: _over(kernel, (*kept, *reduced)),
+        lambda kernel: _over(kernel, kept),
+    )
+
+
+def _over(kernel: Kernel, loops: tuple[Loop, ...]) -> Kernel:
+    extents = extents_of(loops, kernel.definitions, kernel.stores, kernel.buffers)
+    return replace(kernel, loops=loops, extents=extents)
+
+
+def _with_access(folding: Folding) -> Folding:
+    """Each definition's access chosen: neighbours are those of a row, or as many rows."""
+    lane = folding.kept[-1] if folding.across else folding.reduced[-1]
+    steps = tuple(
+        _mapped(
+            step,
+            lambda kernel: accessed(kernel, lane),
+            lambda kernel: accessed(kernel, lane) if folding.across else kernel,
+        )
+        for step in folding.steps
+    )
+    return replace(folding, steps=steps)
+
+
+def _as_variant(folding: Folding, variant: str) -> Folding:
+    def named(kernel: Kernel) -> Kernel:
+        return replace(kernel, variant=variant)
+
+    steps = tuple(_mapped(step, named, named) for step in folding.steps)
+    return replace(folding, variant=variant, steps=steps)
+
+
+def _mapped(step: Step, walk: Change, once: Change) -> Step:
+    return Step(
+        replace(step.walk, kernel=walk(step.walk.kernel)),
+        replace(step.once, kernel=once(step.once.kernel)) if step.once else None,
+    )
+
+
+def _is_across(rows: Rows) -> bool:
+    wide = [axis for axis, size in enumerate(rows.space) if size != 1]
+    return bool(wide) and wide[-1] not in rows.axes
+
+
+@dataclass(slots=True)
+class _StepMaker:
+    """Makes the steps of one folding; `known` grows with each."""
+
+    context: _Context
+    schedule: ReductionSchedule
+    buffers: tuple[Buffer, ...]
+    names: Names
+    kept: tuple[Loop, ...]
+    reduced: tuple[Loop, ...]
+
+    def steps(self) -> tuple[Step, ...]:
+        rows = self.context.rows
+        known: Known = {}
+        everywhere = space_coords(rows.space, rows.axes)
+        folded = [(node.inputs[0], everywhere) for level in rows.levels for node in level]
+        stored = [place for place in self.context.results if not is_of_row(place[1])]
+        needed = self.context.levels.of_rows([*folded, *stored])
+        steps = []
+        for walk in range(rows.num_walks):
+            level = rows.levels[walk] if walk < len(rows.levels) else ()
+            made = self._walk(walk, level, known)
+            known |= {
+                (node.serial, row_coords(rows.space, rows.axes)): Given(fold.name, fold.dtype)
+                for node, fold in zip(level, made.folds, strict=True)
+            }
+            steps.append(Step(made, self._once(walk, needed, known) if level else None))
+        return tuple(steps)
+
+    def _walk(self, number: int, level: tuple[Node, ...], known: Known) -> Walk:
+        rows = self.context.rows
+        everywhere = space_coords(rows.space, rows.axes)
+        folded = [(node.inputs[0], everywhere) for node in level]
+        stored = [
+            (node, coords)
+            for node, coords in self.context.results
+            if not is_of_row(coords) and self.context.levels.of(node, coords) == number
+        ]
+        kernel = self._kernel(f"walk{number}", folded, stored, known, (*self.kept, *self.reduced))
+        folds = tuple(
+            Fold(
+                self.names.fresh(node.op.value, always_number=True),
+                node.op,
+                node.type.dtype,
+                result,
+            )
+            for result, node in enumerate(level)
+        )
+        return Walk(kernel, folds)
+
+    def _once(self, number: int, needed: list[tuple[Node, Coords]], known: Known) -> Once | None:
+        level = number + 1
+        wanted = [(n, c) for n, c in needed if self.context.levels.of(n, c) == level]
+        stored = [
+            (node, coords)
+            for node, coords in self.context.results
+            if is_of_row(coords) and self.context.levels.of(node, coords) == level
+        ]
+        if not wanted and not stored:
+            return None
+        kernel = self._kernel(f"once{number}", wanted, stored, known, self.kept)
+        values = tuple(
+            Value(self.names.fresh(node.op.value, always_number=True), node.type.dtype, result)
+            for result, (node, _) in enumerate(wanted)
+        )
+        for (node, coords), value in zip(wanted, values, strict=True):
+            known[node.serial, coords] = Given(value.name, value.dtype)
+        return Once(kernel, values)
+
+    def _kernel(
+        self,
+        part: str,
+        given_back: list[tuple[Node, Coords]],
+        stored: list[tuple[Node, Coords]],
+        known: Known,
+        loops: tuple[Loop, ...],
+    ) -> Kernel:
+        """The kernel whose element has first the values given back, then those stored."""
+        context, group = self.context, self.context.group
+        read = {node.serial: self.buffers[i] for i, node in enumerate(group.inputs)}
+        bounds = {loop.var: loop.extent for loop in (*self.kept, *self.reduced)}
+        names = Names(self.names.taken | {given.name for given in known.values()})
+        builder = Builder(context.origins, read, names, context.address, bounds, given=dict(known))
+        results = tuple(
+            (node.type.dtype, builder.value(node, coords, ()))
+            for node, coords in (*given_back, *stored)
+        )
+        stores = tuple(
+            self._store(node, index) for index, (node, _) in enumerate(stored, len(given_back))
+        )
+        definitions = tuple(builder.definitions)
+        element = Element(
+            f"{group.name}_{part}", params_of(builder, results), tuple(builder.lets), results
+        )
+        return Kernel(
+            name=group.name,
+            variant="contiguous",
+            comment=group.reason,
+            buffers=self.buffers,
+            extents=extents_of(loops, definitions, stores, self.buffers),
+            loops=loops,
+            definitions=definitions,
+            element=element,
+            stores=stores,
+            lanes=self.schedule.lanes,
+            vectors=1,
+            threads=self.schedule.threads,
+        )
+
+    def _store(self, node: Node, result: int) -> Store:
+        position = self.context.group.outputs.index(node)
+        buffer = self.buffers[len(self.context.group.inputs) + position]
+        _, coords = self.context.results[position]
+        return Store(buffer.name, buffer.dtype, self.context.address(buffer, node, coords), result)

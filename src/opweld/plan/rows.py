@@ -1,0 +1,92 @@
+"""Which nodes can share the walks over the rows of a reduction (see ir/levels.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..ir.expr import Size, evaluate, symbols_of
+from ..ir.expr import product as product_of
+from ..ir.graph import Node
+from ..ir.index import result_coords
+from ..ir.levels import Levels, NotOfRow, is_of_row
+from ..ir.plan import NO_CONDITIONS, Conditions, Rows
+from ..target import Target
+
+# A row of up to so many elements is walked over by one team, however few rows there are: the walks
+# of several kernels would take longer to start.
+LONG_ROW = 32768
+# So many neighbouring rows are taken together where they are neighbours in memory.
+ROWS_ACROSS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelism:
+    """Which rows are too few to give every processor work: `rows` is what the target asks for, and
+    `sizes` are examples of symbolic sizes.
+    """
+
+    rows: int = 0
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    def needs_pieces(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
+        """Whether rows must be cut in pieces, which only a reduction in one walk allows."""
+        length = self._at(product_of(space[axis] for axis in axes))
+        kept = [axis for axis in range(len(space)) if axis not in axes and space[axis] != 1]
+        teams = self._at(product_of(space[axis] for axis in kept))
+        if is_across(space, axes):
+            neighbours = self._at(space[kept[-1]])
+            teams = teams // neighbours * -(-neighbours // ROWS_ACROSS)
+        return length > LONG_ROW and teams < self.rows
+
+    def _at(self, size: Size) -> int:
+        known = dict(self.sizes)
+        return evaluate(size, {n: known.get(n, _TYPICAL) for n in symbols_of(size)})
+
+
+_TYPICAL = 1024
+
+
+def parallelism(target: Target, conditions: Conditions = NO_CONDITIONS) -> Parallelism:
+    return Parallelism(target.rows_in_flight, conditions.sizes)
+
+
+def is_across(space: tuple[Size, ...], axes: Iterable[int]) -> bool:
+    """Whether neighbours in memory belong to different rows: the innermost axis is a kept one."""
+    wide = [axis for axis in range(len(space)) if space[axis] != 1]
+    return bool(wide) and wide[-1] not in tuple(axes)
+
+
+def rows_of(
+    nodes: Sequence[Node],
+    results: Sequence[Node],
+    space: tuple[Size, ...],
+    axes: tuple[int, ...],
+    pieces: bool,
+    most: int,
+) -> Rows | None:
+    """The rows by which all of `nodes` can be computed together, or None if they cannot.
+
+    With `pieces` rows are cut, so one walk has to do and nothing of an element's may be stored.
+    Values may be needed at `most` places.
+    """
+    levels = Levels(frozenset(node.serial for node in nodes), space, axes, most)
+    walks = 0
+    try:
+        for node in results:
+            coords = result_coords(node.type.shape, space, axes)
+            if coords is None:
+                return None
+            level = levels.of(node, coords)
+            of_row = is_of_row(coords)
+            if (of_row and level == 0) or (pieces and not of_row):
+                return None
+            walks = max(walks, level if of_row else level + 1)
+    except NotOfRow:
+        return None
+    found = sorted(set(levels.completed.values()))
+    if pieces and len(found) > 1:
+        return None
+    by_level = {level: [n for n, at in levels.completed.items() if at == level] for level in found}
+    ordered = tuple(tuple(n for n in nodes if n in by_level[level]) for level in found)
+    return Rows(space, axes, ordered, max(walks, len(found)))
