@@ -89,10 +89,5 @@ Tensor without_gaps(const Tensor& tensor, const std::array<int64_t, kRank>& shap
   return copy;
 }
 
-// Bytes beside the results that the kernels of one call need.
-inline Tensor bytes_beside(const Tensor& tensor, int64_t count) {
-  return row_major(tensor, ScalarType::Byte, std::array<int64_t, 1>{count});
-}
-
 }  // namespace
 }  // namespace host

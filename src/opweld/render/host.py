@@ -11,10 +11,11 @@ from ..ir.expr import product, symbols_of
 from ..ir.kernel import Contraction, Kernel, Welded
 from ..ir.operator import Operator, Result, operator_of, reads_in_place
 from ..ir.original import Part
-from ..ir.reduction import Lowered
+from ..ir.reduction import Lowered, Reduction
 from .c import index_text
 from .host_contraction import contraction_run, entry_declarations
 from .host_parts import all_of, extents, pointers, reads, references, scalar_type, shape, wrapped
+from .host_reduction import reduction_declarations, reduction_run
 
 
 def host(parts: tuple[Part, ...], language: str) -> str:
@@ -25,8 +26,12 @@ def host(parts: tuple[Part, ...], language: str) -> str:
     welds = [pair for part in parts for pair in _operators(part)]
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     products = [w for _, w in welds if isinstance(w, Contraction)]
-    files = ["host.h", extra, *(["product.h"] if products else [])]
+    reductions = [w for _, w in welds if isinstance(w, Reduction)]
+    cut = any(reduction.cut for reduction in reductions)
+    files = ["host.h", extra, *(["memory.h"] if products or cut else [])]
+    files += ["product.h"] if products else []
     files += ["held.h"] if any(product.held for product in products) else []
+    files += ["rows_cpu.h"] if reductions and language == "c++" else []
     pieces = [_device(file) for file in files]
     if language == "cuda":
         pieces.append("")
@@ -49,6 +54,8 @@ def _device(file: str) -> str:
 def _declarations(lowered: Lowered) -> list[str]:
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
+    if isinstance(lowered, Reduction):
+        return reduction_declarations(lowered)
     return [_declaration(kernel) for kernel in lowered.kernels]
 
 
@@ -60,15 +67,18 @@ def _declaration(kernel: Kernel) -> str:
 
 
 def _operator_text(operator: Operator, lowered: Lowered, language: str) -> str:
-    run = (
-        contraction_run(operator, lowered)
-        if isinstance(lowered, Contraction)
-        else _run_text(operator, lowered, language)
-    )
-    parts = [run, _fresh_text(operator)]
+    parts = [_run(operator, lowered, language), _fresh_text(operator)]
     if operator.reuse is not None:
         parts.append(_into_text(operator))
     return "\n\n".join(parts) + "\n"
+
+
+def _run(operator: Operator, lowered: Lowered, language: str) -> str:
+    if isinstance(lowered, Contraction):
+        return contraction_run(operator, lowered)
+    if isinstance(lowered, Reduction):
+        return reduction_run(operator, lowered, language)
+    return _run_text(operator, lowered, language)
 
 
 def _parameters(operator: Operator) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..ir.kernel import Kernel
 from ..ir.operator import Operator
+from ..ir.reduction import Folding
 from ..ir.types import DType, TensorType
 from .c import index_text
 
@@ -41,11 +42,11 @@ def all_of(tests: Iterable[str]) -> str:
     return " &&\n      ".join(tests) or "true"
 
 
-def pointers(kernel: Kernel) -> list[str]:
+def pointers(kernel: Kernel | Folding) -> list[str]:
     return [f"{b.name}.{'mutable' if b.written else 'const'}_data_ptr()" for b in kernel.buffers]
 
 
-def extents(kernel: Kernel) -> list[str]:
+def extents(kernel: Kernel | Folding) -> list[str]:
     return [e.name if e.buffer is None else f"{e.buffer}.stride({e.axis})" for e in kernel.extents]
 
 
