@@ -60,6 +60,33 @@ def _is_number(x: torch.Tensor) -> bool:
     return x.dim() == 0 and not x.requires_grad
 
 
+def _prod(x, attrs):
+    for axis in attrs.axes:
+        x = torch.prod(x, axis, keepdim=True, dtype=x.dtype)
+    return x
+
+
+def _extreme(shared, selected):
+    def extreme(x, attrs):
+        if attrs.first:
+            return selected(x, attrs.axes[0], keepdim=True)[0]
+        return shared(x, attrs.axes, keepdim=True)
+
+    return extreme
+
+
+def _place(find):
+    """Of the row-major elements of the axes."""
+
+    def place(x, attrs):
+        kept = [axis for axis in range(x.dim()) if axis not in attrs.axes]
+        rows = x.permute(*kept, *attrs.axes).flatten(len(kept))
+        shape = [1 if axis in attrs.axes else size for axis, size in enumerate(x.shape)]
+        return find(rows, dim=-1).reshape(shape)
+
+    return place
+
+
 TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.NEG: torch.neg,
     Op.ABS: torch.abs,
@@ -157,6 +184,14 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.SHIFT_RIGHT: torch.bitwise_right_shift,
     Op.WHERE: torch.where,
     Op.LERP: torch.lerp,
+    Op.SUM: lambda x, a: torch.sum(x, a.axes, keepdim=True, dtype=x.dtype),
+    Op.PROD: _prod,
+    Op.AMAX: _extreme(torch.amax, torch.max),
+    Op.AMIN: _extreme(torch.amin, torch.min),
+    Op.ANY: lambda x, a: torch.any(x, a.axes, keepdim=True),
+    Op.ALL: lambda x, a: torch.all(x, a.axes, keepdim=True),
+    Op.ARGMAX: _place(torch.argmax),
+    Op.ARGMIN: _place(torch.argmin),
     Op.PERMUTE: lambda x, a: x.permute(a.dims),
     Op.EXPAND: lambda x, a: x.expand(a.shape),
     Op.RESHAPE: lambda x, a: x.reshape(a.shape),

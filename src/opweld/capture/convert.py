@@ -19,14 +19,17 @@ from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
 from .library import Place, library_call, reason_for, refuse_effects
+from .norms import NORMS
 from .origins import origin_of, where_of
 from .outputs import Outputs, structure_of
 from .pointwise import POINTWISE
+from .reductions import REDUCTIONS
 from .scalars import scalar_node
 from .sizes import DataDependentSize, Symbols
 from .views import VIEWS
 
-ROWS: dict[str, Lower] = {**POINTWISE, **VIEWS, **CREATION}
+_COMPUTED: dict[str, Lower] = {**POINTWISE, **REDUCTIONS, **NORMS}
+ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.
 _IN_TYPE = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "copy")
 # Checks that export adds; the contract of the graph holds them.
@@ -217,7 +220,7 @@ class Converter:
 
 def _require_read(node: fx.Node, read: ReadArguments) -> None:
     """An argument that a row did not look at must have its default, or be seen in the type."""
-    if node.target._opname not in POINTWISE:
+    if node.target._opname not in _COMPUTED:
         return
     for argument in node.target._schema.arguments:
         unread = argument.name not in read.names

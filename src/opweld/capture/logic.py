@@ -7,7 +7,6 @@ from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded
-from .rows import binary
 
 
 def _comparison(op: Op) -> Lower:
@@ -68,17 +67,6 @@ def _masked_fill(call: Call) -> Node:
     return call.build.expand(filled, call.shape)
 
 
-def _reduction_or_binary(op: Op, on_bool: Op) -> Lower:
-    """max(self, other) is pointwise; max(self) and max(self, dim) are reductions."""
-
-    def lower(call: Call) -> Node:
-        if call.overload != "other":
-            raise NotWelded("a reduction is left to the library")
-        return binary(op, on_bool)(call)
-
-    return lower
-
-
 def _isclose(call: Call) -> Node:
     """|self - other| <= atol + |rtol * other|, or equal."""
     x, y = call.node("self"), call.node("other")
@@ -113,8 +101,6 @@ LOGIC: dict[str, Lower] = {
     "bitwise_right_shift": _shift(Op.SHIFT_RIGHT),
     "__lshift__": _shift(Op.SHIFT_LEFT),
     "__rshift__": _shift(Op.SHIFT_RIGHT),
-    "max": _reduction_or_binary(Op.MAXIMUM, Op.LOGICAL_OR),
-    "min": _reduction_or_binary(Op.MINIMUM, Op.LOGICAL_AND),
     "eq": _comparison(Op.EQ),
     "ne": _comparison(Op.NE),
     "not_equal": _comparison(Op.NE),

@@ -224,6 +224,56 @@ def _where(node: Node, name: Names) -> str:
     return f"{text}.to({dtype(node.type.dtype)})" if constant else text
 
 
+def _reduction(node: Node, name: Names) -> str:
+    function = f"torch.{node.op.value}"
+    dim = f"dim=({sizes(node.attrs.axes)}), keepdim=True"
+    return f"{function}({name(node.inputs[0])}, {dim})"
+
+
+def _sum(node: Node, name: Names) -> str:
+    """torch adds narrow integers in int64, where it is not told."""
+    dtype_ = node.type.dtype
+    return f"{_reduction(node, name)[:-1]}{_in_dtype(node)})"
+
+
+def _in_dtype(node: Node) -> str:
+    kept = node.type.dtype
+    return "" if kept.is_float or kept is DType.I64 else f", dtype={dtype(kept)}"
+
+
+def _product(node: Node, name: Names) -> str:
+    """One axis at a time: torch takes no more."""
+    dtype_ = node.type.dtype
+    text = name(node.inputs[0])
+    for axis in node.attrs.axes:
+        text = f"torch.prod({text}, dim={axis}, keepdim=True{_in_dtype(node)})"
+    return text
+
+
+def _extreme(function: str) -> Callable[[Node, Names], str]:
+    """The gradient goes to all of equal extremes, or to the first."""
+
+    def text(node: Node, name: Names) -> str:
+        if not node.attrs.first:
+            return _reduction(node, name)
+        (axis,) = node.attrs.axes
+        return f"torch.{function}({name(node.inputs[0])}, dim={axis}, keepdim=True)[0]"
+
+    return text
+
+
+def _place(node: Node, name: Names) -> str:
+    """torch takes one axis, or all elements in their order."""
+    function, axes = f"torch.{node.op.value}", node.attrs.axes
+    operand = node.inputs[0]
+    text = name(operand)
+    if len(axes) == 1:
+        return f"{function}({text}, dim={axes[0]}, keepdim=True)"
+    kept = tuple(axis for axis in range(operand.type.rank) if axis not in axes)
+    ordered = f"{text}.permute({sizes((*kept, *axes))}).flatten({len(kept)})"
+    return f"{function}({ordered}, dim=-1).reshape({sizes(node.type.shape)})"
+
+
 def _permute(node: Node, name: Names) -> str:
     return f"{name(node.inputs[0])}.permute({sizes(node.attrs.dims)})"
 
@@ -323,6 +373,14 @@ _SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
     Op.CLAMP_MAX: _clamp("max"),
     Op.PRELU: _prelu,
     Op.WHERE: _where,
+    Op.SUM: _sum,
+    Op.PROD: _product,
+    Op.AMAX: _extreme("max"),
+    Op.AMIN: _extreme("min"),
+    Op.ANY: _reduction,
+    Op.ALL: _reduction,
+    Op.ARGMAX: _place,
+    Op.ARGMIN: _place,
     Op.PERMUTE: _permute,
     Op.EXPAND: _expand,
     Op.RESHAPE: _reshape,

@@ -273,12 +273,17 @@ class LambdaAttrs:
 
 @dataclass(frozen=True, slots=True)
 class ReduceAttrs:
-    """The axes that are condensed, ascending; the result keeps them with size 1."""
+    """The axes that are condensed, ascending; the result keeps them with size 1.
+
+    `first` is for the gradient of AMAX and AMIN only: the first of equal extremes has it, where
+    else they share it.
+    """
 
     axes: tuple[int, ...]
+    first: bool = False
 
     def __str__(self) -> str:
-        return f"axes={list(self.axes)}"
+        return f"axes={list(self.axes)}{' first' if self.first else ''}"
 
 
 @dataclass(frozen=True, slots=True)

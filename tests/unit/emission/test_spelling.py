@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.rules.torch_ops import TORCH, TORCH_DTYPES, call_torch
-from tests.unit.ir.test_meaning import TAKEN, VIEWS, operands_for
+from tests.unit.ir.test_meaning import REDUCED, TAKEN, VIEWS, operands_for, rows_of
 
 from opweld.emission.body import Body
 from opweld.ir.expr import symbol
@@ -68,6 +68,14 @@ def test_operation_on_tensors(op: Op, attrs: Any, dtype: DType) -> None:
     inputs = [source(arena, name, value) for name, value in values.items()]
     node = arena.make(op, *inputs, attrs=attrs)
     assert_equal(run(node, **values), call_torch(op, list(values.values()), attrs))
+
+
+@pytest.mark.parametrize(("op", "attrs", "dtype"), REDUCED, ids=label)
+def test_reduction(op: Op, attrs: Any, dtype: DType) -> None:
+    x = torch.from_numpy(rows_of(dtype))
+    arena = Arena()
+    node = arena.make(op, source(arena, "a", x), attrs=attrs)
+    assert_equal(run(node, a=x), call_torch(op, [x], attrs))
 
 
 BINARY = [case for case in TAKEN if case[0] in TORCH and len(operands_for(case[0], case[2])) == 2]

@@ -23,6 +23,7 @@ from opweld.ir.ops import (
     Op,
     PadAttrs,
     PermuteAttrs,
+    ReduceAttrs,
     ShapeAttrs,
     SliceAttrs,
     SlopeAttrs,
@@ -173,6 +174,49 @@ def test_bfloat16_rounding_keeps_the_shape():
         x = np.full(shape, 0.3, np.float32)
         assert round_to_bfloat16(x).shape == shape
         assert np.all(round_to_bfloat16(x) == 0.30078125)
+
+
+def rows_of(dtype: DType) -> np.ndarray:
+    """(3, 5, 4) elements: ordinary ones, some equal, and rows with NaN, infinities and zeros."""
+    rng = np.random.default_rng(5)
+    x = np.asarray(rng.integers(-3, 4, (3, 5, 4)), np.float64)
+    if dtype.is_float:
+        x = x + np.where(rng.random(x.shape) < 0.5, rng.standard_normal(x.shape), 0.0)
+        x[0, :, 0] = (1.0, np.nan, np.inf, np.nan, -np.inf)
+        x[0, :, 1] = (-np.inf, 0.0, -0.0, np.inf, 1.0)
+        x[1, :, 2] = (-0.0, -0.0, -0.0, -0.0, -0.0)
+        x[2, :, 3] = -np.inf
+    return (
+        np.abs(x).astype(NUMPY_DTYPES[dtype])
+        if dtype is DType.U8
+        else x.astype(NUMPY_DTYPES[dtype])
+    )
+
+
+TRUTHS = (Op.ANY, Op.ALL)
+FOLDS = [op for op, row in OPS.items() if row.kind is Kind.REDUCTION]
+REDUCED = [
+    (op, ReduceAttrs(axes), dtype)
+    for op in FOLDS
+    for axes in ((1,), (2,), (0, 2), (0, 1, 2))
+    for dtype in ((DType.BOOL,) if op in TRUTHS else (*FLOATS, *INTS))
+]
+REDUCED += [(op, ReduceAttrs((1,), True), DType.F32) for op in (Op.AMAX, Op.AMIN)]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "dtype"), REDUCED, ids=lambda v: getattr(v, "value", str(v))
+)
+def test_reductions(op, attrs, dtype):
+    x = rows_of(dtype)
+    with np.errstate(all="ignore"):
+        result = OPS[op].evaluate(x, attrs)
+    expected = call_torch(op, [torch.from_numpy(x)], attrs)
+    torch.testing.assert_close(torch.from_numpy(result), expected, equal_nan=True)
+
+
+def test_every_reduction_is_compared():
+    assert {op for op, *_ in REDUCED} == set(FOLDS)
 
 
 VIEWS = [

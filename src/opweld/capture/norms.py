@@ -1,0 +1,142 @@
+"""Softmax and normalisations: one row per operator, in float32 for 16-bit types, as eager's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opweld.ir.graph import Node
+from opweld.ir.ops import Op
+
+from .build import Shape
+from .call import Call, Lower, NotWelded
+from .dtypes import TO_TORCH
+from .folds import (
+    Axes,
+    axes_of,
+    computed,
+    float_operand,
+    fold,
+    last_axes,
+    mean,
+    require_elements,
+    returned,
+    squared,
+    standardised,
+)
+
+
+def _shifted(call: Call) -> tuple[Node, Axes]:
+    """x - max(x), whose powers do not overflow."""
+    x = computed(call.build, call.node("self"), call.dtype)
+    axes = axes_of(call, x)
+    require_elements(call, "self", axes)
+    return call.make(Op.SUB, x, fold(call.build, Op.AMAX, x, axes)), axes
+
+
+def _softmax(call: Call) -> Node:
+    call.values.get("half_to_float")
+    shifted, axes = _shifted(call)
+    powers = call.make(Op.EXP, shifted)
+    total = fold(call.build, Op.SUM, powers, axes)
+    return returned(call, call.make(Op.DIV, powers, total))
+
+
+def _log_softmax(call: Call) -> Node:
+    call.values.get("half_to_float")
+    shifted, axes = _shifted(call)
+    total = fold(call.build, Op.SUM, call.make(Op.EXP, shifted), axes)
+    return returned(call, call.make(Op.SUB, shifted, call.make(Op.LOG, total)))
+
+
+def _scaled(call: Call, x: Node, shape: Shape) -> Node:
+    """x * weight + bias, both in `shape`, where they are given."""
+    for name, op in (("weight", Op.MUL), ("bias", Op.ADD)):
+        if call.values.get(name) is not None:
+            operand = call.build.cast(call.node(name), x.type.dtype)
+            x = call.make(op, x, call.build.reshape(operand, shape))
+    return x
+
+
+def _results(call: Call, *nodes: Node) -> Any:
+    """What the operator returns: the normalised tensor, or that with its statistics."""
+    if not isinstance(call.fake, tuple | list):
+        return returned(call, nodes[0])
+    return tuple(returned(call, n, f) for n, f in zip(nodes, call.fake, strict=True))
+
+
+def _layer_norm(call: Call) -> Any:
+    x = float_operand(call, "input")
+    axes = last_axes(x, len(call.values["normalized_shape"]))
+    call.values.get("cudnn_enable")
+    result, middle, factor = standardised(call.build, x, axes, call.number("eps"))
+    shape = tuple(x.type.shape[axis] for axis in axes)
+    return _results(call, _scaled(call, result, shape), middle, factor)
+
+
+def _rms_norm(call: Call) -> Node:
+    x = float_operand(call, "input")
+    axes = last_axes(x, len(call.values["normalized_shape"]))
+    eps = call.values["eps"]
+    if eps is None:
+        eps = torch.finfo(TO_TORCH[x.type.dtype]).eps
+    spread = mean(call.build, squared(call.build, x), axes)
+    spread = call.make(Op.ADD, spread, call.const(eps, x.type.dtype))
+    result = call.make(Op.MUL, x, call.make(Op.RSQRT, spread))
+    return returned(call, _scaled(call, result, tuple(x.type.shape[axis] for axis in axes)))
+
+
+def _group_norm(call: Call) -> Node:
+    """Channels in groups of neighbours, each normalised over its channels and places."""
+    x = float_operand(call, "input")
+    call.values.get("cudnn_enabled")
+    batch, channels, *places = x.type.shape
+    groups = call.values["num_groups"]
+    if not isinstance(channels, int):
+        raise NotWelded("a group norm of a symbolic number of channels is left to the library")
+    members = channels // groups
+    parted = call.build.reshape(x, (batch, groups, members, *places))
+    axes = tuple(range(2, parted.type.rank))
+    result, _, _ = standardised(call.build, parted, axes, call.number("eps"))
+    result = _scaled(call, result, (groups, members, *(1 for _ in places)))
+    return returned(call, result)
+
+
+def _along_channels(x: Node) -> Shape:
+    return (x.type.shape[1], *(1,) * (x.type.rank - 2))
+
+
+def _instance_norm(call: Call) -> Node:
+    if call.values["running_mean"] is not None or not call.values["use_input_stats"]:
+        raise NotWelded("an instance norm with running statistics is left to the library")
+    x = float_operand(call, "input")
+    for name in ("running_var", "momentum", "cudnn_enabled"):
+        call.values.get(name)
+    result, _, _ = standardised(call.build, x, tuple(range(2, x.type.rank)), call.number("eps"))
+    return returned(call, _scaled(call, result, _along_channels(x)))
+
+
+def _batch_norm(call: Call) -> Any:
+    """Batch normalisation by the batch's own statistics, with no others kept."""
+    if call.overload != "no_stats" or not call.values["training"]:
+        raise NotWelded("a batch norm with running statistics is left to the library")
+    x = float_operand(call, "input")
+    call.values.get("momentum")
+    axes = tuple(axis for axis in range(x.type.rank) if axis != 1)
+    result, middle, factor = standardised(call.build, x, axes, call.number("eps"))
+    return _results(call, _scaled(call, result, _along_channels(x)), middle, factor)
+
+
+NORMS: dict[str, Lower] = {
+    "softmax": _softmax,
+    "_softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "_log_softmax": _log_softmax,
+    "layer_norm": _layer_norm,
+    "native_layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "group_norm": _group_norm,
+    "instance_norm": _instance_norm,
+    "_native_batch_norm_legit": _batch_norm,
+}
