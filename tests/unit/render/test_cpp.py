@@ -28,13 +28,13 @@ def body(text: str, variant: str = "contiguous") -> str:
 
 def test_entry_points_have_the_documented_signature() -> None:
     m = Make()
-    text = text_of(m.add(m.x("x", BATCH, 24), m.x("r", 24)))
+    text = text_of(m.add(m.x("x", BATCH, 24), m.x("b", 24)))
     heads = dict(re.findall(r'extern "C" void (\w+)\(\s*([^)]*)\)', text))
     assert {k: re.sub(r"\s+", " ", v) for k, v in heads.items()} == {
-        "k1_add_contiguous": "const void* x_data, const void* r_data, void* result_data, "
+        "k1_add_contiguous": "const void* x_data, const void* b_data, void* result_data, "
         "int64_t s0, int64_t begin, int64_t end",
-        "k1_add_strided": "const void* x_data, const void* r_data, void* result_data, int64_t s0, "
-        "int64_t x_stride0, int64_t x_stride1, int64_t r_stride0, int64_t result_stride0, "
+        "k1_add_strided": "const void* x_data, const void* b_data, void* result_data, int64_t s0, "
+        "int64_t x_stride0, int64_t x_stride1, int64_t b_stride0, int64_t result_stride0, "
         "int64_t result_stride1, int64_t begin, int64_t end",
     }
 
@@ -47,14 +47,14 @@ def test_an_elementwise_kernel_is_one_loop() -> None:
 
 def test_long_rows_have_a_loop_each() -> None:
     m = Make()
-    loop = body(text_of(m.add(m.x("x", BATCH, 16), m.x("r", 16))))
+    loop = body(text_of(m.add(m.x("x", BATCH, 16), m.x("b", 16))))
     assert "for (int64_t i1 = first; i1 < last; ++i1) {" in loop
 
 
 @pytest.mark.parametrize("elems", [2, 3, 15])
 def test_short_rows_share_a_loop(elems: int) -> None:
     m = Make()
-    loop = body(text_of(m.add(m.x("x", BATCH, elems), m.x("r", elems))))
+    loop = body(text_of(m.add(m.x("x", BATCH, elems), m.x("b", elems))))
     assert "for (uint32_t k = first; k < last; ++k) {" in loop
     assert f"const int64_t i1 = k % {elems}u;" in loop
     assert "x[place]" in loop and "result[place]" in loop
@@ -69,7 +69,7 @@ def test_rows_that_step_over_elements_are_short_for_longer() -> None:
 
 def test_strided_kernels_keep_a_loop_a_row() -> None:
     m = Make()
-    text = text_of(m.add(m.x("x", BATCH, 3), m.x("r", 3)))
+    text = text_of(m.add(m.x("x", BATCH, 3), m.x("b", 3)))
     assert "uint32_t k" not in body(text, "strided")
 
 

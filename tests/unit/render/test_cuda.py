@@ -62,10 +62,10 @@ def test_a_contiguous_operand_is_one_packet() -> None:
 
 def test_operands_of_a_row_are_read_before_the_lanes() -> None:
     m = Make()
-    x, row, column = m.x("x", BATCH, 24), m.x("r", 24), m.x("c", BATCH, 1)
+    x, row, column = m.x("x", BATCH, 24), m.x("b", 24), m.x("c", BATCH, 1)
     body = function(text_of(m.mul(m.add(x, row), column)), "k1_add_mul_contiguous_packet")
     before, _ = body.split("#pragma unroll")
-    assert "op::load_vector<kLanes>(&r[i1])" in before
+    assert "op::load_vector<kLanes>(&b[i1])" in before
     assert "const float c_1 = c[i0];" in before
 
 
@@ -79,11 +79,11 @@ def test_an_unsigned_index_is_summed_before_it_meets_the_pointer() -> None:
 
 def test_what_differs_between_lanes_is_read_in_the_lanes() -> None:
     m = Make()
-    x, row = m.x("x", BATCH, 7), m.x("r", 7)
+    x, row = m.x("x", BATCH, 7), m.x("b", 7)
     body = function(text_of(m.add(x, row)), "k1_add_contiguous_packet")
     _, inside = body.split("#pragma unroll")
     assert "const Index lane_at = at + lane;" in inside
-    assert "const float r_1 = r[i1];" in inside
+    assert "const float b_1 = b[i1];" in inside
 
 
 def test_only_the_last_block_looks_where_the_elements_end() -> None:
@@ -153,4 +153,4 @@ def test_a_test_within_another_begins_with_its_name() -> None:
 def test_large_literals_are_wide() -> None:
     m = Make()
     x = m.x("x", BATCH, 2, 2**33)
-    assert "% 8589934592ull" in text_of(m.add(x, m.x("r", BATCH, 1, 2**33)))
+    assert "% 8589934592ull" in text_of(m.add(x, m.x("b", BATCH, 1, 2**33)))
