@@ -40,7 +40,10 @@ _FILES = {
         ),
         *("held.cuh", "fold.h"),
     ),
-    "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h", "fold.h"),
+    "cpp": (
+        *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
+        *("fold.h", "fold_cpp.h"),
+    ),
 }
 _ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}
 _MARK = re.compile(r"^// @(\w+) deps:(.*)$")

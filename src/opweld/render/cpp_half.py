@@ -6,65 +6,67 @@ from ..ir.expr import Size, coefficient, substitute, symbol
 from ..ir.kernel import Kernel, Load, Store
 from ..ir.types import DType
 from .c import Integers, named_in
-from .cpp_loops import rows_are_short
 from .layout import indented
 
 
-def blocked(kernel: Kernel, first: str, last: str, element: list[str]) -> list[str]:
-    """The innermost loop in blocks: widened before, narrowed behind."""
-    var = kernel.loops[-1].var
+def blocked(
+    var: str, first: str, last: str, element: list[str], loads: list[Load], stores: list[Store]
+) -> list[str]:
+    """The innermost loop in blocks: `loads` widened before, `stores` narrowed behind."""
     position = [f"const int64_t {var} = block + lane;"] if named_in((var,), str(element)) else []
     body = [
         f"const int64_t rest = {last} - block;",
         "const int64_t count = rest < op::kBlock ? rest : op::kBlock;",
-        *(line for load in half_loads(kernel) for line in _widened(kernel, load)),
-        *(f"float {store.buffer}_block[op::kBlock];" for store in half_stores(kernel)),
+        *(line for load in loads for line in widened(load, var, "block", "count", "op::kBlock")),
+        *(f"float {store.buffer}_block[op::kBlock];" for store in stores),
         "#pragma omp simd",
         "for (int64_t lane = 0; lane < count; ++lane) {",
         *indented(position + element, 2),
         "}",
-        *(_narrowed(kernel, store) for store in half_stores(kernel)),
+        *(narrowed(store, var, "block", "count") for store in stores),
     ]
     blocks = f"for (int64_t block = {first}; block < {last}; block += op::kBlock) {{"
     return [blocks, *indented(body, 2), "}"]
 
 
-def half_loads(kernel: Kernel) -> list[Load]:
-    """The loads whose elements lie side by side in memory, and are of half."""
-    if rows_are_short(kernel):
-        return []
+def half_loads(kernel: Kernel, var: str) -> list[Load]:
+    """The loads of half whose elements lie side by side in memory along loop `var`."""
     loads = [d for d in kernel.definitions if isinstance(d, Load) and not d.guard]
-    return [d for d in loads if d.dtype is DType.F16 and _lies_side_by_side(kernel, d.address)]
+    return [d for d in loads if d.dtype is DType.F16 and coefficient(d.address, var) == 1]
 
 
-def half_stores(kernel: Kernel) -> list[Store]:
-    if rows_are_short(kernel):
-        return []
+def half_stores(kernel: Kernel, var: str) -> list[Store]:
     stores = [store for store in kernel.stores if store.dtype is DType.F16]
-    return [store for store in stores if _lies_side_by_side(kernel, store.address)]
+    return [store for store in stores if coefficient(store.address, var) == 1]
 
 
-def _lies_side_by_side(kernel: Kernel, address: Size) -> bool:
-    return coefficient(address, kernel.loops[-1].var) == 1
+def block_pieces(loads: list[Load], stores: list[Store]) -> set[str]:
+    return ({"widen_block"} if loads else set[str]()) | ({"narrow_block"} if stores else set())
 
 
-def block_pieces(kernel: Kernel) -> set[str]:
-    widened = {"widen_block"} if half_loads(kernel) else set[str]()
-    return widened | ({"narrow_block"} if half_stores(kernel) else set[str]())
+def of_block(load: Load) -> str:
+    """What defines an element that was widened with its block."""
+    return f"const float {load.name} = {load.name}_block[lane];"
 
 
-def _widened(kernel: Kernel, load: Load) -> list[str]:
-    start = f"{load.buffer} + {_at_block(kernel, load.address)}"
+def in_block(store: Store) -> str:
+    """What leaves an element to be narrowed with its block."""
+    return f"{store.buffer}_block[lane] = value{store.result};"
+
+
+def widened(load: Load, var: str, block: str, count: str, size: str) -> list[str]:
+    """`count` elements from `block` on, of at most `size`."""
+    start = f"{load.buffer} + {_at_block(load.address, var, block)}"
     return [
-        f"float {load.name}_block[op::kBlock];",
-        f"op::widen_block({start}, count, {load.name}_block);",
+        f"float {load.name}_block[{size}];",
+        f"op::widen_block({start}, {count}, {load.name}_block);",
     ]
 
 
-def _narrowed(kernel: Kernel, store: Store) -> str:
-    start = f"{store.buffer} + {_at_block(kernel, store.address)}"
-    return f"op::narrow_block({store.buffer}_block, count, {start});"
+def narrowed(store: Store, var: str, block: str, count: str) -> str:
+    start = f"{store.buffer} + {_at_block(store.address, var, block)}"
+    return f"op::narrow_block({store.buffer}_block, {count}, {start});"
 
 
-def _at_block(kernel: Kernel, address: Size) -> str:
-    return Integers(str).text(substitute(address, {kernel.loops[-1].var: symbol("block")}))
+def _at_block(address: Size, var: str, block: str) -> str:
+    return Integers(str).text(substitute(address, {var: symbol(block)}))

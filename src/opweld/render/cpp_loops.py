@@ -14,9 +14,8 @@ def _text(value: Size) -> str:
     return Integers(str).text(value)
 
 
-def plain(kernel: Kernel, first: str, last: str, element: list[str]) -> list[str]:
+def plain(var: str, first: str, last: str, element: list[str]) -> list[str]:
     """The innermost loop over a part of its range."""
-    var = kernel.loops[-1].var
     return [
         "#pragma omp simd",
         f"for (int64_t {var} = {first}; {var} < {last}; ++{var}) {{",
@@ -25,18 +24,20 @@ def plain(kernel: Kernel, first: str, last: str, element: list[str]) -> list[str
     ]
 
 
-def rows(kernel: Kernel, innermost: Callable[[str, str], list[str]]) -> list[str]:
+def rows(
+    loops: tuple[Loop, ...], innermost: Callable[[str, str], list[str]], begin: str, end: str
+) -> list[str]:
     """A range of positions is a part of a row, whole rows, and a part of a row."""
-    extent = grouped(_text(kernel.loops[-1].extent))
+    extent = grouped(_text(loops[-1].extent))
     body = [
-        *_coordinates_of(kernel.loops[:-1], f"at / {extent}"),
+        *(coordinates_of(loops[:-1], f"at / {extent}") if len(loops) > 1 else []),
         f"const int64_t first = at % {extent};",
-        "const int64_t stop = first + (end - at);",
+        f"const int64_t stop = first + ({end} - at);",
         f"const int64_t last = stop < {extent} ? stop : {extent};",
         *innermost("first", "last"),
         "at += last - first;",
     ]
-    return ["for (int64_t at = begin; at < end;) {", *indented(body, 2), "}"]
+    return [f"for (int64_t at = {begin}; at < {end};) {{", *indented(body, 2), "}"]
 
 
 # Below so many elements a row, one vector loop over many rows, which divides for its coordinates,
@@ -96,7 +97,7 @@ def _span(loops: tuple[Loop, ...], inside: int, row_elems: str) -> list[str]:
         ]
     span = grouped(_text(product(loop.extent for loop in loops[inside:])))
     return [
-        *_coordinates_of(loops[:inside], f"at / {span}"),
+        *coordinates_of(loops[:inside], f"at / {span}"),
         f"const int64_t within = at % {span};",
         f"const int64_t row = within / {row_elems};",
         f"const uint32_t first = within % {row_elems};",
@@ -118,7 +119,7 @@ def _first_inside(loops: tuple[Loop, ...]) -> int:
     return 0
 
 
-def _coordinates_of(loops: tuple[Loop, ...], position: str) -> list[str]:
+def coordinates_of(loops: tuple[Loop, ...], position: str) -> list[str]:
     """Loop variables from the row-major position among these loops."""
     if len(loops) == 1:
         return [f"const int64_t {loops[0].var} = {position};"]

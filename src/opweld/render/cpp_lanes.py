@@ -1,0 +1,284 @@
+"""The walks over a row in C++: loops over blocks of lanes that g++ vectorises.
+
+Lanes are neighbours along a row, in blocks of the innermost reduced loop, or neighbouring rows, in
+strips of the innermost kept loop. Scalars of the row have a lane each in strips: `x_lane`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..ir.expr import Size, product, symbol
+from ..ir.kernel import Definition, Given, Kernel, Loop
+from ..ir.reduction import Folding, Walk
+from .c import compute_type, grouped, named_in
+from .cpp_fold import (
+    PLACES,
+    emptied,
+    of_lane,
+    opened,
+    read,
+    rounded,
+    rounds,
+    taken,
+)
+from .cpp_half import blocked, half_loads, half_stores, in_block, narrowed, of_block, widened
+from .cpp_loops import plain, rows
+from .cpp_statements import definition_text, stored, text_of
+from .element import call_element
+from .layout import indented
+
+# As many elements one lane adds up at most: kChain of fold_cpp.h.
+CHAIN = 64
+# Rows of fewer elements are walked side by side.
+SHORT_ROW_ELEMS = 32
+# Lanes along a row, and for rows of fewer than LONG_ROW_ELEMS.
+LONG_ROW_LANES, LONG_ROW_ELEMS = 64, 256
+ROW_LANES = 16
+# Rows side by side: where each is walked once, and where a strip should stay in the cache.
+WIDE_STRIP_LANES, STRIP_LANES = 512, 128
+
+Run = Callable[[str, str], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How the lanes of a folding run: `count` of them, along a row or `across` rows."""
+
+    folding: Folding
+    across: bool
+    cut: bool
+    count: int
+
+    @property
+    def var(self) -> str:
+        """The loop variable in which lanes are neighbours."""
+        return (self.folding.kept if self.across else self.folding.reduced)[-1].var
+
+    @property
+    def constant(self) -> str:
+        return f"constexpr int64_t kLanes = {self.count};"
+
+    def totals(self, walk: Walk) -> bool:
+        """Whether lanes would add up too many elements."""
+        return any(map(rounds, walk.folds)) and (self.cut or self.level() > 0)
+
+    def level(self) -> int:
+        """So many of the reduced loops are outside of where lanes are emptied; one more than there
+        are if that must be inside the innermost loop.
+        """
+        loops = self.folding.reduced
+        chain: Size = 1
+        for level in range(len(loops), 0, -1):
+            extent = loops[level - 1].extent
+            if isinstance(extent, int) and level == len(loops) and not self.across:
+                extent = -(-extent // self.count)
+            chain = chain * extent
+            if not isinstance(chain, int) or chain > CHAIN:
+                return level
+        return 0
+
+    def each_lane(self, lines: list[str]) -> list[str]:
+        """A loop over the rows of a strip."""
+        if not lines:
+            return []
+        position = _position(self.var, "strip", lines)
+        return _lane_loop("count", [*position, *lines])
+
+    def partials(self, walk: Walk) -> list[str]:
+        """What leaves the partials of a strip's rows."""
+        return [f"partial[strip_row + lane].{f.name} = {of_lane(f)};" for f in walk.folds]
+
+    def rounded(self, walk: Walk) -> list[str]:
+        return rounded(walk.folds) if self.totals(walk) else []
+
+
+def chosen(folding: Folding, cut: bool) -> Lanes:
+    """The lanes that suit the extents of a folding."""
+    length = product(loop.extent for loop in folding.reduced)
+    short = isinstance(length, int) and length < SHORT_ROW_ELEMS
+    if folding.kept and (folding.across or (short and not cut)):
+        most = WIDE_STRIP_LANES if len(folding.steps) == 1 else STRIP_LANES
+        return Lanes(folding, True, cut, min(most, _power_of_two(folding.kept[-1].extent, most)))
+    inner = folding.reduced[-1].extent
+    few = isinstance(inner, int) and inner < LONG_ROW_ELEMS
+    return Lanes(folding, False, cut, ROW_LANES if few else LONG_ROW_LANES)
+
+
+def _power_of_two(extent: Size, most: int) -> int:
+    """The least one that is no smaller."""
+    return 1 << (extent - 1).bit_length() if isinstance(extent, int) and extent > 0 else most
+
+
+def strips(lanes: Lanes, body: list[str]) -> list[str]:
+    """The rows [begin, end) in strips of neighbours along the innermost kept loop."""
+    kept = lanes.folding.kept
+
+    def innermost(first: str, last: str) -> list[str]:
+        lines = [f"const int64_t count = {last} - strip < kLanes ? {last} - strip : kLanes;"]
+        if lanes.cut:
+            offset = "at - first + " if len(kept) > 1 else ""
+            lines.append(f"const int64_t strip_row = {offset}strip - begin;")
+        head = f"for (int64_t strip = {first}; strip < {last}; strip += kLanes) {{"
+        return [head, *indented([*lines, *body], 2), "}"]
+
+    if len(kept) == 1:
+        return innermost("begin", "end")
+    return rows(kept, innermost, "begin", "end")
+
+
+def given_or(definition: Definition, kernel: Kernel) -> str:
+    """The statement of a definition for one lane of a strip; scalars of the row have lanes."""
+    if not isinstance(definition, Given):
+        return definition_text(definition, kernel)
+    name, dtype = definition.name, definition.dtype
+    return f"const {compute_type(dtype)} {name} = {read(f'{name}_lane[lane]', dtype)};"
+
+
+def walked(lanes: Lanes, walk: Walk) -> list[str]:
+    """One pass over a row, or over the rows of a strip; before it what it folds in is opened."""
+    totals = lanes.totals(walk)
+    lines = [line for fold in walk.folds for line in opened(fold, walk.kernel, totals)]
+    return lines + _loops(lanes, walk)
+
+
+def _loops(lanes: Lanes, walk: Walk) -> list[str]:
+    loops = lanes.folding.reduced
+    flush = emptied(walk.folds) if lanes.totals(walk) else []
+    run = _across(lanes, walk) if lanes.across else _along(lanes, walk)
+    if lanes.cut:
+        spans = _spans(lanes, run, flush)
+        return spans("from", "to") if len(loops) == 1 else rows(loops, spans, "from", "to")
+    level = lanes.level()
+    inside = _spans(lanes, run, flush) if flush and level == len(loops) else run
+    lines = inside("0", text_of(loops[-1].extent))
+    for at in range(len(loops) - 1, 0, -1):
+        lines += flush if at == level else []
+        lines = _loop(loops[at - 1], lines)
+    return lines if len(loops) > 1 else _scoped(lines)
+
+
+def _scoped(lines: list[str]) -> list[str]:
+    """In a block of its own where it declares something."""
+    return ["{", *indented(lines, 2), "}"] if lines[0].startswith("int64_t") else lines
+
+
+def _loop(loop: Loop, body: list[str]) -> list[str]:
+    head = f"for (int64_t {loop.var} = 0; {loop.var} < {text_of(loop.extent)}; ++{loop.var}) {{"
+    return [head, *indented(body, 2), "}"]
+
+
+def _spans(lanes: Lanes, run: Run, flush: list[str]) -> Run:
+    """The innermost loop in parts after which lanes are emptied."""
+    if not flush:
+        return run
+    elems = "op::kChain" if lanes.across else "op::kChain * kLanes"
+
+    def spans(first: str, last: str) -> list[str]:
+        last = grouped(last)
+        body = [
+            f"const int64_t rest = {last} - span;",
+            f"const int64_t stop = rest < {elems} ? {last} : span + {elems};",
+            *run("span", "stop"),
+            *flush,
+        ]
+        head = f"for (int64_t span = {first}; span < {last}; span += {elems}) {{"
+        return [head, *indented(body, 2), "}"]
+
+    return spans
+
+
+def _along(lanes: Lanes, walk: Walk) -> Run:
+    if not walk.folds:
+        return _stores_along(lanes, walk)
+
+    def run(first: str, last: str) -> list[str]:
+        last = grouped(last)
+        return [
+            f"int64_t block = {first};",
+            f"for (; block + kLanes <= {last}; block += kLanes) {{",
+            *indented(_block(lanes, walk, "block", "kLanes"), 2),
+            "}",
+            f"if (block < {last}) {{",
+            *indented(_block(lanes, walk, "block", f"{last} - block"), 2),
+            "}",
+        ]
+
+    return run
+
+
+def _stores_along(lanes: Lanes, walk: Walk) -> Run:
+    kernel = walk.kernel
+    loads, stores = half_loads(kernel, lanes.var), half_stores(kernel, lanes.var)
+    element = _element(lanes, walk)
+
+    def run(first: str, last: str) -> list[str]:
+        if loads or stores:
+            return blocked(lanes.var, first, grouped(last), element, loads, stores)
+        return plain(lanes.var, first, grouped(last), element)
+
+    return run
+
+
+def _across(lanes: Lanes, walk: Walk) -> Run:
+    var = lanes.folding.reduced[-1].var
+
+    def run(first: str, last: str) -> list[str]:
+        body = _block(lanes, walk, "strip", "count")
+        head = f"for (int64_t {var} = {first}; {var} < {last}; ++{var}) {{"
+        return [head, *indented(body, 2), "}"]
+
+    return run
+
+
+def _block(lanes: Lanes, walk: Walk, start: str, count: str) -> list[str]:
+    """`count` lanes from `start` on."""
+    kernel, var = walk.kernel, lanes.var
+    loads, stores = half_loads(kernel, var), half_stores(kernel, var)
+    element = _element(lanes, walk)
+    return [
+        *(line for load in loads for line in widened(load, var, start, count, "kLanes")),
+        *(f"float {store.buffer}_block[kLanes];" for store in stores),
+        *_lane_loop(count, [*_position(var, start, element), *element]),
+        *(narrowed(store, var, start, count) for store in stores),
+    ]
+
+
+def _lane_loop(count: str, body: list[str]) -> list[str]:
+    return [
+        "#pragma omp simd",
+        f"for (int64_t lane = 0; lane < {count}; ++lane) {{",
+        *indented(body, 2),
+        "}",
+    ]
+
+
+def _position(var: str, start: str, users: list[str]) -> list[str]:
+    used = named_in((var,), "\n".join(users))
+    return [f"const int64_t {var} = {start} + lane;"] if used else []
+
+
+def _element(lanes: Lanes, walk: Walk) -> list[str]:
+    """What is done for one element."""
+    kernel = walk.kernel
+    loads, stores = half_loads(kernel, lanes.var), half_stores(kernel, lanes.var)
+    lines = []
+    for definition in kernel.definitions:
+        if definition in loads:
+            lines.append(of_block(definition))
+        elif lanes.across or not isinstance(definition, Given):
+            lines.append(given_or(definition, kernel))
+    lines += call_element(kernel, [name for name, _ in kernel.element.params])
+    if any(fold.op in PLACES for fold in walk.folds):
+        lines.append(f"const int64_t place = {text_of(_place(lanes.folding.reduced))};")
+    lines += [line for fold in walk.folds for line in taken(fold)]
+    return lines + [in_block(s) if s in stores else stored(s) for s in kernel.stores]
+
+
+def _place(loops: tuple[Loop, ...]) -> Size:
+    """The row-major position among loops."""
+    place: Size = 0
+    for loop in loops:
+        place = place * loop.extent + symbol(loop.var)
+    return place

@@ -1,0 +1,207 @@
+"""Reductions as C++: lanes that g++ vectorises, along a row or across neighbouring rows.
+
+Entry points are plain C and handle a range of rows, numbered row-major over the kept loops:
+    void <group>_<variant>(const void* operand..., void* result..., int64_t extent...,
+                           int64_t begin, int64_t end)
+Where rows may be cut, pieces of rows are folded first, and then what is left of the pieces:
+    int64_t <group>_partial_bytes()
+    void <group>_<variant>_fold(operand..., result..., extent..., int64_t begin, int64_t end,
+                                int64_t from, int64_t to, void* partials)
+    void <group>_<variant>_finish(operand..., result..., extent..., int64_t begin, int64_t end,
+                                  int64_t pieces, int64_t stride, const void* partials)
+`from` and `to` are row-major positions over the reduced loops; the partial of piece p of row r is
+partials[p * stride + r - begin].
+"""
+
+from __future__ import annotations
+
+from ..ir.kernel import Given
+from ..ir.reduction import Folding, Once, Reduction, Step
+from .c import compute_type, dtypes_of, storage_pieces
+from .cpp_fold import (
+    fold_pieces,
+    lane_type,
+    named,
+    of_all_lanes,
+    of_row,
+    partial_type,
+    struct_of,
+)
+from .cpp_half import block_pieces, half_loads, half_stores
+from .cpp_lanes import Lanes, chosen, given_or, strips, walked
+from .cpp_loops import coordinates_of
+from .cpp_statements import definition_text, parameters, stored, typed
+from .element import call_element, element_text, pieces_of, title
+from .layout import folded, head, indented
+
+
+def reduction_pieces(reduction: Reduction) -> set[str]:
+    """Names of the device library's pieces that the text needs."""
+    needed: set[str] = set()
+    for folding in reduction.foldings:
+        var = chosen(folding, reduction.cut).var
+        for kernel in folding.kernels:
+            needed |= storage_pieces(dtypes_of(kernel)) | pieces_of(kernel.element, "cpp")
+        for step in folding.steps:
+            kernel = step.walk.kernel
+            needed |= block_pieces(half_loads(kernel, var), half_stores(kernel, var))
+            needed |= fold_pieces(step.walk.folds)
+    return needed
+
+
+def reduction_text(reduction: Reduction) -> str:
+    """A group's scalar functions and its entry points."""
+    first = reduction.contiguous.steps[0].walk.kernel
+    elements = [k.element for k in reduction.contiguous.kernels if k.element.results]
+    functions = [element_text(element, "cpp") for element in elements]
+    parts = [title(first, reduction.buffers), *functions]
+    if reduction.cut:
+        parts.append(_partial(reduction))
+        parts += [f for each in reduction.foldings for f in (_fold(each), _finish(each))]
+    else:
+        parts += map(_whole, reduction.foldings)
+    return "\n\n".join(parts) + "\n"
+
+
+def _whole(folding: Folding) -> str:
+    lanes = chosen(folding, False)
+    frame = _strips if lanes.across else _rows
+    return _entry(folding, "", [], [lanes.constant, *frame(lanes)])
+
+
+def _partial(reduction: Reduction) -> str:
+    """The partial folds of a piece of a row."""
+    walk = reduction.contiguous.steps[0].walk
+    fields = [f"  {partial_type(fold, walk.kernel)} {fold.name};" for fold in walk.folds]
+    name = _partial_name(reduction.group)
+    size = f'extern "C" int64_t {reduction.group}_partial_bytes() {{ return sizeof({name}); }}'
+    return "\n".join([f"struct {name} {{", *fields, "};", "", size])
+
+
+def _partial_name(group: str) -> str:
+    return f"{group}_partial"
+
+
+def _fold(folding: Folding) -> str:
+    lanes = chosen(folding, True)
+    partial = _partial_name(folding.name)
+    return _entry(
+        folding,
+        "_fold",
+        ["int64_t from", "int64_t to", "void* partials"],
+        [
+            f"{partial}* partial = static_cast<{partial}*>(partials);",
+            lanes.constant,
+            *(_strips(lanes) if lanes.across else _rows(lanes)),
+        ],
+    )
+
+
+def _entry(folding: Folding, suffix: str, more: list[str], body: list[str]) -> str:
+    lines = [
+        head(
+            f'extern "C" void {folding.name}_{folding.variant}{suffix}',
+            [
+                *parameters(folding.buffers, folding.extents),
+                *("int64_t begin", "int64_t end"),
+                *more,
+            ],
+            " {",
+        ),
+        *(f"  {typed(buffer)}" for buffer in folding.buffers),
+    ]
+    return "\n".join([*lines, *map(folded, indented(body, 2)), "}"])
+
+
+# --- lanes along a row ---
+
+
+def _rows(lanes: Lanes) -> list[str]:
+    row, body = _row_loop(lanes.folding)
+    for step in lanes.folding.steps:
+        body += walked(lanes, step.walk)
+        folds, totals = step.walk.folds, lanes.totals(step.walk)
+        if lanes.cut:
+            values = ", ".join(of_all_lanes(fold, totals) for fold in folds)
+            body.append(f"partial[{row} - begin] = {{{values}}};")
+            continue
+        body += [of_row(fold, totals) for fold in folds]
+        body += _once_for_row(step)
+    return [f"for (int64_t {row} = begin; {row} < end; ++{row}) {{", *indented(body, 2), "}"]
+
+
+def _row_loop(folding: Folding) -> tuple[str, list[str]]:
+    """The variable that numbers the rows, and the kept loop variables from it."""
+    kept = folding.kept
+    if len(kept) == 1:
+        return kept[0].var, []
+    return "row", coordinates_of(kept, "row") if kept else []
+
+
+def _once_for_row(step: Step) -> list[str]:
+    once = step.once
+    if not once or not (once.values or once.kernel.stores):
+        return []
+    declared = [f"{compute_type(value.dtype)} {value.name};" for value in once.values]
+    kernel = once.kernel
+    body = [definition_text(d, kernel) for d in kernel.definitions if not isinstance(d, Given)]
+    body += call_element(kernel, [name for name, _ in kernel.element.params])
+    body += [f"{value.name} = value{value.result};" for value in once.values]
+    return [*declared, "{", *indented(body + [stored(s) for s in kernel.stores], 2), "}"]
+
+
+def _finish(folding: Folding) -> str:
+    """What remains of each row: its pieces in order, then what is computed once."""
+    (step,) = folding.steps
+    partial = _partial_name(folding.name)
+    row, body = _row_loop(folding)
+    totals = [
+        f"whole.{f.name} = op::{struct_of(f)}::combine(whole.{f.name}, piece.{f.name});"
+        for f in step.walk.folds
+    ]
+    body += [
+        f"{partial} whole = partial[{row} - begin];",
+        "for (int64_t k = 1; k < pieces; ++k) {",
+        f"  const {partial} piece = partial[k * stride + {row} - begin];",
+        *indented(totals, 2),
+        "}",
+        *(named(fold, f"whole.{fold.name}", True) for fold in step.walk.folds),
+        *_once_for_row(step),
+    ]
+    return _entry(
+        folding,
+        "_finish",
+        ["int64_t pieces", "int64_t stride", "const void* partials"],
+        [
+            f"const {partial}* partial = static_cast<const {partial}*>(partials);",
+            f"for (int64_t {row} = begin; {row} < end; ++{row}) {{",
+            *indented(body, 2),
+            "}",
+        ],
+    )
+
+
+# --- lanes across rows ---
+
+
+def _strips(lanes: Lanes) -> list[str]:
+    body: list[str] = []
+    for step in lanes.folding.steps:
+        body += walked(lanes, step.walk)
+        if lanes.cut:
+            body += lanes.each_lane(lanes.partials(step.walk))
+            continue
+        body += lanes.each_lane(lanes.rounded(step.walk))
+        body += _once_for_strip(lanes, step.once)
+    return strips(lanes, body)
+
+
+def _once_for_strip(lanes: Lanes, once: Once | None) -> list[str]:
+    if not once or not (once.values or once.kernel.stores):
+        return []
+    kernel = once.kernel
+    declared = [f"{lane_type(value.dtype)} {value.name}_lane[kLanes];" for value in once.values]
+    body = [given_or(d, kernel) for d in kernel.definitions]
+    body += call_element(kernel, [name for name, _ in kernel.element.params])
+    body += [f"{value.name}_lane[lane] = value{value.result};" for value in once.values]
+    return declared + lanes.each_lane(body + [stored(s) for s in kernel.stores])
