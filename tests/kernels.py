@@ -154,7 +154,7 @@ def run_cuda(
 
 
 @cache
-def _library(text: str) -> ctypes.CDLL:
+def library(text: str) -> ctypes.CDLL:
     folder = Path(tempfile.mkdtemp(prefix="opweld-test-"))
     source = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
     source.write_text(text)
@@ -174,7 +174,7 @@ def run_cpp(
 ) -> None:
     """The whole range in two calls that split a row, as threads would, against unmapped pages."""
     arrays = [guarded(array) for array in (*operands, *results)]
-    function = getattr(_library(text), f"{kernel.name}_{kernel.variant}")
+    function = getattr(library(text), f"{kernel.name}_{kernel.variant}")
     pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
     numbers = [ctypes.c_int64(number) for number in _extents(kernel, operands, sizes)]
     count = results[0].size

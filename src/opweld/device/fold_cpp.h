@@ -4,10 +4,6 @@
 
 namespace op {
 
-// @kChain deps:
-// So many elements a lane adds up at most.
-constexpr int64_t kChain = 64;
-
 // @open_lanes deps:
 // The lanes before any element.
 template <typename Fold, typename T, int kLanes>

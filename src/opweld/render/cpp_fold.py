@@ -43,7 +43,7 @@ def fold_pieces(folds: tuple[Fold, ...]) -> set[str]:
     if len(places) < len(folds):
         needed |= {"open_lanes", "fold_lanes"}
     if any(map(rounds, folds)):
-        needed |= {"kChain", "empty_lanes"}
+        needed |= {"empty_lanes"}
     return needed
 
 

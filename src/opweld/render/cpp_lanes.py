@@ -29,7 +29,7 @@ from .cpp_statements import definition_text, stored, text_of
 from .element import call_element
 from .layout import indented
 
-# As many elements one lane adds up at most: kChain of fold_cpp.h.
+# So many elements a lane of float adds up at most.
 CHAIN = 64
 # Rows of fewer elements are walked side by side.
 SHORT_ROW_ELEMS = 32
@@ -57,8 +57,17 @@ class Lanes:
         return (self.folding.kept if self.across else self.folding.reduced)[-1].var
 
     @property
-    def constant(self) -> str:
-        return f"constexpr int64_t kLanes = {self.count};"
+    def constants(self) -> list[str]:
+        """What the loops name: as many lanes, and as many elements before lanes are emptied."""
+        lines = [f"constexpr int64_t kLanes = {self.count};"]
+        if any(self._in_spans(step.walk) for step in self.folding.steps):
+            elems = CHAIN if self.across else CHAIN * self.count
+            lines.append(f"constexpr int64_t kSpan = {elems};")
+        return lines
+
+    def _in_spans(self, walk: Walk) -> bool:
+        innermost = self.cut or self.level() == len(self.folding.reduced)
+        return self.totals(walk) and innermost
 
     def totals(self, walk: Walk) -> bool:
         """Whether lanes would add up too many elements."""
@@ -148,10 +157,10 @@ def _loops(lanes: Lanes, walk: Walk) -> list[str]:
     flush = emptied(walk.folds) if lanes.totals(walk) else []
     run = _across(lanes, walk) if lanes.across else _along(lanes, walk)
     if lanes.cut:
-        spans = _spans(lanes, run, flush)
+        spans = _spans(run, flush)
         return spans("from", "to") if len(loops) == 1 else rows(loops, spans, "from", "to")
     level = lanes.level()
-    inside = _spans(lanes, run, flush) if flush and level == len(loops) else run
+    inside = _spans(run, flush) if flush and level == len(loops) else run
     lines = inside("0", text_of(loops[-1].extent))
     for at in range(len(loops) - 1, 0, -1):
         lines += flush if at == level else []
@@ -169,21 +178,19 @@ def _loop(loop: Loop, body: list[str]) -> list[str]:
     return [head, *indented(body, 2), "}"]
 
 
-def _spans(lanes: Lanes, run: Run, flush: list[str]) -> Run:
+def _spans(run: Run, flush: list[str]) -> Run:
     """The innermost loop in parts after which lanes are emptied."""
     if not flush:
         return run
-    elems = "op::kChain" if lanes.across else "op::kChain * kLanes"
 
     def spans(first: str, last: str) -> list[str]:
         last = grouped(last)
         body = [
-            f"const int64_t rest = {last} - span;",
-            f"const int64_t stop = rest < {elems} ? {last} : span + {elems};",
+            f"const int64_t stop = {last} - span < kSpan ? {last} : span + kSpan;",
             *run("span", "stop"),
             *flush,
         ]
-        head = f"for (int64_t span = {first}; span < {last}; span += {elems}) {{"
+        head = f"for (int64_t span = {first}; span < {last}; span += kSpan) {{"
         return [head, *indented(body, 2), "}"]
 
     return spans

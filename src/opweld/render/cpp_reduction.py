@@ -66,7 +66,7 @@ def reduction_text(reduction: Reduction) -> str:
 def _whole(folding: Folding) -> str:
     lanes = chosen(folding, False)
     frame = _strips if lanes.across else _rows
-    return _entry(folding, "", [], [lanes.constant, *frame(lanes)])
+    return _entry(folding, "", [], [*lanes.constants, *frame(lanes)])
 
 
 def _partial(reduction: Reduction) -> str:
@@ -91,7 +91,7 @@ def _fold(folding: Folding) -> str:
         ["int64_t from", "int64_t to", "void* partials"],
         [
             f"{partial}* partial = static_cast<{partial}*>(partials);",
-            lanes.constant,
+            *lanes.constants,
             *(_strips(lanes) if lanes.across else _rows(lanes)),
         ],
     )

@@ -1,0 +1,111 @@
+"""Runs the C++ kernels of reductions on the CPU, in parts of the rows and in pieces of them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from tests.guarded import call_in_child, guarded
+from tests.kernels import library, poisoned
+from tests.unit.plan.plans import plan_of
+
+from opweld.ir.expr import evaluate
+from opweld.ir.graph import Node
+from opweld.ir.reduction import Folding, Reduction
+from opweld.lower import lower
+from opweld.render import render
+from opweld.target import CPU
+
+Array = np.ndarray
+Sizes = Mapping[str, int]
+
+
+def reduction_of(*outputs: Node) -> Reduction:
+    """The one group of a graph."""
+    (reduction,) = lower(plan_of(*outputs, target=CPU))
+    assert isinstance(reduction, Reduction)
+    return reduction
+
+
+def cut(reduction: Reduction) -> Reduction:
+    """The same with rows that are folded in pieces."""
+    assert all(len(folding.steps) == 1 for folding in reduction.foldings)
+    return replace(reduction, cut=True)
+
+
+def run_reduction(
+    reduction: Reduction,
+    operands: Sequence[Array],
+    sizes: Sizes,
+    shapes: Sequence[Sequence[int]],
+    *,
+    variant: str = "contiguous",
+    pieces: int = 1,
+) -> list[Array]:
+    """The results, which have these shapes: operands and results lie against unmapped pages, and
+    the rows are handled in two calls.
+    """
+    folding = reduction.strided if variant == "strided" else reduction.contiguous
+    text = render("case", (reduction,), "c++").text
+    written = [buffer for buffer in folding.buffers if buffer.written]
+    results = [poisoned(shape, b.dtype) for shape, b in zip(shapes, written, strict=True)]
+    arrays = [guarded(array) for array in (*operands, *results)]
+    numbers = [ctypes.c_int64(n) for n in _extents(folding, operands, results, sizes)]
+    taken = [*(ctypes.c_void_p(array.ctypes.data) for array in arrays), *numbers]
+    num_rows = evaluate(reduction.num_rows, sizes)
+    length = evaluate(reduction.length, sizes)
+    entries = _Entries(text, f"{reduction.group}_{variant}", taken)
+
+    def all_rows() -> None:
+        for begin, end in ((0, num_rows // 3), (num_rows // 3, num_rows)):
+            if reduction.cut:
+                bytes_each = entries.call(f"{reduction.group}_partial_bytes")
+                entries.cut(begin, end, length, pieces, bytes_each)
+            else:
+                entries(begin, end)
+
+    call_in_child(all_rows, arrays)
+    return [np.array(array) for array in arrays[len(operands) :]]
+
+
+class _Entries:
+    def __init__(self, text: str, name: str, taken: list[object]) -> None:
+        self.library, self.name, self.taken = library(text), name, taken
+
+    def call(self, name: str, *arguments: object) -> int:
+        function = getattr(self.library, name)
+        function.restype = ctypes.c_int64
+        return function(*arguments)
+
+    def __call__(self, *positions: int) -> None:
+        self.call(self.name, *self.taken, *map(ctypes.c_int64, positions))
+
+    def cut(self, begin: int, end: int, length: int, pieces: int, bytes_each: int) -> None:
+        stride = end - begin + 1
+        partials = (ctypes.c_char * (pieces * stride * bytes_each + 16))()
+        bounds = [length * k // pieces for k in range(pieces + 1)]
+        rows = [ctypes.c_int64(begin), ctypes.c_int64(end)]
+        for piece in range(pieces):
+            place = ctypes.byref(partials, piece * stride * bytes_each)
+            part = map(ctypes.c_int64, bounds[piece : piece + 2])
+            self.call(f"{self.name}_fold", *self.taken, *rows, *part, place)
+        these = [ctypes.c_int64(pieces), ctypes.c_int64(stride), ctypes.byref(partials)]
+        self.call(f"{self.name}_finish", *self.taken, *rows, *these)
+
+
+def _extents(
+    folding: Folding, operands: Sequence[Array], results: Sequence[Array], sizes: Sizes
+) -> list[int]:
+    arrays = {}
+    for buffer in folding.buffers:
+        arrays[buffer.name] = (results if buffer.written else operands)[buffer.source]
+    numbers = []
+    for extent in folding.extents:
+        if extent.buffer is None or extent.axis is None:
+            numbers.append(sizes[extent.name])
+        else:
+            array = arrays[extent.buffer]
+            numbers.append(array.strides[extent.axis] // array.itemsize)
+    return numbers
