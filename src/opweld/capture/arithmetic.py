@@ -120,13 +120,6 @@ def _outer(call: Call) -> Node:
     return call.make(Op.MUL, column, call.build.reshape(right, (right.type.num_elems,)))
 
 
-def _squared_error(call: Call) -> Node:
-    if call.values["reduction"] != 0:
-        raise NotWelded("a reduction is the library's")
-    difference = call.make(Op.SUB, call.operand("self"), call.operand("target"))
-    return call.make(Op.MUL, difference, difference)
-
-
 def _batch_norm(call: Call) -> tuple[Node, ...]:
     """Batch normalisation by running statistics: (x - mean) / sqrt(var + eps) * weight + bias.
 
@@ -181,7 +174,6 @@ ARITHMETIC: dict[str, Lower] = {
     "fmod": _dividing(Op.FMOD),
     "remainder": _dividing(Op.REMAINDER),
     "outer": _outer,
-    "mse_loss": _squared_error,
     "pow": _pow,
     "float_power": _pow,
     "ldexp": _ldexp,

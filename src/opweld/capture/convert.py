@@ -18,7 +18,9 @@ from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
+from .distances import DISTANCES
 from .library import Place, library_call, reason_for, refuse_effects
+from .losses import LOSSES
 from .norms import NORMS
 from .origins import origin_of, where_of
 from .outputs import Outputs, structure_of
@@ -28,7 +30,7 @@ from .scalars import scalar_node
 from .sizes import DataDependentSize, Symbols
 from .views import VIEWS
 
-_COMPUTED: dict[str, Lower] = {**POINTWISE, **REDUCTIONS, **NORMS}
+_COMPUTED: dict[str, Lower] = {**POINTWISE, **REDUCTIONS, **NORMS, **DISTANCES, **LOSSES}
 ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.
 _IN_TYPE = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "copy")

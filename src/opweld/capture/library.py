@@ -41,7 +41,8 @@ _FAMILIES = {
     "random numbers are the library's, drawn as the original draws them": """
         rand randn randint rand_like randn_like bernoulli native_dropout dropout normal randperm
         uniform exponential multinomial""",
-    "its gradient at the ends of its domain is the library's": "special_entr special_xlog1py",
+    "its gradient at the ends of its domain is the library's": """
+        special_entr special_xlog1py binary_cross_entropy""",
     "it stops the gradient": "detach",
 }
 _REASONS = {name: reason for reason, names in _FAMILIES.items() for name in names.split()}

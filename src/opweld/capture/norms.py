@@ -27,27 +27,34 @@ from .folds import (
 )
 
 
-def _shifted(call: Call) -> tuple[Node, Axes]:
-    """x - max(x), whose powers do not overflow."""
+def _operand(call: Call) -> tuple[Node, Axes]:
+    call.values.get("half_to_float")  # seen in the type
     x = computed(call.build, call.node("self"), call.dtype)
-    axes = axes_of(call, x)
+    return x, axes_of(call, x)
+
+
+def _shifted(call: Call, x: Node, axes: Axes) -> Node:
+    """x - max(x), whose powers do not overflow."""
     require_elements(call, "self", axes)
-    return call.make(Op.SUB, x, fold(call.build, Op.AMAX, x, axes)), axes
+    return call.make(Op.SUB, x, fold(call.build, Op.AMAX, x, axes))
 
 
 def _softmax(call: Call) -> Node:
-    call.values.get("half_to_float")
-    shifted, axes = _shifted(call)
-    powers = call.make(Op.EXP, shifted)
+    x, axes = _operand(call)
+    powers = call.make(Op.EXP, _shifted(call, x, axes))
     total = fold(call.build, Op.SUM, powers, axes)
     return returned(call, call.make(Op.DIV, powers, total))
 
 
-def _log_softmax(call: Call) -> Node:
-    call.values.get("half_to_float")
-    shifted, axes = _shifted(call)
+def log_softmax_of(call: Call, x: Node, axes: Axes) -> Node:
+    """x - max(x) - log(sum(exp(x - max(x)))), of the argument `self` as x."""
+    shifted = _shifted(call, x, axes)
     total = fold(call.build, Op.SUM, call.make(Op.EXP, shifted), axes)
-    return returned(call, call.make(Op.SUB, shifted, call.make(Op.LOG, total)))
+    return call.make(Op.SUB, shifted, call.make(Op.LOG, total))
+
+
+def _log_softmax(call: Call) -> Node:
+    return returned(call, log_softmax_of(call, *_operand(call)))
 
 
 def _scaled(call: Call, x: Node, shape: Shape) -> Node:
@@ -128,6 +135,19 @@ def _batch_norm(call: Call) -> Any:
     return _results(call, _scaled(call, result, _along_channels(x)), middle, factor)
 
 
+def _average_pool(num_axes: int) -> Lower:
+    """To one place, which eager takes as a mean."""
+
+    def lower(call: Call) -> Node:
+        size = call.values["output_size"]
+        if any(length != 1 for length in size) or len(size) != num_axes:
+            raise NotWelded("a sliding window is the library's")
+        x = float_operand(call, "self")
+        return returned(call, mean(call.build, x, last_axes(x, num_axes)))
+
+    return lower
+
+
 NORMS: dict[str, Lower] = {
     "softmax": _softmax,
     "_softmax": _softmax,
@@ -139,4 +159,7 @@ NORMS: dict[str, Lower] = {
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
     "_native_batch_norm_legit": _batch_norm,
+    "adaptive_avg_pool1d": _average_pool(1),
+    "adaptive_avg_pool2d": _average_pool(2),
+    "adaptive_avg_pool3d": _average_pool(3),
 }

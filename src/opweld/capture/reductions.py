@@ -48,6 +48,16 @@ def _nansum(call: Call) -> Node:
     return returned(call, fold(call.build, Op.SUM, x, axes_of(call, x)))
 
 
+def _nanmean(call: Call) -> Node:
+    x = computed(call.build, call.node("self"), call.dtype)
+    axes = axes_of(call, x)
+    is_nan = call.make(Op.ISNAN, x)
+    zero, one = (call.const(number, x.type.dtype) for number in (0, 1))
+    total = fold(call.build, Op.SUM, call.make(Op.WHERE, is_nan, zero, x), axes)
+    number = fold(call.build, Op.SUM, call.make(Op.WHERE, is_nan, zero, one), axes)
+    return returned(call, call.make(Op.DIV, total, number))
+
+
 _ON_BOOL = {Op.AMAX: Op.ANY, Op.AMIN: Op.ALL}
 _PLACES = {Op.AMAX: Op.ARGMAX, Op.AMIN: Op.ARGMIN}
 
@@ -194,6 +204,7 @@ REDUCTIONS: dict[str, Lower] = {
     "prod": _total(Op.PROD),
     "mean": _mean,
     "nansum": _nansum,
+    "nanmean": _nanmean,
     "amax": _extremes(Op.AMAX),
     "amin": _extremes(Op.AMIN),
     "max": _selection(Op.AMAX, Op.MAXIMUM, Op.LOGICAL_OR),

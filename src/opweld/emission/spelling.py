@@ -232,7 +232,6 @@ def _reduction(node: Node, name: Names) -> str:
 
 def _sum(node: Node, name: Names) -> str:
     """torch adds narrow integers in int64, where it is not told."""
-    dtype_ = node.type.dtype
     return f"{_reduction(node, name)[:-1]}{_in_dtype(node)})"
 
 
@@ -243,7 +242,6 @@ def _in_dtype(node: Node) -> str:
 
 def _product(node: Node, name: Names) -> str:
     """One axis at a time: torch takes no more."""
-    dtype_ = node.type.dtype
     text = name(node.inputs[0])
     for axis in node.attrs.axes:
         text = f"torch.prod({text}, dim={axis}, keepdim=True{_in_dtype(node)})"
