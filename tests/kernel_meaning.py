@@ -1,4 +1,4 @@
-"""The meaning of plans and kernels, evaluated with NumPy: what a right rendering of them computes.
+"""The meaning of kernels, evaluated with NumPy: what a right rendering of them computes.
 
 Every iteration of a kernel is evaluated at once, and what rendered code relies on is checked on the
 way: guarded addresses lie within their buffer, every output element is stored exactly once, and
@@ -7,15 +7,13 @@ the access of each definition is true for every full packet of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 
 import numpy as np
 
-from opweld.ir.check import check
-from opweld.ir.expr import Size, Symbol, evaluate, substitute, symbol, terms_of
-from opweld.ir.graph import Node
-from opweld.ir.interpret import NUMPY_DTYPES, Calls, bind_sizes, numbered
+from opweld.ir.expr import Size, Symbol, evaluate, terms_of
+from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernel import (
     Access,
     Arg,
@@ -26,53 +24,13 @@ from opweld.ir.kernel import (
     Kernel,
     Let,
     Load,
-    Welded,
 )
 from opweld.ir.meaning import cast_array, round_to_bfloat16
-from opweld.ir.ops import OPS, CallAttrs, Kind, Op
-from opweld.ir.plan import Group, GroupKind, Plan
+from opweld.ir.ops import OPS, Op
 from opweld.ir.types import DType
 
 Array = np.ndarray
 Point = Mapping[str, Array | int]
-Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
-
-
-def run_plan(
-    plan: Plan,
-    kernels: Sequence[Welded],
-    feeds: Mapping[str, Array],
-    sizes: Mapping[str, int],
-    *,
-    variant: str = "contiguous",
-    calls: Calls | None = None,
-    execute: Execute | None = None,
-) -> tuple[Array, ...]:
-    """The outputs of a plan, group by group. A buffer that a group takes over is gone then.
-
-    `execute` runs a kernel; without it, `run_kernel` evaluates its meaning.
-    """
-    check(plan)
-    sizes = bind_sizes(plan.graph, feeds, sizes)
-    welded = {each.group: each for each in kernels}
-    sources = (*plan.graph.inputs, *plan.graph.weights)
-    values = {n.serial: stored(feeds[n.attrs.access], n.type.dtype) for n in sources}
-    _require_order(plan)
-    for group in plan.groups:
-        if group.kind is GroupKind.POINTWISE:
-            check(welded[group.name])
-            _run_welded(group, welded[group.name], values, sizes, variant, execute or run_kernel)
-        else:
-            for node in group.nodes:
-                values[node.serial] = _node_value(node, values, sizes, calls)
-    return tuple(_value(node, values) for node in plan.graph.outputs)
-
-
-def _require_order(plan: Plan) -> None:
-    """Calls that draw random numbers run in the program's order."""
-    calls = [n for group in plan.groups for n in group.nodes if n.op is Op.CALL and n.attrs.draws]
-    serials = [node.serial for node in calls]
-    assert serials == sorted(serials)
 
 
 def stored(value: Array, dtype: DType) -> Array:
@@ -80,71 +38,6 @@ def stored(value: Array, dtype: DType) -> Array:
     if dtype is DType.BF16:
         return round_to_bfloat16(np.asarray(value, np.float32))
     return cast_array(np.asarray(value), NUMPY_DTYPES[dtype])
-
-
-def _run_welded(
-    group: Group,
-    welded: Welded,
-    values: dict[int, Array],
-    sizes: Mapping[str, int],
-    variant: str,
-    execute: Execute,
-) -> None:
-    kernel = welded.strided if variant == "strided" else welded.contiguous
-    operands = [_value(node, values) for node in group.inputs]
-    if variant == "contiguous":
-        operands = [np.asarray(operand, order="C") for operand in operands]
-    if group.reuse is not None:
-        _require_in_place(welded, group.reuse)
-        del values[group.inputs[group.reuse].serial]
-    results = execute(kernel, operands, sizes)
-    for node, result in zip(group.outputs, results, strict=True):
-        values[node.serial] = result.reshape([evaluate(size, sizes) for size in node.type.shape])
-
-
-def _require_in_place(welded: Welded, position: int) -> None:
-    """An element that is overwritten is read where it is written, and nowhere else."""
-    taken = next(b for b in welded.strided.buffers if not b.written and b.source == position)
-    for kernel in (welded.contiguous, welded.strided):
-        place = kernel.stores[0]
-        strides: dict[str, Size] = {
-            f"{place.buffer}_stride{axis}": symbol(f"{taken.name}_stride{axis}")
-            for axis in range(taken.rank)
-        }
-        for load in kernel.definitions:
-            if isinstance(load, Load) and load.buffer == taken.name:
-                moved = substitute(place.address, strides)
-                assert load.address == moved, f"{welded.group} overwrites what it still reads"
-
-
-def _value(node: Node, values: Mapping[int, Array]) -> Array:
-    value = values[node.serial]
-    return value[0] if isinstance(value, tuple) else value
-
-
-def _node_value(
-    node: Node, values: Mapping[int, Array], sizes: Mapping[str, int], calls: Calls | None
-) -> object:
-    attrs = numbered(node.attrs, sizes) if node.op is not Op.CALL else node.attrs
-    if node.op is Op.CONST:
-        return stored(attrs.value, node.type.dtype)
-    if node.op is Op.IOTA:
-        return stored(attrs.start + attrs.step * np.arange(attrs.length), node.type.dtype)
-    if node.op is Op.ITEM:
-        return values[node.inputs[0].serial][attrs.index]
-    operands = [_constant_or(values, operand) for operand in node.inputs]
-    if isinstance(attrs, CallAttrs):
-        assert calls is not None
-        return tuple(calls(attrs, tuple(operands)))
-    if node.kind is Kind.VIEW:
-        return np.array(OPS[node.op].evaluate(*operands, attrs))  # type: ignore[misc]
-    return stored(apply(node.op, operands, attrs, node.type.dtype), node.type.dtype)
-
-
-def _constant_or(values: Mapping[int, Array], node: Node) -> Array:
-    if node.op is Op.CONST:
-        return stored(node.attrs.value, node.type.dtype)
-    return _value(node, values)
 
 
 def apply(op: Op, operands: Sequence[Array], attrs: object, dtype: DType) -> Array:
@@ -176,7 +69,7 @@ def run_kernel(
         for loop, values in zip(kernel.loops, coordinates, strict=True)
     }
     scalars = {
-        d.name: _definition(d, kernel, buffers, point, positions) for d in kernel.definitions
+        d.name: definition_value(d, kernel, buffers, point, positions) for d in kernel.definitions
     }
     values = element_values(kernel.element, scalars)
     return tuple(
@@ -207,7 +100,7 @@ def result_stride(kernel: Kernel, axis: int, sizes: Mapping[str, int]) -> int:
     return int(np.prod(inner, dtype=np.int64))
 
 
-def _definition(
+def definition_value(
     definition: Load | Index | object,
     kernel: Kernel,
     buffers: Mapping[str, Array],
@@ -217,7 +110,7 @@ def _definition(
     if isinstance(definition, Load):
         return _loaded(definition, kernel, buffers[definition.buffer], point, positions)
     if isinstance(definition, Index):
-        value = _everywhere(definition.expr, point, positions)
+        value = everywhere(definition.expr, point, positions)
     else:
         value = _holds(definition.condition, point, positions)  # type: ignore[attr-defined]
     if definition.access is Access.SAME:  # type: ignore[attr-defined]
@@ -225,7 +118,7 @@ def _definition(
     return value
 
 
-def _everywhere(expr: Size, point: Point, positions: Array) -> Array:
+def everywhere(expr: Size, point: Point, positions: Array) -> Array:
     with np.errstate(divide="ignore"):  # outside its guard an address may divide by a size of 0
         value = np.asarray(evaluate(expr, point), np.int64)
     return np.broadcast_to(value, positions.shape)  # type: ignore[arg-type]
@@ -234,14 +127,14 @@ def _everywhere(expr: Size, point: Point, positions: Array) -> Array:
 def _holds(condition: Condition, point: Point, positions: Array) -> Array:
     holds = np.ones(positions.shape, bool)
     for between in condition:
-        value = _everywhere(between.expr, point, positions)
-        low, high = (_everywhere(limit, point, positions) for limit in (between.low, between.high))
+        value = everywhere(between.expr, point, positions)
+        low, high = (everywhere(limit, point, positions) for limit in (between.low, between.high))
         holds &= (value >= low) & (value < high)
     return holds
 
 
 def _loaded(load: Load, kernel: Kernel, array: Array, point: Point, positions: Array) -> Array:
-    addresses = _everywhere(load.address, point, positions)
+    addresses = everywhere(load.address, point, positions)
     inside = _holds(load.guard, point, positions)
     reach = sum(
         (n - 1) * s // array.itemsize for n, s in zip(array.shape, array.strides, strict=True)
@@ -261,7 +154,7 @@ def _loaded(load: Load, kernel: Kernel, array: Array, point: Point, positions: A
 def _require_c_divisions(load: Load, point: Point, positions: Array, inside: Array) -> None:
     """C divides towards zero, or unsigned: no numerator of an address in use is below zero."""
     for numerator in _numerators(load.address):
-        negative = inside & (_everywhere(numerator, point, positions) < 0)
+        negative = inside & (everywhere(numerator, point, positions) < 0)
         assert not negative.any(), f"{load.name} divides {numerator}, which is below zero"
 
 
@@ -318,7 +211,7 @@ def _stored(
     point: Point,
     positions: Array,
 ) -> Array:
-    addresses = _everywhere(store.address, point, positions)  # type: ignore[attr-defined]
+    addresses = everywhere(store.address, point, positions)  # type: ignore[attr-defined]
     assert (np.sort(addresses) == positions).all(), "an element is stored twice or never"
     if kernel.lanes > 1:
         assert (addresses == positions).all()

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from tests.emulation.emulate import emulate, from_bfloat16, to_bfloat16
 from tests.guarded import call_in_child, guarded
-from tests.kernel_meaning import result_stride, run_plan
+from tests.kernel_meaning import result_stride
+from tests.plan_meaning import run_plan
 
 from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate

@@ -26,6 +26,7 @@ from opweld.ir.ops import (
     Operand,
     PadAttrs,
     PermuteAttrs,
+    ReduceAttrs,
     ShapeAttrs,
     SliceAttrs,
     SlopeAttrs,
@@ -73,6 +74,15 @@ COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
 INTEGER_PAIRS = (
     Op.ADD, Op.SUB, Op.MUL, Op.MAXIMUM, Op.MINIMUM, Op.BITWISE_AND, Op.BITWISE_OR, Op.BITWISE_XOR,
 )  # fmt: skip
+# By whether the operand is bool, and whether it is exact: a place and a truth must not hang by an
+# error.
+REDUCTIONS = {
+    (True, True): (Op.ANY, Op.ALL),
+    (True, False): (Op.ANY, Op.ALL),
+    (False, True): (Op.SUM, Op.SUM, Op.AMAX, Op.AMIN, Op.ARGMAX, Op.ARGMIN),
+    (False, False): (Op.SUM, Op.AMAX, Op.AMIN),
+}
+OF_NOTHING = (Op.SUM, Op.ANY, Op.ALL)
 BOOL_PAIRS = (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_XOR, Op.EQ, Op.BITWISE_AND, Op.MAXIMUM)
 
 
@@ -83,6 +93,7 @@ class Builder:
     choose: Choose[Any]
     dtypes: Sequence[DType] = DTYPES
     calls: bool = False
+    reductions: bool = False
     arena: Arena = field(default_factory=Arena)
     pool: list[Node] = field(default_factory=list)
     exact: set[int] = field(default_factory=set)
@@ -124,6 +135,7 @@ class Builder:
     def step(self) -> None:
         """One more node, where the choice fits what is there."""
         steps = [self.unary, self.pair, self.pair, self.cast, self.where, self.view, self.view]
+        steps += [self.reduce, self.reduce] if self.reductions else []
         steps += [self.call] if self.calls else []
         self.choose(steps)()
 
@@ -171,6 +183,23 @@ class Builder:
         else:
             ops = (*INTEGER_PAIRS, *COMPARISONS)
         self._make(self.choose(ops), x, y)
+
+    def reduce(self) -> None:
+        """Some axes condensed; then, mostly, something that reads the result with the operand."""
+        x = self.pick()
+        dtype = x.type.dtype
+        if not x.type.rank:
+            return
+        axes = tuple(axis for axis in range(x.type.rank) if self.choose((True, False)))
+        ops = REDUCTIONS[dtype is DType.BOOL, self.is_exact(x)]
+        if dtype.is_half:
+            ops = tuple(op for op in ops if op is not Op.SUM)  # capture adds in float32
+        attrs = ReduceAttrs(axes or (x.type.rank - 1,))
+        op = self.choose(ops)
+        node = self.arena.make(op, x, attrs=attrs)
+        self._add(node, op is not Op.SUM or not dtype.is_float)
+        if node.type.dtype is dtype and dtype.is_float and self.choose((True, True, False)):
+            self._make(self.choose((Op.SUB, Op.MAXIMUM)), x, node)
 
     def cast(self) -> None:
         x, dtype = self.pick(), self.choose(DTYPES)
@@ -324,9 +353,10 @@ def build(
     calls: bool = False,
     steps: Sequence[int] = range(1, 12),
     only_views: bool = False,
+    reductions: bool = False,
 ) -> Graph:
     """A graph of up to a dozen operations whose sizes stay small."""
-    builder = Builder(choose, dtypes, calls)
+    builder = Builder(choose, dtypes, calls, reductions)
     inputs = builder.inputs()
     for _ in range(choose(steps)):
         before = list(builder.pool)
@@ -351,14 +381,17 @@ def graphs(draw: st.DrawFn, **options: Any) -> Graph:
 
 
 def batches_of(graph: Graph) -> tuple[int, ...]:
-    """Sizes of the batch to try: 0, too, where no slice takes an element of it."""
+    """Sizes of the batch to try: 0, too, where no slice takes an element of it, and no extreme of
+    nothing is asked for.
+    """
     slices = [node for node in graph.nodes() if node.op is Op.SLICE]
     whole = all(
         node.type.shape[node.attrs.dim] != 1 or node.inputs[0].type.shape[node.attrs.dim] == 1
         for node in slices
         if not isinstance(node.inputs[0].type.shape[node.attrs.dim], int)
     )
-    return (0, 1, 5, 8) if whole else (1, 5, 8)
+    reduced = [n for n in graph.nodes() if n.kind is Kind.REDUCTION and n.op not in OF_NOTHING]
+    return (0, 1, 5, 8) if whole and not reduced else (1, 5, 8)
 
 
 def feeds_of(graph: Graph, sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:
@@ -423,9 +456,26 @@ def _value_and_error(
         return double(attrs, (value,))[0], error * 2
     if node.kind is Kind.VIEW:
         return _view(node, attrs, operands)
+    if node.kind is Kind.REDUCTION:
+        return _reduced(node, attrs, operands[0])
     value = apply(node.op, [v for v, _ in operands], attrs, node.type.dtype)
     error = np.broadcast_to(_passed_on(node, operands), value.shape)
     return _rounded((value, error), node.type.dtype, FUNCTION_ROUNDINGS, node)
+
+
+def _reduced(
+    node: Node, attrs: Any, operand: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """A sum adds the errors of what it adds, and rounds once for each of them at most."""
+    value, error = operand
+    result = apply(node.op, [value], attrs, node.type.dtype)
+    if node.op is not Op.SUM or not node.type.dtype.is_float:
+        largest = np.max(error, axis=attrs.axes, keepdims=True, initial=0.0)
+        return result, np.broadcast_to(largest, result.shape)
+    size = np.sum(np.abs(value), axis=attrs.axes, keepdims=True)
+    length = value.size // max(result.size, 1)
+    eps = np.finfo(result.dtype).eps
+    return result, np.sum(error, axis=attrs.axes, keepdims=True) + eps * length * size
 
 
 def _source(

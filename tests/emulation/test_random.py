@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.kernel_meaning import Execute, run_plan
 from tests.kernels import executor
+from tests.plan_meaning import Execute, run_plan
 from tests.random_graphs import (
     assert_close_to,
     batches_of,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kernel_meaning import run_plan
+from tests.plan_meaning import run_plan
 from tests.random_graphs import (
     assert_close_to,
     batches_of,

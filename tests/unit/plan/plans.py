@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tests.unit.ir.graphs import BATCH, graph, tensor, weight
 
 from opweld.ir.check import check
@@ -14,6 +15,7 @@ from opweld.ir.ops import (
     Operand,
     PadAttrs,
     PermuteAttrs,
+    ReduceAttrs,
     ShapeAttrs,
     SliceAttrs,
 )
@@ -68,6 +70,21 @@ class Make:
 
     def pad(self, x: Node, before: tuple[int, ...], after: tuple[int, ...]) -> Node:
         return self.arena.make(Op.PAD, x, attrs=PadAttrs(before, after, 0.0))
+
+    def reduced(self, name: str, x: Node, *axes: int) -> Node:
+        """`m.reduced("sum", x, 1)`; the axes keep size 1."""
+        return self.arena.make(Op(name), x, attrs=ReduceAttrs(axes))
+
+    def softmax(self, x: Node, axis: int) -> Node:
+        e = self.exp(self.sub(x, self.reduced("amax", x, axis)))
+        return self.div(e, self.reduced("sum", e, axis))
+
+    def standardised(self, x: Node, *axes: int) -> Node:
+        """(x - mean) / sqrt(variance + eps), by the variance of differences from the mean."""
+        count = float(np.prod([x.type.shape[axis] for axis in axes]))
+        centred = self.sub(x, self.div(self.reduced("sum", x, *axes), count))
+        variance = self.div(self.reduced("sum", self.mul(centred, centred), *axes), count)
+        return self.mul(centred, self.rsqrt(self.add(variance, 1e-5)))
 
     def call(self, *inputs: Node, target: str = "linear", draws: bool = False) -> Node:
         """A PyTorch call of the type of its first operand."""

@@ -1,0 +1,148 @@
+"""The meaning of plans, group by group: what a right rendering of their kernels computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from tests.kernel_meaning import Array, apply, run_kernel, stored
+from tests.reduction_meaning import run_folding
+
+from opweld.ir.check import check
+from opweld.ir.expr import Size, evaluate, substitute, symbol
+from opweld.ir.graph import Node
+from opweld.ir.interpret import Calls, bind_sizes, numbered
+from opweld.ir.kernel import Kernel, Load, Welded
+from opweld.ir.ops import OPS, CallAttrs, Kind, Op
+from opweld.ir.plan import Group, GroupKind, Plan
+from opweld.ir.reduction import Folding, Lowered, Reduction
+
+Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
+ExecuteRows = Callable[
+    [Folding, Sequence[Array], Sequence[tuple[int, ...]], Mapping[str, int]], tuple[Array, ...]
+]
+
+
+def run_plan(
+    plan: Plan,
+    kernels: Sequence[Lowered],
+    feeds: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    *,
+    variant: str = "contiguous",
+    calls: Calls | None = None,
+    execute: Execute | None = None,
+    execute_rows: ExecuteRows | None = None,
+) -> tuple[Array, ...]:
+    """The outputs of a plan, group by group. A buffer that a group takes over is gone then.
+
+    `execute` runs a kernel, `execute_rows` a folding of a reduction; without them, `run_kernel` and
+    `run_folding` evaluate their meaning.
+    """
+    check(plan)
+    sizes = bind_sizes(plan.graph, feeds, sizes)
+    welded = {each.group: each for each in kernels}
+    sources = (*plan.graph.inputs, *plan.graph.weights)
+    values = {n.serial: stored(feeds[n.attrs.access], n.type.dtype) for n in sources}
+    _require_order(plan)
+    for group in plan.groups:
+        if group.kind is GroupKind.POINTWISE:
+            check(welded[group.name])
+            _run_welded(group, welded[group.name], values, sizes, variant, execute or run_kernel)
+        elif group.kind is GroupKind.REDUCTION:
+            check(welded[group.name])
+            fold = execute_rows or run_folding
+            _run_reduction(group, welded[group.name], values, sizes, variant, fold)
+        else:
+            for node in group.nodes:
+                values[node.serial] = _node_value(node, values, sizes, calls)
+    return tuple(_value(node, values) for node in plan.graph.outputs)
+
+
+def _require_order(plan: Plan) -> None:
+    """Calls that draw random numbers run in the program's order."""
+    calls = [n for group in plan.groups for n in group.nodes if n.op is Op.CALL and n.attrs.draws]
+    serials = [node.serial for node in calls]
+    assert serials == sorted(serials)
+
+
+def _run_welded(
+    group: Group,
+    welded: Welded,
+    values: dict[int, Array],
+    sizes: Mapping[str, int],
+    variant: str,
+    execute: Execute,
+) -> None:
+    kernel = welded.strided if variant == "strided" else welded.contiguous
+    operands = [_value(node, values) for node in group.inputs]
+    if variant == "contiguous":
+        operands = [np.asarray(operand, order="C") for operand in operands]
+    if group.reuse is not None:
+        _require_in_place(welded, group.reuse)
+        del values[group.inputs[group.reuse].serial]
+    results = execute(kernel, operands, sizes)
+    for node, result in zip(group.outputs, results, strict=True):
+        values[node.serial] = result.reshape([evaluate(size, sizes) for size in node.type.shape])
+
+
+def _run_reduction(
+    group: Group,
+    reduction: Reduction,
+    values: dict[int, Array],
+    sizes: Mapping[str, int],
+    variant: str,
+    fold: ExecuteRows,
+) -> None:
+    folding = reduction.strided if variant == "strided" else reduction.contiguous
+    operands = [_value(node, values) for node in group.inputs]
+    if variant == "contiguous":
+        operands = [np.asarray(operand, order="C") for operand in operands]
+    shapes = [tuple(evaluate(size, sizes) for size in node.type.shape) for node in group.outputs]
+    for node, result in zip(group.outputs, fold(folding, operands, shapes, sizes), strict=True):
+        values[node.serial] = result
+
+
+def _require_in_place(welded: Welded, position: int) -> None:
+    """An element that is overwritten is read where it is written, and nowhere else."""
+    taken = next(b for b in welded.strided.buffers if not b.written and b.source == position)
+    for kernel in (welded.contiguous, welded.strided):
+        place = kernel.stores[0]
+        strides: dict[str, Size] = {
+            f"{place.buffer}_stride{axis}": symbol(f"{taken.name}_stride{axis}")
+            for axis in range(taken.rank)
+        }
+        for load in kernel.definitions:
+            if isinstance(load, Load) and load.buffer == taken.name:
+                moved = substitute(place.address, strides)
+                assert load.address == moved, f"{welded.group} overwrites what it still reads"
+
+
+def _value(node: Node, values: Mapping[int, Array]) -> Array:
+    value = values[node.serial]
+    return value[0] if isinstance(value, tuple) else value
+
+
+def _node_value(
+    node: Node, values: Mapping[int, Array], sizes: Mapping[str, int], calls: Calls | None
+) -> object:
+    attrs = numbered(node.attrs, sizes) if node.op is not Op.CALL else node.attrs
+    if node.op is Op.CONST:
+        return stored(attrs.value, node.type.dtype)
+    if node.op is Op.IOTA:
+        return stored(attrs.start + attrs.step * np.arange(attrs.length), node.type.dtype)
+    if node.op is Op.ITEM:
+        return values[node.inputs[0].serial][attrs.index]
+    operands = [_constant_or(values, operand) for operand in node.inputs]
+    if isinstance(attrs, CallAttrs):
+        assert calls is not None
+        return tuple(calls(attrs, tuple(operands)))
+    if node.kind is Kind.VIEW:
+        return np.array(OPS[node.op].evaluate(*operands, attrs))  # type: ignore[misc]
+    return stored(apply(node.op, operands, attrs, node.type.dtype), node.type.dtype)
+
+
+def _constant_or(values: Mapping[int, Array], node: Node) -> Array:
+    if node.op is Op.CONST:
+        return stored(node.attrs.value, node.type.dtype)
+    return _value(node, values)
