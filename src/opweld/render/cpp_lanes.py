@@ -7,15 +7,16 @@ strips of the innermost kept loop. Scalars of the row have a lane each in strips
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.expr import Size, product, symbol
 from ..ir.kernel import Definition, Given, Kernel, Loop
-from ..ir.reduction import Folding, Walk
+from ..ir.reduction import Folding, Reduction, Walk
 from .c import compute_type, grouped, named_in
 from .cpp_fold import (
     PLACES,
     emptied,
+    lane_type,
     of_lane,
     opened,
     read,
@@ -25,12 +26,13 @@ from .cpp_fold import (
 )
 from .cpp_half import blocked, half_loads, half_stores, in_block, narrowed, of_block, widened
 from .cpp_loops import plain, rows
+from .cpp_remember import Remembered, remembering
 from .cpp_statements import definition_text, stored, text_of
 from .element import call_element
 from .layout import indented
 
-# So many elements a lane of float adds up at most.
-CHAIN = 64
+# So many elements a lane of float adds up at most, as in PyTorch's own sums.
+CHAIN = 16
 # Rows of fewer elements are walked side by side.
 SHORT_ROW_ELEMS = 32
 # Lanes along a row, and for rows of fewer than LONG_ROW_ELEMS.
@@ -38,18 +40,23 @@ LONG_ROW_LANES, LONG_ROW_ELEMS = 64, 256
 ROW_LANES = 16
 # Rows side by side: where each is walked once, and where a strip should stay in the cache.
 WIDE_STRIP_LANES, STRIP_LANES = 512, 128
+# So many elements of a row or a strip are kept from walk to walk at most: 128 KiB of float.
+MOST_REMEMBERED_ELEMS = 32768
 
 Run = Callable[[str, str], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """How the lanes of a folding run: `count` of them, along a row or `across` rows."""
+    """How the lanes of a folding run: `count` of them, along a row or `across` rows. Walks leave
+    what is `remembered` for those that follow.
+    """
 
     folding: Folding
     across: bool
     cut: bool
     count: int
+    remembered: tuple[Remembered, ...] = ()
 
     @property
     def var(self) -> str:
@@ -61,9 +68,10 @@ class Lanes:
         """What the loops name: as many lanes, and as many elements before lanes are emptied."""
         lines = [f"constexpr int64_t kLanes = {self.count};"]
         if any(self._in_spans(step.walk) for step in self.folding.steps):
-            elems = CHAIN if self.across else CHAIN * self.count
-            lines.append(f"constexpr int64_t kSpan = {elems};")
-        return lines
+            span = CHAIN if self.across else CHAIN * self.count
+            lines.append(f"constexpr int64_t kSpan = {span};")
+        elems = row_elems(self)
+        return lines + [f"{lane_type(r.dtype)} {r.name}[{elems}];" for r in self.remembered]
 
     def _in_spans(self, walk: Walk) -> bool:
         innermost = self.cut or self.level() == len(self.folding.reduced)
@@ -103,8 +111,29 @@ class Lanes:
         return rounded(walk.folds) if self.totals(walk) else []
 
 
-def chosen(folding: Folding, cut: bool) -> Lanes:
-    """The lanes that suit the extents of a folding."""
+def lanes_of(reduction: Reduction) -> tuple[Lanes, Lanes]:
+    """The lanes that suit the extents of both foldings, which share their scalar functions."""
+    first, second = (_chosen(folding, reduction.cut) for folding in reduction.foldings)
+    sizes = (row_elems(first), row_elems(second))
+    if all(isinstance(size, int) and size <= MOST_REMEMBERED_ELEMS for size in sizes):
+        return _remembering(first), _remembering(second)
+    return first, second
+
+
+def _remembering(lanes: Lanes) -> Lanes:
+    place = position_among(lanes.folding.reduced)
+    address = place * lanes.count + symbol("lane") if lanes.across else place
+    folding, remembered = remembering(lanes.folding, address)
+    return replace(lanes, folding=folding, remembered=remembered)
+
+
+def row_elems(lanes: Lanes) -> Size:
+    """The elements of a row, or of a strip of rows."""
+    length = product(loop.extent for loop in lanes.folding.reduced)
+    return length * lanes.count if lanes.across else length
+
+
+def _chosen(folding: Folding, cut: bool) -> Lanes:
     length = product(loop.extent for loop in folding.reduced)
     short = isinstance(length, int) and length < SHORT_ROW_ELEMS
     if folding.kept and (folding.across or (short and not cut)):
@@ -200,19 +229,31 @@ def _along(lanes: Lanes, walk: Walk) -> Run:
     if not walk.folds:
         return _stores_along(lanes, walk)
 
+    whole, rest = _has_blocks(lanes)
+
     def run(first: str, last: str) -> list[str]:
         last = grouped(last)
-        return [
-            f"int64_t block = {first};",
+        blocks = [
             f"for (; block + kLanes <= {last}; block += kLanes) {{",
             *indented(_block(lanes, walk, "block", "kLanes"), 2),
             "}",
+        ]
+        tail = [
             f"if (block < {last}) {{",
             *indented(_block(lanes, walk, "block", f"{last} - block"), 2),
             "}",
         ]
+        return [f"int64_t block = {first};", *(blocks if whole else []), *(tail if rest else [])]
 
     return run
+
+
+def _has_blocks(lanes: Lanes) -> tuple[bool, bool]:
+    """Whether the innermost loop may have whole blocks of lanes, and a rest."""
+    extent = lanes.folding.reduced[-1].extent
+    if lanes.cut or not isinstance(extent, int):
+        return True, True
+    return extent >= lanes.count, extent % lanes.count > 0
 
 
 def _stores_along(lanes: Lanes, walk: Walk) -> Run:
@@ -278,12 +319,12 @@ def _element(lanes: Lanes, walk: Walk) -> list[str]:
             lines.append(given_or(definition, kernel))
     lines += call_element(kernel, [name for name, _ in kernel.element.params])
     if any(fold.op in PLACES for fold in walk.folds):
-        lines.append(f"const int64_t place = {text_of(_place(lanes.folding.reduced))};")
+        lines.append(f"const int64_t place = {text_of(position_among(lanes.folding.reduced))};")
     lines += [line for fold in walk.folds for line in taken(fold)]
     return lines + [in_block(s) if s in stores else stored(s) for s in kernel.stores]
 
 
-def _place(loops: tuple[Loop, ...]) -> Size:
+def position_among(loops: tuple[Loop, ...]) -> Size:
     """The row-major position among loops."""
     place: Size = 0
     for loop in loops:

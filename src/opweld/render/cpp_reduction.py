@@ -28,7 +28,7 @@ from .cpp_fold import (
     struct_of,
 )
 from .cpp_half import block_pieces, half_loads, half_stores
-from .cpp_lanes import Lanes, chosen, given_or, strips, walked
+from .cpp_lanes import Lanes, given_or, lanes_of, strips, walked
 from .cpp_loops import coordinates_of
 from .cpp_statements import definition_text, parameters, stored, typed
 from .element import call_element, element_text, pieces_of, title
@@ -38,35 +38,34 @@ from .layout import folded, head, indented
 def reduction_pieces(reduction: Reduction) -> set[str]:
     """Names of the device library's pieces that the text needs."""
     needed: set[str] = set()
-    for folding in reduction.foldings:
-        var = chosen(folding, reduction.cut).var
-        for kernel in folding.kernels:
+    for lanes in lanes_of(reduction):
+        for kernel in lanes.folding.kernels:
             needed |= storage_pieces(dtypes_of(kernel)) | pieces_of(kernel.element, "cpp")
-        for step in folding.steps:
+        for step in lanes.folding.steps:
             kernel = step.walk.kernel
-            needed |= block_pieces(half_loads(kernel, var), half_stores(kernel, var))
+            needed |= block_pieces(half_loads(kernel, lanes.var), half_stores(kernel, lanes.var))
             needed |= fold_pieces(step.walk.folds)
     return needed
 
 
 def reduction_text(reduction: Reduction) -> str:
     """A group's scalar functions and its entry points."""
-    first = reduction.contiguous.steps[0].walk.kernel
-    elements = [k.element for k in reduction.contiguous.kernels if k.element.results]
+    variants = lanes_of(reduction)
+    kernels = variants[0].folding.kernels
+    elements = [kernel.element for kernel in kernels if kernel.element.results]
     functions = [element_text(element, "cpp") for element in elements]
-    parts = [title(first, reduction.buffers), *functions]
+    parts = [title(kernels[0], reduction.buffers), *functions]
     if reduction.cut:
         parts.append(_partial(reduction))
-        parts += [f for each in reduction.foldings for f in (_fold(each), _finish(each))]
+        parts += [text for each in variants for text in (_fold(each), _finish(each.folding))]
     else:
-        parts += map(_whole, reduction.foldings)
+        parts += map(_whole, variants)
     return "\n\n".join(parts) + "\n"
 
 
-def _whole(folding: Folding) -> str:
-    lanes = chosen(folding, False)
+def _whole(lanes: Lanes) -> str:
     frame = _strips if lanes.across else _rows
-    return _entry(folding, "", [], [*lanes.constants, *frame(lanes)])
+    return _entry(lanes.folding, "", [], [*lanes.constants, *frame(lanes)])
 
 
 def _partial(reduction: Reduction) -> str:
@@ -82,11 +81,10 @@ def _partial_name(group: str) -> str:
     return f"{group}_partial"
 
 
-def _fold(folding: Folding) -> str:
-    lanes = chosen(folding, True)
-    partial = _partial_name(folding.name)
+def _fold(lanes: Lanes) -> str:
+    partial = _partial_name(lanes.folding.name)
     return _entry(
-        folding,
+        lanes.folding,
         "_fold",
         ["int64_t from", "int64_t to", "void* partials"],
         [
