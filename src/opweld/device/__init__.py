@@ -29,15 +29,10 @@ CPP_FLAGS = (
 _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
-        *("contract.cuh", "contract_fma.cuh", "contract_mma.cuh", "rows.cuh"),
-        *("contract_mma_host.cuh", "combine.cuh", "mma.cuh"),
-        *(
-            "split.cuh",
-            "split_host.cuh",
-            "hopper.cuh",
-            "contract_sm90.cuh",
-            "contract_sm90_host.cuh",
-        ),
+        *("contract.cuh", "contract_fma.cuh", "combine.cuh", "rows.cuh"),
+        *("split.cuh", "split_host.cuh", "pack.cuh"),
+        *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
+        *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
         "held.cuh",
     ),
     "cpp": ("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),

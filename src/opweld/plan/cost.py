@@ -79,7 +79,7 @@ SKINNY = 4
 # they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
 # 2026-11-21, torch 2.11).
 LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
-SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (split_host.cuh)
+SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (contract.cuh)
 # What splitting takes, in times that one read of the operand takes: the activation's is a read and
 # a write. An operand b that is not held is read three times and written once, at a third of the
 # speed of memory (1024x8192x8192 takes 0.78 ms longer where b is live; H200, 2026-11-21); a held
