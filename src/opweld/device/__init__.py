@@ -29,8 +29,9 @@ CPP_FLAGS = (
 _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
-        *("contract.cuh", "contract_fma.cuh", "combine.cuh", "rows.cuh"),
-        *("split.cuh", "split_host.cuh", "pack.cuh"),
+        *("contract.cuh", "contract_fma.cuh", "combine.cuh"),
+        *("rows.cuh", "row_dots.cuh", "column_sums.cuh"),
+        *("split.cuh", "split_held.cuh", "split_host.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
         "held.cuh",

@@ -2,6 +2,9 @@
 
 namespace op {
 
+// @aligned_size deps:
+OPWELD_HOST_FN int64_t aligned_size(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 // @Workspace deps: aligned_size
 // Hands out parts of one block of memory; without memory it only counts.
 struct Workspace {
