@@ -72,13 +72,13 @@ static int launch_tiles(const TileOperand& a, const TileOperand& b, const Produc
                         const Sink<Epilogue>& sink, cudaStream_t stream) {
     CUtensorMap map_a, map_b;
     int error = make_tensor_map(&map_a, a.data, a.batches, a.batch, a.rows, a.row, a.depth,
-                                T::kTileM / T::kColumns);
+                                T::kTileM);
     if (error) return error;
     error = make_tensor_map(&map_b, b.data, b.batches, b.batch, b.rows, b.row, b.depth,
-                            T::kTileN / T::kRows);
+                            T::kTileN / T::kBlocks);
     if (error) return error;
-    constexpr int64_t kHeight = T::kTileM * T::kRows, kWidth = T::kTileN * T::kColumns;
-    constexpr int kBlocks = T::Blocks::kBlocks;
+    constexpr int kBlocks = T::kBlocks;
+    constexpr int64_t kHeight = T::kTileM * kBlocks, kWidth = T::kTileN;
     const int height = int((p.m + kHeight - 1) / kHeight), width = int((p.n + kWidth - 1) / kWidth);
     // A group of rows of tiles as high as keeps their operand and a column's in the L2 cache.
     const TileGrid grid{height, width, 4, splits, int(p.batches), int(intervals)};
@@ -115,8 +115,8 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
                            int64_t intervals, const TilePlan& plan, const TileScales& scales,
                            const Sink<Epilogue>& sink, cudaStream_t stream) {
     // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small tile.
-    using Wide = Tiles<Mode, 256, 2, 1, 4, 64>;
-    using Single = Tiles<Mode, 128, 1, 1, 6, 32>;
+    using Wide = Tiles<Mode, 256, 2, 4, 64>;
+    using Single = Tiles<Mode, 128, 1, 6, 32>;
     const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
     const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
     if (error || plan.splits == 1) return error;
