@@ -12,14 +12,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +25,9 @@ import torch
 import typer
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.record import run_of_today, slug  # noqa: E402
 
 from opweld.capture import capture  # noqa: E402
 from opweld.capture.dtypes import TO_TORCH  # noqa: E402
@@ -35,7 +35,7 @@ from opweld.ir.expr import evaluate  # noqa: E402
 from opweld.ir.graph import Node, arena_of  # noqa: E402
 from opweld.ir.kernel import Kernel  # noqa: E402
 from opweld.ir.plan import Group, GroupKind, Plan, PointwiseSchedule  # noqa: E402
-from opweld.judge.clock import protocol, time_interleaved  # noqa: E402
+from opweld.judge.clock import time_interleaved  # noqa: E402
 from opweld.judge.values import Samples  # noqa: E402
 from opweld.lower import lower  # noqa: E402
 from opweld.model_file import load, make_inputs, make_model  # noqa: E402
@@ -77,18 +77,12 @@ def main(
         widths = numbers(lanes) or [problem.group.schedule.lanes]
         choices = itertools.product(widths, numbers(vectors), numbers(threads))
         results.append(measure(problem, [PointwiseSchedule(*choice) for choice in choices]))
-    device = torch.cuda.get_device_name()
     account = {
-        "date": date.today().isoformat(),
-        "command": shlex.join(["python", "benchmarks/pointwise_schedules.py", *sys.argv[1:]]),
-        "device": device,
-        "versions": {"torch": torch.__version__, "cuda": torch.version.cuda},
-        "protocol": protocol(torch.device("cuda")),
+        **run_of_today(),
         "examples": results,
     }
     out.mkdir(parents=True, exist_ok=True)
-    slug = "-".join("".join(c if c.isalnum() else " " for c in device.lower()).split())
-    path = out / f"pointwise-schedules-{slug}.json"
+    path = out / f"pointwise-schedules-{slug(account['device'])}.json"
     path.write_text(json.dumps(account, indent=1) + "\n")
     print(f"written to {path}")
 
