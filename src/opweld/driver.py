@@ -7,7 +7,7 @@ code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +35,7 @@ from opweld.lower import lower
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
+from opweld.plan.cost import replaced_copies
 from opweld.render import render
 from opweld.render.host import host
 from opweld.simplify import simplify
@@ -168,9 +169,8 @@ def _note_texts(
 
 
 def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Compiled:
-    sizes = {fact.name: fact.example for fact in lines[0].part.variant.contract.symbols}
     parts = [line.part for line in lines]
-    rows = [_row(group, sizes, part.variant) for part in parts for group in part.plan.groups]
+    rows = [_row(group, target, part.variant) for part in parts for group in part.plan.groups]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -184,11 +184,15 @@ def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Com
     )
 
 
-def _row(group: Group, sizes: dict[str, int], variant: Variant) -> PlanRow:
+def _row(group: Group, target: Target, variant: Variant) -> PlanRow:
+    sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
-    flops = evaluate(group.estimate.flops, sizes) if group.welded else None
     state = f"autocast {variant.autocast}" if variant.autocast else ""
-    return PlanRow(group.name, group.kind.value, ops, group.reason, flops, variant=state)
+    row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=state)
+    if not group.welded:
+        return row
+    flops = evaluate(group.estimate.flops, dict(sizes))
+    return replace(row, flops=flops, replaced_copies=replaced_copies(group, target, sizes))
 
 
 def _op_name(node: Node) -> str:
