@@ -41,7 +41,7 @@ def samples(median: float, spread: float = 0.0) -> Samples:
 
 
 def compiler(*names: str, **replaced: float) -> Callable[..., Compiled]:
-    """Gives each of these groups that is not excluded a kernel; `replaced`: how many copies it is."""
+    """A kernel for each of these groups that is not excluded; `replaced`: how many copies it is."""
 
     def compile_file(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
         on_stage("capture")

@@ -77,8 +77,8 @@ def _compare(
     figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
     if ours < library:
         kept = held_bytes(product, mode)
-        memory = f"; {kept / 1e6:.1f} MB are kept of the weight" if kept else ""
-        choice.accepted[serial] = figures + memory
+        memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
+        choice.accepted[serial] = figures + (memory if kept else "")
         return
     del choice.products[serial]
     choice.refused[serial] = f"a matrix product that gains nothing as a kernel of ours: {figures}"

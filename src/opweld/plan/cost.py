@@ -97,6 +97,9 @@ def estimate_product(
 ) -> tuple[float, float]:
     """Microseconds of a product and its tail as one kernel of ours, and as the library's call and
     a pointwise kernel.
+
+    The splitting of a held weight is not counted: in inference one is split once for all calls.
+    Where a weight changes between calls, as in training, each call takes longer by LIVE_PASSES.
     """
     rates = target.product_rates[mode]
     operands_us = _copy_us((product.a, product.b), target, sizes)
