@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from ..ir.graph import Node
+from ..ir.measured import Table
 from ..ir.ops import Kind, Op
-from ..ir.plan import Estimate, Group, GroupKind
+from ..ir.plan import Conditions, Estimate, Group, GroupKind
 from ..target import Target
 from .choice import Choice
 from .cost import estimate
 from .fusion import Cluster
-from .schedule import choose_contraction_schedule, choose_schedule
+from .measured import scheduled
+from .schedule import choose_contraction_schedule
 from .uses import Uses, behind_views, computes, is_free_view, reads_of
 
 
@@ -23,6 +25,8 @@ class _Context:
     choice: Choice
     excluded: frozenset[str]
     suffix: str
+    conditions: Conditions
+    table: Table
 
 
 def make_groups(
@@ -32,11 +36,14 @@ def make_groups(
     choice: Choice,
     excluded: frozenset[str],
     suffix: str,
+    conditions: Conditions,
+    table: Table,
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in uses.nodes if _stands_alone(uses, node)]
-    return _named(_Context(uses, target, choice, excluded, suffix), _ordered(uses, units))
+    context = _Context(uses, target, choice, excluded, suffix, conditions, table)
+    return _named(context, _ordered(uses, units))
 
 
 def _stands_alone(uses: Uses, node: Node) -> bool:
@@ -151,8 +158,7 @@ def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
         Estimate(0, 0, ""),
         _reason(unit, outputs),
     )
-    schedule = choose_schedule(group, context.target)
-    return replace(group, schedule=schedule, estimate=estimate(group, context.target))
+    return scheduled(group, context.target, context.conditions.sizes, context.table)
 
 
 def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -> Group:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from ..ir.expr import divides
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
 from ..ir.product import Mode, Product
+from ..ir.types import DType
 from ..target import Target
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
     """16-byte accesses for the widest element type of the group, several in flight a thread."""
-    tensors = (*group.inputs, *group.outputs)
-    widest_bytes = max(node.type.dtype.itemsize_bytes for node in tensors)
-    lanes = target.access_bytes // widest_bytes
+    lanes = target.access_bytes // widest_type(group).itemsize_bytes
     return PointwiseSchedule(lanes, _vectors(len(group.inputs), target), target.pointwise_threads)
+
+
+def widest_type(group: Group) -> DType:
+    """The first of the widest element types of operands and results."""
+    types = [node.type.dtype for node in (*group.inputs, *group.outputs)]
+    return max(types, key=lambda dtype: dtype.itemsize_bytes)
 
 
 def _vectors(num_inputs: int, target: Target) -> int:
