@@ -40,7 +40,7 @@ from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
 from opweld.render.host import host
-from opweld.schedules import OWN_TABLE, read_table
+from opweld.schedules import read_table, table_path
 from opweld.simplify import simplify
 from opweld.target import Target, choose_target
 from opweld.trace import Trace
@@ -98,7 +98,7 @@ def table_of(options: Options) -> Table:
     Raises:
         BadTable: the table cannot be read.
     """
-    return Table(read_table(Path(options.schedules) if options.schedules else OWN_TABLE))
+    return Table(read_table(table_path(options.schedules)))
 
 
 @dataclass(frozen=True, slots=True)

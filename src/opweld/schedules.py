@@ -46,6 +46,11 @@ _POINTWISE = re.compile(r"elems 2\^(\d+) reads (\d+) writes (\d+) limit (memory|
 _PRODUCT = re.compile(r"m 2\^(\d+) n 2\^(\d+) k 2\^(\d+) batches 2\^(\d+) (held|live) (tail|plain)")
 
 
+def table_path(named: str | None) -> Path:
+    """The table that OPWELD_SCHEDULES names, or the package's own."""
+    return Path(named) if named else OWN_TABLE
+
+
 def read_table(path: Path = OWN_TABLE) -> tuple[Measured, ...]:
     """The rows of the table at `path`.
 

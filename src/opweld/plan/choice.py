@@ -92,7 +92,8 @@ def _compare(
     maker, row = maker_of(shape, target, table), table.row(target.name, shape)
     if maker is not None:
         faster = maker is Maker.OURS
-        figures = f"{measured(row)} of {_WAYS[row.against]}{rest}" if row else figures
+        beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
+        figures = f"{measured(row)} of {beaten}" if row else figures
     if faster:
         kept = held_bytes(product, mode)
         memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
@@ -100,9 +101,6 @@ def _compare(
         return
     del choice.products[serial]
     choice.refused[serial] = f"a matrix product that gains nothing as a kernel of ours: {figures}"
-
-
-_WAYS: dict[object, str] = {Maker.OURS: "a kernel of ours", Maker.LIBRARY: "the library"}
 
 
 def _us(value: float) -> str:

@@ -15,7 +15,7 @@ from opweld.delivery import check_output, write_whole
 from opweld.errors import BadTable, SearchFailed, UserError, Where
 from opweld.model_file import read_source
 from opweld.options import Options
-from opweld.schedules import OWN_TABLE
+from opweld.schedules import table_path
 from opweld.tune.values import KINDS, Found, Search, found_from
 from opweld.worker import child_environment, read_answer, request_of
 
@@ -82,7 +82,7 @@ def kinds_of(kind: str | None) -> tuple[str, ...]:
 
 def check_table(options: Options) -> None:
     """Finds out before the search whether the table could be written after it."""
-    check_output(Path(options.schedules) if options.schedules else OWN_TABLE)
+    check_output(table_path(options.schedules))
 
 
 def apply(found: Found) -> None:

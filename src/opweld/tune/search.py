@@ -17,10 +17,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from opweld import driver, worker
@@ -32,7 +31,7 @@ from opweld.judge.environment import describe
 from opweld.judge.values import Samples
 from opweld.model_file import import_file
 from opweld.options import Options
-from opweld.schedules import OWN_TABLE, diff, line_of, read_text, with_rows
+from opweld.schedules import diff, line_of, read_text, table_path, with_rows
 from opweld.tune.decide import Decision, decide
 from opweld.tune.trials import (
     AGAIN_BUDGET_S,
@@ -63,49 +62,76 @@ def search(path: Path, options: Options, asked: Search, folder: Path, on_event: 
     table = driver.table_of(options)
     device = device_for(driver.target_of(options))
     ready = driver.capture_file(path, options, lambda name: on_event(name, ""))
-    found = driver.tunables_of(ready, options, table)
-    found = tuple(each for each in found if each.shape.kind in asked.kinds)
+    found = tuple(
+        each for each in driver.tunables_of(ready, options, table) if each.shape.kind in asked.kinds
+    )
     on_event("plan", f"{len(found)} classes")
+    if not found:
+        return _report(ready.target.name, options, asked, device, (), ())
     require_build_tools(ready.target.name)
     files = [
         _written(folder / f"candidate{number}.py", tried, ready, options, table)
         for number, tried in enumerate(candidates(found))
     ]
     built, notes = _built(path, ready.target.name, files, on_event)
-    bench = _Bench(path, options, device, built, until_s, found, on_event)
-    measured = [bench.outcome(tunable) for tunable in found]
-    environment = describe(device)
-    rows = tuple(
-        Measured(
-            ready.target.name,
-            tunable.shape,
-            chosen,
-            outcome.again[0].us,
-            tunable.current,
-            outcome.again[1].us,
-            environment.device_name,
-            date.today().isoformat(),
-            environment.torch,
-            asked.command,
-        )
-        for tunable, (outcome, chosen) in zip(found, measured, strict=True)
-        if outcome.proposed
-    )
-    place = Path(options.schedules) if options.schedules else OWN_TABLE
+    bench = Bench(path, options, device, built, Stopwatch(device, until_s, len(found)))
+    findings = []
+    for tunable in found:
+        on_event("measure", f"{', '.join(tunable.groups)}: {len(tunable.schedules)} schedules")
+        findings.append((tunable, bench.decision(tunable)))
+    return _report(ready.target.name, options, asked, device, tuple(findings), notes)
+
+
+Finding = tuple[Tunable, Decision]
+
+
+def _report(
+    target: str,
+    options: Options,
+    asked: Search,
+    device: Any,
+    findings: tuple[Finding, ...],
+    notes: tuple[str, ...],
+) -> Found:
+    machine, today = describe(device), date.today().isoformat()
+
+    def row(tunable: Tunable, decision: Decision) -> Measured:
+        best, now = decision.again
+        chosen = next(each for each in tunable.schedules if str(each) == best.schedule)
+        origin = (machine.device_name, today, machine.torch, asked.command)
+        return Measured(target, tunable.shape, chosen, best.us, tunable.current, now.us, *origin)
+
+    rows = tuple(row(*finding) for finding in findings if finding[1].proposed)
+    place = table_path(options.schedules)
     before = read_text(place)
     after = with_rows(before, rows) if rows else before
     return Found(
-        target=ready.target.name,
-        device=environment.device_name,
-        torch=environment.torch,
-        date=date.today().isoformat(),
+        target=target,
+        device=machine.device_name,
+        torch=machine.torch,
+        date=today,
         table=str(place),
-        outcomes=tuple(outcome for outcome, _ in measured),
+        outcomes=tuple(_outcome(*finding) for finding in findings),
         notes=notes,
         rows=tuple(map(line_of, rows)),
         before=before,
         after=after,
         diff=diff(before, after, place.name),
+    )
+
+
+def _outcome(tunable: Tunable, decision: Decision) -> Outcome:
+    return Outcome(
+        kind=tunable.shape.kind,
+        type=tunable.shape.type_text,
+        shape=str(tunable.shape),
+        groups=tunable.groups,
+        current=str(tunable.current),
+        trials=decision.trials,
+        again=decision.again,
+        proposed=decision.proposed,
+        said=decision.said,
+        copy_us=decision.copy_us,
     )
 
 
@@ -123,12 +149,27 @@ def candidates(found: tuple[Tunable, ...]) -> tuple[Tried, ...]:
     return ((), *rounds, *(((x.shape, s),) for x in products for s in x.schedules[1:]))
 
 
+Groups = dict[ShapeClass, tuple[str, ...]]
+"""The names of the groups of each class, as they are in one file."""
+
+
 @dataclass(frozen=True, slots=True)
 class _File:
     path: Path
     tried: Tried
-    groups: dict[ShapeClass, tuple[str, ...]]
-    """By class, as they are called in this file."""
+    groups: Groups
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BuiltFile:
+    """An emitted file with its kernels, and the schedules that it was made to try."""
+
+    module: Any
+    tried: Tried
+    groups: Groups
+
+
+Built = tuple[BuiltFile, ...]
 
 
 def _written(
@@ -138,9 +179,6 @@ def _written(
     path.write_text(driver.compile_ready(ready, options, trial).text, "utf-8")
     groups = {each.shape: each.groups for each in driver.tunables_of(ready, options, trial)}
     return _File(path, tried, groups)
-
-
-Built = tuple[tuple[_File, ModuleType], ...]
 
 
 def _built(
@@ -156,15 +194,15 @@ def _built(
         problems = list(pool.map(lambda file: _problem(file.path, model), files))
     if problems[0]:
         raise refusal(problems[0], model, target)
-    kept = [file for file, problem in zip(files, problems, strict=True) if not problem]
-    notes = [
-        f"{', '.join(f'{shape.kind} {schedule}' for shape, schedule in file.tried)}: {problem}"
-        for file, problem in zip(files, problems, strict=True)
-        if problem
-    ]
-    names = [f"opweld_candidate{number}" for number in range(len(kept))]
-    modules = [import_file(file.path, name) for file, name in zip(kept, names, strict=True)]
-    return tuple(zip(kept, modules, strict=True)), tuple(notes)
+    built, notes = [], []
+    for file, problem in zip(files, problems, strict=True):
+        if problem:
+            tried = ", ".join(f"{shape.kind} {schedule}" for shape, schedule in file.tried)
+            notes.append(f"{tried}: {problem}")
+            continue
+        module = import_file(file.path, f"opweld_{file.path.stem}")
+        built.append(BuiltFile(module, file.tried, file.groups))
+    return tuple(built), tuple(notes)
 
 
 def _problem(new: Path, model: Path) -> str | None:
@@ -187,99 +225,69 @@ def _problem(new: Path, model: Path) -> str | None:
     return f"the process that builds it ended with status {done.returncode}: {said[-1][:300]}"
 
 
-class _Bench:
-    """The built files, and the clock that they are held against each other with."""
+class Bench:
+    """The built files on the device, and the clock that they are held against each other with."""
 
     def __init__(
-        self,
-        path: Path,
-        options: Options,
-        device: Any,
-        built: Built,
-        until_s: float,
-        found: tuple[Tunable, ...],
-        on_event: OnEvent,
+        self, path: Path, options: Options, device: Any, built: Built, stopwatch: Stopwatch
     ) -> None:
-        self._built, self._device, self._on_event = built, device, on_event
+        self._built, self._device, self._time = built, device, stopwatch
         self._arguments = (path, options.seed or 0, device, options.batch)
-        self._time = Stopwatch(device, until_s, len(found))
-        self._first = stage(built[0][1], *self._arguments)
+        self._first = stage(built[0].module, *self._arguments)
 
-    def outcome(self, tunable: Tunable) -> tuple[Outcome, Schedule]:
-        """What was found for a class, and the schedule that is the fastest."""
-        names = ", ".join(tunable.groups)
-        self._on_event("measure", f"{names}: {len(tunable.schedules)} schedules")
+    def decision(self, tunable: Tunable) -> Decision:
+        """Times the schedules of a class against each other."""
         pointwise = isinstance(tunable.shape, PointwiseClass)
-        timed = self._pointwise(tunable) if pointwise else self._product(tunable)
+        found = self._pointwise(tunable) if pointwise else self._product(tunable)
         self._time.next_class()
-        decision, copy_us = timed or (Decision((), (), False, NOT_RUN), None)
-        shape, by_text = tunable.shape, {str(each): each for each in tunable.schedules}
-        best = by_text[decision.trials[0].schedule] if decision.trials else tunable.current
-        outcome = Outcome(
-            kind=shape.kind,
-            type=shape.type_text,
-            shape=str(shape),
-            groups=tunable.groups,
-            current=str(tunable.current),
-            trials=decision.trials,
-            again=decision.again,
-            proposed=decision.proposed,
-            said=decision.said,
-            copy_us=copy_us,
-        )
-        return outcome, best
+        return found or Decision((), (), False, NOT_RUN)
 
-    def _pointwise(self, tunable: Tunable) -> tuple[Decision, float | None] | None:
+    def _pointwise(self, tunable: Tunable) -> Decision | None:
         launches = self._first.launches_of(tunable.groups)
         if not launches:
             return None
         actions = {
-            str(schedule): replay(launches, module)
-            for schedule in tunable.schedules
-            if (module := self._with(tunable, schedule)[1]) is not None
+            str(schedule): replay(launches, file.module)
+            for schedule, file in self._files(tunable).items()
         }
-        copied = {COPY: copy_of(launches, self._device)}
-        samples = self._time({**actions, **copied}, BUDGET_S)
-        copy_us = 1e3 * samples.pop(COPY).median
+        samples = self._time({**actions, COPY: copy_of(launches, self._device)}, BUDGET_S)
+        copy = samples.pop(COPY)
 
         def again(two: tuple[str, str]) -> Mapping[str, Samples]:
             return self._time({name: actions[name] for name in two}, AGAIN_BUDGET_S)
 
-        return decide(str(tunable.current), samples, again), copy_us
+        decision = decide(str(tunable.current), samples, again)
+        return replace(decision, copy_us=1e3 * copy.median)
 
-    def _with(self, tunable: Tunable, schedule: Schedule) -> tuple[_File | None, ModuleType | None]:
-        """The file that has this schedule for the class; none where it could not be built."""
-        if schedule == tunable.current:
-            return self._built[0]
-        wanted = (tunable.shape, schedule)
-        return next((each for each in self._built if wanted in each[0].tried), (None, None))
+    def _files(self, tunable: Tunable) -> dict[Schedule, BuiltFile]:
+        """Those that have each schedule; one that could not be built is missing."""
+        files = {tunable.current: self._built[0]}
+        for file in self._built:
+            files |= {schedule: file for shape, schedule in file.tried if shape == tunable.shape}
+        return files
 
-    def _product(self, tunable: Tunable) -> tuple[Decision, float | None] | None:
-        stages: dict[str, Stage] = {}
-        groups: tuple[str, ...] = ()
-        for schedule in tunable.schedules:
-            file, module = self._with(tunable, schedule)
-            if file is None or module is None:
-                continue
-            is_current = schedule == tunable.current
-            stages[str(schedule)] = (
-                self._first if is_current else stage(module, *self._arguments, self._first)
-            )
-            if schedule is Maker.OURS:
-                groups = file.groups[tunable.shape]
-        ours = stages.get(str(Maker.OURS))
-        launches = ours.launches_of(groups) if ours else ()
-        if ours is None or not launches:
+    def _product(self, tunable: Tunable) -> Decision | None:
+        files = self._files(tunable)
+        if Maker.OURS not in files:
             return None
-        actions = {name: each.forward for name, each in stages.items()}
-        alone = self._time({"alone": replay(launches, ours.module)}, BUDGET_S)["alone"].median
-        samples = self._time(actions, 2 * BUDGET_S)
-        rest_ms = samples[str(Maker.OURS)].median - alone
+        stages = {str(schedule): self._stage(file) for schedule, file in files.items()}
+        ours = stages[str(Maker.OURS)]
+        launches = ours.launches_of(files[Maker.OURS].groups[tunable.shape])
+        if not launches:
+            return None
+        alone = self._time({"alone": replay(launches, ours.module)}, BUDGET_S)["alone"]
+        forwards = {name: each.forward for name, each in stages.items()}
+        samples = self._time(forwards, 2 * BUDGET_S)
+        rest_ms = samples[str(Maker.OURS)].median - alone.median
 
         def again(two: tuple[str, str]) -> Mapping[str, Samples]:
-            return without(rest_ms, self._time(actions, AGAIN_BUDGET_S))
+            return without(rest_ms, self._time(forwards, AGAIN_BUDGET_S))
 
-        return decide(str(tunable.current), without(rest_ms, samples), again), None
+        return decide(str(tunable.current), without(rest_ms, samples), again)
+
+    def _stage(self, file: BuiltFile) -> Stage:
+        first = file is self._built[0]
+        return self._first if first else stage(file.module, *self._arguments, self._first)
 
 
 def _answer(request: Path, answer: Path) -> None:

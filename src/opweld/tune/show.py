@@ -16,7 +16,7 @@ def show(found: Found, written: bool, console: Console) -> None:
     for note in found.notes:
         _line(console, f"left out: {note}")
     if not found.outcomes:
-        _line(console, "There is nothing to tune: no group of this model has another schedule")
+        _line(console, "There is no group to tune")
     elif console.is_terminal:
         console.print(_table(found))
     else:
