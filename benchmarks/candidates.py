@@ -11,26 +11,23 @@ CUDA file; on the CPU they are plain PyTorch and build nothing. One JSON file ke
 from __future__ import annotations
 
 import json
-import os
-import platform
 import re
-import shlex
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.record import run_of_today, slug  # noqa: E402
 
 from opweld import Judged, Settings, check_many  # noqa: E402
 from opweld.judge.batch import default_devices  # noqa: E402
@@ -70,11 +67,8 @@ def main(
         found = list(followed(check_many(pairs, settings=settings, devices=devices)))
         seconds = time.perf_counter() - start
     account = {
-        "date": date.today().isoformat(),
-        "command": shlex.join(["python", "benchmarks/candidates.py", *sys.argv[1:]]),
-        "device": device_name(on_cpu),
+        **run_of_today(on_cpu),
         "devices": list(devices),
-        "versions": {"torch": torch.__version__, "python": platform.python_version()},
         "model": str(model.relative_to(ROOT)),
         "batch": batch,
         "measured": measure,
@@ -127,14 +121,6 @@ def figures(found: list[Judged], expected: list[bool], seconds: float) -> dict[s
         "verdicts": dict(Counter("passed" if one.passed else "failed" for one in ordered)),
         "as_expected": [one.passed for one in ordered] == expected,
     }
-
-
-def device_name(on_cpu: bool) -> str:
-    return f"CPU, {len(os.sched_getaffinity(0))} cores" if on_cpu else torch.cuda.get_device_name()
-
-
-def slug(name: str) -> str:
-    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
 
 
 if __name__ == "__main__":

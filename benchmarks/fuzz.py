@@ -12,26 +12,22 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import platform
-import shlex
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
-from benchmarks.run import device_name  # noqa: E402
+from benchmarks.record import run_of_today  # noqa: E402
 from tests.fuzz.campaign import Judging  # noqa: E402
 from tests.fuzz.generate import generate  # noqa: E402
 from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome  # noqa: E402
@@ -133,15 +129,8 @@ def smallest(program: Program, kind: str, target: str, work: Path) -> Program:
 
 def head(first: int, target: str, spent: float) -> dict[str, Any]:
     return {
-        "date": date.today().isoformat(),
-        "command": shlex.join(["python", "benchmarks/fuzz.py", *sys.argv[1:]]),
-        "device": device_name(),
+        **run_of_today(),
         "target": target,
-        "versions": {
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
-            "python": platform.python_version(),
-        },
         "first_seed": first,
         "seconds": round(spent, 1),
     }

@@ -11,15 +11,11 @@ sum of the absolute products. One JSON file keeps the run.
 
 from __future__ import annotations
 
-import json
-import platform
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from benchmarks.run import device_name, slug  # noqa: E402
+from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 
 from opweld.builder import build_in_child  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
@@ -145,32 +141,15 @@ def main(
         files = [emit(case, Path(folder, f"product{i}.py")) for i, case in enumerate(cases)]
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda pair: build(*pair), files))
-        account = {
-            "date": date.today().isoformat(),
-            "command": shlex.join(["python", "benchmarks/products.py", *sys.argv[1:]]),
-            "device": device_name(),
-            "versions": {
-                "torch": torch.__version__,
-                "cuda": torch.version.cuda,
-                "python": platform.python_version(),
-            },
-            "copy_gbps": (copy_gbps := copy_bandwidth()),
-        }
+        run = {**run_of_today(), "copy_gbps": (copy_gbps := copy_bandwidth())}
+        names = [case.name for case in CASES]
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"products-{slug(device_name())}.json"
         for case, (model, new) in zip(cases, files, strict=True):
             result = measured(case, model, new, compile, budget_s, copy_gbps)
             print(line_of(result), flush=True)
-            keep(path, account, result)
+            keep(path, run, run, result, names)
     print(f"written to {path}")
-
-
-def keep(path: Path, run: dict[str, Any], result: dict[str, Any]) -> None:
-    """Puts the result among those of the file, in the order of the cases."""
-    before = json.loads(path.read_text())["cases"] if path.exists() else []
-    found = {case["name"]: case for case in (*before, {**result, "run": run})}
-    cases = [found[case.name] for case in CASES if case.name in found]
-    path.write_text(json.dumps({**run, "cases": cases}, indent=1) + "\n")
 
 
 def emit(case: Case, model: Path) -> tuple[Path, Path]:

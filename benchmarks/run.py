@@ -13,22 +13,22 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field, replace
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+sys.path[:0] = [str(ROOT)]
+
+from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
+
 # glibc keeps large blocks instead of giving them back: no page faults for a new output.
 RECYCLED = {
     "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=8589934592"
@@ -91,43 +91,15 @@ def main(
     cases = [case for case in SUITES[suite] if only in case.name]
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{suite}-{slug(device_name())}.json"
+    run = run_of_today()
+    names = [case.name for case in SUITES[suite]]
     for case in cases:
         if baselines:
             case = replace(case, arguments=(*case.arguments, "--baselines", baselines))
         result = check_alone(case) if suite == "hand" else run_case(case, quick)
         print(line_of(result), flush=True)
-        keep(path, suite, result)
+        keep(path, {"suite": suite, **run}, run, result, names)
     print(f"written to {path}")
-
-
-def keep(path: Path, suite: str, result: dict[str, Any]) -> None:
-    """Puts the result among those of the file, in the order of the suite."""
-    run = {
-        "date": date.today().isoformat(),
-        "command": shlex.join(["python", "benchmarks/run.py", *sys.argv[1:]]),
-        "device": device_name(),
-        "versions": {
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
-            "python": platform.python_version(),
-        },
-    }
-    before = json.loads(path.read_text())["cases"] if path.exists() else []
-    found = {case["name"]: case for case in (*before, {**result, "run": run})}
-    names = [case.name for case in SUITES[suite] if case.name in found]
-    account = {"suite": suite, **run, "cases": [found[name] for name in names]}
-    path.write_text(json.dumps(account, indent=1) + "\n")
-
-
-def device_name() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    cores = len(os.sched_getaffinity(0))
-    return f"CPU, {cores} cores"
-
-
-def slug(name: str) -> str:
-    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
 
 
 def run_case(case: Case, quick: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph
 from opweld.ir.kernel import Kernel
+from opweld.ir.measured import NO_TABLE, Table
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
@@ -105,9 +106,10 @@ def run_groups(
     variant: str = "contiguous",
     aligned: bool = True,
     wide_indices: bool = False,
+    table: Table = NO_TABLE,
 ) -> list[np.ndarray]:
     """All outputs of a graph. With variant "strided" the feeds may have any strides."""
-    plan = make_plan(graph, SM_90A if language == "cuda" else CPU)
+    plan = make_plan(graph, SM_90A if language == "cuda" else CPU, table=table)
     kernels = lower(plan)
     source = render(graph.name, kernels, language)
     execute = executor(source.text, language, aligned=aligned, wide_indices=wide_indices)

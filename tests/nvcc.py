@@ -1,11 +1,15 @@
-"""Compile checks of CUDA texts: warnings and spills are failures."""
+"""CUDA texts compiled: for a look at warnings and spills, or as a library for the device here."""
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+import torch
 
 from opweld.resources import CompileError, KernelUse, kernel_uses
 
@@ -27,3 +31,16 @@ def require_no_spills(uses: Sequence[KernelUse]) -> None:
     spilling = [use for use in uses if use.spill_bytes]
     assert uses, "ptxas reported no kernel"
     assert not spilling, f"kernels spill registers: {spilling}"
+
+
+def build_cuda(text: str, folder: Path) -> ctypes.CDLL:
+    """The library of a text, for the device that is there."""
+    source, shared = folder / "text.cu", folder / "text.so"
+    source.write_text(text)
+    major, minor = torch.cuda.get_device_capability()
+    arch = "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
+    command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17"]
+    command += [f"-arch={arch}", "-o", str(shared), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(shared))

@@ -52,11 +52,12 @@ def build_in_child(
             )
         reply = json.loads(answer.read_text("utf-8"))
     if reply["problem"]:
-        raise _refusal(reply["problem"], model, target)
+        raise refusal(reply["problem"], model, target)
     return float(reply["seconds"])
 
 
-def _refusal(problem: str, model: Path, target: str) -> BuildFailed | UnsupportedTarget:
+def refusal(problem: str, model: Path, target: str) -> BuildFailed | UnsupportedTarget:
+    """The error for what an emitted file said when it had no kernels."""
     if problem == NO_DEVICE:
         return UnsupportedTarget(
             f"this machine has no device that runs kernels for {target}",

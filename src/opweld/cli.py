@@ -1,4 +1,4 @@
-"""The command line: `opweld optimize | check | plan | doctor`.
+"""The command line: `opweld optimize | check | plan | tune | doctor`.
 
 Exit codes: 0 done and equivalent; 1 not equivalent, crashed or timed out while judged; 2 bad input
 or usage; 130 interrupted.
@@ -7,6 +7,7 @@ or usage; 130 interrupted.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -31,6 +32,9 @@ from opweld.options import from_environment, option_help
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.progress import Progress
 from opweld.show import show_delivery
+from opweld.tune import command as tuning
+from opweld.tune import show as tuned
+from opweld.tune.values import KINDS, Search
 from opweld.worker import compile_in_child
 
 INTERRUPTED = 130
@@ -177,6 +181,53 @@ def plan_command(
         return 0
 
     _exit_with(run, debug)
+
+
+@app.command("tune")
+def tune_command(
+    model: Model,
+    target: Annotated[
+        str | None, typer.Option("--target", help="What to measure: auto, cpu or cuda.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help=f"Only one kind: {' or '.join(KINDS)}.")
+    ] = None,
+    batch: Batch = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the proposed rows into the table.")
+    ] = False,
+    json: Json = None,
+    limit: Annotated[
+        float, typer.Option("--limit", metavar="SECONDS", help="What the whole search may take.")
+    ] = 600.0,
+    debug: Debug = False,
+) -> None:
+    """Measure the schedules that MODEL.py could have, and propose rows for the table of them."""
+
+    def run() -> int:
+        options = from_environment(target=target, batch=batch, check=False, time_limit_s=limit)
+        asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
+        read_source(model)
+        _check_json(json)
+        if write:
+            tuning.check_table(options)
+        with Progress(Console(stderr=True)) as progress:
+            found = tuning.tune(model, options, asked, progress.step)
+        written = write and bool(found.rows)
+        if written:
+            tuning.apply(found)
+        tuned.show(found, written, Console())
+        _write_json(json, tuning.account(model, asked, found, written))
+        return 0
+
+    _exit_with(run, debug)
+
+
+def _command(model: Path, target: str | None, kind: str | None, batch: int | None) -> str:
+    """The command that measures the same again, as the table's rows name it."""
+    given = (("--target", target), ("--kind", kind), ("--batch", batch))
+    words = [str(word) for name, value in given if value is not None for word in (name, value)]
+    return shlex.join(["opweld", "tune", str(model), *words])
 
 
 @app.command("doctor")

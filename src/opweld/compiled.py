@@ -12,6 +12,8 @@ class PlanRow:
 
     `flops` are those at the model's own input sizes; registers and spills (bytes) are the
     compiler's, where it was asked. `variant` names the autocast state that the group is for.
+    `replaced_copies` is an estimate of how long the PyTorch calls take that a kernel replaces, in
+    times of a copy of the bytes that it moves.
     """
 
     name: str
@@ -22,6 +24,7 @@ class PlanRow:
     registers: int | None = None
     spills: int | None = None
     variant: str = ""
+    replaced_copies: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

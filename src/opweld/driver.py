@@ -7,7 +7,7 @@ code.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -26,17 +26,21 @@ from opweld.ir.check import check
 from opweld.ir.contract import Capture, Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
+from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
-from opweld.ir.plan import Conditions, Group, GroupKind
+from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rewrite import Simplified
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
+from opweld.plan.cost import replaced_copies
+from opweld.plan.tunable import tunables
 from opweld.render import render
 from opweld.render.host import host
+from opweld.schedules import read_table, table_path
 from opweld.simplify import simplify
 from opweld.target import Target, choose_target
 from opweld.trace import Trace
@@ -51,12 +55,17 @@ def compile_file(path: Path, options: Options, on_stage: OnStage = lambda stage:
         UserError: the file is bad, or its forward cannot be captured. One that can, but does what a
             graph cannot hold, is no error: its ModelNew is the original, and a plan row says why.
     """
+    model, inputs, original = _read(path, options)
+    return compile_module(model, inputs, {}, original, options, on_stage)
+
+
+def _read(path: Path, options: Options) -> tuple[torch.nn.Module, tuple[Any, ...], Original]:
     source = read_source(path)
     module_file = load(path)
     model = make_model(path, module_file)
     inputs = cut_batch(make_inputs(path, module_file), options.batch)
     original = Original(path.name, module_file.__name__, "Model", source, _exports(module_file))
-    return compile_module(model, inputs, {}, original, options, on_stage)
+    return model, inputs, original
 
 
 def compile_module(
@@ -69,14 +78,95 @@ def compile_module(
 ) -> Compiled:
     """Compiles an object; `args` and `kwargs` are an example of a call."""
     trace = Trace(options, check, on_stage)
-    target = choose_target(options.target, _capability())
-    model, inputs, keywords = on_device(target, module, args, kwargs)
-    named = partial(capture, name=Path(original.file).stem)
+    table = table_of(options)
+    target = target_of(options)
     try:
-        captured = trace.run("capture", named, model, inputs, keywords)
+        captured = _captured(trace, module, args, kwargs, original, target)
     except OriginalKept as refusal:
         return _as_it_is(trace, original, target, refusal)
-    lines = [_down(trace, variant, target, options) for variant in captured.variants]
+    return _compile(trace, Ready(captured, original, target), options, table)
+
+
+def target_of(options: Options) -> Target:
+    """The target of `options` on this machine."""
+    return choose_target(options.target, _capability())
+
+
+def table_of(options: Options) -> Table:
+    """The measured schedules.
+
+    Raises:
+        BadTable: the table cannot be read.
+    """
+    return Table(read_table(table_path(options.schedules)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A captured model, which can be compiled several times."""
+
+    captured: Capture
+    original: Original
+    target: Target
+
+
+def capture_file(path: Path, options: Options, on_stage: OnStage = lambda stage: None) -> Ready:
+    """Captures a model file for the target of `options`.
+
+    Raises:
+        UserError: the file is bad, or its forward cannot be captured.
+    """
+    model, inputs, original = _read(path, options)
+    target = target_of(options)
+    trace = Trace(options, check, on_stage)
+    return Ready(_captured(trace, model, inputs, {}, original, target), original, target)
+
+
+def compile_ready(ready: Ready, options: Options, table: Table) -> Compiled:
+    """The file of a captured model with the schedules of a table."""
+    return _compile(Trace(options, check), ready, options, table)
+
+
+def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, ...]:
+    """What could be otherwise in the forward without autocast; of schedules that make the same
+    text, the first one.
+    """
+    variant = ready.captured.variants[0]
+    graph = simplify(variant.graph, arena_of(variant.graph)).graph
+    conditions = _conditions(variant, options)
+    plan = make_plan(graph, ready.target, options.exclude, "", conditions, table)
+    found = tunables(graph, plan, ready.target, conditions, table)
+    return tuple(_distinct(each, plan, ready.target.language) for each in found)
+
+
+def _distinct(tunable: Tunable, plan: Plan, language: str) -> Tunable:
+    group = next(group for group in plan.groups if group.name == tunable.groups[0])
+    kept: dict[object, Any] = {}
+    for schedule in tunable.schedules:
+        text: object = schedule
+        if isinstance(schedule, PointwiseSchedule):
+            kernels = lower(replace(plan, groups=(replace(group, schedule=schedule),)))
+            text = render("group", kernels, language).text
+        kept.setdefault(text, schedule)
+    return replace(tunable, schedules=tuple(kept.values()))
+
+
+def _captured(
+    trace: Trace,
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    original: Original,
+    target: Target,
+) -> Capture:
+    model, inputs, keywords = on_device(target, module, args, kwargs)
+    named = partial(capture, name=Path(original.file).stem)
+    return trace.run("capture", named, model, inputs, keywords)
+
+
+def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Compiled:
+    captured, original, target = ready.captured, ready.original, ready.target
+    lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
     parts = tuple(line.part for line in lines)
     kernels = tuple(kernel for part in parts for kernel in part.kernels)
     source = trace.run("render", render, captured.name, kernels, target.language)
@@ -96,20 +186,24 @@ class _Line:
     part: Part
 
 
-def _down(trace: Trace, variant: Variant, target: Target, options: Options) -> _Line:
+def _down(trace: Trace, variant: Variant, target: Target, options: Options, table: Table) -> _Line:
     suffix = f"_{variant.autocast}" if variant.autocast else ""
-    conditions = Conditions(
+    conditions = _conditions(variant, options)
+    simplified = trace.run("simplify", simplify, variant.graph, arena_of(variant.graph))
+    plan = trace.run(
+        "plan", make_plan, simplified.graph, target, options.exclude, suffix, conditions, table
+    )
+    kernels = trace.run("lower", lower, plan)
+    return _Line(simplified, Part(variant, plan, kernels))
+
+
+def _conditions(variant: Variant, options: Options) -> Conditions:
+    return Conditions(
         sizes=tuple((fact.name, fact.example) for fact in variant.contract.symbols),
         tf32=torch.get_float32_matmul_precision() != "highest",
         autocast=variant.autocast is not None,
         weight_cache=options.weight_cache,
     )
-    simplified = trace.run("simplify", simplify, variant.graph, arena_of(variant.graph))
-    plan = trace.run(
-        "plan", make_plan, simplified.graph, target, options.exclude, suffix, conditions
-    )
-    kernels = trace.run("lower", lower, plan)
-    return _Line(simplified, Part(variant, plan, kernels))
 
 
 def _as_it_is(trace: Trace, original: Original, target: Target, refusal: OriginalKept) -> Compiled:
@@ -168,9 +262,8 @@ def _note_texts(
 
 
 def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Compiled:
-    sizes = {fact.name: fact.example for fact in lines[0].part.variant.contract.symbols}
     parts = [line.part for line in lines]
-    rows = [_row(group, sizes, part.variant) for part in parts for group in part.plan.groups]
+    rows = [_row(group, target, part.variant) for part in parts for group in part.plan.groups]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -184,11 +277,15 @@ def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Com
     )
 
 
-def _row(group: Group, sizes: dict[str, int], variant: Variant) -> PlanRow:
+def _row(group: Group, target: Target, variant: Variant) -> PlanRow:
+    sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
-    flops = evaluate(group.estimate.flops, sizes) if group.welded else None
     state = f"autocast {variant.autocast}" if variant.autocast else ""
-    return PlanRow(group.name, group.kind.value, ops, group.reason, flops, variant=state)
+    row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=state)
+    if not group.welded:
+        return row
+    flops = evaluate(group.estimate.flops, dict(sizes))
+    return replace(row, flops=flops, replaced_copies=replaced_copies(group, target, sizes))
 
 
 def _op_name(node: Node) -> str:

@@ -111,12 +111,20 @@ class BuildFailed(UserError):
     """The compiler was there and refused the source."""
 
 
+class BadTable(UserError):
+    """The table of measured schedules cannot be read, or has a line that is no row."""
+
+
 class OutputNotWritable(UserError):
     """The output file, or a file asked for beside it, cannot be written."""
 
 
 class JudgeFailed(OpweldError):
     """ModelNew is not equivalent to the original, crashed, or timed out while judged."""
+
+
+class SearchFailed(OpweldError):
+    """A candidate of `opweld tune` crashed or hung while it was measured."""
 
 
 class InternalError(OpweldError):

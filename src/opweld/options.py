@@ -56,6 +56,12 @@ class Options:
         "--time-limit",
         "OPWELD_TIME_LIMIT",
     )
+    schedules: str | None = _option(
+        None,
+        "Table of measured schedules that plans believe, instead of the package's own.",
+        None,
+        "OPWELD_SCHEDULES",
+    )
     dump: str | None = _option(
         None,
         "Folder that gets each stage's text, 01-capture.txt to 06-source.*.",

@@ -176,7 +176,8 @@ def losing_groups(
 ) -> frozenset[str]:
     """The groups to give back to PyTorch: none where ModelNew is not slower.
 
-    First the kernel that is furthest from the machine's limit; if that does not do, all of them.
+    First the one that takes the most time beyond what it replaces; if that does not do, all of
+    them.
     """
     timing = judgement.timing if judgement else None
     if judgement is None or timing is None or timing.eager_ms is None:
@@ -187,9 +188,21 @@ def losing_groups(
     known = [kernel for kernel in judgement.kernels if kernel.limit_percent is not None]
     if excluded or len(names) < 2 or not known:
         return names
-    furthest = min(known, key=lambda kernel: (kernel.limit_percent, kernel.name))
-    row = row_of(furthest.name, compiled.welded)
+    worst = max(known, key=lambda kernel: (lost_ms(kernel, compiled.welded), kernel.name))
+    row = row_of(worst.name, compiled.welded)
     return frozenset([row.name]) if row else names
+
+
+def lost_ms(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> float:
+    """The kernel's measured time beyond the estimate of what it replaces; below 0, what it gains.
+
+    The estimate is in times of a copy of the kernel's bytes, whose time here the judge knows.
+    """
+    row = row_of(kernel.name, rows)
+    if kernel.ms is None or kernel.limit_percent is None:
+        return 0.0
+    copies = row.replaced_copies if row and row.replaced_copies is not None else 1.0
+    return kernel.calls * kernel.ms * (1 - copies * kernel.limit_percent / 100)
 
 
 def is_slower(new: Samples, eager: Samples) -> bool:

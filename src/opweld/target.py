@@ -23,6 +23,22 @@ class ProductRates:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """What `opweld tune` tries for a pointwise group: bytes of one access of the widest type,
+    accesses in flight, threads a block; in all combinations.
+    """
+
+    access_bytes: tuple[int, ...]
+    vectors: tuple[int, ...]
+    threads: tuple[int, ...]
+
+
+GPU_TRIED = Tried((16, 32), (1, 2, 4), (128, 256, 512))
+# One lane: each row by a loop of its own, however short it is.
+CPU_TRIED = Tried((64, 1), (1,), (1,))
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """`language` is "cuda" or "c++"; `arch` is nvcc's name of the architecture, "" for the CPU.
 
@@ -44,6 +60,7 @@ class Target:
     tensor_cores: str = "none"
     products: frozenset[Mode] = frozenset()
     product_rates: Mapping[Mode, ProductRates] = field(default_factory=dict)
+    tried: Tried = GPU_TRIED
 
 
 SM_90A = Target(
@@ -108,6 +125,7 @@ CPU = Target(
     rows_in_flight=16,  # as many threads, or a few rows for each of a few
     copy_bytes_per_s=60e9,  # two recent server cores, large copies with recycled memory
     pointwise_flops_per_s=100e9,
+    tried=CPU_TRIED,
 )
 
 TARGETS: dict[str, Target] = {target.name: target for target in (SM_90A, SM_80, CPU)}

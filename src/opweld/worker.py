@@ -56,7 +56,7 @@ def compile_in_child(
     read_source(path)
     with tempfile.TemporaryDirectory(prefix="opweld-") as folder:
         request, answer = Path(folder, "request.json"), Path(folder, "answer.json")
-        request.write_text(json.dumps(_request(path, options)), "utf-8")
+        request.write_text(json.dumps(request_of(path, options)), "utf-8")
         finished = run_child(
             [*command, str(request), str(answer)],
             time_limit_s=options.time_limit_s,
@@ -66,7 +66,7 @@ def compile_in_child(
         )
         if finished.timed_out or finished.status != 0 or not answer.exists():
             raise died(path, options, finished)
-        return _result(json.loads(answer.read_text("utf-8")))
+        return compiled.from_data(read_answer(answer)["compiled"])
 
 
 def child_environment() -> dict[str, str]:
@@ -76,16 +76,19 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-def _request(path: Path, options: Options) -> dict[str, Any]:
+def request_of(path: Path, options: Options) -> dict[str, Any]:
+    """What a child is asked, as plain data."""
     choices = {item.name: getattr(options, item.name) for item in fields(options)}
     return {"path": str(path), "options": {**choices, "exclude": sorted(options.exclude)}}
 
 
-def _result(answer: dict[str, Any]) -> Compiled:
-    if "error" not in answer:
-        return compiled.from_data(answer["compiled"])
-    error = errors.from_data(answer["error"])
-    error.child_traceback = answer["traceback"]
+def read_answer(answer: Path) -> dict[str, Any]:
+    """A child's answer; an error that it sent instead is raised."""
+    data: dict[str, Any] = json.loads(answer.read_text("utf-8"))
+    if "error" not in data:
+        return data
+    error = errors.from_data(data["error"])
+    error.child_traceback = data["traceback"]
     raise error
 
 
@@ -113,18 +116,29 @@ def died(path: Path, options: Options, finished: Finished) -> errors.UserError:
 
 
 def serve(compile_file: CompileFile, request: Path, answer: Path) -> None:
-    """The child's side: compiles, and writes the answer whole or not at all."""
-    asked = json.loads(request.read_text("utf-8"))
-    choices = {**asked["options"], "exclude": frozenset(asked["options"]["exclude"])}
-    reply = _compile(compile_file, Path(asked["path"]), Options(**choices))
+    """The child's side: compiles, and answers."""
+    path, options = asked_of(json.loads(request.read_text("utf-8")))
+    answer_with(
+        answer, path, lambda: {"compiled": compile_file(path, options, send_event).to_data()}
+    )
+
+
+def asked_of(request: dict[str, Any]) -> tuple[Path, Options]:
+    """The model file and the options of a request."""
+    choices = {**request["options"], "exclude": frozenset(request["options"]["exclude"])}
+    return Path(request["path"]), Options(**choices)
+
+
+def answer_with(answer: Path, path: Path, work: Callable[[], dict[str, Any]]) -> None:
+    """Writes what `work` on the model file gives, or its error, whole or not at all."""
     partial = answer.with_suffix(".partial")
-    partial.write_text(json.dumps(reply), "utf-8")
+    partial.write_text(json.dumps(_reply(path, work)), "utf-8")
     partial.rename(answer)
 
 
-def _compile(compile_file: CompileFile, path: Path, options: Options) -> dict[str, Any]:
+def _reply(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return {"compiled": compile_file(path, options, _send_event).to_data()}
+        return work()
     except errors.OpweldError as error:
         return _error(_placed(path, error), error)
     except KeyboardInterrupt:
@@ -157,7 +171,8 @@ def _explain(path: Path, error: BaseException) -> errors.OpweldError:
     )
 
 
-def _send_event(stage: str) -> None:
+def send_event(stage: str) -> None:
+    """Tells the parent, from a child that `run_child` started."""
     os.write(int(os.environ["OPWELD_EVENTS"]), f"{stage}\n".encode())
 
 

@@ -51,6 +51,9 @@ def test_the_account_of_the_groups(model: Path) -> None:
     )
     assert (product.kind, product.ops) == ("library", ("aten.linear.default",))
     assert (last.kind, last.ops) == ("pointwise", ("tanh", "add"))
+    assert first.replaced_copies == pytest.approx(2)  # each operation reads one and writes one
+    assert last.replaced_copies == pytest.approx((2 + 3) / 3)
+    assert product.replaced_copies is None
     assert compiled.library == ((product.name, product.reason),)
     assert {row.variant for row in compiled.plan_rows} == {
         "",

@@ -1,5 +1,9 @@
 """Memory safety on the device: compute-sanitizer finds nothing, and a kernel that is broken on
 purpose ends as a verdict, not as a failure of the tool.
+
+    python3 -m pytest -m "gpu and slow" tests/gpu/test_safety.py
+
+runs what needs compute-sanitizer on PATH.
 """
 
 from __future__ import annotations
@@ -56,22 +60,77 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_pair(tmp_path_factory.mktemp("safety"), "safety", SOURCE)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
-def test_memcheck_finds_nothing(pair: tuple[Path, Path]) -> None:
-    command = [sys.executable, "-c", CALLS, str(pair[1])]
+PRODUCT = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(1001, 2047)
+
+    def forward(self, x):
+        return torch.tanh(self.fc(x)) * 2.0
+
+def get_inputs():
+    return [torch.randn(512, 1001)]
+
+def get_init_inputs():
+    return []
+"""
+# Few rows, small tiles with k in parts, large tiles in clusters; operands that cannot be read four
+# at a time, or lie across; data that the float32 kernel takes; a weight that was changed.
+PRODUCT_CALLS = """
+import importlib.util, sys, torch
+spec = importlib.util.spec_from_file_location("emitted", sys.argv[1])
+emitted = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(emitted)
+assert emitted._ops is not None, "the kernels were not built"
+assert "_contract(" in emitted._CUDA, "the product is the library's"
+model = emitted.ModelNew().cuda()
+with torch.no_grad():
+    for rows in (1, 3, 9, 130, 4100):
+        model(torch.randn(rows, 1001, device="cuda"))
+    model(torch.randn(1001, 131, device="cuda").t())
+    model(torch.randn(129, 1001, device="cuda").index_fill(0, torch.tensor(5).cuda(), torch.inf))
+    model.fc.weight.data.mul_(2)
+    model(torch.randn(130, 1001, device="cuda"))
+torch.cuda.synchronize()
+"""
+needs_sanitizer = pytest.mark.skipif(
+    shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer"
+)
+
+
+def require_nothing_found(tool: str, calls: str, new: Path) -> None:
+    command = [sys.executable, "-c", calls, str(new)]
     # The caching allocator would hide an access past the end of a tensor.
     environ = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    subprocess.run(command, env=environ, check=True, timeout=120)  # builds before it is watched
+    subprocess.run(command, env=environ, check=True, timeout=300)  # builds before it is watched
     done = subprocess.run(
-        ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", *command],
+        ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command],
         env=environ,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert "ERROR SUMMARY: 0 errors" in done.stdout
+    summary = "RACECHECK SUMMARY: 0 hazards" if tool == "racecheck" else "ERROR SUMMARY: 0 errors"
+    assert summary in done.stdout
+
+
+@pytest.mark.slow
+@needs_sanitizer
+def test_memcheck_finds_nothing(pair: tuple[Path, Path]) -> None:
+    require_nothing_found("memcheck", CALLS, pair[1])
+
+
+@pytest.mark.slow
+@needs_sanitizer
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_nothing_is_found_in_products(tool: str, tmp_path: Path) -> None:
+    _, new = write_pair(tmp_path, "product", PRODUCT)
+    require_nothing_found(tool, PRODUCT_CALLS, new)
 
 
 BREAKAGES = {

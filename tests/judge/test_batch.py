@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.judge.pairs import POINTWISE, write_pair
+from tests.judge.pairs import POINTWISE, SAME, write_pair
 
 import opweld
 from opweld.errors import ModelFileError
@@ -16,7 +16,6 @@ from opweld.judge import batch
 from opweld.judge.batch import BUILDS, Judged, check_many
 
 QUICK = opweld.Settings(device="cpu", measure=False, seed=1)
-SAME = "class ModelNew(Base):\n    pass\n"
 WRONG = (
     "class ModelNew(Base):\n    def forward(self, x):\n        return super().forward(x) * 1.01\n"
 )

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.judge.pairs import LINEAR, POINTWISE, failing, judge_pair, named
+from tests.judge.pairs import LINEAR, POINTWISE, SAME, failing, judge_pair, named
 from torch import nn
 
 from opweld.judge.weights import THROUGH, change_in_place, copy_state, shake_state
-
-SAME = "class ModelNew(Base):\n    pass\n"
 
 FAULTS = {
     "another parameter name": (

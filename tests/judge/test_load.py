@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.judge.pairs import POINTWISE, judge_here, judge_pair, named, write, write_pair
+from tests.judge.pairs import POINTWISE, SAME, judge_here, judge_pair, named, write, write_pair
 
 from opweld.errors import ModelFileError, ModelOutOfMemory
 from opweld.judge import load
 from opweld.judge.load import Call
-
-SAME = "class ModelNew(Base):\n    pass\n"
 
 MODEL_FAULTS = {
     "no Model": (("class Model(", "class Other("), "it defines no class Model"),

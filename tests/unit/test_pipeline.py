@@ -25,7 +25,7 @@ from opweld.judge.values import (
     Verdict,
 )
 from opweld.options import Options
-from opweld.pipeline import Delivery, NotEquivalent, is_slower, optimize
+from opweld.pipeline import Delivery, NotEquivalent, is_slower, lost_ms, optimize
 
 EMITTED = '"""ModelNew for m.py."""\nkernels = {names!r}\n'
 ENVIRONMENT = Environment(
@@ -40,13 +40,22 @@ def samples(median: float, spread: float = 0.0) -> Samples:
     return Samples(median, median - spread / 2, median + spread / 2, 9)
 
 
-def compiler(*names: str) -> Callable[..., Compiled]:
-    """Gives a kernel to each of these groups that is not excluded."""
+def compiler(*names: str, **replaced: float) -> Callable[..., Compiled]:
+    """A kernel for each of these groups that is not excluded; `replaced`: how many copies it is."""
 
     def compile_file(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
         on_stage("capture")
         left = [name for name in names if name not in options.exclude]
-        rows = tuple(PlanRow(name, "pointwise", ("exp", "mul"), "reads one input") for name in left)
+        rows = tuple(
+            PlanRow(
+                name,
+                "pointwise",
+                ("exp", "mul"),
+                "reads one input",
+                replaced_copies=replaced.get(name),
+            )
+            for name in left
+        )
         return Compiled(EMITTED.format(names=left), "cpu", rows, rules=(("mul-one", "EXACT"),))
 
     return compile_file
@@ -151,6 +160,27 @@ def test_the_worst_kernel_goes_back_first(tmp_path: Path) -> None:
     assert delivery.notes == (
         "k2: given back to PyTorch, because ModelNew took 21 ms and eager 10 ms",
     )
+
+
+def test_a_product_far_from_the_limit_of_its_bytes_stays_where_it_gains(tmp_path: Path) -> None:
+    """Its 8 ms replace 30 copies of 1 ms; the 6 ms of the other one replace two."""
+    judge = Judge(cost_ms={"product": 8.0, "tail": 6.0})
+    delivery = run(tmp_path, judge, compiler("product", "tail", product=30.0, tail=2.0))
+    assert [row.name for row in delivery.compiled.plan_rows] == ["product"]
+
+
+@pytest.mark.parametrize(("calls", "first"), [(1, "large"), (40, "small")])
+def test_a_kernel_loses_in_every_call(calls: int, first: str) -> None:
+    """6 ms for 4 copies of 1 ms; 0.4 ms for 3 of 0.1 ms, which is worse in proportion only."""
+    rows = tuple(
+        PlanRow(name, "pointwise", ("exp",), "", replaced_copies=copies)
+        for name, copies in (("large", 4.0), ("small", 3.0))
+    )
+    large = KernelTiming("large", 6.0, 8, limit_percent=100 / 6.0)
+    small = KernelTiming("small", 0.4, 8, limit_percent=25.0, calls=calls)
+    assert lost_ms(large, rows) == pytest.approx(2.0)
+    assert lost_ms(small, rows) == pytest.approx(0.1 * calls)
+    assert max((large, small), key=lambda kernel: lost_ms(kernel, rows)).name == first
 
 
 def test_where_nothing_is_gained_the_original_is_delivered(tmp_path: Path) -> None:

@@ -78,6 +78,17 @@ static bool is_skinny(const Product& product, bool held) {
 template <typename Mode>
 struct TensorCores;
 
+// @suits_tensor_cores deps: Product
+// Products with some work a value, of extents that grids take. Shorter sums of float32 are more
+// exact, and bound by memory, on the CUDA cores.
+template <typename Mode>
+static bool suits_tensor_cores(const Product& p) {
+    constexpr int64_t kMostBlocks = 65535, kShortestSplit = 32;
+    const bool splits = sizeof(typename Mode::Storage) == 4;
+    return p.k >= (splits ? kShortestSplit : 1) && p.batches <= kMostBlocks &&
+           (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
+}
+
 // @workspace_bytes deps: is_skinny, skinny_bytes, TensorCores
 // The bytes of workspace that a product takes, whose extents alone are read; `held`: b is held.
 template <typename Mode>

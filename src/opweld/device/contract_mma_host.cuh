@@ -61,18 +61,14 @@ static int launch_split_mma(const Product& p, const Memory& memory, const Sink<E
     return made ? made : launch_fma_product<float>(p, sink, unfit, stream);
 }
 
-// @launch_whole_mma deps: MmaCall, launch_mma_product, pack_kernel
+// @launch_whole_mma deps: MmaCall, launch_mma_product, is_readable, pack_rows
 // A product of 16-bit operands, which are read where they lie if their rows allow 16 bytes at once.
 template <typename T>
 static Packed whole_rows(const Operand& from, half* packed, int64_t batches, int64_t rows,
                          int64_t k, int64_t blocks, cudaStream_t stream) {
-    const bool lies_so = from.inner == 1 && from.row % 8 == 0 && from.batch % 8 == 0 &&
-                         reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
-    if (lies_so) return {from.data, nullptr, 2 * from.row, 2 * from.batch, 0};
+    if (is_readable(from)) return {from.data, nullptr, 2 * from.row, 2 * from.batch, 0};
     const int64_t own = from.batch ? batches : 1, pitch = blocks * 64;
-    const dim3 grid((unsigned int)(pitch / 32), (unsigned int)((rows + 31) / 32),
-                    (unsigned int)own);
-    pack_kernel<T><<<grid, 256, 0, stream>>>(from, rows, k, pitch, reinterpret_cast<T*>(packed));
+    pack_rows(from, own, rows, k, pitch, reinterpret_cast<T*>(packed), stream);
     return {packed, nullptr, 2 * pitch, own > 1 ? 2 * rows * pitch : 0, 0};
 }
 template <typename Mode, typename Epilogue>
@@ -86,18 +82,13 @@ static int launch_whole_mma(const Product& p, const Memory& memory, const Sink<E
     return launch_mma_product<Mode>(packed, sink, call.parts, call.splits, nullptr, stream);
 }
 
-// @tensor_cores_mma deps: Bfloat16, Faithful, Half, TensorCores, Tf32, launch_split_mma, launch_whole_mma
-// The share of the tensor cores of sm_80 and up: products of extents that grids take. Short sums of
-// float32 are more exact, and bound by memory, on the CUDA cores.
+// @tensor_cores_mma deps: Bfloat16, Faithful, Half, TensorCores, Tf32, launch_split_mma, launch_whole_mma, suits_tensor_cores
+// The share of the tensor cores of sm_80 and up.
 template <typename Mode>
 struct TensorCores {
     static constexpr bool kSplits = sizeof(typename Mode::Storage) == 4;
 
-    static bool take(const Product& p) {
-        constexpr int64_t kMostBlocks = 65535;
-        return p.k >= (kSplits ? kShortestSplit : 1) && p.batches <= kMostBlocks &&
-               (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
-    }
+    static bool take(const Product& p) { return suits_tensor_cores<Mode>(p); }
     static int64_t workspace_bytes(const Product& p, bool held) {
         if constexpr (kSplits) return MmaCall::of_split(p, nullptr, nullptr, held).bytes;
         return MmaCall::of_whole(p, nullptr).bytes;

@@ -9,7 +9,7 @@ namespace op {
 struct TileGrid {
     int rows, columns, group;  // in tiles of a whole cluster
     int splits, batches;       // parts of k; products
-    int intervals;             // of k, each summed on the tensor core before it is promoted
+    int intervals;             // of 64 values of k; a part of k is a whole number of them
 
     __host__ __device__ int count() const { return rows * columns * splits * batches; }
 };
@@ -72,45 +72,30 @@ struct Stages {
 };
 
 // @Cluster deps: cluster
-// Blocks of a cluster stand in kHigh rows and kWide columns of tiles. Those of a row share their tile
-// of a, those of a column their tile of b: each copies its part of the tile for all of them.
-template <int kHigh, int kWide>
+// Blocks of a cluster stand one below the other and share their tile of b: each copies its part of it
+// for all of them.
+template <int kBlocksOf>
 struct Cluster {
-    static constexpr int kBlocks = kHigh * kWide;
-    static constexpr int kPeers = kHigh + kWide - 1;  // blocks that copy into this block's memory
-    int row, column;
+    static constexpr int kBlocks = kBlocksOf;
+    static constexpr uint16_t kAll = (1 << kBlocks) - 1;
+    int rank;
 
-    __device__ __forceinline__ Cluster() {
-        const int rank = kBlocks > 1 ? rank_in_cluster() : 0;
-        row = rank / kWide;
-        column = rank % kWide;
-    }
-    __device__ __forceinline__ uint16_t row_mask() const {
-        return uint16_t(((1 << kWide) - 1) << (row * kWide));
-    }
-    __device__ __forceinline__ uint16_t column_mask() const {
-        uint16_t mask = 0;
-#pragma unroll
-        for (int i = 0; i < kHigh; ++i) mask |= 1 << (i * kWide + column);
-        return mask;
-    }
-    // the rank of peer i: first those of this row, then the others of this column
+    __device__ __forceinline__ Cluster() : rank(kBlocks > 1 ? rank_in_cluster() : 0) {}
+    // the rank of block i, this one first
     __device__ __forceinline__ int peer(int i) const {
-        if (i < kWide) return row * kWide + i;
-        const int other = i - kWide;
-        return (other < row ? other : other + 1) * kWide + column;
+        return i + (i == 0 ? rank : i <= rank ? -1 : 0);
     }
 };
 
 // @Tiles deps: Chunks, Stages, Cluster, TileGrid, Ring
 // The sizes of a kernel. `kPromotedOf`: how many values of k the tensor cores sum before a sum of
 // split operands is promoted; fewer are more exact and slower.
-template <typename ModeOf, int kTileNOf, int kHigh, int kWide, int kStagesOf, int kPromotedOf>
+template <typename ModeOf, int kTileNOf, int kBlocksOf, int kStagesOf, int kPromotedOf>
 struct Tiles {
     using Mode = ModeOf;
-    using Blocks = Cluster<kHigh, kWide>;
-    static constexpr int kTileM = 128, kTileN = kTileNOf, kStages = kStagesOf;
-    static constexpr int kRows = kHigh, kColumns = kWide, kPromoted = kPromotedOf;
+    using Blocks = Cluster<kBlocksOf>;
+    static constexpr int kTileM = 128, kTileN = kTileNOf, kBlocks = kBlocksOf;
+    static constexpr int kStages = kStagesOf, kPromoted = kPromotedOf;
     using Memory = Stages<kTileM, kTileN, kStages>;
     static constexpr int kBytes = sizeof(Memory) + 1024;  // the start is rounded up to 1024
     static constexpr int kThreads = 384;
@@ -133,25 +118,24 @@ OPWELD_FN void fill_stages(typename T::Memory& memory, const CUtensorMap* map_a,
                            const CUtensorMap* map_b, const TileGrid& grid, const TileScales& scales) {
     using Depth = Chunks<typename T::Mode>;
     const typename T::Blocks blocks;
-    constexpr int kPartA = T::kTileM / T::kColumns, kPartB = T::kTileN / T::kRows;
+    constexpr int kPart = T::kTileN / T::kBlocks;
     Ring<T::kStages> ring;
     ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
     for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
         const TileAt tile(grid, index);
-        const int row = (tile.row * T::kRows + blocks.row) * T::kTileM + blocks.column * kPartA;
-        const int column = (tile.column * T::kColumns + blocks.column) * T::kTileN + blocks.row * kPartB;
+        const int row = (tile.row * T::kBlocks + blocks.rank) * T::kTileM;
+        const int column = tile.column * T::kTileN + blocks.rank * kPart;
         const int first = tile.first * Depth::kPerInterval, last = tile.last * Depth::kPerInterval;
         for (int chunk = first; chunk < last; ++chunk) {
             auto& stage = memory.stage[ring.stage];
             const Barrier& full = memory.full[ring.stage];
             memory.empty[ring.stage].wait(ring.parity);
             memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
-            copy_tile<(T::kColumns > 1)>(stage.a + blocks.column * kPartA * kChunkBytes, map_a, full,
-                                         chunk * 64, row, scales.a_batched ? tile.batch : 0,
-                                         blocks.row_mask());
-            copy_tile<(T::kRows > 1)>(stage.b + blocks.row * kPartB * kChunkBytes, map_b, full,
-                                      chunk * 64, column, scales.b_batched ? tile.batch : 0,
-                                      blocks.column_mask());
+            copy_tile<false>(stage.a, map_a, full, chunk * 64, row,
+                             scales.a_batched ? tile.batch : 0, 0);
+            copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * kChunkBytes, map_b, full,
+                                        chunk * 64, column, scales.b_batched ? tile.batch : 0,
+                                        T::Blocks::kAll);
             ring.advance();
         }
     }
@@ -162,11 +146,12 @@ OPWELD_FN void fill_stages(typename T::Memory& memory, const CUtensorMap* map_a,
 template <typename T>
 OPWELD_FN void release_stage(typename T::Memory& memory, int stage, const typename T::Blocks& blocks) {
     const int thread = threadIdx.x % 128;
-    if (thread < T::Blocks::kPeers) memory.empty[stage].arrive_at(blocks.peer(thread));
+    if (thread < T::kBlocks) memory.empty[stage].arrive_at(blocks.peer(thread));
 }
 
 // @Sums deps:
-// A warpgroup's part of a tile: 64 rows, kColumns columns, in pieces that one wgmma makes.
+// A warpgroup's part of a tile: 64 rows, kTileN columns, in pieces of kPiece columns that one wgmma
+// makes.
 template <int kTileN, int kPiece>
 struct Sums {
     static constexpr int kPieces = kTileN / kPiece;
@@ -415,11 +400,11 @@ OPWELD_FN typename T::Memory& make_stages() {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < T::kStages; ++stage) {
             memory.full[stage].init(1);
-            memory.empty[stage].init(2 * T::Blocks::kPeers);
+            memory.empty[stage].init(2 * T::kBlocks);
         }
         publish_barriers();
     }
-    if constexpr (T::Blocks::kBlocks > 1) {
+    if constexpr (T::kBlocks > 1) {
         sync_cluster();
     } else {
         __syncthreads();
@@ -439,8 +424,8 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
     Ring<T::kStages> ring;
     for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
         const TileAt tile(grid, index);
-        const int64_t row = int64_t(tile.row * T::kRows + blocks.row) * T::kTileM + group * 64 + warp * 16;
-        const int64_t column = int64_t(tile.column * T::kColumns + blocks.column) * T::kTileN;
+        const int64_t row = int64_t(tile.row * T::kBlocks + blocks.rank) * T::kTileM + group * 64 + warp * 16;
+        const int64_t column = int64_t(tile.column) * T::kTileN;
         Sums<T::kTileN, kPiece> sums;
         sums.clear();
         if constexpr (kSplit) {
@@ -481,7 +466,7 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
         if (fits) multiply_tiles<T>(memory, grid, scales, sink, m, n);
     }
     // A block must not end while another may still copy into its memory or arrive at its barriers.
-    if constexpr (T::Blocks::kBlocks > 1) sync_cluster();
+    if constexpr (T::kBlocks > 1) sync_cluster();
 #endif
 }
 

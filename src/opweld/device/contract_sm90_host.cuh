@@ -72,13 +72,13 @@ static int launch_tiles(const TileOperand& a, const TileOperand& b, const Produc
                         const Sink<Epilogue>& sink, cudaStream_t stream) {
     CUtensorMap map_a, map_b;
     int error = make_tensor_map(&map_a, a.data, a.batches, a.batch, a.rows, a.row, a.depth,
-                                T::kTileM / T::kColumns);
+                                T::kTileM);
     if (error) return error;
     error = make_tensor_map(&map_b, b.data, b.batches, b.batch, b.rows, b.row, b.depth,
-                            T::kTileN / T::kRows);
+                            T::kTileN / T::kBlocks);
     if (error) return error;
-    constexpr int64_t kHeight = T::kTileM * T::kRows, kWidth = T::kTileN * T::kColumns;
-    constexpr int kBlocks = T::Blocks::kBlocks;
+    constexpr int kBlocks = T::kBlocks;
+    constexpr int64_t kHeight = T::kTileM * kBlocks, kWidth = T::kTileN;
     const int height = int((p.m + kHeight - 1) / kHeight), width = int((p.n + kWidth - 1) / kWidth);
     // A group of rows of tiles as high as keeps their operand and a column's in the L2 cache.
     const TileGrid grid{height, width, 4, splits, int(p.batches), int(intervals)};
@@ -115,8 +115,8 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
                            int64_t intervals, const TilePlan& plan, const TileScales& scales,
                            const Sink<Epilogue>& sink, cudaStream_t stream) {
     // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small tile.
-    using Wide = Tiles<Mode, 256, 2, 1, 4, 64>;
-    using Single = Tiles<Mode, 128, 1, 1, 6, 32>;
+    using Wide = Tiles<Mode, 256, 2, 4, 64>;
+    using Single = Tiles<Mode, 128, 1, 6, 32>;
     const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
     const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
     if (error || plan.splits == 1) return error;
@@ -166,14 +166,9 @@ static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> s
     return error ? error : launch_fma_product<float>(p, whole, unfit, stream);
 }
 
-// @launch_whole deps: TilePlan, Workspace, pack_kernel, launch_tiles, combine_parts
+// @launch_whole deps: TilePlan, Workspace, is_readable, pack_rows, launch_tiles, combine_parts
 // A product of 16-bit operands on the tensor cores; those that the copy engine cannot read as they
 // lie are packed first.
-[[maybe_unused]] static bool is_readable(const Operand& from) {
-    return from.inner == 1 && from.row % 8 == 0 && from.batch % 8 == 0 && from.row > 0 &&
-           reinterpret_cast<uintptr_t>(from.data) % 16 == 0;
-}
-
 struct WholeCall {
     static constexpr double kIntervalUs = 0.42;
     int64_t intervals, pitch;
@@ -203,8 +198,7 @@ static TileOperand readable(const Operand& from, void* packed, int64_t batches, 
                             int64_t k, int64_t pitch, cudaStream_t stream) {
     const int64_t own = from.batch ? batches : 1;
     if (is_readable(from)) return {from.data, own, from.batch, rows, from.row, k};
-    const dim3 blocks(unsigned(pitch / 32), unsigned((rows + 31) / 32), unsigned(own));
-    pack_kernel<T><<<blocks, 256, 0, stream>>>(from, rows, k, pitch, static_cast<T*>(packed));
+    pack_rows(from, own, rows, k, pitch, static_cast<T*>(packed), stream);
     return {packed, own, rows * pitch, rows, pitch, pitch};
 }
 
@@ -230,18 +224,12 @@ static bool is_hopper() {
     return major == 9 && minor == 0;
 }
 
-// @tensor_cores_sm90 deps: TensorCores, launch_split, launch_whole, is_hopper, Faithful, Tf32, Half, Bfloat16
-// The tensor cores' share of products: those with some work a value, of extents that grids take.
-// Shorter sums of float32 are more exact, and bound by memory, on the CUDA cores.
+// @tensor_cores_sm90 deps: TensorCores, suits_tensor_cores, launch_split, launch_whole, is_hopper, Faithful, Tf32, Half, Bfloat16
 template <typename Mode>
 struct TensorCores {
     static constexpr bool kSplits = sizeof(typename Mode::Storage) == 4;
 
-    static bool take(const Product& p) {
-        constexpr int64_t kMostBlocks = 65535;
-        return p.k >= (kSplits ? kShortestSplit : 1) && p.batches <= kMostBlocks &&
-               (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks && is_hopper();
-    }
+    static bool take(const Product& p) { return suits_tensor_cores<Mode>(p) && is_hopper(); }
     static int64_t workspace_bytes(const Product& p, bool held) {
         if constexpr (kSplits) {
             return SplitCall::of(p, nullptr, nullptr, held).bytes;

@@ -2,6 +2,9 @@
 
 namespace op {
 
+// @aligned_size deps:
+OPWELD_HOST_FN int64_t aligned_size(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 // @Workspace deps: aligned_size
 // Hands out parts of one block of memory; without memory it only counts.
 struct Workspace {
@@ -35,10 +38,7 @@ static bool reads_packets(const Operand& from) {
 }
 
 // @SplitOperands deps: CallState, Product, take_held, check_held_kernel, refresh_held_kernel, anew_kernels, split_kernel, reads_packets
-// Float32 operands of a product on tensor cores, split. Shorter sums are left to the CUDA cores: they
-// are more exact there, and bound by memory.
-[[maybe_unused]] constexpr int64_t kShortestSplit = 32;
-
+// Float32 operands of a product on tensor cores, split.
 struct SplitOperands {
     int64_t intervals, scale_rows, a_batches, b_batches;
     CallState state;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.graph import Graph
+from ..ir.measured import NO_TABLE, Table
 from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
 from .buffers import reuse_buffers
@@ -19,15 +20,22 @@ def make_plan(
     excluded: frozenset[str] = frozenset(),
     suffix: str = "",
     conditions: Conditions = NO_CONDITIONS,
+    table: Table = NO_TABLE,
 ) -> Plan:
     """The plan of a simplified graph.
 
     `excluded` has the names of groups that are given back to PyTorch: they become LIBRARY groups of
     the same name, so that a group which measured slower than the calls it replaced is not welded
-    again. `suffix` ends the name of every kernel: it tells the variants of one file apart.
+    again. `suffix` ends the name of every kernel: it tells the variants of one file apart. `table`
+    has measured schedules, which are believed over estimates.
     """
-    choice = choose_products(graph, target, conditions)
+    choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
+<<<<<<< HEAD
     rows = parallelism(target, conditions)
     groups = make_groups(uses, fuse(uses, rows), target, choice, excluded, suffix, rows)
+=======
+    clusters = fuse(uses)
+    groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
+>>>>>>> next
     return Plan(graph, target.name, reuse_buffers(uses, groups))

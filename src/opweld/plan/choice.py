@@ -7,12 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ..ir.graph import Graph, Node
+from ..ir.measured import NO_TABLE, Maker, ProductClass, Table
 from ..ir.ops import Op
 from ..ir.plan import Conditions
 from ..ir.product import Mode, Product
 from ..target import Target
 from .cost import estimate_product, held_bytes
 from .fusion import Cluster, fuse
+from .measured import maker_of, measured, product_class
 from .products import MODES, NoProduct, is_product, product_of
 from .uses import behind_views, uses_of
 
@@ -20,17 +22,22 @@ from .uses import behind_views, uses_of
 @dataclass(frozen=True, slots=True)
 class Choice:
     """By the call's serial: the products that become kernels, their modes, the figures that speak
-    for each, and why others are refused.
+    for each, and why others are refused. `classes` has those whose choice is by figures.
     """
 
     products: dict[int, Product] = field(default_factory=dict)
     modes: dict[int, Mode] = field(default_factory=dict)
     accepted: dict[int, str] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+    classes: dict[int, ProductClass] = field(default_factory=dict)
 
 
-def choose_products(graph: Graph, target: Target, conditions: Conditions) -> Choice:
-    """The products of a graph that are estimated to be faster than the library's."""
+def choose_products(
+    graph: Graph, target: Target, conditions: Conditions, table: Table = NO_TABLE
+) -> Choice:
+    """The products of a graph that are faster than the library's: as measured where the table has a
+    row, and else as estimated.
+    """
     if not target.products:
         return Choice()
     calls = [node for node in graph.nodes() if is_product(node)]
@@ -44,7 +51,7 @@ def choose_products(graph: Graph, target: Target, conditions: Conditions) -> Cho
             choice.refused[call.serial] = f"a matrix product of the library's: {reason}"
     for cluster in fuse(uses_of(graph, choice.products)):
         if cluster.anchor is not None:
-            _compare(choice, cluster, cluster.anchor, target, conditions)
+            _compare(choice, cluster, cluster.anchor, target, conditions, table)
     return choice
 
 
@@ -66,7 +73,12 @@ def _mode(call: Node, target: Target, conditions: Conditions) -> Mode:
 
 
 def _compare(
-    choice: Choice, cluster: Cluster, anchor: Node, target: Target, conditions: Conditions
+    choice: Choice,
+    cluster: Cluster,
+    anchor: Node,
+    target: Target,
+    conditions: Conditions,
+    table: Table,
 ) -> None:
     """Keeps the product if its kernel and what that saves are faster than the library."""
     serial = anchor.serial
@@ -75,10 +87,17 @@ def _compare(
     ours, library = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
-    if ours < library:
+    faster = ours < library
+    shape = choice.classes[serial] = product_class(product, mode, tail, conditions.sizes)
+    maker, row = maker_of(shape, target, table), table.row(target.name, shape)
+    if maker is not None:
+        faster = maker is Maker.OURS
+        beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
+        figures = f"{measured(row)} of {beaten}" if row else figures
+    if faster:
         kept = held_bytes(product, mode)
-        memory = f"; {kept / 1e6:.1f} MB are kept of the weight" if kept else ""
-        choice.accepted[serial] = figures + memory
+        memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
+        choice.accepted[serial] = figures + (memory if kept else "")
         return
     del choice.products[serial]
     choice.refused[serial] = f"a matrix product that gains nothing as a kernel of ours: {figures}"

@@ -11,7 +11,7 @@ from ..ir.ops import Kind, Op
 from ..ir.plan import ContractionSchedule, Estimate, Group
 from ..ir.product import Mode, Product
 from ..target import Target
-from .uses import behind_views
+from .uses import behind_views, computes
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions
 # (float32, sm_90); everything that is not listed is one instruction.
@@ -81,7 +81,7 @@ SKINNY = 4
 # they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
 # 2026-11-21, torch 2.11).
 LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
-SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (split_host.cuh)
+SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (contract.cuh)
 # What splitting takes, in times that one read of the operand takes: the activation's is a read and
 # a write. An operand b that is not held is read three times and written once, at a third of the
 # speed of memory (1024x8192x8192 takes 0.78 ms longer where b is live; H200, 2026-11-21); a held
@@ -99,6 +99,9 @@ def estimate_product(
 ) -> tuple[float, float]:
     """Microseconds of a product and its tail as one kernel of ours, and as the library's call and
     a pointwise kernel.
+
+    The splitting of a held weight is not counted: in inference one is split once for all calls.
+    Where a weight changes between calls, as in training, each call takes longer by LIVE_PASSES.
     """
     rates = target.product_rates[mode]
     operands_us = _copy_us((product.a, product.b), target, sizes)
@@ -118,6 +121,27 @@ def estimate_product(
     if tail:
         library += 2 * written_us + _copy_us(beside, target, sizes)
     return ours, library
+
+
+def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
+    """How long the PyTorch calls take that a kernel replaces, each alone, in times of a copy of the
+    kernel's bytes: a measure that holds on machines of other speeds, too.
+    """
+    own_us = _at(group.estimate.bytes, sizes) / target.copy_bytes_per_s * 1e6
+    calls = [node for node in group.nodes if computes(node)]
+    replaced_us = sum(_copy_us(_touched(call), target, sizes) for call in calls)
+    if group.product is not None and group.anchor is not None:
+        assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
+        mode = group.schedule.mode
+        replaced_us += estimate_product(group.anchor, group.product, mode, (), target, sizes)[1]
+    return replaced_us / own_us if own_us else 1.0
+
+
+def _touched(call: Node) -> tuple[Node, ...]:
+    """What one call reads and writes: of views that repeat values, the values."""
+    read = dict.fromkeys(operand for operand in call.inputs if operand.op is not Op.CONST)
+    whole = ((view, behind_views(view)) for view in read)
+    return (call, *(min(pair, key=lambda node: _at(node.type.size_bytes, ())) for pair in whole))
 
 
 def _read_beside(anchor: Node, tail: Sequence[Node]) -> tuple[Node, ...]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from ..ir.graph import Node
+from ..ir.measured import Table
 from ..ir.ops import Kind, Op
+<<<<<<< HEAD
 from ..ir.plan import Estimate, Group, GroupKind, Rows
 from ..target import Target
 from .choice import Choice
@@ -18,6 +20,15 @@ from .schedule import (
     choose_reduction_schedule,
     choose_schedule,
 )
+=======
+from ..ir.plan import Conditions, Estimate, Group, GroupKind
+from ..target import Target
+from .choice import Choice
+from .cost import estimate
+from .fusion import Cluster
+from .measured import scheduled
+from .schedule import choose_contraction_schedule
+>>>>>>> next
 from .uses import Uses, behind_views, computes, is_free_view, reads_of
 
 
@@ -28,7 +39,12 @@ class _Context:
     choice: Choice
     excluded: frozenset[str]
     suffix: str
+<<<<<<< HEAD
     parallelism: Parallelism
+=======
+    conditions: Conditions
+    table: Table
+>>>>>>> next
 
 
 def make_groups(
@@ -38,12 +54,21 @@ def make_groups(
     choice: Choice,
     excluded: frozenset[str],
     suffix: str,
+<<<<<<< HEAD
     parallelism: Parallelism = ANY_ROWS,
+=======
+    conditions: Conditions,
+    table: Table,
+>>>>>>> next
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in uses.nodes if _stands_alone(uses, node)]
+<<<<<<< HEAD
     context = _Context(uses, target, choice, excluded, suffix, parallelism)
+=======
+    context = _Context(uses, target, choice, excluded, suffix, conditions, table)
+>>>>>>> next
     return _named(context, _ordered(uses, units))
 
 
@@ -168,8 +193,7 @@ def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
         Estimate(0, 0, ""),
         _reason(unit, outputs),
     )
-    schedule = choose_schedule(group, context.target)
-    return replace(group, schedule=schedule, estimate=estimate(group, context.target))
+    return scheduled(group, context.target, context.conditions.sizes, context.table)
 
 
 def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -> Group:

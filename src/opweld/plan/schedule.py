@@ -5,14 +5,13 @@ from __future__ import annotations
 from ..ir.expr import divides
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule, ReductionSchedule, Rows
 from ..ir.product import Mode, Product
+from ..ir.types import DType
 from ..target import Target
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
     """16-byte accesses for the widest element type of the group, several in flight a thread."""
-    tensors = (*group.inputs, *group.outputs)
-    widest_bytes = max(node.type.dtype.itemsize_bytes for node in tensors)
-    lanes = target.access_bytes // widest_bytes
+    lanes = target.access_bytes // widest_type(group).itemsize_bytes
     return PointwiseSchedule(lanes, _vectors(len(group.inputs), target), target.pointwise_threads)
 
 
@@ -20,11 +19,16 @@ def choose_reduction_schedule(
     group: Group, rows: Rows, cut: bool, target: Target
 ) -> ReductionSchedule:
     """16-byte accesses where every row, or every row of rows, has a whole number of them."""
-    widest_bytes = max(n.type.dtype.itemsize_bytes for n in (*group.inputs, *group.outputs))
-    lanes = target.access_bytes // widest_bytes
+    lanes = target.access_bytes // widest_type(group).itemsize_bytes
     innermost = [size for size in rows.space if size != 1][-1:]
     whole = all(divides(lanes, size) for size in innermost)
     return ReductionSchedule(lanes if whole else 1, target.reduction_threads, cut)
+
+
+def widest_type(group: Group) -> DType:
+    """The first of the widest element types of operands and results."""
+    types = [node.type.dtype for node in (*group.inputs, *group.outputs)]
+    return max(types, key=lambda dtype: dtype.itemsize_bytes)
 
 
 def _vectors(num_inputs: int, target: Target) -> int:

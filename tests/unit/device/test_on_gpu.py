@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 import torch
-from tests.nvcc import needs_nvcc
+from tests.nvcc import build_cuda, needs_nvcc
 from tests.unit.device import approximate
 from tests.unit.device.functions import BY_NAME, FLOAT_TO_FLOAT, OF_FLOATS, Function
 from tests.unit.device.programs import C_TYPES, FLOATS, cuda_text
@@ -22,25 +20,14 @@ pytestmark = [
 ]
 
 
-def _build(text: str, folder: Path) -> ctypes.CDLL:
-    source, shared = folder / "text.cu", folder / "text.so"
-    source.write_text(text)
-    major, minor = torch.cuda.get_device_capability()
-    command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17"]
-    command += [f"-arch=sm_{major}{minor}", "-o", str(shared), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(shared))
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return _build(cuda_text(), tmp_path_factory.mktemp("gpu"))
+    return build_cuda(cuda_text(), tmp_path_factory.mktemp("gpu"))
 
 
 @pytest.fixture(scope="module")
 def approximate_library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    return _build(approximate.cuda_text(), tmp_path_factory.mktemp("approximate"))
+    return build_cuda(approximate.cuda_text(), tmp_path_factory.mktemp("approximate"))
 
 
 def _launch(

@@ -115,7 +115,8 @@ def test_the_larger_product_gains_and_the_smaller_does_not():
     (group,) = large.groups
     assert group.reason == (
         "a matrix product with the operation after it: about 653 us, "
-        "the library and a kernel for the rest 2711 us; 268.4 MB are kept of the weight"
+        "the library and a kernel for the rest 2711 us; 268.4 MB are kept of the weight, "
+        "split again only where it changed"
     )
     assert group.schedule.mode is Mode.FAITHFUL and group.estimate.limit == "compute"
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from opweld.ir.expr import evaluate
 from opweld.ir.ops import OPS, Kind
 from opweld.ir.types import DType
-from opweld.plan.cost import OP_FLOPS
+from opweld.plan.cost import OP_FLOPS, estimate_product, replaced_copies
 from opweld.target import CPU, SM_90A
 
 from .plans import BATCH, Make, kernels_of, plan_of
@@ -58,6 +60,40 @@ def test_the_estimate_of_a_large_relu_is_its_copy():
     x = m.x("x", BATCH, 393216)
     estimate = estimate_of(m.relu(x), target=CPU)
     assert evaluate(estimate.bytes, {"s0": 4096}) == 2 * 4 * 4096 * 393216
+
+
+SIZES = (("s0", 1024),)
+
+
+def replaced(*outputs):
+    (group,) = (group for group in plan_of(*outputs).groups if group.welded)
+    return group, replaced_copies(group, SM_90A, SIZES)
+
+
+def test_a_kernel_replaces_one_pass_for_each_operation():
+    m = Make()
+    x, row = m.x("x", BATCH, 4096), m.w("row", 4096)
+    assert replaced(m.relu(x))[1] == pytest.approx(1.0)
+    assert replaced(m.tanh(m.mul(m.relu(x), 0.5)))[1] == pytest.approx(3.0)
+    assert replaced(m.tanh(m.add(x, row)))[1] == pytest.approx(2.0, rel=1e-3)
+    half = m.slice(m.x("wide", BATCH, 8192), 1, 0, 4096)
+    assert replaced(m.relu(half))[1] == pytest.approx(1.0)
+    assert replaced(m.mul(x, m.relu(x)))[1] == pytest.approx((3 + 2) / 2)
+
+
+def test_a_product_replaces_the_librarys_call_and_a_pass_for_each_operation_after_it():
+    m = Make()
+    x, w, bias = m.x("x", BATCH, 4096), m.w("w", 4096, 4096), m.w("bias", 4096)
+    y = m.product("linear", x, w, bias, shape=(BATCH, 4096))
+    group, alone = replaced(y)
+    sizes = (group.anchor, group.product, group.schedule.mode, (), SM_90A, SIZES)
+    library_us = estimate_product(*sizes)[1]
+    copy_us = evaluate(group.estimate.bytes, dict(SIZES)) / SM_90A.copy_bytes_per_s * 1e6
+    assert alone == pytest.approx(library_us / copy_us) and alone > 20
+    pass_us = 2 * 4 * 1024 * 4096 / SM_90A.copy_bytes_per_s * 1e6
+    after, both = replaced(m.tanh(m.relu(y)))
+    assert after.estimate.bytes == group.estimate.bytes
+    assert both == pytest.approx(alone + 2 * pass_us / copy_us)
 
 
 def test_weights_are_of_operations_that_compute():

@@ -1,0 +1,137 @@
+// Products with few rows on one side, of which the other operand's lie across k: threads keep the
+// sums of neighbouring rows.
+
+namespace op {
+
+// @take_across deps: load_vector_streaming
+// What a lane takes of one k, of which `rows` exist: kOwn neighbours by one load where kPacked,
+// else every 32nd.
+template <int kOwn, bool kPacked, typename T>
+OPWELD_FN Vector<T, kOwn> take_across(const T* at, int64_t stride, int64_t rows) {
+    const int lane = int(threadIdx.x) % 32;
+    if constexpr (kPacked) {
+        if (lane * kOwn < rows) return load_vector_streaming<kOwn>(at + lane * kOwn);
+    }
+    Vector<T, kOwn> taken;
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j)
+        taken.lane[j] = !kPacked && lane + 32 * j < rows ? at[(lane + 32 * j) * stride] : T(0.0f);
+    return taken;
+}
+
+// @ColumnSums deps: Skinny, SkinnyPlan, take_across, to_compute
+// A lane keeps the sums of kOwn rows of `many`; the warps of a block share out k.
+template <typename Storage, int kFewRows, bool kIsPacked>
+struct ColumnSums {
+    using T = Storage;
+    static constexpr bool kPacked = kIsPacked;
+    static constexpr int kFew = kFewRows, kOwn = kFew == 16 ? 2 : 4, kRows = 32 * kOwn;
+    static constexpr int kStep = 32;  // k of a warp at a time
+    static constexpr int kAhead = 8;  // loads on their way
+    using Few = float[kStep][kFew];
+    float sums[kFew][kOwn];
+
+    __device__ __forceinline__ void begin() {
+#pragma unroll
+        for (int f = 0; f < kFew; ++f)
+#pragma unroll
+            for (int j = 0; j < kOwn; ++j) sums[f][j] = 0.0f;
+    }
+    // `many` is at the lane's first k; `few` belongs to the warp.
+    __device__ __forceinline__ void add(const Skinny& p, const T* with, const T* many, int depth,
+                                        int64_t rows, Few& few) {
+        const int lane = int(threadIdx.x) % 32;
+        __syncwarp();  // all lanes have used what was there
+#pragma unroll
+        for (int f = 0; f < kFew; ++f)
+            few[lane][f] = f < p.few_rows && lane < depth
+                               ? to_compute(with[f * p.few.row + lane * p.few.inner])
+                               : 0.0f;
+        __syncwarp();
+#pragma unroll 1
+        for (int k = 0; k < depth; k += kAhead) {
+            Vector<T, kOwn> taken[kAhead];
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i)
+                taken[i] = take_across<kOwn, kPacked>(many + (k + i) * p.many.inner, p.many.row,
+                                                      k + i < depth ? rows : 0);
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i)
+#pragma unroll
+                for (int f = 0; f < kFew; ++f)
+#pragma unroll
+                    for (int j = 0; j < kOwn; ++j)
+                        sums[f][j] = fmaf(few[k + i][f], to_compute(taken[i].lane[j]), sums[f][j]);
+        }
+    }
+    static SkinnyPlan plan(const Skinny& p) {
+        const int64_t teams = p.batches * ((p.many_rows + kRows - 1) / kRows);
+        return SkinnyPlan::of(teams, p.k, kStep, Skinny::kWarps);
+    }
+};
+
+// @column_sums deps: ColumnSums, Sink
+template <typename Sums, typename Epilogue>
+__global__ void __launch_bounds__(Skinny::kThreads, 2)
+    column_sums_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
+    using T = typename Sums::T;
+    constexpr int kFew = Sums::kFew, kOwn = Sums::kOwn, kRows = Sums::kRows;
+    __shared__ __align__(16) float few[Skinny::kWarps][Sums::kStep][kFew];
+    __shared__ float totals[Skinny::kWarps][kRows];
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const int64_t blocks = (p.many_rows + kRows - 1) / kRows;
+    for (int64_t task = blockIdx.x; task < blocks * p.batches * plan.splits; task += gridDim.x) {
+        const int64_t first = task % blocks * kRows, batch = task / blocks % p.batches;
+        const int64_t split = task / blocks / p.batches, begin = split * plan.k_each;
+        const int64_t end = begin + plan.k_each < p.k ? begin + plan.k_each : p.k;
+        const int64_t rows = p.many_rows - first;
+        const T* with = static_cast<const T*>(p.few.data) + batch * p.few.batch;
+        const T* many =
+            static_cast<const T*>(p.many.data) + batch * p.many.batch + first * p.many.row;
+        Sums own;
+        own.begin();
+        for (int64_t k = begin + warp * Sums::kStep; k < end; k += Skinny::kWarps * Sums::kStep)
+            own.add(p, with + k * p.few.inner, many + k * p.many.inner,
+                    int(end - k < Sums::kStep ? end - k : Sums::kStep), rows, few[warp]);
+        __syncthreads();
+        // The warps' sums take turns in shared memory; what becomes of them is one place's matter.
+        float (&sums)[kFew][kRows] = *reinterpret_cast<float (*)[kFew][kRows]>(&few[0][0][0]);
+#pragma unroll
+        for (int f = 0; f < kFew; ++f) {
+            if (f >= p.few_rows) continue;
+#pragma unroll
+            for (int j = 0; j < kOwn; ++j)
+                totals[warp][Sums::kPacked ? lane * kOwn + j : lane + 32 * j] = own.sums[f][j];
+            __syncthreads();
+            if (threadIdx.x < kRows) {
+                float total = 0.0f;
+                for (int part = 0; part < Skinny::kWarps; ++part)
+                    total += totals[part][threadIdx.x];
+                sums[f][threadIdx.x] = total;
+            }
+            __syncthreads();
+        }
+#pragma unroll 1
+        for (int i = int(threadIdx.x); i < p.few_rows * kRows; i += Skinny::kThreads) {
+            const int f = i / kRows, row = i % kRows;
+            const float total[1] = {sums[f][row]};
+            if (row < rows)
+                sink.take(split,
+                          batch * p.batch_step + f * p.few_step + (first + row) * p.many_step,
+                          total);
+        }
+        __syncthreads();  // the sums have been read
+    }
+}
+template <typename Sums, typename Epilogue>
+static int launch_column_sums(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+                              cudaStream_t stream) {
+    constexpr int64_t kMostBlocks = 1 << 20;
+    const int64_t blocks =
+        (p.many_rows + Sums::kRows - 1) / Sums::kRows * p.batches * plan.splits;
+    column_sums_kernel<Sums><<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks),
+                               Skinny::kThreads, 0, stream>>>(p, plan, sink);
+    return int(cudaGetLastError());
+}
+
+}  // namespace op

@@ -1,0 +1,1 @@
+"""`opweld tune`: measures the schedules that a model could have, and proposes rows."""

@@ -1,0 +1,135 @@
+"""Judgements of nested results, of states that a call leaves, of writes and of random numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.judge.pairs import OWN, POINTWISE, SAME, failing, judge_pair, named
+
+NESTED = """
+from dataclasses import dataclass
+
+@dataclass
+class Out:
+    hidden: torch.Tensor
+    parts: list
+
+class Model(nn.Module):
+    def forward(self, x, indices, options):
+        y = x * options["scale"]
+        parts = [(y > 0), indices + 1, {"k": y.sum(1), "none": None}]
+        return Out(y, parts), 3, float(y[0, 0]) if y.numel() else 0.0
+
+def get_inputs():
+    return [torch.randn(8, 12), torch.arange(8), {"scale": 1.5}]
+
+def get_init_inputs():
+    return [[], {}]
+"""
+
+
+def test_nested_outputs_and_integers_pass_and_are_compared(tmp_path: Path) -> None:
+    same = """
+    class ModelNew(Base):
+        def forward(self, x, indices, options):
+            out, three, first = super().forward(x, indices, options)
+            return out, three, first
+    """
+    judgement = judge_pair(tmp_path, NESTED, same)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    wrong = same.replace("return out", "out.parts[1][5:6] += 1; return out")
+    failed = named(judge_pair(tmp_path, NESTED, wrong), OWN)
+    assert not failed.passed
+    assert failed.output == "output[0].parts[1]" and failed.first_bad_index == (5,)
+    wrong = same.replace("return out, three", "return out, 4")
+    assert not judge_pair(tmp_path, NESTED, wrong).verdict.passed
+    wrong = same.replace("return out", "out.parts[2].pop('none'); return out")
+    assert "a tuple of 6 values where" in judge_pair(tmp_path, NESTED, wrong).verdict.reason
+
+
+DROPOUT = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+        self.norm = nn.BatchNorm1d(12)
+
+    def forward(self, x):
+        return self.DROP(self.norm(x))
+
+def get_inputs():
+    return [torch.randn(20, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_training_is_skipped_where_the_original_is_random(tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, DROPOUT.replace("DROP", "drop"), SAME)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    training = named(judgement, "training mode")
+    assert training.skipped and "random" in training.detail
+
+
+def test_training_compares_what_batch_norm_keeps(tmp_path: Path) -> None:
+    model = DROPOUT.replace("self.DROP", "F.relu")
+    judgement = judge_pair(tmp_path, model, SAME)
+    assert judgement.verdict.passed and not named(judgement, "training mode").skipped
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            if not self.training:
+                return super().forward(x)
+            n = self.norm
+            return F.relu(F.batch_norm(x, None, None, n.weight, n.bias, True))
+    """
+    judgement = judge_pair(tmp_path, model, new)
+    assert failing(judgement) == {"training mode"}
+    assert "state norm.num_batches_tracked: " in named(judgement, "training mode").detail
+
+
+def test_a_random_forward_is_compared_with_eager_from_the_same_seed(tmp_path: Path) -> None:
+    model = POINTWISE.replace("torch.tanh(x) * x", "torch.tanh(x) * torch.rand_like(x)")
+    judgement = judge_pair(tmp_path, model, SAME)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert "random" in named(judgement, OWN).detail
+    other = "class ModelNew(Base):\n    def forward(self, x):\n        torch.rand(1)\n"
+    other += "        return super().forward(x)\n"
+    assert not judge_pair(tmp_path, model, other).verdict.passed
+
+
+def test_a_model_that_writes_to_its_input_is_held_to_the_same_write(tmp_path: Path) -> None:
+    model = POINTWISE.replace("return torch.tanh(x) * x", "return x.mul_(2).tanh()")
+    assert judge_pair(tmp_path, model, SAME).verdict.passed
+    new = "class ModelNew(Base):\n    def forward(self, x):\n        return (x * 2).tanh()\n"
+    judgement = judge_pair(tmp_path, model, new)
+    assert not judgement.verdict.passed and "input 0 afterwards" in judgement.verdict.reason
+
+
+def test_a_model_that_counts_its_calls_starts_each_from_the_same_state(tmp_path: Path) -> None:
+    model = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            return torch.tanh(x) * self.calls
+
+    def get_inputs():
+        return [torch.randn(9, 33)]
+
+    def get_init_inputs():
+        return []
+    """
+    model = "\n".join(line[4:] for line in model.splitlines())
+    judgement = judge_pair(tmp_path, model, SAME)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    twice = "class ModelNew(Base):\n    def forward(self, x):\n        self.calls += 1\n"
+    twice += "        self.calls -= 1\n        return super().forward(x) + 0 * self.calls\n"
+    assert judge_pair(tmp_path, model, twice).verdict.passed
+    frozen = "class ModelNew(Base):\n    def forward(self, x):\n"
+    frozen += "        return torch.tanh(x) * (self.calls + 1)\n"
+    assert not judge_pair(tmp_path, model, frozen).verdict.passed
