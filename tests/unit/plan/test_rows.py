@@ -124,7 +124,7 @@ def test_lanes_need_a_whole_number_of_packets() -> None:
 
 def test_a_product_and_a_reduction_are_apart() -> None:
     m = Make()
-    product = m.product("mm", m.x("x", 512, 512), m.w("w", 512, 512), shape=(512, 512))
+    product = m.product("mm", m.x("x", 4096, 4096), m.w("w", 4096, 4096), shape=(4096, 4096))
     kinds = [group.kind for group in groups_of(m.reduced("sum", m.relu(product), 1))]
     assert kinds == [GroupKind.CONTRACTION, GroupKind.REDUCTION]
 
