@@ -39,7 +39,7 @@ _FILES = {
             "contract_sm90.cuh",
             "contract_sm90_host.cuh",
         ),
-        *("held.cuh", "fold.h"),
+        *("held.cuh", "fold.h", "fold_cuda.cuh"),
     ),
     "cpp": (
         *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from ..device import pieces
 from ..ir.kernel import Contraction, Kernel, Welded
-from ..ir.reduction import Lowered
+from ..ir.reduction import Lowered, Reduction
 from .c import dtypes_of, storage_pieces
 from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher
+from .cuda_reduction import reduction_pieces, reduction_text
 from .element import element_text, pieces_of, title
 from .layout import call, folded, head, indented
 from .packet import element_body, names, packet_function, packet_name, parameters
@@ -27,18 +28,22 @@ VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
 
 def cuda_text(kernels: tuple[Lowered, ...]) -> str:
     """The whole `.cu` text: the device functions used, then each group's kernels."""
-    dtypes = {d for lowered in kernels for d in dtypes_of(lowered.kernels[0])}
-    needed = VECTOR_PIECES | storage_pieces(dtypes)
+    needed = set(VECTOR_PIECES)
     for lowered in kernels:
-        needed |= pieces_of(lowered.kernels[0].element, "cuda")
+        for kernel in lowered.kernels:
+            needed |= pieces_of(kernel.element, "cuda") | storage_pieces(dtypes_of(kernel))
         if isinstance(lowered, Contraction):
             needed |= contraction_pieces(lowered)
+        if isinstance(lowered, Reduction):
+            needed |= reduction_pieces(lowered)
     device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
     return "\n".join([*device, *map(_text, kernels)])
 
 
 def _text(lowered: Lowered) -> str:
-    return contraction_text(lowered) if isinstance(lowered, Contraction) else _group_text(lowered)
+    if isinstance(lowered, Contraction):
+        return contraction_text(lowered)
+    return reduction_text(lowered) if isinstance(lowered, Reduction) else _group_text(lowered)
 
 
 def _group_text(welded: Welded) -> str:

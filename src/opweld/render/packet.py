@@ -7,7 +7,7 @@ product's elements as `product`.
 from __future__ import annotations
 
 from ..ir.expr import Size
-from ..ir.kernel import Access, Between, Buffer, Index, Kernel, Load, Multiplied, Test
+from ..ir.kernel import Access, Between, Buffer, Index, Kernel, Load, Loop, Multiplied, Test
 from .c import (
     STORAGE,
     Integers,
@@ -28,11 +28,11 @@ _INDICES = Integers(lambda value: f"{value}u" if value < 2**32 else f"{value}ull
 _VALUES = Integers(str, lambda name: f"int64_t({name})")
 
 
-def _text(value: Size) -> str:
+def address_text(value: Size) -> str:
     return _INDICES.text(value)
 
 
-def _pointer(buffer: Buffer) -> str:
+def pointer(buffer: Buffer) -> str:
     const = "" if buffer.written else "const "
     return f"{const}{STORAGE[buffer.dtype]}* __restrict__ {buffer.name}"
 
@@ -46,7 +46,7 @@ def extents(kernel: Kernel) -> tuple[str, ...]:
 
 def parameters(kernel: Kernel) -> list[str]:
     """The pointers and the integers that the device code of a kernel takes."""
-    return [*map(_pointer, kernel.buffers), *(f"Index {name}" for name in extents(kernel))]
+    return [*map(pointer, kernel.buffers), *(f"Index {name}" for name in extents(kernel))]
 
 
 def names(kernel: Kernel) -> list[str]:
@@ -80,31 +80,31 @@ def _packet_body(kernel: Kernel) -> list[str]:
     once = [d for d in given if d.access is not Access.LANE]
     each = [d for d in given if d.access is Access.LANE]
     before = [line for d in once for line in _once(d, kernel)]
-    inside = [_definition(d, kernel) for d in each]
+    inside = [definition_text(d, kernel) for d in each]
     inside += call_element(kernel, _arguments(kernel))
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
         inside.append(f"{store.buffer}_vector.lane[lane] = {value};")
     if each:
-        of_lane = _coordinates(kernel, "lane_at", inside)
+        of_lane = coordinates(kernel.loops, "lane_at", inside)
         inside = [*(["const Index lane_at = at + lane;"] if of_lane else []), *of_lane, *inside]
     vectors = [f"op::Vector<{STORAGE[s.dtype]}, kLanes> {s.buffer}_vector;" for s in kernel.stores]
     stores = [f"op::store_vector({s.buffer} + at, {s.buffer}_vector);" for s in kernel.stores]
     loop = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
     body = [*before, *vectors, *loop, *indented(inside, 2), "}", *stores]
-    return [*_coordinates(kernel, "at", before), *body]
+    return [*coordinates(kernel.loops, "at", before), *body]
 
 
 def _once(definition: Load | Index | Test, kernel: Kernel) -> list[str]:
     """Lines before the loop over lanes."""
     if not isinstance(definition, Load) or definition.access is Access.SAME:
-        return [_definition(definition, kernel)]
+        return [definition_text(definition, kernel)]
     # The index is summed before it meets the pointer: unsigned, a part of it may be below zero.
     flat = definition.access is Access.FLAT
     place = (
         f"{definition.buffer} + at"
         if flat
-        else f"&{definition.buffer}[{_text(definition.address)}]"
+        else f"&{definition.buffer}[{address_text(definition.address)}]"
     )
     return [f"const auto {definition.name}_vector = op::load_vector<kLanes>({place});"]
 
@@ -129,21 +129,20 @@ def _multiplied(kernel: Kernel) -> list[Multiplied]:
 def element_body(kernel: Kernel) -> list[str]:
     """What a thread does for the element at row-major position `at`, at any strides."""
     body = [
-        _definition(d, kernel) for d in kernel.definitions if isinstance(d, Load | Index | Test)
+        definition_text(d, kernel) for d in kernel.definitions if isinstance(d, Load | Index | Test)
     ]
     body += call_element(kernel, [name for name, _ in kernel.element.params])
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
-        body.append(f"{store.buffer}[{_text(store.address)}] = {value};")
-    return [*_coordinates(kernel, "at", body), *body]
+        body.append(f"{store.buffer}[{address_text(store.address)}] = {value};")
+    return [*coordinates(kernel.loops, "at", body), *body]
 
 
 # --- definitions ---
 
 
-def _coordinates(kernel: Kernel, at: str, users: list[str]) -> list[str]:
-    """Loop variables from the row-major position, those that `users` name."""
-    loops = kernel.loops
+def coordinates(loops: tuple[Loop, ...], at: str, users: list[str]) -> list[str]:
+    """Loop variables from the row-major position `at`, those that `users` name."""
     used = set(named_in(tuple(loop.var for loop in loops), "\n".join(users)))
     if len(loops) == 1:
         return [f"const Index {loops[0].var} = {at};"] if used else []
@@ -151,7 +150,7 @@ def _coordinates(kernel: Kernel, at: str, users: list[str]) -> list[str]:
     rest = at
     for position in range(len(loops) - 1, 0, -1):
         loop = loops[position]
-        extent = grouped(_text(loop.extent))
+        extent = grouped(address_text(loop.extent))
         if loop.var in used:
             lines.append(f"const Index {loop.var} = {rest} % {extent};")
         if not used & {outer.var for outer in loops[:position]}:
@@ -162,14 +161,14 @@ def _coordinates(kernel: Kernel, at: str, users: list[str]) -> list[str]:
     return lines
 
 
-def _definition(definition: Load | Index | Test, kernel: Kernel) -> str:
+def definition_text(definition: Load | Index | Test, kernel: Kernel) -> str:
     """The statement that defines it for one element."""
     name = definition.name
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
     if isinstance(definition, Test):
         return f"const bool {name} = {condition_text(definition, kernel, _between)};"
-    text = load_text(definition.dtype, f"{definition.buffer}[{_text(definition.address)}]")
+    text = load_text(definition.dtype, f"{definition.buffer}[{address_text(definition.address)}]")
     if definition.guard:
         nothing = constant(0, definition.dtype)
         text = f"{condition_text(definition, kernel, _between)} ? {text} : {nothing}"
@@ -178,4 +177,6 @@ def _definition(definition: Load | Index | Test, kernel: Kernel) -> str:
 
 def _between(between: Between) -> str:
     # low <= expr < high as one unsigned comparison: below low it wraps round to a huge number.
-    return f"{_text(between.expr - between.low)} < {_text(between.high - between.low)}"
+    return (
+        f"{address_text(between.expr - between.low)} < {address_text(between.high - between.low)}"
+    )

@@ -1,0 +1,197 @@
+// Rows walked by threads together. What a walk folds is a struct `Folds` of the group:
+//     static Folds nothing()             the folds of no elements
+//     void merge(const Folds& other)     takes in the folds of others
+//     static constexpr int kChain        the most merges one after another
+// Every order is fixed by the shape of the launch, so that results are the same in every run.
+
+namespace op {
+
+// @NoFolds deps:
+// What a walk folds that only stores.
+struct NoFolds {
+    static constexpr int kChain = 1 << 30;
+    OPWELD_FN NoFolds nothing() { return {}; }
+    __device__ __forceinline__ void merge(const NoFolds&) {}
+};
+
+// @kTeamThreads deps:
+// Threads of a block of teams of kTeam.
+template <int kTeam>
+constexpr int kTeamThreads = kTeam < 256 ? 256 : kTeam;
+
+// @kStripsThreads deps:
+// Threads of a block in which each column is walked by kStrips.
+template <int kStrips>
+constexpr int kStripsThreads = kStrips < 32 ? 256 : 1024;
+
+// @NoPacket deps:
+// What is kept of a packet of which nothing is needed by two walks.
+struct NoPacket {};
+
+// @Walks deps:
+// The packets of a row that one thread handles: those at begin, begin + kStep, ... before end. With
+// kItems > 0 that is the most there are, and what is loaded of them once stays in registers;
+// otherwise every walk loads again.
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index>
+struct Walks {
+    static constexpr int kUnroll = kLanes == 1 ? 8 : 4;  // packets in flight
+    Index begin, end;
+    Packet held[kItems ? kItems : 1];
+
+    __device__ __forceinline__ Walks(Index begin, Index end) : begin(begin), end(end) {}
+
+    template <typename Load>
+    __device__ __forceinline__ void hold(Load load) {
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            const Index at = begin + item * kStep;
+            if (at < end) held[item] = load(at);
+        }
+    }
+
+    // visit(packet, at, folds) for every packet at position `at`; each lane has folds of its own.
+    template <typename Folds, typename Load, typename Visit>
+    __device__ __forceinline__ void walk(Folds (&folds)[kLanes], Load load, Visit visit) const {
+        clear(folds);
+        if constexpr (kItems > 0) {
+#pragma unroll
+            for (int item = 0; item < kItems; ++item) {
+                const Index at = begin + item * kStep;
+                if (at < end) visit(held[item], at, folds);
+            }
+        } else if constexpr (Folds::kChain == NoFolds::kChain) {
+            chain(begin, end, folds, load, visit);
+        } else {
+            chains(folds, load, visit);
+        }
+    }
+
+    template <typename Folds>
+    OPWELD_FN void clear(Folds (&folds)[kLanes]) {
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) folds[lane] = Folds::nothing();
+    }
+
+    template <typename Folds, typename Load, typename Visit>
+    OPWELD_FN void chain(Index at, Index end, Folds (&folds)[kLanes], Load load, Visit visit) {
+        for (; at + (kUnroll - 1) * kStep < end; at += kUnroll * kStep) {
+            Packet packets[kUnroll];
+#pragma unroll
+            for (int k = 0; k < kUnroll; ++k) packets[k] = load(at + k * kStep);
+#pragma unroll
+            for (int k = 0; k < kUnroll; ++k) visit(packets[k], at + k * kStep, folds);
+        }
+        for (; at < end; at += kStep) visit(load(at), at, folds);
+    }
+
+    // Chain after chain, each folded by itself.
+    template <typename Folds, typename Load, typename Visit>
+    __device__ __forceinline__ void chains(Folds (&folds)[kLanes], Load load, Visit visit) const {
+        constexpr Index kReach = Index(kStep) * Folds::kChain;
+        for (Index first = begin; first < end; first += kReach) {
+            Folds part[kLanes];
+            clear(part);
+            chain(first, end - first > kReach ? first + kReach : end, part, load, visit);
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) folds[lane].merge(part[lane]);
+        }
+    }
+};
+
+// @merged deps:
+// The folds of all lanes as one.
+template <int kLanes, typename Folds>
+OPWELD_FN Folds merged(Folds (&folds)[kLanes]) {
+#pragma unroll
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int lane = 0; lane < half; ++lane) folds[lane].merge(folds[lane + half]);
+    }
+    return folds[0];
+}
+
+// @shuffled deps:
+// The value that the thread has whose number in the warp differs in the bits `lanes`.
+template <typename T>
+OPWELD_FN T shuffled(unsigned mask, const T& value, int lanes) {
+    T other = value;
+#pragma unroll
+    for (int at = 0; at < int(sizeof(T)); at += 4) {
+        const int bytes = int(sizeof(T)) - at < 4 ? int(sizeof(T)) - at : 4;
+        unsigned word = 0;
+        memcpy(&word, reinterpret_cast<const char*>(&value) + at, bytes);
+        word = __shfl_xor_sync(mask, word, lanes);
+        memcpy(reinterpret_cast<char*>(&other) + at, &word, bytes);
+    }
+    return other;
+}
+
+// @in_warp deps: shuffled
+// The folds of kThreads neighbours in a warp, for each of them.
+template <int kThreads, typename Folds>
+OPWELD_FN Folds in_warp(Folds mine) {
+    const unsigned first = threadIdx.x % 32 / kThreads * kThreads;
+    const unsigned mask = (0xffffffffu >> (32 - kThreads)) << first;
+#pragma unroll
+    for (int lanes = kThreads / 2; lanes > 0; lanes /= 2) mine.merge(shuffled(mask, mine, lanes));
+    return mine;
+}
+
+// @in_team deps: in_warp
+// The folds of a team of kTeam threads, for each of them: up to a warp, or a whole block.
+template <int kTeam, typename Folds>
+OPWELD_FN Folds in_team(Folds mine) {
+    if constexpr (kTeam <= 32) {
+        return in_warp<kTeam>(mine);
+    } else {
+        constexpr int kWarps = kTeam / 32;
+        __shared__ Folds of_warp[kWarps];
+        mine = in_warp<32>(mine);
+        __syncthreads();  // what stood here before has been read
+        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = mine;
+        __syncthreads();
+        return in_warp<kWarps>(of_warp[threadIdx.x % kWarps]);
+    }
+}
+
+// @in_columns deps:
+// Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads.
+template <int kStrips, int kColumns, int kLanes, typename Folds>
+OPWELD_FN void in_columns(Folds (&folds)[kLanes]) {
+    if constexpr (kStrips > 1) {
+        __shared__ Folds of_strip[kStrips][kColumns];
+        const int column = threadIdx.x % kColumns;
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) {
+            __syncthreads();  // what stood here before has been read
+            of_strip[threadIdx.x / kColumns][column] = folds[lane];
+            __syncthreads();
+            folds[lane] = of_strip[0][column];
+            for (int strip = 1; strip < kStrips; ++strip) {
+                folds[lane].merge(of_strip[strip][column]);
+            }
+        }
+    }
+}
+
+// @piece_of deps:
+// Elements of each of the pieces of a row: whole packets.
+static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
+    return ((length + pieces - 1) / pieces + lanes - 1) / lanes * lanes;
+}
+
+// @pieces_for deps:
+// In how many pieces rows that take `blocks` blocks are cut so that the device is busy, a piece
+// being `least` elements or more.
+static int64_t pieces_for(int64_t blocks, int64_t length, int64_t least) {
+    constexpr int kBlocksEach = 4, kMost = 65535;  // blocks a multiprocessor; the limit of grid.y
+    int device = 0, multiprocessors = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    const int64_t wanted = int64_t(multiprocessors) * kBlocksEach / blocks;
+    const int64_t possible = length / least;
+    const int64_t pieces = wanted < possible ? wanted : possible;
+    return pieces < 1 ? 1 : pieces > kMost ? kMost : pieces;
+}
+
+}  // namespace op

@@ -1,0 +1,331 @@
+"""Reductions as CUDA C++: what is folded, kernels that walk over rows, launchers.
+
+Along rows a team of threads has a row; across rows a block has neighbouring rows as columns, each
+walked by several strips. Where two walks read the same, what a row holds stays in registers if it
+fits. A row that is cut is folded in pieces, and a second kernel puts these together in order. In C:
+    int <group>_<variant>(operands, extents, int64_t num_rows, int64_t length,
+                          [int64_t pieces, void* partials,] int64_t max_offset, int aligned,
+                          void* stream)
+    int64_t <group>_pieces(int64_t num_rows, int64_t length)    pieces of a row on this device
+    int64_t <group>_partial_bytes()                             bytes of what is folded of a piece
+The last two are those of a reduction that may be cut; `partials` holds pieces x num_rows of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.ops import Op
+from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
+from .c import compute_type
+from .cuda_teams import launchers, pieces_entries
+from .element import element_text, title
+from .layout import folded, head
+from .walk import (
+    ARG,
+    Function,
+    folds_name,
+    held_loads,
+    known_name,
+    load_function,
+    once_function,
+    operand_parameters,
+    packet_struct,
+    packet_type,
+    prefix,
+    walk_function,
+)
+
+_FOLD = {
+    Op.SUM: "Sum",
+    Op.PROD: "Prod",
+    Op.AMAX: "Amax",
+    Op.AMIN: "Amin",
+    Op.ANY: "Any",
+    Op.ALL: "All",
+    Op.ARGMAX: "Argmax",
+    Op.ARGMIN: "Argmin",
+}
+_PIECES = {"NoFolds", "NoPacket", "Walks"}
+_ALONG = {"kTeamThreads", "merged", "in_team"}
+_ACROSS = {"kStripsThreads", "in_columns"}
+_CUT = _ACROSS | {"piece_of", "pieces_for"}
+_MOST_CHAIN = 256  # additions of floats one after another
+
+
+def reduction_pieces(reduction: Reduction) -> set[str]:
+    """Names of the device library's pieces that its text uses."""
+    steps = reduction.contiguous.steps
+    needed = _PIECES | (_CUT if reduction.cut else set())
+    for folding in reduction.foldings:
+        needed |= _ACROSS if folding.across else _ALONG
+    return needed | {_FOLD[fold.op] for step in steps for fold in step.walk.folds}
+
+
+def reduction_text(reduction: Reduction) -> str:
+    """Everything of one reduction: its functions, what it folds, kernels, entries."""
+    folding = reduction.contiguous
+    elements = [k.element for k in folding.kernels if k.element.results]
+    parts = [
+        title(folding.steps[0].walk.kernel, reduction.buffers),
+        *(element_text(element, "cuda") for element in elements),
+        _known_struct(folding),
+        *(_folds_struct(folding, n) for n, step in enumerate(folding.steps) if step.walk.folds),
+    ]
+    if reduction.cut:
+        parts.append(pieces_entries(reduction))
+    for each in reduction.foldings:
+        parts += _folding_parts(each, reduction)
+    return "\n\n".join(parts) + "\n"
+
+
+# --- what is known and what is folded of a row ---
+
+
+def _known_struct(folding: Folding) -> str:
+    lines = ["// What is known of a row after its walks.", f"struct {known_name(folding)} {{"]
+    for step in folding.steps:
+        known: tuple[Fold | Value, ...] = step.walk.folds
+        known += step.once.values if step.once else ()
+        lines += [f"  {compute_type(each.dtype)} {each.name};" for each in known]
+    return "\n".join([*lines, "};"])
+
+
+def _folds_struct(folding: Folding, number: int) -> str:
+    walk = folding.steps[number].walk
+    name = folds_name(folding, number)
+    types = {fold: _value_type(fold, walk) for fold in walk.folds}
+    chained = any(_is_chained(fold) for fold in walk.folds)
+    nothing = ", ".join(_identity(fold, types[fold]) for fold in walk.folds)
+    values = [f"{types[fold]} value{i}" for i, fold in enumerate(walk.folds)]
+    if any(fold.op in ARG for fold in walk.folds):
+        values.append("int64_t position")
+    lines = [
+        f"// What walk {number} folds.",
+        f"struct {name} {{",
+        f"  static constexpr int kChain = {_MOST_CHAIN if chained else 'op::NoFolds::kChain'};",
+        *(f"  {_state_type(fold, types[fold])} {fold.name};" for fold in walk.folds),
+        "",
+        folded(f"  OPWELD_FN {name} nothing() {{ return {{{nothing}}}; }}"),
+        head("  __device__ __forceinline__ void add", values, " {"),
+        *(folded(f"    {_combined(f, _placed(f, i, types[f]))}") for i, f in enumerate(walk.folds)),
+        "  }",
+        f"  __device__ __forceinline__ void merge(const {name}& other) {{",
+        *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in walk.folds),
+        "  }",
+        f"  __device__ __forceinline__ void tell({known_name(folding)}& row) const {{",
+        *(f"    row.{fold.name} = {_told(fold)};" for fold in walk.folds),
+        "  }",
+        "};",
+    ]
+    return "\n".join(lines)
+
+
+def _value_type(fold: Fold, walk: Walk) -> str:
+    """The type in which an element is folded."""
+    if fold.op in (Op.ANY, Op.ALL):
+        return "bool"
+    return compute_type(walk.kernel.element.results[fold.result][0])
+
+
+def _state_type(fold: Fold, value: str) -> str:
+    return f"op::Placed<{value}, int64_t>" if fold.op in ARG else value
+
+
+def _identity(fold: Fold, value: str) -> str:
+    position = ", int64_t" if fold.op in ARG else ""
+    return f"op::{_FOLD[fold.op]}::identity<{value}{position}>()"
+
+
+def _placed(fold: Fold, index: int, value: str) -> str:
+    text = f"value{index}"
+    return f"{_state_type(fold, value)}{{{text}, position}}" if fold.op in ARG else text
+
+
+def _combined(fold: Fold, other: str) -> str:
+    return f"{fold.name} = op::{_FOLD[fold.op]}::combine({fold.name}, {other});"
+
+
+def _told(fold: Fold) -> str:
+    return f"{fold.name}.position" if fold.op in ARG else fold.name
+
+
+def _is_chained(fold: Fold) -> bool:
+    return fold.op in (Op.SUM, Op.PROD) and fold.dtype.is_float
+
+
+# --- kernels ---
+
+
+@dataclass(frozen=True, slots=True)
+class _Functions:
+    load: Function | None
+    walks: tuple[Function, ...]
+    once: tuple[Function | None, ...]
+
+    @property
+    def all(self) -> tuple[Function, ...]:
+        found = (self.load, *(f for pair in zip(self.walks, self.once, strict=True) for f in pair))
+        return tuple(function for function in found if function)
+
+
+def _folding_parts(folding: Folding, reduction: Reduction) -> list[str]:
+    numbers = range(len(folding.steps))
+    functions = _Functions(
+        load_function(folding) if held_loads(folding) else None,
+        tuple(walk_function(folding, n) for n in numbers),
+        tuple(once_function(folding, n) for n in numbers),
+    )
+    names = {name for function in functions.all for name in function.operands}
+    ordered = [*(b.name for b in folding.buffers), *(e.name for e in folding.extents)]
+    operands = tuple(name for name in ordered if name in names)
+    parts = [packet_struct(folding)] if functions.load else []
+    parts += [function.text for function in functions.all]
+    parts.append(_kernel(folding, functions, operands, reduction.cut))
+    if reduction.cut:
+        parts.append(_finish_kernel(folding, functions.once[0], operands))
+    return [*parts, *launchers(folding, operands, reduction)]
+
+
+def _kernel(folding: Folding, functions: _Functions, operands: tuple[str, ...], cut: bool) -> str:
+    params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
+    if cut:
+        params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
+    team = "kStrips" if folding.across else "kTeam"
+    bounds = f"op::{team}Threads<{team}>"
+    body = _across_start(folding, cut) if folding.across else _along_start(folding, cut)
+    body += _load_lines(functions.load)
+    for number, step in enumerate(folding.steps):
+        body += _walk_lines(folding, functions.walks[number], number)
+        if step.walk.folds:
+            body += (
+                _across_end(functions.once[number], number, cut)
+                if folding.across
+                else (_along_end(functions.once[number], number, cut))
+            )
+    # Told nothing of blocks, ptxas spills to have 2048 threads a multiprocessor.
+    bounds = f"{bounds}, 1024 / {bounds}"
+    start = f"__global__ void __launch_bounds__({bounds}) {prefix(folding)}_kernel"
+    lines = [f"template <int {team}, int kItems, int kLanes, typename Index>"]
+    return "\n".join([*lines, head(start, params, " {"), *map(folded, body), "}"])
+
+
+def _range(cut: bool) -> list[str]:
+    if not cut:
+        return ["  const Index first = 0, last = length;"]
+    return [
+        "  const Index first = blockIdx.y * piece;",
+        "  const Index last = first + piece < length ? first + piece : length;",
+    ]
+
+
+def _along_start(folding: Folding, cut: bool) -> list[str]:
+    return [
+        "  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;",
+        "  if (row >= num_rows) return;",
+        "  const int rank = threadIdx.x % kTeam;",
+        *_range(cut),
+        f"  {known_name(folding)} known;",
+        f"  op::Walks<kTeam * kLanes, kLanes, kItems, {packet_type(folding)}, Index> walks(",
+        "      first + rank * kLanes, last);",
+    ]
+
+
+def _across_start(folding: Folding, cut: bool) -> list[str]:
+    return [
+        "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
+        "  const int strip = threadIdx.x / kColumns;",
+        "  const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;",
+        "  const bool inside = row < num_rows;",
+        *_range(cut),
+        f"  {known_name(folding)} known[kLanes];",
+        f"  op::Walks<kStrips, kLanes, kItems, {packet_type(folding)}, Index> walks(",
+        "      first + strip, inside ? last : 0);",
+    ]
+
+
+def _load_lines(load: Function | None) -> list[str]:
+    if load is None:
+        return ["  const auto load = [](Index) { return op::NoPacket(); };"]
+    return [
+        "  const auto load = [&](Index at) {",
+        "    return " + load.call(["row", "at"], 4).lstrip(),
+        "  };",
+        "  walks.hold(load);",
+    ]
+
+
+def _walk_lines(folding: Folding, walk: Function, number: int) -> list[str]:
+    return [
+        "",
+        f"  {folds_name(folding, number)} folds{number}[kLanes];",
+        f"  walks.walk(folds{number}, load, [&](const auto& packet, Index at, auto& folds) {{",
+        walk.call(["row", "at", "packet", "known", "folds"], 4),
+        "  });",
+    ]
+
+
+def _along_end(once: Function | None, number: int, cut: bool) -> list[str]:
+    lines = [f"  const auto row_folds{number} = op::in_team<kTeam>(op::merged(folds{number}));"]
+    if cut:
+        lines += [
+            "  if (gridDim.y > 1) {",
+            "    if (rank == 0) partials[blockIdx.y * num_rows + row] = row_folds0;",
+            "    return;",
+            "  }",
+        ]
+    lines.append(f"  row_folds{number}.tell(known);")
+    return [*lines, once.call(["row", "rank == 0", "known"], 2)] if once else lines
+
+
+_EACH_LANE = ["#pragma unroll", "  for (int lane = 0; lane < kLanes; ++lane) {"]
+
+
+def _across_end(once: Function | None, number: int, cut: bool) -> list[str]:
+    lines = [f"  op::in_columns<kStrips, kColumns>(folds{number});"]
+    if cut:
+        lines += [
+            "  if (gridDim.y > 1) {",
+            "    if (!inside || strip > 0) return;",
+            "    const Index at = blockIdx.y * num_rows + row;",
+            "    for (int lane = 0; lane < kLanes; ++lane) partials[at + lane] = folds0[lane];",
+            "    return;",
+            "  }",
+        ]
+    lines += [*_EACH_LANE, f"    folds{number}[lane].tell(known[lane]);"]
+    if once:
+        lines.append("    if (inside) {")
+        lines.append(once.call(["row + lane", "strip == 0", "known[lane]"], 6))
+        lines.append("    }")
+    return [*lines, "  }"]
+
+
+def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str, ...]) -> str:
+    """Puts the pieces of each row together: a column for a row, strips over its pieces."""
+    assert once is not None, "what is cut is stored at the end"
+    folds = folds_name(folding, 0)
+    params = [*operand_parameters(folding, once.operands), "Index num_rows", "Index pieces"]
+    params.append(f"const {folds}* __restrict__ partials")
+    name = f"{prefix(folding)}_finish_kernel"
+    start = f"__global__ void __launch_bounds__(op::kStripsThreads<kStrips>) {name}"
+    lines = [
+        "template <int kStrips, typename Index>",
+        head(start, params, " {"),
+        "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
+        "  const int strip = threadIdx.x / kColumns;",
+        "  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;",
+        "  const bool inside = row < num_rows;",
+        "  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);",
+        "  const auto load = [](Index) { return op::NoPacket(); };",
+        f"  {folds} row_folds[1];",
+        "  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {",
+        "    folds[0].merge(partials[piece * num_rows + row]);",
+        "  });",
+        "  op::in_columns<kStrips, kColumns>(row_folds);",
+        "  if (!inside || strip > 0) return;",
+        f"  {known_name(folding)} known;",
+        "  row_folds[0].tell(known);",
+        once.call(["row", "true", "known"], 2),
+        "}",
+    ]
+    return "\n".join(lines)

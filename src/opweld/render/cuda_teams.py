@@ -1,0 +1,296 @@
+"""Which threads walk over the rows of a reduction: instances of its kernels, and their launchers.
+
+An instance is a number of threads a row (along) or of strips a column (across), and of packets that
+a thread keeps in registers between walks, or 0. A row takes the first instance that reaches it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.expr import Size
+from ..ir.kernel import Access, Load
+from ..ir.reduction import Folding, Reduction
+from .c import STORAGE
+from .layout import call, folded, head
+from .walk import ARG, folds_name, held_loads, once_function, prefix
+
+# Registers for packets and for what is computed of the lanes of one, of the 64 that each of 1024
+# threads has. Two a lane hold softmax in 16 bits without spilling.
+_REGISTERS = 40
+_REGISTERS_A_LANE = 2
+# Shared memory of a block, in bytes.
+_SHARED_BYTES = 48 * 1024
+# The least that is worth a block of its own, in elements of a row.
+_LEAST_ALONG = 4096
+_LEAST_ACROSS = 256
+# Columns of a block in which each is walked by several strips.
+_COLUMNS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """`team` threads or strips, `items` packets in registers (0: none), for rows of up to `most`
+    packets or of any number.
+    """
+
+    team: int
+    items: int
+    most: int | None = None
+
+
+def _loops(folding: Folding, cut: bool) -> list[_Instance]:
+    """Instances that load again in every walk. Where a row may be cut, blocks stay small."""
+    if not folding.across:
+        return [_Instance(8, 0, 32), _Instance(32, 0, 512), _Instance(256 if cut else 1024, 0)]
+    if cut or not _fits_wide(folding):
+        return [_Instance(1, 0, 8), _Instance(8, 0)]
+    return [_Instance(1, 0, 8), _Instance(8, 0, 512), _Instance(32, 0)]
+
+
+def _few(folding: Folding) -> list[_Instance]:
+    """For what is rare: operands that allow no vectors, or huge ones."""
+    if folding.across:
+        return [_Instance(8, 0)]
+    return [_Instance(32, 0, 1024), _Instance(256, 0)]
+
+
+def _many(folding: Folding, cut: bool) -> list[_Instance]:
+    """For packets of the schedule's lanes, the shortest rows first."""
+    items = _most_items(folding)
+    if items < 2 or folding.variant != "contiguous":
+        return _loops(folding, cut)
+    shapes = _across(folding, items) if folding.across else _along(items)
+    held = [_Instance(team, kept, team * kept) for team, kept in shapes]
+    return [*held, _Instance(shapes[-1][0], 0)]
+
+
+def _along(items: int) -> list[tuple[int, int]]:
+    quarter, half = max(items // 4, 1), items // 2
+    small = [(8, half), (32, quarter), (32, items)]
+    return [*small, (256, quarter), (256, items), (1024, half), (1024, items)]
+
+
+def _across(folding: Folding, items: int) -> list[tuple[int, int]]:
+    return [(1, items), (8, items), *([(32, items)] if _fits_wide(folding) else [])]
+
+
+def _most_items(folding: Folding) -> int:
+    """Packets that a thread may keep: a power of two, or 0."""
+    words = _held_words(folding)
+    free = _REGISTERS - _REGISTERS_A_LANE * folding.lanes
+    fitting = min(32, free // words) if words else 0
+    return max((2**n for n in range(6) if 2**n <= fitting), default=0)
+
+
+def _held_words(folding: Folding) -> int:
+    """Registers that one packet takes."""
+    by_name = {name: load for load, name in held_loads(folding).items()}
+    return sum(_words(load, folding.lanes) for load in by_name.values())
+
+
+def _words(load: Load, lanes: int) -> int:
+    size = load.dtype.itemsize_bytes
+    if load.access in (Access.FLAT, Access.VECTOR):
+        return max(size * lanes // 4, 1)
+    return max(size // 4, 1) * (1 if load.access is Access.SAME else lanes)
+
+
+def _fits_wide(folding: Folding) -> bool:
+    """Whether the folds of 1024 threads fit into shared memory."""
+    most = max(_folds_bytes(folding, n) for n in range(len(folding.steps)))
+    return 1024 * most <= _SHARED_BYTES
+
+
+def _folds_bytes(folding: Folding, number: int) -> int:
+    """The bytes of what a walk folds, at most: each with all the padding there can be."""
+    folds = folding.steps[number].walk.folds
+    return sum(16 if fold.op in ARG else 8 for fold in folds)
+
+
+# --- texts ---
+
+
+def launchers(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> list[str]:
+    """The template that launches, and the entry point that chooses among its instances."""
+    parts = [_template(folding, operands, reduction.cut)]
+    if reduction.cut:
+        parts.append(_finish_template(folding))
+    return [*parts, _entry(folding, operands, reduction)]
+
+
+def _integers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
+    buffers = {buffer.name for buffer in folding.buffers}
+    return [name for name in operands if name not in buffers]
+
+
+def _pointers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
+    return [
+        f"{'' if b.written else 'const '}void* {b.name}"
+        for b in folding.buffers
+        if b.name in operands
+    ]
+
+
+def _casts(folding: Folding, operands: tuple[str, ...]) -> list[str]:
+    pointers = [
+        f"static_cast<{'' if b.written else 'const '}{STORAGE[b.dtype]}*>({b.name})"
+        for b in folding.buffers
+        if b.name in operands
+    ]
+    return [*pointers, *(f"Index({name})" for name in _integers(folding, operands))]
+
+
+def _template(folding: Folding, operands: tuple[str, ...], cut: bool) -> str:
+    team = "kStrips" if folding.across else "kTeam"
+    params = [
+        *_pointers(folding, operands),
+        *(f"int64_t {name}" for name in (*_integers(folding, operands), "num_rows", "length")),
+        *(["int64_t pieces", "void* partials"] if cut else []),
+        "cudaStream_t stream",
+    ]
+    arguments = [*_casts(folding, operands), "Index(num_rows)", "Index(length)"]
+    if cut:
+        arguments += ["Index(piece)", f"static_cast<{folds_name(folding, 0)}*>(partials)"]
+    lanes = 1 if folding.across else "kLanes"
+    grid = "dim3(blocks, pieces)" if cut else "blocks"
+    name = f"{prefix(folding)}_kernel<{team}, kItems, kLanes, Index>"
+    lines = [
+        f"template <int {team}, int kItems, int kLanes, typename Index>",
+        head(f"static void {prefix(folding)}_launch", params, " {"),
+        f"  constexpr int kThreads = op::{team}Threads<{team}>;",
+        f"  constexpr int64_t kRows = kThreads / {team}{' * kLanes' if folding.across else ''};",
+        "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
+        *([f"  const int64_t piece = op::piece_of(length, pieces, {lanes});"] if cut else []),
+        call(f"{name}<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _finish_template(folding: Folding) -> str:
+    once = once_function(folding, 0)
+    assert once is not None, "what is cut is stored at the end"
+    params = [
+        *_pointers(folding, once.operands),
+        *(f"int64_t {name}" for name in _integers(folding, once.operands)),
+        *("int64_t num_rows", "int64_t pieces", "const void* partials", "cudaStream_t stream"),
+    ]
+    arguments = [*_casts(folding, once.operands), "Index(num_rows)", "Index(pieces)"]
+    arguments.append(f"static_cast<const {folds_name(folding, 0)}*>(partials)")
+    name = f"{prefix(folding)}_finish_kernel<kStrips, Index>"
+    lines = [
+        "template <typename Index>",
+        head(f"static void {prefix(folding)}_finish", params, " {"),
+        f"  constexpr int kStrips = {32 if _fits_wide(folding) else 8};",
+        "  constexpr int kThreads = op::kStripsThreads<kStrips>;",
+        "  constexpr int64_t kRows = kThreads / kStrips;",
+        "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
+        call(f"{name}<<<blocks, kThreads, 0, stream>>>", arguments, 2),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> str:
+    rows = ["num_rows", "length"]
+    pieces = ["pieces", "partials"] if reduction.cut else []
+    every = tuple(b.name for b in folding.buffers)
+    params = [
+        *_pointers(folding, every),
+        *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),
+        *(["int64_t pieces", "void* partials"] if pieces else []),
+        *("int64_t max_offset", "int aligned", "void* stream"),
+    ]
+    stream = "static_cast<cudaStream_t>(stream)"
+    lines = [
+        head(f'extern "C" int {prefix(folding)}', params, " {"),
+        "  // 32-bit positions must not wrap round behind the last element.",
+        "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
+        *map(folded, _choice(folding, reduction)),
+        call("launch", [*operands, *rows, *pieces, stream], 2),
+    ]
+    if pieces:
+        once = once_function(folding, 0)
+        name = f"{prefix(folding)}_finish"
+        lines += [
+            "  if (pieces > 1) {",
+            f"    auto finish = narrow ? {name}<uint32_t> : {name}<uint64_t>;",
+            call("finish", [*(once.operands if once else ()), "num_rows", *pieces, stream], 4),
+            "  }",
+        ]
+    return "\n".join([*lines, "  return int(cudaGetLastError());", "}"])
+
+
+def _choice(folding: Folding, reduction: Reduction) -> list[str]:
+    """Statements that define `launch`."""
+    many, few, length = _many(folding, reduction.cut), _few(folding), reduction.length
+    if folding.lanes == 1:
+        narrow = _branches(folding, many, 1, "uint32_t", "length", length)
+        wide = _branches(folding, few, 1, "uint64_t", "length", length)
+        start = f"  auto launch = {_instance(folding, few[-1], 1, 'uint64_t')};"
+        return [start, "  if (narrow) {", *narrow, "  } else {", *wide, "  }"]
+    start = f"  auto launch = {_instance(folding, few[-1], 1, 'uint64_t')};"
+    lanes = folding.lanes
+    packets, count = ("length", length) if folding.across else (f"length / {lanes}", None)
+    if not folding.across and isinstance(length, int):
+        count = length // lanes
+    whole = f"{'num_rows' if folding.across else 'length'} % {lanes} == 0"
+    return [
+        start,
+        f"  if (aligned && {whole}) {{",
+        "    if (narrow) {",
+        *(f"  {s}" for s in _branches(folding, many, lanes, "uint32_t", packets, count)),
+        "    } else {",
+        *(f"  {s}" for s in _branches(folding, few, lanes, "uint64_t", packets, count)),
+        "    }",
+        "  } else if (narrow) {",
+        *_branches(folding, few, 1, "uint32_t", "length", length),
+        "  } else {",
+        *_branches(folding, few, 1, "uint64_t", "length", length),
+        "  }",
+    ]
+
+
+def _branches(
+    folding: Folding,
+    choices: list[_Instance],
+    lanes: int,
+    index: str,
+    packets: str,
+    count: Size | None,
+) -> list[str]:
+    """The first instance that reaches; of a known length nothing else is compiled."""
+    if isinstance(count, int):
+        fits = [c for c in choices if c.most is None or count <= c.most]
+        return [f"    launch = {_instance(folding, fits[0], lanes, index)};"]
+    *short, last = choices
+    lines = [
+        f"    {'else ' if i else ''}if ({packets} <= {choice.most}) "
+        f"launch = {_instance(folding, choice, lanes, index)};"
+        for i, choice in enumerate(short)
+    ]
+    otherwise = "else " if short else ""
+    return [*lines, f"    {otherwise}launch = {_instance(folding, last, lanes, index)};"]
+
+
+def _instance(folding: Folding, choice: _Instance, lanes: int, index: str) -> str:
+    return f"{prefix(folding)}_launch<{choice.team}, {choice.items}, {lanes}, {index}>"
+
+
+def pieces_entries(reduction: Reduction) -> str:
+    """In how many pieces a row is cut, and the bytes of one piece."""
+    folding = reduction.contiguous
+    columns = _COLUMNS * folding.lanes
+    blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
+    least = _LEAST_ACROSS if folding.across else _LEAST_ALONG
+    lines = [
+        f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
+        f"  return op::pieces_for({blocks}, length, {least});",
+        "}",
+        "",
+        f'extern "C" int64_t {reduction.group}_partial_bytes() {{',
+        f"  return sizeof({folds_name(folding, 0)});",
+        "}",
+    ]
+    return "\n".join(lines)

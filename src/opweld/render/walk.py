@@ -1,0 +1,297 @@
+"""What one thread of a CUDA kernel does for a packet of a row, and once for the row.
+
+Functions of one folding, in CUDA; each takes the operands and extents that it names:
+    load(operands, row, at)                           what several walks need of a packet
+    walk<k>(operands, row, at, packet, known, folds)  folds a packet and stores what is its own
+    once<k>(operands, row, stores, known)             what is computed for the row
+`row` numbers the rows, `at` the elements of one. A packet is kLanes neighbours of a row, or, where
+lanes lie across, the elements at one position of kLanes neighbouring rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..ir.expr import coefficient, divides, substitute, symbols_of
+from ..ir.kernel import Access, Given, Index, Kernel, Load, Store, Test
+from ..ir.ops import Op
+from ..ir.reduction import Fold, Folding, Walk
+from .c import STORAGE, compute_type, constant, load_text, named_in, store_text
+from .element import call_element
+from .layout import call, folded, head, indented
+from .packet import address_text, coordinates, definition_text, pointer
+
+ARG = (Op.ARGMAX, Op.ARGMIN)
+_LANES = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
+# Definitions that have a statement; those of the row are known already.
+Own = Load | Index | Test
+_VECTORS = (Access.FLAT, Access.VECTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A device function: its text, its name, and the operands and extents that it takes first."""
+
+    name: str
+    text: str
+    operands: tuple[str, ...]
+
+    def call(self, more: list[str], indent: int) -> str:
+        return call(self.name, [*self.operands, *more], indent)
+
+
+def known_name(folding: Folding) -> str:
+    return f"{folding.name}_known"
+
+
+def prefix(folding: Folding) -> str:
+    return f"{folding.name}_{folding.variant}"
+
+
+def folds_name(folding: Folding, number: int) -> str:
+    return f"{folding.name}_folds{number}" if folding.steps[number].walk.folds else "op::NoFolds"
+
+
+# --- what several walks read ---
+
+
+def held_loads(folding: Folding) -> dict[Load, str]:
+    """Loads of elements that more than one walk makes, and the name that they have in a packet.
+
+    Loads that differ in nothing but their name are one.
+    """
+    walks = [step.walk.kernel.definitions for step in folding.steps]
+    every = [d for definitions in walks for d in definitions if isinstance(d, Load)]
+    loads = [load for load in every if _reads_elements(load, folding)]
+    names: dict[Load, str] = {}
+    for load in loads:
+        several = sum(_unnamed(load) == _unnamed(other) for other in loads) > 1
+        if several and _unnamed(load) not in names:
+            taken = load.name in names.values()
+            names[_unnamed(load)] = f"{load.name}_{len(names)}" if taken else load.name
+    return {load: names[_unnamed(load)] for load in loads if _unnamed(load) in names}
+
+
+def _reads_elements(load: Load, folding: Folding) -> bool:
+    return bool(symbols_of(load.address) & {loop.var for loop in folding.reduced})
+
+
+def _unnamed(load: Load) -> Load:
+    return replace(load, name="")
+
+
+def packet_type(folding: Folding) -> str:
+    return f"{prefix(folding)}_packet<kLanes>" if held_loads(folding) else "op::NoPacket"
+
+
+def packet_struct(folding: Folding) -> str:
+    """The struct of what several walks read."""
+    fields = {name: load for load, name in held_loads(folding).items()}
+    lines = [
+        "// What more than one walk reads of a packet.",
+        "template <int kLanes>",
+        f"struct {prefix(folding)}_packet {{",
+        *(f"  {_field(load, name)}" for name, load in fields.items()),
+        "};",
+    ]
+    return "\n".join(lines)
+
+
+def _field(load: Load, name: str) -> str:
+    if load.access in _VECTORS:
+        return f"op::Vector<{STORAGE[load.dtype]}, kLanes> {name};"
+    lanes = "[kLanes]" if load.access is Access.LANE else ""
+    return f"{compute_type(load.dtype)} {name}{lanes};"
+
+
+def load_function(folding: Folding) -> Function:
+    """Loads a packet of what several walks read."""
+    held = held_loads(folding)
+    named = {name: replace(load, name=name) for load, name in held.items()}
+    kernel = replace(folding.steps[0].walk.kernel, definitions=tuple(named.values()))
+    before, inside = list[str](), list[str]()
+    for name, load in named.items():
+        if load.access is Access.LANE:
+            inside += [definition_text(load, kernel), f"packet.{name}[lane] = {name};"]
+        elif load.access is Access.SAME:
+            before += [definition_text(load, kernel), f"packet.{name} = {name};"]
+        else:
+            before.append(f"packet.{name} = {_load_vector(load)};")
+    body = [
+        f"{packet_type(folding)} packet;",
+        *_with_coordinates(folding, before, inside, []),
+        "return packet;",
+    ]
+    return _function(folding, "load", packet_type(folding), body, ["Index row", "Index at"])
+
+
+def _load_vector(load: Load) -> str:
+    # The index is summed before it meets the pointer: unsigned, a part of it may be below zero.
+    return f"op::load_vector<kLanes>(&{load.buffer}[{address_text(load.address)}])"
+
+
+# --- walks ---
+
+
+def walk_function(folding: Folding, number: int) -> Function:
+    """Folds one packet, and stores what the walk stores of it."""
+    walk = folding.steps[number].walk
+    held = held_loads(folding)
+    own = [d for d in walk.kernel.definitions if isinstance(d, Own) and d not in held]
+    kernel = replace(walk.kernel, definitions=tuple(own))
+    before = [line for d in own if d.access is not Access.LANE for line in _before(d, kernel)]
+    inside = [definition_text(d, kernel) for d in own if d.access is Access.LANE]
+    inside += call_element(walk.kernel, _arguments(walk.kernel, folding, held))
+    if walk.folds:
+        inside.append(_add(folding, walk))
+    after = list[str]()
+    for store in walk.kernel.stores:
+        value = store_text(store.dtype, f"value{store.result}")
+        place = f"{store.buffer}[{address_text(store.address)}]"
+        if _by_vector(store, folding):
+            before.append(f"op::Vector<{STORAGE[store.dtype]}, kLanes> {store.buffer}_vector;")
+            inside.append(f"{store.buffer}_vector.lane[lane] = {value};")
+            after.append(f"op::store_vector(&{place}, {store.buffer}_vector);")
+        else:
+            inside.append(f"{place} = {value};")
+    body = _with_coordinates(folding, before, inside, after)
+    return _function(folding, f"walk{number}", "void", body, _walk_parameters(folding, number))
+
+
+def _walk_parameters(folding: Folding, number: int) -> list[str]:
+    known = f"const {known_name(folding)}"
+    return [
+        *("Index row", "Index at", f"const {packet_type(folding)}& packet"),
+        f"{known} (&known)[kLanes]" if folding.across else f"{known}& known",
+        f"{folds_name(folding, number)} (&folds)[kLanes]",
+    ]
+
+
+def _before(definition: Own, kernel: Kernel) -> list[str]:
+    """Lines before the loop over lanes."""
+    if isinstance(definition, Load) and definition.access in _VECTORS:
+        return [f"const auto {definition.name}_vector = {_load_vector(definition)};"]
+    return [definition_text(definition, kernel)]
+
+
+def _arguments(kernel: Kernel, folding: Folding, held: dict[Load, str]) -> list[str]:
+    row = "known[lane]" if folding.across else "known"
+    texts: dict[str, str] = {}
+    for definition in kernel.definitions:
+        if isinstance(definition, Given):
+            texts[definition.name] = f"{row}.{definition.name}"
+        elif isinstance(definition, Load):
+            texts[definition.name] = _loaded(definition, held.get(definition))
+    return [texts.get(name, name) for name, _ in kernel.element.params]
+
+
+def _loaded(load: Load, held: str | None) -> str:
+    if load.access in _VECTORS:
+        vector = f"packet.{held}" if held else f"{load.name}_vector"
+        return load_text(load.dtype, f"{vector}.lane[lane]")
+    if held is None:
+        return load.name
+    return f"packet.{held}[lane]" if load.access is Access.LANE else f"packet.{held}"
+
+
+def _add(folding: Folding, walk: Walk) -> str:
+    values = [_folded_value(fold, walk) for fold in walk.folds]
+    if any(fold.op in ARG for fold in walk.folds):
+        values.append("at" if folding.across else "at + lane")
+    return f"folds[lane].add({', '.join(values)});"
+
+
+def _folded_value(fold: Fold, walk: Walk) -> str:
+    value, dtype = f"value{fold.result}", walk.kernel.element.results[fold.result][0]
+    truth = fold.op in (Op.ANY, Op.ALL) and compute_type(dtype) != "bool"
+    return f"{value} != {constant(0, dtype)}" if truth else value
+
+
+def _by_vector(store: Store, folding: Folding) -> bool:
+    """Whether the lanes' places are neighbours, aligned as a packet is."""
+    loops = folding.kept if folding.across else folding.reduced
+    if folding.lanes == 1 or not loops:
+        return False
+    if len(loops) > 1 and not divides(folding.lanes, loops[-1].extent):
+        return False
+    bounds = {loop.var: loop.extent for loop in (*folding.kept, *folding.reduced)}
+    start = substitute(store.address, {loops[-1].var: 0}, bounds)
+    return coefficient(store.address, loops[-1].var) == 1 and divides(folding.lanes, start)
+
+
+def _with_coordinates(
+    folding: Folding, before: list[str], inside: list[str], after: list[str]
+) -> list[str]:
+    """The lines, those inside once for each lane, with the coordinates that they name."""
+    packet = [*before, *after]
+    if folding.across:
+        at = coordinates(folding.reduced, "at", [*packet, *inside])
+        row = coordinates(folding.kept, "row", packet)
+        lane, position = coordinates(folding.kept, "lane_row", inside), "lane_row = row"
+    else:
+        row = coordinates(folding.kept, "row", [*packet, *inside])
+        at = coordinates(folding.reduced, "at", packet)
+        lane, position = coordinates(folding.reduced, "lane_at", inside), "lane_at = at"
+    if lane:
+        lane.insert(0, f"const Index {position} + lane;")
+    loop = [*_LANES, *indented([*lane, *inside], 2), "}"] if inside else []
+    return [*row, *at, *before, *loop, *after]
+
+
+# --- once ---
+
+
+def once_function(folding: Folding, number: int) -> Function | None:
+    """What is computed for the row after a walk, or None where that is nothing."""
+    once = folding.steps[number].once
+    if once is None or not (once.values or once.kernel.stores):
+        return None
+    kernel = once.kernel
+    own = [d for d in kernel.definitions if isinstance(d, Own)]
+    body = [definition_text(d, kernel) for d in own]
+    given = {d.name: f"known.{d.name}" for d in kernel.definitions if isinstance(d, Given)}
+    body += call_element(kernel, [given.get(name, name) for name, _ in kernel.element.params])
+    body += [f"known.{value.name} = value{value.result};" for value in once.values]
+    if kernel.stores:
+        stores = [
+            f"{s.buffer}[{address_text(s.address)}] = {store_text(s.dtype, f'value{s.result}')};"
+            for s in kernel.stores
+        ]
+        body += ["if (stores) {", *indented(stores, 2), "}"]
+    parameters = ["Index row", "bool stores", f"{known_name(folding)}& known"]
+    body = [*coordinates(folding.kept, "row", body), *body]
+    return _function(folding, f"once{number}", "void", body, parameters)
+
+
+# --- functions ---
+
+
+def _function(
+    folding: Folding, role: str, returns: str, body: list[str], more: list[str]
+) -> Function:
+    name = f"{prefix(folding)}_{role}"
+    text = "\n".join(body)
+    template = "template <typename Index>" if role.startswith("once") else _PACKET_TEMPLATE
+    used = named_operands(folding, text)
+    lines = [
+        template,
+        head(f"OPWELD_FN {returns} {name}", [*operand_parameters(folding, used), *more], " {"),
+        *map(folded, indented(body, 2)),
+        "}",
+    ]
+    called = name if role.startswith("once") else f"{name}<kLanes>"
+    return Function(called, "\n".join(lines), used)
+
+
+_PACKET_TEMPLATE = "template <int kLanes, typename Index>"
+
+
+def named_operands(folding: Folding, text: str) -> tuple[str, ...]:
+    """The operands and the extents that stand in a text."""
+    names = [*(b.name for b in folding.buffers), *(extent.name for extent in folding.extents)]
+    return named_in(tuple(names), text)
+
+
+def operand_parameters(folding: Folding, names: tuple[str, ...]) -> list[str]:
+    pointers = {buffer.name: pointer(buffer) for buffer in folding.buffers}
+    return [pointers.get(name, f"Index {name}") for name in names]
