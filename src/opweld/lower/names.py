@@ -26,11 +26,13 @@ RESERVED = frozenset(
     "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
     "count product workspace held changed contract "
     "num_batches num_rows num_columns num_inner "
-    "forms device_guard".split()
+    "forms device_guard "
+    "strip strip_row span kSpan rest partial partials whole piece pieces stride from to".split()
 )
-# Loop variables, sizes, results, strides, vectors, and the pointers of entry points.
+# Loop variables, sizes, results, strides, vectors, lanes, and the pointers of entry points.
 _PATTERN = re.compile(
-    r"(i|r|s|value|above_i|above_r)\d*|\w+_(stride\d+|vector|block|data|matrix|flat)|_\w*|\w*__\w*"
+    r"(i|r|s|value|above_i|above_r)\d*|_\w*|\w*__\w*"
+    r"|\w+_(stride\d+|vector|block|data|matrix|flat|lane|total|extreme|takes|row|partial)"
 )
 
 

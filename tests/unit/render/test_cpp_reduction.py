@@ -11,7 +11,9 @@ from tests.unit.plan.plans import BATCH, Make
 
 from opweld.ir.graph import Node
 from opweld.ir.ops import CastAttrs, Op, ReduceAttrs
+from opweld.ir.reduction import Reduction
 from opweld.ir.types import DType
+from opweld.render import render
 
 RNG = np.random.default_rng(0)
 
@@ -234,3 +236,53 @@ def test_empty_rows_are_identities(shape) -> None:
     got = run_reduction(case, [x], {"s0": 0}, [kept] * 4)
     for one, identity in zip(got, (0, 1, -np.inf, np.inf), strict=True):
         np.testing.assert_array_equal(one, np.full(kept, identity, "f4"))
+
+
+def text_of(case: Reduction) -> str:
+    text = render("case", (case,), "c++").text
+    return text[text.index("// k1_") :]
+
+
+def test_what_is_dear_is_computed_once() -> None:
+    r = Reduce()
+    text = text_of(reduction_of(r.softmax(r.x("x", BATCH, 1000), 1)))
+    assert text.count("op::exp(") == 1
+    assert text.count("exp_1_row[r] = value0;") == 2  # in blocks and in the rest
+    assert text.count("const float exp_1 = exp_1_row[r];") == 1
+
+
+@pytest.mark.parametrize("shape", [(5, 40000), (5, BATCH)])
+def test_rows_that_may_be_long_are_not_kept(shape) -> None:
+    r = Reduce()
+    text = text_of(reduction_of(r.softmax(r.x("x", *shape), 1)))
+    assert text.count("op::exp(") == 2 and "_row" not in text
+
+
+def test_values_of_guarded_loads_are_kept() -> None:
+    x = RNG.standard_normal((4, 90)).astype("f4")
+    r = Reduce()
+    case = reduction_of(r.softmax(r.pad(r.x("x", 4, 90), (0, 7), (0, 3)), 1))
+    (got,) = run_reduction(case, [x], {}, [(4, 100)])
+    np.testing.assert_allclose(got, softmax(np.pad(x, ((0, 0), (7, 3))), 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["strip", "partial", "lane", "from", "x_lane", "exp_1_row"])
+def test_operands_of_any_name(name: str) -> None:
+    x = RNG.standard_normal((4, 50)).astype("f4")
+    r = Reduce()
+    (got,) = run_reduction(reduction_of(r.softmax(r.x(name, 4, 50), 1)), [x], {}, [(4, 50)])
+    np.testing.assert_allclose(got, softmax(x, 1), rtol=1e-6)
+
+
+def test_entry_points() -> None:
+    r = Reduce()
+    case = reduction_of(r.fold("sum", r.x("x", 4, 50), 1))
+    name = case.group
+    assert render("case", (case,), "c++").entry_points == (
+        f"{name}_contiguous",
+        f"{name}_strided",
+    )
+    parts = [f"{name}_{v}_{part}" for v in ("contiguous", "strided") for part in ("fold", "finish")]
+    source = render("case", (cut(case),), "c++")
+    assert source.entry_points == (f"{name}_partial_bytes", *parts)
+    assert all(f" {entry}(" in source.text for entry in source.entry_points)
