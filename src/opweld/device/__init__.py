@@ -29,29 +29,16 @@ CPP_FLAGS = (
 _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
-<<<<<<< HEAD
-        *("contract.cuh", "contract_fma.cuh", "contract_mma.cuh", "rows.cuh"),
-        *("contract_mma_host.cuh", "combine.cuh", "mma.cuh"),
-        *(
-            "split.cuh",
-            "split_host.cuh",
-            "hopper.cuh",
-            "contract_sm90.cuh",
-            "contract_sm90_host.cuh",
-        ),
-        *("held.cuh", "fold.h", "fold_cuda.cuh"),
-    ),
-    "cpp": (
-        *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
-        *("fold.h", "fold_cpp.h"),
-=======
         *("contract.cuh", "contract_fma.cuh", "combine.cuh"),
         *("rows.cuh", "row_dots.cuh", "column_sums.cuh"),
         *("split.cuh", "split_held.cuh", "split_host.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
-        "held.cuh",
->>>>>>> next
+        *("held.cuh", "fold.h", "fold_cuda.cuh"),
+    ),
+    "cpp": (
+        *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
+        *("fold.h", "fold_cpp.h"),
     ),
 }
 _ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}

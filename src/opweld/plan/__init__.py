@@ -31,11 +31,6 @@ def make_plan(
     """
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
-<<<<<<< HEAD
-    rows = parallelism(target, conditions)
-    groups = make_groups(uses, fuse(uses, rows), target, choice, excluded, suffix, rows)
-=======
-    clusters = fuse(uses)
+    clusters = fuse(uses, parallelism(target, conditions))
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
->>>>>>> next
     return Plan(graph, target.name, reuse_buffers(uses, groups))

@@ -8,27 +8,14 @@ from heapq import heapify, heappop, heappush
 from ..ir.graph import Node
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
-<<<<<<< HEAD
-from ..ir.plan import Estimate, Group, GroupKind, Rows
+from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
 from ..target import Target
 from .choice import Choice
 from .cost import estimate
-from .fusion import ANY_ROWS, MAX_CLUSTER_NODES, Cluster
-from .rows import Parallelism, rows_of
-from .schedule import (
-    choose_contraction_schedule,
-    choose_reduction_schedule,
-    choose_schedule,
-)
-=======
-from ..ir.plan import Conditions, Estimate, Group, GroupKind
-from ..target import Target
-from .choice import Choice
-from .cost import estimate
-from .fusion import Cluster
+from .fusion import MAX_CLUSTER_NODES, Cluster
 from .measured import scheduled
-from .schedule import choose_contraction_schedule
->>>>>>> next
+from .rows import parallelism, rows_of
+from .schedule import choose_contraction_schedule, choose_reduction_schedule
 from .uses import Uses, behind_views, computes, is_free_view, reads_of
 
 
@@ -39,12 +26,8 @@ class _Context:
     choice: Choice
     excluded: frozenset[str]
     suffix: str
-<<<<<<< HEAD
-    parallelism: Parallelism
-=======
     conditions: Conditions
     table: Table
->>>>>>> next
 
 
 def make_groups(
@@ -54,21 +37,13 @@ def make_groups(
     choice: Choice,
     excluded: frozenset[str],
     suffix: str,
-<<<<<<< HEAD
-    parallelism: Parallelism = ANY_ROWS,
-=======
     conditions: Conditions,
     table: Table,
->>>>>>> next
 ) -> tuple[Group, ...]:
     """All groups of the graph in an order in which each one's operands exist."""
     units = [cluster.nodes for cluster in clusters]
     units += [[node] for node in uses.nodes if _stands_alone(uses, node)]
-<<<<<<< HEAD
-    context = _Context(uses, target, choice, excluded, suffix, parallelism)
-=======
     context = _Context(uses, target, choice, excluded, suffix, conditions, table)
->>>>>>> next
     return _named(context, _ordered(uses, units))
 
 
@@ -217,7 +192,7 @@ def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -
 def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) -> Group:
     inputs, outputs = _operands(context.uses, unit), context.uses.results(unit)
     space, axes = reduced.inputs[0].type.shape, reduced.attrs.axes
-    pieces = context.parallelism.needs_pieces(space, axes)
+    pieces = parallelism(context.target, context.conditions).needs_pieces(space, axes)
     rows = rows_of(unit, outputs, space, axes, pieces, MAX_CLUSTER_NODES)
     assert rows is not None, "what was fused can be computed together"
     group = Group(
