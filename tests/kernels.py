@@ -65,7 +65,7 @@ def executor(
     ) -> tuple[np.ndarray, ...]:
         count = int(np.prod([evaluate(loop.extent, sizes) for loop in kernel.loops]))
         read = [b for b in kernel.buffers if not b.written]
-        given = [_as_bits(operands[b.source], b.dtype) for b in read]
+        given = [as_bits(operands[b.source], b.dtype) for b in read]
         results = [poisoned([count], b.dtype) for b in kernel.buffers if b.written]
         if language == "cuda":
             run_cuda(text, kernel, given, results, sizes, aligned, wide_indices)
@@ -80,7 +80,7 @@ def executor(
     return execute
 
 
-def _as_bits(array: np.ndarray, dtype: DType) -> np.ndarray:
+def as_bits(array: np.ndarray, dtype: DType) -> np.ndarray:
     """bfloat16 values as their bits, with the strides of the array."""
     if dtype is not DType.BF16:
         return array
@@ -95,6 +95,13 @@ def _reach(array: np.ndarray) -> int:
     """The offset of the last element, in elements."""
     pairs = zip(array.shape, array.strides, strict=True)
     return sum((n - 1) * s // array.itemsize for n, s in pairs) if array.size else 0
+
+
+def memory_of(array: np.ndarray) -> np.ndarray:
+    """Everything between the first and the last element of an array with gaps."""
+    if not array.size:
+        return array
+    return np.lib.stride_tricks.as_strided(array, (_reach(array) + 1,), (array.itemsize,))
 
 
 def run_groups(
@@ -147,10 +154,7 @@ def run_cuda(
     numbers = _extents(kernel, operands, sizes)
     count = results[0].size
     if count:
-        memory = [
-            np.lib.stride_tricks.as_strided(a, (_reach(a) + 1,), (a.itemsize,)) if a.size else a
-            for a in operands
-        ]
+        memory = [memory_of(a) for a in operands]
         largest = 2**31 if wide_indices else max(count, *(array.size for array in memory), 1)
         name = f"{kernel.name}_{kernel.variant}"
         emulate(text, name, [*memory, *results, *numbers, count, largest, int(aligned)])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from tests.kernel_meaning import Array, apply, run_kernel, stored
-from tests.reduction_meaning import run_folding
+from tests.reduction_meaning import run_reduction
 
 from opweld.ir.check import check
 from opweld.ir.expr import Size, evaluate, substitute, symbol
@@ -15,12 +15,14 @@ from opweld.ir.interpret import Calls, bind_sizes, numbered
 from opweld.ir.kernel import Kernel, Load, Welded
 from opweld.ir.ops import OPS, CallAttrs, Kind, Op
 from opweld.ir.plan import Group, GroupKind, Plan
-from opweld.ir.reduction import Folding, Lowered, Reduction
+from opweld.ir.reduction import Lowered, Reduction
 
 Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
 ExecuteRows = Callable[
-    [Folding, Sequence[Array], Sequence[tuple[int, ...]], Mapping[str, int]], tuple[Array, ...]
+    [Reduction, str, Sequence[Array], Sequence[tuple[int, ...]], Mapping[str, int]],
+    tuple[Array, ...],
 ]
+"""Runs a variant of a reduction on operands, to results of these shapes."""
 
 
 def run_plan(
@@ -36,8 +38,8 @@ def run_plan(
 ) -> tuple[Array, ...]:
     """The outputs of a plan, group by group. A buffer that a group takes over is gone then.
 
-    `execute` runs a kernel, `execute_rows` a folding of a reduction; without them, `run_kernel` and
-    `run_folding` evaluate their meaning.
+    `execute` runs a kernel and `execute_rows` a reduction; without them, `run_kernel` and
+    `run_reduction` evaluate their meaning.
     """
     check(plan)
     sizes = bind_sizes(plan.graph, feeds, sizes)
@@ -51,7 +53,7 @@ def run_plan(
             _run_welded(group, welded[group.name], values, sizes, variant, execute or run_kernel)
         elif group.kind is GroupKind.REDUCTION:
             check(welded[group.name])
-            fold = execute_rows or run_folding
+            fold = execute_rows or run_reduction
             _run_reduction(group, welded[group.name], values, sizes, variant, fold)
         else:
             for node in group.nodes:
@@ -94,12 +96,12 @@ def _run_reduction(
     variant: str,
     fold: ExecuteRows,
 ) -> None:
-    folding = reduction.strided if variant == "strided" else reduction.contiguous
     operands = [_value(node, values) for node in group.inputs]
     if variant == "contiguous":
         operands = [np.asarray(operand, order="C") for operand in operands]
     shapes = [tuple(evaluate(size, sizes) for size in node.type.shape) for node in group.outputs]
-    for node, result in zip(group.outputs, fold(folding, operands, shapes, sizes), strict=True):
+    results = fold(reduction, variant, operands, shapes, sizes)
+    for node, result in zip(group.outputs, results, strict=True):
         values[node.serial] = result
 
 

@@ -1,4 +1,4 @@
-"""Runs the C++ kernels of reductions on the CPU, in parts of the rows and in pieces of them."""
+"""Runs the kernels of reductions on the CPU: the C++ text as it is, the CUDA text by emulation."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from tests.emulation.emulate import emulate, from_bfloat16
 from tests.guarded import call_in_child, guarded
-from tests.kernels import library, poisoned
+from tests.kernels import as_bits, library, memory_of, poisoned
+from tests.plan_meaning import ExecuteRows
 from tests.unit.plan.plans import plan_of
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
+from opweld.ir.kernel import Buffer
 from opweld.ir.reduction import Folding, Reduction
+from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
 from opweld.target import CPU
@@ -43,12 +47,13 @@ def run_reduction(
     *,
     variant: str = "contiguous",
     pieces: int = 1,
+    text: str | None = None,
 ) -> list[Array]:
     """The results, which have these shapes: operands and results lie against unmapped pages, and
     the rows are handled in two calls.
     """
     folding = reduction.strided if variant == "strided" else reduction.contiguous
-    text = render("case", (reduction,), "c++").text
+    text = text or render("case", (reduction,), "c++").text
     written = [buffer for buffer in folding.buffers if buffer.written]
     results = [poisoned(shape, b.dtype) for shape, b in zip(shapes, written, strict=True)]
     arrays = [guarded(array) for array in (*operands, *results)]
@@ -68,6 +73,72 @@ def run_reduction(
 
     call_in_child(all_rows, arrays)
     return [np.array(array) for array in arrays[len(operands) :]]
+
+
+def rows_executor(
+    text: str, language: str, *, aligned: bool = True, wide_indices: bool = False, pieces: int = 3
+) -> ExecuteRows:
+    """Runs reductions of a text; the options are those of `kernels.executor`, and how many pieces
+    rows are cut in.
+    """
+
+    def execute(
+        reduction: Reduction,
+        variant: str,
+        operands: Sequence[Array],
+        shapes: Sequence[tuple[int, ...]],
+        sizes: Sizes,
+    ) -> tuple[Array, ...]:
+        folding = reduction.strided if variant == "strided" else reduction.contiguous
+        buffers = [b for b in folding.buffers if not b.written]
+        given = [as_bits(operands[b.source], b.dtype) for b in buffers]
+        if evaluate(reduction.num_rows, sizes) == 0:
+            results = [poisoned(shape, b.dtype) for shape, b in _written(folding, shapes)]
+        elif language == "cuda":
+            results = _emulated(
+                text, reduction, folding, given, shapes, sizes, aligned, wide_indices, pieces
+            )
+        else:
+            results = run_reduction(
+                reduction, given, sizes, shapes, variant=variant, pieces=pieces, text=text
+            )
+        return tuple(
+            from_bfloat16(array) if b.dtype is DType.BF16 else array
+            for array, (_, b) in zip(results, _written(folding, shapes), strict=True)
+        )
+
+    return execute
+
+
+def _written(
+    folding: Folding, shapes: Sequence[Sequence[int]]
+) -> list[tuple[Sequence[int], Buffer]]:
+    return list(zip(shapes, [b for b in folding.buffers if b.written], strict=True))
+
+
+def _emulated(
+    text: str,
+    reduction: Reduction,
+    folding: Folding,
+    operands: Sequence[Array],
+    shapes: Sequence[Sequence[int]],
+    sizes: Sizes,
+    aligned: bool,
+    wide_indices: bool,
+    pieces: int,
+) -> list[Array]:
+    """One launch under emulation; every array lies against an unmapped page."""
+    results = [poisoned(shape, b.dtype) for shape, b in _written(folding, shapes)]
+    num_rows, length = (evaluate(s, sizes) for s in (reduction.num_rows, reduction.length))
+    memory = [memory_of(a) for a in operands]
+    flat = [array.reshape(-1) for array in results]
+    numbers = _extents(folding, operands, results, sizes)
+    cut = [pieces, np.full(pieces * num_rows * 64, 0xA5, np.uint8)] if reduction.cut else []
+    reach = max(num_rows * length, *(a.size for a in (*memory, *flat)), 1)
+    largest = 2**31 if wide_indices else reach
+    arguments = [*memory, *flat, *numbers, num_rows, length, *cut, largest, int(aligned)]
+    emulate(text, f"{reduction.group}_{folding.variant}", arguments)
+    return results
 
 
 class _Entries:

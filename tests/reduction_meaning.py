@@ -12,11 +12,12 @@ from opweld.ir.expr import evaluate
 from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernel import Given, Kernel
 from opweld.ir.ops import OPS, ReduceAttrs
-from opweld.ir.reduction import Folding
+from opweld.ir.reduction import Folding, Reduction
 
 
-def run_folding(
-    folding: Folding,
+def run_reduction(
+    reduction: Reduction,
+    variant: str,
     operands: Sequence[Array],
     shapes: Sequence[tuple[int, ...]],
     sizes: Mapping[str, int],
@@ -26,6 +27,7 @@ def run_folding(
     What rendered code relies on is checked on the way: addresses lie within their buffers, every
     element of a result is stored once, and packets of lanes are what their access says.
     """
+    folding = reduction.strided if variant == "strided" else reduction.contiguous
     written = [b for b in folding.buffers if b.written]
     results = {
         b.name: np.empty(shape, NUMPY_DTYPES[b.dtype])

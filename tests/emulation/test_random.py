@@ -9,13 +9,14 @@ import os
 import random
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.kernels import executor
-from tests.plan_meaning import Execute, run_plan
+from tests.plan_meaning import Execute, ExecuteRows, run_plan
 from tests.random_graphs import (
     assert_close_to,
     batches_of,
@@ -24,14 +25,15 @@ from tests.random_graphs import (
     exact_and_errors,
     feeds_of,
 )
+from tests.reduction_kernels import rows_executor
 
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import Welded
 from opweld.ir.plan import Plan
+from opweld.ir.reduction import Lowered
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.plan import make_plan
+from opweld.plan import make_plan, rows
 from opweld.render import render
 from opweld.target import CPU, SM_90A
 
@@ -65,13 +67,22 @@ def test_random_views_of_integers(language: str, many: list[int]) -> None:
     assert_all_mean([built(seed, only_views=True, dtypes=integers) for seed in many], language)
 
 
+@pytest.mark.parametrize("language", ["cuda", "c++"])
+@together
+@given(seeds, st.booleans())
+def test_random_reductions(language: str, many: list[int], in_pieces: bool) -> None:
+    with mock.patch.object(rows, "LONG_ROW", 1 if in_pieces else rows.LONG_ROW):
+        graphs = [built(seed, reductions=True, steps=range(2, 16)) for seed in many]
+        assert_all_mean(graphs, language)
+
+
 def assert_all_mean(many: Sequence[Graph], language: str) -> None:
     target = SM_90A if language == "cuda" else CPU
     plans = [make_plan(g, target, suffix=f"_g{number}") for number, g in enumerate(many)]
     kernels = [lower(plan) for plan in plans]
     text = render("random", tuple(k for each in kernels for k in each), language).text
-    packets, single = executor(text, language), executor(text, language, aligned=False)
-    wide = executor(text, language, wide_indices=True)
+    packets, single = executors(text, language), executors(text, language, aligned=False)
+    wide = executors(text, language, wide_indices=True)
     for number, (plan, welded) in enumerate(zip(plans, kernels, strict=True)):
         sizes = batches_of(plan.graph)
         size = sizes[number % len(sizes)]
@@ -81,16 +92,30 @@ def assert_all_mean(many: Sequence[Graph], language: str) -> None:
             assert_means(plan, welded, size, {"contiguous": wide, "strided": wide})
 
 
+def executors(text: str, language: str, **options: bool) -> tuple[Execute, ExecuteRows]:
+    return executor(text, language, **options), rows_executor(text, language, **options)
+
+
 def assert_means(
-    plan: Plan, welded: tuple[Welded, ...], size: int, executes: dict[str, Execute]
+    plan: Plan,
+    welded: tuple[Lowered, ...],
+    size: int,
+    executes: dict[str, tuple[Execute, ExecuteRows]],
 ) -> None:
     sizes = {"s0": size}
     feeds = feeds_of(plan.graph, sizes)
     wanted = exact_and_errors(plan.graph, feeds, sizes)
-    for variant, execute in executes.items():
+    for variant, (execute, execute_rows) in executes.items():
         given_feeds = feeds if variant == "contiguous" else _spread(feeds)
         got = run_plan(
-            plan, welded, given_feeds, sizes, variant=variant, calls=double, execute=execute
+            plan,
+            welded,
+            given_feeds,
+            sizes,
+            variant=variant,
+            calls=double,
+            execute=execute,
+            execute_rows=execute_rows,
         )
         assert_close_to(got, wanted, f"{variant}, batch {size}, of\n{to_text(plan)}")
 
