@@ -71,7 +71,11 @@ def refusal(problem: str, model: Path, target: str) -> BuildFailed | Unsupported
 
 
 def main() -> None:
-    new, answer = Path(sys.argv[1]), Path(sys.argv[2])
+    """`FILE ANSWER [FOLDER...]`: the file can import its neighbours, as a script can, and what
+    stands in the folders.
+    """
+    new, answer, folders = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+    sys.path[:0] = [*folders, str(new.resolve().parent)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.perf_counter()

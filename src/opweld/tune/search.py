@@ -208,10 +208,8 @@ def _built(
 def _problem(new: Path, model: Path) -> str | None:
     """Builds in a process of this one's session, which ends with it; why it failed, if it did."""
     answer = new.with_suffix(".json")
-    paths = [str(model.resolve().parent), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [*BUILDER, str(new), str(answer)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        [*BUILDER, str(new), str(answer), str(model.resolve().parent)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

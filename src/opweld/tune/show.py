@@ -68,8 +68,8 @@ def _as_line(outcome: Outcome) -> str:
 
 
 def _fastest(outcome: Outcome) -> tuple[Trial | None, Trial | None]:
-    """The winner and the runner-up of the first run."""
-    trials = [*outcome.trials, None, None]
+    """The winner and the runner-up of the first run, with the figures that count."""
+    trials = [*(outcome.trial(each.schedule) for each in outcome.trials), None, None]
     return trials[0], trials[1]
 
 
