@@ -72,11 +72,11 @@ class Sample:
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 
 
-def samples_of(op: Any, dtype: torch.dtype) -> list[Sample]:
+def samples_of(op: Any, dtype: torch.dtype, count: int = SAMPLES) -> list[Sample]:
     if dtype not in op.supported_dtypes("cpu"):
         return []
     torch.manual_seed(0)
-    given = list(itertools.islice(op.sample_inputs("cpu", dtype), SAMPLES))
+    given = list(itertools.islice(op.sample_inputs("cpu", dtype), count))
     flat = [pytree.tree_flatten((s.input, tuple(s.args), dict(s.kwargs))) for s in given]
     return [Sample(dtype, tuple(leaves), spec) for leaves, spec in flat]
 
@@ -169,8 +169,8 @@ def row_of(op: Any, dtype: torch.dtype, state: str, why: str) -> Row:
     return Row(op.formatted_name, str(dtype).removeprefix("torch."), state, why)
 
 
-def table() -> dict[tuple[str, str], Row]:
-    with TABLE.open(newline="") as file:
+def table(path: Path = TABLE) -> dict[tuple[str, str], Row]:
+    with path.open(newline="") as file:
         found = [Row(**line) for line in csv.DictReader(file)]
     return {(row.op, row.dtype): row for row in found}
 
@@ -188,14 +188,13 @@ def test_the_table_has_no_others() -> None:
     assert [row for row in table().values() if row.op not in names] == []
 
 
-def rewrite() -> None:
+def rewrite(path: Path, found: list[Row]) -> None:
     """Writes the table anew. Rows that get worse are seen in the difference."""
-    found = [row for op in pointwise() for row in check(op)]
-    with TABLE.open("w", newline="") as file:
+    with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("op", "dtype", "status", "why"))
         writer.writerows((row.op, row.dtype, row.status, row.why) for row in found)
 
 
 if __name__ == "__main__":
-    rewrite()
+    rewrite(TABLE, [row for op in pointwise() for row in check(op)])

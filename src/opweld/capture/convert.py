@@ -142,17 +142,22 @@ class Converter:
     def _as_call(self, node: fx.Node) -> Node:
         """The call that makes a fresh tensor in eager, where a row made a view of a source."""
         reason = "the result is a copy of its own"
-        return library_call(
-            node, self._arguments(node), self.build, self.symbols, self.place, reason
+        made, *index = node.args if node.target is operator.getitem else (node,)
+        call = library_call(
+            made, self._arguments(made), self.build, self.symbols, self.place, reason
         )
+        return self._item(call, *index) if index else call
 
     def _get(self, node: fx.Node) -> Any:
         parent, index = node.args
         value = self.values[parent.name]
         if isinstance(value, tuple):
             return value[index]
-        type = value.attrs.results[index]
-        return self.build.arena.item(value, index, type or TensorType(DType.F64, ()))
+        return self._item(value, index)
+
+    def _item(self, call: Node, index: int) -> Node:
+        type = call.attrs.results[index]
+        return self.build.arena.item(call, index, type or TensorType(DType.F64, ()))
 
     def _scalar(self, node: fx.Node) -> Any:
         """A number or nothing: sizes, numbers read from tensors, assertions."""

@@ -31,9 +31,16 @@ def axes_of(call: Call, operand: Node, name: str = "dim") -> Axes:
     if value is None:
         return tuple(range(rank))
     named = [value] if isinstance(value, int) else list(value)
-    if not named or not rank:
-        raise NotWelded(f"{call.name} over no axis is left to the library")
-    return tuple(sorted({axis % rank for axis in named}))
+    if not named:
+        return _axes_of_none(call, operand)
+    return tuple(sorted({axis % rank for axis in named})) if rank else ()
+
+
+def _axes_of_none(call: Call, operand: Node) -> Axes:
+    """An empty list means all axes to most operators, and none to any and all."""
+    fake = call.fake[0] if isinstance(call.fake, tuple | list) else call.fake
+    kept = result_type(call, fake).shape == operand.type.shape
+    return () if kept else tuple(range(operand.type.rank))
 
 
 def last_axes(operand: Node, count: int) -> Axes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from opweld.ir.graph import Node
@@ -66,20 +64,12 @@ def _scaled(call: Call, x: Node, shape: Shape) -> Node:
     return x
 
 
-def _results(call: Call, *nodes: Node) -> Any:
-    """What the operator returns: the normalised tensor, or that with its statistics."""
-    if not isinstance(call.fake, tuple | list):
-        return returned(call, nodes[0])
-    return tuple(returned(call, n, f) for n, f in zip(nodes, call.fake, strict=True))
-
-
-def _layer_norm(call: Call) -> Any:
+def _layer_norm(call: Call) -> Node:
     x = float_operand(call, "input")
     axes = last_axes(x, len(call.values["normalized_shape"]))
     call.values.get("cudnn_enable")
-    result, middle, factor = standardised(call.build, x, axes, call.number("eps"))
-    shape = tuple(x.type.shape[axis] for axis in axes)
-    return _results(call, _scaled(call, result, shape), middle, factor)
+    result, _, _ = standardised(call.build, x, axes, call.number("eps"))
+    return returned(call, _scaled(call, result, tuple(x.type.shape[axis] for axis in axes)))
 
 
 def _rms_norm(call: Call) -> Node:
@@ -124,7 +114,7 @@ def _instance_norm(call: Call) -> Node:
     return returned(call, _scaled(call, result, _along_channels(x)))
 
 
-def _batch_norm(call: Call) -> Any:
+def _batch_norm(call: Call) -> tuple[Node, ...]:
     """Batch normalisation by the batch's own statistics, with no others kept."""
     if call.overload != "no_stats" or not call.values["training"]:
         raise NotWelded("a batch norm with running statistics is left to the library")
@@ -132,7 +122,8 @@ def _batch_norm(call: Call) -> Any:
     call.values.get("momentum")
     axes = tuple(axis for axis in range(x.type.rank) if axis != 1)
     result, middle, factor = standardised(call.build, x, axes, call.number("eps"))
-    return _results(call, _scaled(call, result, _along_channels(x)), middle, factor)
+    made = _scaled(call, result, _along_channels(x)), middle, factor
+    return tuple(returned(call, n, fake) for n, fake in zip(made, call.fake, strict=True))
 
 
 def _average_pool(num_axes: int) -> Lower:
@@ -154,7 +145,6 @@ NORMS: dict[str, Lower] = {
     "log_softmax": _log_softmax,
     "_log_softmax": _log_softmax,
     "layer_norm": _layer_norm,
-    "native_layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
