@@ -24,6 +24,12 @@ constexpr int kTeamThreads = kTeam < 256 ? 256 : kTeam;
 template <int kStrips>
 constexpr int kStripsThreads = kStrips < 32 ? 256 : 1024;
 
+// @kLeastBlocks deps:
+// Blocks that a multiprocessor must hold: 64 registers a thread, more for wide indices. Told nothing,
+// ptxas spills to make room for 2048 threads.
+template <int kThreads, typename Index>
+constexpr int kLeastBlocks = kThreads == 1024 ? 1 : (sizeof(Index) > 4 ? 512 : 1024) / kThreads;
+
 // @NoPacket deps:
 // What is kept of a packet of which nothing is needed by two walks.
 struct NoPacket {};

@@ -46,7 +46,7 @@ _FOLD = {
     Op.ARGMAX: "Argmax",
     Op.ARGMIN: "Argmin",
 }
-_PIECES = {"NoFolds", "NoPacket", "Walks"}
+_PIECES = {"NoFolds", "NoPacket", "Walks", "kLeastBlocks"}
 _ALONG = {"kTeamThreads", "merged", "in_team"}
 _ACROSS = {"kStripsThreads", "in_columns"}
 _CUT = _ACROSS | {"piece_of", "pieces_for"}
@@ -192,22 +192,22 @@ def _kernel(folding: Folding, functions: _Functions, operands: tuple[str, ...], 
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
-    bounds = f"op::{team}Threads<{team}>"
+    threads = f"op::{team}Threads<{team}>"
     body = _across_start(folding, cut) if folding.across else _along_start(folding, cut)
     body += _load_lines(functions.load)
     for number, step in enumerate(folding.steps):
         body += _walk_lines(folding, functions.walks[number], number)
         if step.walk.folds:
-            body += (
-                _across_end(functions.once[number], number, cut)
-                if folding.across
-                else (_along_end(functions.once[number], number, cut))
-            )
-    # Told nothing of blocks, ptxas spills to have 2048 threads a multiprocessor.
-    bounds = f"{bounds}, 1024 / {bounds}"
-    start = f"__global__ void __launch_bounds__({bounds}) {prefix(folding)}_kernel"
-    lines = [f"template <int {team}, int kItems, int kLanes, typename Index>"]
-    return "\n".join([*lines, head(start, params, " {"), *map(folded, body), "}"])
+            end = _across_end if folding.across else _along_end
+            body += end(functions.once[number], number, cut)
+    lines = [
+        f"template <int {team}, int kItems, int kLanes, typename Index>",
+        f"__global__ void __launch_bounds__({threads}, op::kLeastBlocks<{threads}, Index>)",
+        head(f"{prefix(folding)}_kernel", params, " {"),
+        *map(folded, body),
+        "}",
+    ]
+    return "\n".join(lines)
 
 
 def _range(cut: bool) -> list[str]:
@@ -307,10 +307,10 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
     params = [*operand_parameters(folding, once.operands), "Index num_rows", "Index pieces"]
     params.append(f"const {folds}* __restrict__ partials")
     name = f"{prefix(folding)}_finish_kernel"
-    start = f"__global__ void __launch_bounds__(op::kStripsThreads<kStrips>) {name}"
     lines = [
         "template <int kStrips, typename Index>",
-        head(start, params, " {"),
+        "__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)",
+        head(name, params, " {"),
         "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
         "  const int strip = threadIdx.x / kColumns;",
         "  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;",

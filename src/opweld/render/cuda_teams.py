@@ -49,7 +49,7 @@ def _loops(folding: Folding, cut: bool) -> list[_Instance]:
 
 
 def _few(folding: Folding) -> list[_Instance]:
-    """For what is rare: operands that allow no vectors, or huge ones."""
+    """For what is rare: operands that allow no vectors, and huge ones."""
     if folding.across:
         return [_Instance(8, 0)]
     return [_Instance(32, 0, 1024), _Instance(256, 0)]
@@ -57,8 +57,10 @@ def _few(folding: Folding) -> list[_Instance]:
 
 def _many(folding: Folding, cut: bool) -> list[_Instance]:
     """For packets of the schedule's lanes, the shortest rows first."""
+    if folding.variant != "contiguous":
+        return _few(folding)
     items = _most_items(folding)
-    if items < 2 or folding.variant != "contiguous":
+    if items < 2:
         return _loops(folding, cut)
     shapes = _across(folding, items) if folding.across else _along(items)
     held = [_Instance(team, kept, team * kept) for team, kept in shapes]

@@ -273,9 +273,14 @@ def _function(
     text = "\n".join(body)
     template = "template <typename Index>" if role.startswith("once") else _PACKET_TEMPLATE
     used = named_operands(folding, text)
+    params = [*operand_parameters(folding, used), *more]
     lines = [
         template,
-        head(f"OPWELD_FN {returns} {name}", [*operand_parameters(folding, used), *more], " {"),
+        *(
+            [f"OPWELD_FN {returns}", head(name, params, " {")]
+            if len(returns) > 20
+            else [head(f"OPWELD_FN {returns} {name}", params, " {")]
+        ),
         *map(folded, indented(body, 2)),
         "}",
     ]
