@@ -13,7 +13,8 @@ class PlanRow:
     `flops` are those at the model's own input sizes; registers and spills (bytes) are the
     compiler's, where it was asked. `variant` names the autocast state that the group is for.
     `replaced_copies` is an estimate of how long the PyTorch calls take that a kernel replaces, in
-    times of a copy of the bytes that it moves.
+    times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
+    reductions of the kernel.
     """
 
     name: str
@@ -25,6 +26,7 @@ class PlanRow:
     spills: int | None = None
     variant: str = ""
     replaced_copies: float | None = None
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,12 @@ class Compiled:
         return asdict(self)
 
 
+def _row(data: dict[str, Any]) -> PlanRow:
+    return PlanRow(**{**data, "ops": tuple(data["ops"]), "lines": tuple(data["lines"])})
+
+
 def from_data(data: dict[str, Any]) -> Compiled:
     """The value that `Compiled.to_data` described, after a trip through JSON."""
-    rows = tuple(PlanRow(**{**row, "ops": tuple(row["ops"])}) for row in data["plan_rows"])
+    rows = tuple(_row(row) for row in data["plan_rows"])
     pairs = {name: tuple((a, b) for a, b in data[name]) for name in ("library", "rules")}
     return Compiled(**{**data, "plan_rows": rows, **pairs})

@@ -81,7 +81,7 @@ def compile_module(
     table = table_of(options)
     target = target_of(options)
     try:
-        captured = _captured(trace, module, args, kwargs, original, target)
+        captured = _captured(trace, module, args, kwargs, original, target, options)
     except OriginalKept as refusal:
         return _as_it_is(trace, original, target, refusal)
     return _compile(trace, Ready(captured, original, target), options, table)
@@ -119,7 +119,8 @@ def capture_file(path: Path, options: Options, on_stage: OnStage = lambda stage:
     model, inputs, original = _read(path, options)
     target = target_of(options)
     trace = Trace(options, check, on_stage)
-    return Ready(_captured(trace, model, inputs, {}, original, target), original, target)
+    captured = _captured(trace, model, inputs, {}, original, target, options)
+    return Ready(captured, original, target)
 
 
 def compile_ready(ready: Ready, options: Options, table: Table) -> Compiled:
@@ -158,9 +159,10 @@ def _captured(
     kwargs: dict[str, Any],
     original: Original,
     target: Target,
+    options: Options,
 ) -> Capture:
     model, inputs, keywords = on_device(target, module, args, kwargs)
-    named = partial(capture, name=Path(original.file).stem)
+    named = partial(capture, name=Path(original.file).stem, given_back=options.exclude)
     return trace.run("capture", named, model, inputs, keywords)
 
 
@@ -263,7 +265,7 @@ def _note_texts(
 
 def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Compiled:
     parts = [line.part for line in lines]
-    rows = [_row(group, target, part.variant) for part in parts for group in part.plan.groups]
+    rows = [_row(group, target, part) for part in parts for group in part.plan.groups]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -277,15 +279,25 @@ def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Com
     )
 
 
-def _row(group: Group, target: Target, variant: Variant) -> PlanRow:
+def _row(group: Group, target: Target, part: Part) -> PlanRow:
+    variant = part.variant
     sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     state = f"autocast {variant.autocast}" if variant.autocast else ""
     row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=state)
+    row = replace(row, lines=_condensing_lines(group, part.plan))
     if not group.welded:
         return row
     flops = evaluate(group.estimate.flops, dict(sizes))
     return replace(row, flops=flops, replaced_copies=replaced_copies(group, target, sizes))
+
+
+def _condensing_lines(group: Group, plan: Plan) -> tuple[str, ...]:
+    """The user's lines whose calls became the reductions of a group."""
+    places = dict(plan.graph.origins)
+    reduced = (node for node in group.nodes if node.kind is Kind.REDUCTION)
+    found = (places[node.serial][0] for node in reduced if node.serial in places)
+    return tuple(dict.fromkeys(found)) if group.welded else ()
 
 
 def _op_name(node: Node) -> str:

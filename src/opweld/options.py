@@ -49,7 +49,9 @@ class Options:
         "What ModelNew is timed beside, of eager, compile, graph and autotune (slow to make).",
         "--baselines",
     )
-    exclude: frozenset[str] = _option(frozenset(), "Groups (by name) that are left to PyTorch.")
+    exclude: frozenset[str] = _option(
+        frozenset(), "Groups (by name), or reductions (by line), that are left to PyTorch."
+    )
     time_limit_s: float = _option(
         600.0,
         "Seconds that the model file, and each child of the judge, may take.",

@@ -100,7 +100,8 @@ def optimize(
                 return delivery
         notes += (_given_back(losing, judgement),)
         follower.say(notes[-1])
-        options = replace(options, exclude=options.exclude | losing)
+        excluded = excluded_for(losing, compiled.welded, options.exclude)
+        options = replace(options, exclude=options.exclude | excluded)
 
 
 def deliver(partial: Path, delivery: Delivery) -> None:
@@ -191,6 +192,21 @@ def losing_groups(
     worst = max(known, key=lambda kernel: (lost_ms(kernel, compiled.welded), kernel.name))
     row = row_of(worst.name, compiled.welded)
     return frozenset([row.name]) if row else names
+
+
+def excluded_for(
+    losing: frozenset[str], rows: tuple[PlanRow, ...], excluded: frozenset[str]
+) -> frozenset[str]:
+    """What to exclude so that PyTorch does the work of these groups.
+
+    A reduction goes back as the calls that the user wrote, by their lines: one softmax is faster
+    than what it was taken apart into. By its name only where that did not do.
+    """
+    found: set[str] = set()
+    for row in rows:
+        if row.name in losing:
+            found |= set(row.lines) - excluded or {row.name}
+    return frozenset(found)
 
 
 def lost_ms(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> float:

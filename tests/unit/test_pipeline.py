@@ -25,7 +25,14 @@ from opweld.judge.values import (
     Verdict,
 )
 from opweld.options import Options
-from opweld.pipeline import Delivery, NotEquivalent, is_slower, lost_ms, optimize
+from opweld.pipeline import (
+    Delivery,
+    NotEquivalent,
+    excluded_for,
+    is_slower,
+    lost_ms,
+    optimize,
+)
 
 EMITTED = '"""ModelNew for m.py."""\nkernels = {names!r}\n'
 ENVIRONMENT = Environment(
@@ -181,6 +188,19 @@ def test_a_kernel_loses_in_every_call(calls: int, first: str) -> None:
     assert lost_ms(large, rows) == pytest.approx(2.0)
     assert lost_ms(small, rows) == pytest.approx(0.1 * calls)
     assert max((large, small), key=lambda kernel: lost_ms(kernel, rows)).name == first
+
+
+def test_reductions_go_back_as_the_calls_that_the_user_wrote() -> None:
+    softmax = PlanRow("k1_softmax", "reduction", ("amax", "sum"), "", lines=("m.py:7", "m.py:9"))
+    scale = PlanRow("k2_mul", "pointwise", ("mul",), "")
+    rows, none = (softmax, scale), frozenset[str]()
+    assert excluded_for(frozenset(["k1_softmax"]), rows, none) == {"m.py:7", "m.py:9"}
+    assert excluded_for(frozenset(["k1_softmax", "k2_mul"]), rows, frozenset(["m.py:7"])) == {
+        "m.py:9",
+        "k2_mul",
+    }
+    lines = frozenset(softmax.lines)
+    assert excluded_for(frozenset(["k1_softmax"]), rows, lines) == {"k1_softmax"}, "it must end"
 
 
 def test_where_nothing_is_gained_the_original_is_delivered(tmp_path: Path) -> None:

@@ -23,13 +23,16 @@ def capture(
     *,
     name: str,
     batch: bool = True,
+    given_back: frozenset[str] = frozenset(),
 ) -> Capture:
     """The module's forward as graphs, one for each autocast state in which it differs.
 
     `args` and `kwargs` are example inputs with at least one tensor; with `batch` their common
-    leading size becomes symbolic where torch.export allows. The module is captured in inference
-    mode and is left as it was. Raises CaptureError with the reason and the user's line.
+    leading size becomes symbolic where torch.export allows. Calls that condense (sums, norms,
+    losses) stay PyTorch's on the user's lines `given_back` ("model.py:14"). The module is captured
+    in inference mode and is left as it was. Raises CaptureError with the reason and the user's
+    line.
     """
     refuse_attachments(module)
     arguments = bind(module, tuple(args), dict(kwargs or {}))
-    return capture_variants(module, arguments, name=name, batch=batch)
+    return capture_variants(module, arguments, name=name, batch=batch, given_back=given_back)

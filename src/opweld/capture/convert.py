@@ -30,7 +30,8 @@ from .scalars import scalar_node
 from .sizes import DataDependentSize, Symbols
 from .views import VIEWS
 
-_COMPUTED: dict[str, Lower] = {**POINTWISE, **REDUCTIONS, **NORMS, **DISTANCES, **LOSSES}
+_CONDENSING: dict[str, Lower] = {**REDUCTIONS, **NORMS, **DISTANCES, **LOSSES}
+_COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING}
 ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.
 _IN_TYPE = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "copy")
@@ -50,11 +51,14 @@ class Source:
 
 @dataclass(slots=True)
 class Converter:
-    """Walks an exported graph once, in order."""
+    """Walks an exported graph once, in order. Calls that condense stay PyTorch's on the user's
+    lines `given_back`.
+    """
 
     name: str
     place: Place
     symbols: Symbols
+    given_back: frozenset[str] = frozenset()
     build: Builder = field(default_factory=Builder)
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -129,6 +133,7 @@ class Converter:
         reason = reason_for(str(target))
         if row is not None:
             try:
+                self._refuse_given_back(node)
                 return self._welded(node, row)
             except NotWelded as refusal:
                 reason = str(refusal)
@@ -138,6 +143,11 @@ class Converter:
         if call.attrs.draws:
             self.draws.add(call.serial)
         return call
+
+    def _refuse_given_back(self, node: fx.Node) -> None:
+        place, _ = origin_of(node) or ("", "")
+        if node.target._opname in _CONDENSING and place in self.given_back:
+            raise NotWelded("measured slower than the PyTorch call it replaces")
 
     def _as_call(self, node: fx.Node) -> Node:
         """The call that makes a fresh tensor in eager, where a row made a view of a source."""

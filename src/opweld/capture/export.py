@@ -58,8 +58,10 @@ def export_graph(
     dynamic: frozenset[str],
     name: str,
     autocast: torch.dtype | None = None,
+    given_back: frozenset[str] = frozenset(),
 ) -> Exported:
-    """The graph of one forward; axis 0 of the inputs named in `dynamic` is symbolic.
+    """The graph of one forward; axis 0 of the inputs named in `dynamic` is symbolic, and calls that
+    condense stay PyTorch's on the lines `given_back`.
 
     Raises CaptureError with the reason and the user's line, and NeedsFixedSizes.
     """
@@ -73,7 +75,8 @@ def export_graph(
         program = _functional(program)
     _refuse_mutations(program)
     symbols = Symbols()
-    converter = Converter(name, Place(device, f"{arguments.tensors[0].access}.device"), symbols)
+    place = Place(device, f"{arguments.tensors[0].access}.device")
+    converter = Converter(name, place, symbols, given_back)
     sources = _sources(program, module, arguments, literals)
     try:
         graph = converter.graph(program.graph, sources, program.call_spec.out_spec)

@@ -42,6 +42,7 @@ class _Task:
     module: nn.Module
     arguments: Arguments
     name: str
+    given_back: frozenset[str]
 
     def export(
         self,
@@ -52,15 +53,27 @@ class _Task:
     ) -> Exported:
         with torch.enable_grad(), unchanged(self.module, training):
             return export_graph(
-                self.module, arguments or self.arguments, dynamic, self.name, autocast
+                self.module,
+                arguments or self.arguments,
+                dynamic,
+                self.name,
+                autocast,
+                self.given_back,
             )
 
 
-def capture_variants(module: nn.Module, arguments: Arguments, *, name: str, batch: bool) -> Capture:
+def capture_variants(
+    module: nn.Module,
+    arguments: Arguments,
+    *,
+    name: str,
+    batch: bool,
+    given_back: frozenset[str] = _NONE,
+) -> Capture:
     """The capture in each autocast state. Raises CaptureError."""
     if not arguments.tensors:
         raise CaptureError("none of the inputs is a tensor", next_step="give at least one tensor")
-    task = _Task(module, arguments, name)
+    task = _Task(module, arguments, name, given_back)
     with recording(module) as reads:
         exported, dynamic = _widest(task, _candidates(arguments) if batch else _NONE)
     if reads.writes:
