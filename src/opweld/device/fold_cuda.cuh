@@ -14,21 +14,25 @@ struct NoFolds {
     __device__ __forceinline__ void merge(const NoFolds&) {}
 };
 
-// @kTeamThreads deps:
-// Threads of a block of teams of kTeam.
-template <int kTeam>
-constexpr int kTeamThreads = kTeam < 256 ? 256 : kTeam;
-
-// @kStripsThreads deps:
-// Threads of a block in which each column is walked by kStrips.
-template <int kStrips>
-constexpr int kStripsThreads = kStrips < 32 ? 256 : 1024;
-
 // @kLeastBlocks deps:
-// Blocks that a multiprocessor must hold: 64 registers a thread, more for wide indices. Told nothing,
-// ptxas spills to make room for 2048 threads.
+// Blocks that a multiprocessor must hold: 64 registers a thread, more for wide indices. Told
+// nothing, ptxas spills to make room for 2048 threads.
 template <int kThreads, typename Index>
 constexpr int kLeastBlocks = kThreads == 1024 ? 1 : (sizeof(Index) > 4 ? 512 : 1024) / kThreads;
+
+// @Team deps: kLeastBlocks
+// The shape of a launch whose rows have kTeam threads each.
+template <int kTeam>
+constexpr int kTeamThreads = kTeam < 256 ? 256 : kTeam;
+template <int kTeam, typename Index>
+constexpr int kTeamBlocks = kLeastBlocks<kTeamThreads<kTeam>, Index>;
+
+// @Strips deps: kLeastBlocks
+// The shape of a launch whose columns are walked by kStrips threads each.
+template <int kStrips>
+constexpr int kStripsThreads = kStrips < 32 ? 256 : 1024;
+template <int kStrips, typename Index>
+constexpr int kStripsBlocks = kLeastBlocks<kStripsThreads<kStrips>, Index>;
 
 // @NoPacket deps:
 // What is kept of a packet of which nothing is needed by two walks.
@@ -81,13 +85,23 @@ struct Walks {
     template <typename Folds, typename Load, typename Visit>
     OPWELD_FN void chain(Index at, Index end, Folds (&folds)[kLanes], Load load, Visit visit) {
         for (; at + (kUnroll - 1) * kStep < end; at += kUnroll * kStep) {
-            Packet packets[kUnroll];
-#pragma unroll
-            for (int k = 0; k < kUnroll; ++k) packets[k] = load(at + k * kStep);
-#pragma unroll
-            for (int k = 0; k < kUnroll; ++k) visit(packets[k], at + k * kStep, folds);
+            batch<true>(at, end, folds, load, visit);
         }
-        for (; at < end; at += kStep) visit(load(at), at, folds);
+        if (at < end) batch<false>(at, end, folds, load, visit);
+    }
+
+    // kUnroll packets, all loaded before any is visited, or as many as there are left.
+    template <bool kFull, typename Folds, typename Load, typename Visit>
+    OPWELD_FN void batch(Index at, Index end, Folds (&folds)[kLanes], Load load, Visit visit) {
+        Packet packets[kUnroll];
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) {
+            if (kFull || at + k * kStep < end) packets[k] = load(at + k * kStep);
+        }
+#pragma unroll
+        for (int k = 0; k < kUnroll; ++k) {
+            if (kFull || at + k * kStep < end) visit(packets[k], at + k * kStep, folds);
+        }
     }
 
     // Chain after chain, each folded by itself.

@@ -46,9 +46,9 @@ _FOLD = {
     Op.ARGMAX: "Argmax",
     Op.ARGMIN: "Argmin",
 }
-_PIECES = {"NoFolds", "NoPacket", "Walks", "kLeastBlocks"}
-_ALONG = {"kTeamThreads", "merged", "in_team"}
-_ACROSS = {"kStripsThreads", "in_columns"}
+_PIECES = {"NoFolds", "NoPacket", "Walks"}
+_ALONG = {"Team", "merged", "in_team"}
+_ACROSS = {"Strips", "in_columns"}
 _CUT = _ACROSS | {"piece_of", "pieces_for"}
 _MOST_CHAIN = 256  # additions of floats one after another
 
@@ -192,7 +192,7 @@ def _kernel(folding: Folding, functions: _Functions, operands: tuple[str, ...], 
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
-    threads = f"op::{team}Threads<{team}>"
+    bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, Index>"
     body = _across_start(folding, cut) if folding.across else _along_start(folding, cut)
     body += _load_lines(functions.load)
     for number, step in enumerate(folding.steps):
@@ -202,7 +202,7 @@ def _kernel(folding: Folding, functions: _Functions, operands: tuple[str, ...], 
             body += end(functions.once[number], number, cut)
     lines = [
         f"template <int {team}, int kItems, int kLanes, typename Index>",
-        f"__global__ void __launch_bounds__({threads}, op::kLeastBlocks<{threads}, Index>)",
+        f"__global__ void __launch_bounds__({bounds})",
         head(f"{prefix(folding)}_kernel", params, " {"),
         *map(folded, body),
         "}",

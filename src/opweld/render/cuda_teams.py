@@ -79,6 +79,8 @@ def _across(folding: Folding, items: int) -> list[tuple[int, int]]:
 
 def _most_items(folding: Folding) -> int:
     """Packets that a thread may keep: a power of two, or 0."""
+    if len(folding.steps) == 1:
+        return 0  # nothing is read twice
     words = _held_words(folding)
     free = _REGISTERS - _REGISTERS_A_LANE * folding.lanes
     fitting = min(32, free // words) if words else 0
@@ -225,47 +227,47 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
 
 
 def _choice(folding: Folding, reduction: Reduction) -> list[str]:
-    """Statements that define `launch`."""
-    many, few, length = _many(folding, reduction.cut), _few(folding), reduction.length
-    if folding.lanes == 1:
-        narrow = _branches(folding, many, 1, "uint32_t", "length", length)
-        wide = _branches(folding, few, 1, "uint64_t", "length", length)
-        start = f"  auto launch = {_instance(folding, few[-1], 1, 'uint64_t')};"
+    """Statements that define `launch`. Of a known length one instance is compiled, not all."""
+    length, lanes = reduction.length, folding.lanes
+    many, few = _many(folding, reduction.cut), _few(folding)
+    single = _reaching(few, length)
+    start = f"  auto launch = {_instance(folding, single[-1], 1, 'uint64_t')};"
+    if lanes == 1:
+        narrow = _branches(folding, _reaching(many, length), 1, "uint32_t", "length")
+        wide = _branches(folding, single, 1, "uint64_t", "length")
         return [start, "  if (narrow) {", *narrow, "  } else {", *wide, "  }"]
-    start = f"  auto launch = {_instance(folding, few[-1], 1, 'uint64_t')};"
-    lanes = folding.lanes
-    packets, count = ("length", length) if folding.across else (f"length / {lanes}", None)
-    if not folding.across and isinstance(length, int):
-        count = length // lanes
-    whole = f"{'num_rows' if folding.across else 'length'} % {lanes} == 0"
+    packets = "length" if folding.across else f"length / {lanes}"
+    count = length // lanes if isinstance(length, int) and not folding.across else length
+    rows = "num_rows" if folding.across else "length"
+    narrow = _branches(folding, _reaching(many, count), lanes, "uint32_t", packets)
+    wide = _branches(folding, _reaching(few, count), lanes, "uint64_t", packets)
     return [
         start,
-        f"  if (aligned && {whole}) {{",
+        f"  if (aligned && {rows} % {lanes} == 0) {{",
         "    if (narrow) {",
-        *(f"  {s}" for s in _branches(folding, many, lanes, "uint32_t", packets, count)),
+        *(f"  {line}" for line in narrow),
         "    } else {",
-        *(f"  {s}" for s in _branches(folding, few, lanes, "uint64_t", packets, count)),
+        *(f"  {line}" for line in wide),
         "    }",
         "  } else if (narrow) {",
-        *_branches(folding, few, 1, "uint32_t", "length", length),
+        *_branches(folding, single, 1, "uint32_t", "length"),
         "  } else {",
-        *_branches(folding, few, 1, "uint64_t", "length", length),
+        *_branches(folding, single, 1, "uint64_t", "length"),
         "  }",
     ]
 
 
+def _reaching(choices: list[_Instance], packets: Size) -> list[_Instance]:
+    """Those that rows of so many packets may need."""
+    if not isinstance(packets, int):
+        return choices
+    return [c for c in choices if c.most is None or packets <= c.most][:1]
+
+
 def _branches(
-    folding: Folding,
-    choices: list[_Instance],
-    lanes: int,
-    index: str,
-    packets: str,
-    count: Size | None,
+    folding: Folding, choices: list[_Instance], lanes: int, index: str, packets: str
 ) -> list[str]:
-    """The first instance that reaches; of a known length nothing else is compiled."""
-    if isinstance(count, int):
-        fits = [c for c in choices if c.most is None or count <= c.most]
-        return [f"    launch = {_instance(folding, fits[0], lanes, index)};"]
+    """The first instance that reaches."""
     *short, last = choices
     lines = [
         f"    {'else ' if i else ''}if ({packets} <= {choice.most}) "

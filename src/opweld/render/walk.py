@@ -1,7 +1,7 @@
 """What one thread of a CUDA kernel does for a packet of a row, and once for the row.
 
 Functions of one folding, in CUDA; each takes the operands and extents that it names:
-    load(operands, row, at)                           what several walks need of a packet
+    load(operands, row, at)                           what is loaded of a packet beforehand
     walk<k>(operands, row, at, packet, known, folds)  folds a packet and stores what is its own
     once<k>(operands, row, stores, known)             what is computed for the row
 `row` numbers the rows, `at` the elements of one. A packet is kLanes neighbours of a row, or, where
@@ -52,13 +52,14 @@ def folds_name(folding: Folding, number: int) -> str:
     return f"{folding.name}_folds{number}" if folding.steps[number].walk.folds else "op::NoFolds"
 
 
-# --- what several walks read ---
+# --- what is loaded of a packet ---
 
 
 def held_loads(folding: Folding) -> dict[Load, str]:
     """Loads of elements that more than one walk makes, and the name that they have in a packet.
 
-    Loads that differ in nothing but their name are one.
+    Loads that differ in nothing but their name are one. A single walk has all of its loads there,
+    so that those of several packets are under way at once.
     """
     walks = [step.walk.kernel.definitions for step in folding.steps]
     every = [d for definitions in walks for d in definitions if isinstance(d, Load)]
@@ -66,7 +67,7 @@ def held_loads(folding: Folding) -> dict[Load, str]:
     names: dict[Load, str] = {}
     for load in loads:
         several = sum(_unnamed(load) == _unnamed(other) for other in loads) > 1
-        if several and _unnamed(load) not in names:
+        if (several or len(walks) == 1) and _unnamed(load) not in names:
             taken = load.name in names.values()
             names[_unnamed(load)] = f"{load.name}_{len(names)}" if taken else load.name
     return {load: names[_unnamed(load)] for load in loads if _unnamed(load) in names}
@@ -85,10 +86,11 @@ def packet_type(folding: Folding) -> str:
 
 
 def packet_struct(folding: Folding) -> str:
-    """The struct of what several walks read."""
+    """The struct of what `load` gives."""
     fields = {name: load for load, name in held_loads(folding).items()}
+    readers = "more than one walk reads" if len(folding.steps) > 1 else "the walk reads"
     lines = [
-        "// What more than one walk reads of a packet.",
+        f"// What {readers} of a packet.",
         "template <int kLanes>",
         f"struct {prefix(folding)}_packet {{",
         *(f"  {_field(load, name)}" for name, load in fields.items()),
@@ -105,7 +107,7 @@ def _field(load: Load, name: str) -> str:
 
 
 def load_function(folding: Folding) -> Function:
-    """Loads a packet of what several walks read."""
+    """Loads of a packet what `held_loads` names."""
     held = held_loads(folding)
     named = {name: replace(load, name=name) for load, name in held.items()}
     kernel = replace(folding.steps[0].walk.kernel, definitions=tuple(named.values()))
