@@ -219,6 +219,40 @@ def many_operands(m: Lines) -> tuple[Node, ...]:
     return (total,)
 
 
+def softmax(m: Lines) -> tuple[Node, ...]:
+    """Three walks along a row, with scalars of the row between them."""
+    x, mask = m.x("x", BATCH, 40), m.x("mask", 40)
+    m.line("return torch.softmax(x + mask, dim=-1)")
+    return (m.softmax(m.add(x, mask), 1),)
+
+
+def normalised_channels(m: Lines) -> tuple[Node, ...]:
+    """Rows that lie across memory, what is computed once for each, and two results."""
+    x, weight = m.x("x", BATCH, 6, 5, 4), m.w("weight", 6)
+    m.line("rms = torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)")
+    mean = m.div(m.reduced("sum", m.mul(x, x), 1), 6.0)
+    rms = m.sqrt(m.add(mean, 1e-5))
+    m.line("return x / rms * self.weight[:, None, None], rms")
+    return m.mul(m.div(x, rms), m.reshape(weight, 6, 1, 1)), rms
+
+
+def mean_squared_error(m: Lines) -> tuple[Node, ...]:
+    """One long row, cut in pieces."""
+    x, y = m.x("x", BATCH, 4096), m.x("y", BATCH, 4096)
+    m.line("return torch.mean((x - y) ** 2)")
+    difference = m.sub(x, y)
+    total = m.reduced("sum", m.mul(difference, difference), 0, 1)
+    count = m.arena.const(BATCH * 4096, DType.F32)
+    return (m.reshape(m.div(total, count)),)
+
+
+def first_of_the_largest(m: Lines) -> tuple[Node, ...]:
+    """Places and extremes of half precision, over two axes that are no neighbours."""
+    x = m.x("x", 3, BATCH, 16, dtype=DType.F16)
+    m.line("return x.amax((0, 2)), x.argmax(2)")
+    return m.reduced("amax", x, 0, 2), m.reduced("argmax", x, 2)
+
+
 SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     broadcasts,
     odd_rows,
@@ -242,6 +276,10 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     scalar,
     sizes_as_numbers,
     many_operands,
+    softmax,
+    normalised_channels,
+    mean_squared_error,
+    first_of_the_largest,
 )
 EXAMPLES = (
     "gelu",

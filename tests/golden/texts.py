@@ -63,13 +63,13 @@ def texts_of(graph: Graph) -> dict[str, str]:
         "graph.txt": to_text(graph),
         "plan.txt": to_text(plan),
         "kernel.txt": "\n".join(map(to_text, kernels)),
-        "source.cu": _own_text(render(graph.name, kernels, "cuda")),
-        "source.cpp": _own_text(render(graph.name, on_cpu, "c++")),
+        "source.cu": _own_text(render(graph.name, kernels, "cuda"), kernels),
+        "source.cpp": _own_text(render(graph.name, on_cpu, "c++"), on_cpu),
     }
 
 
-def _own_text(source: Source) -> str:
+def _own_text(source: Source, kernels: tuple[Lowered, ...]) -> str:
     if not source.entry_points:
         return ""
-    group = source.entry_points[0].rpartition("_")[0]
-    return source.text[source.text.index(f"// {group}: ") :]
+    found = (source.text.find(f"// {lowered.group}: ") for lowered in kernels)
+    return source.text[next(place for place in found if place >= 0) :]
