@@ -170,10 +170,17 @@ def test_softmax_in_any_call(length: int) -> None:
     check(softmax, {"x": x}, sizes_of(x), rtol=2e-6)
 
 
-@pytest.mark.parametrize("length", [1, 8, 9, 64, 65, 256, 257])
-def test_softmax_across_rows(length: int) -> None:
-    x = values(2, length, 68)
-    check(softmax_across, {"x": x}, sizes_of(x), rtol=2e-6)
+@pytest.mark.parametrize("length", [1, 32, 33, 256, 257, 1024, 1025])
+def test_softmax_across_few_rows(length: int) -> None:
+    x = values(2, length, 68 if length < 1000 else 4)
+    calls = ANY_CALL if length == 33 else ({},)
+    check(softmax_across, {"x": x}, sizes_of(x), calls, rtol=2e-6)
+
+
+@pytest.mark.parametrize("length", [1, 8, 9, 64, 65])
+def test_softmax_across_many_rows(length: int) -> None:
+    x = values(1, length, 16388)
+    check(softmax_across, {"x": x}, sizes_of(x), ({},), rtol=2e-6)
 
 
 def test_softmax_of_other_lanes() -> None:

@@ -24,6 +24,8 @@ _SHARED_BYTES = 48 * 1024
 # The least that is worth a block of its own, in elements of a row.
 _LEAST_ALONG = 4096
 _LEAST_ACROSS = 256
+# So many columns keep every multiprocessor busy with a block that takes several a thread.
+_MANY_COLUMNS = 16384
 # Columns of a block in which each is walked by several strips.
 _COLUMNS = 32
 
@@ -31,12 +33,13 @@ _COLUMNS = 32
 @dataclass(frozen=True, slots=True)
 class _Instance:
     """`team` threads or strips, `items` packets in registers (0: none), for rows of up to `most`
-    packets or of any number.
+    packets or of any number. `lanes`, where those of the packets at hand are not taken.
     """
 
     team: int
     items: int
     most: int | None = None
+    lanes: int | None = None
 
 
 def _loops(folding: Folding, cut: bool) -> list[_Instance]:
@@ -55,15 +58,19 @@ def _few(folding: Folding) -> list[_Instance]:
     return [_Instance(32, 0, 1024), _Instance(256, 0)]
 
 
-def _many(folding: Folding, cut: bool) -> list[_Instance]:
-    """For packets of the schedule's lanes, the shortest rows first."""
+def _many(folding: Folding, cut: bool, lanes: int) -> list[_Instance]:
+    """For packets of so many lanes, the shortest rows first."""
     if folding.variant != "contiguous":
         return _few(folding)
-    items = _most_items(folding)
+    items = _most_items(folding, lanes)
     if items < 2:
         return _loops(folding, cut)
     shapes = _across(folding, items) if folding.across else _along(items)
     held = [_Instance(team, kept, team * kept) for team, kept in shapes]
+    if folding.across and lanes > 1:
+        # Longer columns fit when a thread keeps single elements.
+        strips, kept = shapes[-1][0], _most_items(folding, 1)
+        held.append(_Instance(strips, kept, strips * kept, lanes=1))
     return [*held, _Instance(shapes[-1][0], 0)]
 
 
@@ -77,20 +84,20 @@ def _across(folding: Folding, items: int) -> list[tuple[int, int]]:
     return [(1, items), (8, items), *([(32, items)] if _fits_wide(folding) else [])]
 
 
-def _most_items(folding: Folding) -> int:
+def _most_items(folding: Folding, lanes: int) -> int:
     """Packets that a thread may keep: a power of two, or 0."""
     if len(folding.steps) == 1:
         return 0  # nothing is read twice
-    words = _held_words(folding)
-    free = _REGISTERS - _REGISTERS_A_LANE * folding.lanes
+    words = _held_words(folding, lanes)
+    free = _REGISTERS - _REGISTERS_A_LANE * lanes
     fitting = min(32, free // words) if words else 0
     return max((2**n for n in range(6) if 2**n <= fitting), default=0)
 
 
-def _held_words(folding: Folding) -> int:
+def _held_words(folding: Folding, lanes: int) -> int:
     """Registers that one packet takes."""
     by_name = {name: load for load, name in held_loads(folding).items()}
-    return sum(_words(load, folding.lanes) for load in by_name.values())
+    return sum(_words(load, lanes) for load in by_name.values())
 
 
 def _words(load: Load, lanes: int) -> int:
@@ -229,7 +236,7 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
 def _choice(folding: Folding, reduction: Reduction) -> list[str]:
     """Statements that define `launch`. Of a known length one instance is compiled, not all."""
     length, lanes = reduction.length, folding.lanes
-    many, few = _many(folding, reduction.cut), _few(folding)
+    many, few = _many(folding, reduction.cut, lanes), _few(folding)
     single = _reaching(few, length)
     start = f"  auto launch = {_instance(folding, single[-1], 1, 'uint64_t')};"
     if lanes == 1:
@@ -238,19 +245,25 @@ def _choice(folding: Folding, reduction: Reduction) -> list[str]:
         return [start, "  if (narrow) {", *narrow, "  } else {", *wide, "  }"]
     packets = "length" if folding.across else f"length / {lanes}"
     count = length // lanes if isinstance(length, int) and not folding.across else length
-    rows = "num_rows" if folding.across else "length"
+    whole = f"num_rows % {lanes} == 0" if folding.across else f"length % {lanes} == 0"
+    if folding.across and not reduction.cut:
+        # Of few columns each thread takes one, so that there are enough blocks.
+        whole += f" && num_rows >= {_MANY_COLUMNS}"
+        scattered = _reaching(_many(folding, reduction.cut, 1), length)
+    else:
+        scattered = single
     narrow = _branches(folding, _reaching(many, count), lanes, "uint32_t", packets)
     wide = _branches(folding, _reaching(few, count), lanes, "uint64_t", packets)
     return [
         start,
-        f"  if (aligned && {rows} % {lanes} == 0) {{",
+        f"  if (aligned && {whole}) {{",
         "    if (narrow) {",
         *(f"  {line}" for line in narrow),
         "    } else {",
         *(f"  {line}" for line in wide),
         "    }",
         "  } else if (narrow) {",
-        *_branches(folding, single, 1, "uint32_t", "length"),
+        *_branches(folding, scattered, 1, "uint32_t", "length"),
         "  } else {",
         *_branches(folding, single, 1, "uint64_t", "length"),
         "  }",
@@ -279,6 +292,7 @@ def _branches(
 
 
 def _instance(folding: Folding, choice: _Instance, lanes: int, index: str) -> str:
+    lanes = choice.lanes or lanes
     return f"{prefix(folding)}_launch<{choice.team}, {choice.items}, {lanes}, {index}>"
 
 
