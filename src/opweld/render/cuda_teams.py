@@ -12,7 +12,7 @@ from ..ir.expr import Size
 from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction
 from .c import STORAGE
-from .layout import call, folded, head
+from .layout import COLUMNS, call, folded, head
 from .walk import ARG, folds_name, held_loads, once_function, prefix
 
 # Registers for packets and for what is computed of the lanes of one, of the 64 that each of 1024
@@ -173,7 +173,8 @@ def _template(folding: Folding, operands: tuple[str, ...], cut: bool) -> str:
         f"  constexpr int64_t kRows = kThreads / {team}{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *([f"  const int64_t piece = op::piece_of(length, pieces, {lanes});"] if cut else []),
-        call(f"{name}<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
+        *_broken("  const auto kernel =", f"{name};"),
+        call(f"kernel<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
         "}",
     ]
     return "\n".join(lines)
@@ -197,7 +198,8 @@ def _finish_template(folding: Folding) -> str:
         "  constexpr int kThreads = op::kStripsThreads<kStrips>;",
         "  constexpr int64_t kRows = kThreads / kStrips;",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
-        call(f"{name}<<<blocks, kThreads, 0, stream>>>", arguments, 2),
+        *_broken("  const auto kernel =", f"{name};"),
+        call("kernel<<<blocks, kThreads, 0, stream>>>", arguments, 2),
         "}",
     ]
     return "\n".join(lines)
@@ -226,7 +228,7 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
         name = f"{prefix(folding)}_finish"
         lines += [
             "  if (pieces > 1) {",
-            f"    auto finish = narrow ? {name}<uint32_t> : {name}<uint64_t>;",
+            folded(f"    auto finish = narrow ? {name}<uint32_t> : {name}<uint64_t>;"),
             call("finish", [*(once.operands if once else ()), "num_rows", *pieces, stream], 4),
             "  }",
         ]
@@ -241,8 +243,7 @@ def _choice(folding: Folding, reduction: Reduction) -> list[str]:
     start = f"  auto launch = {_instance(folding, single[-1], 1, 'uint64_t')};"
     if lanes == 1:
         narrow = _branches(folding, _reaching(many, length), 1, "uint32_t", "length")
-        wide = _branches(folding, single, 1, "uint64_t", "length")
-        return [start, "  if (narrow) {", *narrow, "  } else {", *wide, "  }"]
+        return [start, "  if (narrow) {", *narrow, *_otherwise_wide(folding, single), "  }"]
     packets = "length" if folding.across else f"length / {lanes}"
     count = length // lanes if isinstance(length, int) and not folding.across else length
     whole = f"num_rows % {lanes} == 0" if folding.across else f"length % {lanes} == 0"
@@ -264,10 +265,16 @@ def _choice(folding: Folding, reduction: Reduction) -> list[str]:
         "    }",
         "  } else if (narrow) {",
         *_branches(folding, scattered, 1, "uint32_t", "length"),
-        "  } else {",
-        *_branches(folding, single, 1, "uint64_t", "length"),
+        *_otherwise_wide(folding, single),
         "  }",
     ]
+
+
+def _otherwise_wide(folding: Folding, choices: list[_Instance]) -> list[str]:
+    """What is launched by wide indices and single elements, but for the start's instance."""
+    if len(choices) == 1:
+        return []
+    return ["  } else {", *_branches(folding, choices, 1, "uint64_t", "length")]
 
 
 def _reaching(choices: list[_Instance], packets: Size) -> list[_Instance]:
@@ -282,13 +289,22 @@ def _branches(
 ) -> list[str]:
     """The first instance that reaches."""
     *short, last = choices
-    lines = [
-        f"    {'else ' if i else ''}if ({packets} <= {choice.most}) "
-        f"launch = {_instance(folding, choice, lanes, index)};"
-        for i, choice in enumerate(short)
-    ]
-    otherwise = "else " if short else ""
-    return [*lines, f"    {otherwise}launch = {_instance(folding, last, lanes, index)};"]
+    lines = list[str]()
+    for choice in short:
+        start = f"    {'else ' if lines else ''}if ({packets} <= {choice.most})"
+        lines += _broken(start, f"launch = {_instance(folding, choice, lanes, index)};")
+    start = "    else" if short else "   "
+    return [*lines, *_broken(start, f"launch = {_instance(folding, last, lanes, index)};")]
+
+
+def _broken(start: str, rest: str) -> list[str]:
+    """A statement on one line, or its rest on a second."""
+    line = f"{start} {rest}"
+    # Two columns are for the branches that stand in another one.
+    if len(line) <= COLUMNS - 2:
+        return [line]
+    indent = len(start) - len(start.lstrip())
+    return [start, f"{' ' * (indent + 4)}{rest}"]
 
 
 def _instance(folding: Folding, choice: _Instance, lanes: int, index: str) -> str:

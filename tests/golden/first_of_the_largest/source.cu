@@ -19,7 +19,9 @@ struct k1_amax_folds0 {
   static constexpr int kChain = op::NoFolds::kChain;
   float amax_1;
 
-  OPWELD_FN k1_amax_folds0 nothing() { return {op::Amax::identity<float>()}; }
+  OPWELD_FN k1_amax_folds0 nothing() {
+    return {op::Amax::identity<float>()};
+  }
   __device__ __forceinline__ void add(float value0) {
     amax_1 = op::Amax::combine(amax_1, value0);
   }
@@ -31,17 +33,30 @@ struct k1_amax_folds0 {
   }
 };
 
+// What the walk reads of a packet.
+template <int kLanes>
+struct k1_amax_contiguous_packet {
+  op::Vector<op::half, kLanes> x_1;
+};
+
 template <int kLanes, typename Index>
-OPWELD_FN void k1_amax_contiguous_walk0(
-    const op::half* __restrict__ x, Index s0, Index row, Index at, const op::NoPacket& packet,
-    const k1_amax_known& known, k1_amax_folds0 (&folds)[kLanes]) {
+OPWELD_FN k1_amax_contiguous_packet<kLanes>
+k1_amax_contiguous_load(const op::half* __restrict__ x, Index s0, Index row, Index at) {
+  k1_amax_contiguous_packet<kLanes> packet;
   const Index i = row;
   const Index r1 = at % 16u;
   const Index r0 = at / 16u;
-  const auto x_1_vector = op::load_vector<kLanes>(&x[r0 * s0 * 16u + i * 16u + r1]);
+  packet.x_1 = op::load_vector<kLanes>(&x[r0 * s0 * 16u + i * 16u + r1]);
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_amax_contiguous_walk0(
+    Index row, Index at, const k1_amax_contiguous_packet<kLanes>& packet,
+    const k1_amax_known& known, k1_amax_folds0 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_amax_walk0(op::to_compute(x_1_vector.lane[lane]));
+    const float value0 = k1_amax_walk0(op::to_compute(packet.x_1.lane[lane]));
     folds[lane].add(value0);
   }
 }
@@ -57,7 +72,7 @@ OPWELD_FN void k1_amax_contiguous_once0(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_amax_contiguous_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index s0, Index num_rows,
     Index length) {
@@ -66,13 +81,16 @@ k1_amax_contiguous_kernel(
   const int rank = threadIdx.x % kTeam;
   const Index first = 0, last = length;
   k1_amax_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, op::NoPacket, Index> walks(
+  op::Walks<kTeam * kLanes, kLanes, kItems, k1_amax_contiguous_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
-  const auto load = [](Index) { return op::NoPacket(); };
+  const auto load = [&](Index at) {
+    return k1_amax_contiguous_load<kLanes>(x, s0, row, at);
+  };
+  walks.hold(load);
 
   k1_amax_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_amax_contiguous_walk0<kLanes>(x, s0, row, at, packet, known, folds);
+    k1_amax_contiguous_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   row_folds0.tell(known);
@@ -86,7 +104,8 @@ static void k1_amax_contiguous_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_amax_contiguous_kernel<kTeam, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_amax_contiguous_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<op::half*>(result), Index(s0), Index(num_rows),
       Index(length));
 }
@@ -96,7 +115,7 @@ extern "C" int k1_amax_contiguous(
     int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k1_amax_contiguous_launch<256, 0, 1, uint64_t>;
+  auto launch = k1_amax_contiguous_launch<32, 0, 1, uint64_t>;
   if (aligned && length % 8 == 0) {
     if (narrow) {
       launch = k1_amax_contiguous_launch<8, 0, 8, uint32_t>;
@@ -105,18 +124,23 @@ extern "C" int k1_amax_contiguous(
     }
   } else if (narrow) {
     launch = k1_amax_contiguous_launch<32, 0, 1, uint32_t>;
-  } else {
-    launch = k1_amax_contiguous_launch<32, 0, 1, uint64_t>;
   }
   launch(x, result, s0, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
 }
 
+// What the walk reads of a packet.
+template <int kLanes>
+struct k1_amax_strided_packet {
+  float x_1[kLanes];
+};
+
 template <int kLanes, typename Index>
-OPWELD_FN void k1_amax_strided_walk0(
+OPWELD_FN k1_amax_strided_packet<kLanes>
+k1_amax_strided_load(
     const op::half* __restrict__ x, Index x_stride0, Index x_stride1, Index x_stride2, Index row,
-    Index at, const op::NoPacket& packet, const k1_amax_known& known,
-    k1_amax_folds0 (&folds)[kLanes]) {
+    Index at) {
+  k1_amax_strided_packet<kLanes> packet;
   const Index i1 = row;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -124,7 +148,18 @@ OPWELD_FN void k1_amax_strided_walk0(
     const Index r2 = lane_at % 16u;
     const Index r0 = lane_at / 16u;
     const float x_1 = op::to_compute(x[i1 * x_stride1 + r0 * x_stride0 + r2 * x_stride2]);
-    const float value0 = k1_amax_walk0(x_1);
+    packet.x_1[lane] = x_1;
+  }
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_amax_strided_walk0(
+    Index row, Index at, const k1_amax_strided_packet<kLanes>& packet, const k1_amax_known& known,
+    k1_amax_folds0 (&folds)[kLanes]) {
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k1_amax_walk0(packet.x_1[lane]);
     folds[lane].add(value0);
   }
 }
@@ -141,7 +176,7 @@ OPWELD_FN void k1_amax_strided_once0(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_amax_strided_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index x_stride0, Index x_stride1,
     Index x_stride2, Index result_stride1, Index num_rows, Index length) {
@@ -150,15 +185,16 @@ k1_amax_strided_kernel(
   const int rank = threadIdx.x % kTeam;
   const Index first = 0, last = length;
   k1_amax_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, op::NoPacket, Index> walks(
+  op::Walks<kTeam * kLanes, kLanes, kItems, k1_amax_strided_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
-  const auto load = [](Index) { return op::NoPacket(); };
+  const auto load = [&](Index at) {
+    return k1_amax_strided_load<kLanes>(x, x_stride0, x_stride1, x_stride2, row, at);
+  };
+  walks.hold(load);
 
   k1_amax_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_amax_strided_walk0<kLanes>(
-        x, x_stride0, x_stride1, x_stride2, row, at, packet,
-        known, folds);
+    k1_amax_strided_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   row_folds0.tell(known);
@@ -172,7 +208,8 @@ static void k1_amax_strided_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_amax_strided_kernel<kTeam, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_amax_strided_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<op::half*>(result), Index(x_stride0),
       Index(x_stride1), Index(x_stride2), Index(result_stride1), Index(num_rows), Index(length));
 }
@@ -183,11 +220,9 @@ extern "C" int k1_amax_strided(
     int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k1_amax_strided_launch<256, 0, 1, uint64_t>;
+  auto launch = k1_amax_strided_launch<32, 0, 1, uint64_t>;
   if (narrow) {
     launch = k1_amax_strided_launch<32, 0, 1, uint32_t>;
-  } else {
-    launch = k1_amax_strided_launch<32, 0, 1, uint64_t>;
   }
   launch(
       x, result, x_stride0, x_stride1, x_stride2, result_stride1, num_rows, length,
@@ -216,7 +251,9 @@ struct k2_argmax_folds0 {
   static constexpr int kChain = op::NoFolds::kChain;
   op::Placed<float, int64_t> argmax_1;
 
-  OPWELD_FN k2_argmax_folds0 nothing() { return {op::Argmax::identity<float, int64_t>()}; }
+  OPWELD_FN k2_argmax_folds0 nothing() {
+    return {op::Argmax::identity<float, int64_t>()};
+  }
   __device__ __forceinline__ void add(float value0, int64_t position) {
     argmax_1 = op::Argmax::combine(argmax_1, op::Placed<float, int64_t>{value0, position});
   }
@@ -228,16 +265,29 @@ struct k2_argmax_folds0 {
   }
 };
 
+// What the walk reads of a packet.
+template <int kLanes>
+struct k2_argmax_contiguous_packet {
+  op::Vector<op::half, kLanes> x_1;
+};
+
 template <int kLanes, typename Index>
-OPWELD_FN void k2_argmax_contiguous_walk0(
-    const op::half* __restrict__ x, Index row, Index at, const op::NoPacket& packet,
-    const k2_argmax_known& known, k2_argmax_folds0 (&folds)[kLanes]) {
+OPWELD_FN k2_argmax_contiguous_packet<kLanes>
+k2_argmax_contiguous_load(const op::half* __restrict__ x, Index row, Index at) {
+  k2_argmax_contiguous_packet<kLanes> packet;
   const Index i = row;
   const Index r = at;
-  const auto x_1_vector = op::load_vector<kLanes>(&x[i * 16u + r]);
+  packet.x_1 = op::load_vector<kLanes>(&x[i * 16u + r]);
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k2_argmax_contiguous_walk0(
+    Index row, Index at, const k2_argmax_contiguous_packet<kLanes>& packet,
+    const k2_argmax_known& known, k2_argmax_folds0 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k2_argmax_walk0(op::to_compute(x_1_vector.lane[lane]));
+    const float value0 = k2_argmax_walk0(op::to_compute(packet.x_1.lane[lane]));
     folds[lane].add(value0, at + lane);
   }
 }
@@ -253,7 +303,7 @@ OPWELD_FN void k2_argmax_contiguous_once0(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k2_argmax_contiguous_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index num_rows, Index length) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
@@ -261,13 +311,16 @@ k2_argmax_contiguous_kernel(
   const int rank = threadIdx.x % kTeam;
   const Index first = 0, last = length;
   k2_argmax_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, op::NoPacket, Index> walks(
+  op::Walks<kTeam * kLanes, kLanes, kItems, k2_argmax_contiguous_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
-  const auto load = [](Index) { return op::NoPacket(); };
+  const auto load = [&](Index at) {
+    return k2_argmax_contiguous_load<kLanes>(x, row, at);
+  };
+  walks.hold(load);
 
   k2_argmax_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k2_argmax_contiguous_walk0<kLanes>(x, row, at, packet, known, folds);
+    k2_argmax_contiguous_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   row_folds0.tell(known);
@@ -280,7 +333,8 @@ static void k2_argmax_contiguous_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k2_argmax_contiguous_kernel<kTeam, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k2_argmax_contiguous_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<int64_t*>(result), Index(num_rows),
       Index(length));
 }
@@ -290,7 +344,7 @@ extern "C" int k2_argmax_contiguous(
     int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k2_argmax_contiguous_launch<256, 0, 1, uint64_t>;
+  auto launch = k2_argmax_contiguous_launch<32, 0, 1, uint64_t>;
   if (aligned && length % 2 == 0) {
     if (narrow) {
       launch = k2_argmax_contiguous_launch<8, 0, 2, uint32_t>;
@@ -299,18 +353,23 @@ extern "C" int k2_argmax_contiguous(
     }
   } else if (narrow) {
     launch = k2_argmax_contiguous_launch<32, 0, 1, uint32_t>;
-  } else {
-    launch = k2_argmax_contiguous_launch<32, 0, 1, uint64_t>;
   }
   launch(x, result, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
 }
 
+// What the walk reads of a packet.
+template <int kLanes>
+struct k2_argmax_strided_packet {
+  float x_1[kLanes];
+};
+
 template <int kLanes, typename Index>
-OPWELD_FN void k2_argmax_strided_walk0(
+OPWELD_FN k2_argmax_strided_packet<kLanes>
+k2_argmax_strided_load(
     const op::half* __restrict__ x, Index s0, Index x_stride0, Index x_stride1, Index x_stride2,
-    Index row, Index at, const op::NoPacket& packet, const k2_argmax_known& known,
-    k2_argmax_folds0 (&folds)[kLanes]) {
+    Index row, Index at) {
+  k2_argmax_strided_packet<kLanes> packet;
   const Index i1 = row % s0;
   const Index i0 = row / s0;
 #pragma unroll
@@ -318,7 +377,18 @@ OPWELD_FN void k2_argmax_strided_walk0(
     const Index lane_at = at + lane;
     const Index r2 = lane_at;
     const float x_1 = op::to_compute(x[i0 * x_stride0 + i1 * x_stride1 + r2 * x_stride2]);
-    const float value0 = k2_argmax_walk0(x_1);
+    packet.x_1[lane] = x_1;
+  }
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k2_argmax_strided_walk0(
+    Index row, Index at, const k2_argmax_strided_packet<kLanes>& packet,
+    const k2_argmax_known& known, k2_argmax_folds0 (&folds)[kLanes]) {
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k2_argmax_walk0(packet.x_1[lane]);
     folds[lane].add(value0, at + lane);
   }
 }
@@ -336,7 +406,7 @@ OPWELD_FN void k2_argmax_strided_once0(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k2_argmax_strided_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index s0, Index x_stride0,
     Index x_stride1, Index x_stride2, Index result_stride0, Index result_stride1, Index num_rows,
@@ -346,15 +416,16 @@ k2_argmax_strided_kernel(
   const int rank = threadIdx.x % kTeam;
   const Index first = 0, last = length;
   k2_argmax_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, op::NoPacket, Index> walks(
+  op::Walks<kTeam * kLanes, kLanes, kItems, k2_argmax_strided_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
-  const auto load = [](Index) { return op::NoPacket(); };
+  const auto load = [&](Index at) {
+    return k2_argmax_strided_load<kLanes>(x, s0, x_stride0, x_stride1, x_stride2, row, at);
+  };
+  walks.hold(load);
 
   k2_argmax_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k2_argmax_strided_walk0<kLanes>(
-        x, s0, x_stride0, x_stride1, x_stride2, row, at,
-        packet, known, folds);
+    k2_argmax_strided_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   row_folds0.tell(known);
@@ -369,7 +440,8 @@ static void k2_argmax_strided_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k2_argmax_strided_kernel<kTeam, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k2_argmax_strided_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<int64_t*>(result), Index(s0), Index(x_stride0),
       Index(x_stride1), Index(x_stride2), Index(result_stride0), Index(result_stride1),
       Index(num_rows), Index(length));
@@ -381,11 +453,9 @@ extern "C" int k2_argmax_strided(
     int64_t length, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k2_argmax_strided_launch<256, 0, 1, uint64_t>;
+  auto launch = k2_argmax_strided_launch<32, 0, 1, uint64_t>;
   if (narrow) {
     launch = k2_argmax_strided_launch<32, 0, 1, uint32_t>;
-  } else {
-    launch = k2_argmax_strided_launch<32, 0, 1, uint64_t>;
   }
   launch(
       x, result, s0, x_stride0, x_stride1, x_stride2, result_stride0, result_stride1, num_rows,

@@ -26,7 +26,9 @@ struct k1_mul_sum_div_folds0 {
   static constexpr int kChain = 256;
   float sum_1;
 
-  OPWELD_FN k1_mul_sum_div_folds0 nothing() { return {op::Sum::identity<float>()}; }
+  OPWELD_FN k1_mul_sum_div_folds0 nothing() {
+    return {op::Sum::identity<float>()};
+  }
   __device__ __forceinline__ void add(float value0) {
     sum_1 = op::Sum::combine(sum_1, value0);
   }
@@ -46,17 +48,31 @@ extern "C" int64_t k1_mul_sum_div_partial_bytes() {
   return sizeof(k1_mul_sum_div_folds0);
 }
 
+// What the walk reads of a packet.
+template <int kLanes>
+struct k1_mul_sum_div_contiguous_packet {
+  op::Vector<float, kLanes> x_1;
+  op::Vector<float, kLanes> y_1;
+};
+
+template <int kLanes, typename Index>
+OPWELD_FN k1_mul_sum_div_contiguous_packet<kLanes>
+k1_mul_sum_div_contiguous_load(
+    const float* __restrict__ x, const float* __restrict__ y, Index row, Index at) {
+  k1_mul_sum_div_contiguous_packet<kLanes> packet;
+  const Index r = at;
+  packet.x_1 = op::load_vector<kLanes>(&x[r]);
+  packet.y_1 = op::load_vector<kLanes>(&y[r]);
+  return packet;
+}
+
 template <int kLanes, typename Index>
 OPWELD_FN void k1_mul_sum_div_contiguous_walk0(
-    const float* __restrict__ x, const float* __restrict__ y, Index row, Index at,
-    const op::NoPacket& packet, const k1_mul_sum_div_known& known,
-    k1_mul_sum_div_folds0 (&folds)[kLanes]) {
-  const Index r = at;
-  const auto x_1_vector = op::load_vector<kLanes>(&x[r]);
-  const auto y_1_vector = op::load_vector<kLanes>(&y[r]);
+    Index row, Index at, const k1_mul_sum_div_contiguous_packet<kLanes>& packet,
+    const k1_mul_sum_div_known& known, k1_mul_sum_div_folds0 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_mul_sum_div_walk0(x_1_vector.lane[lane], y_1_vector.lane[lane]);
+    const float value0 = k1_mul_sum_div_walk0(packet.x_1.lane[lane], packet.y_1.lane[lane]);
     folds[lane].add(value0);
   }
 }
@@ -72,7 +88,7 @@ OPWELD_FN void k1_mul_sum_div_contiguous_once0(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_mul_sum_div_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, Index s0,
     Index num_rows, Index length, Index piece, k1_mul_sum_div_folds0* __restrict__ partials) {
@@ -82,13 +98,16 @@ k1_mul_sum_div_contiguous_kernel(
   const Index first = blockIdx.y * piece;
   const Index last = first + piece < length ? first + piece : length;
   k1_mul_sum_div_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, op::NoPacket, Index> walks(
+  op::Walks<kTeam * kLanes, kLanes, kItems, k1_mul_sum_div_contiguous_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
-  const auto load = [](Index) { return op::NoPacket(); };
+  const auto load = [&](Index at) {
+    return k1_mul_sum_div_contiguous_load<kLanes>(x, y, row, at);
+  };
+  walks.hold(load);
 
   k1_mul_sum_div_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_mul_sum_div_contiguous_walk0<kLanes>(x, y, row, at, packet, known, folds);
+    k1_mul_sum_div_contiguous_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   if (gridDim.y > 1) {
@@ -129,7 +148,8 @@ static void k1_mul_sum_div_contiguous_launch(
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
-  k1_mul_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index><<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+  const auto kernel = k1_mul_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(y), static_cast<float*>(result),
       Index(s0), Index(num_rows), Index(length), Index(piece),
       static_cast<k1_mul_sum_div_folds0*>(partials));
@@ -143,7 +163,8 @@ static void k1_mul_sum_div_contiguous_finish(
   constexpr int kThreads = op::kStripsThreads<kStrips>;
   constexpr int64_t kRows = kThreads / kStrips;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_mul_sum_div_contiguous_finish_kernel<kStrips, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_mul_sum_div_contiguous_finish_kernel<kStrips, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<float*>(result), Index(s0), Index(num_rows), Index(pieces),
       static_cast<const k1_mul_sum_div_folds0*>(partials));
 }
@@ -172,25 +193,46 @@ extern "C" int k1_mul_sum_div_contiguous(
   }
   launch(x, y, result, s0, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
   if (pieces > 1) {
-    auto finish = narrow ? k1_mul_sum_div_contiguous_finish<uint32_t> : k1_mul_sum_div_contiguous_finish<uint64_t>;
+    auto finish = narrow ? k1_mul_sum_div_contiguous_finish<uint32_t>
+        : k1_mul_sum_div_contiguous_finish<uint64_t>;
     finish(result, s0, num_rows, pieces, partials, static_cast<cudaStream_t>(stream));
   }
   return int(cudaGetLastError());
 }
 
+// What the walk reads of a packet.
+template <int kLanes>
+struct k1_mul_sum_div_strided_packet {
+  float x_1[kLanes];
+  float y_1[kLanes];
+};
+
 template <int kLanes, typename Index>
-OPWELD_FN void k1_mul_sum_div_strided_walk0(
+OPWELD_FN k1_mul_sum_div_strided_packet<kLanes>
+k1_mul_sum_div_strided_load(
     const float* __restrict__ x, const float* __restrict__ y, Index x_stride0, Index x_stride1,
-    Index y_stride0, Index y_stride1, Index row, Index at, const op::NoPacket& packet,
-    const k1_mul_sum_div_known& known, k1_mul_sum_div_folds0 (&folds)[kLanes]) {
+    Index y_stride0, Index y_stride1, Index row, Index at) {
+  k1_mul_sum_div_strided_packet<kLanes> packet;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
     const Index lane_at = at + lane;
     const Index r1 = lane_at % 4096u;
     const Index r0 = lane_at / 4096u;
     const float x_1 = x[r0 * x_stride0 + r1 * x_stride1];
+    packet.x_1[lane] = x_1;
     const float y_1 = y[r0 * y_stride0 + r1 * y_stride1];
-    const float value0 = k1_mul_sum_div_walk0(x_1, y_1);
+    packet.y_1[lane] = y_1;
+  }
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_mul_sum_div_strided_walk0(
+    Index row, Index at, const k1_mul_sum_div_strided_packet<kLanes>& packet,
+    const k1_mul_sum_div_known& known, k1_mul_sum_div_folds0 (&folds)[kLanes]) {
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k1_mul_sum_div_walk0(packet.x_1[lane], packet.y_1[lane]);
     folds[lane].add(value0);
   }
 }
@@ -206,7 +248,7 @@ OPWELD_FN void k1_mul_sum_div_strided_once0(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_mul_sum_div_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, Index s0,
     Index x_stride0, Index x_stride1, Index y_stride0, Index y_stride1, Index num_rows,
@@ -217,15 +259,17 @@ k1_mul_sum_div_strided_kernel(
   const Index first = blockIdx.y * piece;
   const Index last = first + piece < length ? first + piece : length;
   k1_mul_sum_div_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, op::NoPacket, Index> walks(
+  op::Walks<kTeam * kLanes, kLanes, kItems, k1_mul_sum_div_strided_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
-  const auto load = [](Index) { return op::NoPacket(); };
+  const auto load = [&](Index at) {
+    return k1_mul_sum_div_strided_load<kLanes>(x, y, x_stride0, x_stride1, y_stride0, y_stride1,
+        row, at);
+  };
+  walks.hold(load);
 
   k1_mul_sum_div_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_mul_sum_div_strided_walk0<kLanes>(
-        x, y, x_stride0, x_stride1, y_stride0, y_stride1,
-        row, at, packet, known, folds);
+    k1_mul_sum_div_strided_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   if (gridDim.y > 1) {
@@ -267,7 +311,8 @@ static void k1_mul_sum_div_strided_launch(
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
-  k1_mul_sum_div_strided_kernel<kTeam, kItems, kLanes, Index><<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+  const auto kernel = k1_mul_sum_div_strided_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(y), static_cast<float*>(result),
       Index(s0), Index(x_stride0), Index(x_stride1), Index(y_stride0), Index(y_stride1),
       Index(num_rows), Index(length), Index(piece), static_cast<k1_mul_sum_div_folds0*>(partials));
@@ -281,7 +326,8 @@ static void k1_mul_sum_div_strided_finish(
   constexpr int kThreads = op::kStripsThreads<kStrips>;
   constexpr int64_t kRows = kThreads / kStrips;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_mul_sum_div_strided_finish_kernel<kStrips, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_mul_sum_div_strided_finish_kernel<kStrips, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<float*>(result), Index(s0), Index(num_rows), Index(pieces),
       static_cast<const k1_mul_sum_div_folds0*>(partials));
 }
@@ -304,7 +350,8 @@ extern "C" int k1_mul_sum_div_strided(
       x, y, result, s0, x_stride0, x_stride1, y_stride0, y_stride1, num_rows, length, pieces,
       partials, static_cast<cudaStream_t>(stream));
   if (pieces > 1) {
-    auto finish = narrow ? k1_mul_sum_div_strided_finish<uint32_t> : k1_mul_sum_div_strided_finish<uint64_t>;
+    auto finish = narrow ? k1_mul_sum_div_strided_finish<uint32_t>
+        : k1_mul_sum_div_strided_finish<uint64_t>;
     finish(result, s0, num_rows, pieces, partials, static_cast<cudaStream_t>(stream));
   }
   return int(cudaGetLastError());

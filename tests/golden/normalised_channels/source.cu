@@ -34,7 +34,9 @@ struct k1_div_add_sqrt_folds0 {
   static constexpr int kChain = 256;
   float sum_1;
 
-  OPWELD_FN k1_div_add_sqrt_folds0 nothing() { return {op::Sum::identity<float>()}; }
+  OPWELD_FN k1_div_add_sqrt_folds0 nothing() {
+    return {op::Sum::identity<float>()};
+  }
   __device__ __forceinline__ void add(float value0) {
     sum_1 = op::Sum::combine(sum_1, value0);
   }
@@ -107,7 +109,7 @@ OPWELD_FN void k1_div_add_sqrt_contiguous_walk1(
 }
 
 template <int kStrips, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>, op::kLeastBlocks<op::kStripsThreads<kStrips>, Index>)
+__global__ void __launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k1_div_add_sqrt_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ result0,
     float* __restrict__ result1, Index num_rows, Index length) {
@@ -150,7 +152,8 @@ static void k1_div_add_sqrt_contiguous_launch(
   constexpr int kThreads = op::kStripsThreads<kStrips>;
   constexpr int64_t kRows = kThreads / kStrips * kLanes;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_div_add_sqrt_contiguous_kernel<kStrips, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_div_add_sqrt_contiguous_kernel<kStrips, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(weight), static_cast<float*>(result0),
       static_cast<float*>(result1), Index(num_rows), Index(length));
 }
@@ -161,16 +164,14 @@ extern "C" int k1_div_add_sqrt_contiguous(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = k1_div_add_sqrt_contiguous_launch<8, 0, 1, uint64_t>;
-  if (aligned && num_rows % 4 == 0) {
+  if (aligned && num_rows % 4 == 0 && num_rows >= 16384) {
     if (narrow) {
       launch = k1_div_add_sqrt_contiguous_launch<1, 8, 4, uint32_t>;
     } else {
       launch = k1_div_add_sqrt_contiguous_launch<8, 0, 4, uint64_t>;
     }
   } else if (narrow) {
-    launch = k1_div_add_sqrt_contiguous_launch<8, 0, 1, uint32_t>;
-  } else {
-    launch = k1_div_add_sqrt_contiguous_launch<8, 0, 1, uint64_t>;
+    launch = k1_div_add_sqrt_contiguous_launch<1, 32, 1, uint32_t>;
   }
   launch(x, weight, result0, result1, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
@@ -252,7 +253,7 @@ OPWELD_FN void k1_div_add_sqrt_strided_walk1(
 }
 
 template <int kStrips, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>, op::kLeastBlocks<op::kStripsThreads<kStrips>, Index>)
+__global__ void __launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k1_div_add_sqrt_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ result0,
     float* __restrict__ result1, Index x_stride0, Index x_stride1, Index x_stride2, Index x_stride3,
@@ -308,7 +309,8 @@ static void k1_div_add_sqrt_strided_launch(
   constexpr int kThreads = op::kStripsThreads<kStrips>;
   constexpr int64_t kRows = kThreads / kStrips * kLanes;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_div_add_sqrt_strided_kernel<kStrips, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_div_add_sqrt_strided_kernel<kStrips, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(weight), static_cast<float*>(result0),
       static_cast<float*>(result1), Index(x_stride0), Index(x_stride1), Index(x_stride2),
       Index(x_stride3), Index(result0_stride0), Index(result0_stride2), Index(result0_stride3),
@@ -328,8 +330,6 @@ extern "C" int k1_div_add_sqrt_strided(
   auto launch = k1_div_add_sqrt_strided_launch<8, 0, 1, uint64_t>;
   if (narrow) {
     launch = k1_div_add_sqrt_strided_launch<8, 0, 1, uint32_t>;
-  } else {
-    launch = k1_div_add_sqrt_strided_launch<8, 0, 1, uint64_t>;
   }
   launch(
       x, weight, result0, result1, x_stride0, x_stride1, x_stride2, x_stride3, result0_stride0,

@@ -35,7 +35,9 @@ struct k1_exp_sum_div_folds0 {
   static constexpr int kChain = op::NoFolds::kChain;
   float amax_1;
 
-  OPWELD_FN k1_exp_sum_div_folds0 nothing() { return {op::Amax::identity<float>()}; }
+  OPWELD_FN k1_exp_sum_div_folds0 nothing() {
+    return {op::Amax::identity<float>()};
+  }
   __device__ __forceinline__ void add(float value0) {
     amax_1 = op::Amax::combine(amax_1, value0);
   }
@@ -52,7 +54,9 @@ struct k1_exp_sum_div_folds1 {
   static constexpr int kChain = 256;
   float sum_1;
 
-  OPWELD_FN k1_exp_sum_div_folds1 nothing() { return {op::Sum::identity<float>()}; }
+  OPWELD_FN k1_exp_sum_div_folds1 nothing() {
+    return {op::Sum::identity<float>()};
+  }
   __device__ __forceinline__ void add(float value0) {
     sum_1 = op::Sum::combine(sum_1, value0);
   }
@@ -124,7 +128,7 @@ OPWELD_FN void k1_exp_sum_div_contiguous_walk2(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_exp_sum_div_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
     Index num_rows, Index length) {
@@ -167,7 +171,8 @@ static void k1_exp_sum_div_contiguous_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_exp_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_exp_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(mask), static_cast<float*>(result),
       Index(num_rows), Index(length));
 }
@@ -177,7 +182,7 @@ extern "C" int k1_exp_sum_div_contiguous(
     int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k1_exp_sum_div_contiguous_launch<256, 0, 1, uint64_t>;
+  auto launch = k1_exp_sum_div_contiguous_launch<32, 0, 1, uint64_t>;
   if (aligned && length % 4 == 0) {
     if (narrow) {
       launch = k1_exp_sum_div_contiguous_launch<8, 2, 4, uint32_t>;
@@ -186,8 +191,6 @@ extern "C" int k1_exp_sum_div_contiguous(
     }
   } else if (narrow) {
     launch = k1_exp_sum_div_contiguous_launch<32, 0, 1, uint32_t>;
-  } else {
-    launch = k1_exp_sum_div_contiguous_launch<32, 0, 1, uint64_t>;
   }
   launch(x, mask, result, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
@@ -258,7 +261,7 @@ OPWELD_FN void k1_exp_sum_div_strided_walk2(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kLeastBlocks<op::kTeamThreads<kTeam>, Index>)
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_exp_sum_div_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
     Index x_stride0, Index x_stride1, Index mask_stride0, Index result_stride0,
@@ -306,7 +309,8 @@ static void k1_exp_sum_div_strided_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  k1_exp_sum_div_strided_kernel<kTeam, kItems, kLanes, Index><<<blocks, kThreads, 0, stream>>>(
+  const auto kernel = k1_exp_sum_div_strided_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(mask), static_cast<float*>(result),
       Index(x_stride0), Index(x_stride1), Index(mask_stride0), Index(result_stride0),
       Index(result_stride1), Index(num_rows), Index(length));
@@ -318,11 +322,9 @@ extern "C" int k1_exp_sum_div_strided(
     int64_t length, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k1_exp_sum_div_strided_launch<256, 0, 1, uint64_t>;
+  auto launch = k1_exp_sum_div_strided_launch<32, 0, 1, uint64_t>;
   if (narrow) {
     launch = k1_exp_sum_div_strided_launch<32, 0, 1, uint32_t>;
-  } else {
-    launch = k1_exp_sum_div_strided_launch<32, 0, 1, uint64_t>;
   }
   launch(
       x, mask, result, x_stride0, x_stride1, mask_stride0, result_stride0, result_stride1, num_rows,
