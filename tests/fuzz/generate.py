@@ -317,6 +317,13 @@ class _Author:
         op, text, count = self.rng.choice(words.SPLITS)
         return self._try(text, (x, y) if "{1}" in text else (x,), op, count)
 
+    def _condensing(self) -> bool:
+        x = self._pick(lambda v: _is_float(v) and v.dim() > 0)
+        if x is None:
+            return False
+        y = self._mate(x, _is_float) if self.rng.random() < 0.2 else None
+        return self._form(words.CONDENSING_TWO, x, y) if y else self._form(words.CONDENSING, x)
+
     def _library(self) -> bool:
         x = self._pick(lambda v: _is_float(v) and v.dim() > 0)
         return x is not None and self._form(words.LIBRARY, x)
@@ -414,10 +421,11 @@ _KINDS: tuple[Callable[[_Author], bool], ...] = (
     _Author._view,
     _Author._join,
     _Author._split,
+    _Author._condensing,
     _Author._library,
     _Author._in_place,
 )
-_WEIGHTS = (16, 5, 5, 2, 6, 14, 16, 4, 8, 7, 6, 20, 6, 4, 3, 7)
+_WEIGHTS = (16, 5, 5, 2, 6, 14, 16, 4, 8, 7, 6, 20, 6, 4, 12, 2, 7)
 
 
 def _name(index: int) -> str:
