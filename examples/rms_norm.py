@@ -1,4 +1,4 @@
-"""Root mean square normalisation over the channels of an image, written out, and a gate after it."""
+"""Root mean square normalisation over the channels of an image, written out, and a gate."""
 
 import torch
 from torch import nn

@@ -57,6 +57,7 @@ class Target:
     # Rows of a reduction that keep every processor busy.
     rows_in_flight: int = 1
     reduction_threads: int = 1
+    cuts_at_launch: bool = False
     tensor_cores: str = "none"
     products: frozenset[Mode] = frozenset()
     product_rates: Mapping[Mode, ProductRates] = field(default_factory=dict)
@@ -77,6 +78,7 @@ SM_90A = Target(
     pointwise_flops_per_s=33.5e12,  # 132 SMs x 128 lanes x 1.98 GHz, one instruction a lane
     rows_in_flight=264,  # two blocks for each of 132 SMs
     reduction_threads=256,
+    cuts_at_launch=True,
     tensor_cores="sm90",
     products=frozenset({Mode.FAITHFUL}),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
@@ -103,6 +105,7 @@ SM_80 = Target(
     pointwise_flops_per_s=9.7e12,  # 108 SMs x 64 lanes x 1.41 GHz
     rows_in_flight=216,  # two blocks for each of 108 SMs
     reduction_threads=256,
+    cuts_at_launch=True,
     tensor_cores="mma",
     products=frozenset({Mode.FAITHFUL}),
     # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products

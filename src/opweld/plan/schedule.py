@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.expr import divides
+from ..ir.expr import divides, product
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule, ReductionSchedule, Rows
 from ..ir.product import Mode, Product
 from ..ir.types import DType
@@ -16,13 +16,28 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
 
 
 def choose_reduction_schedule(
-    group: Group, rows: Rows, cut: bool, target: Target
+    group: Group, rows: Rows, pieces: bool, target: Target
 ) -> ReductionSchedule:
-    """16-byte accesses where every row, or every row of rows, has a whole number of them."""
-    lanes = target.access_bytes // widest_type(group).itemsize_bytes
+    """16-byte accesses where every row, or every row of rows, has a whole number of them.
+
+    What one walk condenses may be cut in pieces where a launch decides in how many; elsewhere it is
+    where rows need `pieces`.
+    """
+    lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
     innermost = [size for size in rows.space if size != 1][-1:]
     whole = all(divides(lanes, size) for size in innermost)
+    condenses = rows.num_walks == 1 and not any(
+        node.type.num_elems == product(rows.space) for node in group.outputs
+    )
+    cut = pieces or (condenses and target.cuts_at_launch)
     return ReductionSchedule(lanes if whole else 1, target.reduction_threads, cut)
+
+
+def _widest_element(group: Group, rows: Rows) -> DType:
+    """The widest element type of what a walk reads and writes element by element."""
+    size = product(rows.space)
+    whole = [n.type.dtype for n in (*group.inputs, *group.outputs) if n.type.num_elems == size]
+    return max(whole or [widest_type(group)], key=lambda dtype: dtype.itemsize_bytes)
 
 
 def widest_type(group: Group) -> DType:

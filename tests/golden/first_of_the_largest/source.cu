@@ -33,6 +33,14 @@ struct k1_amax_folds0 {
   }
 };
 
+extern "C" int64_t k1_amax_pieces(int64_t num_rows, int64_t length) {
+  return op::pieces_for(num_rows, length, 4096);
+}
+
+extern "C" int64_t k1_amax_partial_bytes() {
+  return sizeof(k1_amax_folds0);
+}
+
 // What the walk reads of a packet.
 template <int kLanes>
 struct k1_amax_contiguous_packet {
@@ -75,11 +83,12 @@ template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_amax_contiguous_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index s0, Index num_rows,
-    Index length) {
+    Index length, Index piece, k1_amax_folds0* __restrict__ partials) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
-  const Index first = 0, last = length;
+  const Index first = blockIdx.y * piece;
+  const Index last = first + piece < length ? first + piece : length;
   k1_amax_known known;
   op::Walks<kTeam * kLanes, kLanes, kItems, k1_amax_contiguous_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
@@ -93,26 +102,66 @@ k1_amax_contiguous_kernel(
     k1_amax_contiguous_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
+  if (gridDim.y > 1) {
+    if (rank == 0) partials[blockIdx.y * num_rows + row] = row_folds0;
+    return;
+  }
   row_folds0.tell(known);
   k1_amax_contiguous_once0(result, row, rank == 0, known);
 }
 
+template <int kStrips, typename Index>
+__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+k1_amax_contiguous_finish_kernel(
+    op::half* __restrict__ result, Index num_rows, Index pieces,
+    const k1_amax_folds0* __restrict__ partials) {
+  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
+  const int strip = threadIdx.x / kColumns;
+  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+  const bool inside = row < num_rows;
+  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const auto load = [](Index) { return op::NoPacket(); };
+  k1_amax_folds0 row_folds[1];
+  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
+    folds[0].merge(partials[piece * num_rows + row]);
+  });
+  op::in_columns<kStrips, kColumns>(row_folds);
+  if (!inside || strip > 0) return;
+  k1_amax_known known;
+  row_folds[0].tell(known);
+  k1_amax_contiguous_once0(result, row, true, known);
+}
+
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_amax_contiguous_launch(
-    const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length,
-    cudaStream_t stream) {
+    const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length, int64_t pieces,
+    void* partials, cudaStream_t stream) {
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k1_amax_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<op::half*>(result), Index(s0), Index(num_rows),
-      Index(length));
+      Index(length), Index(piece), static_cast<k1_amax_folds0*>(partials));
+}
+
+template <typename Index>
+static void k1_amax_contiguous_finish(
+    void* result, int64_t num_rows, int64_t pieces, const void* partials, cudaStream_t stream) {
+  constexpr int kStrips = 32;
+  constexpr int kThreads = op::kStripsThreads<kStrips>;
+  constexpr int64_t kRows = kThreads / kStrips;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const auto kernel = k1_amax_contiguous_finish_kernel<kStrips, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
+      static_cast<op::half*>(result), Index(num_rows), Index(pieces),
+      static_cast<const k1_amax_folds0*>(partials));
 }
 
 extern "C" int k1_amax_contiguous(
-    const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length, int64_t max_offset,
-    int aligned, void* stream) {
+    const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length, int64_t pieces,
+    void* partials, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = k1_amax_contiguous_launch<32, 0, 1, uint64_t>;
@@ -125,7 +174,12 @@ extern "C" int k1_amax_contiguous(
   } else if (narrow) {
     launch = k1_amax_contiguous_launch<32, 0, 1, uint32_t>;
   }
-  launch(x, result, s0, num_rows, length, static_cast<cudaStream_t>(stream));
+  launch(x, result, s0, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
+  if (pieces > 1) {
+    auto finish = narrow ? k1_amax_contiguous_finish<uint32_t>
+        : k1_amax_contiguous_finish<uint64_t>;
+    finish(result, num_rows, pieces, partials, static_cast<cudaStream_t>(stream));
+  }
   return int(cudaGetLastError());
 }
 
@@ -179,11 +233,13 @@ template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_amax_strided_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index x_stride0, Index x_stride1,
-    Index x_stride2, Index result_stride1, Index num_rows, Index length) {
+    Index x_stride2, Index result_stride1, Index num_rows, Index length, Index piece,
+    k1_amax_folds0* __restrict__ partials) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
-  const Index first = 0, last = length;
+  const Index first = blockIdx.y * piece;
+  const Index last = first + piece < length ? first + piece : length;
   k1_amax_known known;
   op::Walks<kTeam * kLanes, kLanes, kItems, k1_amax_strided_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
@@ -197,27 +253,70 @@ k1_amax_strided_kernel(
     k1_amax_strided_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
+  if (gridDim.y > 1) {
+    if (rank == 0) partials[blockIdx.y * num_rows + row] = row_folds0;
+    return;
+  }
   row_folds0.tell(known);
   k1_amax_strided_once0(result, result_stride1, row, rank == 0, known);
+}
+
+template <int kStrips, typename Index>
+__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+k1_amax_strided_finish_kernel(
+    op::half* __restrict__ result, Index result_stride1, Index num_rows, Index pieces,
+    const k1_amax_folds0* __restrict__ partials) {
+  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
+  const int strip = threadIdx.x / kColumns;
+  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+  const bool inside = row < num_rows;
+  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const auto load = [](Index) { return op::NoPacket(); };
+  k1_amax_folds0 row_folds[1];
+  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
+    folds[0].merge(partials[piece * num_rows + row]);
+  });
+  op::in_columns<kStrips, kColumns>(row_folds);
+  if (!inside || strip > 0) return;
+  k1_amax_known known;
+  row_folds[0].tell(known);
+  k1_amax_strided_once0(result, result_stride1, row, true, known);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_amax_strided_launch(
     const void* x, void* result, int64_t x_stride0, int64_t x_stride1, int64_t x_stride2,
-    int64_t result_stride1, int64_t num_rows, int64_t length, cudaStream_t stream) {
+    int64_t result_stride1, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
+    cudaStream_t stream) {
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k1_amax_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<op::half*>(result), Index(x_stride0),
-      Index(x_stride1), Index(x_stride2), Index(result_stride1), Index(num_rows), Index(length));
+      Index(x_stride1), Index(x_stride2), Index(result_stride1), Index(num_rows), Index(length),
+      Index(piece), static_cast<k1_amax_folds0*>(partials));
+}
+
+template <typename Index>
+static void k1_amax_strided_finish(
+    void* result, int64_t result_stride1, int64_t num_rows, int64_t pieces, const void* partials,
+    cudaStream_t stream) {
+  constexpr int kStrips = 32;
+  constexpr int kThreads = op::kStripsThreads<kStrips>;
+  constexpr int64_t kRows = kThreads / kStrips;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const auto kernel = k1_amax_strided_finish_kernel<kStrips, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
+      static_cast<op::half*>(result), Index(result_stride1), Index(num_rows), Index(pieces),
+      static_cast<const k1_amax_folds0*>(partials));
 }
 
 extern "C" int k1_amax_strided(
     const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
-    int64_t x_stride2, int64_t result_stride1, int64_t num_rows, int64_t length, int64_t max_offset,
-    int aligned, void* stream) {
+    int64_t x_stride2, int64_t result_stride1, int64_t num_rows, int64_t length, int64_t pieces,
+    void* partials, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = k1_amax_strided_launch<32, 0, 1, uint64_t>;
@@ -225,8 +324,12 @@ extern "C" int k1_amax_strided(
     launch = k1_amax_strided_launch<32, 0, 1, uint32_t>;
   }
   launch(
-      x, result, x_stride0, x_stride1, x_stride2, result_stride1, num_rows, length,
-      static_cast<cudaStream_t>(stream));
+      x, result, x_stride0, x_stride1, x_stride2, result_stride1, num_rows, length, pieces,
+      partials, static_cast<cudaStream_t>(stream));
+  if (pieces > 1) {
+    auto finish = narrow ? k1_amax_strided_finish<uint32_t> : k1_amax_strided_finish<uint64_t>;
+    finish(result, result_stride1, num_rows, pieces, partials, static_cast<cudaStream_t>(stream));
+  }
   return int(cudaGetLastError());
 }
 
@@ -264,6 +367,14 @@ struct k2_argmax_folds0 {
     row.argmax_1 = argmax_1.position;
   }
 };
+
+extern "C" int64_t k2_argmax_pieces(int64_t num_rows, int64_t length) {
+  return op::pieces_for(num_rows, length, 4096);
+}
+
+extern "C" int64_t k2_argmax_partial_bytes() {
+  return sizeof(k2_argmax_folds0);
+}
 
 // What the walk reads of a packet.
 template <int kLanes>
@@ -305,11 +416,13 @@ OPWELD_FN void k2_argmax_contiguous_once0(
 template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k2_argmax_contiguous_kernel(
-    const op::half* __restrict__ x, int64_t* __restrict__ result, Index num_rows, Index length) {
+    const op::half* __restrict__ x, int64_t* __restrict__ result, Index num_rows, Index length,
+    Index piece, k2_argmax_folds0* __restrict__ partials) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
-  const Index first = 0, last = length;
+  const Index first = blockIdx.y * piece;
+  const Index last = first + piece < length ? first + piece : length;
   k2_argmax_known known;
   op::Walks<kTeam * kLanes, kLanes, kItems, k2_argmax_contiguous_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
@@ -323,38 +436,84 @@ k2_argmax_contiguous_kernel(
     k2_argmax_contiguous_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
+  if (gridDim.y > 1) {
+    if (rank == 0) partials[blockIdx.y * num_rows + row] = row_folds0;
+    return;
+  }
   row_folds0.tell(known);
   k2_argmax_contiguous_once0(result, row, rank == 0, known);
 }
 
+template <int kStrips, typename Index>
+__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+k2_argmax_contiguous_finish_kernel(
+    int64_t* __restrict__ result, Index num_rows, Index pieces,
+    const k2_argmax_folds0* __restrict__ partials) {
+  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
+  const int strip = threadIdx.x / kColumns;
+  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+  const bool inside = row < num_rows;
+  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const auto load = [](Index) { return op::NoPacket(); };
+  k2_argmax_folds0 row_folds[1];
+  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
+    folds[0].merge(partials[piece * num_rows + row]);
+  });
+  op::in_columns<kStrips, kColumns>(row_folds);
+  if (!inside || strip > 0) return;
+  k2_argmax_known known;
+  row_folds[0].tell(known);
+  k2_argmax_contiguous_once0(result, row, true, known);
+}
+
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k2_argmax_contiguous_launch(
-    const void* x, void* result, int64_t num_rows, int64_t length, cudaStream_t stream) {
+    const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
+    cudaStream_t stream) {
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k2_argmax_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<int64_t*>(result), Index(num_rows),
-      Index(length));
+      Index(length), Index(piece), static_cast<k2_argmax_folds0*>(partials));
+}
+
+template <typename Index>
+static void k2_argmax_contiguous_finish(
+    void* result, int64_t num_rows, int64_t pieces, const void* partials, cudaStream_t stream) {
+  constexpr int kStrips = 32;
+  constexpr int kThreads = op::kStripsThreads<kStrips>;
+  constexpr int64_t kRows = kThreads / kStrips;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const auto kernel = k2_argmax_contiguous_finish_kernel<kStrips, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
+      static_cast<int64_t*>(result), Index(num_rows), Index(pieces),
+      static_cast<const k2_argmax_folds0*>(partials));
 }
 
 extern "C" int k2_argmax_contiguous(
-    const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length, int64_t max_offset,
-    int aligned, void* stream) {
+    const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length, int64_t pieces,
+    void* partials, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = k2_argmax_contiguous_launch<32, 0, 1, uint64_t>;
-  if (aligned && length % 2 == 0) {
+  if (aligned && length % 8 == 0) {
     if (narrow) {
-      launch = k2_argmax_contiguous_launch<8, 0, 2, uint32_t>;
+      launch = k2_argmax_contiguous_launch<8, 0, 8, uint32_t>;
     } else {
-      launch = k2_argmax_contiguous_launch<32, 0, 2, uint64_t>;
+      launch = k2_argmax_contiguous_launch<32, 0, 8, uint64_t>;
     }
   } else if (narrow) {
     launch = k2_argmax_contiguous_launch<32, 0, 1, uint32_t>;
   }
-  launch(x, result, num_rows, length, static_cast<cudaStream_t>(stream));
+  launch(x, result, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
+  if (pieces > 1) {
+    auto finish = narrow ? k2_argmax_contiguous_finish<uint32_t>
+        : k2_argmax_contiguous_finish<uint64_t>;
+    finish(result, num_rows, pieces, partials, static_cast<cudaStream_t>(stream));
+  }
   return int(cudaGetLastError());
 }
 
@@ -410,11 +569,12 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k2_argmax_strided_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index s0, Index x_stride0,
     Index x_stride1, Index x_stride2, Index result_stride0, Index result_stride1, Index num_rows,
-    Index length) {
+    Index length, Index piece, k2_argmax_folds0* __restrict__ partials) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
-  const Index first = 0, last = length;
+  const Index first = blockIdx.y * piece;
+  const Index last = first + piece < length ? first + piece : length;
   k2_argmax_known known;
   op::Walks<kTeam * kLanes, kLanes, kItems, k2_argmax_strided_packet<kLanes>, Index> walks(
       first + rank * kLanes, last);
@@ -428,29 +588,70 @@ k2_argmax_strided_kernel(
     k2_argmax_strided_walk0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
+  if (gridDim.y > 1) {
+    if (rank == 0) partials[blockIdx.y * num_rows + row] = row_folds0;
+    return;
+  }
   row_folds0.tell(known);
   k2_argmax_strided_once0(result, s0, result_stride0, result_stride1, row, rank == 0, known);
+}
+
+template <int kStrips, typename Index>
+__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+k2_argmax_strided_finish_kernel(
+    int64_t* __restrict__ result, Index s0, Index result_stride0, Index result_stride1,
+    Index num_rows, Index pieces, const k2_argmax_folds0* __restrict__ partials) {
+  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
+  const int strip = threadIdx.x / kColumns;
+  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+  const bool inside = row < num_rows;
+  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const auto load = [](Index) { return op::NoPacket(); };
+  k2_argmax_folds0 row_folds[1];
+  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
+    folds[0].merge(partials[piece * num_rows + row]);
+  });
+  op::in_columns<kStrips, kColumns>(row_folds);
+  if (!inside || strip > 0) return;
+  k2_argmax_known known;
+  row_folds[0].tell(known);
+  k2_argmax_strided_once0(result, s0, result_stride0, result_stride1, row, true, known);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k2_argmax_strided_launch(
     const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t x_stride2, int64_t result_stride0, int64_t result_stride1, int64_t num_rows,
-    int64_t length, cudaStream_t stream) {
+    int64_t length, int64_t pieces, void* partials, cudaStream_t stream) {
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k2_argmax_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
       static_cast<const op::half*>(x), static_cast<int64_t*>(result), Index(s0), Index(x_stride0),
       Index(x_stride1), Index(x_stride2), Index(result_stride0), Index(result_stride1),
-      Index(num_rows), Index(length));
+      Index(num_rows), Index(length), Index(piece), static_cast<k2_argmax_folds0*>(partials));
+}
+
+template <typename Index>
+static void k2_argmax_strided_finish(
+    void* result, int64_t s0, int64_t result_stride0, int64_t result_stride1, int64_t num_rows,
+    int64_t pieces, const void* partials, cudaStream_t stream) {
+  constexpr int kStrips = 32;
+  constexpr int kThreads = op::kStripsThreads<kStrips>;
+  constexpr int64_t kRows = kThreads / kStrips;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const auto kernel = k2_argmax_strided_finish_kernel<kStrips, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
+      static_cast<int64_t*>(result), Index(s0), Index(result_stride0), Index(result_stride1),
+      Index(num_rows), Index(pieces), static_cast<const k2_argmax_folds0*>(partials));
 }
 
 extern "C" int k2_argmax_strided(
     const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t x_stride2, int64_t result_stride0, int64_t result_stride1, int64_t num_rows,
-    int64_t length, int64_t max_offset, int aligned, void* stream) {
+    int64_t length, int64_t pieces, void* partials, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = k2_argmax_strided_launch<32, 0, 1, uint64_t>;
@@ -459,6 +660,12 @@ extern "C" int k2_argmax_strided(
   }
   launch(
       x, result, s0, x_stride0, x_stride1, x_stride2, result_stride0, result_stride1, num_rows,
-      length, static_cast<cudaStream_t>(stream));
+      length, pieces, partials, static_cast<cudaStream_t>(stream));
+  if (pieces > 1) {
+    auto finish = narrow ? k2_argmax_strided_finish<uint32_t> : k2_argmax_strided_finish<uint64_t>;
+    finish(
+        result, s0, result_stride0, result_stride1, num_rows, pieces, partials,
+        static_cast<cudaStream_t>(stream));
+  }
   return int(cudaGetLastError());
 }

@@ -99,9 +99,24 @@ def test_many_rows_or_short_ones_are_whole() -> None:
 
 def test_examples_decide_where_sizes_are_symbolic() -> None:
     m = Make()
-    total = m.reduced("sum", m.x("x", BATCH, 16 * LONG_ROW), 1)
-    cut = [groups_of(total, s0=n)[0].schedule.cut for n in (2, 4096)]  # type: ignore[union-attr]
-    assert cut == [True, False]
+    total = m.softmax(m.x("x", BATCH, 16 * LONG_ROW), 1)
+    assert [walks_of(total, s0=n) for n in (2, 4096)] == [[1, 0, 1, 0], [3]]
+
+
+def test_what_one_walk_condenses_is_cut_where_the_launch_can_decide() -> None:
+    m = Make()
+    x = m.x("x", 1000, 1000)
+    graph = plan_of(m.reduced("sum", x, 1), m.softmax(x, 0)).graph
+    for target, expected in ((SM_90A, [True, False]), (CPU, [False, False])):
+        groups = make_plan(graph, target).groups
+        cut = [g.schedule.cut for g in groups if isinstance(g.schedule, ReductionSchedule)]
+        assert cut == expected
+
+
+def test_a_result_of_the_row_does_not_narrow_its_accesses() -> None:
+    m = Make()
+    (group,) = groups_of(m.reduced("argmax", m.x("x", 64, 1000), 1))
+    assert group.schedule.lanes == 4, "its places are integers of 8 bytes"  # type: ignore[union-attr]
 
 
 def test_neighbouring_rows_are_counted_by_the_block() -> None:
