@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.graph import Graph, Leaf, Node, topological
+from ..ir.graph import Graph, Leaf, Node
 from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
+from .composites import Call, calls
 from .spelling import (
     dtype,
     is_infix,
@@ -31,11 +32,15 @@ RESERVED = frozenset((*keyword.kwlist, "self", "torch", "float"))
 
 @dataclass(slots=True)
 class Body:
-    """Lines of a function body, and the text by which each node made so far is known."""
+    """Lines of a function body, and the text by which each node made so far is known.
+
+    `calls` has nodes that are made by one call, from another operand than their own.
+    """
 
     graph: Graph
     device: str
     texts: dict[int, str] = field(default_factory=dict)
+    calls: dict[int, Call] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: set(RESERVED))
     lines: list[str] = field(default_factory=list)
     assigned: set[str] = field(default_factory=set)
@@ -44,7 +49,7 @@ class Body:
     def text(self, node: Node) -> str:
         """The text of a value; what it needs and does not exist yet is computed first."""
         if node.serial not in self.texts:
-            for needed in reached((node,), self.texts):
+            for needed in reached((node,), self.texts, self.operands):
                 self._make(needed)
         return self.texts[node.serial]
 
@@ -66,7 +71,15 @@ class Body:
         else:
             self.assign(node)
 
+    def operands(self, node: Node) -> tuple[Node, ...]:
+        """What the text of `node` is made of."""
+        call = self.calls.get(node.serial)
+        return (call.operand,) if call else node.inputs
+
     def expression(self, node: Node) -> str:
+        call = self.calls.get(node.serial)
+        if call:
+            return call.spelled(self.text(call.operand))
         if node.op is Op.IOTA:
             return self._iota(node)
         if node.op is Op.EXPAND and node.inputs[0].op is Op.CONST:
@@ -105,7 +118,8 @@ class Body:
             self.comment(node)
             self.define((node,), expression)
         else:
-            self.texts[node.serial] = f"({expression})" if is_infix(node) else expression
+            infix = is_infix(node) and node.serial not in self.calls
+            self.texts[node.serial] = f"({expression})" if infix else expression
 
     def define(self, nodes: tuple[Node, ...], expression: str) -> str:
         """`names = expression`"""
@@ -126,7 +140,8 @@ class Body:
             )
 
     def _name(self, node: Node) -> str:
-        return self.fresh(_wish(self.graph, node))
+        call = self.calls.get(node.serial)
+        return self.fresh(_wish(self.graph, node, call.name if call else _own_name(node)))
 
     def fresh(self, wish: str) -> str:
         name = wish if wish not in self.taken else ""
@@ -144,7 +159,11 @@ def _constant(node: Node) -> str:
     return f"({text})" if " " in text else text
 
 
-def _wish(graph: Graph, node: Node) -> str:
+def _own_name(node: Node) -> str:
+    return node.attrs.target.split(".")[1].strip("_") if node.op is Op.CALL else node.op.value
+
+
+def _wish(graph: Graph, node: Node, operation: str) -> str:
     """The name that the user's line assigns to, or the operation's."""
     origin = graph.origin(node)
     assigned = (
@@ -152,9 +171,7 @@ def _wish(graph: Graph, node: Node) -> str:
     )
     if assigned and assigned[1] not in RESERVED:
         return assigned[1]
-    if node.op is Op.CALL:
-        return f"{node.attrs.target.split('.')[1].strip('_')}_out"
-    return f"{node.op.value}_out"
+    return f"{operation}_out"
 
 
 def python_name(name: str) -> str:
@@ -182,11 +199,13 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
     body = Body(graph, f"{names[0]}.device")
     body.taken.update(names)
     body.texts.update(zip((node.serial for node in group.inputs), names, strict=True))
-    once = _used_once(group)
-    for node in _inside(group):
+    body.calls.update(calls(_inside(group)))
+    spelled = _inside(group, body.operands)
+    once = _used_once(group, spelled, body.operands)
+    for node in spelled:
         if node.op is Op.CONST:
             body.text(node)
-        elif _in_one_line(graph, node, once.get(node.serial)):
+        elif _in_one_line(body, node, once.get(node.serial)):
             body.inline(node)
         else:
             body.assign(node)
@@ -210,12 +229,21 @@ def _ending(lines: list[str], result: str) -> list[str]:
     return [*lines, f"return {result}"]
 
 
-def _inside(group: Group) -> tuple[Node, ...]:
+Operands = Callable[[Node], tuple[Node, ...]]
+
+
+def _own_inputs(node: Node) -> tuple[Node, ...]:
+    return node.inputs
+
+
+def _inside(group: Group, operands: Operands = _own_inputs) -> tuple[Node, ...]:
     """What is computed between the group's operands and its results, operands first."""
-    return reached(group.outputs, {node.serial for node in group.inputs})
+    return reached(group.outputs, {node.serial for node in group.inputs}, operands)
 
 
-def reached(roots: tuple[Node, ...], known: Container[int]) -> tuple[Node, ...]:
+def reached(
+    roots: tuple[Node, ...], known: Container[int], operands: Operands = _own_inputs
+) -> tuple[Node, ...]:
     """The roots and what they need, operands first, up to nodes whose serials are known."""
     found: dict[int, Node] = {}
     waiting = [root for root in roots if root.serial not in known]
@@ -223,26 +251,29 @@ def reached(roots: tuple[Node, ...], known: Container[int]) -> tuple[Node, ...]:
         node = waiting.pop()
         if node.serial not in found:
             found[node.serial] = node
-            waiting.extend(n for n in node.inputs if n.serial not in known)
+            waiting.extend(n for n in operands(node) if n.serial not in known)
     # A node is made after its operands, so serials are a topological order.
     return tuple(found[serial] for serial in sorted(found))
 
 
-def _used_once(group: Group) -> dict[int, Node]:
-    """The only user of each node that has one use within the group and none outside."""
+def _used_once(group: Group, nodes: tuple[Node, ...], operands: Operands) -> dict[int, Node]:
+    """The only user of each node that has one use among `nodes` and none outside the group."""
     users: dict[int, list[Node]] = {}
-    for node in _inside(group):
-        for operand in node.inputs:
+    for node in nodes:
+        for operand in operands(node):
             users.setdefault(operand.serial, []).append(node)
     results = {node.serial for node in group.outputs}
     return {s: u[0] for s, u in users.items() if len(u) == 1 and s not in results}
 
 
-def _in_one_line(graph: Graph, node: Node, user: Node | None) -> bool:
+def _in_one_line(body: Body, node: Node, user: Node | None) -> bool:
     """Whether the user wrote `node` inside the expression of the one operation that reads it."""
-    if user is None or repeats_operands(user):
+    if user is None:
         return False
-    return graph.origin(node) is not None and graph.origin(node) == graph.origin(user)
+    if user.serial not in body.calls and repeats_operands(user):
+        return False
+    origin = body.graph.origin(node)
+    return origin is not None and origin == body.graph.origin(user)
 
 
 def forward(
@@ -274,7 +305,8 @@ def forward(
 
 def _statement(body: Body, group: Group, operator: Operator | None) -> None:
     if operator is None:
-        for node in group.nodes:
+        body.calls.update(calls(group.nodes))
+        for node in group.outputs:
             body.text(node)
         return
     arguments = [body.text(node) for node in group.inputs] + [
@@ -290,10 +322,11 @@ def _dead(plan: Plan, index: int, body: Body) -> list[str]:
     later = plan.groups[index + 1 :]
     if not later:
         return []
-    needed = topological((*plan.graph.outputs, *(n for g in later for n in (*g.inputs, *g.nodes))))
+    later_nodes = (n for g in later for n in (*g.inputs, *g.nodes))
+    needed = reached((*plan.graph.outputs, *later_nodes), body.texts)
     alive = {node.serial for node in plan.graph.outputs}
     alive |= {o.serial for g in later for n in (*g.nodes, *g.inputs) for o in (n, *n.inputs)}
-    alive |= {o.serial for n in needed if n.serial not in body.texts for o in n.inputs}
+    alive |= {o.serial for n in needed for o in n.inputs}
     sources = {node.serial for node in (*plan.graph.inputs, *plan.graph.weights)}
     gone = [s for s, t in body.texts.items() if s not in alive | sources and t in body.assigned]
     names = [body.texts.pop(serial) for serial in gone]

@@ -5,7 +5,8 @@ pattern = Var(name) | Const(name) | Number(value) | Apply(op, pattern*, attrs) |
 attrs   = None | name | Computed                 on the left a name captures, on the right it gives
 
 `x * 1.0`, `tanh(x) - x`, `clamp_max(x, minimum(a, b))` build patterns. A variable that stands twice
-must match the same node; a commutative operation is tried both ways round.
+must match the same node, and a name of attributes equal ones; a commutative operation is tried both
+ways round.
 """
 
 from __future__ import annotations
@@ -205,6 +206,8 @@ def _match_apply(pattern: Apply, node: Node, bindings: Bindings) -> Iterator[Bin
     if node.op is not pattern.op or len(node.inputs) != len(pattern.args):
         return
     if isinstance(pattern.attrs, str):
+        if bindings.get(pattern.attrs, node.attrs) != node.attrs:
+            return
         bindings = {**bindings, pattern.attrs: node.attrs}
     orders = [node.inputs]
     if OPS[node.op].commutative and node.inputs[0] is not node.inputs[1]:
