@@ -141,8 +141,13 @@ def _count_nonzero(call: Call) -> Node:
 
 
 def _variance(call: Call, axes: Axes) -> tuple[Node, Node]:
-    """The sum of squared differences to the mean by the degrees of freedom, and the mean."""
+    """The sum of squared differences to the mean by the degrees of freedom, and the mean.
+
+    On the CPU eager takes both in float64 (ReduceOpsKernel.cpp, std_var_kernel_impl).
+    """
     x = float_operand(call, "self")
+    if call.fakes["self"].device.type == "cpu":
+        x = call.build.cast(x, DType.F64)
     difference, middle = centred(call.build, x, axes)
     total = fold(call.build, Op.SUM, squared(call.build, difference), axes)
     return call.make(Op.DIV, total, _freedom(call, x, axes)), middle
