@@ -30,6 +30,16 @@ OPWELD_FN void empty_lanes(T (&lane)[kLanes], double (&total)[kLanes]) {
     }
 }
 
+// @RowMemory deps:
+// An array of a row, from walk to walk, which is too long for the stack or may be.
+template <typename T>
+struct RowMemory {
+    T* const elements;
+    explicit RowMemory(int64_t count) : elements(new T[count]) {}
+    RowMemory(const RowMemory&) = delete;
+    ~RowMemory() { delete[] elements; }
+};
+
 // @fold_lanes deps:
 // One value of all lanes, as a tree of neighbours kWidth apart; the lanes are lost.
 template <typename Fold, int kWidth, typename T>

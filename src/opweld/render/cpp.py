@@ -17,6 +17,7 @@ from .c import dtypes_of, storage_pieces
 from .cpp_half import block_pieces, blocked, half_loads, half_stores, in_block, of_block
 from .cpp_loops import plain, rows, rows_are_short, short_rows
 from .cpp_reduction import reduction_pieces, reduction_text
+from .cpp_rounding import rounded_once
 from .cpp_statements import definition_text, parameters, stored, text_of, typed
 from .element import call_element, element_text, pieces_of, title
 from .layout import folded, head, indented
@@ -26,7 +27,7 @@ def cpp_text(lowered: tuple[Lowered, ...]) -> str:
     """The whole C++ text: the functions used, then each group's loops. Products are the library's
     here.
     """
-    ours = [each for each in lowered if isinstance(each, Welded | Reduction)]
+    ours = [rounded_once(each) for each in lowered if isinstance(each, Welded | Reduction)]
     needed = set[str]().union(*map(_pieces, ours))
     return "\n".join([*pieces(sorted(needed), "cpp"), *map(_group_text, ours)])
 

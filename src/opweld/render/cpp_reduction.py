@@ -31,7 +31,7 @@ from .cpp_half import block_pieces, half_loads, half_stores
 from .cpp_lanes import Lanes, given_or, lanes_of, strips, walked
 from .cpp_loops import coordinates_of
 from .cpp_statements import definition_text, parameters, stored, typed
-from .element import call_element, element_text, pieces_of, title
+from .element import call_element, element_text, pieces_called, pieces_of, title
 from .layout import folded, head, indented
 
 
@@ -45,6 +45,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
             kernel = step.walk.kernel
             needed |= block_pieces(half_loads(kernel, lanes.var), half_stores(kernel, lanes.var))
             needed |= fold_pieces(step.walk.folds)
+        needed |= pieces_called("\n".join(lanes.constants))
     return needed
 
 

@@ -1,15 +1,16 @@
 """Values that a walk over a row leaves for later walks, which would compute them again.
 
 `exp(x - amax)` of a softmax is summed in one walk and divided in the next: what is dear to compute
-is kept in an array of the row, or of a strip of rows, which stays in the cache.
+is kept where a result of its type will stand, whose walk reads it at the address that it then
+stores to, or else in an array of the row, or of a strip of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.expr import Size
+from ..ir.expr import Size, coefficient
 from ..ir.kernel import Access, Arg, Definition, Element, Index, Kernel, Load, Name, Store, Test
 from ..ir.ops import Op
 from ..ir.reduction import Folding, Step
@@ -31,25 +32,59 @@ class Remembered:
     dtype: DType
 
 
-def remembering(folding: Folding, address: Size) -> tuple[Folding, tuple[Remembered, ...]]:
-    """The folding whose walks read again what earlier walks have left at `address` of arrays."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value is kept."""
+
+    buffer: str
+    dtype: DType
+    address: Size
+
+
+def remembering(
+    folding: Folding, var: str | None, address: Size
+) -> tuple[Folding, tuple[Remembered, ...]]:
+    """The folding whose walks read again what earlier walks have left in results whose elements are
+    neighbours along loop `var`, if any is given, or at `address` of arrays.
+    """
     keys = [_keys(step.walk.kernel) for step in folding.steps]
-    held: dict[Key, Remembered] = {}
+    held: dict[Key, _Place] = {}
+    arrays: list[Remembered] = []
     steps: list[Step] = []
     for number, step in enumerate(folding.steps):
-        kernel = _reading(step.walk.kernel, keys[number], held, address)
+        kernel = _reading(step.walk.kernel, keys[number], held)
         later = frozenset(key for each in keys[number + 1 :] for key in each.values())
         for name, result in _dear_results(step, keys[number], later, held):
-            array = Remembered(f"{name}_row", kernel.element.results[result][0].compute)
-            held[keys[number][name]] = array
-            store = Store(array.name, array.dtype, address, result)
+            key, dtype = keys[number][name], kernel.element.results[result][0].compute
+            taken = {place.buffer for place in held.values()}
+            needed = max(n for n, each in enumerate(keys) if key in each.values())
+            place = var and _in_result(folding.steps[needed:], dtype, var, taken)
+            if not place:
+                place = _Place(f"{name}_row", dtype, address)
+                arrays.append(Remembered(place.buffer, dtype))
+            held[key] = place
+            store = Store(place.buffer, dtype, place.address, result)
             kernel = replace(kernel, stores=(*kernel.stores, store))
         steps.append(replace(step, walk=replace(step.walk, kernel=kernel)))
-    return replace(folding, steps=tuple(steps)), tuple(held.values())
+    return replace(folding, steps=tuple(steps)), tuple(arrays)
+
+
+def _in_result(
+    steps: tuple[Step, ...], dtype: DType, var: str, taken: Collection[str]
+) -> _Place | None:
+    """The first result of this type that the last walk that needs the value stores, or one of
+    those after it.
+    """
+    for step in steps:
+        for store in step.walk.kernel.stores:
+            fits = store.dtype is dtype and coefficient(store.address, var) == 1
+            if fits and store.buffer not in taken:
+                return _Place(store.buffer, dtype, store.address)
+    return None
 
 
 def _dear_results(
-    step: Step, keys: Mapping[str, Key], later: frozenset[Key], held: Mapping[Key, Remembered]
+    step: Step, keys: Mapping[str, Key], later: frozenset[Key], held: Mapping[Key, _Place]
 ) -> list[tuple[str, int]]:
     """The folded results that are worth keeping: their names and numbers."""
     element = step.walk.kernel.element
@@ -95,14 +130,12 @@ def _argument(arg: Arg, keys: Mapping[str, Key]) -> Key:
     return keys[arg.text] if isinstance(arg, Name) else (repr(arg.value), arg.dtype)
 
 
-def _reading(
-    kernel: Kernel, keys: Mapping[str, Key], held: Mapping[Key, Remembered], address: Size
-) -> Kernel:
+def _reading(kernel: Kernel, keys: Mapping[str, Key], held: Mapping[Key, _Place]) -> Kernel:
     """The kernel that loads what is held, without what it then needs no more."""
     loads = {
-        let.name: Load(let.name, held[key].name, held[key].dtype, address, Access.LANE)
+        let.name: Load(let.name, place.buffer, place.dtype, place.address, Access.LANE)
         for let in kernel.element.body
-        if (key := keys[let.name]) in held
+        if (place := held.get(keys[let.name]))
     }
     if not loads:
         return kernel

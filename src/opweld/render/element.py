@@ -14,12 +14,13 @@ _CALLED = re.compile(r"\bop::(\w+)")
 
 def pieces_of(element: Element, language: str) -> set[str]:
     """Names of the device library's pieces that an element calls."""
-    needed: set[str] = set()
-    for let in element.body:
-        needed.update(_CALLED.findall(spelled(let, language)))
-    for _, arg in element.results:
-        needed.update(_CALLED.findall(argument(arg)))
-    return needed
+    texts = [spelled(let, language) for let in element.body]
+    return pieces_called("\n".join([*texts, *(argument(arg) for _, arg in element.results)]))
+
+
+def pieces_called(text: str) -> set[str]:
+    """Names of the device library's pieces in a text."""
+    return set(_CALLED.findall(text))
 
 
 def element_text(element: Element, language: str) -> str:

@@ -243,19 +243,120 @@ def text_of(case: Reduction) -> str:
     return text[text.index("// k1_") :]
 
 
-def test_what_is_dear_is_computed_once() -> None:
+def test_what_is_dear_is_computed_once_and_stands_in_the_result() -> None:
     r = Reduce()
-    text = text_of(reduction_of(r.softmax(r.x("x", BATCH, 1000), 1)))
-    assert text.count("op::exp(") == 1
-    assert text.count("exp_1_row[r] = value0;") == 2  # in blocks and in the rest
-    assert text.count("const float exp_1 = exp_1_row[r];") == 1
+    for shape in ((BATCH, 1000), (64, 40000), (64, BATCH)):
+        text = text_of(reduction_of(r.softmax(r.x("x", *shape), 1)))
+        contiguous = text[text.index("_contiguous(") : text.index("_strided(")]
+        assert text.count("op::exp(") == 1 and "exp_1_row" not in contiguous
+        place = f"i * {'s0' if shape[1] == BATCH else shape[1]} + r"
+        blocks_and_rest = 1 + (shape[1] != 40000)  # a multiple of the lanes
+        assert contiguous.count(f"result[{place}] = value0;") == blocks_and_rest + 1
+        assert contiguous.count(f"const float exp_1 = result[{place}];") == 1
 
 
-@pytest.mark.parametrize("shape", [(64, 40000), (64, BATCH)])
-def test_rows_that_may_be_long_are_not_kept(shape) -> None:
+@pytest.mark.parametrize(
+    ("shape", "axis", "memory"),
+    [
+        ((BATCH, 1000), 1, "float exp_1_row[1000];"),
+        ((64, 33000), 1, "exp_1_row_memory(33000)"),
+        ((4, BATCH), 1, "exp_1_row_memory(s0)"),
+        ((3, BATCH, 200), 1, "exp_1_row_memory(s0 * 128)"),
+        ((3, 40, BATCH), 1, "float exp_1_row[5120];"),
+    ],
+)
+def test_arrays_of_rows_without_a_result_of_their_type(shape, axis: int, memory: str) -> None:
     r = Reduce()
-    text = text_of(reduction_of(r.softmax(r.x("x", *shape), 1)))
-    assert text.count("op::exp(") == 2 and "_row" not in text
+    x = r.x("x", *shape, dtype=DType.F16)
+    case = reduction_of(r.cast(r.softmax(r.cast(x, DType.F32), axis), DType.F16))
+    text = text_of(case)
+    assert text.count("op::exp(") == 1 and text.count(memory) == 2
+    size = 7 if axis != 1 or shape[0] == BATCH else 300
+    shape = tuple(size if extent == BATCH else extent for extent in shape)
+    values = RNG.standard_normal(shape).astype("f2")
+    for variant in ("contiguous", "strided"):
+        (got,) = run_reduction(case, [values], {"s0": size}, [shape], variant=variant)
+        np.testing.assert_allclose(got, softmax(values, axis), rtol=2e-3, atol=1e-7)
+
+
+def test_rows_across_of_any_length() -> None:
+    """The strips are kept in the result."""
+    r = Reduce()
+    case = reduction_of(r.softmax(r.x("x", 3, BATCH, 200), 1))
+    assert "exp_1_row" not in text_of(case).split("_strided(")[0]
+    x = RNG.standard_normal((3, 70, 200)).astype("f4")
+    for variant in ("contiguous", "strided"):
+        (got,) = run_reduction(case, [x], {"s0": 70}, [x.shape], variant=variant)
+        np.testing.assert_allclose(got, softmax(x, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("length", [40, 1000, 40000])
+def test_two_values_that_are_kept(length: int) -> None:
+    """Each in a result of its own, or one in an array where the other type is wider."""
+    r = Reduce()
+    x, y = r.x("x", BATCH, length), r.x("y", BATCH, length)
+    first, second = r.exp(x), r.exp(y)
+    scale = r.add(r.fold("sum", first, 1), r.fold("amax", second, 1))
+    outputs = [r.div(first, scale), r.sub(second, scale), r.cast(r.mul(first, second), DType.F64)]
+    case = reduction_of(outputs[0], outputs[1], r.mul(outputs[2], r.cast(scale, DType.F64)))
+    text = text_of(case)
+    assert text.count("op::exp(") == 2
+    given = [RNG.standard_normal((5, length)).astype("f4") for _ in range(2)]
+    shape = given[0].shape
+    a, b = (np.exp(each.astype("f8")) for each in given)
+    total = a.sum(1, keepdims=True) + b.max(1, keepdims=True)
+    for variant in ("contiguous", "strided"):
+        got = run_reduction(case, given, {"s0": 5}, [shape] * 3, variant=variant)
+        np.testing.assert_allclose(got[0], a / total, rtol=2e-6)
+        np.testing.assert_allclose(got[1], b - total, rtol=2e-6)
+        np.testing.assert_allclose(got[2], a * b * total, rtol=2e-6)
+
+
+def test_a_value_that_is_needed_after_its_result_was_stored() -> None:
+    """The first result is stored by a walk that is not the last one to need the value."""
+    r = Reduce()
+    x = r.x("x", BATCH, 300)
+    exp = r.exp(x)
+    early = r.div(exp, r.fold("sum", exp, 1))
+    late = r.sub(exp, r.fold("amax", r.mul(early, early), 1))
+    case = reduction_of(early, late)
+    values = RNG.standard_normal((5, 300)).astype("f4")
+    wide = np.exp(values.astype("f8"))
+    wanted = wide / wide.sum(1, keepdims=True)
+    for variant in ("contiguous", "strided"):
+        got = run_reduction(case, [values], {"s0": 5}, [values.shape] * 2, variant=variant)
+        np.testing.assert_allclose(got[0], wanted, rtol=2e-6)
+        np.testing.assert_allclose(got[1], wide - (wanted**2).max(1, keepdims=True), rtol=2e-6)
+
+
+def test_results_of_16_bits_are_rounded_by_their_stores_alone() -> None:
+    r = Reduce()
+    x = r.cast(r.x("x", BATCH, 300, dtype=DType.F16), DType.F32)
+    scaled = r.mul(x, 3.0)
+    case = reduction_of(
+        r.cast(r.div(scaled, r.fold("sum", r.mul(x, x), 1)), DType.F16),
+        r.cast(r.fold("amax", scaled, 1), DType.F16),
+    )
+    assert "to_compute(op::from_compute" not in text_of(case)
+    values = (RNG.standard_normal((5, 300)) * 100).astype("f2")
+    wide = 3 * values.astype("f4")
+    got = run_reduction(case, [values], {"s0": 5}, [(5, 300), (5, 1)])
+    exact = wide.astype("f8") / (values.astype("f8") ** 2).sum(1, keepdims=True)
+    np.testing.assert_allclose(got[0], exact, rtol=2**-10, atol=2**-24)
+    np.testing.assert_array_equal(got[1], wide.max(1, keepdims=True).astype("f2"))
+
+
+def test_a_folded_cast_rounds() -> None:
+    """What is folded, too, has to be rounded by the cast."""
+    r = Reduce()
+    x = r.x("x", BATCH, 300)
+    rounded = r.cast(x, DType.F16)
+    case = reduction_of(r.fold("amax", rounded, 1), r.fold("sum", r.cast(rounded, DType.F32), 1))
+    values = RNG.standard_normal((5, 300)).astype("f4")
+    got = run_reduction(case, [values], {"s0": 5}, [(5, 1), (5, 1)])
+    halves = values.astype("f2")
+    np.testing.assert_array_equal(got[0], halves.max(1, keepdims=True))
+    np.testing.assert_allclose(got[1], halves.astype("f8").sum(1, keepdims=True), rtol=1e-6)
 
 
 def test_values_of_guarded_loads_are_kept() -> None:
