@@ -9,11 +9,9 @@ OPWELD_FN void k1_exp_where_logical_not_element(
   const float cast_1 = x_1;
   const float exp_1 = op::exp(cast_1);
   const float where_1 = mask_1 ? exp_1 : -1.0f;
-  // model.py:12 return y, y.half(), ~mask
-  const float cast_2 = op::to_compute(op::from_compute<op::half>(where_1));
   const bool logical_not_1 = !mask_1;
   result0 = where_1;
-  result1 = cast_2;
+  result1 = where_1;
   result2 = logical_not_1;
 }
 

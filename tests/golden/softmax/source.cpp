@@ -27,7 +27,6 @@ extern "C" void k1_exp_sum_div_contiguous(
   const float* __restrict__ mask = static_cast<const float*>(mask_data);
   float* __restrict__ result = static_cast<float*>(result_data);
   constexpr int64_t kLanes = 16;
-  float exp_1_row[40];
   for (int64_t i = begin; i < end; ++i) {
     float amax_1_lane[kLanes];
     op::open_lanes<op::Amax>(amax_1_lane);
@@ -67,7 +66,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const float mask_1 = mask[r];
           const float value0 = k1_exp_sum_div_walk1(x_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
-          exp_1_row[r] = value0;
+          result[i * 40 + r] = value0;
         }
       }
       if (block < 40) {
@@ -78,14 +77,14 @@ extern "C" void k1_exp_sum_div_contiguous(
           const float mask_1 = mask[r];
           const float value0 = k1_exp_sum_div_walk1(x_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
-          exp_1_row[r] = value0;
+          result[i * 40 + r] = value0;
         }
       }
     }
     const float sum_1 = op::fold_lanes<op::Sum>(sum_1_lane);
 #pragma omp simd
     for (int64_t r = 0; r < 40; ++r) {
-      const float exp_1 = exp_1_row[r];
+      const float exp_1 = result[i * 40 + r];
       const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
       result[i * 40 + r] = value0;
     }
