@@ -14,8 +14,14 @@ from typing import Any
 from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Contraction, Kernel, Welded
-from .kernel_check import InvalidKernel, check_contraction, check_kernel, check_welded
+from .kernel import Contraction, Kernel, RowBlocks, Welded
+from .kernel_check import (
+    InvalidKernel,
+    check_contraction,
+    check_kernel,
+    check_row_blocks,
+    check_welded,
+)
 from .ops import (
     OPS,
     CallAttrs,
@@ -52,8 +58,8 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Contraction, Variant or Capture; anything else is a
-    TypeError.
+    Takes a Graph, Plan, Kernel, Welded, Contraction, RowBlocks, Variant or Capture; anything else
+    is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
 
@@ -71,6 +77,11 @@ def _(value: Welded) -> None:
 @check.register
 def _(value: Contraction) -> None:
     check_contraction(value)
+
+
+@check.register
+def _(value: RowBlocks) -> None:
+    check_row_blocks(value)
 
 
 @check.register

@@ -16,6 +16,7 @@ of scalars; its arguments are names or constants. All parts of a condition hold 
 A pointwise group becomes two kernels that share their element: one for contiguous operands, one for
 any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
 A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product.
+Row blocks become the two kernels of their tail, called for some rows at a time.
 """
 
 from __future__ import annotations
@@ -254,7 +255,38 @@ class Contraction:
         return (self.epilogue,)
 
 
-Lowered = Welded | Contraction
+@dataclass(frozen=True, slots=True)
+class RowBlocks:
+    """A library's product of rows, and the kernels that run on its results block by block.
+
+    `a`, `b` and `added` are positions among the group's inputs; the product is alpha * (a b) +
+    beta * added, with b as [n, k] where `turned`. It is made in the memory of the first result,
+    which is the tail's operand `product`, too. `rows` are the most of a block. `buffers` are all
+    operands and results of the group, those of the tail by the names that they have there.
+    """
+
+    group: str
+    a: int
+    b: int
+    turned: bool
+    added: int | None
+    alpha: int | float
+    beta: int | float
+    rows: int
+    product: str
+    buffers: tuple[Buffer, ...]
+    tail: Welded
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.tail.kernels
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.tail.shape
+
+
+Lowered = Welded | Contraction | RowBlocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from .kernel import (
     Let,
     Load,
     Multiplied,
+    RowBlocks,
     Store,
     Welded,
 )
@@ -46,6 +47,18 @@ def check_contraction(contraction: Contraction) -> None:
     unknown = [b.name for b in contraction.epilogue.buffers if b not in contraction.buffers]
     if unknown:
         raise InvalidKernel(f"{contraction.group} touches {unknown[0]}, which it is not given")
+
+
+def check_row_blocks(blocks: RowBlocks) -> None:
+    """The tail is well formed, and its operands are the product and those of the group."""
+    check_welded(blocks.tail)
+    given = {buffer.name for buffer in blocks.buffers} | {blocks.product}
+    unknown = [buffer.name for buffer in blocks.tail.buffers if buffer.name not in given]
+    if unknown:
+        raise InvalidKernel(f"{blocks.group} touches {unknown[0]}, which it is not given")
+    operands = [b.source for b in blocks.buffers if not b.written]
+    if not {blocks.a, blocks.b, *([] if blocks.added is None else [blocks.added])} <= {*operands}:
+        raise InvalidKernel(f"{blocks.group} multiplies what it is not given")
 
 
 def check_kernel(kernel: Kernel) -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from .expr import Size
 from .graph import Graph, Node
-from .product import Mode, Product
+from .product import Mode, Product, RowsProduct
 
 
 class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"
+    ROW_BLOCKS = "row blocks"
     LIBRARY = "library"
     VIEW = "view"
 
@@ -47,6 +48,16 @@ class ContractionSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class RowBlockSchedule:
+    """The most rows of a block."""
+
+    rows: int
+
+    def __str__(self) -> str:
+        return f"rows {self.rows}"
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """Bytes that must move (each operand read once, each result written once) and operations."""
 
@@ -64,6 +75,8 @@ class Group:
     plan. `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose
     buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
     the `product` that this computes; all its other nodes are computed from the product's elements.
+    ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
+    the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     """
 
     name: str
@@ -71,17 +84,19 @@ class Group:
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
-    schedule: PointwiseSchedule | ContractionSchedule | None
+    schedule: PointwiseSchedule | ContractionSchedule | RowBlockSchedule | None
     estimate: Estimate
     reason: str
     reuse: int | None = None
     anchor: Node | None = None
     product: Product | None = None
+    rows_product: RowsProduct | None = None
+    tail: Group | None = None
 
     @property
     def welded(self) -> bool:
         """Whether a kernel of ours computes it."""
-        return self.kind in (GroupKind.POINTWISE, GroupKind.CONTRACTION)
+        return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from ..ir.kernel import Lowered
 from ..ir.plan import Group, GroupKind, Plan
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
+from .row_blocks import lower_row_blocks
 
 _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.POINTWISE: lower_group,
     GroupKind.CONTRACTION: lower_contraction,
+    GroupKind.ROW_BLOCKS: lower_row_blocks,
 }
 
 

@@ -20,4 +20,4 @@ def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
 def _entry_points(lowered: Lowered) -> tuple[str, ...]:
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
-    return tuple(f"{lowered.group}_{kernel.variant}" for kernel in lowered.kernels)
+    return tuple(f"{kernel.name}_{kernel.variant}" for kernel in lowered.kernels)

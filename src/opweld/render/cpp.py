@@ -18,6 +18,7 @@ from ..ir.kernel import (
     Kernel,
     Lowered,
     Multiplied,
+    RowBlocks,
     Test,
     Welded,
 )
@@ -40,9 +41,10 @@ from .layout import folded, head, indented
 
 def cpp_text(lowered: tuple[Lowered, ...]) -> str:
     """The whole C++ text: the functions used, then each group's loops. Products are the library's
-    here.
+    here, so of row blocks it has the tail.
     """
-    kernels = [welded for welded in lowered if isinstance(welded, Welded)]
+    tails = (each.tail if isinstance(each, RowBlocks) else each for each in lowered)
+    kernels = [welded for welded in tails if isinstance(welded, Welded)]
     dtypes = {d for w in kernels for d in dtypes_of(w.contiguous)}
     needed = storage_pieces(dtypes)
     for welded in kernels:
