@@ -43,13 +43,15 @@ class RowBlockLimits:
     """When a product of the library's and its tail run in row blocks, and in how large ones.
 
     The results of a block should fit into `cache_bytes`; a block has `least_rows` to `most_rows`.
-    Results below `least_bytes` stay in the cache anyway. `flops_per_s` is the library's rate.
+    Results below `least_bytes` stay in the cache anyway. `flops_per_s` is the library's rate, and
+    `packings` how often it moves its second operand for each block.
     """
 
     cache_bytes: int
     least_rows: int
     most_rows: int
     least_bytes: int
+    packings: int
     flops_per_s: float
 
 
@@ -135,13 +137,15 @@ CPU = Target(
     copy_bytes_per_s=60e9,  # two recent server cores, large copies with recycled memory
     pointwise_flops_per_s=100e9,
     tried=CPU_TRIED,
-    # Two cores of an AMD EPYC with 1 MiB of L2 each and 32 MiB of L3, 2026-11-21, torch 2.13, MKL:
-    # benchmarks/row_blocks.py.
+    # Two cores of an AMD EPYC with 1 MiB of L2 each and 32 MiB of L3, 2026-11-21, torch 2.13, MKL
+    # (benchmarks/row_blocks.py). Packing is a read and a write: in blocks of 256 instead of 512
+    # rows 1024x8192x8192 took 28 ms longer, one more packing of 268 MB at 20 GB/s on each core.
     row_blocks=RowBlockLimits(
         cache_bytes=2**20,
         least_rows=512,
         most_rows=1024,
         least_bytes=2**22,
+        packings=2,
         flops_per_s=170e9,
     ),
 )
