@@ -43,7 +43,7 @@ from torch.nn import functional as F
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.fc = nn.Linear({k}, {n})
+        self.fc = nn.Linear({k}, {n}, bias={bias})
 
     def forward(self, x):
         y = self.fc(x)
@@ -66,10 +66,16 @@ class Case:
     k: int
     n: int
     tail: str
+    bias: bool = True
 
     @property
     def name(self) -> str:
-        return f"{self.m}x{self.k}-{self.n} {TAILS[self.tail]}"
+        bias = "" if self.bias else ", no bias"
+        return f"{self.m}x{self.k}-{self.n} {TAILS[self.tail]}{bias}"
+
+    @property
+    def source(self) -> str:
+        return SOURCE.format(m=self.m, k=self.k, n=self.n, tail=self.tail, bias=self.bias)
 
 
 CASES = (
@@ -77,9 +83,12 @@ CASES = (
     Case(65536, 32, 64, RELU),
     Case(16384, 128, 512, GELU),
     Case(65536, 256, 1024, GELU),
+    Case(65536, 256, 1024, GELU, bias=False),
     Case(4096, 256, 1024, GELU),
     Case(512, 256, 1024, GELU),
     Case(16384, 512, 2048, SWISH),
+    Case(16384, 640, 1024, GELU),
+    Case(16384, 768, 1024, GELU),
     Case(16384, 1024, 1024, GELU),
     Case(4096, 2048, 2048, GELU),
     Case(1024, 8192, 8192, SWISH),
@@ -107,7 +116,7 @@ def main(
 
 
 def measured(case: Case, path: Path, budget_s: float) -> dict[str, Any]:
-    path.write_text(SOURCE.format(m=case.m, k=case.k, n=case.n, tail=case.tail))
+    path.write_text(case.source)
     planned = emitted(path, "planned", CPU.row_blocks)
     whole = emitted(path, "whole", None)
     chosen = "def _in_row_blocks" in planned.read_text()
