@@ -2,11 +2,13 @@
 
     python benchmarks/row_blocks.py                 every shape
     python benchmarks/row_blocks.py --only 64-256   those whose name has it
+    python benchmarks/row_blocks.py --alone         one thread, by its own clock
 
 Each case is a Linear layer with a tail, emitted twice: with row blocks wherever their plan would
 have them, or, where it would not, with blocks all the same ("forced"); and without. Eager and
-torch.compile run beside them, interleaved. Take care that nothing else runs; the load average
-is kept with the times.
+torch.compile run beside them, interleaved. Wall-clock times want a machine on which nothing else
+runs; with `--alone` they are the processor time of one thread, which others lengthen by the caches
+and the memory that they share, and not by the cores. The load average is kept with the times.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import thread_time
 from typing import Annotated, Any
 
 import torch
@@ -30,7 +33,8 @@ from benchmarks.record import keep, run_of_today  # noqa: E402
 
 from opweld import target  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
-from opweld.judge.clock import time_interleaved  # noqa: E402
+from opweld.judge.clock import rotated, summarise, time_interleaved  # noqa: E402
+from opweld.judge.values import Samples  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
 from opweld.target import CPU, RowBlockLimits  # noqa: E402
@@ -98,24 +102,28 @@ CASES = (
 def main(
     only: Annotated[str, typer.Option(help="Only cases whose name has one of a|b|c in it.")] = "",
     budget_s: Annotated[float, typer.Option(help="Seconds for each way of each case.")] = 3.0,
+    alone: Annotated[bool, typer.Option(help="Processor time of one thread.")] = False,
     out: Annotated[Path, typer.Option(help="The JSON file.")] = HERE / "results/row-blocks.json",
 ) -> None:
     """Keeps medians and their 10 and 90 percent marks, in ms."""
+    if alone:
+        torch.set_num_threads(1)
     cases = [case for case in CASES if any(part in case.name for part in only.split("|"))]
     run = {
         **run_of_today(on_cpu=True),
         "threads": torch.get_num_threads(),
+        "clock": "processor time of the thread" if alone else "wall clock",
         "allocator": os.environ.get("GLIBC_TUNABLES", "default"),
     }
     with tempfile.TemporaryDirectory() as folder:
         for index, case in enumerate(cases):
-            result = measured(case, Path(folder, f"case{index}.py"), budget_s)
+            result = measured(case, Path(folder, f"case{index}.py"), budget_s, alone)
             print(line_of(result), flush=True)
             keep(out, run, run, result, [each.name for each in CASES])
     print(f"written to {out}")
 
 
-def measured(case: Case, path: Path, budget_s: float) -> dict[str, Any]:
+def measured(case: Case, path: Path, budget_s: float, alone: bool) -> dict[str, Any]:
     path.write_text(case.source)
     planned = emitted(path, "planned", CPU.row_blocks)
     whole = emitted(path, "whole", None)
@@ -136,7 +144,8 @@ def measured(case: Case, path: Path, budget_s: float) -> dict[str, Any]:
     }
     before = os.getloadavg()[0]
     with torch.inference_mode():
-        times = time_interleaved(ways, torch.device("cpu"), budget_s)
+        timed = processor_times if alone else wall_times
+        times = timed(ways, budget_s)
         error = float((ways["blocks"]() - ways["eager"]()).abs().max())
     return {
         "name": case.name,
@@ -145,6 +154,24 @@ def measured(case: Case, path: Path, budget_s: float) -> dict[str, Any]:
         "difference_to_eager": error,
         "ms": {name: {"median": s.median, "p10": s.p10, "p90": s.p90} for name, s in times.items()},
     }
+
+
+def wall_times(ways: dict[str, Callable[[], Any]], budget_s: float) -> dict[str, Samples]:
+    return time_interleaved(ways, torch.device("cpu"), budget_s)
+
+
+def processor_times(ways: dict[str, Callable[[], Any]], budget_s: float) -> dict[str, Samples]:
+    """Times of this thread alone; PyTorch must have no other."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for way in ways.values():
+        way()
+    while sum(map(sum, times.values())) < budget_s * len(ways) * 1e3 or len(times["blocks"]) < 5:
+        for name in rotated(list(ways), len(times["blocks"])):
+            start = thread_time()
+            result = ways[name]()
+            times[name].append((thread_time() - start) * 1e3)
+            del result
+    return {name: summarise(values) for name, values in times.items()}
 
 
 def emitted(path: Path, word: str, limits: RowBlockLimits | None) -> Path:
