@@ -221,7 +221,7 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Origina
 
 def _same_under_autocast(captured: Capture, parts: tuple[Part, ...]) -> tuple[str, ...]:
     """Autocast casts the operands of a product inside the library's call, which a kernel is not."""
-    products = any(group.product for group in parts[0].plan.groups)
+    products = any(group.anchor for group in parts[0].plan.groups)
     return () if products else captured.same_under_autocast
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .device import CPP_FLAGS
 from .emission import piece
-from .emission.body import forward, parameters, reference, size_reads
+from .emission.body import apart, forward, parameters, reference, size_reads
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
@@ -16,11 +18,13 @@ from .emission.guards import (
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spelling import dtype, number
 from .ir.contract import Contract
-from .ir.kernel import Source
-from .ir.operator import Operator, Result, operator_of
+from .ir.graph import Graph
+from .ir.kernel import RowBlocks, Source
+from .ir.operator import Operator, Result, operator_of, operators_of
 from .ir.original import Original, Part
-from .ir.plan import ContractionSchedule
+from .ir.plan import ContractionSchedule, Group
 from .ir.product import Mode
+from .ir.reduction import Lowered
 from .ir.types import TensorType
 
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
@@ -40,22 +44,42 @@ def emit(
     `head` is what its docstring says, without the quotes. `source` and `host` hold the kernels of
     all parts; a file without kernels is the original under the name ModelNew.
     """
-    welds = [pair for part in parts for pair in _welds(part)]
+    welds = [weld for part in parts for weld in _welds(part)]
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
     if welds:
         sections += [_sources_text(source, host), piece("library").strip()]
         sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
-        sections += [_load_text(original, source, welds[0][1].name)]
-        sections += [text for pair in welds for text in _reference_and_fake(*pair)]
-        sections.append(_holder_text(original, parts, source, [operator for _, operator in welds]))
+        if any(weld.group.tail is not None for weld in welds):
+            sections.append(piece("row_blocks").strip())
+        sections += [_load_text(original, source, welds[0].operator.name)]
+        sections += [text for weld in welds for text in _reference_and_fake(weld)]
+        sections.append(_holder_text(original, parts, source, welds))
     sections.append(_class_text(parts, same_under_autocast, bool(welds)))
     sections.append(_exports_text(original))
     return "\n\n\n".join(sections) + "\n"
 
 
-def _welds(part: Part) -> list[tuple[Part, Operator]]:
-    groups = [group for group in part.plan.groups if group.welded]
-    return [(part, operator_of(g, k)) for g, k in zip(groups, part.kernels, strict=True)]
+@dataclass(frozen=True, slots=True)
+class _Welded:
+    """A welded group; of row blocks `tail` is the operator of their tail."""
+
+    graph: Graph
+    group: Group
+    operator: Operator
+    tail: Operator | None
+
+
+def _welds(part: Part) -> list[_Welded]:
+    return [
+        _Welded(part.plan.graph, group, operator, _tail(group, lowered))
+        for group, lowered, operator in operators_of(part.plan.groups, part.kernels)
+    ]
+
+
+def _tail(group: Group, lowered: Lowered) -> Operator | None:
+    if group.tail is None or not isinstance(lowered, RowBlocks):
+        return None
+    return operator_of(group.tail, lowered.tail)
 
 
 def _docstring(head: str) -> str:
@@ -139,9 +163,10 @@ _CPU_INPUTS = (
 )
 
 
-def _reference_and_fake(part: Part, operator: Operator) -> list[str]:
-    group = next(g for g in part.plan.groups if g.name == operator.name)
-    return [reference(part.plan.graph, group, operator), _fake(operator)]
+def _reference_and_fake(weld: _Welded) -> list[str]:
+    if weld.tail is not None:
+        return [apart(weld.graph, weld.group, weld.operator, weld.tail), _fake(weld.operator)]
+    return [reference(weld.graph, weld.group, weld.operator), _fake(weld.operator)]
 
 
 def _fake(operator: Operator) -> str:
@@ -170,7 +195,7 @@ def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
 
 
 def _holder_text(
-    original: Original, parts: tuple[Part, ...], source: Source, operators: list[Operator]
+    original: Original, parts: tuple[Part, ...], source: Source, welds: list[_Welded]
 ) -> str:
     objects = named_objects(tuple(part.variant.contract for part in parts))
     texts = ", ".join(object_expression(name, original.module) for name in objects)
@@ -185,9 +210,17 @@ def _holder_text(
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
         *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
-        *(f"    {o.name} = {_welded_call(o)}" for o in operators),
+        *(f"    {weld.operator.name} = {_holder_call(weld)}" for weld in welds),
     ]
     return "\n".join(lines)
+
+
+def _holder_call(weld: _Welded) -> str:
+    if weld.tail is None:
+        return _welded_call(weld.operator)
+    name = weld.operator.name
+    arguments = [f'_ops, "{name}"', f"_{name}_apart", f"_{name}_fake", f"{weld.tail.name}.__func__"]
+    return _static("_in_row_blocks", arguments)
 
 
 def _welded_call(operator: Operator) -> str:
@@ -196,9 +229,12 @@ def _welded_call(operator: Operator) -> str:
     name = operator.name
     reached = f", reached={operator.reached!r}" if _reaches_less(operator) else ""
     arguments = [f'_ops, "{name}"', f"_{name}_reference", f"_{name}_fake{reuse}{sizes}{reached}"]
-    return "\n            ".join(
-        ["staticmethod(\n        _welded(", ",\n            ".join(arguments)]
-    ) + ("\n        )\n    )")
+    return _static("_welded", arguments)
+
+
+def _static(function: str, arguments: list[str]) -> str:
+    listed = ",\n            ".join(arguments)
+    return f"staticmethod(\n        {function}(\n            {listed}\n        )\n    )"
 
 
 def _reaches_less(operator: Operator) -> bool:
@@ -256,7 +292,7 @@ def _forward_lines(parts: tuple[Part, ...], same: tuple[str, ...]) -> list[str]:
 
 def _forward_body(part: Part) -> list[str]:
     contract = part.variant.contract
-    operators = {operator.name: operator for _, operator in _welds(part)}
+    operators = {weld.operator.name: weld.operator for weld in _welds(part)}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)

@@ -191,6 +191,16 @@ def scaled_product(m: Lines) -> tuple[Node, ...]:
     return (m.product("addmm", bias, x, w, shape=(BATCH, 1024), beta=0.5, alpha=2),)
 
 
+def row_blocks(m: Lines) -> tuple[Node, ...]:
+    """A product that leaves the CPU's caches, with a residual and a mask of the result."""
+    x, residual = m.x("x", BATCH, 64), m.x("residual", BATCH, 2048)
+    w, bias = m.w("fc.weight", 2048, 64), m.w("fc.bias", 2048)
+    m.line("y = self.fc(x)")
+    y = m.product("linear", x, w, bias, shape=(BATCH, 2048))
+    m.line("return F.relu(y) + residual, y > 0")
+    return m.add(m.relu(y), residual), m.gt(y, 0.0)
+
+
 def scalar(m: Lines) -> tuple[Node, ...]:
     x = m.x("x")
     m.line("return x.exp()")
@@ -273,6 +283,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     product,
     batched_product,
     scaled_product,
+    row_blocks,
     scalar,
     sizes_as_numbers,
     many_operands,

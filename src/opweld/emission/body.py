@@ -216,6 +216,22 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
+def apart(graph: Graph, group: Group, operator: Operator, tail: Operator) -> str:
+    """`def _<name>_apart(_tail, ...)`: the library's product, and the kernel after it."""
+    assert group.anchor is not None and group.tail is not None, "row blocks have a product"
+    names = [python_name(argument.name) for argument in operator.arguments]
+    body = Body(graph, f"{names[0]}.device")
+    body.taken.update(names)
+    body.texts.update(zip((node.serial for node in group.inputs), names, strict=True))
+    body.assign(group.anchor)
+    given = [body.texts[node.serial] for node in group.tail.inputs]
+    given += [size_name(name) for name in tail.sizes]
+    body.lines.append(f"return _tail({', '.join(given)})")
+    reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
+    head = f"def _{operator.name}_apart(_tail, {', '.join(parameters(operator))}):"
+    return "\n".join([head, *(f"    {line}" for line in (*reads, *body.lines))])
+
+
 def _names_size(line: str, lines: list[str]) -> bool:
     name = line.split(" ", 1)[0]
     return any(re.search(rf"\b{name}\b", each) for each in lines)

@@ -14,12 +14,13 @@ from typing import Any
 from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Contraction, Kernel, Welded
+from .kernel import Contraction, Kernel, RowBlocks, Welded
 from .kernel_check import (
     InvalidKernel,
     check_contraction,
     check_kernel,
     check_reduction,
+    check_row_blocks,
     check_welded,
 )
 from .ops import (
@@ -59,8 +60,8 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, Variant or Capture; anything else
-    is a TypeError.
+    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, RowBlocks, Variant or Capture;
+    anything else is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
 
@@ -83,6 +84,11 @@ def _(value: Contraction) -> None:
 @check.register
 def _(value: Reduction) -> None:
     check_reduction(value)
+
+
+@check.register
+def _(value: RowBlocks) -> None:
+    check_row_blocks(value)
 
 
 @check.register

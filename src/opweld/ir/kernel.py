@@ -17,6 +17,7 @@ A pointwise group becomes two kernels that share their element: one for contiguo
 any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
 A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product.
 A reduction becomes walks over rows, each a kernel in this sense: see reduction.py.
+Row blocks become the two kernels of their tail, called for some rows at a time.
 """
 
 from __future__ import annotations
@@ -261,6 +262,37 @@ class Contraction:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return (self.epilogue,)
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlocks:
+    """A library's product of rows, and the kernels that run on its results block by block.
+
+    `a`, `b` and `added` are positions among the group's inputs; the product is alpha * (a b) +
+    beta * added, with b as [n, k] where `turned`. It is made in the memory of the first result,
+    which is the tail's operand `product`, too. `rows` are the most of a block. `buffers` are all
+    operands and results of the group, those of the tail by the names that they have there.
+    """
+
+    group: str
+    a: int
+    b: int
+    turned: bool
+    added: int | None
+    alpha: int | float
+    beta: int | float
+    rows: int
+    product: str
+    buffers: tuple[Buffer, ...]
+    tail: Welded
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.tail.kernels
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        return self.tail.shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from .kernel import (
     Load,
     Loop,
     Multiplied,
+    RowBlocks,
     Store,
     Welded,
 )
@@ -100,6 +101,18 @@ def _check_fold(fold: Fold, element: Element) -> None:
     expected = OPS[fold.op].infer((TensorType(operand, (1,)),), ReduceAttrs((0,))).dtype
     if OPS[fold.op].kind is not Kind.REDUCTION or expected is not fold.dtype:
         raise InvalidKernel(f"{fold.name} is no fold of {operand.value} to {fold.dtype.value}")
+
+
+def check_row_blocks(blocks: RowBlocks) -> None:
+    """The tail is well formed, and its operands are the product and those of the group."""
+    check_welded(blocks.tail)
+    given = {buffer.name for buffer in blocks.buffers} | {blocks.product}
+    unknown = [buffer.name for buffer in blocks.tail.buffers if buffer.name not in given]
+    if unknown:
+        raise InvalidKernel(f"{blocks.group} touches {unknown[0]}, which it is not given")
+    operands = [b.source for b in blocks.buffers if not b.written]
+    if not {blocks.a, blocks.b, *([] if blocks.added is None else [blocks.added])} <= {*operands}:
+        raise InvalidKernel(f"{blocks.group} multiplies what it is not given")
 
 
 def check_kernel(kernel: Kernel) -> None:

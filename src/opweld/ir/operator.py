@@ -5,12 +5,13 @@ operator(tensors..., sizes...) -> results. The host code registers it and the em
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Node
-from .kernel import Definition, Load, Welded
+from .kernel import Definition, Load, RowBlocks, Welded
 from .ops import Kind
 from .plan import Group, GroupKind
 from .reduction import Lowered
@@ -58,6 +59,20 @@ class Operator:
     results: tuple[Result, ...]
     reuse: int | None
     reached: tuple[tuple[int, ...], ...]
+
+
+def operators_of(
+    groups: Iterable[Group], kernels: Iterable[Lowered]
+) -> list[tuple[Group, Lowered, Operator]]:
+    """The operators of welded groups, given with their kernels; a tail has its own before that of
+    its group.
+    """
+    pairs: list[tuple[Group, Lowered]] = []
+    for group, lowered in zip((g for g in groups if g.welded), kernels, strict=True):
+        if isinstance(lowered, RowBlocks) and group.tail is not None:
+            pairs.append((group.tail, lowered.tail))
+        pairs.append((group, lowered))
+    return [(group, lowered, operator_of(group, lowered)) for group, lowered in pairs]
 
 
 def operator_of(group: Group, welded: Lowered) -> Operator:
@@ -136,6 +151,8 @@ def _like(group: Group, node: Node) -> int | None:
     """
     if group.kind is GroupKind.CONTRACTION:
         return None
+    if group.tail is not None:
+        return _like_of_tail(group, group.tail, node)
     if node in group.inputs:
         return group.inputs.index(node)
     if node.kind is not Kind.POINTWISE:
@@ -145,6 +162,14 @@ def _like(group: Group, node: Node) -> int | None:
         if found is not None:
             return found
     return None
+
+
+def _like_of_tail(group: Group, tail: Group, node: Node) -> int | None:
+    """The first result is where the product was, which is row-major."""
+    like = _like(tail, node)
+    if node is group.outputs[0] or like is None or like == tail.reuse:
+        return None
+    return group.inputs.index(tail.inputs[like])
 
 
 def reads_in_place(operator: Operator, welded: Welded) -> bool:

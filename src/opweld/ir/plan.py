@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from .expr import Size
 from .expr import product as product_of
 from .graph import Graph, Node
-from .product import Mode, Product
+from .product import Mode, Product, RowsProduct
 
 
 class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"
     REDUCTION = "reduction"
+    ROW_BLOCKS = "row blocks"
     LIBRARY = "library"
     VIEW = "view"
 
@@ -63,7 +64,17 @@ class ReductionSchedule:
         return f"lanes {self.lanes} threads {self.threads}{' cut' if self.cut else ''}"
 
 
-Schedule = PointwiseSchedule | ContractionSchedule | ReductionSchedule
+@dataclass(frozen=True, slots=True)
+class RowBlockSchedule:
+    """The most rows of a block."""
+
+    rows: int
+
+    def __str__(self) -> str:
+        return f"rows {self.rows}"
+
+
+Schedule = PointwiseSchedule | ContractionSchedule | ReductionSchedule | RowBlockSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,8 @@ class Group:
     the `product` that this computes; all its other nodes are computed from the product's elements.
     A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
     it, but for axes of size 1.
+    ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
+    the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     """
 
     name: str
@@ -124,14 +137,13 @@ class Group:
     anchor: Node | None = None
     product: Product | None = None
     rows: Rows | None = None
+    rows_product: RowsProduct | None = None
+    tail: Group | None = None
 
     @property
     def welded(self) -> bool:
         """Whether a kernel of ours computes it."""
-        return self.kind in _WELDED
-
-
-_WELDED = (GroupKind.POINTWISE, GroupKind.CONTRACTION, GroupKind.REDUCTION)
+        return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,5 +85,24 @@ class Product:
         return self.batches * self.m * self.n * self.k * 2
 
 
+@dataclass(frozen=True, slots=True)
+class RowsProduct:
+    """A call that makes each row of its result from one row of `a`: alpha * (a b) + beta * added.
+
+    `a` is [..., k]; `b` is [k, n], or [n, k] where `turned`; `added` is [n], or None.
+    """
+
+    a: Node
+    b: Node
+    turned: bool
+    added: Node | None = None
+    alpha: int | float = 1
+    beta: int | float = 1
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.a, self.b) if self.added is None else (self.a, self.b, self.added)
+
+
 def extent(axes: tuple[Axis, ...]) -> Size:
     return product(axis.size for axis in axes)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .expr import Size
-from .kernel import Buffer, Contraction, Extent, Kernel, Loop, Welded
+from .kernel import Buffer, Contraction, Extent, Kernel, Loop, RowBlocks, Welded
 from .ops import Op
 from .types import DType
 
@@ -130,4 +130,4 @@ class Reduction:
         return self.strided.buffers
 
 
-Lowered = Welded | Contraction | Reduction
+Lowered = Welded | Contraction | Reduction | RowBlocks

@@ -17,7 +17,7 @@ from typing import Any
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Contraction, Kernel, Source, Welded
+from .kernel import Contraction, Kernel, RowBlocks, Source, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
 from .plan import Group, Plan
@@ -29,8 +29,8 @@ Names = Mapping[int, str]
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Contraction, Reduction, Kernel, Contract, Capture or
-    Source, with a final newline.
+    """The text of a Graph, Plan, Welded, Contraction, Reduction, RowBlocks, Kernel, Contract, Capture
+    or Source, with a final newline.
 
     Raises TypeError for anything else.
     """
@@ -88,6 +88,16 @@ def _(value: Reduction) -> str:
     head = f"reduction {value.group} of {value.num_rows} rows of {value.length}"
     foldings = "".join(folding_text(folding) for folding in value.foldings)
     return f"{head}{' cut' if value.cut else ''}\n{foldings}"
+
+
+@to_text.register
+def _(value: RowBlocks) -> str:
+    b = f"inputs[{value.b}]{' turned' if value.turned else ''}"
+    product = f"inputs[{value.a}] by {b}"
+    if value.added is not None:
+        product = f"{value.alpha} * {product} + {value.beta} * inputs[{value.added}]"
+    head = f"row blocks {value.group} of {value.rows} rows\n  {value.product} = {product}\n"
+    return head + to_text(value.tail)
 
 
 def _roles(axes: Matrix, rows: str) -> tuple[tuple[str, tuple[Axis, ...]], ...]:

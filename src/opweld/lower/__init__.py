@@ -9,11 +9,13 @@ from ..ir.reduction import Lowered
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
 from .reduction import lower_reduction
+from .row_blocks import lower_row_blocks
 
 _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.POINTWISE: lower_group,
     GroupKind.CONTRACTION: lower_contraction,
     GroupKind.REDUCTION: lower_reduction,
+    GroupKind.ROW_BLOCKS: lower_row_blocks,
 }
 
 

@@ -35,7 +35,7 @@ from ..ir.kernel import (
     Welded,
 )
 from ..ir.ops import NO_ATTRS, CastAttrs, Kind, Op
-from ..ir.plan import Group, PointwiseSchedule
+from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
 from ..ir.product import Product
 from ..ir.types import DType
 from .names import Names, stride_name, wish_for
@@ -64,10 +64,10 @@ def lower_group(origins: Origins, group: Group) -> Welded:
 def buffers_of(group: Group) -> tuple[Buffer, ...]:
     """A buffer for each operand and each result."""
     names = Names()
-    inputs = [_buffer(names, node, i, False) for i, node in enumerate(group.inputs)]
+    inputs = [buffer_of(names, node, i) for i, node in enumerate(group.inputs)]
     single = len(group.outputs) == 1
     outputs = [
-        _buffer(names, node, i, True, "result" if single else f"result{i}")
+        buffer_of(names, node, i, "result" if single else f"result{i}")
         for i, node in enumerate(group.outputs)
     ]
     return (*inputs, *outputs)
@@ -78,9 +78,10 @@ def row_major_kernel(origins: Origins, group: Group, buffers: tuple[Buffer, ...]
     return with_access(merge_loops(_body(origins, group, buffers, row_major)))
 
 
-def _buffer(names: Names, node: Node, index: int, written: bool, wish: str = "") -> Buffer:
-    name = names.fresh(wish or wish_for(node))
-    return Buffer(name, node.type.dtype, written, index, node.type.rank, str(node.type))
+def buffer_of(names: Names, node: Node, index: int, result: str = "") -> Buffer:
+    """A buffer for an operand, or for what is called `result`."""
+    name = names.fresh(result or wish_for(node))
+    return Buffer(name, node.type.dtype, bool(result), index, node.type.rank, str(node.type))
 
 
 def row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
@@ -292,7 +293,7 @@ def _body(
     element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
-    assert schedule is not None, "a welded group has a schedule"
+    assert isinstance(schedule, PointwiseSchedule | ContractionSchedule), "it makes elements"
     pointwise = schedule if isinstance(schedule, PointwiseSchedule) else None
     rows = address is row_major
     return Kernel(

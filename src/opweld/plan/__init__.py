@@ -10,6 +10,7 @@ from .buffers import reuse_buffers
 from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
+from .row_blocks import weld_row_blocks
 from .rows import parallelism
 from .uses import uses_of
 
@@ -33,4 +34,5 @@ def make_plan(
     uses = uses_of(graph, choice.products)
     clusters = fuse(uses, parallelism(target, conditions))
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
-    return Plan(graph, target.name, reuse_buffers(uses, groups))
+    groups = reuse_buffers(uses, groups)
+    return Plan(graph, target.name, weld_row_blocks(groups, target, excluded, conditions))

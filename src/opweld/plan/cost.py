@@ -9,7 +9,7 @@ from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
 from ..ir.plan import ContractionSchedule, Estimate, Group
-from ..ir.product import Mode, Product
+from ..ir.product import Mode, Product, RowsProduct
 from ..target import Target
 from .uses import behind_views, computes
 
@@ -36,6 +36,11 @@ def estimate(group: Group, target: Target) -> Estimate:
             flops = flops + node.type.num_elems * OP_FLOPS.get(node.op, 1)
         if node.kind is Kind.REDUCTION:
             flops = flops + node.inputs[0].type.num_elems
+    if group.rows_product is not None and target.row_blocks is not None:
+        product_flops = rows_flops(group.rows_product)
+        multiply_s = _at(product_flops, ()) / target.row_blocks.flops_per_s
+        limit = _limit(num_bytes, flops, multiply_s, target)
+        return Estimate(num_bytes, flops + product_flops, limit)
     if group.product is None:
         return Estimate(num_bytes, flops, _limit(num_bytes, flops, 0.0, target))
     assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
@@ -134,6 +139,9 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
         assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
         mode = group.schedule.mode
         replaced_us += estimate_product(group.anchor, group.product, mode, (), target, sizes)[1]
+    if group.rows_product is not None and target.row_blocks is not None:
+        flops = _at(rows_flops(group.rows_product), sizes)
+        replaced_us += flops / target.row_blocks.flops_per_s * 1e6
     return replaced_us / own_us if own_us else 1.0
 
 
@@ -179,3 +187,35 @@ def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> flo
 def bytes_at(group: Group, sizes: dict[str, int]) -> int:
     """The bytes of a group when its symbols have these sizes."""
     return evaluate(substitute(group.estimate.bytes, {}), sizes)
+
+
+def rows_flops(product: RowsProduct) -> Size:
+    """Two operations a term."""
+    return product_of(product.a.type.shape[:-1]) * product.b.type.num_elems * 2
+
+
+def block_rows(call: Node, target: Target, sizes: Sizes) -> int:
+    """The most rows of a block: a power of two, as many as the cache holds of the results."""
+    assert target.row_blocks is not None, "the target has row blocks"
+    limits = target.row_blocks
+    row_bytes = _at(call.type.shape[-1] * call.type.dtype.itemsize_bytes, sizes)
+    fitting = limits.cache_bytes // max(row_bytes, 1)
+    return min(max(1 << max(fitting, 1).bit_length() - 1, limits.least_rows), limits.most_rows)
+
+
+def saved_and_packed_bytes(
+    call: Node, product: RowsProduct, rows: int, target: Target, sizes: Sizes
+) -> tuple[int, int]:
+    """What row blocks keep out of memory, and what they move more: (bytes, bytes).
+
+    The tail reads and writes the result in the cache; so does the copy of a bias into the result,
+    to which the library adds the product. For each block the library packs b again.
+    """
+    assert target.row_blocks is not None, "the target has row blocks"
+    result_bytes = _at(call.type.size_bytes, sizes)
+    if result_bytes < target.row_blocks.least_bytes:
+        return 0, 0
+    num_rows = _at(product_of(call.type.shape[:-1]), sizes)
+    passes = 2 if product.added is None else 4
+    packed_bytes = target.row_blocks.packings * _at(product.b.type.size_bytes, sizes)
+    return passes * result_bytes, packed_bytes * -(-num_rows // rows)

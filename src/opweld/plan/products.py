@@ -14,7 +14,7 @@ from typing import Any
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Op, Operand
-from ..ir.product import Axis, Matrix, Mode, Product
+from ..ir.product import Axis, Matrix, Mode, Product, RowsProduct
 from ..ir.types import DType
 from .uses import behind_views
 
@@ -66,6 +66,36 @@ def product_of(call: Node) -> Product:
     return Product(a, b, a_axes, b_axes, chosen.added, chosen.alpha, chosen.beta)
 
 
+def rows_product_of(call: Node) -> RowsProduct | None:
+    """The call as a product of rows, where it is one of floats that BLAS multiplies as they are."""
+    try:
+        terms = _FORMS[call.attrs.target](call)
+    except (NoProduct, ValueError):
+        return None
+    *rows, column = terms.out or ("",)
+    inner = terms.a_labels[-1:]
+    turned = terms.b_labels == (column, *inner)
+    fits = (
+        bool(rows)
+        and terms.a_labels == (*rows, *inner)
+        and (turned or terms.b_labels == (*inner, column))
+        and (terms.added is None or terms.added.type.shape == call.type.shape[-1:])
+    )
+    factors = (terms.alpha, terms.beta)
+    plain = factors == (1, 1) if terms.added is None else all(map(_is_number, factors))
+    product = RowsProduct(terms.a, terms.b, turned, terms.added, *factors)
+    same = {node.type.dtype for node in (call, *product.operands)} in BLAS_TYPES
+    whole = set(call.inputs) == set(product.operands)
+    return product if fits and plain and same and whole else None
+
+
+BLAS_TYPES = ({DType.F32}, {DType.F64})
+
+
+def _is_number(factor: Any) -> bool:
+    return isinstance(factor, int | float)
+
+
 def _check_types(call: Node, terms: Terms) -> None:
     tensors = [terms.a, terms.b, call, *([terms.added] if terms.added is not None else [])]
     dtypes = {node.type.dtype for node in tensors}
@@ -73,7 +103,7 @@ def _check_types(call: Node, terms: Terms) -> None:
         raise NoProduct("its operands are not of the result's type")
     if call.type.dtype not in MODES:
         raise NoProduct(f"no kernel multiplies {call.type.dtype.value}")
-    if not all(isinstance(factor, int | float) for factor in (terms.alpha, terms.beta)):
+    if not all(map(_is_number, (terms.alpha, terms.beta))):
         raise NoProduct("it is scaled by a size")
 
 

@@ -23,7 +23,7 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
     if isinstance(lowered, Reduction):
         return _of_reduction(lowered, language)
-    return tuple(f"{lowered.group}_{kernel.variant}" for kernel in lowered.kernels)
+    return tuple(f"{kernel.name}_{kernel.variant}" for kernel in lowered.kernels)
 
 
 def _of_reduction(reduction: Reduction, language: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..device import pieces
 from ..ir.expr import Size
-from ..ir.kernel import Kernel, Load, Store, Welded
+from ..ir.kernel import Kernel, Load, RowBlocks, Store, Welded
 from ..ir.reduction import Lowered, Reduction
 from .c import dtypes_of, storage_pieces
 from .cpp_half import block_pieces, blocked, half_loads, half_stores, in_block, of_block
@@ -25,9 +25,10 @@ from .layout import folded, head, indented
 
 def cpp_text(lowered: tuple[Lowered, ...]) -> str:
     """The whole C++ text: the functions used, then each group's loops. Products are the library's
-    here.
+    here, so of row blocks it has the tail.
     """
-    ours = [rounded_once(each) for each in lowered if isinstance(each, Welded | Reduction)]
+    tails = (each.tail if isinstance(each, RowBlocks) else each for each in lowered)
+    ours = [rounded_once(each) for each in tails if isinstance(each, Welded | Reduction)]
     needed = set[str]().union(*map(_pieces, ours))
     return "\n".join([*pieces(sorted(needed), "cpp"), *map(_group_text, ours)])
 

@@ -43,7 +43,10 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
 def _text(lowered: Lowered) -> str:
     if isinstance(lowered, Contraction):
         return contraction_text(lowered)
-    return reduction_text(lowered) if isinstance(lowered, Reduction) else _group_text(lowered)
+    if isinstance(lowered, Reduction):
+        return reduction_text(lowered)
+    assert isinstance(lowered, Welded), "row blocks run on the CPU"
+    return _group_text(lowered)
 
 
 def _group_text(welded: Welded) -> str:

@@ -8,14 +8,27 @@ from __future__ import annotations
 from importlib import resources
 
 from ..ir.expr import product, symbols_of
-from ..ir.kernel import Contraction, Kernel, Welded
-from ..ir.operator import Operator, Result, operator_of, reads_in_place
+from ..ir.kernel import Contraction, Kernel, RowBlocks, Welded
+from ..ir.operator import Operator, Result, operator_of, operators_of
 from ..ir.original import Part
+from ..ir.plan import Group
 from ..ir.reduction import Lowered, Reduction
 from .c import index_text
 from .host_contraction import contraction_run, entry_declarations
-from .host_parts import all_of, extents, pointers, reads, references, scalar_type, shape, wrapped
+from .host_parts import (
+    contiguous_test,
+    extents,
+    pointers,
+    range_call,
+    reads,
+    references,
+    scalar_type,
+    shape,
+    sizes_of_run,
+    wrapped,
+)
 from .host_reduction import reduction_declarations, reduction_run
+from .host_row_blocks import row_blocks_run
 
 
 def host(parts: tuple[Part, ...], language: str) -> str:
@@ -23,28 +36,24 @@ def host(parts: tuple[Part, ...], language: str) -> str:
 
     The namespace of the operators is the macro OPWELD_NAMESPACE.
     """
-    welds = [pair for part in parts for pair in _operators(part)]
+    welds = [w for part in parts for w in operators_of(part.plan.groups, part.kernels)]
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
-    products = [w for _, w in welds if isinstance(w, Contraction)]
-    reductions = [w for _, w in welds if isinstance(w, Reduction)]
+    products = [w for _, w, _ in welds if isinstance(w, Contraction)]
+    reductions = [w for _, w, _ in welds if isinstance(w, Reduction)]
     cut = any(reduction.cut for reduction in reductions)
     files = ["host.h", extra, *(["memory.h"] if products or cut else [])]
     files += ["product.h"] if products else []
     files += ["held.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions and language == "c++" else []
+    files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for _, w, _ in welds) else []
     pieces = [_device(file) for file in files]
     if language == "cuda":
         pieces.append("")
-        pieces += [line for _, lowered in welds for line in _declarations(lowered)]
+        pieces += [line for _, lowered, _ in welds for line in _declarations(lowered)]
     pieces.append("\nnamespace {\n")
-    pieces += [_operator_text(operator, welded, language) for operator, welded in welds]
-    operators = [operator for operator, _ in welds]
+    pieces += [_operator_text(*weld, language) for weld in welds]
+    operators = [operator for _, _, operator in welds]
     return "\n".join([*pieces, "}  // namespace\n", _registration(operators, key)]) + "\n"
-
-
-def _operators(part: Part) -> list[tuple[Operator, Lowered]]:
-    groups = [group for group in part.plan.groups if group.welded]
-    return [(operator_of(g, w), w) for g, w in zip(groups, part.kernels, strict=True)]
 
 
 def _device(file: str) -> str:
@@ -52,6 +61,7 @@ def _device(file: str) -> str:
 
 
 def _declarations(lowered: Lowered) -> list[str]:
+    """Of row blocks the tail has declared all."""
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
     if isinstance(lowered, Reduction):
@@ -66,18 +76,21 @@ def _declaration(kernel: Kernel) -> str:
     return f'extern "C" int {kernel.name}_{kernel.variant}({", ".join(types)});'
 
 
-def _operator_text(operator: Operator, lowered: Lowered, language: str) -> str:
-    parts = [_run(operator, lowered, language), _fresh_text(operator)]
+def _operator_text(group: Group, lowered: Lowered, operator: Operator, language: str) -> str:
+    parts = [_run(group, lowered, operator, language), _fresh_text(operator)]
     if operator.reuse is not None:
         parts.append(_into_text(operator))
     return "\n\n".join(parts) + "\n"
 
 
-def _run(operator: Operator, lowered: Lowered, language: str) -> str:
+def _run(group: Group, lowered: Lowered, operator: Operator, language: str) -> str:
     if isinstance(lowered, Contraction):
         return contraction_run(operator, lowered)
     if isinstance(lowered, Reduction):
         return reduction_run(operator, lowered, language)
+    if isinstance(lowered, RowBlocks):
+        assert group.tail is not None, "row blocks have a tail"
+        return row_blocks_run(operator, operator_of(group.tail, lowered.tail), lowered)
     return _run_text(operator, lowered, language)
 
 
@@ -93,11 +106,11 @@ def _run_text(operator: Operator, welded: Welded, language: str) -> str:
     guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
-        *reads(operator, _sizes_of_run(welded)),
+        *reads(operator, sizes_of_run(welded)),
         f"  const int64_t num_elems = {index_text(product(welded.shape), str)};",
         "  if (num_elems == 0) return;",
         *([guard] if language == "cuda" else []),
-        f"  if ({_contiguous_test(operator, welded)}) {{",
+        f"  if ({contiguous_test(operator, welded)}) {{",
         *call(operator, welded.contiguous),
         "  } else {",
         *call(operator, welded.strided),
@@ -105,22 +118,6 @@ def _run_text(operator: Operator, welded: Welded, language: str) -> str:
         "}",
     ]
     return "\n".join(lines)
-
-
-def _sizes_of_run(welded: Welded) -> frozenset[str]:
-    named = (e.name for kernel in welded.kernels for e in kernel.extents)
-    return frozenset(named) | symbols_of(product(welded.shape))
-
-
-def _contiguous_test(operator: Operator, welded: Welded) -> str:
-    names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
-    first = operator.results[0]
-    if not reads_in_place(operator, welded):
-        return all_of(f"{name}.is_contiguous()" for name in names)
-    # Elementwise throughout: any layout that all tensors share will do. The others are one element.
-    full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]
-    others = full + [r.name for r in operator.results[1:]]
-    return all_of(f"host::same_layout({name}, {first.name})" for name in others)
 
 
 def _cuda_call(operator: Operator, kernel: Kernel) -> list[str]:
@@ -133,10 +130,12 @@ def _cuda_call(operator: Operator, kernel: Kernel) -> list[str]:
 
 
 def _cpu_call(operator: Operator, kernel: Kernel) -> list[str]:
-    arguments = [*pointers(kernel), *extents(kernel), "begin", "end"]
-    call = wrapped(f"{kernel.name}_{kernel.variant}(", arguments, ");", 10)
     loop = "torch::stable::parallel_for(0, num_elems, host::kGrain"
-    return [f"    {loop}, [&](int64_t begin, int64_t end) {{", f"      {call}", "    });"]
+    return [
+        f"    {loop}, [&](int64_t begin, int64_t end) {{",
+        f"      {range_call(kernel)}",
+        "    });",
+    ]
 
 
 def _fresh_text(operator: Operator) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..ir.kernel import Kernel
-from ..ir.operator import Operator
+from ..ir.expr import product, symbols_of
+from ..ir.kernel import Kernel, Welded
+from ..ir.operator import Operator, reads_in_place
 from ..ir.reduction import Folding
 from ..ir.types import DType, TensorType
 from .c import index_text
@@ -72,3 +73,27 @@ def wrapped(start: str, items: list[str], end: str, indent: int = 4) -> str:
         line += f"{item}, "
     lines.append(line.rstrip(", "))
     return start + "\n" + "\n".join(" " * indent + each for each in lines) + end
+
+
+def sizes_of_run(welded: Welded) -> frozenset[str]:
+    """Symbolic sizes that running its kernels names."""
+    named = (e.name for kernel in welded.kernels for e in kernel.extents)
+    return frozenset(named) | symbols_of(product(welded.shape))
+
+
+def contiguous_test(operator: Operator, welded: Welded) -> str:
+    """Whether the kernel for contiguous operands is right for the tensors of a call."""
+    names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
+    first = operator.results[0]
+    if not reads_in_place(operator, welded):
+        return all_of(f"{name}.is_contiguous()" for name in names)
+    # Elementwise throughout: any layout that all tensors share will do. The others are one element.
+    full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]
+    others = full + [r.name for r in operator.results[1:]]
+    return all_of(f"host::same_layout({name}, {first.name})" for name in others)
+
+
+def range_call(kernel: Kernel) -> str:
+    """The call of a C++ kernel for the positions from begin to end."""
+    arguments = [*pointers(kernel), *extents(kernel), "begin", "end"]
+    return wrapped(f"{kernel.name}_{kernel.variant}(", arguments, ");", 10)
