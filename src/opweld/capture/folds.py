@@ -55,16 +55,15 @@ def require_elements(call: Call, name: str, axes: Axes) -> None:
 
 
 def fold(build: Builder, op: Op, x: Node, axes: Axes, first: bool = False) -> Node:
-    """`x` condensed along the axes, which stay with size 1; axes of one element are as they are.
+    """`x` condensed along the axes, which stay with size 1; along none it is as it is.
 
     With `first`, the gradient of an extreme goes to its first place instead of to all.
     """
-    if any(size == 0 for size in x.type.shape):
-        raise NotWelded("a tensor without elements is left to the library")
+    if any(x.type.shape[axis] == 0 for axis in axes):
+        raise NotWelded("a reduction of no elements is left to the library")
     if x.op in _REPEATED:
         raise NotWelded("a reduction of repeated elements is the library's")
-    long = tuple(axis for axis in axes if x.type.shape[axis] != 1)
-    return build.op(op, x, attrs=ReduceAttrs(long, first)) if long else x
+    return build.op(op, x, attrs=ReduceAttrs(axes, first)) if axes else x
 
 
 def count(x: Node, axes: Axes) -> Size:

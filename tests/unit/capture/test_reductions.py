@@ -131,7 +131,7 @@ def test_graph_and_text(name: str) -> None:
     """
     module, inputs = module_for(EVERY[name]), data_of(name)
     variant = exported(module, *inputs)
-    assert is_welded(variant.graph) or name == "one element"
+    assert is_welded(variant.graph)
     exact = module(*(x.double() for x in inputs))
     compare(run(variant, module, *inputs), exact)
     x = inputs[1].requires_grad_()
@@ -181,7 +181,7 @@ def test_the_place_of_a_16_bit_extreme_is_that_of_its_stored_value() -> None:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (lambda x: x[:, :0].sum(1), "a tensor without elements"),
+        (lambda x: x[:, :0].sum(1), "no elements"),
         (lambda x: x.expand(2, *x.shape).sum(0), "repeated elements"),
         (lambda x: x.norm(0, -1), "order 0"),
         (lambda x: torch.linalg.matrix_norm(x, 1), "matrices"),
