@@ -134,8 +134,7 @@ RECOGNISED: tuple[tuple[str, Function], ...] = (
 
 @pytest.mark.parametrize(("text", "function"), RECOGNISED, ids=[text for text, _ in RECOGNISED])
 def test_a_composite_is_one_call(text: str, function: Function) -> None:
-    graph = simplified(function, hard())
-    spelled = text_of(graph)
+    spelled = text_of(simplified(function, hard().double()))
     assert text in spelled
     assert sum(op in spelled for op in ("torch.amax", "torch.sum", "torch.exp", "torch.max")) == 0
     values, gradients = gradient(spoken(spelled), hard().double())
@@ -169,7 +168,7 @@ def test_rows_of_any_length_are_recognised() -> None:
         ("torch.var(x, dim=0, correction=1, keepdim=True)", lambda x: torch.var(x, 0)),
         ("torch.var(x, dim=0, correction=0, keepdim=True)", lambda x: x.var(0, unbiased=False)),
     ):
-        graph = simplified(function, hard(), batch=True)
+        graph = simplified(function, hard().double(), batch=True)
         assert graph.inputs[0].type.shape[0] != 6
         spelled = text_of(graph)
         assert text in spelled
@@ -180,7 +179,7 @@ def test_rows_of_any_length_are_recognised() -> None:
 
 
 def test_rows_of_a_power_of_two_are_recognised() -> None:
-    x = hard((6, 4, 16))
+    x = hard((6, 4, 16)).double()
     for text, function in (
         ("torch.mean(x, dim=2", moment(torch.mean)),
         ("torch.var(x, dim=2, correction=0", lambda x: x.var(2, correction=0)),
@@ -188,6 +187,15 @@ def test_rows_of_a_power_of_two_are_recognised() -> None:
         ("torch.nn.functional.layer_norm(x, (16,), ", lambda x: functional.layer_norm(x, (16,))),
     ):
         assert text in text_of(simplified(function, x))
+
+
+@pytest.mark.parametrize("function", [torch.var, torch.std, torch.mean])
+def test_moments_are_recognised_in_the_type_that_they_are_taken_in(function: Function) -> None:
+    graph = simplified(moment(function), hard())
+    spelled = text_of(graph)
+    assert f"torch.{function.__name__}(" in spelled and "torch.sum(" not in spelled
+    ours, exact = spoken(spelled)(hard()), moment(function)(hard().double())
+    torch.testing.assert_close(ours.double(), exact, rtol=3e-7, atol=3e-7)
 
 
 def test_half_types_are_cast_around_the_call() -> None:
@@ -283,7 +291,7 @@ REFUSED: tuple[tuple[str, Function], ...] = (
 
 @pytest.mark.parametrize(("name", "function"), REFUSED)
 def test_what_only_looks_alike_is_written_out(name: str, function: Function) -> None:
-    text = text_of(simplified(function, hard()))
+    text = text_of(simplified(function, hard().double()))
     functions = {c.text.partition("(")[0] for c in COMPOSITES if c.name == name}
     assert functions and not any(f"{function}(" in text for function in functions)
     values, gradients = gradient(spoken(text), hard().double())
