@@ -44,6 +44,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
         for step in lanes.folding.steps:
             kernel = step.walk.kernel
             needed |= block_pieces(half_loads(kernel, lanes.var), half_stores(kernel, lanes.var))
+            needed |= block_pieces(*lanes.converted(kernel))
             needed |= fold_pieces(step.walk.folds)
         needed |= pieces_called("\n".join(lanes.constants))
     return needed

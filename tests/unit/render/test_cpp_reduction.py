@@ -346,6 +346,20 @@ def test_results_of_16_bits_are_rounded_by_their_stores_alone() -> None:
     np.testing.assert_array_equal(got[1], wide.max(1, keepdims=True).astype("f2"))
 
 
+def test_short_rows_of_half_are_converted_by_strips() -> None:
+    r = Reduce()
+    x = r.x("x", BATCH, 10, dtype=DType.F16)
+    case = reduction_of(r.cast(r.softmax(r.cast(x, DType.F32), 1), DType.F16))
+    contiguous = text_of(case).split("_strided(")[0]
+    assert contiguous.count("op::widen_block(x + strip * 10, count * 10, x_1_strip);") == 2
+    assert contiguous.count("op::narrow_block(result_strip, count * 10, result + ") == 1
+    for rows in (1, 3, 127, 128, 400):
+        values = RNG.standard_normal((rows, 10)).astype("f2")
+        for variant in ("contiguous", "strided"):
+            (got,) = run_reduction(case, [values], {"s0": rows}, [values.shape], variant=variant)
+            np.testing.assert_allclose(got, softmax(values, 1), rtol=1e-3)
+
+
 def test_a_folded_cast_rounds() -> None:
     """What is folded, too, has to be rounded by the cast."""
     r = Reduce()
