@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opweld.ir.check import check
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import Source
+from opweld.ir.kernel import RowBlocks, Source
 from opweld.ir.reduction import Lowered
 from opweld.ir.text import to_text
 from opweld.lower import lower
@@ -71,5 +71,6 @@ def texts_of(graph: Graph) -> dict[str, str]:
 def _own_text(source: Source, kernels: tuple[Lowered, ...]) -> str:
     if not source.entry_points:
         return ""
-    found = (source.text.find(f"// {lowered.group}: ") for lowered in kernels)
+    titled = (each.tail if isinstance(each, RowBlocks) else each for each in kernels)
+    found = (source.text.find(f"// {each.group}: ") for each in titled)
     return source.text[next(place for place in found if place >= 0) :]
