@@ -32,7 +32,7 @@ class Emitted:
 
     @property
     def _welded(self) -> list[PlanRow]:
-        return [row for row in self.compiled.main_rows if row.kind == "pointwise"]
+        return [row for row in self.compiled.main_rows if row in self.compiled.welded]
 
     @property
     def num_ops(self) -> int:

@@ -218,14 +218,14 @@ class Hooked(nn.Module):
 
 
 class Sliding(nn.Module):
-    """Nothing to weld: products and reductions only."""
+    """Nothing to weld: a product and a scan."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(8, 8)
 
     def forward(self, x):
-        return torch.softmax(self.fc(x), dim=-1)
+        return torch.cumsum(self.fc(x), dim=-1)
 
 
 class Unequal(nn.Module):
