@@ -1,0 +1,32 @@
+"""Emitted files under compute-sanitizer."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+needs_sanitizer = pytest.mark.skipif(
+    shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer"
+)
+
+
+def require_nothing_found(tool: str, calls: str, new: Path) -> None:
+    command = [sys.executable, "-c", calls, str(new)]
+    # The caching allocator would hide an access past the end of a tensor.
+    environ = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    subprocess.run(command, env=environ, check=True, timeout=300)  # builds before it is watched
+    done = subprocess.run(
+        ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    summary = "RACECHECK SUMMARY: 0 hazards" if tool == "racecheck" else "ERROR SUMMARY: 0 errors"
+    assert summary in done.stdout
