@@ -182,7 +182,23 @@ def summary(states: list[tuple[str, str]]) -> tuple[str, str]:
     return f"{welded} of {len(states)}" if welded else "library", reasons[0]
 
 
-@pytest.mark.parametrize("op", reductions(), ids=lambda op: op.formatted_name)
+# One of each kind; the others take minutes, and are slow.
+QUICK = frozenset(
+    "sum mean prod amax max_reduction_with_dim argmax any var std_mean logsumexp softmax log_softmax "
+    "linalg_vector_norm nn_functional_layer_norm nn_functional_group_norm nn_functional_mse_loss "
+    "nn_functional_cosine_similarity".split()
+)
+
+
+def _parameters() -> list[Any]:
+    slow = pytest.mark.slow
+    return [
+        pytest.param(op, id=op.formatted_name, marks=() if op.formatted_name in QUICK else slow)
+        for op in reductions()
+    ]
+
+
+@pytest.mark.parametrize("op", _parameters())
 def test_reduction(op: Any) -> None:
     recorded = table(TABLE)
     for row in check(op):

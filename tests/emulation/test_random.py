@@ -68,7 +68,7 @@ def test_random_views_of_integers(language: str, many: list[int]) -> None:
 
 
 @pytest.mark.parametrize("language", ["cuda", "c++"])
-@together
+@settings(together, max_examples=max(2, TEXTS // 2))
 @given(seeds, st.booleans())
 def test_random_reductions(language: str, many: list[int], in_pieces: bool) -> None:
     with mock.patch.object(rows, "LONG_ROW", 1 if in_pieces else rows.LONG_ROW):

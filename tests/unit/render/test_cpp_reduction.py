@@ -112,7 +112,14 @@ FOLDS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I64, DType.U8, DType.F16])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        DType.F32,
+        DType.I64,
+        *(pytest.param(d, marks=pytest.mark.slow) for d in (DType.F64, DType.U8, DType.F16)),
+    ],
+)
 @pytest.mark.parametrize("pieces", [0, 4])
 @pytest.mark.parametrize(("shape", "axis"), [((5, 200), 1), ((4, 9), 1), ((70, 200), 0)])
 def test_every_fold_of_every_type(dtype: DType, pieces: int, shape, axis: int) -> None:

@@ -212,6 +212,7 @@ def test_a_model_is_tuned_on_the_cpu(model: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_group_without_a_choice_is_measured(tmp_path: Path) -> None:
     out = tmp_path / "account.json"
     model = write(tmp_path / "m.py", "torch.exp(x)")
@@ -223,6 +224,7 @@ def test_a_group_without_a_choice_is_measured(tmp_path: Path) -> None:
     assert outcome["said"] == "nothing else to try" and not outcome["proposed"]
 
 
+@pytest.mark.slow
 def test_a_model_without_a_group(tmp_path: Path) -> None:
     done = opweld("tune", write(tmp_path / "m.py", "torch.sort(x)[0]"), "--target", "cpu")
     assert done.returncode == 0 and done.stdout.startswith("There is no group to tune\n")
