@@ -26,6 +26,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.one_expression import model_text  # noqa: E402
 from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 
 from opweld.driver import compile_file  # noqa: E402
@@ -33,23 +34,8 @@ from opweld.judge.clock import time_interleaved  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
 
-MODEL = """
-import torch
-from torch import nn
-from torch.nn import functional
-
-class Model(nn.Module):
-    def forward(self, {names}):
-        return {result}
-
-def get_inputs():
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
 CPU = torch.device("cpu")
-SOFTMAX = "functional.softmax(x, {axis})"
+SOFTMAX = "F.softmax(x, {axis})"
 RMS_NORM = "(x.float() * torch.rsqrt(x.float().square().mean(-1, True) + 1e-6)).to(x.dtype)"
 
 
@@ -61,7 +47,7 @@ class Case:
     result: str
     shape: tuple[int, ...]
     dtype: str = "float32"
-    names: tuple[str, ...] = ("x",)
+    num_operands: int = 1
 
     @property
     def name(self) -> str:
@@ -70,8 +56,7 @@ class Case:
     @property
     def source(self) -> str:
         one = f"torch.randn({self.shape}).to(torch.{self.dtype})"
-        inputs = ", ".join([one] * len(self.names))
-        return MODEL.format(names=", ".join(self.names), result=self.result, inputs=inputs)
+        return model_text(self.result, [one] * self.num_operands)
 
 
 def softmax(*shape: int, axis: int = -1, dtype: str = "float32") -> Case:
@@ -93,8 +78,8 @@ CASES = (
     softmax(1024, 4096, dtype="float16"),
     softmax(1024, 4096, dtype="bfloat16"),
     softmax(64, 65536, dtype="bfloat16"),
-    Case("log softmax of rows", "functional.log_softmax(x, -1)", (4096, 1024)),
-    Case("layer norm", "functional.layer_norm(x, (1024,))", (4096, 1024)),
+    Case("log softmax of rows", "F.log_softmax(x, -1)", (4096, 1024)),
+    Case("layer norm", "F.layer_norm(x, (1024,))", (4096, 1024)),
     Case("RMS norm", RMS_NORM, (4096, 1024), "float16"),
     Case("variance of rows", "x.var(-1)", (4096, 1024)),
     Case("argmax of rows", "x.argmax(-1)", (4096, 1024)),
@@ -105,7 +90,7 @@ CASES = (
     total("columns", "0", 64, 65536),
     total("columns", "0", 10, 400000),
     total("all", "", 4096, 4096),
-    Case("mean squared error", "functional.mse_loss(x, y)", (4096, 4096), names=("x", "y")),
+    Case("mean squared error", "F.mse_loss(x, y)", (4096, 4096), num_operands=2),
 )
 
 

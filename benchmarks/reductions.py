@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.one_expression import model_text  # noqa: E402
 from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 
 from opweld.driver import compile_file  # noqa: E402
@@ -41,30 +42,10 @@ from opweld.judge.grade import grade  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
 
-MODEL = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {init}
-
-    def forward(self, {names}):
-        return {result}
-
-def get_inputs():
-    shape, device = {shape}, "{device}"
-    return [{inputs}]
-
-def get_init_inputs():
-    return []
-"""
-NORMAL = "torch.randn(shape, device=device)"
-POSITIVE = "torch.rand(shape, device=device) + 0.1"
-SIGN = "torch.randn(shape, device=device).sign()"
-FAR_OFF = "torch.randn(shape, device=device) + 1e6"
+NORMAL = "torch.randn({shape}, device='{device}')"
+POSITIVE = "torch.rand({shape}, device='{device}') + 0.1"
+SIGN = "torch.randn({shape}, device='{device}').sign()"
+FAR_OFF = "torch.randn({shape}, device='{device}') + 1e6"
 # So many elements of each operand go through the float64 run.
 PIECE_ELEMS = 2**24
 # Two, so that no size is the 1 that an export takes for a constant.
@@ -92,14 +73,8 @@ class Case:
         return replace(self, shape=(batch, *self.shape[1:]))
 
     def source(self, device: str) -> str:
-        return MODEL.format(
-            init=self.init,
-            names=", ".join("xyz"[: len(self.operands)]),
-            result=self.result,
-            shape=self.shape,
-            device=device,
-            inputs=", ".join(self.operands),
-        )
+        inputs = [text.format(shape=self.shape, device=device) for text in self.operands]
+        return model_text(self.result, inputs, self.init)
 
     @property
     def num_bytes(self) -> int:
