@@ -185,8 +185,8 @@ def summary(states: list[tuple[str, str]]) -> tuple[str, str]:
 # One of each kind; the others take minutes, and are slow.
 QUICK = frozenset(
     "sum mean prod amax max_reduction_with_dim argmax any var std_mean logsumexp softmax "
-    "log_softmax linalg_vector_norm nn_functional_layer_norm nn_functional_group_norm nn_functional_mse_loss "
-    "nn_functional_cosine_similarity".split()
+    "log_softmax linalg_vector_norm nn_functional_layer_norm nn_functional_group_norm "
+    "nn_functional_mse_loss nn_functional_cosine_similarity".split()
 )
 
 
