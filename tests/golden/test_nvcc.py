@@ -12,6 +12,7 @@ from tests.golden.cases import EXAMPLES
 from tests.golden.texts import example_graph, kernels_for, small_graphs
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
+from opweld.ir.reduction import Reduction
 from opweld.render import render
 from opweld.target import TARGETS
 
@@ -24,12 +25,16 @@ PLAIN = (
 
 @cache
 def text(arch: str = "sm_90a") -> str:
-    """The kernels of every graph in one text: nvcc takes seconds to begin."""
+    """The kernels of every graph in one text: nvcc takes seconds to begin.
+
+    Without those of reductions, which have a test of their own (test_reductions.py of emulation).
+    """
     graphs = small_graphs() | {name: example_graph(name) for name in EXAMPLES}
     kernels = [
         welded
         for name, graph in graphs.items()
         for welded in kernels_for(graph, TARGETS[arch], suffix=f"_{name}")
+        if not isinstance(welded, Reduction)
     ]
     return render("golden", tuple(kernels), "cuda").text
 
