@@ -84,6 +84,7 @@ def test_built_once(folder: Path) -> None:
     assert {each.name for each in library.parent.parent.iterdir()} == {library.parent.name}
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(folder: Path) -> None:
     processes = [start(folder), start(folder)]
     assert [finish(process) for process in processes] == [["1"], ["1"]]
@@ -116,6 +117,7 @@ def test_an_interrupted_build_blocks_no_other(folder: Path) -> None:
     assert use(folder) == ["1"]
 
 
+@pytest.mark.slow
 def test_half_a_library_is_built_again(folder: Path) -> None:
     use(folder)
     (library,) = libraries(folder)
@@ -189,6 +191,7 @@ def test_cuda_file_without_cuda(folder: Path) -> None:
     assert sentence.startswith("gelu: ModelNew runs the original, not its kernels: no device")
 
 
+@pytest.mark.slow
 def test_flags_and_versions_are_part_of_the_name(folder: Path) -> None:
     use(folder)
     text = (folder / "emitted.py").read_text("utf-8")

@@ -196,6 +196,7 @@ def test_needs_nothing_of_opweld(pair: Pair) -> None:
     assert imported - set(sys.stdlib_module_names) == {"torch"}
 
 
+@pytest.mark.slow
 def test_same_text_in_another_process() -> None:
     texts = []
     for seed in ("1", "2"):

@@ -19,7 +19,13 @@ def pair_of(name: str, folders: pytest.TempPathFactory) -> Pair:
     return _PAIRS[name]
 
 
-@pytest.fixture(params=tuple(BODIES))
+# Each is built, which takes ten seconds.
+QUICK = ("tails", "calls")
+
+
+@pytest.fixture(
+    params=[n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in BODIES]
+)
 def pair(
     request: pytest.FixtureRequest, build_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Pair:

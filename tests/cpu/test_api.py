@@ -82,6 +82,7 @@ result.save("{folder}/saved.py")
 """
 
 
+@pytest.mark.slow
 def test_classes_of_a_script_are_welded_and_judged(tmp_path: Path) -> None:
     said = run_script(tmp_path, SCRIPT.format(check=True, folder=tmp_path))
     assert said.split() == ["True", "True", "True", "True", "True", "True"]
@@ -118,7 +119,11 @@ def test_an_importable_class_with_keywords() -> None:
         (nn.GELU(), (4, 8)),
         (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Tanh()), (4, 8)),
         (nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Sigmoid(), nn.Tanh())), (4, 8)),
-        (nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), (2, 5, 16)),
+        pytest.param(
+            nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(),
+            (2, 5, 16),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -80,6 +80,7 @@ def test_refused_with_the_users_line(tmp_path: Path, parts: dict[str, str], says
     assert re.match(says, said), said
 
 
+@pytest.mark.slow
 def test_a_model_that_never_returns(tmp_path: Path) -> None:
     path = model(tmp_path, inputs="[__import__('time').sleep(900)]")
     said = refusal(path, optimize(path, "--time-limit", "8"))
@@ -122,6 +123,7 @@ exit 1
 """
 
 
+@pytest.mark.slow
 def test_a_compiler_that_fails(tmp_path: Path) -> None:
     path = model(tmp_path)
     folder = bare_path(tmp_path, c__=FAILING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from tests.fuzz.campaign import Judging
 from tests.fuzz.generate import generate
 from tests.fuzz.outcome import Outcome
@@ -28,6 +29,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 def test_a_crash_is_the_outcome_of_its_model_alone(tmp_path: Path) -> None:
     sources = {
         "crashes": CRASH.format(line="os.abort()"),

@@ -40,7 +40,7 @@ def text(arch: str = "sm_90a") -> str:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90a"])
 def test_kernels_compile_without_warnings_and_spills(arch: str) -> None:
     uses = compile_cuda(text(arch), arch)
     require_no_spills(uses)

@@ -70,6 +70,7 @@ def test_a_hang_ends_at_the_time_limit_and_names_the_line(tmp_path: Path) -> Non
     assert judgement.exit_code == 1
 
 
+@pytest.mark.slow
 def test_a_model_file_that_never_returns_is_told_apart(tmp_path: Path) -> None:
     model = write(tmp_path / "model.py", "while True: pass\n")
     settings = Settings(device="cpu", time_limit_s=10, seed=1)

@@ -186,6 +186,7 @@ def test_what_leaves_its_session_ends_too(tmp_path: Path) -> None:
     assert not os.path.exists(f"/proc/{seen.read_text()}")
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_use_the_device_are_started_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

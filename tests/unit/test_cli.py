@@ -175,7 +175,9 @@ def test_check_of_what_breaks_while_it_is_judged(model: Path, forward: str, says
     assert verdict.startswith("NOT EQUIVALENT") and says in verdict
 
 
-@pytest.mark.parametrize(("precision", "code"), [("match", 1), ("bf16", 0)])
+@pytest.mark.parametrize(
+    ("precision", "code"), [("match", 1), pytest.param("bf16", 0, marks=pytest.mark.slow)]
+)
 def test_check_accepts_the_precision_that_it_is_given(
     model: Path, precision: str, code: int
 ) -> None:

@@ -41,7 +41,9 @@ def everything(hash_seed: str, *models: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("models", [("gelu.py", "chain_bf16.py"), ("chain.py",)])
+@pytest.mark.parametrize(
+    "models", [pytest.param(("gelu.py", "chain_bf16.py"), marks=pytest.mark.slow), ("chain.py",)]
+)
 def test_two_processes_print_the_same_bytes(models: tuple[str, ...]) -> None:
     first, second = everything("1", *models), everything("2", *models)
     assert first == second

@@ -118,6 +118,7 @@ def test_a_value_that_json_cannot_hold_has_no_schema() -> None:
         schema_of(Odd, "odd", 1)
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_the_schema_says(tmp_path: Path) -> None:
     model, new, out = (tmp_path / name for name in ("m.py", "n.py", "a.json"))
     text = (

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import torch
@@ -40,6 +42,7 @@ def captured_with(seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_two_processes_print_the_same() -> None:
     first = captured_with("1")
     assert "aten.linear.default" in first
