@@ -1,4 +1,6 @@
-"""Prints a run of run.py or products.py as Markdown, or writes it into a page between two marks.
+"""Prints a run of run.py, products.py or cpu_reductions.py as Markdown, or writes it into a page.
+
+There it goes between two marks.
 
 python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json
 python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into README.md
@@ -15,16 +17,23 @@ import typer
 
 
 def main(
-    result: Annotated[Path, typer.Argument(help="A JSON file of one of the two.")],
+    result: Annotated[Path, typer.Argument(help="A JSON file of one of the three.")],
     into: Annotated[Path | None, typer.Option(help="A page with the marks.")] = None,
 ) -> None:
     """The table of one run."""
     account = json.loads(result.read_text())
-    text = products(account) if "copy_gbps" in account else table(account)
+    text = text_of(account)
     if into is None:
         print(text)
         return
     into.write_text(between_marks(into.read_text(), result.stem, text))
+
+
+def text_of(account: dict[str, Any]) -> str:
+    """The table of the script that made the run."""
+    if "copy_gbps" in account:
+        return products(account)
+    return reductions(account) if "rms_error" in account["cases"][0] else table(account)
 
 
 def table(account: dict[str, Any]) -> str:
@@ -55,6 +64,34 @@ def products(account: dict[str, Any]) -> str:
         "|---" * 7 + "|",
     ]
     return "\n".join([*lines, *map(product_row, account["cases"])])
+
+
+def reductions(account: dict[str, Any]) -> str:
+    """The reductions side by side, on all threads."""
+    most = max(case["threads"] for case in account["cases"])
+    lines = [
+        f"{account['device']}, {account['date']}, torch {account['versions']['torch']}, "
+        f"`{account['command']}`, {most} threads. Medians in ms; the error is ours over eager's, "
+        "root mean square against float64.",
+        "",
+        line(("reduction", "eager", "torch.compile", "ModelNew", "error")),
+        "|---" * 5 + "|",
+    ]
+    rows = (reduction_row(case) for case in account["cases"] if case["threads"] == most)
+    return "\n".join([*lines, *rows])
+
+
+def reduction_row(case: dict[str, Any]) -> str:
+    ours, eager = (case["rms_error"][side] for side in ("opweld", "eager"))
+    return line(
+        (
+            case["name"].rpartition(", ")[0],
+            f"{case['eager_ms']:.3g}",
+            f"{case['compile_ms']:.3g}",
+            f"**{case['opweld_ms']:.3g}**",
+            f"{ours / eager:.2f}" if eager else ("exact" if not ours else f"{ours:.2g}"),
+        )
+    )
 
 
 def product_row(case: dict[str, Any]) -> str:
