@@ -104,6 +104,16 @@ def memory_of(array: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(array, (_reach(array) + 1,), (array.itemsize,))
 
 
+def with_gaps(array: np.ndarray) -> np.ndarray:
+    """The same values in memory with other strides: axes reversed, every second element unused."""
+    if array.ndim == 0:
+        return array
+    storage = np.zeros([2 * size for size in array.shape[::-1]], array.dtype)
+    view = storage.T[tuple(slice(None, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
 def run_groups(
     graph: Graph,
     feeds: Mapping[str, np.ndarray],

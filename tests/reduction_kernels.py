@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from tests.emulation.emulate import emulate, from_bfloat16
@@ -24,6 +24,8 @@ from opweld.target import CPU
 
 Array = np.ndarray
 Sizes = Mapping[str, int]
+# Bytes of a row's folds, at least.
+PARTIAL_BYTES = 64
 
 
 def reduction_of(*outputs: Node) -> Reduction:
@@ -95,9 +97,8 @@ def rows_executor(
         if evaluate(reduction.num_rows, sizes) == 0:
             results = [poisoned(shape, b.dtype) for shape, b in _written(folding, shapes)]
         elif language == "cuda":
-            results = _emulated(
-                text, reduction, folding, given, shapes, sizes, aligned, wide_indices, pieces
-            )
+            launch = Launch(aligned, wide_indices, pieces)
+            results = emulated(text, reduction, folding, given, shapes, sizes, launch)
         else:
             results = run_reduction(
                 reduction, given, sizes, shapes, variant=variant, pieces=pieces, text=text
@@ -110,22 +111,30 @@ def rows_executor(
     return execute
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Which instance of a CUDA kernel is launched, and in which order its threads run."""
+
+    aligned: bool = True
+    wide_indices: bool = False
+    pieces: int = 1
+    order: str = "forward"
+
+
 def _written(
     folding: Folding, shapes: Sequence[Sequence[int]]
 ) -> list[tuple[Sequence[int], Buffer]]:
     return list(zip(shapes, [b for b in folding.buffers if b.written], strict=True))
 
 
-def _emulated(
+def emulated(
     text: str,
     reduction: Reduction,
     folding: Folding,
     operands: Sequence[Array],
     shapes: Sequence[Sequence[int]],
     sizes: Sizes,
-    aligned: bool,
-    wide_indices: bool,
-    pieces: int,
+    launch: Launch,
 ) -> list[Array]:
     """One launch under emulation; every array lies against an unmapped page."""
     results = [poisoned(shape, b.dtype) for shape, b in _written(folding, shapes)]
@@ -133,11 +142,12 @@ def _emulated(
     memory = [memory_of(a) for a in operands]
     flat = [array.reshape(-1) for array in results]
     numbers = _extents(folding, operands, results, sizes)
-    cut = [pieces, np.full(pieces * num_rows * 64, 0xA5, np.uint8)] if reduction.cut else []
+    partials = np.full(launch.pieces * num_rows * PARTIAL_BYTES, 0xA5, np.uint8)
+    cut = [launch.pieces, partials] if reduction.cut else []
     reach = max(num_rows * length, *(a.size for a in (*memory, *flat)), 1)
-    largest = 2**31 if wide_indices else reach
-    arguments = [*memory, *flat, *numbers, num_rows, length, *cut, largest, int(aligned)]
-    emulate(text, f"{reduction.group}_{folding.variant}", arguments)
+    largest = 2**31 if launch.wide_indices else reach
+    arguments = [*memory, *flat, *numbers, num_rows, length, *cut, largest, int(launch.aligned)]
+    emulate(text, f"{reduction.group}_{folding.variant}", arguments, order=launch.order)
     return results
 
 

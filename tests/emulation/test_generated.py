@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.kernels import run_groups
+from tests.kernels import run_groups, with_gaps
 
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Graph, Leaf, Node
@@ -176,16 +176,6 @@ def feed(node: Node, sizes: dict[str, int], rng: np.random.Generator) -> np.ndar
     return rng.standard_normal(shape).astype(
         np.float16 if node.type.dtype is DType.F16 else np.float32
     )
-
-
-def with_gaps(array: np.ndarray) -> np.ndarray:
-    """The same values in memory with other strides: axes reversed, every second element unused."""
-    if array.ndim == 0:
-        return array
-    storage = np.zeros([2 * size for size in array.shape[::-1]], array.dtype)
-    view = storage.T[tuple(slice(None, None, 2) for _ in array.shape)]
-    view[...] = array
-    return view
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 300])

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.emulation.emulate import ORDERS, emulate
-from tests.emulation.reductions import Case, case, exact, run, with_gaps
+from tests.emulation.reductions import Case, case, exact, run
+from tests.kernels import with_gaps
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.unit.plan.plans import BATCH, Make
 

@@ -101,3 +101,25 @@ def space_bounds(space: tuple[Size, ...], axes: Collection[int]) -> dict[str, Si
     """The extent of each variable of `space_coords`."""
     coords = space_coords(space, axes)
     return {str(c): size for c, size in zip(coords, space, strict=True) if c != 0}
+
+
+def is_across(space: tuple[Size, ...], axes: Collection[int]) -> bool:
+    """Whether neighbours in memory belong to different rows: the innermost axis is a kept one."""
+    wide = [axis for axis, size in enumerate(space) if size != 1]
+    return bool(wide) and wide[-1] not in axes
+
+
+def cat_pieces(cat: Node, coords: Coords) -> list[tuple[Node, Size, Coords]]:
+    """Each operand of a CAT, where it begins along the axis, and the coordinates in it."""
+    dim, found = cat.attrs.dim, []
+    start: Size = 0
+    for operand in cat.inputs:
+        found.append((operand, start, (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])))
+        start = start + operand.type.shape[dim]
+    return found
+
+
+def within_padding(pad: Node, coords: Coords) -> Coords:
+    """Coordinates in the operand of a PAD, which has the place only where they are inside it."""
+    moved = (c - before for c, before in zip(coords, pad.attrs.before, strict=True))
+    return align(tuple(moved), pad.inputs[0].type.shape)

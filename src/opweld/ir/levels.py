@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 
 from .expr import Size, symbols_of
 from .graph import Node
-from .index import Coords, align, row_coords, space_bounds, space_coords, through_view
+from .index import (
+    Coords,
+    align,
+    cat_pieces,
+    row_coords,
+    space_bounds,
+    space_coords,
+    through_view,
+    within_padding,
+)
 from .ops import Kind, Op
 
 Place = tuple[Node, Coords]
@@ -64,9 +73,9 @@ class Levels:
         return self.completed[node]
 
     def behind_views(self, node: Node, coords: Coords) -> Place:
-        """What a free view shows there."""
+        """What a view shows there, where each of its elements is one of its only operand's."""
         bounds = space_bounds(self.space, self.axes)
-        while node.kind is Kind.VIEW and node.op not in _MOVING:
+        while node.kind is Kind.VIEW and node.op not in _UNDER_CONDITIONS:
             coords = through_view(node, coords, bounds)
             node = node.inputs[0]
         return node, coords
@@ -96,27 +105,13 @@ def is_of_row(coords: Coords) -> bool:
     return not any(name.startswith("r") for c in coords for name in symbols_of(c))
 
 
-_MOVING = frozenset((Op.CAT, Op.PAD, Op.FLIP))
+_UNDER_CONDITIONS = frozenset((Op.CAT, Op.PAD))
 
 
 def _operands(node: Node, coords: Coords) -> list[Place]:
-    """What a pointwise operation, a CAT, PAD or FLIP reads, and where."""
-    match node.op:
-        case Op.FLIP:
-            return [(node.inputs[0], through_view(node, coords, {}))]
-        case Op.PAD:
-            (inner,) = node.inputs
-            moved = tuple(c - n for c, n in zip(coords, node.attrs.before, strict=True))
-            return [(inner, align(moved, inner.type.shape))]
-        case Op.CAT:
-            return _pieces(node, coords)
+    """What a pointwise operation, a CAT or a PAD reads, and where."""
+    if node.op is Op.PAD:
+        return [(node.inputs[0], within_padding(node, coords))]
+    if node.op is Op.CAT:
+        return [(operand, moved) for operand, _, moved in cat_pieces(node, coords)]
     return [(operand, align(coords, operand.type.shape)) for operand in node.inputs]
-
-
-def _pieces(node: Node, coords: Coords) -> list[Place]:
-    dim, found = node.attrs.dim, []
-    start: Size = 0
-    for operand in node.inputs:
-        found.append((operand, (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])))
-        start = start + operand.type.shape[dim]
-    return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ir.expr import Size, symbol
 from ..ir.graph import Node
-from ..ir.index import Coords, align, flatten, through_view
+from ..ir.index import Coords, align, cat_pieces, flatten, through_view, within_padding
 from ..ir.kernel import (
     Access,
     Arg,
@@ -201,14 +201,9 @@ class Builder:
     def _cat(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         """The operand that holds the position: a chain of choices, last operand innermost."""
         dim = node.attrs.dim
-        ends: list[Size] = []
-        for operand in node.inputs:
-            ends.append((ends[-1] if ends else 0) + operand.type.shape[dim])
         pieces = []
-        for operand, end in zip(node.inputs, ends, strict=True):
-            start = end - operand.type.shape[dim]
-            inside = Between(coords[dim], start, end)
-            moved = (*coords[:dim], coords[dim] - start, *coords[dim + 1 :])
+        for operand, start, moved in cat_pieces(node, coords):
+            inside = Between(coords[dim], start, start + operand.type.shape[dim])
             within = (*guard, inside)
             pieces.append((self._test(within), self.value(operand, moved, within)))
         chosen = pieces[-1][1]
@@ -219,15 +214,13 @@ class Builder:
     def _pad(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         operand = node.inputs[0]
         tests: list[Between] = []
-        moved: list[Size] = []
         for axis, (before, after) in enumerate(
             zip(node.attrs.before, node.attrs.after, strict=True)
         ):
             if before != 0 or after != 0:
                 tests.append(Between(coords[axis], before, before + operand.type.shape[axis]))
-            moved.append(coords[axis] - before)
         within = (*guard, *tests)
-        place = align(tuple(moved), operand.type.shape)
+        place = within_padding(node, coords)
         if not tests:
             return self.value(operand, place, guard)
         test = self._test(within)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.expr import product
 from ..ir.graph import Node
-from ..ir.index import Coords, result_coords, row_coords, space_coords
+from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
 from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store
 from ..ir.levels import Levels, is_of_row
 from ..ir.plan import Group, ReductionSchedule, Rows
@@ -84,7 +84,7 @@ def _folding(context: _Context, schedule: ReductionSchedule) -> Folding:
         extents=_extents(steps),
         kept=kept,
         reduced=reduced,
-        across=_is_across(rows),
+        across=is_across(rows.space, rows.axes),
         steps=steps,
         lanes=schedule.lanes,
         threads=schedule.threads,
@@ -176,11 +176,6 @@ def _mapped(step: Step, walk: Change, once: Change) -> Step:
         replace(step.walk, kernel=walk(step.walk.kernel)),
         replace(step.once, kernel=once(step.once.kernel)) if step.once else None,
     )
-
-
-def _is_across(rows: Rows) -> bool:
-    wide = [axis for axis, size in enumerate(rows.space) if size != 1]
-    return bool(wide) and wide[-1] not in rows.axes
 
 
 @dataclass(slots=True)

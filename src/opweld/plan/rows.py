@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.expr import Size, evaluate, symbols_of
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
-from ..ir.index import result_coords
+from ..ir.index import is_across, result_coords
 from ..ir.levels import Levels, NotOfRow, is_of_row
 from ..ir.plan import NO_CONDITIONS, Conditions, Rows
 from ..target import Target
@@ -49,12 +49,6 @@ _TYPICAL = 1024
 
 def parallelism(target: Target, conditions: Conditions = NO_CONDITIONS) -> Parallelism:
     return Parallelism(target.rows_in_flight, conditions.sizes)
-
-
-def is_across(space: tuple[Size, ...], axes: Iterable[int]) -> bool:
-    """Whether neighbours in memory belong to different rows: the innermost axis is a kept one."""
-    wide = [axis for axis in range(len(space)) if space[axis] != 1]
-    return bool(wide) and wide[-1] not in tuple(axes)
 
 
 def rows_of(

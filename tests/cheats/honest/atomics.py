@@ -8,6 +8,7 @@ from torch.utils.cpp_extension import load_inline
 
 MODEL = "reduction"
 DEVICE = "cuda"
+FOR_INFERENCE = True
 NOTED = "repeated runs"
 
 _CUDA = r"""

@@ -8,6 +8,7 @@ from torch.utils.cpp_extension import load_inline
 
 MODEL = "pointwise"
 DEVICE = "cuda"
+FOR_INFERENCE = True
 
 _CUDA = r"""
 #include <stdint.h>

@@ -1,4 +1,7 @@
-"""Splits its work between threads that have ended when it returns."""
+"""Splits its work between threads that have ended when it returns.
+
+On the host alone: on a GPU its threads would not work on the caller's stream, which is a fault.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,6 +9,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+DEVICE = "cpu"
 FOR_INFERENCE = True
 
 

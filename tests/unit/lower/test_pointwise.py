@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.kernels import with_gaps
 from tests.plan_meaning import run_plan
 from tests.random_graphs import (
     assert_close_to,
@@ -74,19 +74,9 @@ def test_strided_kernels_take_any_strides(graph: Graph, n: int) -> None:
     kernels = lower(plan)
     feeds = feeds_of(graph, {"s0": n})
     wanted = exact_and_errors(graph, feeds, {"s0": n})
-    spread = {name: _with_gaps(array) for name, array in feeds.items()}
+    spread = {name: with_gaps(array) for name, array in feeds.items()}
     got = run_plan(plan, kernels, spread, {"s0": n}, variant="strided")
     assert_close_to(got, wanted, f"batch {n}")
-
-
-def _with_gaps(array: np.ndarray) -> np.ndarray:
-    """The same values with other strides: axes reversed in memory, every second element unused."""
-    if array.ndim == 0:
-        return array
-    storage = np.zeros([2 * size for size in array.shape[::-1]], array.dtype)
-    view = storage.T[tuple(slice(None, None, 2) for _ in array.shape)]
-    view[...] = array
-    return view
 
 
 def loads(kernel: Kernel) -> list[str]:
