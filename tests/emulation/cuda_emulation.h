@@ -1,7 +1,7 @@
 // CUDA as plain C++17 for tests: the qualifiers, built-in variables, barriers, warp functions,
 // atomics, vector and half types that kernels use. emulate.py rewrites `<<<...>>>` and
 // `__shared__`, compiles a text against this header and links it with runtime.cpp, which runs
-// blocks one after another and the threads of a block as fibers.
+// blocks, or clusters of them, one after another and their threads as fibers.
 #pragma once
 
 #include <limits.h>
@@ -63,7 +63,9 @@ enum class Exchange { kNone, kIdx, kUp, kDown, kXor, kBallot, kAll, kAny };
 enum class Count { kNone, kSum, kAnd, kOr };
 
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
-              void (*body)(const void*), const void* closure);
+              void (*body)(const void*), const void* closure, unsigned cluster = 1);
+void cluster_barrier(int line);
+const void* peer_place(const void* mine, unsigned block);
 int block_barrier(Count count, int predicate, int line);
 uint64_t warp_exchange(Exchange kind, unsigned mask, uint64_t value, int operand, int width,
                        int line);
@@ -75,10 +77,10 @@ void allow_dynamic_shared(int bytes);
 
 template <typename Body>
 void launch(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, const void*,
-            const Body& body) {
+            const Body& body, unsigned cluster = 1) {
     run_grid(
         kernel, grid, block, shared_bytes,
-        [](const void* closure) { (*static_cast<const Body*>(closure))(); }, &body);
+        [](const void* closure) { (*static_cast<const Body*>(closure))(); }, &body, cluster);
 }
 
 // What stands between <<< and >>>: the last two may be missing.
@@ -181,6 +183,7 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
 
 // One multiprocessor that holds one block: kernels whose blocks wait for each other get one.
 constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
+constexpr int cudaLaunchAttributeClusterDimension = 4;
 constexpr cudaError_t cudaErrorCooperativeLaunchTooLarge = 720;
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) { return *value = 1, cudaSuccess; }
@@ -192,6 +195,7 @@ struct cudaLaunchAttribute {
     int id;
     struct {
         int cooperative;
+        dim3 clusterDim;
     } val;
 };
 struct cudaLaunchConfig_t {
@@ -205,11 +209,15 @@ template <typename... Parameters, typename... Given>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Given... given) {
     bool cooperative = false;
-    for (unsigned i = 0; i < config->numAttrs; ++i)
+    unsigned cluster = 1;
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
         cooperative = cooperative || config->attrs[i].id == cudaLaunchAttributeCooperative;
+        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            cluster = config->attrs[i].val.clusterDim.x;
+    }
     if (cooperative && config->gridDim.x > 1) return cudaErrorCooperativeLaunchTooLarge;
     emulation::launch("kernel", config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                      config->stream, [&] { kernel(given...); });
+                      config->stream, [&] { kernel(given...); }, cluster);
     return cudaGetLastError();
 }
 

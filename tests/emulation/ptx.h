@@ -18,6 +18,12 @@ inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.
 
 }  // namespace emulation
 
+inline void barrier_cluster_arrive_release_aligned(int line = __builtin_LINE()) {
+    emulation::cluster_barrier(line);
+}
+inline void mapa_u64(uint64_t& address, const void* mine, int rank) {
+    address = uint64_t(emulation::peer_place(mine, unsigned(rank)));
+}
 inline float ex2_approx_f32(float x) { return emulation::erring(exp2(double(x)), 0x1p-22, x); }
 inline float ex2_approx_ftz_f32(float x) {
     return emulation::flushed(ex2_approx_f32(emulation::flushed(x)));

@@ -1,5 +1,5 @@
-// Runs emulated kernels: blocks one after another, the threads of a block as fibers that change
-// hands at barriers and warp functions.
+// Runs emulated kernels: clusters of blocks one after another, the threads of a cluster as fibers
+// that change hands at barriers and warp functions.
 #include "runtime.h"
 
 #include <setjmp.h>
@@ -18,7 +18,7 @@ constexpr size_t kStackBytes = 256 << 10;
 constexpr size_t kDefaultSharedBytes = 48 << 10, kMostSharedBytes = 227 << 10;
 
 enum class Order { kForward, kReverse, kSeeded };
-enum class State { kNew, kReady, kAtBarrier, kAtWarp, kDone };
+enum class State { kNew, kReady, kAtBarrier, kAtCluster, kAtWarp, kDone };
 
 struct Fiber {
     jmp_buf context;
@@ -45,7 +45,8 @@ bool in_kernel = false;
 cudaError_t last_error = cudaSuccess;
 size_t allowed_shared_bytes = kDefaultSharedBytes;
 
-std::vector<Thread> threads;
+std::vector<Thread> threads;  // of all blocks of the cluster that runs
+size_t block_threads, first_block;
 std::vector<Fiber*> free_fibers;
 jmp_buf scheduler;
 ucontext_t scheduler_context;
@@ -67,8 +68,20 @@ void arrange(std::vector<T>& items) {
     for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[random_number() % i]);
 }
 
+uint3 block_position(size_t i) {
+    return {unsigned(i % gridDim.x), unsigned(i / gridDim.x % gridDim.y),
+            unsigned(i / (size_t(gridDim.x) * gridDim.y))};
+}
+
 uint3 position(unsigned i) {
+    i %= unsigned(block_threads);
     return {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
+}
+
+void become(int i) {
+    current = i;
+    threadIdx = position(unsigned(i));
+    blockIdx = block_position(first_block + size_t(i) / block_threads);
 }
 
 void fiber_main() {
@@ -92,8 +105,7 @@ Fiber* take_fiber() {
 
 void resume(int i) {
     Thread& thread = threads[i];
-    current = i;
-    threadIdx = position(unsigned(i));
+    become(i);
     if (thread.state == State::kNew) thread.fiber = take_fiber();
     thread.state = State::kReady;
     if (_setjmp(scheduler) != 0) return;
@@ -125,7 +137,8 @@ struct Copies {
     std::vector<Copy> started;
     std::vector<std::vector<Copy>> groups;
 };
-Copies copies[1024];
+constexpr size_t kMostBlocks = 16;  // of a cluster
+Copies copies[1024 * kMostBlocks];
 
 // --- warps ---
 
@@ -179,8 +192,7 @@ void shuffle(const Warp& warp, unsigned mask) {
         if (!(mask >> i & 1) || !warp.live(i)) continue;
         Thread& t = warp.lane(i);
         int from = source_lane(t, i);
-        current = warp.first + i;
-        threadIdx = position(unsigned(current));
+        become(warp.first + i);
         if (!(mask >> from & 1) || !warp.live(from))
             fail("%s: shuffle at line %d reads lane %d, which does not take part", place().c_str(),
                  t.line, from);
@@ -222,7 +234,9 @@ const char* describe(const Thread& t) {
     static int next = 0;
     char* out = text[next ^= 1];
     const char* what =
-        t.state == State::kAtBarrier ? "waits at __syncthreads" : "waits at a warp function";
+        t.state == State::kAtBarrier   ? "waits at __syncthreads"
+        : t.state == State::kAtCluster ? "waits for its cluster"
+                                       : "waits at a warp function";
     if (t.state == State::kDone) return "has ended";
     snprintf(out, 96, "%s, line %d", what, t.line);
     return out;
@@ -245,20 +259,37 @@ const char* describe(const Thread& t) {
         b.y, b.z, describe(threads[other]));
 }
 
-bool release_block() {
+bool release_block(size_t begin) {
+    const size_t end = begin + block_threads;
     int sum = 0, live = 0;
-    for (const Thread& t : threads) {
-        if (t.state != State::kAtBarrier || t.line != threads[0].line ||
-            t.count != threads[0].count)
+    for (size_t i = begin; i < end; ++i) {
+        const Thread& t = threads[i];
+        if (t.state != State::kAtBarrier || t.line != threads[begin].line ||
+            t.count != threads[begin].count)
             return false;
         sum += t.predicate;
         ++live;
     }
-    for (Thread& t : threads) {
+    for (size_t i = begin; i < end; ++i) {
+        Thread& t = threads[i];
         t.predicate =
             t.count == Count::kSum ? sum : (t.count == Count::kAnd ? sum == live : sum != 0);
         t.state = State::kReady;
     }
+    return true;
+}
+
+bool release_blocks() {
+    bool released = false;
+    for (size_t begin = 0; begin < threads.size(); begin += block_threads)
+        released = release_block(begin) || released;
+    return released;
+}
+
+bool release_cluster() {
+    for (const Thread& t : threads)
+        if (t.state != State::kAtCluster) return false;
+    for (Thread& t : threads) t.state = State::kReady;
     return true;
 }
 
@@ -273,12 +304,12 @@ void require_no_copies(size_t num_threads) {
         for (const auto& group : copies[i].groups) open = open || !group.empty();
         copies[i] = Copies{};
         if (!open) continue;
-        threadIdx = position(unsigned(i));
+        become(int(i));
         fail("%s: ends before a copy that it has started", place().c_str());
     }
 }
 
-void run_block(size_t num_threads) {
+void run_cluster(size_t num_threads) {
     threads.assign(num_threads, Thread{});
     std::vector<int> turns(num_threads);
     for (size_t i = 0; i < num_threads; ++i) turns[i] = int(i);
@@ -287,7 +318,8 @@ void run_block(size_t num_threads) {
         for (int i : turns)
             if (threads[size_t(i)].state <= State::kReady) resume(i);
         if (all_done()) return require_no_copies(num_threads);
-        if (!release_warps() && !release_block()) report_divergence();
+        const bool released = release_warps() || release_blocks() || release_cluster();
+        if (!released) report_divergence();
     }
 }
 
@@ -298,19 +330,25 @@ struct Shared {
     char* data;
     size_t bytes;
 };
-std::map<const void*, Shared> shared_variables;  // of the running kernel
-char* dynamic_data = nullptr;
+using Place = std::pair<size_t, const void*>;  // block of the cluster, variable
+std::map<Place, Shared> shared_variables;      // of the running kernel
+std::vector<char*> dynamic_data;               // of each block
 size_t dynamic_bytes = 0;
 
-void open_shared(size_t bytes) {
+size_t rank() { return size_t(current) / block_threads; }
+
+void open_shared(size_t bytes, size_t num_blocks) {
     shared_variables.clear();
+    dynamic_data.clear();
     dynamic_bytes = bytes;
-    dynamic_data = guarded(bytes, 16, true).data;
-    watch("dynamic shared memory", dynamic_data, bytes);
+    for (size_t i = 0; i < num_blocks; ++i) {
+        dynamic_data.push_back(guarded(bytes, 16, true).data);
+        watch("dynamic shared memory", dynamic_data[i], bytes);
+    }
 }
 
 void poison_shared() {
-    memset(dynamic_data, kPoison, dynamic_bytes);
+    for (char* data : dynamic_data) memset(data, kPoison, dynamic_bytes);
     for (auto& entry : shared_variables) memset(entry.second.data, kPoison, entry.second.bytes);
 }
 
@@ -336,10 +374,12 @@ std::string place() {
 }
 
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
-              void (*body)(const void*), const void* closure) {
+              void (*body)(const void*), const void* closure, unsigned cluster) {
     size_t num_threads = size_t(block.x) * block.y * block.z,
            num_blocks = size_t(grid.x) * grid.y * grid.z;
     if (refuse(num_threads == 0 || num_threads > 1024 || block.z > 64 || num_blocks == 0)) return;
+    if (refuse(cluster == 0 || cluster > 8 || grid.x % cluster)) return;
+    if (refuse(cluster > 1 && (num_threads % 32 || grid.y > 1 || grid.z > 1))) return;
     if (refuse(grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)) return;
     if (shared_bytes > allowed_shared_bytes) {
         last_error = cudaErrorInvalidValue;
@@ -350,16 +390,17 @@ void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     kernel_closure = closure;
     blockDim = block;
     gridDim = grid;
-    open_shared(shared_bytes);
-    std::vector<size_t> turns(num_blocks);
-    for (size_t i = 0; i < num_blocks; ++i) turns[i] = i;
+    block_threads = num_threads;
+    open_shared(shared_bytes, cluster);
+    std::vector<size_t> turns(num_blocks / cluster);
+    for (size_t i = 0; i < turns.size(); ++i) turns[i] = i * cluster;
     arrange(turns);
     in_kernel = true;
     for (size_t i : turns) {
-        blockIdx = {unsigned(i % grid.x), unsigned(i / grid.x % grid.y),
-                    unsigned(i / (size_t(grid.x) * grid.y))};
+        first_block = i;
+        blockIdx = block_position(i);
         poison_shared();
-        run_block(num_threads);
+        run_cluster(num_threads * cluster);
     }
     in_kernel = false;
 }
@@ -371,6 +412,11 @@ int block_barrier(Count count, int predicate, int line) {
     self.predicate = predicate != 0;
     wait(State::kAtBarrier);
     return self.predicate;
+}
+
+void cluster_barrier(int line) {
+    threads[size_t(current)].line = line;
+    wait(State::kAtCluster);
 }
 
 uint64_t warp_exchange(Exchange kind, unsigned mask, uint64_t value, int operand, int width,
@@ -394,25 +440,43 @@ uint64_t warp_exchange(Exchange kind, unsigned mask, uint64_t value, int operand
 unsigned active_lanes() { return 1u << (current & 31); }
 
 void* shared_variable(const void* key, const char* name, size_t bytes, size_t alignment) {
-    auto found = shared_variables.find(key);
+    const Place own{rank(), key};
+    auto found = shared_variables.find(own);
     if (found != shared_variables.end()) return found->second.data;
     size_t total = dynamic_bytes + bytes;
-    for (const auto& entry : shared_variables) total += entry.second.bytes;
+    for (const auto& entry : shared_variables)
+        if (entry.first.first == own.first) total += entry.second.bytes;
     if (total - dynamic_bytes > kDefaultSharedBytes || total > kMostSharedBytes)
         fail("%s: %zu bytes of shared memory do not fit", place().c_str(), total);
     char* data = guarded(bytes, alignment, true).data;
     memset(data, kPoison, bytes);
     watch(std::string("shared ") + name, data, bytes);
-    shared_variables[key] = {name, data, bytes};
+    shared_variables[own] = {name, data, bytes};
     return data;
 }
 
-void* dynamic_shared() { return dynamic_data; }
+void* dynamic_shared() { return dynamic_data[rank()]; }
+
+// The same place in the shared memory of another block of the cluster.
+const void* peer_place(const void* mine, unsigned block) {
+    const char* at = static_cast<const char*>(mine);
+    for (const auto& entry : shared_variables) {
+        const Shared& own = entry.second;
+        if (entry.first.first != rank() || at < own.data || at >= own.data + own.bytes) continue;
+        auto found = shared_variables.find({block, entry.first.second});
+        if (found == shared_variables.end())
+            fail("%s: block %u of the cluster has no %s yet", place().c_str(), block,
+                 own.name.c_str());
+        return found->second.data + (at - own.data);
+    }
+    fail("%s: an address outside of shared memory is used as one inside", place().c_str());
+}
 
 // Shared memory by number: each variable has a megabyte of its own, the dynamic one the first.
 unsigned shared_offset(const void* p) {
     const char* at = static_cast<const char*>(p);
-    if (at >= dynamic_data && at <= dynamic_data + dynamic_bytes) return unsigned(at - dynamic_data);
+    const char* dynamic = dynamic_data[rank()];
+    if (at >= dynamic && at <= dynamic + dynamic_bytes) return unsigned(at - dynamic);
     unsigned number = 0;
     for (const auto& entry : shared_variables) {
         ++number;
@@ -425,7 +489,7 @@ unsigned shared_offset(const void* p) {
 
 char* shared_pointer(unsigned offset, int bytes) {
     size_t within = offset & 0xfffffu;
-    char* begin = dynamic_data;
+    char* begin = dynamic_data[rank()];
     size_t extent = dynamic_bytes;
     if (offset >> 20) {
         if ((offset >> 20) > shared_variables.size())

@@ -391,7 +391,7 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>&
     }
 }
 
-// @make_stages deps: Tiles
+// @make_stages deps: Tiles, sync_cluster
 template <typename T>
 OPWELD_FN typename T::Memory& make_stages() {
     extern __shared__ unsigned char opweld_shared[];
@@ -412,7 +412,7 @@ OPWELD_FN typename T::Memory& make_stages() {
     return memory;
 }
 
-// @contract_sm90_kernel deps: make_stages, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
+// @contract_sm90_kernel deps: make_stages, sync_cluster, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
                               const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,

@@ -122,10 +122,15 @@ struct Argmax {
     OPWELD_FN Placed<T, Position> identity() {
         return {kLeast<T>, Position(0)};
     }
-    // Whether a value takes the place of one that was met before it.
+    // Whether a value takes the place of one that was met before it: a greater one, or the first NaN.
     template <typename T>
     OPWELD_FN bool takes(T later, T held) {
-        return (later > held) | ((later != later) & (held == held));
+        return !(later <= held) & (held == held);
+    }
+    // Of which `b` comes later in the row.
+    template <typename T, typename Position>
+    OPWELD_FN Placed<T, Position> follow(Placed<T, Position> a, Placed<T, Position> b) {
+        return takes(b.value, a.value) ? b : a;
     }
     // In any order.
     template <typename T, typename Position>
@@ -144,7 +149,11 @@ struct Argmin {
     }
     template <typename T>
     OPWELD_FN bool takes(T later, T held) {
-        return (later < held) | ((later != later) & (held == held));
+        return !(later >= held) & (held == held);
+    }
+    template <typename T, typename Position>
+    OPWELD_FN Placed<T, Position> follow(Placed<T, Position> a, Placed<T, Position> b) {
+        return takes(b.value, a.value) ? b : a;
     }
     template <typename T, typename Position>
     OPWELD_FN Placed<T, Position> combine(Placed<T, Position> a, Placed<T, Position> b) {

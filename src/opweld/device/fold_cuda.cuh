@@ -23,7 +23,7 @@ constexpr int kLeastBlocks = kThreads == 1024 ? 1 : (sizeof(Index) > 4 ? 512 : 1
 // @Team deps: kLeastBlocks
 // The shape of a launch whose rows have kTeam threads each.
 template <int kTeam>
-constexpr int kTeamThreads = kTeam < 256 ? 256 : kTeam;
+constexpr int kTeamThreads = kTeam <= 32 ? 256 : kTeam;
 template <int kTeam, typename Index>
 constexpr int kTeamBlocks = kLeastBlocks<kTeamThreads<kTeam>, Index>;
 
@@ -40,9 +40,10 @@ struct NoPacket {};
 
 // @Walks deps:
 // The packets of a row that one thread handles: those at begin, begin + kStep, ... before end. With
-// kItems > 0 that is the most there are, and what is loaded of them once stays in registers;
-// otherwise every walk loads again.
-template <int kStep, int kLanes, int kItems, typename Packet, typename Index>
+// kItems > 0 there are at most kItems + kShared, and what is loaded of them once stays on the chip:
+// kItems in registers, the others in the block's shared memory, where each thread has places of its
+// own. With kItems == 0 every walk loads again.
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kShared = 0>
 struct Walks {
     static constexpr int kUnroll = kLanes == 1 ? 8 : 4;  // packets in flight
     Index begin, end;
@@ -50,8 +51,28 @@ struct Walks {
 
     __device__ __forceinline__ Walks(Index begin, Index end) : begin(begin), end(end) {}
 
+    OPWELD_FN Packet& shared(int item) {
+        extern __shared__ __align__(16) unsigned char opweld_shared[];
+        return reinterpret_cast<Packet*>(opweld_shared)[item * blockDim.x + threadIdx.x];
+    }
+
     template <typename Load>
     __device__ __forceinline__ void hold(Load load) {
+        // Those for shared memory pass through registers: these first, while there are many free.
+#pragma unroll
+        for (int first = 0; first < kShared; first += kUnroll) {
+            Packet packets[kUnroll];
+#pragma unroll
+            for (int k = 0; k < kUnroll; ++k) {
+                const Index at = begin + (kItems + first + k) * kStep;
+                if (first + k < kShared && at < end) packets[k] = load(at);
+            }
+#pragma unroll
+            for (int k = 0; k < kUnroll; ++k) {
+                const Index at = begin + (kItems + first + k) * kStep;
+                if (first + k < kShared && at < end) shared(first + k) = packets[k];
+            }
+        }
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
             const Index at = begin + item * kStep;
@@ -68,6 +89,11 @@ struct Walks {
             for (int item = 0; item < kItems; ++item) {
                 const Index at = begin + item * kStep;
                 if (at < end) visit(held[item], at, folds);
+            }
+#pragma unroll
+            for (int item = 0; item < kShared; ++item) {
+                const Index at = begin + (kItems + item) * kStep;
+                if (at < end) visit(shared(item), at, folds);
             }
         } else if constexpr (Folds::kChain == NoFolds::kChain) {
             chain(begin, end, folds, load, visit);
@@ -174,6 +200,45 @@ OPWELD_FN Folds in_team(Folds mine) {
     }
 }
 
+// @RowOfBlocks deps: in_team, sync_cluster, of_peer
+// A row that kBlocks blocks of kTeam threads walk over, which are a cluster: each reads what the
+// others have folded in their shared memory.
+template <int kTeam, int kBlocks>
+struct RowOfBlocks {
+    static constexpr int kThreads = kTeam * kBlocks;
+
+    OPWELD_FN int rank() { return blockIdx.x % kBlocks * kTeam + threadIdx.x % kTeam; }
+
+    // The folds of all threads of the row, for each of them, in the order of the blocks. Every walk
+    // of a kernel has a type of its own for them, and so a place of its own.
+    template <typename Folds>
+    OPWELD_FN Folds folded(Folds mine) {
+        __shared__ Folds of_block;
+        mine = in_team<kTeam>(mine);
+        if (threadIdx.x == 0) of_block = mine;
+        sync_cluster();
+        mine = of_peer(of_block, 0);
+#pragma unroll
+        for (int block = 1; block < kBlocks; ++block) mine.merge(of_peer(of_block, block));
+        return mine;
+    }
+
+    // Before it ends: others may still read its shared memory.
+    OPWELD_FN void end() { sync_cluster(); }
+};
+
+template <int kTeam>
+struct RowOfBlocks<kTeam, 1> {
+    static constexpr int kThreads = kTeam;
+
+    OPWELD_FN int rank() { return threadIdx.x % kTeam; }
+    template <typename Folds>
+    OPWELD_FN Folds folded(Folds mine) {
+        return in_team<kTeam>(mine);
+    }
+    OPWELD_FN void end() {}
+};
+
 // @in_columns deps:
 // Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads.
 template <int kStrips, int kColumns, int kLanes, typename Folds>
@@ -204,7 +269,7 @@ static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
 // In how many pieces rows that take `blocks` blocks are cut so that the device is busy, a piece
 // being `least` elements or more.
 static int64_t pieces_for(int64_t blocks, int64_t length, int64_t least) {
-    constexpr int kBlocksEach = 4, kMost = 65535;  // blocks a multiprocessor; the limit of grid.y
+    constexpr int kBlocksEach = 8, kMost = 65535;  // blocks a multiprocessor; the limit of grid.y
     int device = 0, multiprocessors = 1;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
@@ -212,6 +277,25 @@ static int64_t pieces_for(int64_t blocks, int64_t length, int64_t least) {
     const int64_t possible = length / least;
     const int64_t pieces = wanted < possible ? wanted : possible;
     return pieces < 1 ? 1 : pieces > kMost ? kMost : pieces;
+}
+
+// @launch_held deps:
+// A launch whose blocks keep `shared` bytes each and stand in clusters of kCluster.
+template <int kCluster, typename... Parameters, typename... Given>
+static void launch_held(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t shared,
+                        cudaStream_t stream, Given... given) {
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared));
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {kCluster, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(blocks * kCluster);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = kCluster > 1;
+    cudaLaunchKernelEx(&config, kernel, given...);
 }
 
 }  // namespace op

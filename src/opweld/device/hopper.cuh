@@ -93,6 +93,11 @@ OPWELD_FN uint32_t num_clusters() {
     return count;
 }
 
+OPWELD_FN void publish_barriers() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// @sync_cluster deps:
 OPWELD_FN void sync_cluster() {
     asm volatile(
         "barrier.cluster.arrive.release.aligned;\n"
@@ -100,8 +105,13 @@ OPWELD_FN void sync_cluster() {
             : "memory");
 }
 
-OPWELD_FN void publish_barriers() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+// @of_peer deps:
+// What stands in the place of a shared variable in block `rank` of this cluster.
+template <typename T>
+OPWELD_FN T of_peer(const T& mine, int rank) {
+    uint64_t address;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(&mine), "r"(rank));
+    return *reinterpret_cast<const T*>(address);
 }
 
 // @copy_tile deps: Barrier, tensor_map_header

@@ -53,12 +53,15 @@ class ContractionSchedule:
 class ReductionSchedule:
     """`lanes` elements an access, `threads` a block. With `cut` a row may be walked in pieces, side
     by side, whose results a second kernel puts together; otherwise one team walks a row as often as
-    it must.
+    it must, or keeps it on the chip: in registers, in up to `shared_bytes` of each multiprocessor,
+    and on up to `multiprocessors` of them.
     """
 
     lanes: int
     threads: int
     cut: bool
+    shared_bytes: int = 0
+    multiprocessors: int = 1
 
     def __str__(self) -> str:
         return f"lanes {self.lanes} threads {self.threads}{' cut' if self.cut else ''}"

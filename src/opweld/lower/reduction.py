@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ..ir.expr import product
+from ..ir.expr import divides, product
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
 from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store
@@ -38,12 +38,16 @@ def lower_reduction(origins: Origins, group: Group) -> Reduction:
     rows, schedule = group.rows, group.schedule
     assert rows and isinstance(schedule, ReductionSchedule), "a reduction has rows"
     levels = Levels(frozenset(node.serial for node in group.nodes), rows.space, rows.axes)
-    contiguous = _folding(_Context(origins, group, rows, row_major, levels), schedule)
     alone = replace(schedule, lanes=1)
+    flat = _Context(origins, group, rows, row_major, levels)
+    contiguous = _merged(_folding(flat, schedule))
+    if not divides(schedule.lanes, _lane(contiguous).extent):
+        # An operand that is broadcast along a part of the axes keeps them apart.
+        contiguous = _merged(_folding(flat, alone))
     strided = _folding(_Context(origins, group, rows, by_strides, levels), alone)
     return Reduction(
         group.name,
-        _with_access(_merged(contiguous)),
+        _with_access(contiguous),
         _as_variant(strided, "strided"),
         num_rows=product(rows.kept),
         length=rows.length,
@@ -88,6 +92,8 @@ def _folding(context: _Context, schedule: ReductionSchedule) -> Folding:
         steps=steps,
         lanes=schedule.lanes,
         threads=schedule.threads,
+        shared_bytes=schedule.shared_bytes,
+        multiprocessors=schedule.multiprocessors,
     )
 
 
@@ -149,9 +155,14 @@ def _over(kernel: Kernel, loops: tuple[Loop, ...]) -> Kernel:
     return replace(kernel, loops=loops, extents=extents)
 
 
+def _lane(folding: Folding) -> Loop:
+    """The loop in which elements are neighbours in memory."""
+    return folding.kept[-1] if folding.across else folding.reduced[-1]
+
+
 def _with_access(folding: Folding) -> Folding:
     """Each definition's access chosen: neighbours are those of a row, or as many rows."""
-    lane = folding.kept[-1] if folding.across else folding.reduced[-1]
+    lane = _lane(folding)
     steps = tuple(
         _mapped(
             step,

@@ -16,27 +16,34 @@ from ..target import Target
 # A row of up to so many elements is walked over by one team, however few rows there are: the walks
 # of several kernels would take longer to start.
 LONG_ROW = 32768
+# Elements of a row that one multiprocessor keeps of several that have the row.
+KEPT_EACH = 2 * LONG_ROW
 # So many neighbouring rows are taken together where they are neighbours in memory.
 ROWS_ACROSS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """Which rows are too few to give every processor work: `rows` is what the target asks for, and
-    `sizes` are examples of symbolic sizes.
+    """Which rows are too few to give every processor work: `rows` is what the target asks for,
+    `multiprocessors` how many may have one row together, and `sizes` are examples of symbolic
+    sizes.
     """
 
     rows: int = 0
+    multiprocessors: int = 1
     sizes: tuple[tuple[str, int], ...] = ()
 
     def needs_pieces(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
         """Whether rows must be cut in pieces, which only a reduction in one walk allows."""
-        length = self._at(product_of(space[axis] for axis in axes))
+        whole = product_of(space[axis] for axis in axes)
+        length = self._at(whole)
         kept = [axis for axis in range(len(space)) if axis not in axes and space[axis] != 1]
         teams = self._at(product_of(space[axis] for axis in kept))
         if is_across(space, axes):
             neighbours = self._at(space[kept[-1]])
             teams = teams // neighbours * -(-neighbours // ROWS_ACROSS)
+        elif isinstance(whole, int) and whole <= self.multiprocessors * KEPT_EACH:
+            teams *= min(self.multiprocessors, -(-whole // LONG_ROW))
         return length > LONG_ROW and teams < self.rows
 
     def _at(self, size: Size) -> int:
@@ -48,7 +55,7 @@ _TYPICAL = 1024
 
 
 def parallelism(target: Target, conditions: Conditions = NO_CONDITIONS) -> Parallelism:
-    return Parallelism(target.rows_in_flight, conditions.sizes)
+    return Parallelism(target.rows_in_flight, target.cluster_blocks, conditions.sizes)
 
 
 def rows_of(

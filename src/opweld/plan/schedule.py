@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir.expr import divides, product
+from itertools import takewhile
+
+from ..ir.expr import Size, divides, product
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule, ReductionSchedule, Rows
 from ..ir.product import Mode, Product
 from ..ir.types import DType
@@ -18,19 +20,32 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
 def choose_reduction_schedule(
     group: Group, rows: Rows, pieces: bool, target: Target
 ) -> ReductionSchedule:
-    """16-byte accesses where every row, or every row of rows, has a whole number of them.
+    """16-byte accesses where every row, or every row of rows, has a whole number of them: in
+    row-major operands neighbouring axes of rows, or of elements, are like one.
 
     What one walk condenses may be cut in pieces where a launch decides in how many; elsewhere it is
     where rows need `pieces`.
     """
     lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
-    innermost = [size for size in rows.space if size != 1][-1:]
-    whole = all(divides(lanes, size) for size in innermost)
+    whole = divides(lanes, product(_innermost(rows)))
     condenses = rows.num_walks == 1 and not any(
         node.type.num_elems == product(rows.space) for node in group.outputs
     )
     cut = pieces or (condenses and target.cuts_at_launch)
-    return ReductionSchedule(lanes if whole else 1, target.reduction_threads, cut)
+    return ReductionSchedule(
+        lanes if whole else 1,
+        target.reduction_threads,
+        cut,
+        target.shared_bytes,
+        target.cluster_blocks,
+    )
+
+
+def _innermost(rows: Rows) -> list[Size]:
+    """The sizes of the last axes that are all of elements or all of rows."""
+    wide = [axis for axis, size in enumerate(rows.space) if size != 1]
+    run = takewhile(lambda a: (a in rows.axes) == (wide[-1] in rows.axes), reversed(wide))
+    return [rows.space[axis] for axis in run]
 
 
 def _widest_element(group: Group, rows: Rows) -> DType:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
-from .cuda_teams import launchers, pieces_entries
+from .cuda_teams import launchers, pieces_entries, spreads, template_line
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
@@ -48,9 +48,11 @@ _FOLD = {
 }
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _ALONG = {"Team", "merged", "in_team"}
+_SPREAD = {"RowOfBlocks", "launch_held"}
 _ACROSS = {"Strips", "in_columns"}
 _CUT = _ACROSS | {"piece_of", "pieces_for"}
-_MOST_CHAIN = 256  # additions of floats one after another
+# Additions of floats one after another: as many as there are chains in a column of 1024 elements.
+_MOST_CHAIN = 32
 
 
 def reduction_pieces(reduction: Reduction) -> set[str]:
@@ -59,6 +61,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
     needed = _PIECES | (_CUT if reduction.cut else set())
     for folding in reduction.foldings:
         needed |= _ACROSS if folding.across else _ALONG
+        needed |= _SPREAD if spreads(folding, reduction) else set()
     return needed | {_FOLD[fold.op] for step in steps for fold in step.walk.folds}
 
 
@@ -110,7 +113,7 @@ def _folds_struct(folding: Folding, number: int) -> str:
         folded(f"    return {{{nothing}}};"),
         "  }",
         head("  __device__ __forceinline__ void add", values, " {"),
-        *(folded(f"    {_combined(f, _placed(f, i, types[f]))}") for i, f in enumerate(walk.folds)),
+        *(folded(f"    {_added(f, _placed(f, i, types[f]))}") for i, f in enumerate(walk.folds)),
         "  }",
         f"  __device__ __forceinline__ void merge(const {name}& other) {{",
         *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in walk.folds),
@@ -142,6 +145,12 @@ def _identity(fold: Fold, value: str) -> str:
 def _placed(fold: Fold, index: int, value: str) -> str:
     text = f"value{index}"
     return f"{_state_type(fold, value)}{{{text}, position}}" if fold.op in ARG else text
+
+
+def _added(fold: Fold, other: str) -> str:
+    """Of one thread's elements, which come in their order."""
+    way = "follow" if fold.op in ARG else "combine"
+    return f"{fold.name} = op::{_FOLD[fold.op]}::{way}({fold.name}, {other});"
 
 
 def _combined(fold: Fold, other: str) -> str:
@@ -183,27 +192,36 @@ def _folding_parts(folding: Folding, reduction: Reduction) -> list[str]:
     operands = tuple(name for name in ordered if name in names)
     parts = [packet_struct(folding)] if functions.load else []
     parts += [function.text for function in functions.all]
-    parts.append(_kernel(folding, functions, operands, reduction.cut))
+    parts.append(_kernel(folding, functions, operands, reduction))
     if reduction.cut:
         parts.append(_finish_kernel(folding, functions.once[0], operands))
     return [*parts, *launchers(folding, operands, reduction)]
 
 
-def _kernel(folding: Folding, functions: _Functions, operands: tuple[str, ...], cut: bool) -> str:
+def _kernel(
+    folding: Folding, functions: _Functions, operands: tuple[str, ...], reduction: Reduction
+) -> str:
+    cut, spread = reduction.cut, spreads(folding, reduction)
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
     bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, Index>"
-    body = _across_start(folding, cut) if folding.across else _along_start(folding, cut)
+    start = _across_start(folding, cut) if folding.across else _along_start(folding, cut, spread)
+    body = [*start]
     body += _load_lines(functions.load)
     for number, step in enumerate(folding.steps):
         body += _walk_lines(folding, functions.walks[number], number)
         if step.walk.folds:
-            end = _across_end if folding.across else _along_end
-            body += end(functions.once[number], number, cut)
+            once = functions.once[number]
+            if folding.across:
+                body += _across_end(once, number, cut)
+            else:
+                body += _along_end(once, number, cut, spread)
+    if spread:
+        body.append("  Row::end();")
     lines = [
-        f"template <int {team}, int kItems, int kLanes, typename Index>",
+        template_line(folding, reduction),
         f"__global__ void __launch_bounds__({bounds})",
         head(f"{prefix(folding)}_kernel", params, " {"),
         *map(folded, body),
@@ -221,14 +239,19 @@ def _range(cut: bool) -> list[str]:
     ]
 
 
-def _along_start(folding: Folding, cut: bool) -> list[str]:
+def _along_start(folding: Folding, cut: bool, spread: bool) -> list[str]:
+    team, rank, shared = "kTeam", "threadIdx.x % kTeam", ""
+    if spread:
+        team, rank, shared = "Row::kThreads", "Row::rank()", ", kShared"
+    walks = f"op::Walks<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
     return [
-        "  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;",
+        *(["  using Row = op::RowOfBlocks<kTeam, kBlocks>;"] if spread else []),
+        f"  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / {team};",
         "  if (row >= num_rows) return;",
-        "  const int rank = threadIdx.x % kTeam;",
+        f"  const int rank = {rank};",
         *_range(cut),
         f"  {known_name(folding)} known;",
-        f"  op::Walks<kTeam * kLanes, kLanes, kItems, {packet_type(folding)}, Index> walks(",
+        f"  {walks} walks(",
         "      first + rank * kLanes, last);",
     ]
 
@@ -267,8 +290,9 @@ def _walk_lines(folding: Folding, walk: Function, number: int) -> list[str]:
     ]
 
 
-def _along_end(once: Function | None, number: int, cut: bool) -> list[str]:
-    lines = [f"  const auto row_folds{number} = op::in_team<kTeam>(op::merged(folds{number}));"]
+def _along_end(once: Function | None, number: int, cut: bool, spread: bool) -> list[str]:
+    folded = "Row::folded" if spread else "op::in_team<kTeam>"
+    lines = [f"  const auto row_folds{number} = {folded}(op::merged(folds{number}));"]
     if cut:
         lines += [
             "  if (gridDim.y > 1) {",

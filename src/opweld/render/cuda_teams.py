@@ -1,7 +1,9 @@
 """Which threads walk over the rows of a reduction: instances of its kernels, and their launchers.
 
 An instance is a number of threads a row (along) or of strips a column (across), and of packets that
-a thread keeps in registers between walks, or 0. A row takes the first instance that reaches it.
+a thread keeps in registers between walks, or 0. A row takes the first instance that reaches it. Of a
+known length an instance is made to measure: long rows also stay in shared memory, and on several
+multiprocessors, whose blocks are a cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction
 from .c import STORAGE
 from .layout import COLUMNS, call, folded, head
-from .walk import ARG, folds_name, held_loads, once_function, prefix
+from .walk import ARG, folds_name, held_loads, once_function, packet_type, prefix
 
 # Registers for packets and for what is computed of the lanes of one, of the 64 that each of 1024
 # threads has. Two a lane hold softmax in 16 bits without spilling.
@@ -30,16 +32,25 @@ _MANY_COLUMNS = 16384
 _COLUMNS = 32
 
 
+# Threads of a block that has a multiprocessor for itself, or shares it with another one.
+_WHOLE, _HALF = 1024, 512
+# Shared memory of a multiprocessor that the system takes for each block, and that folds take.
+_RESERVED_BYTES = 2 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class _Instance:
     """`team` threads or strips, `items` packets in registers (0: none), for rows of up to `most`
-    packets or of any number. `lanes`, where those of the packets at hand are not taken.
+    packets or of any number. `lanes`, where those of the packets at hand are not taken. `shared`
+    packets more of each thread are in shared memory; `blocks` of `team` threads have a row.
     """
 
     team: int
     items: int
     most: int | None = None
     lanes: int | None = None
+    shared: int = 0
+    blocks: int = 1
 
 
 def _loops(folding: Folding, cut: bool) -> list[_Instance]:
@@ -80,24 +91,68 @@ def _along(items: int) -> list[tuple[int, int]]:
     return [*small, (256, quarter), (256, items), (1024, half), (1024, items)]
 
 
+def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
+    """For rows of so many packets, if they fit on the chip."""
+    items = _fitting_items(folding, lanes)
+    if folding.across or folding.variant != "contiguous" or items < 2:
+        return None
+    for team in (32, 128, 256, _HALF):
+        if packets <= team * items:
+            small = packets <= 8 * (items // 2)
+            team = 8 if small else team
+            return _Instance(team, max(-(-packets // team), 1), packets)
+    for team, share in ((_HALF, 2), (_WHOLE, 1)):
+        room = folding.shared_bytes // share - _RESERVED_BYTES
+        shared = max(room // (team * _held_bytes(folding, lanes)), 0)
+        blocks = 1
+        while blocks <= folding.multiprocessors:
+            each = -(-packets // (team * blocks))
+            if each <= items + shared:
+                return _Instance(team, items, packets, None, max(each - items, 0), blocks)
+            blocks *= 2
+    return None
+
+
 def _across(folding: Folding, items: int) -> list[tuple[int, int]]:
     return [(1, items), (8, items), *([(32, items)] if _fits_wide(folding) else [])]
 
 
 def _most_items(folding: Folding, lanes: int) -> int:
     """Packets that a thread may keep: a power of two, or 0."""
-    if len(folding.steps) == 1:
-        return 0  # nothing is read twice
-    words = _held_words(folding, lanes)
-    free = _REGISTERS - _REGISTERS_A_LANE * lanes
-    fitting = min(32, free // words) if words else 0
+    fitting = _fitting_items(folding, lanes)
     return max((2**n for n in range(6) if 2**n <= fitting), default=0)
 
 
-def _held_words(folding: Folding, lanes: int) -> int:
-    """Registers that one packet takes."""
-    by_name = {name: load for load, name in held_loads(folding).items()}
-    return sum(_words(load, lanes) for load in by_name.values())
+def _fitting_items(folding: Folding, lanes: int) -> int:
+    """The packets that a thread has registers for."""
+    if len(folding.steps) == 1:
+        return 0  # nothing is read twice
+    words = sum(_words(load, lanes) for load in _packet(folding))
+    free = _REGISTERS - _REGISTERS_A_LANE * lanes
+    return min(32, free // words) if words else 0
+
+
+def _packet(folding: Folding) -> list[Load]:
+    """What is kept of a packet."""
+    return list({name: load for load, name in held_loads(folding).items()}.values())
+
+
+def _held_bytes(folding: Folding, lanes: int) -> int:
+    """The bytes of a packet in shared memory, at most: each part with all the padding there can be."""
+    return sum(-(-4 * _words(load, lanes) // 16) * 16 for load in _packet(folding))
+
+
+def spreads(folding: Folding, reduction: Reduction) -> bool:
+    """Whether rows take shared memory or several blocks, which the kernel then has parameters for."""
+    instance = _measured(folding, reduction.length, folding.lanes)
+    return instance is not None and (instance.shared > 0 or instance.blocks > 1)
+
+
+def _measured(folding: Folding, length: Size, lanes: int) -> _Instance | None:
+    """The instance made to measure for packets of so many lanes, if the length is known."""
+    if not isinstance(length, int) or length % lanes:
+        return None
+    return _to_measure(folding, length // lanes, lanes)
 
 
 def _words(load: Load, lanes: int) -> int:
@@ -124,7 +179,7 @@ def _folds_bytes(folding: Folding, number: int) -> int:
 
 def launchers(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> list[str]:
     """The template that launches, and the entry point that chooses among its instances."""
-    parts = [_template(folding, operands, reduction.cut)]
+    parts = [_template(folding, operands, reduction)]
     if reduction.cut:
         parts.append(_finish_template(folding))
     return [*parts, _entry(folding, operands, reduction)]
@@ -152,8 +207,10 @@ def _casts(folding: Folding, operands: tuple[str, ...]) -> list[str]:
     return [*pointers, *(f"Index({name})" for name in _integers(folding, operands))]
 
 
-def _template(folding: Folding, operands: tuple[str, ...], cut: bool) -> str:
+def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> str:
     team = "kStrips" if folding.across else "kTeam"
+    cut, spread = reduction.cut, spreads(folding, reduction)
+    more = ", kShared, kBlocks" if spread else ""
     params = [
         *_pointers(folding, operands),
         *(f"int64_t {name}" for name in (*_integers(folding, operands), "num_rows", "length")),
@@ -165,19 +222,32 @@ def _template(folding: Folding, operands: tuple[str, ...], cut: bool) -> str:
         arguments += ["Index(piece)", f"static_cast<{folds_name(folding, 0)}*>(partials)"]
     lanes = 1 if folding.across else "kLanes"
     grid = "dim3(blocks, pieces)" if cut else "blocks"
-    name = f"{prefix(folding)}_kernel<{team}, kItems, kLanes, Index>"
+    name = f"{prefix(folding)}_kernel<{team}, kItems, kLanes, Index{more}>"
+    launch, shared = f"kernel<<<{grid}, kThreads, 0, stream>>>", list[str]()
+    if spread:
+        shared = [f"  const int64_t shared = kShared * kThreads * sizeof({packet_type(folding)});"]
+        arguments = ["kernel", "blocks", "kThreads", "shared", "stream", *arguments]
+        launch = "op::launch_held<kBlocks>"
     lines = [
-        f"template <int {team}, int kItems, int kLanes, typename Index>",
+        template_line(folding, reduction),
         head(f"static void {prefix(folding)}_launch", params, " {"),
         f"  constexpr int kThreads = op::{team}Threads<{team}>;",
         f"  constexpr int64_t kRows = kThreads / {team}{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *([f"  const int64_t piece = op::piece_of(length, pieces, {lanes});"] if cut else []),
         *_broken("  const auto kernel =", f"{name};"),
-        call(f"kernel<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
+        *shared,
+        call(launch, arguments, 2),
         "}",
     ]
     return "\n".join(lines)
+
+
+def template_line(folding: Folding, reduction: Reduction) -> str:
+    """The parameters of a kernel and of its launcher. Those that spread rows have defaults."""
+    team = "kStrips" if folding.across else "kTeam"
+    more = ", int kShared = 0, int kBlocks = 1" if spreads(folding, reduction) else ""
+    return folded(f"template <int {team}, int kItems, int kLanes, typename Index{more}>")
 
 
 def _finish_template(folding: Folding) -> str:
@@ -238,7 +308,9 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
 def _choice(folding: Folding, reduction: Reduction) -> list[str]:
     """Statements that define `launch`. Of a known length one instance is compiled, not all."""
     length, lanes = reduction.length, folding.lanes
-    many, few = _many(folding, reduction.cut, lanes), _few(folding)
+    measured = _measured(folding, length, lanes)
+    many = [measured] if measured else _many(folding, reduction.cut, lanes)
+    few = _few(folding)
     single = _reaching(few, length)
     start = f"  auto launch = {_instance(folding, single[-1], 1, 'uint64_t')};"
     if lanes == 1:
@@ -308,8 +380,10 @@ def _broken(start: str, rest: str) -> list[str]:
 
 
 def _instance(folding: Folding, choice: _Instance, lanes: int, index: str) -> str:
-    lanes = choice.lanes or lanes
-    return f"{prefix(folding)}_launch<{choice.team}, {choice.items}, {lanes}, {index}>"
+    numbers = [f"{choice.team}", f"{choice.items}", f"{choice.lanes or lanes}", index]
+    if choice.shared or choice.blocks > 1:
+        numbers += [f"{choice.shared}", f"{choice.blocks}"]
+    return f"{prefix(folding)}_launch<{', '.join(numbers)}>"
 
 
 def pieces_entries(reduction: Reduction) -> str:
