@@ -12,8 +12,10 @@ from torch import Tensor
 # Around the edges of packets, warps, blocks and registers, and of what is cut in pieces.
 LENGTHS = (1, 7, 8, 31, 32, 33, 127, 128, 129, 1000, 1023, 1024, 1025, 4096)
 LENGTHS += (32767, 32768, 32769, 100003)
-# Beside those, the most that each number of threads keeps in registers, and the next packet.
+# Beside those, the most that each number of threads keeps in registers, that one multiprocessor
+# keeps, and that two and eight keep, and the next packet.
 EDGES = (*LENGTHS, 256, 260, 512, 516, 2048, 2052, 8192, 8196, 16384, 16388, 32772, 1000000)
+EDGES += (45056, 45060, 86016, 90112, 90116, 131072, 360448, 360452, 393216, 688128, 688132)
 SOME_LENGTHS = (7, 8, 33, 128, 1000, 1025, 4096, 32769)
 ROWS = (1, 2, 131, 132, 264, 1000)
 

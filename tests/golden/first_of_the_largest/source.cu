@@ -358,7 +358,7 @@ struct k2_argmax_folds0 {
     return {op::Argmax::identity<float, int64_t>()};
   }
   __device__ __forceinline__ void add(float value0, int64_t position) {
-    argmax_1 = op::Argmax::combine(argmax_1, op::Placed<float, int64_t>{value0, position});
+    argmax_1 = op::Argmax::follow(argmax_1, op::Placed<float, int64_t>{value0, position});
   }
   __device__ __forceinline__ void merge(const k2_argmax_folds0& other) {
     argmax_1 = op::Argmax::combine(argmax_1, other.argmax_1);

@@ -79,8 +79,8 @@ def test_stores_move_packets() -> None:
 @pytest.mark.parametrize(
     ("length", "team", "items"),
     [
-        *((128, 8, 4), (132, 32, 2), (256, 32, 2), (1024, 32, 8), (1028, 256, 2)),
-        *((8192, 256, 8), (8196, 1024, 4), (32768, 1024, 8), (32772, 1024, 0)),
+        *((128, 8, 4), (132, 32, 2), (256, 32, 2), (1024, 32, 8), (1028, 128, 3)),
+        *((8192, 256, 8), (8196, 512, 5), (1 << 21, 1024, 0)),
     ],
 )
 def test_a_known_length_compiles_its_own_instance_only(length: int, team: int, items: int) -> None:
@@ -116,10 +116,10 @@ def test_sixteen_bit_rows_have_eight_lanes_and_fewer_items() -> None:
 def test_floats_are_added_in_short_chains() -> None:
     m = Make()
     x, n = m.x("x", BATCH, 1000), m.x("n", BATCH, 1000, dtype=DType.I64)
-    assert "kChain = 256;" in text_of(m.reduced("sum", x, 1))
-    assert "kChain = 256;" in text_of(m.reduced("prod", x, 1))
+    assert "kChain = 32;" in text_of(m.reduced("sum", x, 1))
+    assert "kChain = 32;" in text_of(m.reduced("prod", x, 1))
     for unchained in (m.reduced("amax", x, 1), m.reduced("argmax", x, 1), m.reduced("sum", n, 1)):
-        assert "kChain = 256;" not in text_of(unchained)
+        assert "kChain = 32;" not in text_of(unchained)
 
 
 def test_only_a_row_that_may_be_cut_has_pieces() -> None:
