@@ -136,7 +136,7 @@ def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, 
     graph = simplify(variant.graph, arena_of(variant.graph)).graph
     conditions = _conditions(variant, options)
     plan = make_plan(graph, ready.target, options.exclude, "", conditions, table)
-    found = tunables(graph, plan, ready.target, conditions, table)
+    found = tunables(plan.graph, plan, ready.target, conditions, table)
     return tuple(_distinct(each, plan, ready.target.language) for each in found)
 
 

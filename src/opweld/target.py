@@ -72,14 +72,16 @@ class Target:
     pointwise_threads: int
     copy_bytes_per_s: float
     pointwise_flops_per_s: float
-    # What a row of a reduction may take of the chip: shared memory of each multiprocessor, and
-    # blocks that read each other's.
+    # What a row of a reduction may take of the chip: shared memory of each multiprocessor, and blocks
+    # that read each other's.
     shared_bytes: int = 0
     cluster_blocks: int = 1
     # Rows of a reduction that keep every processor busy.
     rows_in_flight: int = 1
     reduction_threads: int = 1
     cuts_at_launch: bool = False
+    # Elements of a row that stay on the chip from walk to walk.
+    held_row_elems: int | None = None
     tensor_cores: str = "none"
     products: frozenset[Mode] = frozenset()
     product_rates: Mapping[Mode, ProductRates] = field(default_factory=dict)
@@ -104,6 +106,7 @@ SM_90A = Target(
     rows_in_flight=264,  # two blocks for each of 132 SMs
     reduction_threads=256,
     cuts_at_launch=True,
+    held_row_elems=32768,  # 8 packets of 16 bytes in the registers of each of 1024 threads
     tensor_cores="sm90",
     products=frozenset({Mode.FAITHFUL}),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
@@ -132,6 +135,7 @@ SM_80 = Target(
     rows_in_flight=216,  # two blocks for each of 108 SMs
     reduction_threads=256,
     cuts_at_launch=True,
+    held_row_elems=32768,  # 8 packets of 16 bytes in the registers of each of 1024 threads
     tensor_cores="mma",
     products=frozenset({Mode.FAITHFUL}),
     # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products

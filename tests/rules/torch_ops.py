@@ -192,6 +192,8 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.ALL: lambda x, a: torch.all(x, a.axes, keepdim=True),
     Op.ARGMAX: _place(torch.argmax),
     Op.ARGMIN: _place(torch.argmin),
+    Op.SUMEXP: lambda x, a: (x - x.amax(a.axes, keepdim=True)).exp().sum(a.axes, keepdim=True),
+    Op.DEVSQ: lambda x, a: (x - x.mean(a.axes, keepdim=True)).square().sum(a.axes, keepdim=True),
     Op.PERMUTE: lambda x, a: x.permute(a.dims),
     Op.EXPAND: lambda x, a: x.expand(a.shape),
     Op.RESHAPE: lambda x, a: x.reshape(a.shape),

@@ -162,4 +162,104 @@ struct Argmin {
     }
 };
 
+// @Powers deps:
+// The largest of values v, and the sum of exp(v - origin). The origin is an earlier largest, which
+// the largest has not left by more than two kLag: a sum that is moved to every new largest would be
+// rounded as often, and where rows ascend slowly these roundings add up.
+template <typename T, typename Total>
+struct Powers {
+    static constexpr int kLag = 1;
+    T largest, origin;
+    Total sum;
+};
+
+// @Sumexp deps: Powers, exp, kInfinity, maximum, minimum
+// The sum of exp(v - largest), taken together with the largest. A largest that is infinite gives
+// NaN, as the difference does where the largest is known beforehand.
+struct Sumexp {
+    template <typename T, typename Total>
+    OPWELD_FN Powers<T, Total> identity() {
+        return {-kInfinity<T>, -kInfinity<T>, Total(0)};
+    }
+    // What a sum is multiplied by when its origin moves. Origins may both be -Inf.
+    template <typename T>
+    OPWELD_FN T moved(T from, T to) {
+        return from == to ? T(1) : op::exp(from - to);
+    }
+    template <typename T, typename Total>
+    OPWELD_FN Powers<T, Total> combine(Powers<T, Total> a, Powers<T, Total> b) {
+        const T low = op::minimum(a.origin, b.origin), high = op::maximum(a.origin, b.origin);
+        const T origin = high <= low + Powers<T, Total>::kLag ? low : high;
+        return {op::maximum(a.largest, b.largest), origin,
+                a.sum * moved(a.origin, origin) + b.sum * moved(b.origin, origin)};
+    }
+    // Before values up to `top` are taken in. NaN moves the origin, too.
+    template <typename T, typename Total>
+    OPWELD_FN void reach(Powers<T, Total>& powers, T top) {
+        powers.largest = op::maximum(powers.largest, top);
+        if (!(top <= powers.origin + Powers<T, Total>::kLag)) {
+            powers.sum *= moved(powers.origin, top);
+            powers.origin = top;
+        }
+    }
+    // What to subtract from values before exp: never -Inf - -Inf, as the powers of -Inf are 0.
+    template <typename T, typename Total>
+    OPWELD_FN T base(const Powers<T, Total>& powers) {
+        return powers.origin == -kInfinity<T> ? T(0) : powers.origin;
+    }
+    template <typename T, typename Total>
+    OPWELD_FN T told(const Powers<T, Total>& powers) {
+        return T(powers.sum * op::exp(powers.origin - powers.largest));
+    }
+    template <typename T, typename Total>
+    OPWELD_FN T largest_told(const Powers<T, Total>& powers) {
+        return powers.largest;
+    }
+};
+
+// @Spread deps:
+// How many values of type T there are, their sum, and the sum of the squared differences to their
+// mean. In double a mean far from 0 leaves the differences their digits.
+template <typename T>
+struct Spread {
+    double count, sum, squares;
+};
+
+// @Devsq deps: Spread
+// The sum of squared differences to the mean, taken together with the sum: Chan, Golub and LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+struct Devsq {
+    template <typename T>
+    OPWELD_FN Spread<T> identity() {
+        return {0, 0, 0};
+    }
+    template <typename T>
+    OPWELD_FN Spread<T> combine(Spread<T> a, Spread<T> b) {
+        const double count = a.count + b.count;
+        // The difference of the means, times both counts. To divide in T is exact enough: what it
+        // rounds is squared already.
+        const double apart = b.sum * a.count - a.sum * b.count;
+        const T weights = T(a.count * b.count * count);
+        const T part = weights > 0 ? T(1) / weights : T(0);
+        return {count, a.sum + b.sum, a.squares + b.squares + apart * part * apart};
+    }
+    // Of `count` values about `about`, which is near their mean: `rest` is the sum of the
+    // differences to it, `squares` that of their squares.
+    template <typename T>
+    OPWELD_FN Spread<T> of_differences(T count, T about, T rest, T squares) {
+        const T error = rest / count;
+        const T finite = rest - rest == T(0) ? rest : T(0);  // of infinities `about` has the sum
+        return {double(count), double(count) * about + finite,
+                double(squares) - double(rest) * error};
+    }
+    template <typename T>
+    OPWELD_FN T told(const Spread<T>& spread) {
+        return T(spread.squares);
+    }
+    template <typename T>
+    OPWELD_FN T sum_told(const Spread<T>& spread) {
+        return T(spread.sum);
+    }
+};
+
 }  // namespace op

@@ -10,7 +10,7 @@ sum their gradients three times less exactly than eager does where the user wrot
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from string import Formatter
 
@@ -51,6 +51,7 @@ class Call:
 x = Var("x")
 exp, log, sqrt, rsqrt = call(Op.EXP), call(Op.LOG), call(Op.SQRT), call(Op.RSQRT)
 where, equal, isinf = call(Op.WHERE), call(Op.EQ), call(Op.ISINF)
+maximum = call(Op.MAXIMUM)
 
 
 def _total(of: Pattern) -> Apply:
@@ -83,6 +84,10 @@ def _variance(mean: Mean, variance_mean: Mean, count: str) -> Apply:
     return variance_mean(_total(difference * difference), count)
 
 
+def _variance_in_one_walk(mean: Mean, count: str) -> Apply:
+    return mean(call(Op.DEVSQ)(x, attrs="axes"), count)
+
+
 def _rooted(square: Pattern) -> Apply:
     """The root with gradient 0 where it is 0."""
     is_zero = equal(square, 0.0)
@@ -92,11 +97,20 @@ def _rooted(square: Pattern) -> Apply:
 _largest = call(Op.AMAX)(x, attrs="largest")
 _shifted = x - _largest
 _finite = where(isinf(_largest), 0.0, _largest)
+# What is exp(x - largest) summed up, in a walk of its own or in one with the largest.
+_sum_of_powers = call(Op.SUMEXP)(x, attrs="axes")
+_sums_of_powers = (_total(exp(_shifted)), _sum_of_powers)
+_sums_of_finite_powers = (
+    _total(exp(x - _finite)),
+    where(isinf(_largest), maximum(_largest, 0.0), _sum_of_powers),
+)
 _variances = tuple(_variance(*means, "m") for means in itertools.product(_MEANS, _MEANS))
+_variances_in_one_walk = tuple(_variance_in_one_walk(mean, "m") for mean in _MEANS)
 _standardised = tuple(
     normal
     for mean in _MEANS
-    for normal in _by_root(_centred(mean), _variance(mean, mean, "n") + Const("eps"))
+    for variance in (_variance(mean, mean, "n"), _variance_in_one_walk(mean, "n"))
+    for normal in _by_root(_centred(mean), variance + Const("eps"))
 )
 _of_unit_square = tuple(
     normal for mean in _MEANS for normal in _by_root(x, mean(_total(x * x), "n") + Const("eps"))
@@ -168,38 +182,42 @@ def _norm(name: str, normal: Apply) -> Composite:
     return Composite(name, normal, text, _counts & _trailing)
 
 
+def _moments(variances: tuple[Apply, ...], when: Condition) -> Iterator[Composite]:
+    for name, of in (("std", _rooted), ("var", lambda variance: variance)):
+        for variance in variances:
+            yield Composite(name, of(variance), f"torch.{name}({_MOMENT})", when)
+
+
 _KEPT = "{x}, dim={axes}, keepdim=True"
 _MOMENT = "{x}, dim={axes}, correction={correction}, keepdim=True"
 
 COMPOSITES: tuple[Composite, ...] = (
-    Composite(
-        "softmax",
-        exp(_shifted) / _total(exp(_shifted)),
-        "torch.softmax({x}, dim={axis})",
-        _same_axes & _one_axis,
+    *(
+        Composite(
+            "softmax",
+            exp(_shifted) / total,
+            "torch.softmax({x}, dim={axis})",
+            _same_axes & _one_axis,
+        )
+        for total in _sums_of_powers
     ),
-    Composite(
-        "log_softmax",
-        _shifted - log(_total(exp(_shifted))),
-        "torch.log_softmax({x}, dim={axis})",
-        _same_axes & _one_axis,
+    *(
+        Composite(
+            "log_softmax",
+            _shifted - log(total),
+            "torch.log_softmax({x}, dim={axis})",
+            _same_axes & _one_axis,
+        )
+        for total in _sums_of_powers
     ),
-    Composite(
-        "logsumexp",
-        log(_total(exp(x - _finite))) + _finite,
-        f"torch.logsumexp({_KEPT})",
-        _same_axes,
+    *(
+        Composite("logsumexp", log(total) + _finite, f"torch.logsumexp({_KEPT})", _same_axes)
+        for total in _sums_of_finite_powers
     ),
     *(_norm("layer_norm", normal) for normal in _standardised),
     *(_norm("rms_norm", normal) for normal in _of_unit_square),
-    *(
-        Composite("std", _rooted(variance), f"torch.std({_MOMENT})", _counts & _corrected)
-        for variance in _variances
-    ),
-    *(
-        Composite("var", variance, f"torch.var({_MOMENT})", _counts & _corrected)
-        for variance in _variances
-    ),
+    *_moments(_variances, _counts & _corrected),
+    *_moments(_variances_in_one_walk, _corrected),
     *(Composite("mean", mean(_total(x), "n"), f"torch.mean({_KEPT})", _counts) for mean in _MEANS),
     Composite("norm", _rooted(_total(x * x)), f"torch.linalg.vector_norm({_KEPT})", _always),
 )

@@ -160,7 +160,8 @@ def repeats_operands(node: Node) -> bool:
     constants = [operand.op is Op.CONST for operand in node.inputs]
     if node.op in FIRST_TENSOR:
         return constants[0]
-    return node.op is Op.PRELU or (any(constants) and node.op in TENSORS_ONLY)
+    named_twice = (Op.PRELU, Op.SUMEXP, Op.DEVSQ)
+    return node.op in named_twice or (any(constants) and node.op in TENSORS_ONLY)
 
 
 def _neg(node: Node, name: Names) -> str:
@@ -226,8 +227,7 @@ def _where(node: Node, name: Names) -> str:
 
 def _reduction(node: Node, name: Names) -> str:
     function = f"torch.{node.op.value}"
-    dim = f"dim=({sizes(node.attrs.axes)}), keepdim=True"
-    return f"{function}({name(node.inputs[0])}, {dim})"
+    return f"{function}({name(node.inputs[0])}, {_rows(node)})"
 
 
 def _sum(node: Node, name: Names) -> str:
@@ -258,6 +258,20 @@ def _extreme(function: str) -> Callable[[Node, Names], str]:
         return f"torch.{function}({name(node.inputs[0])}, dim={axis}, keepdim=True)[0]"
 
     return text
+
+
+def _sum_of_powers(node: Node, name: Names) -> str:
+    x, rows = name(node.inputs[0]), _rows(node)
+    return f"torch.sum(torch.exp({x} - torch.amax({x}, {rows})), {rows})"
+
+
+def _sum_of_squared_deviations(node: Node, name: Names) -> str:
+    x, rows = name(node.inputs[0]), _rows(node)
+    return f"torch.sum(torch.square({x} - torch.mean({x}, {rows})), {rows})"
+
+
+def _rows(node: Node) -> str:
+    return f"dim=({sizes(node.attrs.axes)}), keepdim=True"
 
 
 def _place(node: Node, name: Names) -> str:
@@ -379,6 +393,8 @@ _SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
     Op.ALL: _reduction,
     Op.ARGMAX: _place,
     Op.ARGMIN: _place,
+    Op.SUMEXP: _sum_of_powers,
+    Op.DEVSQ: _sum_of_squared_deviations,
     Op.PERMUTE: _permute,
     Op.EXPAND: _expand,
     Op.RESHAPE: _reshape,

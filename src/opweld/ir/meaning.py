@@ -281,6 +281,20 @@ def smallest(x: Array, attrs: Any) -> Array:
     return np.min(x, axis=attrs.axes, keepdims=True)
 
 
+def sum_of_powers(x: Array, attrs: Any) -> Array:
+    """exp(x - largest) in float64, added and rounded once."""
+    wide: Array = x.astype(np.float64)
+    powers = np.exp(wide - largest(wide, attrs))
+    return np.sum(powers, axis=attrs.axes, keepdims=True).astype(x.dtype)
+
+
+def sum_of_squared_deviations(x: Array, attrs: Any) -> Array:
+    """(x - mean)^2 in float64, added and rounded once."""
+    wide: Array = x.astype(np.float64)
+    deviations = wide - np.mean(wide, axis=attrs.axes, keepdims=True)
+    return np.sum(deviations * deviations, axis=attrs.axes, keepdims=True).astype(x.dtype)
+
+
 def any_of(x: Array, attrs: Any) -> Array:
     return np.any(x, axis=attrs.axes, keepdims=True)
 

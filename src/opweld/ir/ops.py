@@ -143,6 +143,8 @@ class Op(enum.Enum):
     ALL = "all"
     ARGMAX = "argmax"
     ARGMIN = "argmin"
+    SUMEXP = "sumexp"
+    DEVSQ = "devsq"
     # views and data movement
     PERMUTE = "permute"
     EXPAND = "expand"
@@ -448,6 +450,12 @@ def _reduce(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
     return TensorType(operand.dtype, shape)
 
 
+def _moment(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
+    if not types[0].dtype.is_float:
+        raise TypeRule(f"the operand is {types[0].dtype.value}, not a float")
+    return _reduce(types, attrs)
+
+
 def _place(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
     return TensorType(DType.I64, _reduce(types, attrs).shape)
 
@@ -633,6 +641,9 @@ OPS: dict[Op, OpSpec] = {
     # The row-major position among the elements of the axes.
     Op.ARGMAX: _reduction(meaning.place_of_largest, _place),
     Op.ARGMIN: _reduction(meaning.place_of_smallest, _place),
+    # The sum of exp(x - largest), and that of the squared differences to the mean.
+    Op.SUMEXP: _reduction(meaning.sum_of_powers, _moment),
+    Op.DEVSQ: _reduction(meaning.sum_of_squared_deviations, _moment),
     Op.PERMUTE: _view(PermuteAttrs, _permute, meaning.permute),
     Op.EXPAND: _view(ShapeAttrs, _expand, meaning.expand),
     Op.RESHAPE: _view(ShapeAttrs, _reshape, meaning.reshape),

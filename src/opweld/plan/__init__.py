@@ -10,6 +10,7 @@ from .buffers import reuse_buffers
 from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
+from .one_walk import in_one_walk
 from .row_blocks import weld_row_blocks
 from .rows import parallelism
 from .uses import uses_of
@@ -23,16 +24,18 @@ def make_plan(
     conditions: Conditions = NO_CONDITIONS,
     table: Table = NO_TABLE,
 ) -> Plan:
-    """The plan of a simplified graph.
+    """The plan of a simplified graph, or of one in which folds over long rows take one walk.
 
     `excluded` has the names of groups that are given back to PyTorch: they become LIBRARY groups of
     the same name, so that a group which measured slower than the calls it replaced is not welded
     again. `suffix` ends the name of every kernel: it tells the variants of one file apart. `table`
     has measured schedules, which are believed over estimates.
     """
+    side_by_side = parallelism(target, conditions)
+    graph = in_one_walk(graph, side_by_side)
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
-    clusters = fuse(uses, parallelism(target, conditions))
+    clusters = fuse(uses, side_by_side)
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
     groups = reuse_buffers(uses, groups)
     return Plan(graph, target.name, weld_row_blocks(groups, target, excluded, conditions))

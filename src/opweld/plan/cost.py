@@ -24,6 +24,8 @@ OP_FLOPS: dict[Op, int] = {
     Op.TANHSHRINK: 20, Op.POW: 60, Op.ATAN2: 30, Op.FMOD: 20, Op.REMAINDER: 24, Op.HYPOT: 20,
     Op.LOGADDEXP: 34, Op.XLOGY: 16, Op.DIV_FLOOR: 24, Op.DIV_TRUNC: 12, Op.LERP: 6,
 }  # fmt: skip
+# The difference, its square and two sums beside the mean's; exp, the difference, the largest.
+_FOLD_FLOPS: dict[Op, int] = {Op.SUMEXP: 10, Op.DEVSQ: 5}
 
 
 def estimate(group: Group, target: Target) -> Estimate:
@@ -35,7 +37,7 @@ def estimate(group: Group, target: Target) -> Estimate:
         if node.kind is Kind.POINTWISE:
             flops = flops + node.type.num_elems * OP_FLOPS.get(node.op, 1)
         if node.kind is Kind.REDUCTION:
-            flops = flops + node.inputs[0].type.num_elems
+            flops = flops + node.inputs[0].type.num_elems * _FOLD_FLOPS.get(node.op, 1)
     if group.rows_product is not None and target.row_blocks is not None:
         product_flops = rows_flops(group.rows_product)
         multiply_s = _at(product_flops, ()) / target.row_blocks.flops_per_s
@@ -88,9 +90,10 @@ SKINNY = 4
 LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
 SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (contract.cuh)
 # What splitting takes, in times that one read of the operand takes: the activation's is a read and
-# a write. An operand b that is not held is read three times and written once, estimated at 0.8 of
-# the speed of memory (8192x8192: 0.32 ms); a held one's splitting is paid when it changes.
-LIVE_PASSES, SPLIT_PASSES = 5, 2
+# a write. An operand b that is not held is read three times and written once, at a third of the
+# speed of memory (1024x8192x8192 takes 0.78 ms longer where b is live; H200, 2026-11-21); a held
+# one's splitting is paid when it changes.
+LIVE_PASSES, SPLIT_PASSES = 12, 2
 
 
 def estimate_product(

@@ -18,20 +18,23 @@ from ..target import Target
 LONG_ROW = 32768
 # Elements of a row that one multiprocessor keeps of several that have the row.
 KEPT_EACH = 2 * LONG_ROW
+# Elements of a row that are kept where they lie across neighbouring rows.
+KEPT_ACROSS = 1024
 # So many neighbouring rows are taken together where they are neighbours in memory.
 ROWS_ACROSS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Parallelism:
-    """Which rows are too few to give every processor work: `rows` is what the target asks for,
-    `multiprocessors` how many may have one row together, and `sizes` are examples of symbolic
-    sizes.
+    """Which rows are too few to give every processor work, and which are too long to stay on the
+    chip: `rows` and `held_elems` are what the target says, `multiprocessors` how many may have one
+    row together, and `sizes` are examples of symbolic sizes.
     """
 
     rows: int = 0
     multiprocessors: int = 1
     sizes: tuple[tuple[str, int], ...] = ()
+    held_elems: int | None = None
 
     def needs_pieces(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
         """Whether rows must be cut in pieces, which only a reduction in one walk allows."""
@@ -46,6 +49,19 @@ class Parallelism:
             teams *= min(self.multiprocessors, -(-whole // LONG_ROW))
         return length > LONG_ROW and teams < self.rows
 
+    def reads_again(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
+        """Whether each further walk over a row reads it from memory again, or another kernel
+        does.
+        """
+        if self.held_elems is None:
+            return False
+        whole, most = product_of(space[axis] for axis in axes), self.held_elems
+        if is_across(space, axes):
+            most = min(most, KEPT_ACROSS)
+        elif isinstance(whole, int) and self.multiprocessors > 1:
+            most = self.multiprocessors * KEPT_EACH
+        return self._at(whole) > most or self.needs_pieces(space, axes)
+
     def _at(self, size: Size) -> int:
         known = dict(self.sizes)
         return evaluate(size, {n: known.get(n, _TYPICAL) for n in symbols_of(size)})
@@ -55,7 +71,9 @@ _TYPICAL = 1024
 
 
 def parallelism(target: Target, conditions: Conditions = NO_CONDITIONS) -> Parallelism:
-    return Parallelism(target.rows_in_flight, target.cluster_blocks, conditions.sizes)
+    return Parallelism(
+        target.rows_in_flight, target.cluster_blocks, conditions.sizes, target.held_row_elems
+    )
 
 
 def rows_of(

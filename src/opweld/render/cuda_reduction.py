@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
-from .cuda_teams import launchers, pieces_entries, spreads, template_line
+from .cuda_teams import has_chunks, launchers, pieces_entries, spreads, template_line
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
     ARG,
+    CHUNKED,
     Function,
     folds_name,
     held_loads,
@@ -30,9 +31,12 @@ from .walk import (
     load_function,
     once_function,
     operand_parameters,
+    own_folds,
     packet_struct,
     packet_type,
     prefix,
+    takes_chunks,
+    told_beside,
     walk_function,
 )
 
@@ -45,7 +49,17 @@ _FOLD = {
     Op.ALL: "All",
     Op.ARGMAX: "Argmax",
     Op.ARGMIN: "Argmin",
+    Op.SUMEXP: "Sumexp",
+    Op.DEVSQ: "Devsq",
 }
+# The state of folds that is more than a value.
+_STATES = {
+    **dict.fromkeys(ARG, "op::Placed<{0}, int64_t>"),
+    Op.SUMEXP: "op::Powers<{0}, {0}>",
+    Op.DEVSQ: "op::Spread<{0}>",
+}
+_TOLD_BESIDE = {Op.AMAX: "largest_told", Op.SUM: "sum_told"}
+_TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _ALONG = {"Team", "merged", "in_team"}
 _SPREAD = {"RowOfBlocks", "launch_held"}
@@ -62,7 +76,12 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
     for folding in reduction.foldings:
         needed |= _ACROSS if folding.across else _ALONG
         needed |= _SPREAD if spreads(folding, reduction) else set()
-    return needed | {_FOLD[fold.op] for step in steps for fold in step.walk.folds}
+    needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
+    for walk in (step.walk for step in steps):
+        folds = own_folds(walk)
+        needed |= {_FOLD[fold.op] for fold in folds}
+        needed |= {_TAKE.get(fold.op, "of_chunk") for fold in folds if takes_chunks(walk)}
+    return needed
 
 
 def reduction_text(reduction: Reduction) -> str:
@@ -97,33 +116,74 @@ def _known_struct(folding: Folding) -> str:
 def _folds_struct(folding: Folding, number: int) -> str:
     walk = folding.steps[number].walk
     name = folds_name(folding, number)
-    types = {fold: _value_type(fold, walk) for fold in walk.folds}
-    chained = any(_is_chained(fold) for fold in walk.folds)
-    nothing = ", ".join(_identity(fold, types[fold]) for fold in walk.folds)
-    values = [f"{types[fold]} value{i}" for i, fold in enumerate(walk.folds)]
-    if any(fold.op in ARG for fold in walk.folds):
-        values.append("int64_t position")
+    types = {fold: _value_type(fold, walk) for fold in own_folds(walk)}
+    chained = any(map(_is_chained, types))
+    nothing = ", ".join(_identity(fold, value) for fold, value in types.items())
     lines = [
         f"// What walk {number} folds.",
         f"struct {name} {{",
         f"  static constexpr int kChain = {_MOST_CHAIN if chained else 'op::NoFolds::kChain'};",
-        *(f"  {_state_type(fold, types[fold])} {fold.name};" for fold in walk.folds),
+        *(f"  {_state_type(fold, value)} {fold.name};" for fold, value in types.items()),
         "",
         f"  OPWELD_FN {name} nothing() {{",
         folded(f"    return {{{nothing}}};"),
         "  }",
-        head("  __device__ __forceinline__ void add", values, " {"),
-        *(folded(f"    {_added(f, _placed(f, i, types[f]))}") for i, f in enumerate(walk.folds)),
-        "  }",
+        *(_taking(types) if takes_chunks(walk) else _adding(types)),
         f"  __device__ __forceinline__ void merge(const {name}& other) {{",
-        *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in walk.folds),
+        *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in types),
         "  }",
         f"  __device__ __forceinline__ void tell({known_name(folding)}& row) const {{",
-        *(f"    row.{fold.name} = {_told(fold)};" for fold in walk.folds),
+        *(f"    row.{fold.name} = {_told(fold, walk)};" for fold in walk.folds),
         "  }",
         "};",
     ]
     return "\n".join(lines)
+
+
+def _adding(types: dict[Fold, str]) -> list[str]:
+    """One element after another."""
+    placed = [_placed(fold, i, value) for i, (fold, value) in enumerate(types.items())]
+    return [
+        head("  __device__ __forceinline__ void add", _element_parameters(types), " {"),
+        *(folded(f"    {_added(f, text)}") for f, text in zip(types, placed, strict=True)),
+        "  }",
+    ]
+
+
+def _element_parameters(types: dict[Fold, str]) -> list[str]:
+    values = [f"{value} value{i}" for i, value in enumerate(types.values())]
+    return values + (["int64_t position"] if any(fold.op in ARG for fold in types) else [])
+
+
+def _taking(types: dict[Fold, str]) -> list[str]:
+    """Several elements at once."""
+    states = {f: v if f.op in CHUNKED else _state_type(f, v) for f, v in types.items()}
+    placed = [_placed(fold, i, value) for i, (fold, value) in enumerate(types.items())]
+    return [
+        "  struct Element {",
+        *(f"    {state} {fold.name};" for fold, state in states.items()),
+        head("    __device__ __forceinline__ void add", _element_parameters(types), " {"),
+        folded(f"      *this = {{{', '.join(placed)}}};"),
+        "    }",
+        "  };",
+        "  template <int kCount>",
+        "  __device__ __forceinline__ void take(const Element (&elements)[kCount], int count) {",
+        *(f"    {state} of_{fold.name}[kCount];" for fold, state in states.items()),
+        "#pragma unroll",
+        "    for (int k = 0; k < kCount; ++k) {",
+        *(f"      of_{fold.name}[k] = elements[k].{fold.name};" for fold in types),
+        "    }",
+        *(folded(f"    {_taken(fold, value)}") for fold, value in types.items()),
+        "  }",
+    ]
+
+
+def _taken(fold: Fold, value: str) -> str:
+    if fold.op in CHUNKED:
+        return f"op::take({fold.name}, of_{fold.name}, count);"
+    identity = _identity(fold, value)
+    part = f"op::of_chunk<op::{_FOLD[fold.op]}>(of_{fold.name}, count, {identity})"
+    return _combined(fold, part)
 
 
 def _value_type(fold: Fold, walk: Walk) -> str:
@@ -134,17 +194,17 @@ def _value_type(fold: Fold, walk: Walk) -> str:
 
 
 def _state_type(fold: Fold, value: str) -> str:
-    return f"op::Placed<{value}, int64_t>" if fold.op in ARG else value
+    return _STATES.get(fold.op, "{0}").format(value)
 
 
 def _identity(fold: Fold, value: str) -> str:
-    position = ", int64_t" if fold.op in ARG else ""
-    return f"op::{_FOLD[fold.op]}::identity<{value}{position}>()"
+    more = ", int64_t" if fold.op in ARG else f", {value}" if fold.op is Op.SUMEXP else ""
+    return f"op::{_FOLD[fold.op]}::identity<{value}{more}>()"
 
 
 def _placed(fold: Fold, index: int, value: str) -> str:
     text = f"value{index}"
-    return f"{_state_type(fold, value)}{{{text}, position}}" if fold.op in ARG else text
+    return f"{_STATES[fold.op].format(value)}{{{text}, position}}" if fold.op in ARG else text
 
 
 def _added(fold: Fold, other: str) -> str:
@@ -157,12 +217,17 @@ def _combined(fold: Fold, other: str) -> str:
     return f"{fold.name} = op::{_FOLD[fold.op]}::combine({fold.name}, {other});"
 
 
-def _told(fold: Fold) -> str:
+def _told(fold: Fold, walk: Walk) -> str:
+    beside = told_beside(fold, walk)
+    if beside:
+        return f"op::{_FOLD[beside.op]}::{_TOLD_BESIDE[fold.op]}({beside.name})"
+    if fold.op in CHUNKED:
+        return f"op::{_FOLD[fold.op]}::told({fold.name})"
     return f"{fold.name}.position" if fold.op in ARG else fold.name
 
 
 def _is_chained(fold: Fold) -> bool:
-    return fold.op in (Op.SUM, Op.PROD) and fold.dtype.is_float
+    return fold.op in (Op.SUM, Op.PROD, Op.SUMEXP) and fold.dtype.is_float
 
 
 # --- kernels ---
@@ -206,7 +271,9 @@ def _kernel(
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
-    bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, Index>"
+    # Chunks take registers, as wide indices do.
+    index = "uint64_t" if has_chunks(folding) else "Index"
+    bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, {index}>"
     start = _across_start(folding, cut) if folding.across else _along_start(folding, cut, spread)
     body = [*start]
     body += _load_lines(functions.load)
@@ -243,7 +310,9 @@ def _along_start(folding: Folding, cut: bool, spread: bool) -> list[str]:
     team, rank, shared = "kTeam", "threadIdx.x % kTeam", ""
     if spread:
         team, rank, shared = "Row::kThreads", "Row::rank()", ", kShared"
-    walks = f"op::Walks<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
+    walks = (
+        f"{_walks(folding)}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
+    )
     return [
         *(["  using Row = op::RowOfBlocks<kTeam, kBlocks>;"] if spread else []),
         f"  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / {team};",
@@ -264,9 +333,13 @@ def _across_start(folding: Folding, cut: bool) -> list[str]:
         "  const bool inside = row < num_rows;",
         *_range(cut),
         f"  {known_name(folding)} known[kLanes];",
-        f"  op::Walks<kStrips, kLanes, kItems, {packet_type(folding)}, Index> walks(",
+        f"  {_walks(folding)}<kStrips, kLanes, kItems, {packet_type(folding)}, Index> walks(",
         "      first + strip, inside ? last : 0);",
     ]
+
+
+def _walks(folding: Folding) -> str:
+    return "op::ChunkWalks" if has_chunks(folding) else "op::Walks"
 
 
 def _load_lines(load: Function | None) -> list[str]:
@@ -281,10 +354,13 @@ def _load_lines(load: Function | None) -> list[str]:
 
 
 def _walk_lines(folding: Folding, walk: Function, number: int) -> list[str]:
+    chunks = takes_chunks(folding.steps[number].walk)
+    pooled = chunks and not folding.across  # the lanes of a packet are one row's
+    visit = "walk_chunks" if chunks else "walk"
     return [
         "",
-        f"  {folds_name(folding, number)} folds{number}[kLanes];",
-        f"  walks.walk(folds{number}, load, [&](const auto& packet, Index at, auto& folds) {{",
+        f"  {folds_name(folding, number)} folds{number}[{'1' if pooled else 'kLanes'}];",
+        f"  walks.{visit}(folds{number}, load, [&](const auto& packet, Index at, auto& folds) {{",
         walk.call(["row", "at", "packet", "known", "folds"], 4),
         "  });",
     ]

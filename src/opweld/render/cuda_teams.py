@@ -1,9 +1,9 @@
 """Which threads walk over the rows of a reduction: instances of its kernels, and their launchers.
 
-An instance is a number of threads a row (along) or of strips a column (across), and of packets
-that a thread keeps in registers between walks, or 0. A row takes the first instance that reaches
-it. Of a known length an instance is made to measure: long rows also stay in shared memory, and on
-several multiprocessors, whose blocks are a cluster.
+An instance is a number of threads a row (along) or of strips a column (across), and of packets that
+a thread keeps in registers between walks, or 0. A row takes the first instance that reaches it. Of a
+known length an instance is made to measure: long rows also stay in shared memory, and on several
+multiprocessors, whose blocks are a cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction
 from .c import STORAGE
 from .layout import COLUMNS, call, folded, head
-from .walk import ARG, folds_name, held_loads, once_function, packet_type, prefix
+from .walk import (
+    ARG,
+    CHUNKED,
+    folds_name,
+    held_loads,
+    once_function,
+    packet_type,
+    prefix,
+    takes_chunks,
+)
 
 # Registers for packets and for what is computed of the lanes of one, of the 64 that each of 1024
 # threads has. Two a lane hold softmax in 16 bits without spilling.
@@ -53,11 +62,11 @@ class _Instance:
     blocks: int = 1
 
 
-def _loops(folding: Folding, cut: bool) -> list[_Instance]:
+def _loops(folding: Folding, cut: bool, lanes: int) -> list[_Instance]:
     """Instances that load again in every walk. Where a row may be cut, blocks stay small."""
     if not folding.across:
         return [_Instance(8, 0, 32), _Instance(32, 0, 512), _Instance(256 if cut else 1024, 0)]
-    if cut or not _fits_wide(folding):
+    if cut or not _fits_wide(folding) or (has_chunks(folding) and lanes > 1):
         return [_Instance(1, 0, 8), _Instance(8, 0)]
     return [_Instance(1, 0, 8), _Instance(8, 0, 512), _Instance(32, 0)]
 
@@ -75,7 +84,7 @@ def _many(folding: Folding, cut: bool, lanes: int) -> list[_Instance]:
         return _few(folding)
     items = _most_items(folding, lanes)
     if items < 2:
-        return _loops(folding, cut)
+        return _loops(folding, cut, lanes)
     shapes = _across(folding, items) if folding.across else _along(items)
     held = [_Instance(team, kept, team * kept) for team, kept in shapes]
     if folding.across and lanes > 1:
@@ -129,9 +138,15 @@ def _fitting_items(folding: Folding, lanes: int) -> int:
     """The packets that a thread has registers for."""
     if len(folding.steps) == 1:
         return 0  # nothing is read twice
+    if has_chunks(folding):
+        return 0  # such folds are for rows that are too long
     words = sum(_words(load, lanes) for load in _packet(folding))
     free = _REGISTERS - _REGISTERS_A_LANE * lanes
     return min(32, free // words) if words else 0
+
+
+def has_chunks(folding: Folding) -> bool:
+    return any(takes_chunks(step.walk) for step in folding.steps)
 
 
 def _packet(folding: Folding) -> list[Load]:
@@ -140,12 +155,12 @@ def _packet(folding: Folding) -> list[Load]:
 
 
 def _held_bytes(folding: Folding, lanes: int) -> int:
-    """The bytes of a packet in shared memory, at most: each part with all possible padding."""
+    """The bytes of a packet in shared memory, at most: each part with all the padding there can be."""
     return sum(-(-4 * _words(load, lanes) // 16) * 16 for load in _packet(folding))
 
 
 def spreads(folding: Folding, reduction: Reduction) -> bool:
-    """Whether rows take shared memory or several blocks, for which the kernel has parameters."""
+    """Whether rows take shared memory or several blocks, which the kernel then has parameters for."""
     instance = _measured(folding, reduction.length, folding.lanes)
     return instance is not None and (instance.shared > 0 or instance.blocks > 1)
 
@@ -173,7 +188,10 @@ def _fits_wide(folding: Folding) -> bool:
 def _folds_bytes(folding: Folding, number: int) -> int:
     """The bytes of what a walk folds, at most: each with all the padding there can be."""
     folds = folding.steps[number].walk.folds
-    return sum(16 if fold.op in ARG else 8 for fold in folds)
+    return sum(_STATE_BYTES.get(fold.op, 8) for fold in folds)
+
+
+_STATE_BYTES = {**dict.fromkeys(ARG, 16), **dict.fromkeys(CHUNKED, 24)}
 
 
 # --- texts ---

@@ -22,6 +22,8 @@ from .layout import call, folded, head, indented
 from .packet import address_text, coordinates, definition_text, pointer
 
 ARG = (Op.ARGMAX, Op.ARGMIN)
+# These take in several elements at once (fold_chunks.cuh).
+CHUNKED = (Op.SUMEXP, Op.DEVSQ)
 _LANES = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
 # Definitions that have a statement; those of the row are known already.
 Own = Load | Index | Test
@@ -50,6 +52,31 @@ def prefix(folding: Folding) -> str:
 
 def folds_name(folding: Folding, number: int) -> str:
     return f"{folding.name}_folds{number}" if folding.steps[number].walk.folds else "op::NoFolds"
+
+
+def takes_chunks(walk: Walk) -> bool:
+    return any(fold.op in CHUNKED for fold in walk.folds)
+
+
+_BESIDE = {Op.AMAX: Op.SUMEXP, Op.SUM: Op.DEVSQ}
+
+
+def told_beside(fold: Fold, walk: Walk) -> Fold | None:
+    """The fold of the same values whose state holds this one, too."""
+    results = walk.kernel.element.results
+    return next(
+        (
+            other
+            for other in walk.folds
+            if other.op is _BESIDE.get(fold.op) and results[other.result] == results[fold.result]
+        ),
+        None,
+    )
+
+
+def own_folds(walk: Walk) -> tuple[Fold, ...]:
+    """Those that have a state of their own."""
+    return tuple(fold for fold in walk.folds if told_beside(fold, walk) is None)
 
 
 # --- what is loaded of a packet ---
@@ -162,10 +189,11 @@ def walk_function(folding: Folding, number: int) -> Function:
 
 def _walk_parameters(folding: Folding, number: int) -> list[str]:
     known = f"const {known_name(folding)}"
+    element = "::Element" if takes_chunks(folding.steps[number].walk) else ""
     return [
         *("Index row", "Index at", f"const {packet_type(folding)}& packet"),
         f"{known} (&known)[kLanes]" if folding.across else f"{known}& known",
-        f"{folds_name(folding, number)} (&folds)[kLanes]",
+        f"{folds_name(folding, number)}{element} (&folds)[kLanes]",
     ]
 
 
@@ -197,7 +225,7 @@ def _loaded(load: Load, held: str | None) -> str:
 
 
 def _add(folding: Folding, walk: Walk) -> str:
-    values = [_folded_value(fold, walk) for fold in walk.folds]
+    values = [_folded_value(fold, walk) for fold in own_folds(walk)]
     if any(fold.op in ARG for fold in walk.folds):
         values.append("at" if folding.across else "at + lane")
     return f"folds[lane].add({', '.join(values)});"

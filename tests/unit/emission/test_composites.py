@@ -17,6 +17,8 @@ from opweld.ir.operator import operator_of
 from opweld.ir.ops import Op
 from opweld.lower import lower
 from opweld.plan import make_plan
+from opweld.plan.one_walk import in_one_walk
+from opweld.plan.rows import Parallelism
 from opweld.simplify import simplify
 from opweld.target import CPU
 
@@ -141,6 +143,38 @@ def test_a_composite_is_one_call(text: str, function: Function) -> None:
     exact_values, exact_gradients = gradient(function, hard().double())
     torch.testing.assert_close(values, exact_values, rtol=1e-11, atol=1e-13)
     torch.testing.assert_close(gradients, exact_gradients, rtol=1e-10, atol=1e-12)
+
+
+IN_ONE_WALK = ("softmax", "logsumexp", "var", "std", "layer_norm")
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [each for each in RECOGNISED if any(f"{name}(" in each[0] for name in IN_ONE_WALK)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_composite_whose_folds_share_a_walk_is_one_call(text: str, function: Function) -> None:
+    graph = simplified(function, hard().double())
+    walked = in_one_walk(graph, Parallelism(held_elems=0))
+    assert any(node.op in (Op.SUMEXP, Op.DEVSQ) for node in walked.nodes())
+    assert text_of(walked) == text_of(graph)
+
+
+def powers_by_hand(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(x - x.amax((0, 2), keepdim=True)).sum((0, 2))
+
+
+def squares_by_hand(x: torch.Tensor) -> torch.Tensor:
+    return (x - x.mean(2, keepdim=True)).square().sum(2)
+
+
+@pytest.mark.parametrize("function", [powers_by_hand, squares_by_hand])
+def test_folds_that_share_a_walk_are_written_out(function: Function) -> None:
+    walked = in_one_walk(simplified(function, hard().double()), Parallelism(held_elems=0))
+    values, gradients = gradient(spoken(text_of(walked)), hard().double())
+    exact_values, exact_gradients = gradient(function, hard().double())
+    torch.testing.assert_close(values, exact_values)
+    torch.testing.assert_close(gradients, exact_gradients)
 
 
 @pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax, torch.logsumexp])

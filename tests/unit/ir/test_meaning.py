@@ -194,12 +194,19 @@ def rows_of(dtype: DType) -> np.ndarray:
 
 
 TRUTHS = (Op.ANY, Op.ALL)
+OF_FLOATS = (Op.SUMEXP, Op.DEVSQ)
+
+
+def _operands(op):
+    return (DType.BOOL,) if op in TRUTHS else FLOATS if op in OF_FLOATS else (*FLOATS, *INTS)
+
+
 FOLDS = [op for op, row in OPS.items() if row.kind is Kind.REDUCTION]
 REDUCED = [
     (op, ReduceAttrs(axes), dtype)
     for op in FOLDS
     for axes in ((1,), (2,), (0, 2), (0, 1, 2))
-    for dtype in ((DType.BOOL,) if op in TRUTHS else (*FLOATS, *INTS))
+    for dtype in _operands(op)
 ]
 REDUCED += [(op, ReduceAttrs((1,), True), DType.F32) for op in (Op.AMAX, Op.AMIN)]
 

@@ -1,0 +1,280 @@
+"""Folds that take in several elements at once: right at every edge of chunks, and on hard rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from tests.emulation.emulate import ORDERS
+from tests.emulation.reductions import Case, case, exact, run
+from tests.kernels import with_gaps
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.unit.plan.plans import BATCH, Make, graph
+
+from opweld.ir.expr import symbol
+from opweld.ir.graph import Node
+from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.types import DType
+from opweld.plan.one_walk import in_one_walk
+from opweld.plan.rows import Parallelism
+from opweld.render.cuda import cuda_text
+
+LENGTH, WIDTH = symbol("s1"), symbol("s2")
+EVERY_ROW = Parallelism(held_elems=0)
+Outputs = tuple[Node, ...]
+
+
+def softmax(m: Make) -> Outputs:
+    return (m.softmax(m.x("x", BATCH, LENGTH * 4), 1),)
+
+
+def softmax_across(m: Make) -> Outputs:
+    return (m.softmax(m.x("x", BATCH, LENGTH, WIDTH * 4), 1),)
+
+
+def softmax_half(m: Make) -> Outputs:
+    wide = m.arena.make(Op.CAST, m.x("x", BATCH, 264, dtype=DType.F16), attrs=CastAttrs(DType.F32))
+    return (m.arena.make(Op.CAST, m.softmax(wide, 1), attrs=CastAttrs(DType.F16)),)
+
+
+def softmax_double(m: Make) -> Outputs:
+    return (m.softmax(m.x("x", BATCH, 90, dtype=DType.F64), 1),)
+
+
+def masked_scores(m: Make) -> Outputs:
+    """With a bias and another fold in the same walk."""
+    x, bias = m.x("x", BATCH, 520), m.x("bias", 520)
+    scores = m.add(m.mul(x, 0.125), bias)
+    return m.softmax(scores, 1), m.reduced("amin", x, 1), m.reduced("argmax", x, 1)
+
+
+def powers(m: Make) -> Outputs:
+    """The largest and the sum of the powers; cut."""
+    x = m.x("x", BATCH, LENGTH * 4)
+    largest = m.reduced("amax", x, 1)
+    return largest, m.reduced("sum", m.exp(m.sub(x, largest)), 1)
+
+
+def powers_across(m: Make) -> Outputs:
+    x = m.x("x", BATCH, LENGTH, WIDTH * 4)
+    largest = m.reduced("amax", x, 1)
+    return largest, m.reduced("sum", m.exp(m.sub(x, largest)), 1)
+
+
+def finite_powers(m: Make) -> Outputs:
+    """logsumexp."""
+    x = m.x("x", BATCH, 520)
+    largest = m.reduced("amax", x, 1)
+    shift = m.where(m.isinf(largest), 0.0, largest)
+    return (m.add(m.log(m.reduced("sum", m.exp(m.sub(x, shift)), 1)), shift),)
+
+
+def squares_of(m: Make, x: Node) -> tuple[Node, Node]:
+    count = m.arena.const(x.type.shape[1], x.type.dtype)
+    total = m.reduced("sum", x, 1)
+    difference = m.sub(x, m.div(total, count))
+    return total, m.reduced("sum", m.mul(difference, difference), 1)
+
+
+def moments(m: Make) -> Outputs:
+    return squares_of(m, m.x("x", BATCH, LENGTH * 4))
+
+
+def moments_across(m: Make) -> Outputs:
+    return squares_of(m, m.x("x", BATCH, LENGTH, WIDTH * 4))
+
+
+def moments_double(m: Make) -> Outputs:
+    return squares_of(m, m.x("x", BATCH, 90, dtype=DType.F64))
+
+
+def layer_norm(m: Make) -> Outputs:
+    x, weight = m.x("x", BATCH, 3, 88), m.x("weight", 3, 88)
+    return (m.mul(m.standardised(x, 1, 2), weight),)
+
+
+UNCUT = (softmax, softmax_across, softmax_half, softmax_double, masked_scores, layer_norm)
+CUT = (powers, powers_across, finite_powers, moments, moments_across, moments_double)
+
+
+@cache
+def case_of(make: Callable[[Make], Outputs]) -> Case:
+    made = in_one_walk(graph(*make(Make())), EVERY_ROW).outputs
+    return case(make.__name__, *made, cut=make in CUT)
+
+
+@cache
+def text() -> str:
+    return cuda_text(tuple(case_of(make).reduction for make in (*UNCUT, *CUT)))
+
+
+def values(*shape: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def sizes_of(x: np.ndarray) -> dict[str, int]:
+    """For x[s0, 4 * s1] and x[s0, s1, 4 * s2]; what is fixed in a graph asks for nothing."""
+    *outer, inner = x.shape
+    return dict(zip(("s0", "s1", "s2"), [*outer, inner // 4], strict=False))
+
+
+ANY_CALL: tuple[dict[str, object], ...] = (
+    {},
+    {"aligned": False},
+    {"wide": True},
+    {"variant": "strided"},
+)
+PIECES: tuple[dict[str, object], ...] = (
+    *({**options, "pieces": 3} for options in ANY_CALL),
+    {"pieces": 40},
+)
+
+
+def check(
+    make: Callable[[Make], Outputs],
+    feeds: dict[str, np.ndarray],
+    calls: tuple[dict[str, object], ...] = ANY_CALL,
+    **tolerance: float,
+) -> None:
+    """Every way to call a reduction gives what the graph means."""
+    sizes = sizes_of(feeds["x"])
+    with np.errstate(all="ignore"):
+        wanted = exact(case_of(make), feeds, sizes)
+    for options in calls:
+        strided = options.get("variant") == "strided"
+        given = {n: with_gaps(a) for n, a in feeds.items()} if strided else feeds
+        got = run(text(), case_of(make), given, sizes, **options)  # type: ignore[arg-type]
+        for mine, theirs in zip(got, wanted, strict=True):
+            with np.errstate(over="ignore"):
+                theirs = theirs.astype(mine.dtype)
+            np.testing.assert_allclose(mine, theirs, **tolerance, err_msg=str(options))
+
+
+def test_two_walks_have_become_one() -> None:
+    for make in (*UNCUT, *CUT):
+        assert len(case_of(make).reduction.contiguous.steps) == (2 if make in UNCUT else 1)
+
+
+# Around a packet, a chunk of four, and what a team of 8, 32 and 1024 threads takes at once.
+LENGTHS = (4, 8, 16, 20, 128, 132, 256, 2048, 2052, 16388)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_rows_of_any_length(length: int) -> None:
+    x = 3 * values(33 if length < 200 else 3, length)
+    calls = ANY_CALL if length in (20, 132) else ({},)
+    pieces = PIECES if length in (20, 2052) else ({"pieces": 1}, {"pieces": 3})
+    check(softmax, {"x": x}, calls, rtol=2e-6)
+    check(powers, {"x": x}, pieces, rtol=1e-6)
+    check(moments, {"x": x + 9}, pieces, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 4), (2, 5, 8), (3, 33, 68), (1, 1030, 4)], ids=str)
+def test_columns_of_any_length(shape: tuple[int, ...]) -> None:
+    x = 3 * values(*shape)
+    check(softmax_across, {"x": x}, rtol=2e-6)
+    check(powers_across, {"x": x}, PIECES, rtol=1e-6)
+    check(moments_across, {"x": x + 9}, PIECES, rtol=1e-6, atol=1e-12)
+
+
+def test_other_types() -> None:
+    check(softmax_half, {"x": values(11, 264, dtype=np.float16)}, rtol=1e-3, atol=1e-7)
+    check(softmax_double, {"x": values(11, 90, dtype=np.float64)}, rtol=1e-13)
+    check(moments_double, {"x": values(5, 90, dtype=np.float64)}, PIECES, rtol=1e-13, atol=1e-12)
+
+
+def test_with_other_folds_and_a_bias() -> None:
+    check(masked_scores, {"x": values(9, 520), "bias": 2 * values(520, seed=1)}, rtol=2e-6)
+
+
+def test_a_norm_with_a_weight() -> None:
+    check(layer_norm, {"x": values(9, 3, 88) + 3, "weight": values(3, 88)}, rtol=2e-5, atol=3e-6)
+
+
+def hard_rows(length: int = 520) -> np.ndarray:
+    """Infinities and NaN at the ends and in the middle, rows of nothing else, and far values."""
+    x = values(14, length)
+    x[0], x[1] = -np.inf, np.inf
+    x[2, 0], x[3, -1], x[4, 300 % length] = np.inf, np.inf, -np.inf
+    x[5, :-1] = -np.inf
+    x[6, 1:] = -np.inf
+    x[7, length // 2] = np.nan
+    x[8] = np.nan
+    x[9, ::2], x[9, 1::2] = 3e38, -3e38
+    x[10] *= 50
+    x[11] = 0
+    x[12, 4:] = -1e30
+    x[13, : length // 2] = -np.inf
+    return x
+
+
+def test_powers_of_hard_rows() -> None:
+    x = hard_rows()
+    check(powers, {"x": x}, PIECES, rtol=1e-6)
+    check(softmax, {"x": x}, rtol=2e-6, atol=1e-37)
+    check(finite_powers, {"x": x}, PIECES, rtol=1e-6)
+
+
+def test_squared_differences_of_hard_rows() -> None:
+    x = hard_rows()
+    check(moments, {"x": x}, PIECES, rtol=1e-6, atol=1e-3)
+
+
+def test_sums_that_are_too_large_are_infinite() -> None:
+    x = np.full((1, 520), 3e38, np.float32)
+    x[0, ::2] = 1e38
+    (total, squares) = run(text(), case_of(moments), {"x": x}, sizes_of(x))
+    assert np.isinf(total) and np.isinf(squares)
+
+
+@pytest.mark.parametrize("step", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("make", [powers, powers_across], ids=lambda make: make.__name__)
+def test_a_row_that_ascends_moves_its_sum_seldom(
+    make: Callable[[Make], Outputs], step: float
+) -> None:
+    """A sum that is multiplied at every new largest is off by 1e-5 here."""
+    ascending = (np.arange(32768) * np.float32(step)).astype(np.float32)
+    x = ascending[None] if make is powers else np.repeat(ascending[None, :, None], 4, 2)
+    check(make, {"x": x}, ({},), rtol=4e-7)
+
+
+def errors(got: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.max(np.abs(got / wanted - 1)))
+
+
+@pytest.mark.parametrize("make", [moments, moments_across], ids=lambda make: make.__name__)
+def test_a_mean_far_from_zero_costs_no_digits(make: Callable[[Make], Outputs]) -> None:
+    x = values(2, 8192) if make is moments else values(2, 4000, 4)
+    x += np.float32(1e6)
+    wide = x.astype(np.float64)
+    wanted = ((wide - wide.mean(1, keepdims=True)) ** 2).sum(1, keepdims=True)
+    (_, squares) = run(text(), case_of(make), {"x": x}, sizes_of(x))
+    assert errors(squares, wanted) < 1e-6
+
+
+def test_one_huge_element_among_small_ones() -> None:
+    for place in (0, 4000, 8191):
+        x = values(1, 8192)
+        x[0, place] = 1e12
+        check(moments, {"x": x}, PIECES, rtol=1e-6)
+        check(powers, {"x": x}, PIECES, rtol=0)
+
+
+@pytest.mark.parametrize("order", ORDERS[1:])
+def test_every_order_of_threads_gives_the_same_bits(order: str) -> None:
+    x = values(2, 5000)
+    for make in (powers, moments):
+        first, now = (
+            run(text(), case_of(make), {"x": x}, sizes_of(x), pieces=5, order=each)
+            for each in ("forward", order)
+        )
+        for one, other in zip(first, now, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@needs_nvcc
+def test_nvcc_takes_it_without_warnings_and_spills() -> None:
+    makes = (softmax, softmax_across, masked_scores, powers, moments, moments_across)
+    require_no_spills(compile_cuda(cuda_text(tuple(case_of(m).reduction for m in makes))))
