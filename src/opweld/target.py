@@ -72,8 +72,8 @@ class Target:
     pointwise_threads: int
     copy_bytes_per_s: float
     pointwise_flops_per_s: float
-    # What a row of a reduction may take of the chip: shared memory of each multiprocessor, and blocks
-    # that read each other's.
+    # What a row of a reduction may take of the chip: shared memory of each multiprocessor, and
+    # blocks that read each other's.
     shared_bytes: int = 0
     cluster_blocks: int = 1
     # Rows of a reduction that keep every processor busy.

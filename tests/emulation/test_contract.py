@@ -167,6 +167,7 @@ FAULTS = {
         (70, 70, 40),
         False,
     ),
+    "a block's next tile": ("tile += gridDim.x", "tile += 2 * gridDim.x", (70, 150, 17), False),
     "the last k of dot products": (
         "if (left > 0)\n",
         "\n",

@@ -166,7 +166,7 @@ FAULTS = {
     "values out of range let through": ("return largest == 0.0f ||", "return true ||"),
     "zero columns that hide others": (
         "return largest_bits == 0 ? 0.0f : power_of_two",
-        "return power_of_two",
+        "return largest_bits == 0 && sign < 0 ? 0.0f : power_of_two",
     ),
 }
 

@@ -41,6 +41,9 @@ INSTANCES = {
 }
 
 
+BEFORE_PEERS = "if (threadIdx.x == 0) of_block = mine;\n        "
+
+
 def little(folding: Folding) -> Folding:
     return replace(folding, shared_bytes=LITTLE_BYTES)
 
@@ -91,13 +94,13 @@ def test_blocks_of_a_row_may_run_in_any_order(order: str) -> None:
 @pytest.mark.parametrize(
     ("broken", "by"),
     [
-        ("if (threadIdx.x == 0) of_block = mine;\n        sync_cluster();", "if (threadIdx.x == 0) of_block = mine;"),
+        (BEFORE_PEERS + "sync_cluster();", BEFORE_PEERS),
         ("mine = of_peer(of_block, 0);", "mine = of_block;"),
         ("item * blockDim.x + threadIdx.x", "item * blockDim.x"),
         ("begin + (kItems + item) * kStep", "begin + item * kStep"),
     ],
     ids=["no barrier", "no peer", "one place for all", "the first items again"],
-)  # fmt: skip
+)
 def test_a_broken_kernel_fails(broken: str, by: str) -> None:
     length = 2 * WITH_SHARED
     assert broken in text(length)

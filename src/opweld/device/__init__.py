@@ -31,7 +31,7 @@ _FILES = {
         *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
         *("contract.cuh", "contract_fma.cuh", "combine.cuh"),
         *("rows.cuh", "row_dots.cuh", "column_sums.cuh"),
-        *("split.cuh", "split_held.cuh", "split_host.cuh", "pack.cuh"),
+        *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
         *("held.cuh", "fold.h", "fold_cuda.cuh", "fold_chunks.cuh"),

@@ -148,17 +148,27 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     }
 }
 
-// @launch_fma_product deps: fma_product_kernel
+// @num_multiprocessors deps:
+// of the current device
+[[maybe_unused]] static int num_multiprocessors() {
+    int device = 0, count = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
+// @launch_fma_product deps: fma_product_kernel, num_multiprocessors
 // The product of operands of type T by the CUDA cores, and its epilogue. `needed`: null, or where
-// the device says whether the kernel has anything to do.
+// the device says whether the kernel has anything to do. Few blocks, each with many tiles: to start
+// and end one for each tile takes longer than memory where there is nothing to do.
 template <typename T, typename Epilogue>
 static int launch_fma_product(const Product& product, const Sink<Epilogue>& sink,
                               const int* needed, cudaStream_t stream) {
-    constexpr int64_t kSide = FmaTile::kSide, kMostBlocks = 1 << 20;
+    constexpr int64_t kSide = FmaTile::kSide;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
-    const int64_t tiles = product.batches * down * across;
+    const int64_t tiles = product.batches * down * across, most = 2 * num_multiprocessors();
     if (tiles == 0) return 0;
-    const unsigned int blocks = (unsigned int)(tiles < kMostBlocks ? tiles : kMostBlocks);
+    const unsigned int blocks = (unsigned int)(tiles < most ? tiles : most);
     fma_product_kernel<T>
         <<<blocks, FmaTile::kThreads, 0, stream>>>(product, sink, needed);
     return int(cudaGetLastError());

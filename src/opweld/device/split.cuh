@@ -49,23 +49,34 @@ OPWELD_FN float largest_of(const Four& v) {
     return __uint_as_float(most);
 }
 
-template <typename T>
-OPWELD_FN Four read_four(const Operand& from, int64_t batch, int64_t row, int64_t k, int64_t rows,
-                         int64_t depth, bool packets) {
+// The four values from p on, of which `count` exist; the others are zero. kWhole: all of them, which
+// may be read at once, as they may with `packets`.
+template <typename T, bool kWhole = false>
+OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packets) {
     Four four{};
-    if (row >= rows || k >= depth) return four;
-    const T* p = static_cast<const T*>(from.data) + batch * from.batch + row * from.row + k * from.inner;
-    if (packets && k + 4 <= depth) {
-        const auto values = load_vector<4>(p);
+    if constexpr (!kWhole) {
+        if (!packets || count < 4) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) four.x[i] = to_compute(values.lane[i]);
-        return four;
+            for (int i = 0; i < 4; ++i) {
+                if (i < count) four.x[i] = to_compute(p[i * inner]);
+            }
+            return four;
+        }
     }
+    const auto values = load_vector<4>(p);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (k + i < depth) four.x[i] = to_compute(p[i * from.inner]);
-    }
+    for (int i = 0; i < 4; ++i) four.x[i] = to_compute(values.lane[i]);
     return four;
+}
+
+// @lies_across deps: Operand
+// Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one in
+// place of the other.
+static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
+    return from.row < from.inner;
+}
+static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
+    return {from.data, from.batch, from.inner, from.row};
 }
 
 // @put_split deps: half, half_header
@@ -85,9 +96,9 @@ OPWELD_FN void put_split(half* row, int64_t place, const Four& v, float scale) {
 
 // @Spots deps: kInterval
 // How threads divide an operand for splitting: 16 neighbours take one interval of a row, four values
-// each, a block of 256 the same interval of a band of rows, two rows a thread.
+// each, a block of 256 the same interval of a band of rows, four rows a thread.
 [[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads,
-                               kBand = 2 * kSpotRows;
+                               kOwnRows = 4, kBand = kOwnRows * kSpotRows;
 
 struct Spots {
     int64_t batches, rows, k, intervals;
@@ -106,9 +117,13 @@ struct SpotAt {
         row = band % bands * kBand;
         k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
     }
-    // the row of this thread's first or second four values
+    // the row of four values of this thread
     __device__ __forceinline__ int64_t own_row(int i) const {
         return row + threadIdx.x / kSpotThreads + i * kSpotRows;
+    }
+    // all of it is inside the operand
+    __device__ __forceinline__ bool is_whole(const Spots& spots) const {
+        return row + kBand <= spots.rows && (interval + 1) * kInterval <= spots.k;
     }
 };
 
@@ -150,56 +165,82 @@ OPWELD_FN float column_factor(uint32_t largest_bits, int sign) {
     return largest_bits == 0 ? 0.0f : power_of_two(sign * column_exponent(largest_bits));
 }
 
-OPWELD_FN Four equilibrated(Four v, const uint32_t* column_max, int64_t k, int64_t depth, int sign) {
-    if (k + 4 <= depth) {
-        const uint4 most = *reinterpret_cast<const uint4*>(column_max + k);
-        const uint32_t bits[4] = {most.x, most.y, most.z, most.w};
+// The factors of columns k to k + 3; zero beyond the last. kWhole: all of them are there.
+template <bool kWhole>
+OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t depth, int sign) {
+    Four factors{};
+    if constexpr (!kWhole) {
+        if (k + 4 > depth) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) v.x[i] *= column_factor(bits[i], sign);
-        return v;
+            for (int i = 0; i < 4; ++i) {
+                if (k + i < depth) factors.x[i] = column_factor(column_max[k + i], sign);
+            }
+            return factors;
+        }
     }
+    const uint4 most = *reinterpret_cast<const uint4*>(column_max + k);
+    const uint32_t bits[4] = {most.x, most.y, most.z, most.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (k + i < depth) v.x[i] *= column_factor(column_max[k + i], sign);
-    }
-    return v;
+    for (int i = 0; i < 4; ++i) factors.x[i] = column_factor(bits[i], sign);
+    return factors;
 }
 
-// @load_spots deps: ReadFour, Spots
-// Four values of each of this thread's two rows. Where rows lie nearer than neighbours in k they are
-// read along rows, and turned in shared memory.
-using TurnedTile = float[kBand][kInterval + 1];
-
-template <typename T>
-OPWELD_FN void load_spots(Four (&v)[2], const Operand& from, const SpotAt& spot, const Spots& spots,
-                          bool packets, TurnedTile& tile) {
-    if (from.row >= from.inner) {
+OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
+    Four scaled;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            v[i] = read_four<T>(from, spot.batch, spot.own_row(i), spot.k, spots.rows, spots.k, packets);
-        }
-        return;
-    }
-    const int x = threadIdx.x % kBand;
+    for (int i = 0; i < 4; ++i) scaled.x[i] = v.x[i] * factors.x[i];
+    return scaled;
+}
+
+// @fetch_spots deps: ReadFour, Spots, lies_across
+// What this thread reads of a spot, straight along memory: four values along k of each of its rows or,
+// where the operand lies across, four rows of each of as many k.
+template <typename T, bool kWhole>
+OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Operand& from, const SpotAt& spot,
+                           const Spots& spots, bool packets) {
+    const bool across = lies_across(from);
+    const Operand lines = across ? turned(from) : from;
     const int64_t begin = spot.interval * kInterval;
-    const T* p = static_cast<const T*>(from.data) + spot.batch * from.batch + (spot.row + x) * from.row;
-    __syncthreads();  // the tile before has been read
+    const int64_t count = across ? spots.k : spots.rows, length = across ? spots.rows : spots.k;
+    const int64_t line = (across ? begin : spot.row) + threadIdx.x / kSpotThreads;
+    const int64_t at = (across ? spot.row : begin) + threadIdx.x % kSpotThreads * 4;
+    const T* p = static_cast<const T*>(lines.data) + spot.batch * lines.batch + line * lines.row +
+                 at * lines.inner;
 #pragma unroll
-    for (int y = threadIdx.x / kBand; y < kInterval; y += 256 / kBand) {
-        const bool inside = spot.row + x < spots.rows && begin + y < spots.k;
-        tile[x][y] = inside ? float(to_compute(p[(begin + y) * from.inner])) : 0.0f;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            v[i].x[j] = tile[threadIdx.x / kSpotThreads + i * kSpotRows][threadIdx.x % kSpotThreads * 4 + j];
-        }
+    for (int i = 0; i < kOwnRows; ++i) {
+        const int64_t left = line + i * kSpotRows < count ? length - at : 0;
+        v[i] = read_values<T, kWhole>(p + i * kSpotRows * lines.row, lines.inner, left, packets);
     }
 }
 
-// @PlaceOf deps: Operand
+// @TurnedTile deps: Spots, ReadFour
+// Where the values of a spot that lies across change places: laid out four rows of one k at a time,
+// picked up four k of one row. What lies where is permuted so that banks of memory do not collide.
+struct alignas(16) TurnedTile {
+    float value[kInterval][kBand];
+
+    __device__ __forceinline__ void lay_out(const Four (&v)[kOwnRows]) {
+#pragma unroll
+        for (int i = 0; i < kOwnRows; ++i) {
+            const int k = threadIdx.x / kSpotThreads + i * kSpotRows, swap = i / 2 * 2;
+            const int group = threadIdx.x % kSpotThreads ^ k / 4 % 8;
+            *reinterpret_cast<float4*>(&value[k][group * 4]) = make_float4(
+                v[i].x[swap], v[i].x[1 ^ swap], v[i].x[2 ^ swap], v[i].x[3 ^ swap]);
+        }
+    }
+    __device__ __forceinline__ void pick_up(Four (&v)[kOwnRows]) const {
+        const int k = threadIdx.x % kSpotThreads * 4;
+#pragma unroll
+        for (int i = 0; i < kOwnRows; ++i) {
+            const int row = threadIdx.x / kSpotThreads + i * kSpotRows;
+            const int place = (row / 4 ^ k / 4 % 8) * 4 + (row % 4 ^ k / 32 * 2);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) v[i].x[j] = value[k + j][place];
+        }
+    }
+};
+
+// @PlaceOf deps: lies_across
 // Two indices of a block, `inner` the one in which neighbouring blocks lie side by side in memory:
 // the first of the two where rows of the operand lie nearer than neighbours in k.
 struct PlaceOf {
@@ -207,13 +248,44 @@ struct PlaceOf {
 
     __device__ __forceinline__ PlaceOf(const Operand& from, int64_t index, int64_t bands,
                                        int64_t intervals) {
-        const bool across = from.row < from.inner;
+        const bool across = lies_across(from);
         band = across ? index % bands : index / intervals;
         interval = across ? index / bands : index % intervals;
     }
 };
 
-// @split_kernel deps: PlaceOf, load_spots, exponents, CallState, Held, put_split, equilibrated, spot_facts, start_dependents
+// @split_a_of deps: fetch_spots, TurnedTile, exponents, CallState, Held, put_split, equilibrated, spot_facts
+// Splits one interval of a band of a.
+template <typename T, bool kWhole>
+OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spots, const Held& held,
+                          half* packed, float* scale, int64_t scale_rows, CallHead* call,
+                          bool packets, TurnedTile& tile) {
+    Four v[kOwnRows];
+    fetch_spots<T, kWhole>(v, a, spot, spots, packets);
+    const Four factors = column_factors<kWhole>(held.column_max, spot.k, spots.k, 1);
+    if (lies_across(a)) {
+        tile.lay_out(v);
+        __syncthreads();
+        tile.pick_up(v);
+    }
+#pragma unroll
+    for (int i = 0; i < kOwnRows; ++i) {
+        const Four own = equilibrated(v[i], factors);
+        const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(own))));
+        const float others = sum_of_spot(sum_below(own, largest));
+        const int64_t row = spot.own_row(i);
+        if (!kWhole && row >= spots.rows) continue;
+        const int up = lift(exponent_of(largest));
+        half* begin = packed + (spot.batch * spots.rows + row) * spots.intervals * (2 * kInterval);
+        put_split(begin, spot.k, own, power_of_two(up));
+        if (threadIdx.x % kSpotThreads) continue;
+        scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] = power_of_two(-up);
+        const bool lost = held.head->gaps && stands_out(largest, others, kInterval - 1);
+        if (!is_in_range(largest) || lost) call->unfit = 1;
+    }
+}
+
+// @split_kernel deps: PlaceOf, split_a_of, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
 // is [batch][interval][scale_rows].
 template <typename T>
@@ -225,22 +297,10 @@ static __global__ void __launch_bounds__(256)
     start_dependents();
     const PlaceOf place(a, blockIdx.x, spots.bands(), spots.intervals);
     const SpotAt spot(spots, place.band, place.interval);
-    Four v[2];
-    load_spots<T>(v, a, spot, spots, packets, tile);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        v[i] = equilibrated(v[i], held.column_max, spot.k, spots.k, 1);
-        const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(v[i]))));
-        const float others = sum_of_spot(sum_below(v[i], largest));
-        const int64_t row = spot.own_row(i);
-        if (row >= spots.rows) continue;
-        const int up = lift(exponent_of(largest));
-        half* own = packed + (spot.batch * spots.rows + row) * spots.intervals * (2 * kInterval);
-        put_split(own, spot.k, v[i], power_of_two(up));
-        if (threadIdx.x % kSpotThreads) continue;
-        scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] = power_of_two(-up);
-        const bool lost = held.head->gaps && stands_out(largest, others, kInterval - 1);
-        if (!is_in_range(largest) || lost) call->unfit = 1;
+    if (packets && spot.is_whole(spots)) {
+        split_a_of<T, true>(a, spot, spots, held, packed, scale, scale_rows, call, packets, tile);
+    } else {
+        split_a_of<T, false>(a, spot, spots, held, packed, scale, scale_rows, call, packets, tile);
     }
 }
 

@@ -39,7 +39,7 @@ struct CallState {
     unsigned long long* row_sum;  // [batches][n] sum of |b[n, .]| / 2^c, in units of 2^-40
 };
 
-// @sample_of deps: Operand, Held
+// @sample_of deps: Operand, Held, to_compute
 // Sample i of an operand: spread over it, at no fixed distance, so that a pattern is not met again.
 template <typename T>
 OPWELD_FN uint32_t sample_of(const Operand& b, int i, int64_t batches, int64_t n, int64_t k) {
@@ -88,115 +88,89 @@ OPWELD_FN void sync_grid(int* arrived, int times) {
     __syncthreads();
 }
 
-// @column_max_of deps: load_spots
-// The largest of the columns of one interval of b, over bands first <= i < end.
-template <typename T>
-OPWELD_FN void column_max_of(const Operand& b, const Spots& spots, int64_t interval, int64_t first,
-                             int64_t end, uint32_t* column_max, bool packets, TurnedTile& tile,
-                             uint32_t (&most)[kInterval]) {
-    uint32_t own[4] = {};
-    for (int64_t band = first; band < end; ++band) {
-        Four v[2];
-        load_spots<T>(v, b, SpotAt(spots, band, interval), spots, packets, tile);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const uint32_t upper = __float_as_uint(fabsf(v[0].x[j]));
-            own[j] = max(own[j], max(upper, __float_as_uint(fabsf(v[1].x[j]))));
-        }
-    }
-    if (threadIdx.x < kInterval) most[threadIdx.x] = 0;
-    __syncthreads();
-    const int at = threadIdx.x % kSpotThreads * 4;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) atomicMax(&most[at + j], own[j]);
-    __syncthreads();
-    const int64_t k = interval * kInterval + threadIdx.x;
-    if (threadIdx.x < kInterval && k < spots.k) atomicMax(column_max + k, most[threadIdx.x]);
-    __syncthreads();
-}
+// @RowScale deps: RowFacts, Spots, exponents, spot_facts, Held, CallState
+// What the facts of a row of b come to: the power of two that it is split under, and below which size
+// its values are small. The first interval's block says what belongs to the whole row.
+struct RowScale {
+    float up, small;
+};
 
-// @row_facts_of deps: load_spots, equilibrated, spot_facts, CallState
-// The largest and the sum of the rows of one band of b, equilibrated, over intervals first <= i < end.
-// A sum in integers is the same in any order.
-[[maybe_unused]] constexpr float kSumUnit = 1.0f / (1ull << 40), kSumLimit = 4.0f;
-
-OPWELD_FN unsigned long long in_units(float size) {
-    return static_cast<unsigned long long>(fminf(size, kSumLimit) / kSumUnit);
-}
-
-template <typename T>
-OPWELD_FN void row_facts_of(const Operand& b, const Spots& spots, int64_t band, int64_t first,
-                            int64_t end, const CallState& call, bool packets, TurnedTile& tile) {
-    uint32_t most[2] = {};
-    unsigned long long sum[2] = {};
-    for (int64_t interval = first; interval < end; ++interval) {
-        const SpotAt spot(spots, band, interval);
-        Four v[2];
-        load_spots<T>(v, b, spot, spots, packets, tile);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            v[i] = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
-            most[i] = max(most[i], __float_as_uint(largest_of(v[i])));
-#pragma unroll
-            for (int j = 0; j < 4; ++j) sum[i] += in_units(fabsf(v[i].x[j]));
-        }
-    }
-    const SpotAt spot(spots, band, first);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        most[i] = largest_of_spot(most[i]);
-        sum[i] = sum_of_spot(sum[i]);
-        if (threadIdx.x % kSpotThreads || spot.own_row(i) >= spots.rows) continue;
-        const int64_t row = spot.batch * spots.rows + spot.own_row(i);
-        atomicMax(call.row_max + row, most[i]);
-        atomicAdd(call.row_sum + row, sum[i]);
-    }
-}
-
-// @split_b_of deps: load_spots, equilibrated, spot_facts, row_facts_of, exponents, put_split, Held
-// Splits one interval of one band of b; returns how many of this thread's values are small beside
-// their row's.
-template <typename T>
-OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots,
-                              const Held& held, const CallState& call, bool packets,
-                              TurnedTile& tile) {
-    unsigned gaps = 0;
-    Four v[2];
-    load_spots<T>(v, b, spot, spots, packets, tile);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        if (spot.own_row(i) >= spots.rows) continue;
-        const int64_t row = spot.batch * spots.rows + spot.own_row(i);
-        const float largest = __uint_as_float(call.row_max[row]);
-        const float sum = float(call.row_sum[row]) * kSumUnit;
-        const float small = sum / float(spots.k) / 262144.0f;
-        const int up = lift(exponent_of(largest));
-        const Four own = equilibrated(v[i], call.column_max, spot.k, spots.k, -1);
-        half* packed = held.packed + row * spots.intervals * (2 * kInterval);
-        put_split(packed, spot.k, own, power_of_two(up));
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const bool is_value = spot.k + j < spots.k && call.column_max[spot.k + j];
-            gaps += is_value && fabsf(own.x[j]) < small;
-        }
-        if (spot.interval > 0 || threadIdx.x % kSpotThreads) continue;
+OPWELD_FN RowScale row_scale(int64_t row, const SpotAt& spot, const Spots& spots, const Held& held,
+                             const CallState& call) {
+    const float largest = __uint_as_float(call.row_max[row]);
+    const unsigned long long units = call.row_sum[row];
+    const int up = lift(exponent_of(largest));
+    if (spot.interval == 0) {
         held.scale[row] = power_of_two(-up);
-        const unsigned long long own_units = in_units(largest);
-        const float others = float(call.row_sum[row] - own_units) * kSumUnit;
+        const float others = float(units - in_units(largest)) * kSumUnit;
         const bool alone = stands_out(largest, others, float(spots.k - 1));
         if (!is_in_range(largest) || alone) call.head->unfit = call.head->unfit_b = 1;
     }
+    return {power_of_two(up), float(units) * kSumUnit / float(spots.k) / 262144.0f};
+}
+
+// @split_b_of deps: RowScale, fetch_spots, TurnedTile, equilibrated, put_split
+// Splits one interval of one band of b; returns how many of this thread's values are small beside
+// their row's.
+struct SplitSpace {
+    TurnedTile tile;
+    RowScale rows[kBand];
+};
+
+template <typename T, bool kWhole>
+OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots,
+                              const Held& held, const CallState& call, bool packets,
+                              SplitSpace& space) {
+    Four v[kOwnRows];
+    fetch_spots<T, kWhole>(v, b, spot, spots, packets);
+    const Four factors = column_factors<kWhole>(call.column_max, spot.k, spots.k, -1);
+    const int64_t begin = spot.batch * spots.rows, row = spot.row + threadIdx.x;
+    const bool across = lies_across(b);
+    __syncthreads();  // what stands in shared memory has been read
+    if (threadIdx.x < kBand && row < spots.rows) {
+        space.rows[threadIdx.x] = row_scale(begin + row, spot, spots, held, call);
+    }
+    if (across) space.tile.lay_out(v);
+    __syncthreads();
+    if (across) space.tile.pick_up(v);
+    unsigned gaps = 0;
+#pragma unroll
+    for (int i = 0; i < kOwnRows; ++i) {
+        const int64_t own_row = spot.own_row(i);
+        if (!kWhole && own_row >= spots.rows) continue;
+        const RowScale of_row = space.rows[own_row - spot.row];
+        const Four own = equilibrated(v[i], factors);
+        half* packed = held.packed + (begin + own_row) * spots.intervals * (2 * kInterval);
+        put_split(packed, spot.k, own, of_row.up);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            gaps += factors.x[j] != 0.0f && fabsf(own.x[j]) < of_row.small;
+        }
+    }
     return gaps;
+}
+
+template <typename T>
+OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots,
+                              const Held& held, const CallState& call, bool packets,
+                              SplitSpace& space) {
+    return packets && spot.is_whole(spots)
+               ? split_b_of<T, true>(b, spot, spots, held, call, packets, space)
+               : split_b_of<T, false>(b, spot, spots, held, call, packets, space);
 }
 
 // @count_gaps deps: CallState
 // Adds what all threads of a block counted.
 OPWELD_FN void count_gaps(unsigned gaps, const CallState& call) {
+    __shared__ unsigned counted[8];
 #pragma unroll
     for (int step = 16; step; step /= 2) gaps += __shfl_xor_sync(~0u, gaps, step);
-    if (gaps && threadIdx.x % 32 == 0) {
-        atomicAdd(&call.head->gaps, static_cast<unsigned long long>(gaps));
-    }
+    if (threadIdx.x % 32 == 0) counted[threadIdx.x / 32] = gaps;
+    if (!__syncthreads_or(gaps != 0) || threadIdx.x) return;
+    unsigned long long all = 0;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) all += counted[i];
+    atomicAdd(&call.head->gaps, all);
 }
 
 // @finish_held deps: sample_of, Spots, CallState
@@ -221,76 +195,53 @@ OPWELD_FN void finish_held(const Operand& b, const Spots& spots, const Held& hel
     if (threadIdx.x == 0) held.head->known = 1;
 }
 
-// @refresh_held_kernel deps: column_max_of, row_facts_of, split_b_of, count_gaps, finish_held, sync_grid
+// @refresh_held_kernel deps: PlaceOf, Largest, RowFacts, facts_of, split_b_of, count_gaps, finish_held, sync_grid
 // Splits b anew where the device finds the copy stale; otherwise returns at once. A cooperative
 // launch: all blocks run at a time.
+template <typename Fact, typename T>
+OPWELD_FN void find_facts(const Lines& lines, const CallState& call, Joint<Fact>& joint) {
+    const int64_t blocks = lines.blocks(lines.across == Fact::kOfColumns);
+    for (int64_t i = blockIdx.x; i < blocks; i += gridDim.x) {
+        facts_of<Fact, T>(lines, i, call, joint);
+    }
+}
+
 template <typename T>
-static __global__ void __launch_bounds__(256, 4)
-    refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
-                        const bool packets) {
-    __shared__ TurnedTile tile;
-    __shared__ uint32_t most[kInterval];
+static __global__ void __launch_bounds__(256, 3)
+    refresh_held_kernel(const Operand b, const Spots spots, const Lines lines, const Held held,
+                        const CallState call) {
+    __shared__ Joint<Largest> columns;
+    __shared__ Joint<RowFacts> rows;
+    __shared__ SplitSpace space;
     if (!call.head->stale) return;
     int* arrived = &call.head->arrived;
-    const int64_t bands = spots.bands(), count = bands * spots.intervals;
-    for (int64_t i = blockIdx.x; i < spots.intervals * ((bands + 15) / 16); i += gridDim.x) {
-        const int64_t first = i / spots.intervals * 16;
-        column_max_of<T>(b, spots, i % spots.intervals, first, min(first + 16, bands),
-                         call.column_max, packets, tile, most);
-    }
+    find_facts<Largest, T>(lines, call, columns);
     sync_grid(arrived, 1);
-    for (int64_t i = blockIdx.x; i < bands * ((spots.intervals + 15) / 16); i += gridDim.x) {
-        const int64_t first = i / bands * 16;
-        row_facts_of<T>(b, spots, i % bands, first, min(first + 16, spots.intervals), call, packets,
-                        tile);
-    }
+    find_facts<RowFacts, T>(lines, call, rows);
     sync_grid(arrived, 2);
     unsigned gaps = 0;
-    for (int64_t i = blockIdx.x; i < count; i += gridDim.x) {
-        const SpotAt spot(spots, i / spots.intervals, i % spots.intervals);
-        gaps += split_b_of<T>(b, spot, spots, held, call, packets, tile);
+    const int64_t bands = spots.bands();
+    for (int64_t i = blockIdx.x; i < bands * spots.intervals; i += gridDim.x) {
+        const PlaceOf place(b, i, bands, spots.intervals);
+        const SpotAt spot(spots, place.band, place.interval);
+        gaps += split_b_of<T>(b, spot, spots, held, call, lines.packets, space);
     }
     count_gaps(gaps, call);
     sync_grid(arrived, 3);
     if (blockIdx.x == 0) finish_held<T>(b, spots, held, call);
 }
 
-// @anew_kernels deps: PlaceOf, column_max_of, row_facts_of, split_b_of, count_gaps, finish_held
+// @anew_kernels deps: PlaceOf, facts_kernel, split_b_of, count_gaps, finish_held
 // The same in kernels of their own, of many small blocks that keep the memory busy: where the host
 // knows that b has to be split. `call` begins as zeros.
-[[maybe_unused]] constexpr int kTogether = 4;
-
 template <typename T>
-static __global__ void __launch_bounds__(256)
-    column_max_kernel(const Operand b, const Spots spots, const CallState call, const bool packets) {
-    __shared__ TurnedTile tile;
-    __shared__ uint32_t most[kInterval];
-    const int64_t groups = (spots.bands() + kTogether - 1) / kTogether;
-    const PlaceOf place(b, blockIdx.x, groups, spots.intervals);
-    const int64_t first = place.band * kTogether;
-    column_max_of<T>(b, spots, place.interval, first, min(first + kTogether, spots.bands()),
-                     call.column_max, packets, tile, most);
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(256, 5)
-    row_facts_kernel(const Operand b, const Spots spots, const CallState call, const bool packets) {
-    __shared__ TurnedTile tile;
-    const int64_t groups = (spots.intervals + kTogether - 1) / kTogether;
-    const PlaceOf place(b, blockIdx.x, spots.bands(), groups);
-    const int64_t first = place.interval * kTogether;
-    row_facts_of<T>(b, spots, place.band, first, min(first + kTogether, spots.intervals), call,
-                    packets, tile);
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256, 4)
     split_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
                    const bool packets) {
-    __shared__ TurnedTile tile;
+    __shared__ SplitSpace space;
     const PlaceOf place(b, blockIdx.x, spots.bands(), spots.intervals);
     const SpotAt spot(spots, place.band, place.interval);
-    count_gaps(split_b_of<T>(b, spot, spots, held, call, packets, tile), call);
+    count_gaps(split_b_of<T>(b, spot, spots, held, call, packets, space), call);
 }
 
 template <typename T>

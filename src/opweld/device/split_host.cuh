@@ -29,15 +29,16 @@ static Held take_held(Workspace& space, int64_t batches, int64_t n, int64_t k) {
     return held;
 }
 
-// @reads_packets deps: Operand
-// Whether an operand's neighbours along k may be read four at a time.
+// @reads_packets deps: lies_across
+// Whether an operand's neighbours in memory may be read four at a time.
 template <typename T>
 static bool reads_packets(const Operand& from) {
-    return from.inner == 1 && from.row % 4 == 0 && from.batch % 4 == 0 &&
-           reinterpret_cast<uintptr_t>(from.data) % (4 * sizeof(T)) == 0;
+    const Operand lines = lies_across(from) ? turned(from) : from;
+    return lines.inner == 1 && lines.row % 4 == 0 && lines.batch % 4 == 0 &&
+           reinterpret_cast<uintptr_t>(lines.data) % (4 * sizeof(T)) == 0;
 }
 
-// @SplitOperands deps: CallState, Product, take_held, check_held_kernel, refresh_held_kernel, anew_kernels, split_kernel, reads_packets
+// @SplitOperands deps: num_multiprocessors, CallState, Product, take_held, check_held_kernel, refresh_held_kernel, anew_kernels, split_kernel, reads_packets
 // Float32 operands of a product on tensor cores, split.
 struct SplitOperands {
     int64_t intervals, scale_rows, a_batches, b_batches;
@@ -85,13 +86,14 @@ struct SplitOperands {
     int split_anew(const Operand& b, const Spots& spots, bool packets, cudaStream_t stream) const {
         const int error = int(cudaMemsetAsync(state.head, 0, state_bytes, stream));
         if (error) return error;
-        const int64_t bands = spots.bands(), pieces = (intervals + kTogether - 1) / kTogether;
+        const Lines lines = Lines::of(b, spots.batches, spots.rows, spots.k, packets);
         const auto blocks = [](int64_t count) { return dim3((unsigned int)count); };
-        column_max_kernel<float><<<blocks((bands + kTogether - 1) / kTogether * intervals), 256, 0,
-                                   stream>>>(b, spots, state, packets);
-        row_facts_kernel<float><<<blocks(bands * pieces), 256, 0, stream>>>(b, spots, state, packets);
-        split_b_kernel<float><<<blocks(bands * intervals), 256, 0, stream>>>(b, spots, held, state,
-                                                                             packets);
+        facts_kernel<Largest, float>
+            <<<blocks(lines.blocks(lines.across)), 256, 0, stream>>>(lines, state);
+        facts_kernel<RowFacts, float>
+            <<<blocks(lines.blocks(!lines.across)), 256, 0, stream>>>(lines, state);
+        split_b_kernel<float><<<blocks(spots.bands() * intervals), 256, 0, stream>>>(
+            b, spots, held, state, packets);
         finish_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots, held, state);
         return int(cudaGetLastError());
     }
@@ -101,11 +103,9 @@ struct SplitOperands {
                                                          state);
         const auto kernel = refresh_held_kernel<float>;
         static const int resident = [&] {
-            int device = 0, multiprocessors = 0, blocks = 0;
-            cudaGetDevice(&device);
-            cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+            int blocks = 0;
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
-            return multiprocessors * blocks;
+            return num_multiprocessors() * blocks;
         }();
         cudaLaunchAttribute attribute{};
         attribute.id = cudaLaunchAttributeCooperative;
@@ -116,7 +116,8 @@ struct SplitOperands {
         config.stream = stream;
         config.attrs = &attribute;
         config.numAttrs = 1;
-        return int(cudaLaunchKernelEx(&config, kernel, b, spots, held, state, packets));
+        const Lines lines = Lines::of(b, spots.batches, spots.rows, spots.k, packets);
+        return int(cudaLaunchKernelEx(&config, kernel, b, spots, lines, held, state));
     }
 };
 

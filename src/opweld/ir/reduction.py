@@ -81,8 +81,8 @@ class Folding:
 
     `lanes` neighbouring elements are moved by one access where > 1: neighbours in the innermost
     reduced loop, or, where `across`, in the innermost kept loop, so that they belong to as many
-    rows. Every kernel in the steps has the same loops, buffers, lanes and threads. `shared_bytes` and
-    `multiprocessors` are how much of the chip a row may take to be read only once.
+    rows. Every kernel in the steps has the same loops, buffers, lanes and threads. `shared_bytes`
+    and `multiprocessors` are how much of the chip a row may take to be read only once.
     """
 
     name: str

@@ -90,10 +90,9 @@ SKINNY = 4
 LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
 SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (contract.cuh)
 # What splitting takes, in times that one read of the operand takes: the activation's is a read and
-# a write. An operand b that is not held is read three times and written once, at a third of the
-# speed of memory (1024x8192x8192 takes 0.78 ms longer where b is live; H200, 2026-11-21); a held
-# one's splitting is paid when it changes.
-LIVE_PASSES, SPLIT_PASSES = 12, 2
+# a write. An operand b that is not held is read three times and written once, estimated at 0.8 of
+# the speed of memory (8192x8192: 0.32 ms); a held one's splitting is paid when it changes.
+LIVE_PASSES, SPLIT_PASSES = 5, 2
 
 
 def estimate_product(

@@ -1,9 +1,9 @@
 """Which threads walk over the rows of a reduction: instances of its kernels, and their launchers.
 
-An instance is a number of threads a row (along) or of strips a column (across), and of packets that
-a thread keeps in registers between walks, or 0. A row takes the first instance that reaches it. Of a
-known length an instance is made to measure: long rows also stay in shared memory, and on several
-multiprocessors, whose blocks are a cluster.
+An instance is a number of threads a row (along) or of strips a column (across), and of packets
+that a thread keeps in registers between walks, or 0. A row takes the first instance that reaches
+it. Of a known length an instance is made to measure: long rows also stay in shared memory, and on
+several multiprocessors, whose blocks are a cluster.
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ def _packet(folding: Folding) -> list[Load]:
 
 
 def _held_bytes(folding: Folding, lanes: int) -> int:
-    """The bytes of a packet in shared memory, at most: each part with all the padding there can be."""
+    """The bytes of a packet in shared memory, at most: each part with all possible padding."""
     return sum(-(-4 * _words(load, lanes) // 16) * 16 for load in _packet(folding))
 
 
 def spreads(folding: Folding, reduction: Reduction) -> bool:
-    """Whether rows take shared memory or several blocks, which the kernel then has parameters for."""
+    """Whether rows take shared memory or several blocks, for which the kernel has parameters."""
     instance = _measured(folding, reduction.length, folding.lanes)
     return instance is not None and (instance.shared > 0 or instance.blocks > 1)
 

@@ -1,0 +1,80 @@
+"""The split copy of an operand b as split.cuh defines it, in numpy, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SAMPLES = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`column_max` [k] bits; `scale` [batches, n]; `packed` halves [batches, n, chunks, 64] of 32
+    upper and 32 lower parts each."""
+
+    unfit: bool
+    gaps: bool
+    column_max: np.ndarray
+    scale: np.ndarray
+    packed: np.ndarray
+
+
+def read_copy(held: np.ndarray, batches: int, n: int, k: int) -> Copy:
+    """The parts of a block of held bytes, each of which begins at a multiple of 256."""
+    chunks = (k + 63) // 64 * 2
+    extents = (("i4", (3 + SAMPLES,)), ("u4", (k,)), ("f4", (batches, n)))
+    extents += (("u2", (batches, n, chunks, 64)),)
+    parts, at = [], 0
+    for kind, shape in extents:
+        num_bytes = int(np.prod(shape)) * np.dtype(kind).itemsize
+        parts.append(held[at : at + num_bytes].view(kind).reshape(shape))
+        at += (num_bytes + 255) // 256 * 256
+    head, column_max, scale, packed = parts
+    return Copy(bool(head[1]), bool(head[2]), column_max, scale, packed)
+
+
+def split_copy(b: np.ndarray) -> Copy:
+    """What b[batches, n, k] comes to, of numbers that are neither infinite nor NaN."""
+    k = b.shape[2]
+    column_max = abs(b).max(axis=(0, 1)).view(np.uint32)
+    columns = np.clip(_exponent(column_max), -60, 60) * (_exponent(column_max) != -127)
+    factors = np.where(column_max == 0, 0, np.ldexp(1.0, -columns)).astype(np.float32)
+    own = b * factors
+    largest = abs(own).max(axis=2)
+    exponents = _exponent(largest.view(np.uint32))
+    up = np.where(exponents == -127, 0, np.clip(14 - exponents, -66, 126))
+    scaled = own * np.ldexp(1.0, up).astype(np.float32)[..., None]
+    upper = scaled.astype(np.float16)
+    lower = (scaled - upper.astype(np.float32)).astype(np.float16)
+    units = _units(own).sum(axis=2)
+    small = units.astype(np.float32) * np.float32(2.0**-40) / np.float32(k) / np.float32(2.0**18)
+    num_gaps = np.count_nonzero((abs(own) < small[..., None]) & (factors != 0))
+    others = (units - _units(largest)).astype(np.float32) * np.float32(2.0**-40)
+    alone = (others > 0) & (others * np.float32(2.0**14) < largest * np.float32(k - 1))
+    beyond = (largest != 0) & ((exponents < -110) | (exponents > 80))
+    return Copy(
+        bool((alone | beyond).any()),
+        num_gaps > b.size >> 15,
+        column_max,
+        np.ldexp(1.0, -up).astype(np.float32),
+        _chunks(upper, lower),
+    )
+
+
+def _exponent(bits: np.ndarray) -> np.ndarray:
+    return (bits >> 23 & 255).astype(np.int64) - 127
+
+
+def _units(values: np.ndarray) -> np.ndarray:
+    """Sizes of up to 4 in whole units of 2^-40."""
+    return (np.minimum(abs(values), np.float32(4)) * np.float32(2.0**40)).astype(np.uint64)
+
+
+def _chunks(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    batches, n, k = upper.shape
+    padded = np.zeros((2, batches, n, (k + 63) // 64 * 64), np.float16)
+    padded[:, :, :, :k] = upper, lower
+    parts = padded.reshape(2, batches, n, -1, 32).transpose(1, 2, 3, 0, 4)
+    return np.ascontiguousarray(parts).reshape(batches, n, -1, 64).view(np.uint16)

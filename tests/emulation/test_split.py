@@ -1,0 +1,170 @@
+"""How a split copy of b is made: of any layout, by kernels of their own and the cooperative one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from tests.emulation.emulate import EmulationFault
+from tests.emulation.products import Call, needs, product, text
+from tests.emulation.split_copy import Copy, read_copy, split_copy
+
+MMA = Call(lanes=1, family="mma")
+
+
+@cache
+def many_steps() -> str:
+    """A text whose blocks have many steps for operands of a size that is emulated fast."""
+    source, many = text(("Faithful",), lanes=(1,), family="mma"), "kBlocks = 8 * 132"
+    assert many in source
+    return source.replace(many, "kBlocks = 2")
+
+
+def made(b: np.ndarray, *, changed: bool = True, source: str | None = None, shift: int = 0) -> Copy:
+    batches, n, k = b.shape
+    held = np.zeros(needs([batches, 17, n, k], MMA)[1], np.uint8)
+    a = np.ones((batches, 17, k), np.float32)
+    call = replace(MMA, changed=changed)
+    product(a, b, call, held=held, source=source or many_steps(), shift=shift)
+    return read_copy(held, batches, n, k)
+
+
+def require_alike(found: Copy, b: np.ndarray) -> None:
+    expected = split_copy(b)
+    np.testing.assert_array_equal(found.column_max, expected.column_max)
+    np.testing.assert_array_equal(found.scale, expected.scale)
+    np.testing.assert_array_equal(found.packed, expected.packed)
+    assert (found.unfit, found.gaps) == (expected.unfit, expected.gaps)
+
+
+def values(*shape: int, seed: int = 0) -> np.ndarray:
+    """Of many sizes, some zero, one column all zero."""
+    random = np.random.default_rng(seed)
+    b = random.standard_normal(shape) * np.exp2(random.integers(-6, 6, (*shape[:2], 1)))
+    b[random.random(shape) < 0.1] = 0
+    b[:, :, 7] = 0
+    return b.astype(np.float32)
+
+
+def across(b: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
+
+
+def within(b: np.ndarray, *, step: int) -> np.ndarray:
+    """Rows `step` apart more than b is wide, in memory with values that do not count."""
+    wide = np.full((*b.shape[:2], b.shape[2] + step), 1e9, np.float32)
+    wide[:, :, : b.shape[2]] = b
+    return wide[:, :, : b.shape[2]]
+
+
+# Below one packet, spot, band and interval, at them, beyond; some of a block's parts whole.
+EXTENTS = [(1, 20, 33), (1, 64, 128), (2, 70, 200), (3, 33, 77), (1, 140, 1090), (1, 301, 260)]
+
+
+def each_in_a_sum(n: int, k: int) -> np.ndarray:
+    """Rows whose largest value would stand out alone without one other, in each column in turn."""
+    b = np.zeros((1, n, k), np.float32)
+    b[0, 0] = 1
+    rows = np.arange(1, n)
+    b[0, rows, rows % k] = 0.08 * k / 1024
+    b[0, rows, (rows + 1) % k] = 1
+    b[0, rows, (rows + 2) % k] = 1e-6
+    return b
+
+
+@pytest.mark.parametrize("layout", ["along", "across"])
+def test_every_value_counts_in_its_rows_sum(layout: str) -> None:
+    b = each_in_a_sum(301, 260)
+    require_alike(made(b if layout == "along" else across(b)), b)
+    assert not split_copy(b).unfit
+    b[0, 100, 100] = 0
+    require_alike(made(b if layout == "along" else across(b)), b)
+    assert split_copy(b).unfit
+
+
+@pytest.mark.parametrize("changed", [True, False], ids=["anew", "refreshed"])
+@pytest.mark.parametrize("layout", ["along", "across"])
+@pytest.mark.parametrize("extents", EXTENTS, ids=str)
+def test_a_copy_is_what_its_definition_says(
+    extents: tuple[int, ...], layout: str, changed: bool
+) -> None:
+    b = values(*extents)
+    require_alike(made(b if layout == "along" else across(b), changed=changed), b)
+
+
+@pytest.mark.parametrize("layout", ["along", "across"])
+@pytest.mark.parametrize("step", [1, 4])
+def test_lines_may_lie_apart(step: int, layout: str) -> None:
+    b = values(2, 132, 260)
+    if layout == "along":
+        return require_alike(made(within(b, step=step)), b)
+    lines = within(np.ascontiguousarray(b.transpose(0, 2, 1)), step=step)
+    require_alike(made(lines.transpose(0, 2, 1)), b)
+
+
+@pytest.mark.parametrize("layout", ["along", "across"])
+@pytest.mark.parametrize("shift", [1, 2])
+def test_a_copy_may_be_made_of_any_address(shift: int, layout: str) -> None:
+    b = values(1, 96, 192)
+    require_alike(made(b if layout == "along" else across(b), shift=shift), b)
+
+
+@pytest.mark.parametrize("layout", ["along", "across"])
+def test_neighbours_may_lie_apart(layout: str) -> None:
+    b = values(2, 70, 130)
+    apart = np.repeat(b if layout == "along" else across(b), 3, axis=2)[:, :, ::3]
+    require_alike(made(apart), b)
+
+
+def test_few_gaps_and_many() -> None:
+    b = abs(values(1, 64, 256)) + 1
+    assert not made(b).gaps and not split_copy(b).gaps
+    b[0, ::4, ::4] = 1e-9
+    require_alike(made(b), b)
+    assert made(b).gaps
+
+
+def test_the_order_of_threads_changes_no_bit() -> None:
+    b = values(1, 130, 300)
+    for laid in (b, across(b)):
+        for order in ("reverse", "seeded"):
+            held = np.zeros(needs([1, 17, 130, 300], MMA)[1], np.uint8)
+            call = replace(MMA, changed=True, options={"order": order})
+            product(np.ones((1, 17, 300), np.float32), laid, call, held=held, source=many_steps())
+            require_alike(read_copy(held, 1, 130, 300), b)
+
+
+# What may be broken, and in which layout it shows.
+FAULTS = {
+    "turning": ("(row % 4 ^ k / 32 * 2)", "row % 4", "across"),
+    "a group's place": ("kSpotThreads ^ k / 4 % 8", "kSpotThreads", "across"),
+    "lanes of a line": (
+        "step = 16; step; step /= 2) facts",
+        "step = 8; step; step /= 2) facts",
+        "",
+    ),
+    "warps of a block": ("i < 8; ++i) all.join", "i < 7; ++i) all.join", ""),
+    "warps of a block, across": ("i < 8; ++i) all.join", "i < 7; ++i) all.join", "across"),
+    "a part that is not whole": ("line + high <= b.count", "line <= b.count", ""),
+    "a spot that is not whole": ("row + kBand <= spots.rows", "row <= spots.rows", "across"),
+    "steps along": ("p += kPlaces * b.from.inner", "p += 0 * b.from.inner", ""),
+    "steps from line to line": ("p += kLinesOfBlock * b", "p += 0 * b", "across"),
+    "factors of places": ("call.column_max, place", "call.column_max, at.place", ""),
+    "factors of lines": ("factors.x[i]);", "factors.x[j]);", "across"),
+    "what a block counts": ("i < 8; ++i) all += counted", "i < 1; ++i) all += counted", ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_making_a_copy_shows(fault: str) -> None:
+    sound, broken, layout = FAULTS[fault]
+    source = many_steps()
+    assert sound in source
+    source = source.replace(sound, broken)
+    many_small = abs(values(1, 64, 256)) + 1
+    many_small[0, 40:44, 128:] = 1e-9
+    with pytest.raises((EmulationFault, AssertionError)):
+        for b in (values(1, 301, 900), each_in_a_sum(301, 260), many_small):
+            require_alike(made(across(b) if layout else b, source=source), b)
