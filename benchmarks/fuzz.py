@@ -34,14 +34,13 @@ from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome  # noqa: E402
 from tests.fuzz.program import Program  # noqa: E402
 from tests.fuzz.shrink import shrink  # noqa: E402
 
-BATCH = 20
-
 
 def main(
     models: Annotated[int, typer.Option(help="How many models to try.")] = 1000,
     first: Annotated[int, typer.Option(help="The first seed; the others follow it.")] = 0,
     target: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     workers: Annotated[int, typer.Option(help="Batches at the same time.")] = 1,
+    batch: Annotated[int, typer.Option(help="Models judged by one process.")] = 20,
     seconds: Annotated[float, typer.Option(help="Begin no batch after so long.")] = math.inf,
     out: Annotated[Path | None, typer.Option(help="Where the account goes.")] = None,
     small: Annotated[bool, typer.Option(help="Make failing models small.")] = True,
@@ -52,7 +51,7 @@ def main(
     seeds = range(first, first + models)
     with tempfile.TemporaryDirectory(prefix="opweld-fuzz-") as folder:
         work = Path(folder)
-        outcomes = judged(seeds, target, workers, work, start + seconds)
+        outcomes = judged(_batches(seeds, batch), target, workers, work, start + seconds)
         spent = time.monotonic() - start
         faults = [outcome for outcome in outcomes.values() if outcome.is_fault]
         sources = shrunk(faults, target, work) if small else {}
@@ -70,7 +69,7 @@ def main(
 
 
 def judged(
-    seeds: Iterable[int], target: str, workers: int, work: Path, deadline: float = math.inf
+    batches: Iterable[list[int]], target: str, workers: int, work: Path, deadline: float
 ) -> dict[int, Outcome]:
     """The outcome of each seed whose batch begins before `deadline` (monotonic seconds).
 
@@ -78,7 +77,7 @@ def judged(
     """
     found: dict[int, Outcome] = {}
     with ThreadPoolExecutor(workers) as pool:
-        for outcomes in pool.map(partial(_judge_batch, target, work, deadline), _batches(seeds)):
+        for outcomes in pool.map(partial(_judge_batch, target, work, deadline), batches):
             found.update(outcomes)
             for seed, outcome in outcomes.items():
                 if outcome.kind not in ("passed", "refused"):
@@ -87,9 +86,9 @@ def judged(
     return found
 
 
-def _batches(seeds: Iterable[int]) -> Iterator[list[int]]:
+def _batches(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
     remaining = iter(seeds)
-    while batch := list(itertools.islice(remaining, BATCH)):
+    while batch := list(itertools.islice(remaining, size)):
         yield batch
 
 
