@@ -30,7 +30,9 @@ class Node:
 
 @dataclass(slots=True)
 class Arena:
-    """Interns the nodes of one compilation: the same operation on the same operands is one node."""
+    """Interns the nodes of one compilation: the same operation on the same operands is one node,
+    but for what is to be computed again.
+    """
 
     _nodes: dict[tuple[Any, ...], Node] = field(default_factory=dict)
     _next_serial: int = 0
@@ -39,6 +41,12 @@ class Arena:
         """A node whose type its row infers. Raises TypeRule or ShapeMismatch."""
         types = tuple(node.type for node in inputs)
         return self._intern(op, inputs, attrs, OPS[op].infer(types, attrs))
+
+    def again(self, op: Op, *inputs: Node, attrs: Any = NO_ATTRS) -> Node:
+        """A node for readers that compute it apart from an equal one."""
+        types = tuple(node.type for node in inputs)
+        key = (op, "again", self._next_serial)
+        return self._new(key, op, inputs, attrs, OPS[op].infer(types, attrs))
 
     def source(self, op: Op, name: str, access: str, type: TensorType) -> Node:
         """An INPUT or a WEIGHT."""

@@ -6,6 +6,7 @@ from ..ir.graph import Graph
 from ..ir.measured import NO_TABLE, Table
 from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
+from .again import computed_again
 from .buffers import reuse_buffers
 from .choice import choose_products
 from .fusion import fuse
@@ -32,7 +33,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
-    graph = in_one_walk(graph, side_by_side)
+    graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
     clusters = fuse(uses, side_by_side)

@@ -39,11 +39,11 @@ class Parallelism:
     def needs_pieces(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
         """Whether rows must be cut in pieces, which only a reduction in one walk allows."""
         whole = product_of(space[axis] for axis in axes)
-        length = self._at(whole)
+        length = self.at(whole)
         kept = [axis for axis in range(len(space)) if axis not in axes and space[axis] != 1]
-        teams = self._at(product_of(space[axis] for axis in kept))
+        teams = self.at(product_of(space[axis] for axis in kept))
         if is_across(space, axes):
-            neighbours = self._at(space[kept[-1]])
+            neighbours = self.at(space[kept[-1]])
             teams = teams // neighbours * -(-neighbours // ROWS_ACROSS)
         elif isinstance(whole, int) and whole <= self.multiprocessors * KEPT_EACH:
             teams *= min(self.multiprocessors, -(-whole // LONG_ROW))
@@ -60,9 +60,10 @@ class Parallelism:
             most = min(most, KEPT_ACROSS)
         elif isinstance(whole, int) and self.multiprocessors > 1:
             most = self.multiprocessors * KEPT_EACH
-        return self._at(whole) > most or self.needs_pieces(space, axes)
+        return self.at(whole) > most or self.needs_pieces(space, axes)
 
-    def _at(self, size: Size) -> int:
+    def at(self, size: Size) -> int:
+        """Of the examples, and of a typical size where there is none."""
         known = dict(self.sizes)
         return evaluate(size, {n: known.get(n, _TYPICAL) for n in symbols_of(size)})
 

@@ -1,0 +1,95 @@
+"""What the folds of cut rows compute for themselves, so that it is not stored for two kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.plan_meaning import run_plan
+from tests.unit.plan.plans import Make, graph, plan_of
+
+from opweld.ir.graph import Node
+from opweld.ir.interpret import interpret_outputs
+from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.types import DType
+from opweld.lower import lower
+from opweld.plan.again import computed_again
+from opweld.plan.rows import LONG_ROW, Parallelism
+
+FEW_ROWS = Parallelism(rows=264)
+LENGTH = LONG_ROW + 8
+
+
+def cast(m: Make, x: Node, dtype: DType) -> Node:
+    return m.arena.make(Op.CAST, x, attrs=CastAttrs(dtype))
+
+
+def kernels_of(*outputs: Node) -> list[list[str]]:
+    groups = plan_of(*outputs).groups
+    return [[n.op.value for n in group.nodes if n.op is not Op.CONST] for group in groups]
+
+
+def half_norm(m: Make) -> Node:
+    wide = cast(m, m.x("x", 3, LENGTH, dtype=DType.F16), DType.F32)
+    return cast(m, m.standardised(wide, 1), DType.F16)
+
+
+def test_a_cast_is_made_by_both_kernels_of_a_norm() -> None:
+    folds, rest = kernels_of(half_norm(Make()))
+    assert folds[:3] == ["cast", "sum", "div"] and rest[0] == "cast"
+
+
+def test_scores_are_made_by_both_kernels_of_a_softmax() -> None:
+    m = Make()
+    scores = m.add(m.mul(m.x("x", 3, LENGTH), 0.125), m.x("mask", 3, LENGTH))
+    folds, rest = kernels_of(m.softmax(scores, 1))
+    assert folds == ["mul", "add", "amax", "sumexp"]
+    assert rest == ["mul", "add", "sub", "exp", "div"]
+
+
+def test_what_nobody_else_reads_or_memory_holds_is_made_once() -> None:
+    m = Make()
+    x = m.x("x", 3, LENGTH)
+    alone = graph(m.reduced("sum", m.mul(x, x), 1))
+    assert computed_again(alone, FEW_ROWS) is alone
+    doubled = m.add(x, x)
+    returned = graph(doubled, m.sub(doubled, m.reduced("sum", doubled, 1)))
+    assert computed_again(returned, FEW_ROWS) is returned
+    called = m.add(x, 1.0)
+    outputs = graph(m.call(called), m.sub(called, m.reduced("sum", called, 1)))
+    assert computed_again(outputs, FEW_ROWS) is outputs
+
+
+def test_what_takes_long_or_reads_much_is_made_once() -> None:
+    m = Make()
+    x = m.x("x", 3, LENGTH)
+    dear = m.mish(m.tan(x))
+    often = m.add(m.add(x, m.x("a", 3, LENGTH)), m.add(m.x("b", 3, LENGTH), m.x("c", 3, LENGTH)))
+    for operand in (dear, often):
+        before = graph(m.sub(operand, m.reduced("sum", operand, 1)))
+        assert computed_again(before, FEW_ROWS) is before
+    cheap = m.mul(x, 2.0)
+    before = graph(m.sub(cheap, m.reduced("sum", cheap, 1)))
+    assert len(computed_again(before, FEW_ROWS).nodes()) == len(before.nodes()) + 1
+    whole = Parallelism(rows=3)
+    assert computed_again(before, whole) is before
+
+
+def test_calls_keep_their_order() -> None:
+    m = Make()
+    first = m.call(m.x("x", 3, LENGTH), draws=True)
+    cheap = m.mul(first, 2.0)
+    normal = m.sub(cheap, m.reduced("sum", cheap, 1))
+    second = m.call(normal, draws=True)
+    third = m.call(m.add(first, 1.0), draws=True)
+    made = computed_again(graph(third, second), FEW_ROWS)
+    calls = sorted((n for n in made.nodes() if n.op is Op.CALL), key=lambda node: node.serial)
+    assert [n is made.outputs[i] for n, i in zip(calls[1:], (1, 0), strict=True)] == [True, True]
+    assert calls[0] is first
+
+
+def test_it_means_the_same() -> None:
+    plan = plan_of(half_norm(Make()))
+    x = np.random.default_rng(0).standard_normal((3, LENGTH)).astype(np.float16) + 4
+    access = plan.graph.inputs[0].attrs.access
+    (wanted,) = interpret_outputs(graph(half_norm(Make())), {access: x}, {}, precision="float64")
+    (got,) = run_plan(plan, lower(plan), {access: x}, {})
+    np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-3)
