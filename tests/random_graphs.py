@@ -31,6 +31,7 @@ from opweld.ir.ops import (
     SliceAttrs,
     SlopeAttrs,
     SoftplusAttrs,
+    WindowAttrs,
 )
 from opweld.ir.types import DType, ShapeMismatch, TensorType, broadcast
 
@@ -227,7 +228,7 @@ class Builder:
         x = self.pick()
         makers = [self.reshape, self.expand, self.iota]
         if x.type.rank:
-            makers += [self.slice, self.flip, self.cat, self.pad]
+            makers += [self.slice, self.flip, self.cat, self.pad, self.window]
         if x.type.rank > 1:
             makers.append(self.permute)
         node = self.choose(makers)(x)
@@ -285,6 +286,19 @@ class Builder:
         step = self.choose((1, 1, 2))
         length = self.choose(range(1, (size - start + step - 1) // step + 1))
         return self.arena.make(Op.SLICE, x, attrs=SliceAttrs(dim, start, step, length))
+
+    def window(self, x: Node) -> Node:
+        dim = self.choose(range(x.type.rank))
+        size = x.type.shape[dim]
+        if not isinstance(size, int):
+            return self.arena.make(Op.WINDOW, x, attrs=WindowAttrs(dim, size, 1, 1))
+        width, dilation = self.choose(range(1, min(size, 3) + 1)), self.choose((1, 1, 2))
+        reach = (width - 1) * dilation + 1
+        if reach > size:
+            reach, dilation = width, 1
+        step = self.choose((1, 2, 3))
+        count = self.choose(range(1, (size - reach) // step + 2))
+        return self.arena.make(Op.WINDOW, x, attrs=WindowAttrs(dim, count, step, width, dilation))
 
     def flip(self, x: Node) -> Node:
         dims = tuple(dim for dim in range(x.type.rank) if self.choose((True, False)))

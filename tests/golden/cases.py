@@ -263,6 +263,14 @@ def first_of_the_largest(m: Lines) -> tuple[Node, ...]:
     return m.reduced("amax", x, 0, 2), m.reduced("argmax", x, 2)
 
 
+def max_pool(m: Lines) -> tuple[Node, ...]:
+    """Windows that overlap, with operations before and behind."""
+    x, bias = m.x("x", BATCH, 16, 33, 33), m.w("bias", 16, 1, 1)
+    m.line("return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5")
+    seen = m.windows(m.relu(m.add(x, bias)), (3, 2, 0, 1), (3, 2, 0, 1))
+    return (m.mul(m.reshape(m.reduced("amax", seen, 0, 1), BATCH, 16, 16, 16), 0.5),)
+
+
 SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     broadcasts,
     odd_rows,
@@ -291,6 +299,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     normalised_channels,
     mean_squared_error,
     first_of_the_largest,
+    max_pool,
 )
 EXAMPLES = (
     "gelu",

@@ -39,6 +39,12 @@ def _slice(x, attrs):
     return x[tuple(index)]
 
 
+def _window(x: Any, attrs: Any) -> Any:
+    reach = (attrs.width - 1) * attrs.dilation + 1
+    seen = x.unfold(attrs.dim, reach, attrs.step)[..., :: attrs.dilation]
+    return seen.narrow(attrs.dim, 0, attrs.count).movedim(-1, attrs.dim + 1)
+
+
 def _pad(x, attrs):
     widths = [w for pair in zip(attrs.before[::-1], attrs.after[::-1], strict=True) for w in pair]
     return F.pad(x, widths, value=attrs.value)
@@ -201,6 +207,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.FLIP: lambda x, a: x.flip(a.dims),
     Op.CAT: lambda *args: torch.cat(args[:-1], dim=args[-1].dim),
     Op.PAD: _pad,
+    Op.WINDOW: _window,
 }
 
 

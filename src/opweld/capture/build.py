@@ -17,6 +17,7 @@ from opweld.ir.ops import (
     PermuteAttrs,
     ShapeAttrs,
     SliceAttrs,
+    WindowAttrs,
 )
 from opweld.ir.types import DType
 
@@ -75,6 +76,11 @@ class Builder:
         if not any(size != 0 for size in (*before, *after)):
             return node
         return self.op(Op.PAD, node, attrs=PadAttrs(before, after, value))
+
+    def window(
+        self, node: Node, dim: int, count: Size, step: int, width: int, dilation: int = 1
+    ) -> Node:
+        return self.op(Op.WINDOW, node, attrs=WindowAttrs(dim, count, step, width, dilation))
 
 
 def _as_element(value: Any, dtype: DType) -> Any:

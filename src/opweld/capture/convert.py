@@ -25,12 +25,13 @@ from .norms import NORMS
 from .origins import origin_of, where_of
 from .outputs import Outputs, structure_of
 from .pointwise import POINTWISE
+from .pools import POOLS
 from .reductions import REDUCTIONS
 from .scalars import scalar_node
 from .sizes import DataDependentSize, Symbols
 from .views import VIEWS
 
-_CONDENSING: dict[str, Lower] = {**REDUCTIONS, **NORMS, **DISTANCES, **LOSSES}
+_CONDENSING: dict[str, Lower] = {**REDUCTIONS, **NORMS, **POOLS, **DISTANCES, **LOSSES}
 _COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING}
 ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.

@@ -126,19 +126,6 @@ def _batch_norm(call: Call) -> tuple[Node, ...]:
     return tuple(returned(call, n, fake) for n, fake in zip(made, call.fake, strict=True))
 
 
-def _average_pool(num_axes: int) -> Lower:
-    """To one place, which eager takes as a mean."""
-
-    def lower(call: Call) -> Node:
-        size = call.values["output_size"]
-        if any(length != 1 for length in size) or len(size) != num_axes:
-            raise NotWelded("a sliding window is the library's")
-        x = float_operand(call, "self")
-        return returned(call, mean(call.build, x, last_axes(x, num_axes)))
-
-    return lower
-
-
 NORMS: dict[str, Lower] = {
     "softmax": _softmax,
     "_softmax": _softmax,
@@ -149,7 +136,4 @@ NORMS: dict[str, Lower] = {
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
     "_native_batch_norm_legit": _batch_norm,
-    "adaptive_avg_pool1d": _average_pool(1),
-    "adaptive_avg_pool2d": _average_pool(2),
-    "adaptive_avg_pool3d": _average_pool(3),
 }

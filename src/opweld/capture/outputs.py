@@ -25,7 +25,7 @@ from .call import RunTimeScalar
 from .views import ALIASING, SHARING
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
-_REORDERING = (Op.PERMUTE, Op.EXPAND, Op.SLICE)
+_REORDERING = (Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.WINDOW)
 
 
 @dataclass(slots=True)

@@ -245,6 +245,17 @@ def _copy(call: Call) -> Node:
     return call.build.expand(call.operand("src"), call.shape)
 
 
+def _unfold(call: Call) -> Node:
+    """Windows of an axis; what is in one lies along a new last axis."""
+    x, dim = call.node("self"), call.dim("dimension")
+    width, step = int(call.number("size")), int(call.number("step"))
+    if x.type.rank == 0:
+        return call.build.reshape(x, call.shape)
+    parted = call.build.window(x, dim, call.shape[dim], step, width)
+    rest = (axis for axis in range(parted.type.rank) if axis != dim + 1)
+    return call.build.permute(parted, (*rest, dim + 1))
+
+
 def _pixel_shuffle(call: Call) -> Node:
     """[*, c * r * r, h, w] -> [*, c, h * r, w * r]."""
     factor = call.number("upscale_factor")
@@ -310,12 +321,13 @@ VIEWS: dict[str, Lower] = {
     "slice_scatter": _slice_scatter,
     "copy": _copy,
     "pixel_shuffle": _pixel_shuffle,
+    "unfold": _unfold,
 }
 # Rows whose result shares memory with their first operand, in eager and here.
 ALIASING = frozenset(
     ("view", "_unsafe_view", "_reshape_alias", "view_as", "unflatten", "squeeze", "unsqueeze")
     + ("expand", "expand_as", "broadcast_to", "permute", "transpose", "swapaxes", "swapdims")
     + ("t", "slice", "select", "split", "split_with_sizes", "chunk", "tensor_split", "unbind")
-    + ("alias", "detach", "broadcast_tensors", "meshgrid")
+    + ("alias", "detach", "broadcast_tensors", "meshgrid", "unfold")
 )
-SHARING = frozenset((Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE))
+SHARING = frozenset((Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.WINDOW))

@@ -1,4 +1,4 @@
-"""Functions of torch that stand for several operations of a graph: softmax, norms, moments.
+"""Functions of torch that stand for several operations of a graph: softmax, norms, moments, pools.
 
 A reference speaks in these where it can: eager's gradients of them are more exact than those of
 their parts (the gradient of a softmax's maximum is zero only up to roundings), one call is faster
@@ -19,6 +19,7 @@ from ..ir.graph import Arena, Node
 from ..ir.ops import Op
 from ..ir.pattern import Apply, Const, Match, Pattern, Var, call, matches
 from ..ir.rewrite import Condition
+from .pools import is_windowed, pool_of
 from .spelling import number, sizes
 
 
@@ -159,6 +160,7 @@ def _are_trailing(match: Match) -> bool:
     return all(axis in axes or shape[axis] == 1 for axis in range(min(axes), len(shape)))
 
 
+_scattered = Condition("x is no window", lambda match: not is_windowed(match.node("x")))
 _always = Condition("always", lambda match: True)
 _same_axes = Condition(
     "both reduce the same axes", lambda match: _reduced(match) == _reduced(match, "largest")
@@ -218,7 +220,10 @@ COMPOSITES: tuple[Composite, ...] = (
     *(_norm("rms_norm", normal) for normal in _of_unit_square),
     *_moments(_variances, _counts & _corrected),
     *_moments(_variances_in_one_walk, _corrected),
-    *(Composite("mean", mean(_total(x), "n"), f"torch.mean({_KEPT})", _counts) for mean in _MEANS),
+    *(
+        Composite("mean", mean(_total(x), "n"), f"torch.mean({_KEPT})", _counts & _scattered)
+        for mean in _MEANS
+    ),
     Composite("norm", _rooted(_total(x * x)), f"torch.linalg.vector_norm({_KEPT})", _always),
 )
 
@@ -244,6 +249,9 @@ def calls(nodes: Iterable[Node]) -> dict[int, Call]:
 def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
     if not node.type.dtype.is_float:
         return None
+    pool = pool_of(node)
+    if pool is not None and _lies_inside(node, pool[2], inside):
+        return Call(*pool)
     for composite in _BY_OP.get(node.op, ()):
         for bindings in matches(composite.before, node, {}):
             match = Match(node, bindings, Arena())

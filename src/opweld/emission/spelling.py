@@ -252,10 +252,9 @@ def _extreme(function: str) -> Callable[[Node, Names], str]:
     """The gradient goes to all of equal extremes, or to the first."""
 
     def text(node: Node, name: Names) -> str:
-        if not node.attrs.first:
-            return _reduction(node, name)
-        (axis,) = node.attrs.axes
-        return f"torch.{function}({name(node.inputs[0])}, dim={axis}, keepdim=True)[0]"
+        return (
+            _along_axes(node, name, function, "[0]") if node.attrs.first else _reduction(node, name)
+        )
 
     return text
 
@@ -275,15 +274,18 @@ def _rows(node: Node) -> str:
 
 
 def _place(node: Node, name: Names) -> str:
-    """torch takes one axis, or all elements in their order."""
-    function, axes = f"torch.{node.op.value}", node.attrs.axes
-    operand = node.inputs[0]
+    return _along_axes(node, name, node.op.value, "")
+
+
+def _along_axes(node: Node, name: Names, function: str, result: str) -> str:
+    """Of functions that take one axis: of several, all their elements in order are one."""
+    operand, axes = node.inputs[0], node.attrs.axes
     text = name(operand)
     if len(axes) == 1:
-        return f"{function}({text}, dim={axes[0]}, keepdim=True)"
+        return f"torch.{function}({text}, dim={axes[0]}, keepdim=True){result}"
     kept = tuple(axis for axis in range(operand.type.rank) if axis not in axes)
     ordered = f"{text}.permute({sizes((*kept, *axes))}).flatten({len(kept)})"
-    return f"{function}({ordered}, dim=-1).reshape({sizes(node.type.shape)})"
+    return f"torch.{function}({ordered}, dim=-1){result}.reshape({sizes(node.type.shape)})"
 
 
 def _permute(node: Node, name: Names) -> str:
@@ -308,6 +310,18 @@ def _slice(node: Node, name: Names) -> str:
 
 def _flip(node: Node, name: Names) -> str:
     return f"torch.flip({name(node.inputs[0])}, ({sizes(node.attrs.dims)}))"
+
+
+def _window(node: Node, name: Names) -> str:
+    """torch's windows are dense, and all that fit."""
+    a, size = node.attrs, node.inputs[0].type.shape[node.attrs.dim]
+    reach = (a.width - 1) * a.dilation + 1
+    text = f"{name(node.inputs[0])}.unfold({a.dim}, {reach}, {a.step})"
+    if (a.count - 1) * a.step + reach != size:
+        text += f".narrow({a.dim}, 0, {number(a.count)})"
+    text += f"[..., ::{a.dilation}]" if a.dilation != 1 else ""
+    last = node.inputs[0].type.rank
+    return f"{text}.movedim({last}, {a.dim + 1})" if last != a.dim + 1 else text
 
 
 def _cat(node: Node, name: Names) -> str:
@@ -402,6 +416,7 @@ _SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
     Op.FLIP: _flip,
     Op.CAT: _cat,
     Op.PAD: _pad,
+    Op.WINDOW: _window,
     Op.ITEM: _item,
     Op.CALL: _call,
 }

@@ -36,6 +36,7 @@ from .ops import (
     SliceAttrs,
     SourceAttrs,
     TypeRule,
+    WindowAttrs,
 )
 from .plan import Group, Plan
 from .reduction import Reduction
@@ -217,6 +218,8 @@ def _bad_attrs(node: Node) -> str | None:
         return _bad_slice(attrs, shape)
     if isinstance(attrs, CatAttrs):
         return _bad_cat(attrs, node)
+    if isinstance(attrs, WindowAttrs):
+        return _bad_window(attrs, shape)
     if isinstance(attrs, FlipAttrs):
         distinct = len(set(attrs.dims)) == len(attrs.dims)
         return None if distinct and _axes(attrs.dims, shape) else f"no axes {attrs.dims}"
@@ -237,6 +240,18 @@ def _bad_slice(attrs: SliceAttrs, shape: tuple[Size, ...]) -> str | None:
         return "start and length must not be negative, the step at least 1"
     size, last = shape[attrs.dim], attrs.start + (attrs.length - 1) * attrs.step
     if isinstance(size, int) and isinstance(last, int) and attrs.length and last >= size:
+        return f"element {last} of an axis of {size}"
+    return None
+
+
+def _bad_window(attrs: WindowAttrs, shape: tuple[Size, ...]) -> str | None:
+    if not _axes((attrs.dim,), shape):
+        return f"no axis {attrs.dim}"
+    if _negative(attrs.count) or attrs.step < 1 or attrs.width < 1 or attrs.dilation < 1:
+        return "the count must not be negative, step, width and dilation at least 1"
+    size, end = shape[attrs.dim], (attrs.width - 1) * attrs.dilation
+    last = (attrs.count - 1) * attrs.step + end
+    if isinstance(size, int) and isinstance(last, int) and attrs.count and last >= size:
         return f"element {last} of an axis of {size}"
     return None
 

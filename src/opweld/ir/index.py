@@ -19,7 +19,7 @@ def align(coords: Coords, shape: tuple[Size, ...]) -> Coords:
 
 
 def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
-    """Coordinates in the operand of a PERMUTE, EXPAND, RESHAPE, SLICE or FLIP."""
+    """Coordinates in the operand of a PERMUTE, EXPAND, RESHAPE, SLICE, FLIP or WINDOW."""
     operand = view.inputs[0].type.shape
     match view.op:
         case Op.PERMUTE:
@@ -37,6 +37,10 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
                 operand[d] - 1 - c if d in view.attrs.dims else c for d, c in enumerate(coords)
             )
             return tuple(flipped)
+        case Op.WINDOW:
+            dim, attrs = view.attrs.dim, view.attrs
+            place = coords[dim] * attrs.step + coords[dim + 1] * attrs.dilation
+            return (*coords[:dim], place, *coords[dim + 2 :])
     raise AssertionError(f"{view.op.value} is no view with one operand")
 
 

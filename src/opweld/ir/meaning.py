@@ -261,6 +261,12 @@ def pad(x: Array, attrs: Any) -> Array:
     return np.pad(x, widths, constant_values=attrs.value)
 
 
+def window(x: Array, attrs: Any) -> Array:
+    starts = attrs.step * np.arange(attrs.count)
+    index = starts[:, None] + attrs.dilation * np.arange(attrs.width)
+    return np.take(x, index, axis=attrs.dim)
+
+
 def sum_of(x: Array, attrs: Any) -> Array:
     """Floats are added in float64 and rounded once."""
     dtype = np.float64 if np.issubdtype(x.dtype, np.floating) else x.dtype

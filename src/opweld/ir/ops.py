@@ -153,6 +153,7 @@ class Op(enum.Enum):
     FLIP = "flip"
     CAT = "cat"
     PAD = "pad"
+    WINDOW = "window"
     # a PyTorch call that stays one, and one of its results
     CALL = "call"
     ITEM = "item"
@@ -346,6 +347,21 @@ class PadAttrs:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowAttrs:
+    """Axis `dim` as two axes, (count, width): element (i, k) is that at i * step + k * dilation."""
+
+    dim: int
+    count: Size
+    step: int
+    width: int
+    dilation: int = 1
+
+    def __str__(self) -> str:
+        dilated = f" dilation={self.dilation}" if self.dilation != 1 else ""
+        return f"dim={self.dim} count={self.count} step={self.step} width={self.width}{dilated}"
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """The place of node input `index` in the arguments of a PyTorch call."""
 
@@ -501,6 +517,12 @@ def _pad(types: tuple[TensorType, ...], attrs: PadAttrs) -> TensorType:
     return TensorType(types[0].dtype, tuple(size + a + b for size, a, b in sizes))
 
 
+def _window(types: tuple[TensorType, ...], attrs: WindowAttrs) -> TensorType:
+    shape = types[0].shape
+    parted = (*shape[: attrs.dim], attrs.count, attrs.width, *shape[attrs.dim + 1 :])
+    return TensorType(types[0].dtype, parted)
+
+
 def _item(types: tuple[TensorType, ...], attrs: ItemAttrs) -> TensorType:
     return types[0]
 
@@ -651,6 +673,7 @@ OPS: dict[Op, OpSpec] = {
     Op.FLIP: _view(FlipAttrs, lambda types, _: types[0], meaning.flip),
     Op.CAT: _view(CatAttrs, _cat, meaning.cat, arity=-1),
     Op.PAD: _view(PadAttrs, _pad, meaning.pad),
+    Op.WINDOW: _view(WindowAttrs, _window, meaning.window),
     Op.CALL: OpSpec(Kind.OPAQUE, -1, CallAttrs, _source, None),
     Op.ITEM: OpSpec(Kind.OPAQUE, 1, ItemAttrs, _item, None),
 }

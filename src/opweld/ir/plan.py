@@ -54,7 +54,8 @@ class ReductionSchedule:
     """`lanes` elements an access, `threads` a block. With `cut` a row may be walked in pieces, side
     by side, whose results a second kernel puts together; otherwise one team walks a row as often as
     it must, or keeps it on the chip: in registers, in up to `shared_bytes` of each multiprocessor,
-    and on up to `multiprocessors` of them.
+    and on up to `multiprocessors` of them. With `alone` each row is one thread's, which takes
+    `lanes` of them.
     """
 
     lanes: int
@@ -62,9 +63,11 @@ class ReductionSchedule:
     cut: bool
     shared_bytes: int = 0
     multiprocessors: int = 1
+    alone: bool = False
 
     def __str__(self) -> str:
-        return f"lanes {self.lanes} threads {self.threads}{' cut' if self.cut else ''}"
+        ways = f"{' cut' if self.cut else ''}{' alone' if self.alone else ''}"
+        return f"lanes {self.lanes} threads {self.threads}{ways}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlap:
+    """Element k + step of a row is element k of the next, in loop `var`."""
+
+    var: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Folding:
     """The steps of one launch, for row-major operands or for any strides.
 
@@ -83,6 +91,9 @@ class Folding:
     reduced loop, or, where `across`, in the innermost kept loop, so that they belong to as many
     rows. Every kernel in the steps has the same loops, buffers, lanes and threads. `shared_bytes`
     and `multiprocessors` are how much of the chip a row may take to be read only once.
+
+    Rows that are `alone` are short, walked once, and each one thread's. With `overlap` a thread
+    takes `lanes` rows, neighbours in the second kept loop from within, which share what they read.
     """
 
     name: str
@@ -97,6 +108,8 @@ class Folding:
     threads: int
     shared_bytes: int = 0
     multiprocessors: int = 1
+    alone: bool = False
+    overlap: Overlap | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..ir.expr import Size, symbol
+from ..ir.expr import Size, symbol, symbols_of
 from ..ir.graph import Node
 from ..ir.index import Coords, align, cat_pieces, flatten, through_view, within_padding
 from ..ir.kernel import (
@@ -148,6 +148,8 @@ class Builder:
     def _load(self, node: Node, coords: Coords, guard: Condition) -> Arg:
         buffer = self.buffers[node.serial]
         address = self.address(buffer, node, coords)
+        if _is_everywhere(node, address, guard):
+            guard = ()
         name = self.names.fresh(buffer.name, always_number=True)
         load = Load(name, buffer.name, node.type.dtype, address, Access.LANE, guard)
         return self._define(load, (buffer.name, coords, guard))
@@ -256,6 +258,14 @@ class Builder:
         fresh = line != self.line
         self.line = line
         return line if fresh else ""
+
+
+def _is_everywhere(node: Node, address: Size, guard: Condition) -> bool:
+    """Whether a load needs no guard: it reads an element of its own wherever the guard holds, so
+    there is one, and the guard does not say which.
+    """
+    guarded = {name for between in guard for name in symbols_of(between.expr)}
+    return 0 not in node.type.shape and not guarded & symbols_of(address)
 
 
 def _is_plain_view(node: Node) -> bool:

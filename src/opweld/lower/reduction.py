@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ..ir.expr import divides, product
+from ..ir.expr import Size, coefficient, divides, product
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
 from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store
 from ..ir.levels import Levels, is_of_row
 from ..ir.plan import Group, ReductionSchedule, Rows
-from ..ir.reduction import Fold, Folding, Once, Reduction, Step, Value, Walk
+from ..ir.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
 from .names import Names
 from .pointwise import (
     Addressing,
@@ -26,7 +26,7 @@ from .pointwise import (
     params_of,
     row_major,
 )
-from .space import accessed, extents_of, merge_together
+from .space import accessed, expressions_of, extents_of, merge_together
 
 Change = Callable[[Kernel], Kernel]
 Known = dict[tuple[int, Coords], Given]
@@ -41,13 +41,13 @@ def lower_reduction(origins: Origins, group: Group) -> Reduction:
     alone = replace(schedule, lanes=1)
     flat = _Context(origins, group, rows, row_major, levels)
     contiguous = _merged(_folding(flat, schedule))
-    if not divides(schedule.lanes, _lane(contiguous).extent):
+    if not schedule.alone and not divides(schedule.lanes, _lane(contiguous).extent):
         # An operand that is broadcast along a part of the axes keeps them apart.
         contiguous = _merged(_folding(flat, alone))
     strided = _folding(_Context(origins, group, rows, by_strides, levels), alone)
     return Reduction(
         group.name,
-        _with_access(contiguous),
+        _with_overlap(_with_access(contiguous)),
         _as_variant(strided, "strided"),
         num_rows=product(rows.kept),
         length=rows.length,
@@ -94,6 +94,7 @@ def _folding(context: _Context, schedule: ReductionSchedule) -> Folding:
         threads=schedule.threads,
         shared_bytes=schedule.shared_bytes,
         multiprocessors=schedule.multiprocessors,
+        alone=schedule.alone,
     )
 
 
@@ -172,6 +173,39 @@ def _with_access(folding: Folding) -> Folding:
         for step in folding.steps
     )
     return replace(folding, steps=steps)
+
+
+def _with_overlap(folding: Folding) -> Folding:
+    """Rows alone have lanes where these share what they read."""
+    if not folding.alone:
+        return folding
+    overlap = _overlap(folding) if folding.lanes > 1 else None
+    return replace(folding, lanes=folding.lanes if overlap else 1, overlap=overlap)
+
+
+def _overlap(folding: Folding) -> Overlap | None:
+    if len(folding.kept) < 2 or not divides(folding.lanes, folding.kept[-2].extent):
+        return None
+    (walk,) = (step.walk.kernel for step in folding.steps)
+    exprs = [expr for d in walk.definitions for expr in expressions_of(d)]
+    for loop in folding.reduced:
+        steps = {_shift(expr, folding.kept[-2].var, loop.var) for expr in exprs} - {0}
+        step = steps.pop() if len(steps) == 1 else None
+        if step and isinstance(loop.extent, int) and step < loop.extent:
+            return Overlap(loop.var, step)
+    return None
+
+
+def _shift(expr: Size, row: str, place: str) -> int | None:
+    """By how many turns of loop `place` an expression moves with `row`: 0 if it knows neither, None
+    if by no number that is known.
+    """
+    of_row, of_place = coefficient(expr, row), coefficient(expr, place)
+    if of_row == 0 and of_place == 0:
+        return 0
+    if not isinstance(of_row, int) or not isinstance(of_place, int) or of_place == 0:
+        return None
+    return of_row // of_place if of_row > 0 and of_row % of_place == 0 else None
 
 
 def _as_variant(folding: Folding, variant: str) -> Folding:

@@ -36,7 +36,8 @@ def make_plan(
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
-    clusters = fuse(uses, side_by_side)
+    flops_per_byte = target.pointwise_flops_per_s / target.copy_bytes_per_s
+    clusters = fuse(uses, side_by_side, flops_per_byte)
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
     groups = reuse_buffers(uses, groups)
     return Plan(graph, target.name, weld_row_blocks(groups, target, excluded, conditions))

@@ -75,6 +75,11 @@ def _at(value: Size, sizes: Sizes) -> int:
     return evaluate(value, dict.fromkeys(symbols_of(value), TYPICAL_SIZE) | dict(sizes))
 
 
+def number_of(value: Size) -> int:
+    """The number that stands for a size where two must be compared."""
+    return _at(value, ())
+
+
 def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> str:
     """`multiply_s` are the seconds of a product, beside the other operations."""
     memory_s = _at(num_bytes, ()) / target.copy_bytes_per_s

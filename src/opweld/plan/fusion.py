@@ -14,6 +14,7 @@ computed for each element of a row, or once for the row (see rows.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from ..ir.expr import Size
@@ -23,6 +24,7 @@ from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .rows import Parallelism, rows_of
 from .uses import MOVING_VIEWS, Uses, behind_views, computes, is_free_view
+from .windows import is_worth_repeating
 
 # More live values than this spill registers, whatever the order. Counts a node once for every
 # place at which it is evaluated.
@@ -47,15 +49,20 @@ class _Fusion:
     uses: Uses
     reach: Reach
     parallelism: Parallelism
+    flops_per_byte: float
+    has_windows: bool
     member: dict[int, Cluster] = field(default_factory=dict)
     merges: int = 0
 
 
-def fuse(uses: Uses, parallelism: Parallelism = ANY_ROWS) -> tuple[Cluster, ...]:
+def fuse(
+    uses: Uses, parallelism: Parallelism = ANY_ROWS, flops_per_byte: float = math.inf
+) -> tuple[Cluster, ...]:
     """Clusters of computing nodes and products, by their first node; each node is in exactly
-    one.
+    one. The target does so many operations while it moves a byte.
     """
-    state = _Fusion(uses, reach_of(uses), parallelism)
+    has_windows = any(node.op is Op.WINDOW for node in uses.nodes)
+    state = _Fusion(uses, reach_of(uses), parallelism, flops_per_byte, has_windows)
     computing = [node for node in uses.nodes if computes(node)]
     for node in computing:
         state.member[node.serial] = _alone(node)
@@ -156,6 +163,10 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
             return False
     elif not _in_one_loop(state, anchor, nodes):
         return False
+    if state.has_windows:
+        upper = left if first < second else right
+        if not is_worth_repeating(state.uses, upper.nodes, nodes, state.flops_per_byte):
+            return False
     state.reach.merge(first, second)
     state.merges += 1
     merged = Cluster(space, nodes, anchor, rows)

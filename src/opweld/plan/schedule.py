@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import takewhile
 
 from ..ir.expr import Size, divides, product
+from ..ir.index import is_across
+from ..ir.ops import Op
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule, ReductionSchedule, Rows
 from ..ir.product import Mode, Product
 from ..ir.types import DType
@@ -26,12 +28,12 @@ def choose_reduction_schedule(
     What one walk condenses may be cut in pieces where a launch decides in how many; elsewhere it is
     where rows need `pieces`.
     """
+    if not pieces and _are_alone(group, rows):
+        lanes = _lanes_alone(group, rows)
+        return ReductionSchedule(lanes, target.reduction_threads, cut=False, alone=True)
     lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
     whole = divides(lanes, product(_innermost(rows)))
-    condenses = rows.num_walks == 1 and not any(
-        node.type.num_elems == product(rows.space) for node in group.outputs
-    )
-    cut = pieces or (condenses and target.cuts_at_launch)
+    cut = pieces or (_condenses(group, rows) and target.cuts_at_launch)
     return ReductionSchedule(
         lanes if whole else 1,
         target.reduction_threads,
@@ -46,6 +48,44 @@ def _innermost(rows: Rows) -> list[Size]:
     wide = [axis for axis, size in enumerate(rows.space) if size != 1]
     run = takewhile(lambda a: (a in rows.axes) == (wide[-1] in rows.axes), reversed(wide))
     return [rows.space[axis] for axis in run]
+
+
+def _condenses(group: Group, rows: Rows) -> bool:
+    """Whether one walk does, and stores nothing of an element's."""
+    space = product(rows.space)
+    return rows.num_walks == 1 and not any(n.type.num_elems == space for n in group.outputs)
+
+
+# Windows of up to so many elements are folded by one thread each, and of floats that are added:
+# a chain that is longer loses digits.
+MOST_ALONE, MOST_ADDED_ALONE = 1024, 256
+# So many windows below each other are one thread's at most.
+LANES_ALONE = (4, 2)
+
+
+def _are_alone(group: Group, rows: Rows) -> bool:
+    """Whether rows are windows whose neighbours are in memory, too, and short."""
+    if not any(node.op is Op.WINDOW for node in group.nodes) or not _condenses(group, rows):
+        return False
+    folds = [node for level in rows.levels for node in level]
+    if any(node.op in (Op.SUMEXP, Op.DEVSQ) for node in folds):
+        return False  # they take several elements at once
+    added = any(n.op in (Op.SUM, Op.PROD) and n.type.dtype.is_float for n in folds)
+    most = MOST_ADDED_ALONE if added else MOST_ALONE
+    short = isinstance(rows.length, int) and rows.length <= most
+    return short and is_across(rows.space, rows.axes)
+
+
+def _lanes_alone(group: Group, rows: Rows) -> int:
+    """Windows of a thread: one above the other, where they overlap. Beside each other they would
+    take threads apart that read neighbours: each access would fill more of the cache's lines.
+    """
+    kept = [size for axis, size in enumerate(rows.space) if axis not in rows.axes and size != 1]
+    windows = [node.attrs for node in group.nodes if node.op is Op.WINDOW]
+    above = kept[-2] if len(kept) > 1 else 1
+    if not any(w.step < w.width and w.count == above for w in windows):
+        return 1
+    return next((lanes for lanes in LANES_ALONE if divides(lanes, above)), 1)
 
 
 def _widest_element(group: Group, rows: Rows) -> DType:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
+from .cuda_alone import alone_parts
 from .cuda_teams import has_chunks, launchers, pieces_entries, spreads, template_line
 from .element import element_text, title
 from .layout import folded, head
@@ -64,6 +65,7 @@ _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _ALONG = {"Team", "merged", "in_team"}
 _SPREAD = {"RowOfBlocks", "launch_held"}
 _ACROSS = {"Strips", "in_columns"}
+_ALONE = {"kLeastBlocks"}
 _CUT = _ACROSS | {"piece_of", "pieces_for"}
 # Additions of floats one after another: as many as there are chains in a column of 1024 elements.
 _MOST_CHAIN = 32
@@ -74,6 +76,9 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
     steps = reduction.contiguous.steps
     needed = _PIECES | (_CUT if reduction.cut else set())
     for folding in reduction.foldings:
+        if folding.alone:
+            needed |= _ALONE
+            continue
         needed |= _ACROSS if folding.across else _ALONG
         needed |= _SPREAD if spreads(folding, reduction) else set()
     needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
@@ -97,7 +102,7 @@ def reduction_text(reduction: Reduction) -> str:
     if reduction.cut:
         parts.append(pieces_entries(reduction))
     for each in reduction.foldings:
-        parts += _folding_parts(each, reduction)
+        parts += alone_parts(each) if each.alone else _folding_parts(each, reduction)
     return "\n\n".join(parts) + "\n"
 
 

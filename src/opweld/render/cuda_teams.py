@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction
-from .c import STORAGE
 from .layout import COLUMNS, call, folded, head
 from .walk import (
     ARG,
     CHUNKED,
+    casts,
     folds_name,
     held_loads,
+    integers,
     once_function,
     packet_type,
+    pointers,
     prefix,
     takes_chunks,
 )
@@ -205,39 +207,17 @@ def launchers(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
     return [*parts, _entry(folding, operands, reduction)]
 
 
-def _integers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
-    buffers = {buffer.name for buffer in folding.buffers}
-    return [name for name in operands if name not in buffers]
-
-
-def _pointers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
-    return [
-        f"{'' if b.written else 'const '}void* {b.name}"
-        for b in folding.buffers
-        if b.name in operands
-    ]
-
-
-def _casts(folding: Folding, operands: tuple[str, ...]) -> list[str]:
-    pointers = [
-        f"static_cast<{'' if b.written else 'const '}{STORAGE[b.dtype]}*>({b.name})"
-        for b in folding.buffers
-        if b.name in operands
-    ]
-    return [*pointers, *(f"Index({name})" for name in _integers(folding, operands))]
-
-
 def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> str:
     team = "kStrips" if folding.across else "kTeam"
     cut, spread = reduction.cut, spreads(folding, reduction)
     more = ", kShared, kBlocks" if spread else ""
     params = [
-        *_pointers(folding, operands),
-        *(f"int64_t {name}" for name in (*_integers(folding, operands), "num_rows", "length")),
+        *pointers(folding, operands),
+        *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
         *(["int64_t pieces", "void* partials"] if cut else []),
         "cudaStream_t stream",
     ]
-    arguments = [*_casts(folding, operands), "Index(num_rows)", "Index(length)"]
+    arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
     if cut:
         arguments += ["Index(piece)", f"static_cast<{folds_name(folding, 0)}*>(partials)"]
     lanes = 1 if folding.across else "kLanes"
@@ -274,11 +254,11 @@ def _finish_template(folding: Folding) -> str:
     once = once_function(folding, 0)
     assert once is not None, "what is cut is stored at the end"
     params = [
-        *_pointers(folding, once.operands),
-        *(f"int64_t {name}" for name in _integers(folding, once.operands)),
+        *pointers(folding, once.operands),
+        *(f"int64_t {name}" for name in integers(folding, once.operands)),
         *("int64_t num_rows", "int64_t pieces", "const void* partials", "cudaStream_t stream"),
     ]
-    arguments = [*_casts(folding, once.operands), "Index(num_rows)", "Index(pieces)"]
+    arguments = [*casts(folding, once.operands), "Index(num_rows)", "Index(pieces)"]
     arguments.append(f"static_cast<const {folds_name(folding, 0)}*>(partials)")
     name = f"{prefix(folding)}_finish_kernel<kStrips, Index>"
     lines = [
@@ -300,7 +280,7 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
     pieces = ["pieces", "partials"] if reduction.cut else []
     every = tuple(b.name for b in folding.buffers)
     params = [
-        *_pointers(folding, every),
+        *pointers(folding, every),
         *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),
         *(["int64_t pieces", "void* partials"] if pieces else []),
         *("int64_t max_offset", "int aligned", "void* stream"),

@@ -6,6 +6,8 @@ product's elements as `product`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..ir.expr import Size
 from ..ir.kernel import Access, Between, Buffer, Index, Kernel, Load, Loop, Multiplied, Test
 from .c import (
@@ -161,14 +163,20 @@ def coordinates(loops: tuple[Loop, ...], at: str, users: list[str]) -> list[str]
     return lines
 
 
-def definition_text(definition: Load | Index | Test, kernel: Kernel) -> str:
-    """The statement that defines it for one element."""
+def element_place(load: Load) -> str:
+    return f"{load.buffer}[{address_text(load.address)}]"
+
+
+def definition_text(
+    definition: Load | Index | Test, kernel: Kernel, place: Callable[[Load], str] = element_place
+) -> str:
+    """The statement that defines it for one element; `place` spells what is read."""
     name = definition.name
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
     if isinstance(definition, Test):
         return f"const bool {name} = {condition_text(definition, kernel, _between)};"
-    text = load_text(definition.dtype, f"{definition.buffer}[{address_text(definition.address)}]")
+    text = load_text(definition.dtype, place(definition))
     if definition.guard:
         nothing = constant(0, definition.dtype)
         text = f"{condition_text(definition, kernel, _between)} ? {text} : {nothing}"

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.expr import coefficient, divides, substitute, symbols_of
-from ..ir.kernel import Access, Given, Index, Kernel, Load, Store, Test
+from ..ir.expr import Size, coefficient, divides, substitute, symbol, symbols_of
+from ..ir.kernel import Access, Given, Index, Kernel, Load, Loop, Store, Test
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import STORAGE, compute_type, constant, load_text, named_in, store_text
@@ -225,13 +225,13 @@ def _loaded(load: Load, held: str | None) -> str:
 
 
 def _add(folding: Folding, walk: Walk) -> str:
-    values = [_folded_value(fold, walk) for fold in own_folds(walk)]
+    values = [folded_value(fold, walk) for fold in own_folds(walk)]
     if any(fold.op in ARG for fold in walk.folds):
         values.append("at" if folding.across else "at + lane")
     return f"folds[lane].add({', '.join(values)});"
 
 
-def _folded_value(fold: Fold, walk: Walk) -> str:
+def folded_value(fold: Fold, walk: Walk) -> str:
     value, dtype = f"value{fold.result}", walk.kernel.element.results[fold.result][0]
     truth = fold.op in (Op.ANY, Op.ALL) and compute_type(dtype) != "bool"
     return f"{value} != {constant(0, dtype)}" if truth else value
@@ -247,6 +247,14 @@ def _by_vector(store: Store, folding: Folding) -> bool:
     bounds = {loop.var: loop.extent for loop in (*folding.kept, *folding.reduced)}
     start = substitute(store.address, {loops[-1].var: 0}, bounds)
     return coefficient(store.address, loops[-1].var) == 1 and divides(folding.lanes, start)
+
+
+def position_among(loops: tuple[Loop, ...]) -> Size:
+    """The row-major position among loops."""
+    place: Size = 0
+    for loop in loops:
+        place = place * loop.extent + symbol(loop.var)
+    return place
 
 
 def _with_coordinates(
@@ -330,3 +338,28 @@ def named_operands(folding: Folding, text: str) -> tuple[str, ...]:
 def operand_parameters(folding: Folding, names: tuple[str, ...]) -> list[str]:
     pointers = {buffer.name: pointer(buffer) for buffer in folding.buffers}
     return [pointers.get(name, f"Index {name}") for name in names]
+
+
+def integers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
+    """Those of the operands that are extents."""
+    buffers = {buffer.name for buffer in folding.buffers}
+    return [name for name in operands if name not in buffers]
+
+
+def pointers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
+    """The others as parameters in C."""
+    return [
+        f"{'' if b.written else 'const '}void* {b.name}"
+        for b in folding.buffers
+        if b.name in operands
+    ]
+
+
+def casts(folding: Folding, operands: tuple[str, ...]) -> list[str]:
+    """The operands as a kernel takes them."""
+    pointers = [
+        f"static_cast<{'' if b.written else 'const '}{STORAGE[b.dtype]}*>({b.name})"
+        for b in folding.buffers
+        if b.name in operands
+    ]
+    return [*pointers, *(f"Index({name})" for name in integers(folding, operands))]

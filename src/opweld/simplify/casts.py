@@ -27,7 +27,7 @@ _VALUE_BITS = {
 }
 _UNSIGNED = (DType.BOOL, DType.U8)
 _ROUNDED = (Op.INPUT, Op.WEIGHT, Op.CALL, Op.ITEM, Op.CAST)
-_REARRANGES = (Op.PERMUTE, Op.RESHAPE, Op.EXPAND, Op.SLICE, Op.FLIP)
+_REARRANGES = (Op.PERMUTE, Op.RESHAPE, Op.EXPAND, Op.SLICE, Op.FLIP, Op.WINDOW)
 
 
 def holds_all_of(wide: DType, narrow: DType) -> bool:

@@ -33,7 +33,7 @@ FLOAT, NUMBER = Domain.FLOAT, Domain.NUMBER
 
 # Where the result is 0, autograd's derivative of these is 0 too, underflow included.
 _FLAT_AT_ZERO = (Op.RELU, Op.ABS, Op.SIGMOID, Op.HARDSIGMOID, Op.EXP, Op.EXP2)
-_REARRANGES = (Op.PERMUTE, Op.RESHAPE, Op.EXPAND, Op.SLICE, Op.FLIP)
+_REARRANGES = (Op.PERMUTE, Op.RESHAPE, Op.EXPAND, Op.SLICE, Op.FLIP, Op.WINDOW)
 
 
 def _is_flat_at_zero(node: Node) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..ir.graph import Graph, Node
 from ..ir.ops import Op
 
-_ALIASING = (Op.PERMUTE, Op.EXPAND, Op.RESHAPE, Op.SLICE)
+_ALIASING = (Op.PERMUTE, Op.EXPAND, Op.RESHAPE, Op.SLICE, Op.WINDOW)
 
 
 def may_alias(node: Node) -> bool:

@@ -371,3 +371,51 @@ def test_a_group_that_is_given_back_speaks_in_composites() -> None:
     lines = forward(make_plan(graph, CPU, names), {}, "x.device", [], ("x",))
     assert sum(line[0] != "#" for line in lines) == 3
     assert "layer_norm_out = torch.nn.functional.layer_norm(args[0], (20,), eps=1e-05)" in lines
+
+
+POOLS: dict[str, Function] = {
+    "max_pool1d(": lambda x: functional.max_pool1d(x, 3, 2, 1),
+    "max_pool2d(x, 2)": lambda x: functional.max_pool2d(x, 2),
+    "ceil_mode=True, dilation=(2, 1)": lambda x: functional.max_pool2d(
+        x, 2, (2, 3), 1, (2, 1), ceil_mode=True
+    ),
+    "avg_pool2d(x.unsqueeze(-2)": lambda x: functional.avg_pool1d(x, 4, 3, 2, True, False),
+    "padding=(0, 1), divisor_override=1)": lambda x: functional.avg_pool2d(x, (2, 3), 1, (0, 1)),
+    "avg_pool2d(x, (3, 5), divisor_override=1)": lambda x: functional.adaptive_avg_pool2d(
+        x, (2, 4)
+    ),
+    "avg_pool3d(": lambda x: functional.avg_pool3d(x[None], 2, 1, 1),
+    "max_pool1d(pad_out, 4, stride=3)": lambda x: (
+        functional.pad(x, (1, 2)).unfold(2, 4, 3).max(-1)[0]
+    ),
+    "max_pool3d(": lambda x: functional.max_pool3d(x[:, None], (2, 1, 3), padding=(1, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("call", POOLS)
+def test_reductions_of_windows_are_pools(call: str) -> None:
+    function, x = POOLS[call], hard((6, 6, 20)).mul(2).round()
+    graph = simplified(function, x)
+    text = text_of(graph)
+    assert call in text and "unfold" not in text
+    ours, slope = gradient(spoken(text), x)
+    eager, expected = gradient(function, x)
+    torch.testing.assert_close(ours, eager)
+    torch.testing.assert_close(slope, expected)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.unfold(2, 4, 3).amax(-1),
+        lambda x: x.unfold(1, 2, 1).unfold(2, 3, 1).mean((0, -1)),
+    ],
+)
+def test_other_reductions_of_windows_are_not(function: Function) -> None:
+    x = hard().round()
+    text = text_of(simplified(function, x))
+    assert "_pool" not in text
+    ours, slope = gradient(spoken(text), x)
+    eager, expected = gradient(function, x)
+    torch.testing.assert_close(ours, eager)
+    torch.testing.assert_close(slope, expected)

@@ -19,6 +19,7 @@ from opweld.ir.ops import (
     PadAttrs,
     PermuteAttrs,
     SliceAttrs,
+    WindowAttrs,
 )
 from opweld.ir.plan import Estimate, Group, GroupKind, Plan
 from opweld.ir.types import DType, TensorType
@@ -109,6 +110,9 @@ def test_unknown_structure():
         (Op.PAD, PadAttrs((-1,), (0,), 0.0), (3,), "a padding is negative"),
         (Op.PERMUTE, PermuteAttrs((1,)), (4,), "do not permute rank 1"),
         (Op.CAT, CatAttrs(1), (4,), "no axis 1"),
+        (Op.WINDOW, WindowAttrs(0, 2, 2, 3), (2, 3), "element 4 of an axis of 4"),
+        (Op.WINDOW, WindowAttrs(0, 2, 1, 2, 0), (2, 2), "dilation at least 1"),
+        (Op.WINDOW, WindowAttrs(1, 1, 1, 1), (4, 1), "no axis 1"),
     ],
 )
 def test_views_out_of_range(op, attrs, shape, reason):

@@ -14,7 +14,7 @@ from opweld.ir.expr import Size, evaluate, symbol
 from opweld.ir.graph import Arena, Node
 from opweld.ir.index import align, flatten, through_view, unflatten
 from opweld.ir.interpret import numbered
-from opweld.ir.ops import OPS, FlipAttrs, Op, PermuteAttrs, ShapeAttrs, SliceAttrs
+from opweld.ir.ops import OPS, FlipAttrs, Op, PermuteAttrs, ShapeAttrs, SliceAttrs, WindowAttrs
 from opweld.ir.types import DType, TensorType
 
 N = symbol("s0")
@@ -74,6 +74,9 @@ def assert_shows(view: Node, n: int) -> None:
         ((N, 8), Op.SLICE, SliceAttrs(0, N - 1, 1, 1)),
         ((N, 8), Op.FLIP, FlipAttrs((0,))),
         ((N, 8), Op.FLIP, FlipAttrs((1, 0))),
+        ((N, 8), Op.WINDOW, WindowAttrs(1, 3, 2, 3)),
+        ((8, N), Op.WINDOW, WindowAttrs(0, 2, 3, 2, 4)),
+        ((N, 8), Op.WINDOW, WindowAttrs(0, N, 1, 1)),
     ],
 )
 def test_each_view(shape: tuple[Size, ...], op: Op, attrs: object, n: int) -> None:
@@ -89,6 +92,7 @@ def compositions(draw: st.DrawFn) -> Node:
     makers: list[Callable[[Node], Node | None]] = [builder.reshape, builder.expand]
     for _ in range(draw(st.integers(1, 4))):
         sized = [builder.slice, builder.flip] if node.type.rank else []
+        sized += [builder.window] if node.type.rank in (1, 2, 3) else []
         turned = [builder.permute] if node.type.rank > 1 else []
         made = draw(st.sampled_from([*makers, *sized, *turned]))(node)
         node = made if made is not None and made.type.rank <= 5 else node

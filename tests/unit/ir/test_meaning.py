@@ -29,6 +29,7 @@ from opweld.ir.ops import (
     SlopeAttrs,
     SoftplusAttrs,
     ThresholdAttrs,
+    WindowAttrs,
 )
 from opweld.ir.types import DType
 
@@ -234,6 +235,8 @@ VIEWS = [
     (Op.SLICE, SliceAttrs(0, 1, 1, 0)),
     (Op.FLIP, FlipAttrs((0, 2))),
     (Op.PAD, PadAttrs((1, 0, 2), (0, 3, 1), 7.0)),
+    (Op.WINDOW, WindowAttrs(2, 2, 1, 2, 2)),
+    (Op.WINDOW, WindowAttrs(1, 2, 2, 1)),
 ]
 
 

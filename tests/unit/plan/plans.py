@@ -18,6 +18,7 @@ from opweld.ir.ops import (
     ReduceAttrs,
     ShapeAttrs,
     SliceAttrs,
+    WindowAttrs,
 )
 from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.ir.types import DType, TensorType
@@ -68,8 +69,33 @@ class Make:
     def cat(self, dim: int, *parts: Node) -> Node:
         return self.arena.make(Op.CAT, *parts, attrs=CatAttrs(dim))
 
-    def pad(self, x: Node, before: tuple[int, ...], after: tuple[int, ...]) -> Node:
-        return self.arena.make(Op.PAD, x, attrs=PadAttrs(before, after, 0.0))
+    def pad(
+        self, x: Node, before: tuple[int, ...], after: tuple[int, ...], value: float = 0.0
+    ) -> Node:
+        return self.arena.make(Op.PAD, x, attrs=PadAttrs(before, after, value))
+
+    def window(
+        self, x: Node, dim: int, count: int, step: int, width: int, dilation: int = 1
+    ) -> Node:
+        return self.arena.make(Op.WINDOW, x, attrs=WindowAttrs(dim, count, step, width, dilation))
+
+    def windows(
+        self, x: Node, *along: tuple[int, int, int, int], outside: float | None = None
+    ) -> Node:
+        """Windows of the last axes, what is in one along the first axes: of each axis the width,
+        the step, the padding on both sides (if there is any) and the dilation.
+        """
+        lead, num = x.type.rank - len(along), len(along)
+        if outside is not None:
+            widths = (*(0 for _ in range(lead)), *(padding for _, _, padding, _ in along))
+            x = self.pad(x, widths, widths, outside)
+        for axis in reversed(range(num)):
+            width, step, _, dilation = along[axis]
+            reach = (width - 1) * dilation + 1
+            count = (int(str(x.type.shape[lead + axis])) - reach) // step + 1
+            x = self.window(x, lead + axis, count, step, width, dilation)
+        inside = [lead + 2 * axis + 1 for axis in range(num)]
+        return self.permute(x, *inside, *range(lead), *(axis - 1 for axis in inside))
 
     def reduced(self, name: str, x: Node, *axes: int) -> Node:
         """`m.reduced("sum", x, 1)`; the axes keep size 1."""

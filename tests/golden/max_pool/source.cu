@@ -1,0 +1,174 @@
+// k1_relu_amax_mul: 4 operations on rows of 9 elements in one walk.
+// x f32[s0, 16, 33, 33], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
+
+OPWELD_FN float k1_relu_amax_mul_walk0(float x_1, float bias_1) {
+  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5
+  const float add_1 = x_1 + bias_1;
+  const float relu_1 = op::relu(add_1);
+  return relu_1;
+}
+
+OPWELD_FN float k1_relu_amax_mul_once0(float amax_1) {
+  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5
+  const float mul_1 = amax_1 * 0.5f;
+  return mul_1;
+}
+
+// What is known of a row after its walks.
+struct k1_relu_amax_mul_known {
+  float amax_1;
+};
+
+// What walk 0 folds.
+struct k1_relu_amax_mul_folds0 {
+  static constexpr int kChain = op::NoFolds::kChain;
+  float amax_1;
+
+  OPWELD_FN k1_relu_amax_mul_folds0 nothing() {
+    return {op::Amax::identity<float>()};
+  }
+  __device__ __forceinline__ void add(float value0) {
+    amax_1 = op::Amax::combine(amax_1, value0);
+  }
+  __device__ __forceinline__ void merge(const k1_relu_amax_mul_folds0& other) {
+    amax_1 = op::Amax::combine(amax_1, other.amax_1);
+  }
+  __device__ __forceinline__ void tell(k1_relu_amax_mul_known& row) const {
+    row.amax_1 = amax_1;
+  }
+};
+
+template <int kLanes, typename Index>
+__global__ void __launch_bounds__(256, op::kLeastBlocks<256, Index>)
+k1_relu_amax_mul_contiguous_kernel(
+    const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ result,
+    Index num_rows) {
+  constexpr Index kBlocks = 16u / kLanes;
+  const Index rows = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (rows * kLanes >= num_rows) return;
+  const Index i3 = rows % 16u;
+  const Index above_i3 = rows / 16u;
+  const Index block_i2 = above_i3 % kBlocks;
+  const Index above_block_i2 = above_i3 / kBlocks;
+  const Index i1 = above_block_i2 % 16u;
+  const Index i0 = above_block_i2 / 16u;
+  k1_relu_amax_mul_folds0 of_lane[kLanes];
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    of_lane[lane] = k1_relu_amax_mul_folds0::nothing();
+  }
+#pragma unroll
+  for (int r0 = 0; r0 < 3 + 2 * (kLanes - 1); ++r0) {
+#pragma unroll
+    for (int r1 = 0; r1 < 3; ++r1) {
+      const Index i2 = block_i2 * kLanes;
+      const float x_1 = (x + (i0 * 17424u + i1 * 1089u + i2 * 66u + i3 * 2u))[r0 * 33 + r1];
+      const float bias_1 = bias[i1];
+      const float value0 = k1_relu_amax_mul_walk0(x_1, bias_1);
+#pragma unroll
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const int place = r0 - 2 * lane;
+        if (0 <= place && place < 3) of_lane[lane].add(value0);
+      }
+    }
+  }
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Index i2 = block_i2 * kLanes + lane;
+    k1_relu_amax_mul_known known;
+    of_lane[lane].tell(known);
+    const float value0 = k1_relu_amax_mul_once0(known.amax_1);
+    result[i0 * 4096u + i1 * 256u + i2 * 16u + i3] = value0;
+  }
+}
+
+template <int kLanes, typename Index>
+static void k1_relu_amax_mul_contiguous_launch(
+    const void* x, const void* bias, void* result, int64_t num_rows, cudaStream_t stream) {
+  constexpr int64_t kRows = 256 * kLanes;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const auto kernel = k1_relu_amax_mul_contiguous_kernel<kLanes, Index>;
+  kernel<<<blocks, 256, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<const float*>(bias), static_cast<float*>(result),
+      Index(num_rows));
+}
+
+extern "C" int k1_relu_amax_mul_contiguous(
+    const void* x, const void* bias, void* result, int64_t s0, int64_t num_rows, int64_t length,
+    int64_t max_offset, int aligned, void* stream) {
+  // 32-bit positions must not wrap round behind the last element.
+  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  auto launch = narrow ? k1_relu_amax_mul_contiguous_launch<1, uint32_t>
+      : k1_relu_amax_mul_contiguous_launch<1, uint64_t>;
+  if (num_rows >= 540672) {
+    launch = narrow ? k1_relu_amax_mul_contiguous_launch<4, uint32_t>
+        : k1_relu_amax_mul_contiguous_launch<4, uint64_t>;
+  }
+  launch(x, bias, result, num_rows, static_cast<cudaStream_t>(stream));
+  return int(cudaGetLastError());
+}
+
+template <typename Index>
+__global__ void __launch_bounds__(256, op::kLeastBlocks<256, Index>)
+k1_relu_amax_mul_strided_kernel(
+    const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ result,
+    Index x_stride0, Index x_stride1, Index x_stride2, Index x_stride3, Index bias_stride0,
+    Index result_stride0, Index result_stride1, Index result_stride2, Index result_stride3,
+    Index num_rows) {
+  const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= num_rows) return;
+  const Index i5 = row % 16u;
+  const Index above_i5 = row / 16u;
+  const Index i4 = above_i5 % 16u;
+  const Index above_i4 = above_i5 / 16u;
+  const Index i3 = above_i4 % 16u;
+  const Index i2 = above_i4 / 16u;
+  k1_relu_amax_mul_folds0 folds = k1_relu_amax_mul_folds0::nothing();
+#pragma unroll
+  for (int r0 = 0; r0 < 3; ++r0) {
+#pragma unroll
+    for (int r1 = 0; r1 < 3; ++r1) {
+      const float x_1 = x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2u
+          + i5 * x_stride3 * 2u + r0 * x_stride2 + r1 * x_stride3];
+      const float bias_1 = bias[bias_stride0 * i3];
+      const float value0 = k1_relu_amax_mul_walk0(x_1, bias_1);
+      folds.add(value0);
+    }
+  }
+  k1_relu_amax_mul_known known;
+  folds.tell(known);
+  const float value0 = k1_relu_amax_mul_once0(known.amax_1);
+  result[i2 * result_stride0 + i3 * result_stride1 + i4 * result_stride2
+      + i5 * result_stride3] = value0;
+}
+
+template <typename Index>
+static void k1_relu_amax_mul_strided_launch(
+    const void* x, const void* bias, void* result, int64_t x_stride0, int64_t x_stride1,
+    int64_t x_stride2, int64_t x_stride3, int64_t bias_stride0, int64_t result_stride0,
+    int64_t result_stride1, int64_t result_stride2, int64_t result_stride3, int64_t num_rows,
+    cudaStream_t stream) {
+  constexpr int64_t kRows = 256;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const auto kernel = k1_relu_amax_mul_strided_kernel<Index>;
+  kernel<<<blocks, 256, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<const float*>(bias), static_cast<float*>(result),
+      Index(x_stride0), Index(x_stride1), Index(x_stride2), Index(x_stride3), Index(bias_stride0),
+      Index(result_stride0), Index(result_stride1), Index(result_stride2), Index(result_stride3),
+      Index(num_rows));
+}
+
+extern "C" int k1_relu_amax_mul_strided(
+    const void* x, const void* bias, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
+    int64_t x_stride2, int64_t x_stride3, int64_t bias_stride0, int64_t result_stride0,
+    int64_t result_stride1, int64_t result_stride2, int64_t result_stride3, int64_t num_rows,
+    int64_t length, int64_t max_offset, int aligned, void* stream) {
+  // 32-bit positions must not wrap round behind the last element.
+  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  auto launch = narrow ? k1_relu_amax_mul_strided_launch<uint32_t>
+      : k1_relu_amax_mul_strided_launch<uint64_t>;
+  launch(
+      x, bias, result, x_stride0, x_stride1, x_stride2, x_stride3, bias_stride0, result_stride0,
+      result_stride1, result_stride2, result_stride3, num_rows, static_cast<cudaStream_t>(stream));
+  return int(cudaGetLastError());
+}
