@@ -245,12 +245,12 @@ struct Devsq {
     }
     // Of `count` values about `about`, which is near their mean: `rest` is the sum of the
     // differences to it, `squares` that of their squares.
-    template <typename T>
-    OPWELD_FN Spread<T> of_differences(T count, T about, T rest, T squares) {
-        const T error = rest / count;
-        const T finite = rest - rest == T(0) ? rest : T(0);  // of infinities `about` has the sum
+    template <typename T, typename Total>
+    OPWELD_FN Spread<T> of_differences(Total count, T about, Total rest, Total squares) {
+        // What is too large is in the squares, and in `about`.
+        const Total finite = rest - rest == Total(0) ? rest : Total(0);
         return {double(count), double(count) * about + finite,
-                double(squares) - double(rest) * error};
+                double(squares) - double(finite) * (finite / count)};
     }
     template <typename T>
     OPWELD_FN T told(const Spread<T>& spread) {

@@ -69,4 +69,120 @@ OPWELD_FN Placed<T, Position> fold_places(const T (&extreme)[kLanes],
     return found;
 }
 
+// @in_lanes deps: open_lanes
+// Elements of a span go to the lanes: visit(k, lane) for each place k.
+template <int kLanes, typename Visit>
+OPWELD_FN void in_lanes(int64_t count, Visit visit) {
+    int64_t block = 0;
+    for (; block + kLanes <= count; block += kLanes) {
+#pragma omp simd
+        for (int64_t lane = 0; lane < kLanes; ++lane) visit(block + lane, lane);
+    }
+#pragma omp simd
+    for (int64_t lane = 0; lane < count - block; ++lane) visit(block + lane, lane);
+}
+constexpr int kSpanLanes = 64;
+
+// @total_of deps:
+// Of lanes of few additions, in double.
+template <typename T, int kLanes>
+OPWELD_FN double total_of(const T (&lane)[kLanes]) {
+    double total = 0;
+    for (int k = 0; k < kLanes; ++k) total += lane[k];
+    return total;
+}
+
+// @take_powers deps: Amax, Sumexp, fold_lanes, in_lanes, total_of
+// Takes in the first `count` values of a span: one look for the largest, then one exp for each.
+template <typename T, int kSpan>
+OPWELD_FN void take(Powers<T, double>& powers, const T (&value)[kSpan], int64_t count) {
+    T lane[kSpanLanes];
+    open_lanes<Amax>(lane);
+    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
+        lane[at] = Amax::combine(lane[at], value[k]);
+    });
+    Sumexp::reach(powers, fold_lanes<Amax>(lane));
+    const T base = Sumexp::base(powers);
+    for (T& each : lane) each = T(0);
+    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
+        lane[at] += op::exp(value[k] - base);
+    });
+    powers.sum += total_of(lane);
+}
+// Of rows side by side: value[k][row].
+template <typename T, int kSpan, int kLanes>
+OPWELD_FN void take(Powers<T, double> (&powers)[kLanes], const T (&value)[kSpan][kLanes],
+                    int64_t count, int64_t rows) {
+    T lane[kLanes], base[kLanes];
+    open_lanes<Amax>(lane);
+    for (int64_t k = 0; k < count; ++k) {
+#pragma omp simd
+        for (int64_t row = 0; row < rows; ++row) {
+            lane[row] = Amax::combine(lane[row], value[k][row]);
+        }
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+        Sumexp::reach(powers[row], lane[row]);
+        base[row] = Sumexp::base(powers[row]);
+        lane[row] = T(0);
+    }
+    for (int64_t k = 0; k < count; ++k) {
+#pragma omp simd
+        for (int64_t row = 0; row < rows; ++row) lane[row] += op::exp(value[k][row] - base[row]);
+    }
+    for (int64_t row = 0; row < rows; ++row) powers[row].sum += lane[row];
+}
+
+// @take_spread deps: Devsq, in_lanes, total_of
+// Takes in the first `count` values of a span, by their differences to nearly their mean.
+template <typename T, int kSpan>
+OPWELD_FN void take(Spread<T>& spread, const T (&value)[kSpan], int64_t count) {
+    const T part = T(1) / T(count);
+    T mean[kSpanLanes] = {}, rest[kSpanLanes] = {}, squares[kSpanLanes] = {};
+    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
+        mean[at] += value[k] * part;  // a sum could overflow
+    });
+    const T about = T(total_of(mean));
+    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
+        const T difference = value[k] - about;
+        rest[at] += difference;
+        squares[at] += difference * difference;
+    });
+    const double number = double(count);
+    spread = Devsq::combine(
+        spread, Devsq::of_differences(number, about, total_of(rest), total_of(squares)));
+}
+// Of rows side by side: value[k][row].
+template <typename T, int kSpan, int kLanes>
+OPWELD_FN void take(Spread<T> (&spread)[kLanes], const T (&value)[kSpan][kLanes], int64_t count,
+                    int64_t rows) {
+    const T part = T(1) / T(count);
+    T about[kLanes] = {}, rest[kLanes] = {}, squares[kLanes] = {};
+    for (int64_t k = 0; k < count; ++k) {
+#pragma omp simd
+        for (int64_t row = 0; row < rows; ++row) about[row] += value[k][row] * part;
+    }
+    for (int64_t k = 0; k < count; ++k) {
+#pragma omp simd
+        for (int64_t row = 0; row < rows; ++row) {
+            const T difference = value[k][row] - about[row];
+            rest[row] += difference;
+            squares[row] += difference * difference;
+        }
+    }
+    const double number = double(count);
+    for (int64_t row = 0; row < rows; ++row) {
+        const double few = rest[row], square = squares[row];
+        spread[row] =
+            Devsq::combine(spread[row], Devsq::of_differences(number, about[row], few, square));
+    }
+}
+
+// @open_states deps:
+// The states of rows side by side before any element.
+template <typename State, int kLanes>
+OPWELD_FN void open_states(State (&state)[kLanes], const State& identity) {
+    for (int k = 0; k < kLanes; ++k) state[k] = identity;
+}
+
 }  // namespace op

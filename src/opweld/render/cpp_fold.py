@@ -1,16 +1,18 @@
 """How C++ kernels hold the folds of a row: an accumulator each lane, a partial each piece of a row.
 
 Fold `x` has the array `x_lane`; sums of floating point that may run long have `x_total` too, and
-the place of an extreme has the extremes in `x_extreme`.
+the place of an extreme has the extremes in `x_extreme`. A fold that takes in several elements at
+once has the array `x_value` of a span's, and `x_state`: of a row, or of each lane that is a row.
 """
 
 from __future__ import annotations
 
 from ..ir.kernel import Kernel
 from ..ir.ops import Op
-from ..ir.reduction import Fold
+from ..ir.reduction import Fold, Walk
 from ..ir.types import DType
 from .c import compute_type
+from .chunks import CHUNKED, TOLD_BESIDE, own_folds, told_beside
 
 PLACES = (Op.ARGMAX, Op.ARGMIN)
 
@@ -35,20 +37,58 @@ def rounds(fold: Fold) -> bool:
     return fold.op is Op.SUM and fold.dtype.is_float
 
 
-def fold_pieces(folds: tuple[Fold, ...]) -> set[str]:
+def fold_pieces(walk: Walk) -> set[str]:
+    folds = own_folds(walk)
     needed = {struct_of(fold) for fold in folds}
     places = [fold for fold in folds if fold.op in PLACES]
+    chunked = [fold for fold in folds if fold.op in CHUNKED]
     if places:
         needed |= {"open_places", "fold_places"}
-    if len(places) < len(folds):
+    if len(places) + len(chunked) < len(folds):
         needed |= {"open_lanes", "fold_lanes"}
     if any(map(rounds, folds)):
         needed |= {"empty_lanes"}
+    if chunked:
+        needed |= {"open_states", *(_TAKE[fold.op] for fold in chunked)}
     return needed
 
 
-def opened(fold: Fold, kernel: Kernel, totals: bool) -> list[str]:
-    """The lanes of a fold before the first element."""
+_TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
+
+
+def _state(fold: Fold) -> tuple[str, str]:
+    """The type of a chunked fold's state, and what it is before the first element."""
+    value = compute_type(fold.dtype)
+    if fold.op is Op.SUMEXP:
+        return f"op::Powers<{value}, double>", f"op::Sumexp::identity<{value}, double>()"
+    return f"op::Spread<{value}>", f"op::Devsq::identity<{value}>()"
+
+
+def opened(walk: Walk, totals: bool, across: bool) -> list[str]:
+    """The folds of a walk before the first element."""
+    lines = list[str]()
+    for fold in walk.folds:
+        if fold.op in CHUNKED:
+            lines += _opened_state(fold, across)
+        elif told_beside(fold, walk) is None:
+            lines += _opened_lanes(fold, walk.kernel, totals)
+        elif across:
+            lines.append(f"{lane_type(fold.dtype)} {fold.name}_lane[kLanes];")
+    return lines
+
+
+def _opened_state(fold: Fold, across: bool) -> list[str]:
+    (state, identity), value, name = _state(fold), compute_type(fold.dtype), fold.name
+    if not across:
+        return [f"{state} {name}_state = {identity};", f"{value} {name}_value[kSpan];"]
+    return [
+        f"{value} {name}_lane[kLanes], {name}_value[kSpan][kLanes];",
+        f"{state} {name}_state[kLanes];",
+        f"op::open_states({name}_state, {identity});",
+    ]
+
+
+def _opened_lanes(fold: Fold, kernel: Kernel, totals: bool) -> list[str]:
     name, struct = fold.name, struct_of(fold)
     if fold.op in PLACES:
         extreme = lane_type(kernel.element.results[fold.result][0])
@@ -64,9 +104,13 @@ def opened(fold: Fold, kernel: Kernel, totals: bool) -> list[str]:
     return lines + ([f"double {name}_total[kLanes] = {{}};"] if totals and rounds(fold) else [])
 
 
-def taken(fold: Fold) -> list[str]:
-    """What a lane does with result `value<k>` of its element, which stands at `place`."""
+def taken(fold: Fold, chunk_place: str) -> list[str]:
+    """What a lane does with result `value<k>` of its element, which stands at `place`, and in the
+    array of a chunk at `chunk_place`.
+    """
     name, struct, value = fold.name, struct_of(fold), f"value{fold.result}"
+    if fold.op in CHUNKED:
+        return [f"{name}_value{chunk_place} = {value};"]
     if fold.op in PLACES:
         return [
             f"const bool {name}_takes = op::{struct}::takes({value}, {name}_extreme[lane]);",
@@ -78,50 +122,79 @@ def taken(fold: Fold) -> list[str]:
     return [f"{name}_lane[lane] = op::{struct}::combine({name}_lane[lane], {value});"]
 
 
-def emptied(folds: tuple[Fold, ...]) -> list[str]:
-    return [f"op::empty_lanes({f.name}_lane, {f.name}_total);" for f in folds if rounds(f)]
+def emptied(walk: Walk, across: bool) -> list[str]:
+    """After a span."""
+    count = "stop - span, count" if across else "stop - span"
+    lines = list[str]()
+    for fold in own_folds(walk):
+        if rounds(fold):
+            lines.append(f"op::empty_lanes({fold.name}_lane, {fold.name}_total);")
+        if fold.op in CHUNKED:
+            lines.append(f"op::take({fold.name}_state, {fold.name}_value, {count});")
+    return lines
 
 
 def of_all_lanes(fold: Fold, totals: bool) -> str:
     """One value of all lanes, in the type of a partial."""
     name, struct = fold.name, struct_of(fold)
+    if fold.op in CHUNKED:
+        return f"{name}_state"
     if fold.op in PLACES:
         return f"op::fold_places<op::{struct}>({name}_extreme, {name}_lane)"
     array = "total" if totals and rounds(fold) else "lane"
     return f"op::fold_lanes<op::{struct}>({name}_{array})"
 
 
-def of_row(fold: Fold, totals: bool) -> str:
+def of_row(fold: Fold, walk: Walk, totals: bool) -> str:
     """The statement that gives the row's fold its name."""
-    return named(fold, of_all_lanes(fold, totals), totals)
+    beside = told_beside(fold, walk)
+    return named(fold, walk, of_all_lanes(beside or fold, totals), totals)
 
 
-def named(fold: Fold, value: str, totals: bool) -> str:
-    """The statement that gives the row's fold its name; `value` is of the type of a partial."""
+def named(fold: Fold, walk: Walk, value: str, totals: bool) -> str:
+    """The statement that gives the row's fold its name; `value` is of the type of a partial: of its
+    own, or of the fold that holds it.
+    """
+    value = _told(fold, walk, value)
     if fold.op in PLACES:
         value = f"{value}.position"
-    elif totals and rounds(fold) and fold.dtype is not DType.F64:
+    elif totals and rounds(fold) and fold.dtype is not DType.F64 and not told_beside(fold, walk):
         value = f"float({value})"
     return f"const {compute_type(fold.dtype)} {fold.name} = {read(value, fold.dtype)};"
 
 
-def rounded(folds: tuple[Fold, ...]) -> list[str]:
-    """Lanes that are rows take what their totals hold."""
-    return [
-        f"{f.name}_lane[lane] = {lane_type(f.dtype)}({f.name}_total[lane]);"
-        for f in folds
-        if rounds(f)
-    ]
+def _told(fold: Fold, walk: Walk, state: str) -> str:
+    beside = told_beside(fold, walk)
+    if beside:
+        return f"op::{struct_of(beside)}::{TOLD_BESIDE[fold.op]}({state})"
+    return f"op::{struct_of(fold)}::told({state})" if fold.op in CHUNKED else state
+
+
+def rounded(walk: Walk) -> list[str]:
+    """Lanes that are rows take what their totals or their states hold."""
+    lines = list[str]()
+    for fold in walk.folds:
+        name, holder = fold.name, told_beside(fold, walk) or fold
+        if holder.op in CHUNKED:
+            told = _told(fold, walk, f"{holder.name}_state[lane]")
+            lines.append(f"{name}_lane[lane] = {told};")
+        elif rounds(fold):
+            lines.append(f"{name}_lane[lane] = {lane_type(fold.dtype)}({name}_total[lane]);")
+    return lines
 
 
 def partial_type(fold: Fold, kernel: Kernel) -> str:
     if fold.op in PLACES:
         return f"op::Placed<{lane_type(kernel.element.results[fold.result][0])}, int64_t>"
+    if fold.op in CHUNKED:
+        return _state(fold)[0]
     return "double" if rounds(fold) else lane_type(fold.dtype)
 
 
 def of_lane(fold: Fold) -> str:
     """The partial of one lane, which is a row."""
+    if fold.op in CHUNKED:
+        return f"{fold.name}_state[lane]"
     if fold.op in PLACES:
         return f"{{{fold.name}_extreme[lane], {fold.name}_lane[lane]}}"
     return f"{fold.name}_{'total' if rounds(fold) else 'lane'}[lane]"

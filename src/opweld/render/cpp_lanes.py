@@ -13,6 +13,7 @@ from ..ir.expr import Size, product, symbol
 from ..ir.kernel import Definition, Given, Kernel, Load, Loop, Store
 from ..ir.reduction import Folding, Reduction, Walk
 from .c import compute_type, grouped, named_in
+from .chunks import own_folds, takes_chunks
 from .cpp_fold import (
     PLACES,
     emptied,
@@ -99,18 +100,22 @@ class Lanes:
         return isinstance(elems, int) and elems <= MOST_ON_STACK_ELEMS
 
     def _in_spans(self, walk: Walk) -> bool:
-        innermost = self.cut or self.level() == len(self.folding.reduced)
+        innermost = self.cut or self.level(walk) == len(self.folding.reduced)
         return self.totals(walk) and innermost
 
     def totals(self, walk: Walk) -> bool:
         """Whether lanes would add up too many elements."""
-        return any(map(rounds, walk.folds)) and (self.cut or self.level() > 0)
+        if takes_chunks(walk):
+            return True
+        return any(map(rounds, walk.folds)) and (self.cut or self.level(walk) > 0)
 
-    def level(self) -> int:
-        """So many of the reduced loops are outside of where lanes are emptied; one more than there
-        are if that must be inside the innermost loop.
+    def level(self, walk: Walk) -> int:
+        """So many of the reduced loops are outside of where lanes are emptied: all of them if that
+        must be inside the innermost loop, as it is for chunks.
         """
         loops = self.folding.reduced
+        if takes_chunks(walk):
+            return len(loops)
         chain: Size = 1
         for level in range(len(loops), 0, -1):
             extent = loops[level - 1].extent
@@ -138,10 +143,10 @@ class Lanes:
 
     def partials(self, walk: Walk) -> list[str]:
         """What leaves the partials of a strip's rows."""
-        return [f"partial[strip_row + lane].{f.name} = {of_lane(f)};" for f in walk.folds]
+        return [f"partial[strip_row + lane].{f.name} = {of_lane(f)};" for f in own_folds(walk)]
 
     def rounded(self, walk: Walk) -> list[str]:
-        return rounded(walk.folds) if self.totals(walk) else []
+        return rounded(walk) if self.totals(walk) else []
 
 
 def lanes_of(reduction: Reduction) -> tuple[Lanes, Lanes]:
@@ -216,18 +221,17 @@ def given_or(definition: Definition, kernel: Kernel) -> str:
 def walked(lanes: Lanes, walk: Walk) -> list[str]:
     """One pass over a row, or over the rows of a strip; before it what it folds in is opened."""
     totals = lanes.totals(walk)
-    lines = [line for fold in walk.folds for line in opened(fold, walk.kernel, totals)]
-    return lines + _loops(lanes, walk)
+    return opened(walk, totals, lanes.across) + _loops(lanes, walk)
 
 
 def _loops(lanes: Lanes, walk: Walk) -> list[str]:
     loops = lanes.folding.reduced
-    flush = emptied(walk.folds) if lanes.totals(walk) else []
+    flush = emptied(walk, lanes.across) if lanes.totals(walk) else []
     run = _across(lanes, walk) if lanes.across else _along(lanes, walk)
     if lanes.cut:
         spans = _spans(run, flush)
         return spans("from", "to") if len(loops) == 1 else rows(loops, spans, "from", "to")
-    level = lanes.level()
+    level = lanes.level(walk)
     inside = _spans(run, flush) if flush and level == len(loops) else run
     lines = inside("0", text_of(loops[-1].extent))
     for at in range(len(loops) - 1, 0, -1):
@@ -367,13 +371,18 @@ def _element(lanes: Lanes, walk: Walk) -> list[str]:
     lines += call_element(kernel, [name for name, _ in kernel.element.params])
     if any(fold.op in PLACES for fold in walk.folds):
         lines.append(f"const int64_t place = {text_of(position_among(lanes.folding.reduced))};")
-    lines += [line for fold in walk.folds for line in taken(fold)]
+    place = f"[{lanes.folding.reduced[-1].var} - span][lane]" if lanes.across else _IN_SPAN
+    lines += [line for fold in own_folds(walk) for line in taken(fold, place)]
     for store in kernel.stores:
         if store in to_strips:
             lines.append(in_strip(lanes.folding, store))
         else:
             lines.append(in_block(store) if store in stores else stored(store))
     return lines
+
+
+# Along a row lanes are those of a block.
+_IN_SPAN = "[block - span + lane]"
 
 
 def position_among(loops: tuple[Loop, ...]) -> Size:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from ..ir.kernel import Given
 from ..ir.reduction import Folding, Once, Reduction, Step
 from .c import compute_type, dtypes_of, storage_pieces
+from .chunks import own_folds, told_beside
 from .cpp_fold import (
     fold_pieces,
     lane_type,
@@ -45,7 +46,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
             kernel = step.walk.kernel
             needed |= block_pieces(half_loads(kernel, lanes.var), half_stores(kernel, lanes.var))
             needed |= block_pieces(*lanes.converted(kernel))
-            needed |= fold_pieces(step.walk.folds)
+            needed |= fold_pieces(step.walk)
         needed |= pieces_called("\n".join(lanes.constants))
     return needed
 
@@ -73,7 +74,7 @@ def _whole(lanes: Lanes) -> str:
 def _partial(reduction: Reduction) -> str:
     """The partial folds of a piece of a row."""
     walk = reduction.contiguous.steps[0].walk
-    fields = [f"  {partial_type(fold, walk.kernel)} {fold.name};" for fold in walk.folds]
+    fields = [f"  {partial_type(fold, walk.kernel)} {fold.name};" for fold in own_folds(walk)]
     name = _partial_name(reduction.group)
     size = f'extern "C" int64_t {reduction.group}_partial_bytes() {{ return sizeof({name}); }}'
     return "\n".join([f"struct {name} {{", *fields, "};", "", size])
@@ -120,12 +121,12 @@ def _rows(lanes: Lanes) -> list[str]:
     row, body = _row_loop(lanes.folding)
     for step in lanes.folding.steps:
         body += walked(lanes, step.walk)
-        folds, totals = step.walk.folds, lanes.totals(step.walk)
+        walk, totals = step.walk, lanes.totals(step.walk)
         if lanes.cut:
-            values = ", ".join(of_all_lanes(fold, totals) for fold in folds)
+            values = ", ".join(of_all_lanes(fold, totals) for fold in own_folds(walk))
             body.append(f"partial[{row} - begin] = {{{values}}};")
             continue
-        body += [of_row(fold, totals) for fold in folds]
+        body += [of_row(fold, walk, totals) for fold in walk.folds]
         body += _once_for_row(step)
     return [f"for (int64_t {row} = begin; {row} < end; ++{row}) {{", *indented(body, 2), "}"]
 
@@ -157,7 +158,7 @@ def _finish(folding: Folding) -> str:
     row, body = _row_loop(folding)
     totals = [
         f"whole.{f.name} = op::{struct_of(f)}::combine(whole.{f.name}, piece.{f.name});"
-        for f in step.walk.folds
+        for f in own_folds(step.walk)
     ]
     body += [
         f"{partial} whole = partial[{row} - begin];",
@@ -165,7 +166,10 @@ def _finish(folding: Folding) -> str:
         f"  const {partial} piece = partial[k * stride + {row} - begin];",
         *indented(totals, 2),
         "}",
-        *(named(fold, f"whole.{fold.name}", True) for fold in step.walk.folds),
+        *(
+            named(fold, step.walk, f"whole.{(told_beside(fold, step.walk) or fold).name}", True)
+            for fold in step.walk.folds
+        ),
         *_once_for_row(step),
     ]
     return _entry(

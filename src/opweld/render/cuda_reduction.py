@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
+from .chunks import CHUNKED, TOLD_BESIDE, has_chunks, own_folds, takes_chunks, told_beside
 from .cuda_alone import alone_parts
-from .cuda_teams import has_chunks, launchers, pieces_entries, spreads, template_line
+from .cuda_teams import launchers, pieces_entries, spreads, template_line
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
     ARG,
-    CHUNKED,
     Function,
     folds_name,
     held_loads,
@@ -32,12 +32,9 @@ from .walk import (
     load_function,
     once_function,
     operand_parameters,
-    own_folds,
     packet_struct,
     packet_type,
     prefix,
-    takes_chunks,
-    told_beside,
     walk_function,
 )
 
@@ -59,7 +56,6 @@ _STATES = {
     Op.SUMEXP: "op::Powers<{0}, {0}>",
     Op.DEVSQ: "op::Spread<{0}>",
 }
-_TOLD_BESIDE = {Op.AMAX: "largest_told", Op.SUM: "sum_told"}
 _TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _ALONG = {"Team", "merged", "in_team"}
@@ -225,7 +221,7 @@ def _combined(fold: Fold, other: str) -> str:
 def _told(fold: Fold, walk: Walk) -> str:
     beside = told_beside(fold, walk)
     if beside:
-        return f"op::{_FOLD[beside.op]}::{_TOLD_BESIDE[fold.op]}({beside.name})"
+        return f"op::{_FOLD[beside.op]}::{TOLD_BESIDE[fold.op]}({beside.name})"
     if fold.op in CHUNKED:
         return f"op::{_FOLD[fold.op]}::told({fold.name})"
     return f"{fold.name}.position" if fold.op in ARG else fold.name

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction
+from .chunks import CHUNKED, has_chunks
 from .layout import COLUMNS, call, folded, head
 from .walk import (
     ARG,
-    CHUNKED,
     casts,
     folds_name,
     held_loads,
@@ -25,7 +25,6 @@ from .walk import (
     packet_type,
     pointers,
     prefix,
-    takes_chunks,
 )
 
 # Registers for packets and for what is computed of the lanes of one, of the 64 that each of 1024
@@ -145,10 +144,6 @@ def _fitting_items(folding: Folding, lanes: int) -> int:
     words = sum(_words(load, lanes) for load in _packet(folding))
     free = _REGISTERS - _REGISTERS_A_LANE * lanes
     return min(32, free // words) if words else 0
-
-
-def has_chunks(folding: Folding) -> bool:
-    return any(takes_chunks(step.walk) for step in folding.steps)
 
 
 def _packet(folding: Folding) -> list[Load]:

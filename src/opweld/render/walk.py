@@ -17,13 +17,12 @@ from ..ir.kernel import Access, Given, Index, Kernel, Load, Loop, Store, Test
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import STORAGE, compute_type, constant, load_text, named_in, store_text
+from .chunks import own_folds, takes_chunks
 from .element import call_element
 from .layout import call, folded, head, indented
 from .packet import address_text, coordinates, definition_text, pointer
 
 ARG = (Op.ARGMAX, Op.ARGMIN)
-# These take in several elements at once (fold_chunks.cuh).
-CHUNKED = (Op.SUMEXP, Op.DEVSQ)
 _LANES = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
 # Definitions that have a statement; those of the row are known already.
 Own = Load | Index | Test
@@ -52,31 +51,6 @@ def prefix(folding: Folding) -> str:
 
 def folds_name(folding: Folding, number: int) -> str:
     return f"{folding.name}_folds{number}" if folding.steps[number].walk.folds else "op::NoFolds"
-
-
-def takes_chunks(walk: Walk) -> bool:
-    return any(fold.op in CHUNKED for fold in walk.folds)
-
-
-_BESIDE = {Op.AMAX: Op.SUMEXP, Op.SUM: Op.DEVSQ}
-
-
-def told_beside(fold: Fold, walk: Walk) -> Fold | None:
-    """The fold of the same values whose state holds this one, too."""
-    results = walk.kernel.element.results
-    return next(
-        (
-            other
-            for other in walk.folds
-            if other.op is _BESIDE.get(fold.op) and results[other.result] == results[fold.result]
-        ),
-        None,
-    )
-
-
-def own_folds(walk: Walk) -> tuple[Fold, ...]:
-    """Those that have a state of their own."""
-    return tuple(fold for fold in walk.folds if told_beside(fold, walk) is None)
 
 
 # --- what is loaded of a packet ---
