@@ -58,13 +58,15 @@ WORKERS = 4
 class Case:
     """A forward of operands that all have `shape`; its axis 0 is scaled.
 
-    `results` is how many elements it gives for each of an operand's: 1 for a map, 0 for a few.
+    `beside` are operands of one number a row. `results` is how many elements it gives for each of
+    an operand's: 1 for a map, 0 for a few.
     """
 
     name: str
     result: str
     shape: tuple[int, ...]
     operands: tuple[str, ...] = (NORMAL,)
+    beside: tuple[str, ...] = ()
     init: str = "pass"
     results: float = 0.0
 
@@ -73,7 +75,8 @@ class Case:
         return replace(self, shape=(batch, *self.shape[1:]))
 
     def source(self, device: str) -> str:
-        inputs = [text.format(shape=self.shape, device=device) for text in self.operands]
+        given = {"shape": self.shape, "rows": self.shape[0], "device": device}
+        inputs = [text.format(**given) for text in (*self.operands, *self.beside)]
         return model_text(self.result, inputs, self.init)
 
     @property
@@ -143,6 +146,12 @@ CASES = (
         "F.kl_div(torch.log(x), y, reduction='batchmean')",
         *(32768, 16384),
         operands=(POSITIVE, POSITIVE),
+    ),
+    Case(
+        "cross-entropy 32768x4096",
+        "F.cross_entropy(x, y)",
+        (32768, 4096),
+        beside=("torch.randint(4096, ({rows},), device='{device}')",),
     ),
     loss(
         "cosine",
@@ -314,7 +323,8 @@ def _errors(eager: torch.nn.Module, ours: torch.nn.Module, inputs: list[Any]) ->
     new, old = ours(*piece), eager(*piece)
     if not old.is_floating_point():
         return {"unequal": int((new != old).sum())}
-    exact = copy.deepcopy(eager).double()(*(x.double() for x in piece))
+    wide = (x.double() if x.is_floating_point() else x for x in piece)
+    exact = copy.deepcopy(eager).double()(*wide)
     sums = ErrorSums(old.dtype)
     sums.add(new, old, exact)
     figures = sums.figures()

@@ -44,7 +44,7 @@ NAMES = frozenset(
         "binary_cross_entropy binary_cross_entropy_with_logits hinge_embedding_loss "
         "margin_ranking_loss cosine_embedding_loss triplet_margin_loss "
         "triplet_margin_with_distance_loss poisson_nll_loss multilabel_soft_margin_loss "
-        "cross_entropy".split()
+        "cross_entropy nll_loss".split()
     ]
 )
 # Elementwise forms, and matrix norms by singular values.

@@ -95,6 +95,8 @@ LOSSES = {
     "hinge": "torch.clamp(1 - x * y.sign(), min=0).mean()",
     "logits": "F.binary_cross_entropy_with_logits(x, y.sigmoid())",
     "cross_entropy": "F.cross_entropy(x, F.softmax(y, -1))",
+    "cross_entropy of classes": "F.cross_entropy(x, y.argmax(-1), ignore_index=1)",
+    "nll_loss": "F.nll_loss(x, y.argmax(-1), reduction='none')",
     "cosine": "F.cosine_similarity(x, y, dim=-1)",
     "distance": "F.pairwise_distance(x, y)",
     "triplet": "F.triplet_margin_loss(x, y, -y)",

@@ -8,6 +8,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 
 from .call import Call, Lower, NotWelded
+from .classes import CLASS_LOSSES, cross_entropy_of_classes
 from .distances import distance, float_pair
 from .folds import count, fold, mean, returned, squared
 from .norms import log_softmax_of
@@ -169,8 +170,10 @@ def _triplet(call: Call) -> Node:
 def _cross_entropy(call: Call) -> Node:
     """Of probabilities: -sum(log_softmax(x) * y * weight), over the number of rows for a mean."""
     x = call.node("self").type
-    if call.node("target").type.shape != x.shape or not call.node("target").type.dtype.is_float:
-        raise NotWelded("an indexed read or write is the library's")
+    if not call.node("target").type.dtype.is_float:
+        return cross_entropy_of_classes(call)
+    if call.node("target").type.shape != x.shape:
+        raise NotWelded("probabilities of another shape are left to the library")
     logits, y = float_pair(call, "self", "target")
     call.values.get("ignore_index")  # for indices only
     axis = 1 if x.rank > 1 else 0
@@ -220,4 +223,5 @@ LOSSES: dict[str, Lower] = {
     "cosine_embedding_loss": _cosine_embedding,
     "triplet_margin_loss": _triplet,
     "cross_entropy_loss": _cross_entropy,
+    **CLASS_LOSSES,
 }

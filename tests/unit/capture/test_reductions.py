@@ -35,6 +35,16 @@ def rows() -> torch.Tensor:
 
 FINITE = rows().nan_to_num(0.5, 2.0, -3.0)
 
+
+def classes() -> torch.Tensor:
+    """Of three, for rows of (6, 3, 4); made by the forward, as weights are."""
+    return torch.arange(24).reshape(6, 4) * 7 % 3
+
+
+def weights(x: torch.Tensor) -> torch.Tensor:
+    return torch.arange(1, 4, dtype=x.dtype) * 0.5
+
+
 OF_HARD = {
     "sum": lambda x: (x.sum(), x.sum(-1), x.sum((0, 2)), x.sum(1, keepdim=True)),
     "sum of no list": lambda x: x.sum(dim=[]),
@@ -89,6 +99,22 @@ OF_FINITE = {
     "cosine": lambda x: (F.cosine_similarity(x, x.flip(0)), F.cosine_similarity(x, x[0], dim=-1)),
     "cross_entropy": lambda x: F.cross_entropy(
         x, x.flip(0).softmax(1), x[:3, 0, 0].abs(), label_smoothing=0.1
+    ),
+    "classes": lambda x: (
+        F.cross_entropy(x, classes()),
+        F.cross_entropy(x, classes(), ignore_index=1, reduction="sum"),
+        F.cross_entropy(x[:, :, 0], classes()[:, 0], weights(x), ignore_index=0),
+        F.cross_entropy(x[0, :, 0], classes()[1, 1], reduction="none"),
+    ),
+    "smoothed classes": lambda x: (
+        F.cross_entropy(x, classes(), label_smoothing=0.2, ignore_index=2),
+        F.cross_entropy(x, classes(), weights(x), label_smoothing=0.2, ignore_index=2),
+        F.cross_entropy(x, classes(), weights(x), label_smoothing=0.5, reduction="none"),
+    ),
+    "nll_loss": lambda x: (
+        F.nll_loss(x, classes(), ignore_index=1),
+        F.nll_loss(x[:, :, 0], classes()[:, 0], weights(x), reduction="sum"),
+        F.nll_loss(x[:, :, None], classes()[:, None], reduction="none"),
     ),
     "one element": lambda x: (x[:1].sum(0), x[:1].softmax(0), x[:, :1].std(1, correction=0)),
 }
@@ -155,6 +181,24 @@ def test_gradients_where_eager_has_numbers(name: str) -> None:
     torch.testing.assert_close(found[known], expected[known])
 
 
+def test_what_is_no_class_is_no_number_and_what_is_ignored_counts_nothing() -> None:
+    x, y = FINITE[:, :, 0].float(), torch.tensor([0, 3, 2, -1, -100, 1])
+    module = module_of(lambda self, x, y: F.cross_entropy(x, y, reduction="none"))
+    variant = exported(module, x, y.clamp(0, 2))
+    (loss,) = run(variant, module, x, y)
+    kept = [0, 2, 5]
+    expected = F.cross_entropy(x[kept], y[kept], reduction="none")
+    torch.testing.assert_close(loss[kept], expected)
+    assert loss[[1, 3]].isnan().all() and loss[4] == 0
+
+
+def test_a_mean_of_ignored_rows_alone_is_no_number() -> None:
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x, torch.full((6, 4), 2), ignore_index=2)
+
+    assert_row(module_for(loss), FINITE.float())
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.bool], ids=str)
 def test_integers(dtype: torch.dtype) -> None:
     x = (torch.arange(24).reshape(2, 3, 4) * 37 % 11).to(dtype)
@@ -188,7 +232,6 @@ def test_the_place_of_a_16_bit_extreme_is_that_of_its_stored_value() -> None:
         (lambda x: F.binary_cross_entropy(x.sigmoid(), x.sigmoid()), "ends of its domain"),
         (lambda x: F.instance_norm(x, x[0, :, 0], x[0, :, 1].abs(), use_input_stats=False), "stat"),
         (lambda x: F.cosine_similarity(x, x, eps=0.1), "large eps"),
-        (lambda x: F.cross_entropy(x, (x[:, 0] > 0).long()), "indexed"),
     ],
 )
 def test_what_stays_with_the_library_says_why(function: Any, reason: str) -> None:
