@@ -50,17 +50,17 @@ class Parallelism:
         return length > LONG_ROW and teams < self.rows
 
     def reads_again(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
-        """Whether each further walk over a row reads it from memory again, or another kernel
-        does.
+        """Whether each further walk over a row is another kernel's, or reads it from memory again
+        where that takes long.
         """
-        if self.held_elems is None:
-            return False
+        if self.held_elems is None or self.needs_pieces(space, axes):
+            return self.needs_pieces(space, axes)
         whole, most = product_of(space[axis] for axis in axes), self.held_elems
         if is_across(space, axes):
             most = min(most, KEPT_ACROSS)
         elif isinstance(whole, int) and self.multiprocessors > 1:
             most = self.multiprocessors * KEPT_EACH
-        return self.at(whole) > most or self.needs_pieces(space, axes)
+        return self.at(whole) > most
 
     def at(self, size: Size) -> int:
         """Of the examples, and of a typical size where there is none."""

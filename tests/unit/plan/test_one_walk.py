@@ -74,6 +74,8 @@ def test_rows_that_are_held_stay_as_they_are() -> None:
         assert ("sumexp" in folds_of(after)) is long
     before = graph(m.softmax(m.x("x", 64, 10**7), 1))
     assert in_one_walk(before, Parallelism()) is before
+    cut = in_one_walk(graph(m.softmax(m.x("x", 4, 10**7), 1)), Parallelism(rows=16))
+    assert folds_of(cut) == ["amax", "sumexp"]
 
 
 FUNCTIONS = {
