@@ -106,6 +106,14 @@ def fold(what: str, where: str) -> Case:
     return Case(f"{what} over {where}", text, CUBE, results=wide * left)
 
 
+LINE, PLANE, CUBES = (64, 128, 32768), (64, 64, 256, 256), (16, 32, 64, 64, 128)
+
+
+def pool(name: str, result: str, shape: tuple[int, ...], *steps: int) -> Case:
+    """Windows `steps` apart along the last axes, as many as there are elements if they are 1."""
+    return Case(name, f"F.{result}", shape, results=1 / math.prod(steps))
+
+
 def loss(name: str, result: str, *shape: int, operands: tuple[str, ...]) -> Case:
     return Case(name, result, shape, operands)
 
@@ -165,6 +173,20 @@ CASES = (
         *(32768, 16384),
         operands=(NORMAL, NORMAL, NORMAL),
     ),
+    pool("max pool 1-D, 2", "max_pool1d(x, 2)", LINE, 2),
+    pool("max pool 1-D, 8", "max_pool1d(x, 8)", LINE, 8),
+    pool("max pool 1-D, 4 dilated by 3", "max_pool1d(x, 4, 2, 2, 3)", LINE, 2),
+    pool("max pool 2-D, 2", "max_pool2d(x, 2)", PLANE, 2, 2),
+    pool("max pool 2-D, 3, stride 2", "max_pool2d(x, 3, 2, 1)", PLANE, 2, 2),
+    pool("max pool 2-D, 3, stride 1", "max_pool2d(x, 3, 1, 1)", PLANE, 1),
+    pool("max pool 2-D, 4 dilated by 2", "max_pool2d(x, 4, 2, 2, 2)", PLANE, 2, 2),
+    pool("max pool 2-D, 8", "max_pool2d(x, 8)", PLANE, 8, 8),
+    pool("max pool 3-D, 2", "max_pool3d(x, 2)", CUBES, 2, 2, 2),
+    pool("max pool 3-D, 3, stride 2", "max_pool3d(x, 3, 2, 1)", CUBES, 2, 2, 2),
+    pool("max pool 3-D, 4 dilated by 2", "max_pool3d(x, 4, 2, 2, 2)", CUBES, 2, 2, 2),
+    pool("max pool 2-D of a ReLU", "max_pool2d(F.relu(x + 0.5), 2)", PLANE, 2, 2),
+    pool("average pool 2-D, 3, stride 2", "avg_pool2d(x, 3, 2, 1)", PLANE, 2, 2),
+    pool("average pool 2-D, 2", "avg_pool2d(x, 2)", PLANE, 2, 2),
     Case("variance of a large mean", "x.var(-1)", (65536, 4096), (FAR_OFF,), results=1 / 4096),
 )
 

@@ -264,10 +264,10 @@ def first_of_the_largest(m: Lines) -> tuple[Node, ...]:
 
 
 def max_pool(m: Lines) -> tuple[Node, ...]:
-    """Windows that overlap, with operations before and behind."""
-    x, bias = m.x("x", BATCH, 16, 33, 33), m.w("bias", 16, 1, 1)
-    m.line("return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5")
-    seen = m.windows(m.relu(m.add(x, bias)), (3, 2, 0, 1), (3, 2, 0, 1))
+    """Windows that overlap and reach beyond the edges, with operations before and behind."""
+    x, bias = m.x("x", BATCH, 16, 32, 32), m.w("bias", 16, 1, 1)
+    m.line("return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5")
+    seen = m.windows(m.relu(m.add(x, bias)), (3, 2, 1, 1), (3, 2, 1, 1), outside=float("-inf"))
     return (m.mul(m.reshape(m.reduced("amax", seen, 0, 1), BATCH, 16, 16, 16), 0.5),)
 
 

@@ -201,7 +201,7 @@ def _place_in_window(call: Call, parted: Windows) -> Node:
         return place
     length = math.prod(window.width for window in parted.along)
     number = parted.spread(build, build.arena.iota(IotaAttrs(0, 1, length), DType.I32), axes)
-    nothing = call.const(-1, DType.I32)
+    nothing = call.const(_least(DType.I32), DType.I32)
     at_nan = call.make(Op.WHERE, call.make(Op.ISNAN, elems), number, nothing)
     last = fold(build, Op.AMAX, at_nan, axes)
     is_there = call.make(Op.GE, last, call.const(0, DType.I32))

@@ -37,6 +37,7 @@ from .cpp_short_rows import (
     strip_stores,
 )
 from .cpp_statements import definition_text, stored, text_of
+from .cpp_windows import Inside, inside_of
 from .element import call_element
 from .layout import indented
 
@@ -332,13 +333,39 @@ def _block(lanes: Lanes, walk: Walk, start: str, count: str) -> list[str]:
     """`count` lanes from `start` on."""
     kernel, var = walk.kernel, lanes.var
     loads, stores = half_loads(kernel, var), half_stores(kernel, var)
-    element = _element(lanes, walk)
+    inside = inside_of(lanes.folding, walk) if lanes.across else None
+    element = _element(lanes, walk, inside)
+    if inside:
+        return _lanes_inside(inside, [*_position(var, start, element), *element])
     return [
         *(line for load in loads for line in widened(load, var, start, count, "kLanes")),
         *(f"float {store.buffer}_block[kLanes];" for store in stores),
         *_lane_loop(count, [*_position(var, start, element), *element]),
         *(narrowed(store, var, start, count) for store in stores),
     ]
+
+
+def _lanes_inside(inside: Inside, body: list[str]) -> list[str]:
+    """The loop over the lanes that change a fold."""
+    firsts, lasts = inside.lanes
+    lines = [
+        f"const int64_t from = {_most('>', ['0', *firsts])};",
+        f"const int64_t to = {_most('<', ['count', *lasts])};",
+        "#pragma omp simd",
+        "for (int64_t lane = from; lane < to; ++lane) {",
+        *indented(body, 2),
+        "}",
+    ]
+    tests = inside.of_strip
+    return [f"if ({' && '.join(tests)}) {{", *indented(lines, 2), "}"] if tests else lines
+
+
+def _most(sign: str, texts: list[str]) -> str:
+    """The largest of them by ">", the smallest by "<"."""
+    text = texts[0]
+    for other in texts[1:]:
+        text = f"{other} {sign} {text} ? {other} : {text}"
+    return text
 
 
 def _lane_loop(count: str, body: list[str]) -> list[str]:
@@ -355,18 +382,22 @@ def _position(var: str, start: str, users: list[str]) -> list[str]:
     return [f"const int64_t {var} = {start} + lane;"] if used else []
 
 
-def _element(lanes: Lanes, walk: Walk) -> list[str]:
-    """What is done for one element."""
+def _element(lanes: Lanes, walk: Walk, inside: Inside | None = None) -> list[str]:
+    """What is done for one element, of those inside if that is told."""
     kernel = walk.kernel
     loads, stores = half_loads(kernel, lanes.var), half_stores(kernel, lanes.var)
     of_strips, to_strips = lanes.converted(kernel)
     lines = []
     for definition in kernel.definitions:
-        if definition in loads:
+        known = inside.statement(definition) if inside else None
+        if known:
+            lines.append(known)
+        elif definition in loads:
             lines.append(of_block(definition))
         elif definition in of_strips:
             lines.append(of_strip(lanes.folding, definition))
         elif lanes.across or not isinstance(definition, Given):
+            definition = inside.unguarded(definition) if inside else definition
             lines.append(given_or(definition, kernel))
     lines += call_element(kernel, [name for name, _ in kernel.element.params])
     if any(fold.op in PLACES for fold in walk.folds):

@@ -1,15 +1,16 @@
-// k1_relu_amax_mul: 4 operations on rows of 9 elements in one walk.
-// x f32[s0, 16, 33, 33], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
+// k1_relu_amax_mul: 5 operations on rows of 9 elements in one walk.
+// x f32[s0, 16, 32, 32], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
 
-OPWELD_FN float k1_relu_amax_mul_walk0(float x_1, float bias_1) {
-  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5
+OPWELD_FN float k1_relu_amax_mul_walk0(bool inside_1, float x_1, float bias_1) {
+  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5
   const float add_1 = x_1 + bias_1;
   const float relu_1 = op::relu(add_1);
-  return relu_1;
+  const float where_1 = inside_1 ? relu_1 : -op::kInfinity<float>;
+  return where_1;
 }
 
 OPWELD_FN float k1_relu_amax_mul_once0(float amax_1) {
-  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5
+  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5
   const float mul_1 = amax_1 * 0.5f;
   return mul_1;
 }
@@ -36,13 +37,18 @@ extern "C" void k1_relu_amax_mul_contiguous(
       op::open_lanes<op::Amax>(amax_1_lane);
       for (int64_t r0 = 0; r0 < 3; ++r0) {
         for (int64_t r1 = 0; r1 < 3; ++r1) {
+          if (i2 * 2 + r0 >= 1) {
+            const int64_t from = -r1 - strip * 2 + 2 / 2 > 0 ? -r1 - strip * 2 + 2 / 2 : 0;
+            const int64_t to = count;
 #pragma omp simd
-          for (int64_t lane = 0; lane < count; ++lane) {
-            const int64_t i3 = strip + lane;
-            const float x_1 = x[i0 * 17424 + i1 * 1089 + i2 * 66 + i3 * 2 + r0 * 33 + r1];
-            const float bias_1 = bias[i1];
-            const float value0 = k1_relu_amax_mul_walk0(x_1, bias_1);
-            amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
+            for (int64_t lane = from; lane < to; ++lane) {
+              const int64_t i3 = strip + lane;
+              const bool inside_1 = true;
+              const float x_1 = x[i0 * 16384 + i1 * 1024 + i2 * 64 + i3 * 2 + r0 * 32 + r1 - 33];
+              const float bias_1 = bias[i1];
+              const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+              amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
+            }
           }
         }
       }
@@ -82,14 +88,19 @@ extern "C" void k1_relu_amax_mul_strided(
       op::open_lanes<op::Amax>(amax_1_lane);
       for (int64_t r0 = 0; r0 < 3; ++r0) {
         for (int64_t r1 = 0; r1 < 3; ++r1) {
+          if (i4 * 2 + r0 >= 1) {
+            const int64_t from = -r1 - strip * 2 + 2 / 2 > 0 ? -r1 - strip * 2 + 2 / 2 : 0;
+            const int64_t to = count;
 #pragma omp simd
-          for (int64_t lane = 0; lane < count; ++lane) {
-            const int64_t i5 = strip + lane;
-            const float x_1 = x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2
-                + i5 * x_stride3 * 2 + r0 * x_stride2 + r1 * x_stride3];
-            const float bias_1 = bias[bias_stride0 * i3];
-            const float value0 = k1_relu_amax_mul_walk0(x_1, bias_1);
-            amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
+            for (int64_t lane = from; lane < to; ++lane) {
+              const int64_t i5 = strip + lane;
+              const bool inside_1 = true;
+              const float x_1 = x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2
+                  + i5 * x_stride3 * 2 + r0 * x_stride2 + r1 * x_stride3 - x_stride2 - x_stride3];
+              const float bias_1 = bias[bias_stride0 * i3];
+              const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+              amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
+            }
           }
         }
       }

@@ -1,15 +1,16 @@
-// k1_relu_amax_mul: 4 operations on rows of 9 elements in one walk.
-// x f32[s0, 16, 33, 33], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
+// k1_relu_amax_mul: 5 operations on rows of 9 elements in one walk.
+// x f32[s0, 16, 32, 32], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
 
-OPWELD_FN float k1_relu_amax_mul_walk0(float x_1, float bias_1) {
-  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5
+OPWELD_FN float k1_relu_amax_mul_walk0(bool inside_1, float x_1, float bias_1) {
+  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5
   const float add_1 = x_1 + bias_1;
   const float relu_1 = op::relu(add_1);
-  return relu_1;
+  const float where_1 = inside_1 ? relu_1 : -op::kInfinity<float>;
+  return where_1;
 }
 
 OPWELD_FN float k1_relu_amax_mul_once0(float amax_1) {
-  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2) * 0.5
+  // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5
   const float mul_1 = amax_1 * 0.5f;
   return mul_1;
 }
@@ -62,9 +63,11 @@ k1_relu_amax_mul_contiguous_kernel(
 #pragma unroll
     for (int r1 = 0; r1 < 3; ++r1) {
       const Index i2 = block_i2 * kLanes;
-      const float x_1 = (x + (i0 * 17424u + i1 * 1089u + i2 * 66u + i3 * 2u))[r0 * 33 + r1];
+      const bool inside_1 = i2 * 2u + r0 - 1u < 32u && i3 * 2u + r1 - 1u < 32u;
+      const float x_1 = inside_1
+          ? (x + (i0 * 16384u + i1 * 1024u + i2 * 64u + i3 * 2u))[r0 * 32 + r1 - 33] : 0.0f;
       const float bias_1 = bias[i1];
-      const float value0 = k1_relu_amax_mul_walk0(x_1, bias_1);
+      const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
 #pragma unroll
       for (int lane = 0; lane < kLanes; ++lane) {
         const int place = r0 - 2 * lane;
@@ -128,10 +131,11 @@ k1_relu_amax_mul_strided_kernel(
   for (int r0 = 0; r0 < 3; ++r0) {
 #pragma unroll
     for (int r1 = 0; r1 < 3; ++r1) {
-      const float x_1 = x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2u
-          + i5 * x_stride3 * 2u + r0 * x_stride2 + r1 * x_stride3];
+      const bool inside_1 = i4 * 2u + r0 - 1u < 32u && i5 * 2u + r1 - 1u < 32u;
+      const float x_1 = inside_1 ? x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2u
+          + i5 * x_stride3 * 2u + r0 * x_stride2 + r1 * x_stride3 - x_stride2 - x_stride3] : 0.0f;
       const float bias_1 = bias[bias_stride0 * i3];
-      const float value0 = k1_relu_amax_mul_walk0(x_1, bias_1);
+      const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
       folds.add(value0);
     }
   }
