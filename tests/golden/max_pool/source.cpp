@@ -38,7 +38,7 @@ extern "C" void k1_relu_amax_mul_contiguous(
       for (int64_t r0 = 0; r0 < 3; ++r0) {
         for (int64_t r1 = 0; r1 < 3; ++r1) {
           if (i2 * 2 + r0 >= 1) {
-            const int64_t from = -r1 - strip * 2 + 2 / 2 > 0 ? -r1 - strip * 2 + 2 / 2 : 0;
+            const int64_t from = (-r1 - strip * 2 + 2) / 2 > 0 ? (-r1 - strip * 2 + 2) / 2 : 0;
             const int64_t to = count;
 #pragma omp simd
             for (int64_t lane = from; lane < to; ++lane) {
@@ -89,7 +89,7 @@ extern "C" void k1_relu_amax_mul_strided(
       for (int64_t r0 = 0; r0 < 3; ++r0) {
         for (int64_t r1 = 0; r1 < 3; ++r1) {
           if (i4 * 2 + r0 >= 1) {
-            const int64_t from = -r1 - strip * 2 + 2 / 2 > 0 ? -r1 - strip * 2 + 2 / 2 : 0;
+            const int64_t from = (-r1 - strip * 2 + 2) / 2 > 0 ? (-r1 - strip * 2 + 2) / 2 : 0;
             const int64_t to = count;
 #pragma omp simd
             for (int64_t lane = from; lane < to; ++lane) {
