@@ -109,8 +109,8 @@ static int64_t held_bytes(const Product& product) {
 
 // @contract deps: Memory, TensorCores, held_bytes, launch_fma_product, launch_skinny, workspace_bytes
 // Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
-// position (batch * m + row) * n + column of the first of 1 or Epilogue::kLanes neighbours in one
-// row. `narrow`: positions fit 32 bits; `aligned`: the epilogue's pointers allow kLanes at once.
+// position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at most
+// Epilogue::kLanes. `narrow`: positions fit 32 bits; `aligned`: its pointers allow kLanes at once.
 // kMaybeSkinny: not known to have many rows on both sides. Returns a CUDA error code.
 template <typename Mode, bool kMaybeSkinny = true, typename Epilogue>
 static int contract(const Product& product, const Memory& memory, const Epilogue& epilogue,

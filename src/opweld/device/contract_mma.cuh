@@ -50,7 +50,7 @@ struct MmaTile {
     }
 };
 
-// @MmaCopies deps: MmaFormat, MmaTile, PackedProduct, copy_async
+// @MmaCopies deps: MmaFormat, MmaTile, PackedProduct, copy_async, copy_async_word
 // What one thread copies of every stage: the same 16 bytes of every 32nd row of both operands, and
 // of a's scales one in turn.
 template <typename Mode>

@@ -4,29 +4,40 @@
 namespace op {
 
 // @TileGrid deps:
-// The tiles of a problem in the order in which clusters take them: groups of `group` rows of tiles,
+// The tiles of a problem in the order in which clusters take them: groups of kGroup rows of tiles,
 // down each group first, so that what is read again is still in the L2 cache.
 struct TileGrid {
-    int rows, columns, group;  // in tiles of a whole cluster
-    int splits, batches;       // parts of k; products
-    int intervals;             // of 64 values of k; a part of k is a whole number of them
+    static constexpr int kGroup = 4;
+    int rows, columns;    // in tiles of a whole cluster
+    int splits, batches;  // parts of k; products
+    int intervals;        // of 64 values of k; a part of k is a whole number of them
+    uint32_t reciprocal;  // of the tiles of a group, in units of 2^-32, rounded up
 
+    static TileGrid of(int rows, int columns, int splits, int batches, int intervals) {
+        const uint64_t of_group = uint64_t(kGroup) * columns;
+        return {rows, columns, splits, batches, intervals, uint32_t((1ull << 32) / of_group + 1)};
+    }
     __host__ __device__ int count() const { return rows * columns * splits * batches; }
 };
 
+// Where tile `index` is. A division takes as long as a small tile's sums: there is none where one
+// product is made in one part.
 struct TileAt {
     int row, column, split, batch, first, last;  // intervals first <= i < last
 
     __device__ __forceinline__ TileAt(const TileGrid& grid, int index) {
-        const int area = grid.rows * grid.columns;
-        const int outer = index / area, inner = index % area;
+        const int area = grid.rows * grid.columns, outer = index < area ? 0 : index / area;
+        const int inner = index - outer * area, of_group = TileGrid::kGroup * grid.columns;
+        int group = int(__umulhi(uint32_t(inner), grid.reciprocal));  // or one more
+        if (group * of_group > inner) --group;
+        const int above = group * TileGrid::kGroup, rest = inner - group * of_group;
+        const int height = min(TileGrid::kGroup, grid.rows - above);
+        column = height == 3 ? int(__umulhi(uint32_t(rest), 0xAAAAAAABu) / 2) : rest >> height / 2;
+        row = above + rest - column * height;
+        split = 0, batch = outer, first = 0, last = grid.intervals;
+        if (grid.splits == 1) return;
         split = outer % grid.splits;
         batch = outer / grid.splits;
-        const int above = inner / (grid.group * grid.columns) * grid.group;
-        const int height = min(grid.group, grid.rows - above);
-        const int rest = inner - above * grid.columns;
-        row = above + rest % height;
-        column = rest / height;
         first = int(int64_t(grid.intervals) * split / grid.splits);
         last = int(int64_t(grid.intervals) * (split + 1) / grid.splits);
     }
@@ -296,18 +307,48 @@ OPWELD_FN void sum_whole(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
 
 // @Staging deps:
 // Where a warp lays out 16 rows by 32 columns of its values, so that neighbours in memory are
-// neighbours among lanes. The pitch keeps both accesses free of bank conflicts.
+// neighbours among lanes, and the scales of its tile's columns. The pitch keeps both accesses of
+// values free of bank conflicts.
 struct Staging {
-    static constexpr int kColumns = 32, kPitch = 40;
-    alignas(16) float value[8][16][kPitch];  // of each multiplying warp
+    static constexpr int kColumns = 32, kPitch = 40, kMostColumns = 256;
+    struct alignas(16) OfWarp {
+        float value[16][kPitch];
+        float factor[kMostColumns];
+    };
+    OfWarp warp[8];  // those that multiply
 };
+
+// @own_thread deps:
+// The thread's number, found anew: what follows from it takes no registers before.
+OPWELD_FN int own_thread() {
+    int thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));
+    return thread;
+}
+
+// @start_factors deps: Staging, copy_async_word, shared_address
+// Starts copies of the scales of a tile's columns, of which `columns` exist: they are under way
+// during the sums.
+template <int kTileN>
+OPWELD_FN void start_factors(Staging::OfWarp& space, const float* scale, int columns) {
+    __syncwarp();  // those of the tile before have been read
+    const int lane = threadIdx.x % 32;
+    const auto to = shared_address(space.factor + lane);
+    scale += lane;
+#pragma unroll
+    for (int i = 0; i < kTileN; i += 32) {
+        copy_async_word(to + i * 4, scale + i, i + lane < columns ? 4 : 0);
+    }
+    commit_copies();
+}
 
 // @stage_values deps: Staging, Sums
 // Columns 32 `slice` and on of a warp's sums; a register has no index at run time, so each slice has
 // code of its own.
 template <int kSlice, int kTileN, int kPiece>
-OPWELD_FN void stage_slice(const Sums<kTileN, kPiece>& sums, float (&rows)[16][Staging::kPitch]) {
-    const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+OPWELD_FN void stage_slice(const Sums<kTileN, kPiece>& sums, float (&rows)[16][Staging::kPitch],
+                           int lane) {
+    const int row = lane / 4, column = lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 16; i += 2) {
         constexpr int kPiecesBefore = kSlice * 32 / kPiece;
@@ -320,17 +361,17 @@ OPWELD_FN void stage_slice(const Sums<kTileN, kPiece>& sums, float (&rows)[16][S
 
 template <int kSlice, int kTileN, int kPiece>
 OPWELD_FN void stage_values(int slice, const Sums<kTileN, kPiece>& sums,
-                            float (&rows)[16][Staging::kPitch]) {
+                            float (&rows)[16][Staging::kPitch], int lane) {
     if constexpr (kSlice * 32 < kTileN) {
         if (slice == kSlice) {
-            stage_slice<kSlice>(sums, rows);
+            stage_slice<kSlice>(sums, rows, lane);
         } else {
-            stage_values<kSlice + 1>(slice, sums, rows);
+            stage_values<kSlice + 1>(slice, sums, rows, lane);
         }
     }
 }
 
-// @give_slice deps: Sink, Staging
+// @give_slice deps: Sink, Staging, load_vector
 // Where the values of a warp's rows go: the first of them, of n columns, is row `row` of `m` of a
 // result that begins at flat position `begin`.
 struct RowsAt {
@@ -338,56 +379,83 @@ struct RowsAt {
     int row, m, n;
 };
 
-// 16 staged rows of up to 32 columns from `column` on, times the scales of their columns, to `put`:
-// kTogether of a thread's values at a time, as many as there are registers for.
-template <int kLanes, int kTogether, typename Put>
-OPWELD_FN void give_slice(const float (&rows)[16][Staging::kPitch], const RowsAt& to, int64_t column,
-                          const float* scale, const Put& put) {
-    constexpr int kAcross = Staging::kColumns / kLanes, kDown = 32 / kAcross;
-    const int lane = threadIdx.x % 32, at_lane = lane % kAcross * kLanes, first = lane / kAcross;
-    if (column + at_lane >= to.n) return;
-    float factor[kLanes];
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) factor[i] = scale ? __ldg(scale + column + at_lane + i) : 1.0f;
-    int64_t at = to.begin + int64_t(to.row + first) * to.n + column + at_lane;
-#pragma unroll kTogether
-    for (int i = first; i < 16; i += kDown, at += kDown * to.n) {
+// Up to 16 rows and 32 columns of staged values, times the scales of their columns, to `put`, kLanes
+// at once; `at` is the flat position of the first, `pitch` from row to row. Where all rows are there
+// kTogether passes follow each other without a branch, as many as there are registers for.
+template <int kLanes, int kTogether, bool kScaled, typename Index, typename Put>
+OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int rows, int columns,
+                          Index at, Index pitch, const Put& put) {
+    constexpr int kAcross = Staging::kColumns / kLanes;
+    const int column = lane % kAcross * kLanes, first = lane / kAcross;
+    if (column >= columns) return;
+    const auto factor = load_vector<kLanes>(space.factor + slice * Staging::kColumns + column);
+    const auto give = [&](int row, Index place) {
+        const auto staged = load_vector<kLanes>(&space.value[row][column]);
         float values[kLanes];
 #pragma unroll
-        for (int j = 0; j < kLanes; ++j) values[j] = rows[i][at_lane + j] * factor[j];
-        if (to.row + i < to.m) put(at, values);
+        for (int i = 0; i < kLanes; ++i) {
+            values[i] = kScaled ? staged.lane[i] * factor.lane[i] : staged.lane[i];
+        }
+        put(place, values);
+    };
+    at += Index(first) * pitch + Index(column);
+    if (kTogether > 1 && rows == 16) {
+#pragma unroll kTogether
+        for (int i = 0; i < 16; i += kLanes, at += kLanes * pitch) give(first + i, at);
+    } else {
+#pragma unroll 1
+        for (int i = first; i < rows; i += kLanes, at += kLanes * pitch) give(i, at);
     }
 }
 
-// @give_sums deps: give_slice, stage_values
-// A warp's part of a tile: 16 rows, kTileN columns from `column` on. The epilogue's code stands here
-// once for each way of calling it.
-template <int kTileN, typename Epilogue, int kPiece>
-OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
-                         float (&rows)[16][Staging::kPitch], const RowsAt& to, int64_t column,
-                         const float* scale) {
-    constexpr int kTogether = kTileN > 128 ? 1 : 4;
-    const bool paired = sink.paired && to.n % 2 == 0;
+// @give_slices deps: give_slice, own_thread, stage_values
+// A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on.
+template <int kLanes, int kTogether, bool kScaled, typename Index, int kTileN, int kPiece,
+          typename Put>
+OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
+                           const RowsAt& to, int column, const Put& put) {
+    const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
+    const Index pitch = Index(to.n);
+    const int lane = own_thread() % 32;
+    Index at = Index(to.begin) + Index(to.row) * pitch + Index(column);
 #pragma unroll 1
-    for (int slice = 0; slice * 32 < kTileN && column + slice * 32 < to.n; ++slice) {
+    for (int slice = 0; slice * Staging::kColumns < columns; ++slice, at += Staging::kColumns) {
         __syncwarp();
-        stage_values<0>(slice, sums, rows);
+        stage_values<0>(slice, sums, space.value, lane);
         __syncwarp();
-        const int64_t at = column + slice * 32;
-        if (sink.parts) {
-            give_slice<1, kTogether>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
-                sink.parts[place] = values[0];
+        give_slice<kLanes, kTogether, kScaled>(space, lane, slice, rows,
+                                               columns - slice * Staging::kColumns, at, pitch, put);
+    }
+}
+
+// @give_sums deps: give_slices
+// A warp's part of a tile to the epilogue, whose code stands here for each way of calling it, kLanes
+// at once or one; or to the parts of sums.
+template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
+OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
+                         Staging::OfWarp& space, const RowsAt& to, int column) {
+    constexpr int kLanes = Epilogue::kLanes, kTogether = kTileN > 128 ? 1 : 4;
+    if (to.row >= to.m) return;
+    if (sink.parts && to.n % 4 == 0) {
+        float* const parts = sink.parts;
+        give_slices<4, kTogether, kScaled, int64_t>(
+            sums, space, to, column, [=](int64_t at, const float(&values)[4]) {
+                __stcg(reinterpret_cast<float4*>(parts + at),
+                       make_float4(values[0], values[1], values[2], values[3]));
             });
-        } else if (sink.narrow && paired) {
-            constexpr int kLanes = Epilogue::kLanes;
-            give_slice<kLanes, kTogether>(rows, to, at, scale, [&](int64_t place, const float(&values)[kLanes]) {
-                sink.epilogue(uint32_t(place), values);
-            });
-        } else {
-            give_slice<1, kTogether>(rows, to, at, scale, [&](int64_t place, const float(&values)[1]) {
-                sink.epilogue(uint64_t(place), values);
-            });
-        }
+    } else if (sink.parts) {
+        float* const parts = sink.parts;
+        give_slices<1, 1, kScaled, int64_t>(
+            sums, space, to, column,
+            [=](int64_t at, const float(&values)[1]) { parts[at] = values[0]; });
+    } else if (sink.paired && sink.narrow && to.n % kLanes == 0) {
+        give_slices<kLanes, kTogether, kScaled, uint32_t>(
+            sums, space, to, column,
+            [&](uint32_t at, const float(&values)[kLanes]) { sink.epilogue(at, values); });
+    } else {
+        give_slices<1, 1, kScaled, uint64_t>(
+            sums, space, to, column,
+            [&](uint64_t at, const float(&values)[1]) { sink.epilogue(at, values); });
     }
 }
 
@@ -412,35 +480,39 @@ OPWELD_FN typename T::Memory& make_stages() {
     return memory;
 }
 
-// @contract_sm90_kernel deps: make_stages, sync_cluster, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
+// @contract_sm90_kernel deps: make_stages, start_factors, sync_cluster, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
                               const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
                               int64_t n) {
     constexpr bool kSplit = Chunks<typename T::Mode>::kSplit;
     constexpr int kPiece = kSplit ? 128 : T::kTileN;
-    const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    const int group = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
     const typename T::Blocks blocks;
+    const auto staging = [&]() -> auto& { return memory.staging.warp[own_thread() / 32 - 4]; };
+    const auto first_row = [&](const TileAt& tile) {
+        return (tile.row * T::kBlocks + blocks.rank) * T::kTileM + (own_thread() / 32 - 4) * 16;
+    };
     Ring<T::kStages> ring;
     for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
         const TileAt tile(grid, index);
-        const int64_t row = int64_t(tile.row * T::kBlocks + blocks.rank) * T::kTileM + group * 64 + warp * 16;
         const int64_t column = int64_t(tile.column) * T::kTileN;
         Sums<T::kTileN, kPiece> sums;
         sums.clear();
         if constexpr (kSplit) {
+            const int64_t of_batch = scales.b_batched ? tile.batch * n : 0;
+            start_factors<T::kTileN>(staging(), scales.b + of_batch + column, int(n - column));
             const int64_t first = (scales.a_batched ? int64_t(tile.batch) : 0) * grid.intervals + tile.first;
-            const float* scale = scales.a + first * scales.a_rows + row + lane / 4;
+            const float* scale = scales.a + first * scales.a_rows + first_row(tile) + lane / 4;
             sum_split<T, kPiece>(sums, memory, ring, tile, group, scale, scales.a_rows);
+            await_copies<0>();
         } else {
             sum_whole<T, kPiece>(sums, memory, ring, tile, group);
         }
-        const float* b_scale = scales.b;
-        if (b_scale && scales.b_batched) b_scale += tile.batch * n;
         // With several parts of k, part `split` is a result of its own.
         const int64_t result = int64_t(tile.split) * grid.batches + tile.batch;
-        const RowsAt to{result * m * n, int(row), int(m), int(n)};
-        give_sums(sums, sink, memory.staging.value[group * 4 + warp], to, column, b_scale);
+        const RowsAt to{result * m * n, first_row(tile), int(m), int(n)};
+        give_sums<kSplit>(sums, sink, staging(), to, int(column));
     }
 }
 

@@ -80,8 +80,7 @@ static int launch_tiles(const TileOperand& a, const TileOperand& b, const Produc
     constexpr int kBlocks = T::kBlocks;
     constexpr int64_t kHeight = T::kTileM * kBlocks, kWidth = T::kTileN;
     const int height = int((p.m + kHeight - 1) / kHeight), width = int((p.n + kWidth - 1) / kWidth);
-    // A group of rows of tiles as high as keeps their operand and a column's in the L2 cache.
-    const TileGrid grid{height, width, 4, splits, int(p.batches), int(intervals)};
+    const auto grid = TileGrid::of(height, width, splits, int(p.batches), int(intervals));
     auto kernel = contract_sm90_kernel<T, Epilogue>;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(TilePlan::kSms / kBlocks * kBlocks);

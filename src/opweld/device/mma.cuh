@@ -44,7 +44,16 @@ OPWELD_FN void load_matrices(unsigned int (&words)[4], unsigned int address) {
                  : "memory");
 }
 
-// @copy_async deps:
+// @copy_groups deps:
+// Ends a group of this thread's copies.
+OPWELD_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all but the last kOpen groups of this thread's copies.
+template <int kOpen>
+OPWELD_FN void await_copies() {
+    asm volatile("cp.async.wait_group %0;" : : "n"(kOpen) : "memory");
+}
+
+// @copy_async deps: copy_groups
 // Starts a copy of 16 bytes from global to shared memory, the first `bytes` of them; the others
 // become zero.
 OPWELD_FN void copy_async(unsigned int address, const void* from, int bytes) {
@@ -53,19 +62,14 @@ OPWELD_FN void copy_async(unsigned int address, const void* from, int bytes) {
                  : "r"(address), "l"(from), "r"(bytes)
                  : "memory");
 }
+
+// @copy_async_word deps: copy_groups
 // The same for 4 bytes, which bytes = 0 makes zero.
 OPWELD_FN void copy_async_word(unsigned int address, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  :
                  : "r"(address), "l"(from), "r"(bytes)
                  : "memory");
-}
-// Ends a group of this thread's copies.
-OPWELD_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all but the last kOpen groups of this thread's copies.
-template <int kOpen>
-OPWELD_FN void await_copies() {
-    asm volatile("cp.async.wait_group %0;" : : "n"(kOpen) : "memory");
 }
 
 }  // namespace op

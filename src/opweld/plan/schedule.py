@@ -109,5 +109,6 @@ def _vectors(num_inputs: int, target: Target) -> int:
 def choose_contraction_schedule(
     product: Product, mode: Mode, target: Target
 ) -> ContractionSchedule:
-    """Two neighbours at once, as the tensor core gives them, where every row has an even length."""
-    return ContractionSchedule(mode, target.tensor_cores, 2 if divides(2, product.n) else 1)
+    """As many neighbours at once as one access of float32 moves, where they divide every row."""
+    lanes = next(lanes for lanes in (4, 2, 1) if divides(lanes, product.n))
+    return ContractionSchedule(mode, target.tensor_cores, lanes)

@@ -27,7 +27,7 @@ OPWELD_FN void k1_linear_add_relu_epilogue_packet(
 
 // What becomes of the product: kCount neighbours of one row, from position `at` on.
 struct k1_linear_add_relu_epilogue {
-  static constexpr int kLanes = 2;  // the most neighbours at once
+  static constexpr int kLanes = 4;  // the most neighbours at once
   const float* shift;
   float* result;
 

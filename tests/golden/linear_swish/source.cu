@@ -37,7 +37,7 @@ OPWELD_FN void k1_linear_clamp_min_clamp_max_tanh_epilogue_packet(
 
 // What becomes of the product: kCount neighbours of one row, from position `at` on.
 struct k1_linear_clamp_min_clamp_max_tanh_epilogue {
-  static constexpr int kLanes = 2;  // the most neighbours at once
+  static constexpr int kLanes = 4;  // the most neighbours at once
   const float* project_bias;
   float* result;
 

@@ -43,7 +43,7 @@ OPWELD_FN void k1_linear_relu_mul_add_epilogue_packet(
 
 // What becomes of the product: kCount neighbours of one row, from position `at` on.
 struct k1_linear_relu_mul_add_epilogue {
-  static constexpr int kLanes = 2;  // the most neighbours at once
+  static constexpr int kLanes = 4;  // the most neighbours at once
   const float* x;
   const float* fc_bias;
   const float* gain;

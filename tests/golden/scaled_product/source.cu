@@ -27,7 +27,7 @@ OPWELD_FN void k1_addmm_epilogue_packet(
 
 // What becomes of the product: kCount neighbours of one row, from position `at` on.
 struct k1_addmm_epilogue {
-  static constexpr int kLanes = 2;  // the most neighbours at once
+  static constexpr int kLanes = 4;  // the most neighbours at once
   const float* bias;
   float* result;
 

@@ -188,5 +188,5 @@ def test_a_product_is_given_back_with_its_tail():
 def test_rows_of_odd_length_are_written_one_by_one():
     m = Make()
     x = m.x("x", BATCH, 8)
-    lanes = {n: plan_of(linear(m, x, n), target=EAGER).groups[0].schedule.lanes for n in (6, 7)}
-    assert lanes == {6: 2, 7: 1}
+    lanes = {n: plan_of(linear(m, x, n), target=EAGER).groups[0].schedule.lanes for n in (6, 7, 8)}
+    assert lanes == {6: 2, 7: 1, 8: 4}

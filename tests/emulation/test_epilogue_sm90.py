@@ -1,0 +1,192 @@
+"""What the kernel for Hopper does beside its own instructions: which tile is where, and how a warp
+hands over its sums."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from tests.emulation.emulate import EmulationFault, emulate
+from tests.emulation.products import EPILOGUE
+
+from opweld.device import pieces
+
+# Each warp holds sums as the tensor core leaves them, of 16 rows of `c`; what is not in `c` is NaN.
+GIVE = """
+template <int kLanes, int kTileN, bool kScaled>
+__global__ void give_kernel(op::Sink<Keep<kLanes>> sink, op::RowsAt to, const float* c,
+                            const float* scale) {
+  __shared__ op::Staging staging;
+  constexpr int kPiece = kScaled ? 128 : kTileN;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  to.row = 16 * (2 * blockIdx.x + warp);
+  for (int column = 0; column < to.n; column += kTileN) {
+    op::Sums<kTileN, kPiece> sums;
+    for (int piece = 0; piece < sums.kPieces; ++piece)
+      for (int i = 0; i < kPiece / 2; ++i) {
+        const int row = to.row + lane / 4 + i / 2 % 2 * 8;
+        const int at = column + piece * kPiece + i / 4 * 8 + lane % 4 * 2 + i % 2;
+        const bool inside = row < to.m && at < to.n;
+        sums.value[piece][i] = inside ? c[to.begin + row * to.n + at] : CUDART_NAN_F;
+      }
+    if (kScaled) op::start_factors<kTileN>(staging.warp[warp], scale + column, to.n - column);
+    if (kScaled) op::await_copies<0>();
+    op::give_sums<kScaled>(sums, sink, staging.warp[warp], to, column);
+  }
+}
+"""
+LAUNCHER = """
+extern "C" int give_{lanes}_{columns}_{scaled}(const void* c, const void* scale, int64_t begin,
+                                               int64_t m, int64_t n, void* result,
+                                               void* times, void* parts, int narrow, int aligned,
+                                               void* stream) {{
+  const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
+  auto sink = op::Sink<Keep<{lanes}>>::of(keep, narrow, aligned, begin + m * n);
+  sink.parts = static_cast<float*>(parts);
+  give_kernel<{lanes}, {columns}, {scaled}><<<(m + 31) / 32, 64>>>(
+      sink, op::RowsAt{{begin, 0, int(m), int(n)}}, static_cast<const float*>(c),
+      static_cast<const float*>(scale));
+  return cudaGetLastError();
+}}
+"""
+WHERE = """
+__global__ void where_kernel(op::TileGrid grid, const int* index, int* found) {
+  const op::TileAt tile(grid, index[blockIdx.x]);
+  const int all[6] = {tile.row, tile.column, tile.split, tile.batch, tile.first, tile.last};
+  for (int i = 0; i < 6; ++i) found[6 * blockIdx.x + i] = all[i];
+}
+extern "C" int where(int64_t rows, int64_t columns, int64_t splits, int64_t batches,
+                     int64_t intervals, const void* index, int64_t count, void* found,
+                     void* stream) {
+  where_kernel<<<count, 1>>>(op::TileGrid::of(rows, columns, splits, batches, intervals),
+                             static_cast<const int*>(index), static_cast<int*>(found));
+  return cudaGetLastError();
+}
+"""
+FORMS = [(lanes, columns, 1) for lanes in (1, 2, 4) for columns in (128, 256)]
+FORMS += [(4, 128, 0), (4, 256, 0)]
+
+
+@cache
+def text() -> str:
+    launchers = [LAUNCHER.format(lanes=a, columns=b, scaled=c) for a, b, c in FORMS]
+    needed = ["give_sums", "start_factors", "TileGrid"]
+    return "\n".join([*pieces(needed), EPILOGUE, GIVE, *launchers, WHERE])
+
+
+def given(
+    m: int,
+    n: int,
+    form: tuple[int, int, int],
+    *,
+    parts: bool = False,
+    narrow: bool = True,
+    aligned: bool = True,
+    source: str | None = None,
+) -> None:
+    """Asserts that each value comes out once, times its column's scale, and nothing beside."""
+    random, begin = np.random.default_rng(0), 4 * n
+    c = random.standard_normal(begin + m * n).astype(np.float32)
+    scale = np.exp2(random.integers(-9, 9, n)).astype(np.float32)
+    result, times = np.full(begin + m * n, np.nan, np.float32), np.zeros(begin + m * n, np.int32)
+    of_parts = np.full(begin + m * n, np.nan, np.float32)
+    name = "give_{}_{}_{}".format(*form)
+    memory = [result, times, of_parts if parts else None, int(narrow), int(aligned)]
+    emulate(source or text(), name, [c, scale, begin, m, n, *memory])
+    expected = c[begin:].reshape(m, n) * (scale if form[2] else 1)
+    found = of_parts if parts else result
+    np.testing.assert_array_equal(found[begin:].reshape(m, n), expected)
+    assert np.isnan(found[:begin]).all()
+    assert (times[begin:] == (0 if parts else 1)).all()
+
+
+EXTENTS = [(16, 128), (32, 256), (33, 300), (7, 36), (50, 132), (64, 64), (1, 4)]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("extents", EXTENTS, ids=str)
+def test_every_value_is_handed_over_once(
+    extents: tuple[int, int], form: tuple[int, int, int]
+) -> None:
+    given(*extents, form)
+
+
+@pytest.mark.parametrize("n", [1, 31, 127, 130, 257])
+def test_rows_of_any_length(n: int) -> None:
+    for form in FORMS[:4]:
+        given(20, n if form[0] == 1 else n // 2 * 2 + 2, form)
+    given(20, n, (4, 128, 1), aligned=False)
+
+
+@pytest.mark.parametrize("n", [1, 130, 132, 257, 300])
+def test_parts_of_sums_have_their_scales(n: int) -> None:
+    for form in FORMS:
+        given(37, n, form, parts=True)
+
+
+def test_positions_beyond_32_bits_and_pointers_that_are_not_aligned() -> None:
+    for form in FORMS:
+        given(37, 132, form, narrow=False)
+        given(37, 132, form, aligned=False)
+
+
+def where(
+    rows: int, columns: int, splits: int, batches: int, intervals: int, indices: np.ndarray
+) -> np.ndarray:
+    found = np.zeros((len(indices), 6), np.int32)
+    arguments = [rows, columns, splits, batches, intervals, indices, len(indices), found]
+    emulate(text(), "where", arguments)
+    return found
+
+
+@pytest.mark.parametrize("grid", [(8, 3), (4, 1), (1, 7), (2, 5), (3, 4), (11, 6), (7, 1)], ids=str)
+@pytest.mark.parametrize("outer", [(1, 1), (1, 3), (3, 1), (2, 2)], ids=str)
+def test_each_tile_is_taken_once(grid: tuple[int, int], outer: tuple[int, int]) -> None:
+    (rows, columns), (splits, batches), intervals = grid, outer, 7
+    count = rows * columns * splits * batches
+    found = where(*grid, *outer, intervals, np.arange(count, dtype=np.int32))
+    assert len({tuple(tile[:4]) for tile in found}) == count
+    assert (found[:, :4] < [rows, columns, splits, batches]).all() and (found >= 0).all()
+    split, first, last = found[:, 2], found[:, 4], found[:, 5]
+    np.testing.assert_array_equal(first, intervals * split // splits)
+    np.testing.assert_array_equal(last, intervals * (split + 1) // splits)
+
+
+def test_tiles_of_a_group_follow_each_other() -> None:
+    found = where(7, 3, 1, 1, 1, np.arange(21, dtype=np.int32))
+    np.testing.assert_array_equal(found[:5, :2], [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1)])
+    np.testing.assert_array_equal(found[12:16, :2], [(4, 0), (5, 0), (6, 0), (4, 1)])
+
+
+@pytest.mark.parametrize("grid", [(60000, 30000), (16384, 16383), (3, 500000001)], ids=str)
+def test_the_last_of_many_tiles_are_where_they_belong(grid: tuple[int, int]) -> None:
+    rows, columns = grid
+    random = np.random.default_rng(0)
+    index = random.integers(0, rows * columns, 200)
+    index[:100] = index[:100] // (4 * columns) * (4 * columns) - random.integers(0, 2, 100)
+    index = np.append(np.clip(index, 0, None), rows * columns - 1)
+    found = where(*grid, 1, 1, 1, index.astype(np.int32))
+    group, rest = index // (4 * columns), index % (4 * columns)
+    height = np.minimum(4, rows - 4 * group)
+    np.testing.assert_array_equal(found[:, 0], 4 * group + rest % height)
+    np.testing.assert_array_equal(found[:, 1], rest // height)
+
+
+# What may be broken, and m, n and the form of a warp's sums at which it shows.
+FAULTS = {
+    "a slice": ("slice * Staging::kColumns < columns", "slice * Staging::kColumns < 96", (16, 128)),
+    "rows that are missing": ("1 && rows == 16) {", "1 && rows >= 8) {", (12, 128)),
+    "columns that are missing": ("if (column >= columns) return;", "", (16, 132)),
+    "scales of columns": ("space.factor + slice * Staging::kColumns", "space.factor", (16, 128)),
+    "scales that are missing": ("i + lane < columns ? 4 : 0", "4", (16, 132)),
+    "from row to row": ("at += kLanes * pitch) give(first", "at += pitch) give(first", (16, 128)),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_handing_over_shows(fault: str) -> None:
+    sound, broken, extents = FAULTS[fault]
+    assert sound in text()
+    with pytest.raises((EmulationFault, AssertionError)):
+        given(*extents, (4, 128, 1), source=text().replace(sound, broken))
