@@ -25,8 +25,8 @@ _NONE, _MEAN = 0, 1
 class _Classes:
     """The classes along `axis` of scores, and the one of each row, where that axis has size 1.
 
-    `chosen` says for each class of a row whether it is the one, `valid` of each row whether it is not
-    to be ignored, `known` whether its number is a class.
+    `chosen` says for each class of a row whether it is the one, `valid` of each row whether it is
+    not to be ignored, `known` whether its number is a class.
     """
 
     call: Call

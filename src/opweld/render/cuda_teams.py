@@ -31,6 +31,10 @@ from .walk import (
 # threads has. Two a lane hold softmax in 16 bits without spilling.
 _REGISTERS = 40
 _REGISTERS_A_LANE = 2
+# So many more where two blocks share a multiprocessor with them, and one would have it without: up
+# to 32 bytes a thread may spill, and softmax of 393216 elements reaches 69 instead of 58 % of a
+# copy's speed (H200, 2026-11-22, CUDA 13.0).
+_MORE_REGISTERS = 8
 # Shared memory of a block, in bytes.
 _SHARED_BYTES = 48 * 1024
 # The least that is worth a block of its own, in elements of a row.
@@ -113,14 +117,15 @@ def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
     for team, most in ((8, half), (32, items), (128, half), (256, items), (_HALF, items)):
         if packets <= team * most:
             return _Instance(team, max(-(-packets // team), 1), packets)
-    for team, share in ((_HALF, 2), (_WHOLE, 1)):
+    more = items + _MORE_REGISTERS // sum(_words(load, lanes) for load in _packet(folding))
+    for team, share, held in ((_HALF, 2, items), (_HALF, 2, more), (_WHOLE, 1, items)):
         room = folding.shared_bytes // share - _RESERVED_BYTES
         shared = max(room // (team * _held_bytes(folding, lanes)), 0)
         blocks = 1
         while blocks <= folding.multiprocessors:
             each = -(-packets // (team * blocks))
-            if each <= items + shared:
-                return _Instance(team, items, packets, None, max(each - items, 0), blocks)
+            if each <= held + shared:
+                return _Instance(team, held, packets, None, max(each - held, 0), blocks)
             blocks *= 2
     return None
 
