@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,14 +84,36 @@ class Case:
     num_bytes: int
     target: str = "auto"
     plain: bool = True  # nothing follows the product
+    precision: str = "highest"  # torch.set_float32_matmul_precision, from compiling to timing
 
 
-def linear(m: int, k: int, n: int, dtype: str = F32, tail: str = "y", target: str = "auto") -> Case:
+def linear(
+    m: int,
+    k: int,
+    n: int,
+    dtype: str = F32,
+    tail: str = "y",
+    target: str = "auto",
+    precision: str = "highest",
+) -> Case:
     text = LINEAR.format(m=m, k=k, n=n, dtype=dtype, tail=tail, device=DEVICE)
     size = 4 if dtype == F32 else 2
     name = f"Linear {m}x{k} -> {n}, {dtype[6:]}" + (", 6 operations" if tail == SIX else "")
     name += "" if target == "auto" else f", kernels for {target}"
-    return Case(name, text, m * n * k, (m * k + n * k + m * n) * size, target, tail == "y")
+    name += "" if precision == "highest" else ", TF32 allowed"
+    num_bytes = (m * k + n * k + m * n) * size
+    return Case(name, text, m * n * k, num_bytes, target, tail == "y", precision)
+
+
+@contextmanager
+def allowed(case: Case) -> Iterator[None]:
+    """While torch's float32 products may be as imprecise as the case says."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(case.precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def matmul(
@@ -123,6 +146,9 @@ CASES = (
     matmul("8205x2949 by 2949x5921", (8205, 2949), (2949, 5921)),
     matmul("matrix-vector 2048x1048576", (2048, 1048576), (1048576,)),
     linear(1024, 8192, 8192, target="sm_80"),
+    linear(1024, 8192, 8192, precision="high"),
+    linear(8192, 8192, 8192, precision="high"),
+    linear(1024, 8192, 8192, tail=SIX, precision="high"),
     linear(1024, 8192, 8192, BF16),
     linear(1024, 8192, 8192, BF16, SIX),
     linear(1024, 8192, 8192, F16, SIX),
@@ -146,7 +172,8 @@ def main(
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"products-{slug(device_name())}.json"
         for case, (model, new) in zip(cases, files, strict=True):
-            result = measured(case, model, new, compile, budget_s, copy_gbps)
+            with allowed(case):
+                result = measured(case, model, new, compile, budget_s, copy_gbps)
             print(line_of(result), flush=True)
             keep(path, run, run, result, names)
     print(f"written to {path}")
@@ -156,7 +183,8 @@ def emit(case: Case, model: Path) -> tuple[Path, Path]:
     """Writes the model file and what the compiler makes of it."""
     model.write_text(case.source)
     new = model.with_stem(f"{model.stem}_new")
-    compiled = compile_file(model, Options(target=case.target))
+    with allowed(case):
+        compiled = compile_file(model, Options(target=case.target))
     new.write_text(compiled.text)
     new.with_suffix(".plan").write_text("\n".join(row.reason for row in compiled.main_rows))
     return model, new

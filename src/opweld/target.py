@@ -109,14 +109,16 @@ SM_90A = Target(
     cuts_at_launch=True,
     held_row_elems=32768,  # 8 packets of 16 bytes in the registers of each of 1024 threads
     tensor_cores="sm90",
-    products=frozenset({Mode.FAITHFUL}),
+    products=frozenset({Mode.FAITHFUL, Mode.TF32}),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
     # that and 8192^3 is 51, 346, 692 and 662e12. Ours in float32: 8192^3 by three float16 products,
-    # promoted every 64 terms, in the same run 4.9 to 5.0 ms; 1024x8192x8192 0.56 to 0.61 ms. Short:
-    # 16384x12288 with 16 terms a sum, 0.85 ms, the library's 0.36.
+    # promoted every 64 terms, in the same run 4.9 to 5.0 ms; 1024x8192x8192 0.56 to 0.61 ms. Ours
+    # in TF32, by one such product, is an estimate: of the tensor cores' 660e12 in that run, three
+    # quarters with a promotion after 4 instead of 12 of their instructions. Short: 16384x12288 with
+    # 16 terms a sum, 0.85 ms, the library's 0.36.
     product_rates={
         Mode.FAITHFUL: ProductRates(220e12, library=51e12, overhead_us=12.0, short=8e12),
-        Mode.TF32: ProductRates(220e12, library=379e12, overhead_us=12.0, short=8e12),
+        Mode.TF32: ProductRates(480e12, library=379e12, overhead_us=12.0, short=8e12),
         Mode.HALF: ProductRates(ours=624e12, library=706e12),
         Mode.BFLOAT16: ProductRates(ours=665e12, library=736e12),
     },
@@ -138,12 +140,13 @@ SM_80 = Target(
     cuts_at_launch=True,
     held_row_elems=32768,  # 8 packets of 16 bytes in the registers of each of 1024 threads
     tensor_cores="mma",
-    products=frozenset({Mode.FAITHFUL}),
+    products=frozenset({Mode.FAITHFUL, Mode.TF32}),
     # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products
-    # for a float32 one, and one for TF32, each at two thirds of the peak.
+    # for a float32 one at two thirds of the peak, and one for TF32, promoted three times as often,
+    # at half of it: estimates.
     product_rates={
         Mode.FAITHFUL: ProductRates(69e12, library=19.5e12, overhead_us=12.0, short=8e12),
-        Mode.TF32: ProductRates(69e12, library=156e12, overhead_us=12.0, short=8e12),
+        Mode.TF32: ProductRates(156e12, library=156e12, overhead_us=12.0, short=8e12),
         Mode.HALF: ProductRates(ours=312e12, library=312e12),
         Mode.BFLOAT16: ProductRates(ours=312e12, library=312e12),
     },

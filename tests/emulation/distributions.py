@@ -59,6 +59,12 @@ def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.einsum("bmk,bnk->bmn", a.astype(np.float64), b.astype(np.float64))
 
 
+def rounded(values: np.ndarray) -> np.ndarray:
+    """Rounded to the 11 bits of TF32, to nearest, in float64."""
+    mantissa, exponent = np.frexp(values.astype(np.float64))
+    return np.ldexp(np.round(mantissa * 2.0**11), exponent - 11)
+
+
 def error(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
     """The root mean square of the errors over |a| |b|, element by element."""
     size = exact(abs(a), abs(b))

@@ -12,7 +12,7 @@ SAMPLES = 2048
 @dataclass(frozen=True, slots=True)
 class Copy:
     """`column_max` [k] bits; `scale` [batches, n]; `packed` halves [batches, n, chunks, 64] of 32
-    upper and 32 lower parts each."""
+    upper and 32 lower parts each, or of 64 upper ones."""
 
     unfit: bool
     gaps: bool
@@ -21,21 +21,21 @@ class Copy:
     packed: np.ndarray
 
 
-def read_copy(held: np.ndarray, batches: int, n: int, k: int) -> Copy:
+def read_copy(held: np.ndarray, batches: int, n: int, k: int, parts: int = 2) -> Copy:
     """The parts of a block of held bytes, each of which begins at a multiple of 256."""
-    chunks = (k + 63) // 64 * 2
+    chunks = (k + 63) // 64 * parts
     extents = (("i4", (3 + SAMPLES,)), ("u4", (k,)), ("f4", (batches, n)))
     extents += (("u2", (batches, n, chunks, 64)),)
-    parts, at = [], 0
+    found, at = [], 0
     for kind, shape in extents:
         num_bytes = int(np.prod(shape)) * np.dtype(kind).itemsize
-        parts.append(held[at : at + num_bytes].view(kind).reshape(shape))
+        found.append(held[at : at + num_bytes].view(kind).reshape(shape))
         at += (num_bytes + 255) // 256 * 256
-    head, column_max, scale, packed = parts
+    head, column_max, scale, packed = found
     return Copy(bool(head[1]), bool(head[2]), column_max, scale, packed)
 
 
-def split_copy(b: np.ndarray) -> Copy:
+def split_copy(b: np.ndarray, parts: int = 2) -> Copy:
     """What b[batches, n, k] comes to, of numbers that are neither infinite nor NaN."""
     k = b.shape[2]
     column_max = abs(b).max(axis=(0, 1)).view(np.uint32)
@@ -52,14 +52,15 @@ def split_copy(b: np.ndarray) -> Copy:
     small = units.astype(np.float32) * np.float32(2.0**-40) / np.float32(k) / np.float32(2.0**18)
     num_gaps = np.count_nonzero((abs(own) < small[..., None]) & (factors != 0))
     others = (units - _units(largest)).astype(np.float32) * np.float32(2.0**-40)
-    alone = (others > 0) & (others * np.float32(2.0**14) < largest * np.float32(k - 1))
+    times = np.float32(2.0**14 if parts == 2 else 2.0**25)
+    alone = (others > 0) & (others * times < largest * np.float32(k - 1))
     beyond = (largest != 0) & ((exponents < -110) | (exponents > 80))
     return Copy(
         bool((alone | beyond).any()),
         num_gaps > b.size >> 15,
         column_max,
         np.ldexp(1.0, -up).astype(np.float32),
-        _chunks(upper, lower),
+        _chunks((upper, lower)[:parts]),
     )
 
 
@@ -72,9 +73,9 @@ def _units(values: np.ndarray) -> np.ndarray:
     return (np.minimum(abs(values), np.float32(4)) * np.float32(2.0**40)).astype(np.uint64)
 
 
-def _chunks(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    batches, n, k = upper.shape
-    padded = np.zeros((2, batches, n, (k + 63) // 64 * 64), np.float16)
-    padded[:, :, :, :k] = upper, lower
-    parts = padded.reshape(2, batches, n, -1, 32).transpose(1, 2, 3, 0, 4)
-    return np.ascontiguousarray(parts).reshape(batches, n, -1, 64).view(np.uint16)
+def _chunks(parts: tuple[np.ndarray, ...]) -> np.ndarray:
+    batches, n, k = parts[0].shape
+    padded = np.zeros((len(parts), batches, n, (k + 63) // 64 * 64), np.float16)
+    padded[:, :, :, :k] = parts
+    shares = padded.reshape(len(parts), batches, n, -1, 64 // len(parts)).transpose(1, 2, 3, 0, 4)
+    return np.ascontiguousarray(shares).reshape(batches, n, -1, 64).view(np.uint16)

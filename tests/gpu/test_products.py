@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
@@ -56,6 +56,28 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 @pytest.fixture(scope="module")
 def matmul(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return built(emitted_module(tmp_path_factory.mktemp("matmul"), "matmul", MATMUL))
+
+
+@pytest.fixture
+def tf32() -> Iterator[None]:
+    """While torch's flag allows TF32."""
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.fixture(scope="module")
+def loose(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
+    """What was compiled while TF32 was allowed."""
+    folder = tmp_path_factory.mktemp("loose")
+    torch.set_float32_matmul_precision("high")
+    try:
+        found = {"linear": LINEAR, "matmul": MATMUL}
+        modules = {name: built(emitted_module(folder, name, found[name])) for name in found}
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert all("op::Tf32" in module._CUDA for module in modules.values())
+    return modules
 
 
 def built(module: ModuleType) -> ModuleType:
@@ -148,6 +170,54 @@ def test_errors_are_no_larger_than_those_of_eager(matmul: ModuleType, name: str)
     torch.manual_seed(3)
     x, y = DISTRIBUTIONS[name]()
     require_as_exact(matmul.ModelNew()(x, y), x @ y.mT, x, y)
+
+
+def rounded(x: Tensor) -> Tensor:
+    """To the 11 bits of TF32, to nearest, in float64."""
+    mantissa, exponent = torch.frexp(x.double())
+    return torch.ldexp((mantissa * 2**11).round(), exponent - 11)
+
+
+def relative_rms(found: Tensor, x: Tensor, y: Tensor) -> float:
+    """Of the errors over |x| |y|^T, element by element."""
+    exact, size = x.double() @ y.double().mT, x.double().abs() @ y.double().abs().mT
+    return ((found.double() - exact) / size.clamp_min(1e-300)).square().mean().sqrt().item()
+
+
+@pytest.mark.usefixtures("tf32")
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_tf32_is_as_exact_as_operands_rounded_to_11_bits(
+    loose: dict[str, ModuleType], name: str
+) -> None:
+    torch.manual_seed(3)
+    x, y = DISTRIBUTIONS[name]()
+    found = loose["matmul"].ModelNew()(x, y)
+    marks = rounded(x) @ rounded(y).mT
+    # Results below the normal numbers round to multiples of 2^-149.
+    floor = 2.0**-149 / (x.double().abs() @ y.double().abs().mT).clamp_min(1e-300).min().item()
+    limit = 1.02 * relative_rms(marks, x, y) + 2.0**-21 + floor
+    assert relative_rms(found, x, y) <= limit
+    require_as_exact(found, x @ y.mT, x, y)
+
+
+@pytest.mark.parametrize("rows", [5, 128, 129, 512, 1000])
+def test_tf32_of_any_number_of_rows(loose: dict[str, ModuleType], rows: int, tf32: None) -> None:
+    new = loose["linear"].ModelNew().cuda()
+    x, residual = normal(rows, INNER), normal(rows, COLUMNS)
+    old = eager_of(loose["linear"], new).double()
+    for _ in range(2):
+        with torch.no_grad():
+            found, exact = new(x, residual), old(x.double(), residual)
+        # Weights of 1 / sqrt(INNER) at most: sums near 1, each operand off by 2^-11 of itself.
+        off = (found.double() - exact).abs()
+        assert off.max() < 5e-3 and 1e-7 < off.square().mean().sqrt() < 5e-4
+        behind_autograd(new)
+        old = eager_of(loose["linear"], new).double()
+
+
+def test_tf32_is_used_only_while_the_flag_allows_it(loose: dict[str, ModuleType]) -> None:
+    x, y = normal(ROWS, INNER), normal(COLUMNS, INNER)
+    assert torch.equal(loose["matmul"].ModelNew()(x, y), x @ y.mT)
 
 
 def test_small_integers_are_exact(matmul: ModuleType) -> None:

@@ -5,10 +5,11 @@ namespace op {
 
 // @MmaCall deps: Product, SplitOperands, mma_splits
 // Where everything of a call lies; without memory, how much it takes. Blocks are of 128 bytes.
+template <int kParts>
 struct MmaCall {
     int64_t blocks;
     int splits;
-    SplitOperands operands;
+    SplitOperands<kParts> operands;
     half *a, *b;
     float* parts;
     int64_t bytes;
@@ -23,8 +24,8 @@ struct MmaCall {
     // Of float32 operands, which are split; b's split copy lies in `held` or in the workspace.
     static MmaCall of_split(const Product& p, void* workspace, void* held, bool is_held) {
         Workspace space{static_cast<char*>(workspace)};
-        MmaCall call = of_blocks(p, space, 2 * interval_count(p.k));
-        call.operands = SplitOperands::take(p, space, held, is_held, p.m);
+        MmaCall call = of_blocks(p, space, kParts * interval_count(p.k));
+        call.operands = SplitOperands<kParts>::take(p, space, held, is_held, p.m);
         call.bytes = space.used;
         return call;
     }
@@ -41,12 +42,12 @@ struct MmaCall {
 
 // @launch_split_mma deps: MmaCall, launch_mma_product, launch_fma_product
 // A product of float32 operands. What does not fit the split form is left to the float32 kernel.
-template <typename Epilogue>
+template <typename Mode, typename Epilogue>
 static int launch_split_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
                             cudaStream_t stream) {
-    const MmaCall call =
-        MmaCall::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
-    const SplitOperands& split = call.operands;
+    using Call = MmaCall<Mode::kParts>;
+    const Call call = Call::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
+    const auto& split = call.operands;
     const int error = split.make(p, !memory.held || memory.changed, stream);
     if (error) return error;
     const int64_t row = call.blocks * MmaTile::kRowBytes;
@@ -57,7 +58,7 @@ static int launch_split_mma(const Product& p, const Memory& memory, const Sink<E
     const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
     const int* unfit = &split.state.head->unfit;
     const int made =
-        launch_mma_product<Faithful>(packed, sink, call.parts, call.splits, unfit, stream);
+        launch_mma_product<Mode>(packed, sink, call.parts, call.splits, unfit, stream);
     return made ? made : launch_fma_product<float>(p, sink, unfit, stream);
 }
 
@@ -75,7 +76,7 @@ template <typename Mode, typename Epilogue>
 static int launch_whole_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
                             cudaStream_t stream) {
     using T = typename Mode::Storage;
-    const MmaCall call = MmaCall::of_whole(p, memory.workspace);
+    const auto call = MmaCall<1>::of_whole(p, memory.workspace);
     const Packed a = whole_rows<T>(p.a, call.a, p.batches, p.m, p.k, call.blocks, stream);
     const Packed b = whole_rows<T>(p.b, call.b, p.batches, p.n, p.k, call.blocks, stream);
     const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, 2 * p.k};
@@ -90,19 +91,20 @@ struct TensorCores {
 
     static bool take(const Product& p) { return suits_tensor_cores<Mode>(p); }
     static int64_t workspace_bytes(const Product& p, bool held) {
-        if constexpr (kSplits) return MmaCall::of_split(p, nullptr, nullptr, held).bytes;
-        return MmaCall::of_whole(p, nullptr).bytes;
+        using Call = MmaCall<Mode::kParts>;
+        if constexpr (kSplits) return Call::of_split(p, nullptr, nullptr, held).bytes;
+        return Call::of_whole(p, nullptr).bytes;
     }
     static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
         Workspace space{};
-        if constexpr (kSplits) take_held(space, batches, n, k);
+        if constexpr (kSplits) take_held(space, Mode::kParts, batches, n, k);
         return space.used;
     }
     template <typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
                       cudaStream_t stream) {
         if constexpr (kSplits) {
-            return launch_split_mma(p, memory, sink, stream);
+            return launch_split_mma<Mode>(p, memory, sink, stream);
         } else {
             return launch_whole_mma<Mode>(p, memory, sink, stream);
         }

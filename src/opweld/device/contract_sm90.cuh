@@ -43,27 +43,13 @@ struct TileAt {
     }
 };
 
-// @Chunks deps: kInterval, half, bfloat16, Faithful, Bfloat16
+// @Chunks deps: kInterval
 // What 128 bytes of a packed row hold, by mode: a chunk.
 //   Faithful: 32 values as 32 upper parts and 32 lower parts.
-//   the others: 64 values, summed on the tensor core throughout.
+//   the others: 64 values.
 template <typename Mode>
 struct Chunks {
-    using Value = half;
-    static constexpr int kDepth = 64, kPerInterval = 1;
-    static constexpr bool kSplit = false;
-};
-template <>
-struct Chunks<Faithful> {
-    using Value = half;
-    static constexpr int kDepth = 32, kPerInterval = kInterval / 32;
-    static constexpr bool kSplit = true;
-};
-template <>
-struct Chunks<Bfloat16> {
-    using Value = bfloat16;
-    static constexpr int kDepth = 64, kPerInterval = 1;
-    static constexpr bool kSplit = false;
+    static constexpr int kDepth = kInterval / Mode::kParts, kPerInterval = Mode::kParts;
 };
 
 // @Stages deps: Barrier, Staging
@@ -177,22 +163,27 @@ struct Sums {
 };
 
 // @multiply_split deps: wgmma_half_128, wgmma_order, tile_descriptor
-// scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of split
-// operands: the small products first. Every product is exact, but the tensor core cuts a sum after
+// scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of operands in
+// kParts: the small products first. Every product is exact, but the tensor core cuts a sum after
 // 25 bits.
-template <int kSteps, int kCount>
+template <int kParts, int kSteps, int kCount>
 OPWELD_FN void multiply_split(float (&scratch)[kCount], const unsigned char* a_rows,
                               const unsigned char* b_rows, int first, int add) {
     const Type<half> type;
     // 16 values are 32 bytes, 2 of the descriptor's units; the lower parts are 64 bytes on.
     const uint64_t a = tile_descriptor(a_rows) + 2 * first, b = tile_descriptor(b_rows) + 2 * first;
+    if constexpr (kParts == 2) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-        wgmma(type, scratch, a + 4 + 2 * step, b + 2 * step, step > 0 || add);
-        wgmma(type, scratch, a + 2 * step, b + 4 + 2 * step, 1);
+        for (int step = 0; step < kSteps; ++step) {
+            wgmma(type, scratch, a + 4 + 2 * step, b + 2 * step, step > 0 || add);
+            wgmma(type, scratch, a + 2 * step, b + 4 + 2 * step, 1);
+        }
+        add = 1;
     }
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) wgmma(type, scratch, a + 2 * step, b + 2 * step, 1);
+    for (int step = 0; step < kSteps; ++step) {
+        wgmma(type, scratch, a + 2 * step, b + 2 * step, step > 0 || add);
+    }
     wgmma_commit();
 }
 
@@ -216,7 +207,7 @@ OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], fl
 template <typename T, int kPiece>
 OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                             Ring<T::kStages>& ring, int group, int first, float upper, float lower) {
-    constexpr int kDepth = Chunks<Faithful>::kDepth;
+    constexpr int kDepth = Chunks<typename T::Mode>::kDepth;
     constexpr int kChunks = T::kPromoted < kDepth ? 1 : T::kPromoted / kDepth;
     constexpr int kSteps = (T::kPromoted < kDepth ? T::kPromoted : kDepth) / 16;
     const bool to_end = first + kSteps == kDepth / 16;
@@ -233,7 +224,7 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
         for (int chunk = 0; chunk < kChunks; ++chunk) {
             if (piece == 0 && first == 0) memory.full[now.stage].wait(now.parity);
             const auto& stage = memory.stage[now.stage];
-            multiply_split<kSteps>(scratch, stage.a + group * 64 * kChunkBytes,
+            multiply_split<T::Mode::kParts, kSteps>(scratch, stage.a + group * 64 * kChunkBytes,
                                    stage.b + piece * kPiece * kChunkBytes, first, chunk > 0);
             if (release && chunk > 0) {
                 wgmma_wait<1>();
@@ -258,7 +249,7 @@ template <typename T, int kPiece>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, const float* scale,
                          int64_t step) {
-    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = Chunks<Faithful>::kDepth / 16;
+    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = Chunks<typename T::Mode>::kDepth / 16;
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
         const float upper = __ldg(scale), lower = __ldg(scale + 8);
@@ -277,7 +268,7 @@ OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
 template <typename T, int kPiece>
 OPWELD_FN void sum_whole(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group) {
-    using Value = typename Chunks<typename T::Mode>::Value;
+    using Value = typename T::Mode::Storage;
     const typename T::Blocks blocks;
     auto& value = sums.value[0];
     Ring<T::kStages> before = ring;
@@ -485,7 +476,7 @@ template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
                               const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
                               int64_t n) {
-    constexpr bool kSplit = Chunks<typename T::Mode>::kSplit;
+    constexpr bool kSplit = T::Mode::kScaled;
     constexpr int kPiece = kSplit ? 128 : T::kTileN;
     const int group = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
     const typename T::Blocks blocks;

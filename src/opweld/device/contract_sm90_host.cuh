@@ -115,7 +115,7 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
                            const Sink<Epilogue>& sink, cudaStream_t stream) {
     // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small tile.
     using Wide = Tiles<Mode, 256, 2, 4, 64>;
-    using Single = Tiles<Mode, 128, 1, 6, 32>;
+    using Single = Tiles<Mode, 128, 1, 6, Mode::kParts == 2 ? 32 : 64>;
     const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
     const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
     if (error || plan.splits == 1) return error;
@@ -125,9 +125,10 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
 // @launch_split deps: SplitOperands, TilePlan, launch_tiles, launch_fma_product
 // A float32 product on the tensor cores; what does not fit the split form is left to the float32
 // kernel.
+template <int kParts>
 struct SplitCall {
-    static constexpr double kIntervalUs = 1.9;  // of a wide tile
-    SplitOperands operands;
+    static constexpr double kIntervalUs = kParts == 2 ? 1.9 : 0.65;  // of a wide tile
+    SplitOperands<kParts> operands;
     TilePlan plan;
     float* parts;
     int64_t bytes;
@@ -136,7 +137,7 @@ struct SplitCall {
         SplitCall call{};
         Workspace space{static_cast<char*>(workspace)};
         // rows of whole tiles: read, never used
-        call.operands = SplitOperands::take(p, space, held, is_held, (p.m + 255) / 256 * 256);
+        call.operands = SplitOperands<kParts>::take(p, space, held, is_held, (p.m + 255) / 256 * 256);
         call.plan = TilePlan::choose(p, call.operands.intervals, kIntervalUs);
         if (call.plan.splits > 1) {
             call.parts = space.take<float>(call.plan.splits * p.batches * p.m * p.n);
@@ -146,14 +147,15 @@ struct SplitCall {
     }
 };
 
-template <typename Epilogue>
+template <typename Mode, typename Epilogue>
 static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> sink,
                         cudaStream_t stream) {
-    const SplitCall call = SplitCall::of(p, memory.workspace, memory.held, memory.held != nullptr);
-    const SplitOperands& split = call.operands;
+    using Call = SplitCall<Mode::kParts>;
+    const Call call = Call::of(p, memory.workspace, memory.held, memory.held != nullptr);
+    const auto& split = call.operands;
     int error = split.make(p, !memory.held || memory.changed, stream);
     if (error) return error;
-    const int64_t pitch = split.intervals * (2 * kInterval);
+    const int64_t pitch = split.intervals * (Mode::kParts * kInterval);
     const TileOperand a{split.a, split.a_batches, p.m * pitch, p.m, pitch, pitch};
     const TileOperand b{split.held.packed, split.b_batches, p.n * pitch, p.n, pitch, pitch};
     const int* unfit = &split.state.head->unfit;
@@ -161,7 +163,7 @@ static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> s
                             split.a_batches > 1, split.b_batches > 1, unfit};
     const Sink<Epilogue> whole = sink;
     sink.parts = call.parts;
-    error = launch_tiles_of<Faithful>(a, b, p, split.intervals, call.plan, scales, sink, stream);
+    error = launch_tiles_of<Mode>(a, b, p, split.intervals, call.plan, scales, sink, stream);
     return error ? error : launch_fma_product<float>(p, whole, unfit, stream);
 }
 
@@ -231,21 +233,21 @@ struct TensorCores {
     static bool take(const Product& p) { return suits_tensor_cores<Mode>(p) && is_hopper(); }
     static int64_t workspace_bytes(const Product& p, bool held) {
         if constexpr (kSplits) {
-            return SplitCall::of(p, nullptr, nullptr, held).bytes;
+            return SplitCall<Mode::kParts>::of(p, nullptr, nullptr, held).bytes;
         } else {
             return WholeCall::of(p, nullptr).bytes;
         }
     }
     static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
         Workspace space{};
-        if constexpr (kSplits) take_held(space, batches, n, k);
+        if constexpr (kSplits) take_held(space, Mode::kParts, batches, n, k);
         return space.used;
     }
     template <typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
                       cudaStream_t stream) {
         if constexpr (kSplits) {
-            return launch_split(p, memory, sink, stream);
+            return launch_split<Mode>(p, memory, sink, stream);
         } else {
             return launch_whole<Mode>(p, memory, sink, stream);
         }

@@ -1,8 +1,9 @@
-// Operands of tensor-core products in packed form: float32 values as two half-precision parts, scaled
-// by powers of two so that nothing is lost that the float32 product would have kept.
+// Operands of tensor-core products in packed form: float32 values as one or two half-precision parts,
+// scaled by powers of two so that nothing is lost that a product of their precision would have kept.
 //
 // a packed operand: [batch][row][chunk][64]; what a chunk holds stands at Chunks.
-// a = (upper + lower) * a_scale[batch][interval][row] / 2^c[k], b = (upper + lower) * b_scale[row] * 2^c[k];
+// a = parts * a_scale[batch][interval][row] / 2^c[k], b = parts * b_scale[row] * 2^c[k], `parts` the
+// sum of the upper and the lower part, or the upper part alone, which is the value in 11 bits;
 // c[k] is the exponent of the largest |b[., k]|: with it no column of b is small beside the others.
 
 namespace op {
@@ -79,19 +80,25 @@ static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
     return {from.data, from.batch, from.inner, from.row};
 }
 
-// @put_split deps: half, half_header
-// Four values as upper and lower parts, at their place among a row's chunks of 32.
-OPWELD_FN void put_split(half* row, int64_t place, const Four& v, float scale) {
-    alignas(8) half upper[4], lower[4];
+// @put_parts deps: half, half_header
+// Four values as upper and lower parts, at their place among a row's chunks of 32; or as upper parts,
+// among chunks of 64.
+template <int kParts>
+OPWELD_FN void put_parts(half* row, int64_t place, const Four& v, float scale) {
+    constexpr int kDepth = 64 / kParts;
+    alignas(8) half upper[4];
+    [[maybe_unused]] alignas(8) half lower[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float x = v.x[i] * scale;
         upper[i] = __float2half_rn(x);
         lower[i] = __float2half_rn(x - __half2float(upper[i]));
     }
-    half* chunk = row + place / 32 * 64 + place % 32;
+    half* chunk = row + place / kDepth * 64 + place % kDepth;
     *reinterpret_cast<uint2*>(chunk) = *reinterpret_cast<const uint2*>(upper);
-    *reinterpret_cast<uint2*>(chunk + 32) = *reinterpret_cast<const uint2*>(lower);
+    if constexpr (kParts == 2) {
+        *reinterpret_cast<uint2*>(chunk + kDepth) = *reinterpret_cast<const uint2*>(lower);
+    }
 }
 
 // @Spots deps: kInterval
@@ -153,9 +160,13 @@ OPWELD_FN Value sum_of_spot(Value sum) {
 }
 
 // Whether a value stands out so far that the others, split under its scale, lose digits which would
-// count where it is multiplied by little: 2^14 times their mean.
+// count where it is multiplied by little. The last part rounds at 2^-25, and so at 2^-39 of the
+// largest: where that is 2^14 or 2^25 times the others' mean, at 2^-25 or 2^-14 of the mean, less than
+// values of 24 or 11 bits do.
+template <int kParts>
 OPWELD_FN bool stands_out(float largest, float sum_of_others, float count_of_others) {
-    return sum_of_others > 0.0f && sum_of_others * 16384.0f < largest * count_of_others;
+    constexpr float kTimes = kParts == 2 ? 0x1p14f : 0x1p25f;
+    return sum_of_others > 0.0f && sum_of_others * kTimes < largest * count_of_others;
 }
 
 // @equilibrated deps: exponents, ReadFour
@@ -254,9 +265,9 @@ struct PlaceOf {
     }
 };
 
-// @split_a_of deps: fetch_spots, TurnedTile, exponents, CallState, Held, put_split, equilibrated, spot_facts
+// @split_a_of deps: fetch_spots, TurnedTile, exponents, CallState, Held, put_parts, equilibrated, spot_facts
 // Splits one interval of a band of a.
-template <typename T, bool kWhole>
+template <typename T, int kParts, bool kWhole>
 OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spots, const Held& held,
                           half* packed, float* scale, int64_t scale_rows, CallHead* call,
                           bool packets, TurnedTile& tile) {
@@ -276,11 +287,11 @@ OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spo
         const int64_t row = spot.own_row(i);
         if (!kWhole && row >= spots.rows) continue;
         const int up = lift(exponent_of(largest));
-        half* begin = packed + (spot.batch * spots.rows + row) * spots.intervals * (2 * kInterval);
-        put_split(begin, spot.k, own, power_of_two(up));
+        half* begin = packed + (spot.batch * spots.rows + row) * spots.intervals * (kParts * kInterval);
+        put_parts<kParts>(begin, spot.k, own, power_of_two(up));
         if (threadIdx.x % kSpotThreads) continue;
         scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] = power_of_two(-up);
-        const bool lost = held.head->gaps && stands_out(largest, others, kInterval - 1);
+        const bool lost = held.head->gaps && stands_out<kParts>(largest, others, kInterval - 1);
         if (!is_in_range(largest) || lost) call->unfit = 1;
     }
 }
@@ -288,7 +299,7 @@ OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spo
 // @split_kernel deps: PlaceOf, split_a_of, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
 // is [batch][interval][scale_rows].
-template <typename T>
+template <typename T, int kParts>
 static __global__ void __launch_bounds__(256)
     split_kernel(const Operand a, const Spots spots, const Held held, half* __restrict__ packed,
                  float* __restrict__ scale, const int64_t scale_rows, CallHead* call,
@@ -298,9 +309,11 @@ static __global__ void __launch_bounds__(256)
     const PlaceOf place(a, blockIdx.x, spots.bands(), spots.intervals);
     const SpotAt spot(spots, place.band, place.interval);
     if (packets && spot.is_whole(spots)) {
-        split_a_of<T, true>(a, spot, spots, held, packed, scale, scale_rows, call, packets, tile);
+        split_a_of<T, kParts, true>(a, spot, spots, held, packed, scale, scale_rows, call, packets,
+                                    tile);
     } else {
-        split_a_of<T, false>(a, spot, spots, held, packed, scale, scale_rows, call, packets, tile);
+        split_a_of<T, kParts, false>(a, spot, spots, held, packed, scale, scale_rows, call, packets,
+                                     tile);
     }
 }
 

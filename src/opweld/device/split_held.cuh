@@ -19,7 +19,7 @@ struct Held {
     HeldHead* head;
     uint32_t* column_max;  // [k] bits of the largest |b[., k]|
     float* scale;          // [batches][n]
-    half* packed;          // [batches][n][chunks][64]
+    half* packed;          // [batches][n][chunks][64], of one or two parts
 };
 
 // @CallState deps:
@@ -95,6 +95,7 @@ struct RowScale {
     float up, small;
 };
 
+template <int kParts>
 OPWELD_FN RowScale row_scale(int64_t row, const SpotAt& spot, const Spots& spots, const Held& held,
                              const CallState& call) {
     const float largest = __uint_as_float(call.row_max[row]);
@@ -103,13 +104,13 @@ OPWELD_FN RowScale row_scale(int64_t row, const SpotAt& spot, const Spots& spots
     if (spot.interval == 0) {
         held.scale[row] = power_of_two(-up);
         const float others = float(units - in_units(largest)) * kSumUnit;
-        const bool alone = stands_out(largest, others, float(spots.k - 1));
+        const bool alone = stands_out<kParts>(largest, others, float(spots.k - 1));
         if (!is_in_range(largest) || alone) call.head->unfit = call.head->unfit_b = 1;
     }
     return {power_of_two(up), float(units) * kSumUnit / float(spots.k) / 262144.0f};
 }
 
-// @split_b_of deps: RowScale, fetch_spots, TurnedTile, equilibrated, put_split
+// @split_b_of deps: RowScale, fetch_spots, TurnedTile, equilibrated, put_parts
 // Splits one interval of one band of b; returns how many of this thread's values are small beside
 // their row's.
 struct SplitSpace {
@@ -117,7 +118,7 @@ struct SplitSpace {
     RowScale rows[kBand];
 };
 
-template <typename T, bool kWhole>
+template <typename T, int kParts, bool kWhole>
 OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots,
                               const Held& held, const CallState& call, bool packets,
                               SplitSpace& space) {
@@ -128,7 +129,7 @@ OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots&
     const bool across = lies_across(b);
     __syncthreads();  // what stands in shared memory has been read
     if (threadIdx.x < kBand && row < spots.rows) {
-        space.rows[threadIdx.x] = row_scale(begin + row, spot, spots, held, call);
+        space.rows[threadIdx.x] = row_scale<kParts>(begin + row, spot, spots, held, call);
     }
     if (across) space.tile.lay_out(v);
     __syncthreads();
@@ -140,8 +141,8 @@ OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots&
         if (!kWhole && own_row >= spots.rows) continue;
         const RowScale of_row = space.rows[own_row - spot.row];
         const Four own = equilibrated(v[i], factors);
-        half* packed = held.packed + (begin + own_row) * spots.intervals * (2 * kInterval);
-        put_split(packed, spot.k, own, of_row.up);
+        half* packed = held.packed + (begin + own_row) * spots.intervals * (kParts * kInterval);
+        put_parts<kParts>(packed, spot.k, own, of_row.up);
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             gaps += factors.x[j] != 0.0f && fabsf(own.x[j]) < of_row.small;
@@ -150,13 +151,13 @@ OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots&
     return gaps;
 }
 
-template <typename T>
+template <typename T, int kParts>
 OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots,
                               const Held& held, const CallState& call, bool packets,
                               SplitSpace& space) {
     return packets && spot.is_whole(spots)
-               ? split_b_of<T, true>(b, spot, spots, held, call, packets, space)
-               : split_b_of<T, false>(b, spot, spots, held, call, packets, space);
+               ? split_b_of<T, kParts, true>(b, spot, spots, held, call, packets, space)
+               : split_b_of<T, kParts, false>(b, spot, spots, held, call, packets, space);
 }
 
 // @count_gaps deps: CallState
@@ -206,7 +207,7 @@ OPWELD_FN void find_facts(const Lines& lines, const CallState& call, Joint<Fact>
     }
 }
 
-template <typename T>
+template <typename T, int kParts>
 static __global__ void __launch_bounds__(256, 3)
     refresh_held_kernel(const Operand b, const Spots spots, const Lines lines, const Held held,
                         const CallState call) {
@@ -224,7 +225,7 @@ static __global__ void __launch_bounds__(256, 3)
     for (int64_t i = blockIdx.x; i < bands * spots.intervals; i += gridDim.x) {
         const PlaceOf place(b, i, bands, spots.intervals);
         const SpotAt spot(spots, place.band, place.interval);
-        gaps += split_b_of<T>(b, spot, spots, held, call, lines.packets, space);
+        gaps += split_b_of<T, kParts>(b, spot, spots, held, call, lines.packets, space);
     }
     count_gaps(gaps, call);
     sync_grid(arrived, 3);
@@ -234,14 +235,14 @@ static __global__ void __launch_bounds__(256, 3)
 // @anew_kernels deps: PlaceOf, facts_kernel, split_b_of, count_gaps, finish_held
 // The same in kernels of their own, of many small blocks that keep the memory busy: where the host
 // knows that b has to be split. `call` begins as zeros.
-template <typename T>
+template <typename T, int kParts>
 static __global__ void __launch_bounds__(256, 4)
     split_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
                    const bool packets) {
     __shared__ SplitSpace space;
     const PlaceOf place(b, blockIdx.x, spots.bands(), spots.intervals);
     const SpotAt spot(spots, place.band, place.interval);
-    count_gaps(split_b_of<T>(b, spot, spots, held, call, packets, space), call);
+    count_gaps(split_b_of<T, kParts>(b, spot, spots, held, call, packets, space), call);
 }
 
 template <typename T>

@@ -20,12 +20,12 @@ struct Workspace {
 };
 
 // @take_held deps: Held, Workspace, kInterval
-static Held take_held(Workspace& space, int64_t batches, int64_t n, int64_t k) {
+static Held take_held(Workspace& space, int parts, int64_t batches, int64_t n, int64_t k) {
     Held held{};
     held.head = space.take<HeldHead>(1);
     held.column_max = space.take<uint32_t>(k);
     held.scale = space.take<float>(batches * n);
-    held.packed = space.take<half>(batches * n * interval_count(k) * (2 * kInterval));
+    held.packed = space.take<half>(batches * n * interval_count(k) * (parts * kInterval));
     return held;
 }
 
@@ -39,7 +39,8 @@ static bool reads_packets(const Operand& from) {
 }
 
 // @SplitOperands deps: num_multiprocessors, CallState, Product, take_held, check_held_kernel, refresh_held_kernel, anew_kernels, split_kernel, reads_packets
-// Float32 operands of a product on tensor cores, split.
+// Float32 operands of a product on tensor cores, split into kParts.
+template <int kParts>
 struct SplitOperands {
     int64_t intervals, scale_rows, a_batches, b_batches;
     CallState state;
@@ -64,8 +65,8 @@ struct SplitOperands {
         split.state.row_sum = space.take<unsigned long long>(p.batches * p.n);
         split.state_bytes = space.used - begin;
         split.a_scale = space.take<float>(p.batches * split.intervals * scale_rows);
-        split.a = space.take<half>(p.batches * p.m * split.intervals * (2 * kInterval));
-        split.held = take_held(is_held ? apart : space, p.batches, p.n, p.k);
+        split.a = space.take<half>(p.batches * p.m * split.intervals * (kParts * kInterval));
+        split.held = take_held(is_held ? apart : space, kParts, p.batches, p.n, p.k);
         return split;
     }
 
@@ -78,8 +79,8 @@ struct SplitOperands {
                                   : refresh(p.b, of_b, packets, stream);
         if (error) return error;
         const unsigned int blocks = (unsigned int)(of_a.bands() * intervals);
-        split_kernel<float><<<blocks, 256, 0, stream>>>(p.a, of_a, held, a, a_scale, scale_rows,
-                                                        state.head, reads_packets<float>(p.a));
+        split_kernel<float, kParts><<<blocks, 256, 0, stream>>>(
+            p.a, of_a, held, a, a_scale, scale_rows, state.head, reads_packets<float>(p.a));
         return int(cudaGetLastError());
     }
 
@@ -92,7 +93,7 @@ struct SplitOperands {
             <<<blocks(lines.blocks(lines.across)), 256, 0, stream>>>(lines, state);
         facts_kernel<RowFacts, float>
             <<<blocks(lines.blocks(!lines.across)), 256, 0, stream>>>(lines, state);
-        split_b_kernel<float><<<blocks(spots.bands() * intervals), 256, 0, stream>>>(
+        split_b_kernel<float, kParts><<<blocks(spots.bands() * intervals), 256, 0, stream>>>(
             b, spots, held, state, packets);
         finish_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots, held, state);
         return int(cudaGetLastError());
@@ -101,7 +102,7 @@ struct SplitOperands {
     int refresh(const Operand& b, const Spots& spots, bool packets, cudaStream_t stream) const {
         check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k, held,
                                                          state);
-        const auto kernel = refresh_held_kernel<float>;
+        const auto kernel = refresh_held_kernel<float, kParts>;
         static const int resident = [&] {
             int blocks = 0;
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);

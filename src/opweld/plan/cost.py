@@ -94,10 +94,12 @@ SKINNY = 4
 # 2026-11-21, torch 2.11).
 LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
 SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (contract.cuh)
-# What splitting takes, in times that one read of the operand takes: the activation's is a read and
-# a write. An operand b that is not held is read three times and written once, estimated at 0.8 of
-# the speed of memory (8192x8192: 0.32 ms); a held one's splitting is paid when it changes.
-LIVE_PASSES, SPLIT_PASSES = 5, 2
+# Operands that are split: into how many 16-bit parts a value.
+PARTS = {Mode.FAITHFUL: 2, Mode.TF32: 1}
+# How often splitting reads an operand: the activation once. An operand b that is not held is read
+# three times, estimated at 0.8 of the speed of memory (8192x8192 in two parts: 0.32 ms); a held
+# one's splitting is paid when it changes. Both are written once.
+READS, LIVE_READS, LIVE_SPEED = 1, 3, 0.8
 
 
 def estimate_product(
@@ -112,7 +114,7 @@ def estimate_product(
     a pointwise kernel.
 
     The splitting of a held weight is not counted: in inference one is split once for all calls.
-    Where a weight changes between calls, as in training, each call takes longer by LIVE_PASSES.
+    Where a weight changes between calls, as in training, each call takes longer by LIVE_READS.
     """
     rates = target.product_rates[mode]
     operands_us = _copy_us((product.a, product.b), target, sizes)
@@ -120,7 +122,7 @@ def estimate_product(
     beside = _read_beside(anchor, tail)
     flops = _at(product.flops, sizes)
     rate = rates.ours
-    if mode in SPLIT_MODES and rates.short and _at(product.k, sizes) < SHORTEST_SPLIT:
+    if mode in PARTS and rates.short and _at(product.k, sizes) < SHORTEST_SPLIT:
         rate = rates.short
     ours = max(flops / rate * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
     few = min(_at(product.m, sizes), _at(product.n, sizes))
@@ -172,22 +174,20 @@ def _copy_us(nodes: Sequence[Node], target: Target, sizes: Sizes) -> float:
 
 
 def held_bytes(product: Product, mode: Mode) -> int:
-    """The memory that the kept form of a weight takes: two 16-bit parts for each float32."""
-    if not product.held or mode not in SPLIT_MODES:
+    """The memory that the kept form of a weight takes: one or two 16-bit parts for each float32."""
+    if not product.held or mode not in PARTS:
         return 0
-    return _at(product.b.type.size_bytes, ())
-
-
-SPLIT_MODES = (Mode.FAITHFUL, Mode.TF32)
+    return _at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
 
 
 def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:
-    """The passes that split float32 operands, each over as many bytes as the operand has."""
-    if mode not in SPLIT_MODES:
+    """The passes that split float32 operands: reads of the operand, writes of its parts."""
+    if mode not in PARTS:
         return 0.0
-    own = SPLIT_PASSES * _copy_us((product.a,), target, sizes)
-    live = 0.0 if product.held else LIVE_PASSES * _copy_us((product.b,), target, sizes)
-    return own + live
+    written = PARTS[mode] / 2
+    own = (READS + written) * _copy_us((product.a,), target, sizes)
+    live = (LIVE_READS + written) / LIVE_SPEED * _copy_us((product.b,), target, sizes)
+    return own if product.held else own + live
 
 
 def bytes_at(group: Group, sizes: dict[str, int]) -> int:

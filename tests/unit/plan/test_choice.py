@@ -121,6 +121,14 @@ def test_the_larger_product_gains_and_the_smaller_does_not():
     assert group.schedule.mode is Mode.FAITHFUL and group.estimate.limit == "compute"
 
 
+def test_where_tf32_is_allowed_one_part_of_a_weight_is_kept():
+    m = Make()
+    result = graph(m.relu(linear(m, m.x("x", BATCH, 8192), 8192)))
+    (group,) = make_plan(result, SM_90A, conditions=Conditions(tf32=True)).groups
+    assert group.kind is GroupKind.CONTRACTION and group.schedule.mode is Mode.TF32
+    assert "; 134.2 MB are kept of the weight, " in group.reason
+
+
 def test_symbols_stand_for_their_examples():
     m = Make()
     result = graph(linear(m, m.x("x", BATCH, 1024), 1024))
