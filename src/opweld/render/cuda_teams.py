@@ -48,8 +48,8 @@ _COLUMNS = 32
 
 # Threads of a block that has a multiprocessor for itself, or shares it with another one.
 _WHOLE, _HALF = 1024, 512
-# Shared memory of a multiprocessor that the system takes for each block, and that folds take.
-_RESERVED_BYTES = 2 * 1024
+# Shared memory of a multiprocessor that the system takes for each block.
+_RESERVED_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
             return _Instance(team, max(-(-packets // team), 1), packets)
     more = items + _MORE_REGISTERS // sum(_words(load, lanes) for load in _packet(folding))
     for team, share, held in ((_HALF, 2, items), (_HALF, 2, more), (_WHOLE, 1, items)):
-        room = folding.shared_bytes // share - _RESERVED_BYTES
+        room = folding.shared_bytes // share - _RESERVED_BYTES - _folded_bytes(folding)
         shared = max(room // (team * _held_bytes(folding, lanes)), 0)
         blocks = 1
         while blocks <= folding.multiprocessors:
@@ -185,6 +185,12 @@ def _fits_wide(folding: Folding) -> bool:
     """Whether the folds of 1024 threads fit into shared memory."""
     most = max(_folds_bytes(folding, n) for n in range(len(folding.steps)))
     return 1024 * most <= _SHARED_BYTES
+
+
+def _folded_bytes(folding: Folding) -> int:
+    """The shared memory that a block's folds take: those of its warps, and of the block."""
+    steps = range(len(folding.steps))
+    return sum((_WHOLE // 32 + 1) * _folds_bytes(folding, number) for number in steps)
 
 
 def _folds_bytes(folding: Folding, number: int) -> int:

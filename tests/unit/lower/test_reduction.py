@@ -82,6 +82,16 @@ def test_an_operand_of_the_rows_keeps_their_axes_apart() -> None:
     assert accesses == {"x": Access.VECTOR, "w": Access.SAME}
 
 
+def test_odd_axes_that_are_flat_together_are_read_by_packets() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 28, 35)
+    alone = lowered(m.reduced("sum", x, 0, 1, 2))
+    (load,) = [d for d in alone.steps[0].walk.kernel.definitions if isinstance(d, Load)]
+    assert (alone.lanes, load.access) == (4, Access.VECTOR)
+    with_scale = lowered(m.reduced("sum", m.mul(x, m.x("scale", 28, 1)), 0, 1, 2))
+    assert with_scale.lanes == 1, "the scale keeps the axes of 28 and 35 apart"
+
+
 def test_a_reduction_of_everything_has_one_row() -> None:
     m = Make()
     folding = lowered(m.reduced("sum", m.x("x", BATCH, 24), 0, 1))

@@ -131,6 +131,19 @@ def test_neighbouring_rows_are_counted_by_the_block() -> None:
     assert not Parallelism().needs_pieces((1, long), (1,))
 
 
+def test_a_row_of_several_multiprocessors_counts_as_several() -> None:
+    alone, together = Parallelism(264), Parallelism(264, 8)
+    for rows, length, pieces in (
+        (66, 2 * LONG_ROW, (True, True)),
+        (66, 4 * LONG_ROW, (True, False)),
+    ):
+        space = (rows, length)
+        assert (alone.needs_pieces(space, (1,)), together.needs_pieces(space, (1,))) == pieces
+    assert together.needs_pieces((66, 32 * LONG_ROW), (1,)), "longer than they keep"
+    assert together.needs_pieces((66, BATCH * 4 * LONG_ROW), (1,)), "of unknown length"
+    assert not together.needs_pieces((66, BATCH), (1,)), "short by what is typical"
+
+
 def test_lanes_need_a_whole_number_of_packets() -> None:
     m = Make()
     lanes = [
