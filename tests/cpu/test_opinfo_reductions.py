@@ -44,7 +44,8 @@ NAMES = frozenset(
         "binary_cross_entropy binary_cross_entropy_with_logits hinge_embedding_loss "
         "margin_ranking_loss cosine_embedding_loss triplet_margin_loss "
         "triplet_margin_with_distance_loss poisson_nll_loss multilabel_soft_margin_loss "
-        "cross_entropy nll_loss".split()
+        "cross_entropy nll_loss max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d "
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d".split()
     ]
 )
 # Elementwise forms, and matrix norms by singular values.
