@@ -103,6 +103,30 @@ LOSSES = {
     "norms": "torch.linalg.vector_norm(x - y, 3, -1), x.norm(1), x.norm(torch.inf)",
 }
 
+LINES = {
+    "max_pool 2": "F.max_pool1d(x, 2)",
+    "max_pool 3 dilated": "F.max_pool1d(x, 3, 2, 1, 2, return_indices=True)",
+    "avg_pool 5": "F.avg_pool1d(x, 5, 3, 2, True, False)",
+    "windows": "x.unfold(-1, 4, 3).sum(-1)",
+}
+PLANES = {
+    "max_pool 2": "F.max_pool2d(x, 2, return_indices=True)",
+    "max_pool 3 2": "F.max_pool2d(F.relu(x + 0.5), 3, 2, 1) * 2",
+    "max_pool 3 1": "F.max_pool2d(F.gelu(x), 3, 1, 1)",
+    "max_pool 8": "F.max_pool2d(x, 8, ceil_mode=True)",
+    "max_pool dilated": "F.max_pool2d(x, (3, 2), 2, 1, (2, 3), return_indices=True)",
+    "avg_pool 3 2": "F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)",
+    "avg_pool 2": "F.avg_pool2d(x, 2, ceil_mode=True)",
+    "lp_pool": "F.lp_pool2d(x.abs(), 2, 3)",
+}
+CUBES = {
+    "max_pool 2": "F.max_pool3d(x, 2, return_indices=True)",
+    "max_pool 3 2": "F.max_pool3d(x, 3, 2, 1)",
+    "max_pool 8": "F.max_pool3d(x, 8, 4)",
+    "avg_pool 3 1": "F.avg_pool3d(x, 3, 1, 1)",
+    "adaptive": "F.adaptive_max_pool3d(x, (4, 2, 8)), F.adaptive_avg_pool3d(x, (2, 4, 1))",
+}
+
 
 @dataclass(frozen=True)
 class Model:
@@ -176,5 +200,10 @@ MODELS = {
     "half columns": Model(COLUMNS, ((8,), (129,), (16384,)), "bfloat16", example=256),
     "axes": Model(AXES, ((5, 33, 8), (16, 7, 7))),
     "norms": Model(NORMS, ((16, 9, 9), (8, 64, 64), (64, 16, 16))),
+    "lines": Model(LINES, ((3, 64), (16, 1001))),
+    "planes": Model(PLANES, ((3, 33, 30), (16, 56, 64))),
+    "half planes": Model(PLANES, ((3, 33, 30), (16, 56, 64)), "bfloat16"),
+    "cubes": Model(CUBES, ((2, 8, 12, 16), (4, 16, 16, 32))),
+    "int64 planes": Model({"max_pool": PLANES["max_pool 2"]}, ((3, 9, 11),), "int64"),
     "losses": Model(LOSSES, ((33,), (1000,), (4096,)), operands="x, y"),
 }

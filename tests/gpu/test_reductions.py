@@ -23,7 +23,7 @@ pytestmark = pytest.mark.gpu
 
 OF_ROWS = ("folds", "softmax", "logarithms", "layer norm", "rms norm", "spread")
 NARROW = ("bfloat16", "float16")
-EXACT = ("int64", "bool")
+EXACT = ("int64", "bool", "int64 planes")
 OF_ANY_LENGTH = ("flat", "whole", "columns", "many columns", "half columns")
 FLOATS = tuple(name for name, model in MODELS.items() if model.dtype != "float64")
 FLOATS = tuple(name for name in FLOATS if name not in EXACT)
@@ -33,6 +33,12 @@ SUMS = ("sum", "mean")
 REDUCING = set("sum mean amax amin max min argmax argmin any all var std norm prod".split())
 REDUCING |= set("softmax _softmax log_softmax _log_softmax logsumexp native_layer_norm".split())
 REDUCING |= set("native_group_norm mse_loss kl_div linalg_vector_norm".split())
+REDUCING |= {
+    f"{name}_pool{n}d{end}"
+    for name in ("max", "avg")
+    for n in (1, 2, 3)
+    for end in ("", "_with_indices")
+}
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +282,7 @@ def weights(result: Tensor) -> Tensor:
     return torch.cos(torch.arange(result.numel()).to(result)).view(result.shape)
 
 
-@pytest.mark.parametrize("name", ["softmax", "losses", "norms"])
+@pytest.mark.parametrize("name", ["softmax", "losses", "norms", "planes"])
 def test_gradients_are_those_of_eager(built: SideBySide, name: str) -> None:
     model, module = MODELS[name], built[name]
     args = [x.requires_grad_() for x in model.draw(37)]

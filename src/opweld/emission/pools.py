@@ -54,8 +54,8 @@ def pool_of(node: Node) -> tuple[str, str, Node] | None:
     seen = _windows(node)
     if seen is None or seen.operand.type.rank - seen.rank not in (1, 2):
         return None
-    if any(2 * before > length for before, length in zip(seen.before, seen.lengths, strict=True)):
-        return None
+    if any(2 * before > w.width for before, w in zip(seen.before, seen.along, strict=True)):
+        return None  # more padding than torch takes
     ceil = next((ceil for ceil in (False, True) if seen.fits(ceil)), None)
     if ceil is None or (node.op is Op.SUM and any(w.dilation != 1 for w in seen.along)):
         return None
