@@ -400,7 +400,8 @@ OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int
 }
 
 // @give_slices deps: give_slice, own_thread, stage_values
-// A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on.
+// A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on. Warps
+// without rows come along: a branch around this would serialise the wgmma of the next tile.
 template <int kLanes, int kTogether, bool kScaled, typename Index, int kTileN, int kPiece,
           typename Put>
 OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
@@ -426,7 +427,6 @@ template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
 OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
                          Staging::OfWarp& space, const RowsAt& to, int column) {
     constexpr int kLanes = Epilogue::kLanes, kTogether = kTileN > 128 ? 1 : 4;
-    if (to.row >= to.m) return;
     if (sink.parts && to.n % 4 == 0) {
         float* const parts = sink.parts;
         give_slices<4, kTogether, kScaled, int64_t>(

@@ -46,7 +46,7 @@ OPWELD_FN void load_matrices(unsigned int (&words)[4], unsigned int address) {
 
 // @copy_groups deps:
 // Ends a group of this thread's copies.
-OPWELD_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+[[maybe_unused]] OPWELD_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits for all but the last kOpen groups of this thread's copies.
 template <int kOpen>
 OPWELD_FN void await_copies() {
@@ -65,7 +65,7 @@ OPWELD_FN void copy_async(unsigned int address, const void* from, int bytes) {
 
 // @copy_async_word deps: copy_groups
 // The same for 4 bytes, which bytes = 0 makes zero.
-OPWELD_FN void copy_async_word(unsigned int address, const void* from, int bytes) {
+[[maybe_unused]] OPWELD_FN void copy_async_word(unsigned int address, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  :
                  : "r"(address), "l"(from), "r"(bytes)

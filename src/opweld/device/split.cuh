@@ -21,11 +21,13 @@ OPWELD_FN int exponent_of(float x) { return int(__float_as_uint(x) >> 23 & 255) 
 OPWELD_FN float power_of_two(int e) { return __uint_as_float(uint32_t(127 + e) << 23); }
 
 // What a largest value of this exponent is multiplied by to reach 2^14 <= |x| < 2^15.
-OPWELD_FN int lift(int exponent) { return exponent == -127 ? 0 : min(max(14 - exponent, -66), 126); }
+[[maybe_unused]] OPWELD_FN int lift(int exponent) {
+    return exponent == -127 ? 0 : min(max(14 - exponent, -66), 126);
+}
 
 // Whether such a scale keeps what float32 would keep: sums can neither overflow before they are
 // scaled back nor fall among the subnormal numbers.
-OPWELD_FN bool is_in_range(float largest) {
+[[maybe_unused]] OPWELD_FN bool is_in_range(float largest) {
     const int e = exponent_of(largest);
     return largest == 0.0f || (e >= -110 && e <= 80);
 }
@@ -42,7 +44,7 @@ struct Four {
     float x[4];
 };
 
-OPWELD_FN float largest_of(const Four& v) {
+[[maybe_unused]] OPWELD_FN float largest_of(const Four& v) {
     // not fmaxf, which passes over NaN: bit patterns of |x| are ordered, NaN above all
     uint32_t most = 0;
 #pragma unroll
@@ -136,7 +138,7 @@ struct SpotAt {
 
 // @spot_facts deps: Spots, ReadFour
 // The largest absolute value among the threads of a spot, and the sum of the others.
-OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
+[[maybe_unused]] OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
 #pragma unroll
     for (int step = kSpotThreads / 2; step; step /= 2) {
         bits = max(bits, __shfl_xor_sync(~0u, bits, step));
@@ -145,7 +147,7 @@ OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
 }
 
 // The sum without the largest: subtracted from a sum it would take small values with it.
-OPWELD_FN float sum_below(const Four& v, float largest) {
+[[maybe_unused]] OPWELD_FN float sum_below(const Four& v, float largest) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < 4; ++i) sum += fabsf(v.x[i]) < largest ? fabsf(v.x[i]) : 0.0f;
@@ -172,7 +174,7 @@ OPWELD_FN bool stands_out(float largest, float sum_of_others, float count_of_oth
 // @equilibrated deps: exponents, ReadFour
 // Columns k and on divided by 2^c, or multiplied (`sign` 1). Where a column of b is zero so are all
 // its products: what stands in a does not count, unless it is no number.
-OPWELD_FN float column_factor(uint32_t largest_bits, int sign) {
+[[maybe_unused]] OPWELD_FN float column_factor(uint32_t largest_bits, int sign) {
     return largest_bits == 0 ? 0.0f : power_of_two(sign * column_exponent(largest_bits));
 }
 
@@ -196,7 +198,7 @@ OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t dep
     return factors;
 }
 
-OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
+[[maybe_unused]] OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
     Four scaled;
 #pragma unroll
     for (int i = 0; i < 4; ++i) scaled.x[i] = v.x[i] * factors.x[i];

@@ -76,7 +76,7 @@ static __global__ void __launch_bounds__(1024)
 
 // @sync_grid deps:
 // All blocks of the grid, which run at the same time, have come here for the `times`th time.
-OPWELD_FN void sync_grid(int* arrived, int times) {
+[[maybe_unused]] OPWELD_FN void sync_grid(int* arrived, int times) {
     __syncthreads();
     if (threadIdx.x == 0) {
         __threadfence();
@@ -162,7 +162,7 @@ OPWELD_FN unsigned split_b_of(const Operand& b, const SpotAt& spot, const Spots&
 
 // @count_gaps deps: CallState
 // Adds what all threads of a block counted.
-OPWELD_FN void count_gaps(unsigned gaps, const CallState& call) {
+[[maybe_unused]] OPWELD_FN void count_gaps(unsigned gaps, const CallState& call) {
     __shared__ unsigned counted[8];
 #pragma unroll
     for (int step = 16; step; step /= 2) gaps += __shfl_xor_sync(~0u, gaps, step);

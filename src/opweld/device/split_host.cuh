@@ -20,7 +20,7 @@ struct Workspace {
 };
 
 // @take_held deps: Held, Workspace, kInterval
-static Held take_held(Workspace& space, int parts, int64_t batches, int64_t n, int64_t k) {
+[[maybe_unused]] static Held take_held(Workspace& space, int parts, int64_t batches, int64_t n, int64_t k) {
     Held held{};
     held.head = space.take<HeldHead>(1);
     held.column_max = space.take<uint32_t>(k);
