@@ -83,6 +83,8 @@ REDUCTIONS = {
     (False, True): (Op.SUM, Op.SUM, Op.AMAX, Op.AMIN, Op.ARGMAX, Op.ARGMIN),
     (False, False): (Op.SUM, Op.AMAX, Op.AMIN),
 }
+# Not of 16-bit ones: capture makes them of float32.
+OF_FLOATS = (Op.SUMEXP, Op.DEVSQ)
 OF_NOTHING = (Op.SUM, Op.ANY, Op.ALL)
 BOOL_PAIRS = (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_XOR, Op.EQ, Op.BITWISE_AND, Op.MAXIMUM)
 
@@ -195,10 +197,12 @@ class Builder:
         ops = REDUCTIONS[dtype is DType.BOOL, self.is_exact(x)]
         if dtype.is_half:
             ops = tuple(op for op in ops if op is not Op.SUM)  # capture adds in float32
+        elif dtype.is_float:
+            ops = (*ops, *OF_FLOATS)
         attrs = ReduceAttrs(axes or (x.type.rank - 1,))
         op = self.choose(ops)
         node = self.arena.make(op, x, attrs=attrs)
-        self._add(node, op is not Op.SUM or not dtype.is_float)
+        self._add(node, op not in (Op.SUM, *OF_FLOATS) or not dtype.is_float)
         if node.type.dtype is dtype and dtype.is_float and self.choose((True, True, False)):
             self._make(self.choose((Op.SUB, Op.MAXIMUM)), x, node)
 
@@ -483,6 +487,8 @@ def _reduced(
     """A sum adds the errors of what it adds, and rounds once for each of them at most."""
     value, error = operand
     result = apply(node.op, [value], attrs, node.type.dtype)
+    if node.op in OF_FLOATS:
+        return result, _error_of_moment(node.op, attrs.axes, value, error)
     if node.op is not Op.SUM or not node.type.dtype.is_float:
         largest = np.max(error, axis=attrs.axes, keepdims=True, initial=0.0)
         return result, np.broadcast_to(largest, result.shape)
@@ -490,6 +496,27 @@ def _reduced(
     length = value.size // max(result.size, 1)
     eps = np.finfo(result.dtype).eps
     return result, np.sum(error, axis=attrs.axes, keepdims=True) + eps * length * size
+
+
+def _error_of_moment(
+    op: Op, axes: tuple[int, ...], value: np.ndarray, error: np.ndarray
+) -> np.ndarray:
+    """What the differences to the largest or to the mean are off by, times how fast each term
+    changes; and a rounding of each term and of the sum with it.
+    """
+    eps, length = np.finfo(value.dtype).eps, np.prod([value.shape[axis] for axis in axes])
+    if op is Op.SUMEXP:
+        difference = value - np.max(value, axis=axes, keepdims=True)
+        off = error + np.max(error, axis=axes, keepdims=True) + 2 * eps * np.abs(difference)
+        terms = np.exp(difference)
+        change = terms * np.expm1(np.minimum(off, 80)) + FUNCTION_ROUNDINGS * eps * terms
+    else:
+        difference = value - np.mean(value, axis=axes, keepdims=True)
+        off = error + np.mean(error, axis=axes, keepdims=True) + 2 * eps * np.abs(value)
+        terms = difference * difference
+        change = (2 * np.abs(difference) + off) * off
+    added = eps * length * np.sum(terms, axis=axes, keepdims=True)
+    return np.sum(change, axis=axes, keepdims=True) + added
 
 
 def _source(

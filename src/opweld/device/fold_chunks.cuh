@@ -98,18 +98,31 @@ OPWELD_FN T of_chunk(T (&value)[kCount], int count, T identity) {
     return value[0];
 }
 
-// @take_powers deps: Amax, Sum, Sumexp, of_chunk
+// @LargestNumber deps: Amax
+// One instruction where Amax takes four: NaN is overlooked.
+struct LargestNumber {
+    template <typename T>
+    OPWELD_FN T combine(T a, T b) {
+        return ::fmax(a, b);
+    }
+};
+
+// @take_powers deps: Amax, LargestNumber, Sum, Sumexp, of_chunk
 // One look for the largest, then one exp for each value.
 template <int kCount, typename T>
 OPWELD_FN void take(Powers<T, T>& powers, const T (&value)[kCount], int count) {
     T work[kCount];
 #pragma unroll
     for (int k = 0; k < kCount; ++k) work[k] = value[k];
-    Sumexp::reach(powers, of_chunk<Amax>(work, count, Amax::identity<T>()));
+    Sumexp::reach(powers, of_chunk<LargestNumber>(work, count, Amax::identity<T>()));
     const T base = Sumexp::base(powers);
 #pragma unroll
     for (int k = 0; k < kCount; ++k) work[k] = op::exp(value[k] - base);
-    powers.sum += of_chunk<Sum>(work, count, T(0));
+    const T part = of_chunk<Sum>(work, count, T(0));
+    powers.sum += part;
+    if (part != part) {  // of +Inf, too
+        for (int k = 0; k < count; ++k) powers.largest = Amax::combine(powers.largest, value[k]);
+    }
 }
 
 // @take_spread deps: Devsq

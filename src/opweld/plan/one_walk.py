@@ -111,4 +111,19 @@ def in_one_walk(graph: Graph, parallelism: Parallelism) -> Graph:
 
 
 def _is_read_again(operand: Node, attrs: ReduceAttrs, parallelism: Parallelism) -> bool:
-    return parallelism.reads_again(operand.type.shape, attrs.axes)
+    return parallelism.reads_again(operand.type.shape, attrs.axes, _bytes_read(operand))
+
+
+def _bytes_read(operand: Node) -> int:
+    """Of an element: what is in memory for each, behind all that is computed where it is read."""
+    found: dict[Node, None] = {}
+    seen = {operand.serial}
+    waiting = [operand]
+    while waiting:
+        node = waiting.pop()
+        if node.kind in (Kind.POINTWISE, Kind.VIEW):
+            waiting += [each for each in node.inputs if each.serial not in seen]
+            seen |= {each.serial for each in node.inputs}
+        elif node.type.num_elems == operand.type.num_elems:
+            found[node] = None
+    return sum(node.type.dtype.itemsize_bytes for node in found) or 4

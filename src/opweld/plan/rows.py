@@ -16,7 +16,7 @@ from ..target import Target
 # A row of up to so many elements is walked over by one team, however few rows there are: the walks
 # of several kernels would take longer to start.
 LONG_ROW = 32768
-# Elements of a row that one multiprocessor keeps of several that have the row.
+# Elements of 4 bytes that one multiprocessor keeps of several that have the row.
 KEPT_EACH = 2 * LONG_ROW
 # Elements of a row that are kept where they lie across neighbouring rows.
 KEPT_ACROSS = 1024
@@ -49,17 +49,20 @@ class Parallelism:
             teams *= min(self.multiprocessors, -(-whole // LONG_ROW))
         return length > LONG_ROW and teams < self.rows
 
-    def reads_again(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
+    def reads_again(
+        self, space: tuple[Size, ...], axes: tuple[int, ...], elem_bytes: int = 4
+    ) -> bool:
         """Whether each further walk over a row is another kernel's, or reads it from memory again
-        where that takes long.
+        where that takes long: `elem_bytes` for each element.
         """
         if self.held_elems is None or self.needs_pieces(space, axes):
             return self.needs_pieces(space, axes)
-        whole, most = product_of(space[axis] for axis in axes), self.held_elems
+        whole = product_of(space[axis] for axis in axes)
+        most = self.held_elems * 4 // max(elem_bytes, 4)
         if is_across(space, axes):
             most = min(most, KEPT_ACROSS)
         elif isinstance(whole, int) and self.multiprocessors > 1:
-            most = self.multiprocessors * KEPT_EACH
+            most = self.multiprocessors * KEPT_EACH * 4 // elem_bytes
         return self.at(whole) > most
 
     def at(self, size: Size) -> int:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
+from ..ir.types import DType
 from .c import compute_type
 from .chunks import CHUNKED, TOLD_BESIDE, has_chunks, own_folds, takes_chunks, told_beside
 from .cuda_alone import alone_parts
@@ -272,8 +273,7 @@ def _kernel(
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
-    # Chunks take registers, as wide indices do.
-    index = "uint64_t" if has_chunks(folding) else "Index"
+    index = "uint64_t" if _takes_registers(folding, cut) else "Index"
     bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, {index}>"
     start = _across_start(folding, cut) if folding.across else _along_start(folding, cut, spread)
     body = [*start]
@@ -296,6 +296,14 @@ def _kernel(
         "}",
     ]
     return "\n".join(lines)
+
+
+def _takes_registers(folding: Folding, cut: bool) -> bool:
+    """Whether chunks need more than 64, as wide indices do: of float64, of as many rows as there
+    are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values.
+    """
+    wide = any(fold.dtype is DType.F64 for step in folding.steps for fold in step.walk.folds)
+    return has_chunks(folding) and (wide or folding.across or (cut and folding.lanes > 4))
 
 
 def _range(cut: bool) -> list[str]:

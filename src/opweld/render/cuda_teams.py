@@ -70,7 +70,9 @@ class _Instance:
 def _loops(folding: Folding, cut: bool, lanes: int) -> list[_Instance]:
     """Instances that load again in every walk. Where a row may be cut, blocks stay small."""
     if not folding.across:
-        return [_Instance(8, 0, 32), _Instance(32, 0, 512), _Instance(256 if cut else 1024, 0)]
+        # Chunks take more registers than there are for 1024 threads.
+        team = 256 if cut else _HALF if has_chunks(folding) else 1024
+        return [_Instance(8, 0, 32), _Instance(32, 0, 512), _Instance(team, 0)]
     if cut or not _fits_wide(folding) or (has_chunks(folding) and lanes > 1):
         return [_Instance(1, 0, 8), _Instance(8, 0)]
     return [_Instance(1, 0, 8), _Instance(8, 0, 512), _Instance(32, 0)]

@@ -10,9 +10,10 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.graph import Graph, Node, arena_of
 from opweld.ir.interpret import interpret_outputs
-from opweld.ir.ops import Kind, Op
+from opweld.ir.ops import CastAttrs, Kind, Op
+from opweld.ir.types import DType
 from opweld.plan.one_walk import in_one_walk
-from opweld.plan.rows import LONG_ROW, Parallelism
+from opweld.plan.rows import KEPT_EACH, LONG_ROW, Parallelism
 from opweld.simplify import simplify
 
 EVERY_ROW = Parallelism(held_elems=0)
@@ -76,6 +77,24 @@ def test_rows_that_are_held_stay_as_they_are() -> None:
     assert in_one_walk(before, Parallelism()) is before
     cut = in_one_walk(graph(m.softmax(m.x("x", 4, 10**7), 1)), Parallelism(rows=16))
     assert folds_of(cut) == ["amax", "sumexp"]
+
+
+def test_what_a_multiprocessor_keeps_is_bytes() -> None:
+    m = Make()
+    most = 8 * KEPT_EACH
+    x, y = m.x("x", 4096, most), m.x("y", 4096, most)
+    half = m.x("half", 4096, 2 * most, dtype=DType.F16)
+    row, longer = m.x("row", most), m.x("longer", 4096, most + 4)
+    wide = m.arena.make(Op.CAST, half, attrs=CastAttrs(DType.F32))
+    of_clusters = Parallelism(264, 8, held_elems=LONG_ROW)
+    for operand, again in (
+        (m.mul(x, row), False),
+        (longer, True),
+        (m.add(m.mul(x, x), y), True),
+        (wide, False),
+    ):
+        after = in_one_walk(graph(m.softmax(operand, 1)), of_clusters)
+        assert ("sumexp" in folds_of(after)) is again
 
 
 FUNCTIONS = {
