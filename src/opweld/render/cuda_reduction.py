@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
-from ..ir.types import DType
 from .c import compute_type
 from .chunks import CHUNKED, TOLD_BESIDE, has_chunks, own_folds, takes_chunks, told_beside
 from .cuda_alone import alone_parts
@@ -299,10 +298,11 @@ def _kernel(
 
 
 def _takes_registers(folding: Folding, cut: bool) -> bool:
-    """Whether chunks need more than 64, as wide indices do: of float64, of as many rows as there
-    are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values.
+    """Whether chunks need more than 64, as wide indices do: of float64 or places, of as many rows as
+    there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values.
     """
-    wide = any(fold.dtype is DType.F64 for step in folding.steps for fold in step.walk.folds)
+    folds = (fold for step in folding.steps for fold in step.walk.folds)
+    wide = any(fold.dtype.itemsize_bytes > 4 for fold in folds)
     return has_chunks(folding) and (wide or folding.across or (cut and folding.lanes > 4))
 
 
