@@ -298,8 +298,8 @@ def _kernel(
 
 
 def _takes_registers(folding: Folding, cut: bool) -> bool:
-    """Whether chunks need more than 64, as wide indices do: of float64 or places, of as many rows as
-    there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values.
+    """Whether chunks need more than 64, as wide indices do: of float64 or places, of as many rows
+    as there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values.
     """
     folds = (fold for step in folding.steps for fold in step.walk.folds)
     wide = any(fold.dtype.itemsize_bytes > 4 for fold in folds)

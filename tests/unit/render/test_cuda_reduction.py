@@ -80,7 +80,7 @@ def test_stores_move_packets() -> None:
     ("length", "team", "items"),
     [
         *((128, 8, 4), (132, 32, 2), (256, 32, 2), (1024, 32, 8), (1028, 128, 3)),
-        *((8192, 256, 8), (8196, 512, 5), (1 << 21, 1024, 0)),
+        *((8192, 256, 8), (8196, 512, 5), (1 << 21, 512, 0)),
     ],
 )
 def test_a_known_length_compiles_its_own_instance_only(length: int, team: int, items: int) -> None:
