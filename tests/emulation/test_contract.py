@@ -210,6 +210,8 @@ SLOW = pytest.mark.slow
 COMPILED = [
     ("sm_80", "mma", ("Faithful",)),
     ("sm_80", "mma", ("Half",)),
+    ("sm_90a", "sm90", ("Faithful",)),
+    pytest.param("sm_90a", "sm90", ("Half", "Bfloat16"), marks=SLOW),
     pytest.param("sm_80", "none", ("Bfloat16",), marks=SLOW),
     pytest.param("sm_90a", "mma", ("Tf32", "Half", "Bfloat16"), marks=SLOW),
     pytest.param("sm_90a", "sm90", ("Tf32",), marks=SLOW),
@@ -222,6 +224,6 @@ COMPILED = [
 def test_the_kernels_compile_without_warnings_and_spills(
     arch: str, family: str, modes: tuple[str, ...]
 ) -> None:
-    uses = compile_cuda(text(modes, lanes=(2,), family=family), arch)
+    uses = compile_cuda(text(modes, lanes=(4,), family=family), arch)
     require_no_spills(uses)
     assert len([use for use in uses if "fma_product" in use.name]) == len(modes)

@@ -80,6 +80,21 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     return modules
 
 
+# Rows, inner and columns: packets of four columns, of two, of one; few intervals of k and many.
+SIZES = [(ROWS, INNER, COLUMNS), (1000, 72, 1002), (700, 333, 1001), (2048, 64, 4096)]
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=str)
+def across(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """x y, of a y that lies across k."""
+    rows, inner, columns = request.param
+    text = MATMUL.replace("y.mT", "y").replace(f"{ROWS}, {INNER}", f"{rows}, {inner}")
+    text = text.replace(f"{COLUMNS}, {INNER}", f"{inner}, {columns}")
+    module = built(emitted_module(tmp_path_factory.mktemp("across"), "across", text))
+    module.sizes = request.param
+    return module
+
+
 def built(module: ModuleType) -> ModuleType:
     assert module._ops is not None, "the kernels were not built"
     assert "_contract(" in module._CUDA, "the product is the library's"
@@ -218,6 +233,17 @@ def test_tf32_of_any_number_of_rows(loose: dict[str, ModuleType], rows: int, tf3
 def test_tf32_is_used_only_while_the_flag_allows_it(loose: dict[str, ModuleType]) -> None:
     x, y = normal(ROWS, INNER), normal(COLUMNS, INNER)
     assert torch.equal(loose["matmul"].ModelNew()(x, y), x @ y.mT)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["across", "along"])
+def test_any_layout_and_width_of_a_live_operand(across: ModuleType, turned: bool) -> None:
+    torch.manual_seed(3)
+    rows, inner, columns = across.sizes
+    x, y = log_uniform(rows, inner), log_uniform(inner, columns)
+    laid = y.mT.contiguous().mT if turned else y
+    found, eager = across.ModelNew()(x, laid), x @ y
+    require_as_exact(found, eager, x, y.mT)
+    assert not found.isnan().any()
 
 
 def test_small_integers_are_exact(matmul: ModuleType) -> None:

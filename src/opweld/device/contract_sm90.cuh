@@ -95,6 +95,7 @@ struct Tiles {
     static constexpr int kStages = kStagesOf, kPromoted = kPromotedOf;
     using Memory = Stages<kTileM, kTileN, kStages>;
     static constexpr int kBytes = sizeof(Memory) + 1024;  // the start is rounded up to 1024
+    static_assert(kBytes <= 227 * 1024, "more shared memory than a block can have");
     static constexpr int kThreads = 384;
 };
 

@@ -46,7 +46,9 @@ OPWELD_FN void load_matrices(unsigned int (&words)[4], unsigned int address) {
 
 // @copy_groups deps:
 // Ends a group of this thread's copies.
-[[maybe_unused]] OPWELD_FN void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+[[maybe_unused]] OPWELD_FN void commit_copies() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
 // Waits for all but the last kOpen groups of this thread's copies.
 template <int kOpen>
 OPWELD_FN void await_copies() {
