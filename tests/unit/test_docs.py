@@ -200,7 +200,7 @@ def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     assert f"{Settings().time_limit_s:g} s" in page
     assert [MAX_ELEMS["cpu"], MAX_ELEMS["cuda"]] == [2**21, 2**23]
     assert [MAX_FLOPS["cpu"], MAX_FLOPS["cuda"]] == [2**32, 2**43]
-    assert "2^21 elements on the CPU (2^26 on a GPU), or products 2^32 operations (2^43)" in page
+    assert "2^21 elements on the CPU (2^23 on a GPU), or products 2^32 operations (2^43)" in page
 
 
 def test_every_module_can_be_found_by_its_first_lines() -> None:
