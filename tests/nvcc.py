@@ -27,9 +27,12 @@ def compile_cuda(
 
 
 def require_no_spills(uses: Sequence[KernelUse]) -> None:
-    """Raises AssertionError naming the kernels that spill registers."""
+    """Raises AssertionError naming the kernels that spill registers, or whose tensor-core
+    instructions wait for each other.
+    """
     spilling = [use for use in uses if use.spill_bytes]
     assert uses, "ptxas reported no kernel"
+    assert not [use for use in uses if use.serialised], "products wait for each other"
     assert not spilling, f"kernels spill registers: {spilling}"
 
 

@@ -21,11 +21,14 @@ _FUNCTION = re.compile(
     r"(?:ptxas )?info\s*: Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"
 )
 
+_SERIALISED = re.compile(r"instructions are serialized due to [^\n]*function '(\w+)'")
+
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
     """What one kernel takes: registers a thread, bytes a thread of stack and spills, bytes a block
-    of shared memory. `name` is mangled.
+    of shared memory. `name` is mangled. `serialised`: its tensor-core instructions wait for each
+    other, because ptxas could not tell that they need not.
     """
 
     name: str
@@ -34,6 +37,7 @@ class KernelUse:
     spill_store_bytes: int
     spill_load_bytes: int
     shared_bytes: int
+    serialised: bool = False
 
     @property
     def spill_bytes(self) -> int:
@@ -66,6 +70,7 @@ class CompileError(Exception):
 
 def parse_report(report: str) -> tuple[KernelUse, ...]:
     """The kernels of a `ptxas -v` report, in its order."""
+    serialised = set(_SERIALISED.findall(report))
     return tuple(
         KernelUse(
             match["name"],
@@ -74,6 +79,7 @@ def parse_report(report: str) -> tuple[KernelUse, ...]:
             int(match["stores"]),
             int(match["loads"]),
             _shared_bytes(match["rest"]),
+            match["name"] in serialised,
         )
         for match in _FUNCTION.finditer(report)
     )

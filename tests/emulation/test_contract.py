@@ -227,3 +227,14 @@ def test_the_kernels_compile_without_warnings_and_spills(
     uses = compile_cuda(text(modes, lanes=(4,), family=family), arch)
     require_no_spills(uses)
     assert len([use for use in uses if "fma_product" in use.name]) == len(modes)
+
+
+@needs_nvcc
+@SLOW
+def test_a_branch_around_the_epilogue_would_serialise_the_products() -> None:
+    """What ptxas tells of that, it tells as information, and is easily missed."""
+    whole = text(("Faithful",), lanes=(4,), family="sm90")
+    head = whole.index("{", whole.index(") {", whole.index("void give_sums"))) + 1
+    broken = f"{whole[:head]}\n    if (to.row >= to.m) return;{whole[head:]}"
+    serialised = [use.name for use in compile_cuda(broken, "sm_90a") if use.serialised]
+    assert serialised and all("contract_sm90_kernel" in name for name in serialised)

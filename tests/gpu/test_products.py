@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import torch
@@ -46,6 +47,13 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels_of_ours() -> Iterator[None]:
+    """Whatever the plan expects of them: some of these products are faster as the library's."""
+    with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ CASES = (
     Case(layers.GatedPair, _positional((32,)), 4, 2),
     Case(layers.GeluGate, _positional((20,)), 2, 1, slow=True),
     Case(layers.Residual, _positional((9, 32)), 10, 3, slow=True),
-    Case(layers.ResidualStack, _positional((16,)), 12, 6, slow=True),
+    Case(layers.ResidualStack, _positional((16,)), 12, 7, slow=True),
     Case(layers.NormByHand, _positional((40,)), 11, 3),
     Case(layers.ConvBlock, _positional((4, 6, 10)), 5, 1),
     Case(layers.SqueezeExcite, _positional((8, 5, 5)), 6, 3),

@@ -30,6 +30,9 @@ template __global__ void k1_double_contiguous_kernel<4, unsigned int>(
 
 def test_a_report_is_read() -> None:
     first, second = parse_report(REPORT)
+    assert not first.serialised and not second.serialised
+    told = "ptxas info : (C7520) wgmma.mma_async instructions are serialized due to a call in the "
+    assert parse_report(f"{told}function '{second.name}'\n{REPORT}")[1].serialised
     assert (first.name, first.registers, first.stack_bytes) == ("_Z9k1_kernelv", 40, 16)
     assert (first.spill_bytes, first.shared_bytes) == (20, 2048)
     assert (second.registers, second.spill_bytes, second.shared_bytes) == (18, 0, 0)
