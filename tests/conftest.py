@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -29,8 +32,18 @@ def has_gpu() -> bool:
     return subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=60).returncode == 0
 
 
+def slow_patterns() -> list[str]:
+    """Of node ids, from slow.txt."""
+    lines = Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skip = pytest.mark.skip(reason="needs a CUDA device")
+    slow = re.compile("|".join(map(fnmatch.translate, slow_patterns())))
     for item in items:
+        if slow.match(item.nodeid):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("gpu") and not has_gpu():
             item.add_marker(skip)

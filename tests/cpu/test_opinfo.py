@@ -175,7 +175,16 @@ def table(path: Path = TABLE) -> dict[tuple[str, str], Row]:
     return {(row.op, row.dtype): row for row in found}
 
 
-@pytest.mark.parametrize("op", pointwise(), ids=lambda op: op.formatted_name)
+def _parameters() -> list[Any]:
+    """A third of them, from all over the list, is quick enough for every run."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(op, id=op.formatted_name, marks=slow if number % 3 else ())
+        for number, op in enumerate(pointwise())
+    ]
+
+
+@pytest.mark.parametrize("op", _parameters())
 def test_operator(op: Any) -> None:
     recorded = table()
     for row in check(op):
