@@ -33,6 +33,8 @@ def text_of(account: dict[str, Any]) -> str:
     """The table of the script that made the run."""
     if "copy_gbps" in account:
         return products(account)
+    if "scale" in account:
+        return shares_of_copy(account)
     return reductions(account) if "rms_error" in account["cases"][0] else table(account)
 
 
@@ -55,8 +57,8 @@ def table(account: dict[str, Any]) -> str:
 def products(account: dict[str, Any]) -> str:
     """The products side by side: of some more than one was measured, the last one counts."""
     lines = [
-        f"{account['device']}, {account['date']}, torch {account['versions']['torch']}, "
-        f"`{account['command']}`. Medians in ms; TFLOP/s are of the product's own operations, the "
+        f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}. Medians in "
+        "ms; TFLOP/s are of the product's own operations, the "
         "share is that of the bytes that must move at the speed of a copy, the error is ours over "
         "eager's, root mean square against float64.",
         "",
@@ -64,6 +66,50 @@ def products(account: dict[str, Any]) -> str:
         "|---" * 7 + "|",
     ]
     return "\n".join([*lines, *map(product_row, account["cases"])])
+
+
+def runs(account: dict[str, Any]) -> str:
+    """The days and the commands that the cases are of."""
+    every = dict.fromkeys(
+        (case["run"]["date"], case["run"]["command"]) for case in account["cases"]
+    )
+    return "; ".join(f"{day} `{command}`" for day, command in every)
+
+
+def shares_of_copy(account: dict[str, Any]) -> str:
+    """The reductions and windows of reductions.py side by side."""
+    lines = [
+        f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}. Medians in "
+        "ms; the share is that of a copy of the bytes that must move, the error is ours over "
+        "eager's, root mean square against float64.",
+        "",
+        line(("work", "eager", "torch.compile", "ModelNew", "share of copy", "error")),
+        "|---" * 6 + "|",
+    ]
+    return "\n".join([*lines, *map(share_row, account["cases"])])
+
+
+def share_row(case: dict[str, Any]) -> str:
+    if "problem" in case:
+        return line((case["name"], case["problem"].partition(":")[0], "", "", "", ""))
+    return line(
+        (
+            case["name"],
+            f"{case['eager_ms']:.4g}",
+            f"{case['compile_ms']:.4g}" if "compile_ms" in case else "",
+            f"**{case['opweld_ms']:.4g}**",
+            f"{100 * case['share_of_copy']:.0f} %",
+            error_ratio(case),
+        )
+    )
+
+
+def error_ratio(case: dict[str, Any]) -> str:
+    """Of places, how many differ."""
+    if "unequal" in case:
+        return "same places" if not case["unequal"] else f"{case['unequal']} places differ"
+    ours, eager = case["error"]["rms"], case["eager_error"]["rms"]
+    return f"{ours / eager:.2f}" if eager else ("exact" if not ours else f"{ours:.2g}")
 
 
 def reductions(account: dict[str, Any]) -> str:
