@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from tests.kernels import with_gaps
 from tests.reduction_kernels import Launch, emulated
 from tests.unit.plan.plans import graph, plan_of
 
@@ -71,3 +72,23 @@ def run(
         Launch(aligned=aligned, wide_indices=wide, pieces=pieces, order=order),
     )
     return [results[case.group.outputs.index(node)] for node in case.graph.outputs]
+
+
+Calls = tuple[dict[str, object], ...]
+ANY_CALL: Calls = ({}, {"aligned": False}, {"wide": True}, {"variant": "strided"})
+
+
+def each_result(
+    text: str, case: Case, feeds: Mapping[str, np.ndarray], sizes: Sizes, calls: Calls
+) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, object]]]:
+    """What each call gives, what the graph means in float64, and the call; operands have gaps where
+    strides are asked for.
+    """
+    with np.errstate(all="ignore"):
+        wanted = exact(case, feeds, sizes)
+    for options in calls:
+        strided = options.get("variant") == "strided"
+        given = {n: with_gaps(a) for n, a in feeds.items()} if strided else feeds
+        got = run(text, case, given, sizes, **options)  # type: ignore[arg-type]
+        for mine, theirs in zip(got, wanted, strict=True):
+            yield mine, theirs, options

@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.emulation.emulate import ORDERS
-from tests.emulation.reductions import Case, case, exact, run
-from tests.kernels import with_gaps
+from tests.emulation.reductions import ANY_CALL, Calls, Case, case, each_result, run
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.one_walk import (
     CUT,
@@ -47,13 +46,7 @@ def text() -> str:
     return cuda_text(tuple(case_of(make).reduction for make in (*UNCUT, *CUT)))
 
 
-ANY_CALL: tuple[dict[str, object], ...] = (
-    {},
-    {"aligned": False},
-    {"wide": True},
-    {"variant": "strided"},
-)
-PIECES: tuple[dict[str, object], ...] = (
+PIECES: Calls = (
     *({**options, "pieces": 3} for options in ANY_CALL),
     {"pieces": 40},
 )
@@ -62,21 +55,15 @@ PIECES: tuple[dict[str, object], ...] = (
 def check(
     make: Callable[[Make], Outputs],
     feeds: dict[str, np.ndarray],
-    calls: tuple[dict[str, object], ...] = ANY_CALL,
+    calls: Calls = ANY_CALL,
     **tolerance: float,
 ) -> None:
     """Every way to call a reduction gives what the graph means."""
     sizes = sizes_of(feeds["x"])
-    with np.errstate(all="ignore"):
-        wanted = exact(case_of(make), feeds, sizes)
-    for options in calls:
-        strided = options.get("variant") == "strided"
-        given = {n: with_gaps(a) for n, a in feeds.items()} if strided else feeds
-        got = run(text(), case_of(make), given, sizes, **options)  # type: ignore[arg-type]
-        for mine, theirs in zip(got, wanted, strict=True):
-            with np.errstate(over="ignore"):
-                theirs = theirs.astype(mine.dtype)
-            np.testing.assert_allclose(mine, theirs, **tolerance, err_msg=str(options))
+    for mine, theirs, call in each_result(text(), case_of(make), feeds, sizes, calls):
+        with np.errstate(over="ignore"):
+            theirs = theirs.astype(mine.dtype)
+        np.testing.assert_allclose(mine, theirs, **tolerance, err_msg=str(call))
 
 
 def test_two_walks_have_become_one() -> None:

@@ -8,8 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.emulation.emulate import ORDERS, emulate
-from tests.emulation.reductions import Case, case, exact, run
-from tests.kernels import with_gaps
+from tests.emulation.reductions import ANY_CALL, Calls, Case, case, each_result, exact, run
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.unit.plan.plans import BATCH, Make
 
@@ -130,29 +129,16 @@ def sizes_of(x: np.ndarray) -> dict[str, int]:
     return dict(zip(("s0", "s1", "s2"), [*outer, inner // 4], strict=False))
 
 
-ANY_CALL: tuple[dict[str, object], ...] = (
-    {},
-    {"aligned": False},
-    {"wide": True},
-    {"variant": "strided"},
-)
-
-
 def check(
     make: Callable[[Make], Outputs],
     feeds: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
-    calls: tuple[dict[str, object], ...] = ANY_CALL,
+    calls: Calls = ANY_CALL,
     **tolerance: float,
 ) -> None:
     """Every way to call a reduction gives what the graph means."""
-    wanted = exact(case_of(make), feeds, sizes)
-    for options in calls:
-        strided = options.get("variant") == "strided"
-        given = {n: with_gaps(a) for n, a in feeds.items()} if strided else feeds
-        got = run(text(), case_of(make), given, sizes, **options)  # type: ignore[arg-type]
-        for mine, theirs in zip(got, wanted, strict=True):
-            np.testing.assert_allclose(mine, theirs, **tolerance, err_msg=str(options))
+    for mine, theirs, call in each_result(text(), case_of(make), feeds, sizes, calls):
+        np.testing.assert_allclose(mine, theirs, **tolerance, err_msg=str(call))
 
 
 # Every team and number of packets in registers, and past all of them.

@@ -11,10 +11,12 @@ import pytest
 from tests.emulation.emulate import EmulationFault
 from tests.emulation.reductions import Case, case, exact, run
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
-from tests.unit.plan.plans import BATCH, Make
+from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.reduction import Folding
+from opweld.lower import lower
 from opweld.render.cuda import cuda_text
+from opweld.target import SM_80, SM_90A, Target
 
 # Shared memory for one packet of each of 512 threads: the sizes of a real device take long here.
 LITTLE_BYTES = 20 * 1024
@@ -30,8 +32,8 @@ INSTANCES = {
     4096: "256, 4, 4",
     8196: "512, 5, 4",
     HELD: "512, 8, 4",
-    HELD + 4: "512, 8, 4, 1, 1",
-    WITH_SHARED: "512, 8, 4, 1, 1",
+    HELD + 4: "512, 8, 4, 1",
+    WITH_SHARED: "512, 8, 4, 1",
     WITH_SHARED + 4: "512, 8, 4, 0, 2",
     2 * WITH_SHARED: "512, 8, 4, 1, 2",
     4 * WITH_SHARED: "512, 8, 4, 1, 4",
@@ -114,7 +116,11 @@ def test_a_broken_kernel_fails(broken: str, by: str) -> None:
 
 
 @needs_nvcc
-def test_it_compiles_without_spills() -> None:
+@pytest.mark.parametrize(("target", "length"), [(SM_90A, 360448), (SM_80, 20000)])
+def test_it_compiles_without_spills(target: Target, length: int) -> None:
+    """Where blocks are no clusters the text knows nothing of them."""
     m = Make()
-    found = case("long_rows", m.softmax(m.x("x", BATCH, 360448), 1))
-    require_no_spills(compile_cuda(cuda_text((found.reduction,)), "sm_90a"))
+    reductions = lower(plan_of(m.softmax(m.x("x", BATCH, length), 1), target=target))
+    text = cuda_text(reductions)
+    assert ("sync_cluster" in text) == (target is SM_90A) and "kShared" in text
+    require_no_spills(compile_cuda(text, target.arch))

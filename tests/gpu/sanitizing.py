@@ -15,6 +15,16 @@ needs_sanitizer = pytest.mark.skipif(
 )
 
 
+# How a script begins that is given the path of an emitted file.
+LOADED = """
+import importlib.util, sys, torch
+spec = importlib.util.spec_from_file_location("emitted", sys.argv[1])
+emitted = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(emitted)
+assert emitted._ops is not None, "the kernels were not built"
+"""
+
+
 def require_nothing_found(tool: str, calls: str, new: Path) -> None:
     command = [sys.executable, "-c", calls, str(new)]
     # The caching allocator would hide an access past the end of a tensor.

@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import emitted_module, write_pair
-from tests.gpu.sanitizing import needs_sanitizer, require_nothing_found
+from tests.gpu.sanitizing import LOADED, needs_sanitizer, require_nothing_found
 from torch import Tensor
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
@@ -155,13 +155,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-CALLS = """
-import importlib.util, sys, torch
-spec = importlib.util.spec_from_file_location("emitted", sys.argv[1])
-emitted = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(emitted)
-assert emitted._ops is not None, "the kernels were not built"
-model = emitted.ModelNew()
+CALLS = f"""{LOADED}model = emitted.ModelNew()
 
 def normal(*shape):
     return torch.randn(*shape, device="cuda")

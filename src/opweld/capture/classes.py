@@ -15,10 +15,8 @@ from opweld.ir.ops import IotaAttrs, Op
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded
-from .folds import float_operand, fold, returned
+from .folds import MEAN, NONE, float_operand, fold, returned
 from .norms import log_softmax_of
-
-_NONE, _MEAN = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +74,11 @@ def _condensed(call: Call, classes: _Classes, loss: Node, weight: Node) -> Node:
     """The losses of the rows, their sum, or their mean by the weights of the rows that count."""
     how = call.number("reduction")
     loss = classes.checked(loss)
-    if how == _NONE:
+    if how == NONE:
         return returned(call, loss)
     axes = tuple(range(loss.type.rank))
     total = fold(call.build, Op.SUM, loss, axes)
-    if how == _MEAN:
+    if how == MEAN:
         zero = call.const(0, weight.type.dtype)
         counted = call.make(Op.WHERE, classes.valid, weight, zero)
         total = call.make(Op.DIV, total, fold(call.build, Op.SUM, counted, axes))

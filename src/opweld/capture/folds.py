@@ -20,6 +20,8 @@ from .build import Builder
 from .call import Call, NotWelded
 
 Axes = tuple[int, ...]
+# The argument `reduction` of losses; 2 is the sum.
+NONE, MEAN = 0, 1
 
 _REPEATED = (Op.EXPAND, Op.CONST, Op.IOTA)
 

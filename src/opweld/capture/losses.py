@@ -10,19 +10,17 @@ from opweld.ir.ops import Op
 from .call import Call, Lower, NotWelded
 from .classes import CLASS_LOSSES, cross_entropy_of_classes
 from .distances import distance, float_pair
-from .folds import count, fold, mean, returned, squared
+from .folds import MEAN, NONE, count, fold, mean, returned, squared
 from .norms import log_softmax_of
-
-_NONE, _MEAN = 0, 1
 
 
 def _condensed(call: Call, loss: Node) -> Node:
     """The losses as they are, their mean or their sum."""
     how = call.number("reduction")
     axes = tuple(range(loss.type.rank))
-    if how == _NONE:
+    if how == NONE:
         return returned(call, loss)
-    if how == _MEAN:
+    if how == MEAN:
         return returned(call, mean(call.build, loss, axes))
     return returned(call, fold(call.build, Op.SUM, loss, axes))
 
@@ -201,9 +199,9 @@ def _smoothed(call: Call, y: Node, axis: int) -> Node:
 def _row_totals(call: Call, loss: Node, axis: int) -> Node:
     how = call.number("reduction")
     rank = loss.type.rank
-    axes = (axis,) if how == _NONE else tuple(range(rank))
+    axes = (axis,) if how == NONE else tuple(range(rank))
     total = call.make(Op.NEG, fold(call.build, Op.SUM, loss, axes))
-    if how == _MEAN:
+    if how == MEAN:
         rows = call.const(count(loss, tuple(a for a in axes if a != axis)), loss.type.dtype)
         total = call.make(Op.DIV, total, rows)
     return returned(call, total)

@@ -65,7 +65,7 @@ from opweld.judge.weights import (
 NUM_REPEATS = 10
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
 # Elements of inputs and outputs, and operations of products, above which all checks but the main
-# one take fewer rows: what goes between the processes takes most of a check's time.
+# one take fewer rows: each of them sends its inputs and its results from process to process.
 MAX_ELEMS = {"cpu": 2**21, "cuda": 2**23}
 MAX_FLOPS = {"cpu": 2**32, "cuda": 2**43}
 MIN_ROWS = 5

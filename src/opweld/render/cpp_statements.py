@@ -74,11 +74,15 @@ _BOTH = " & "
 
 
 def _between(between: Between, bounds: Bounds) -> str:
-    """The comparisons that do not hold anyway."""
+    return _BOTH.join(f"({each})" for each in comparisons(between, bounds)) or "true"
+
+
+def comparisons(between: Between, bounds: Bounds) -> list[str]:
+    """Those that do not hold anyway."""
     expr = text_of(between.expr)
-    tests = []
+    found = []
     if not at_least_zero(between.expr - between.low, bounds):
-        tests.append(f"({expr} >= {text_of(between.low)})")
+        found.append(f"{expr} >= {text_of(between.low)}")
     if not at_least_zero(between.high - 1 - upper(between.expr, bounds), bounds):
-        tests.append(f"({expr} < {text_of(between.high)})")
-    return _BOTH.join(tests) or "true"
+        found.append(f"{expr} < {text_of(between.high)}")
+    return found

@@ -15,12 +15,12 @@ import numpy as np
 
 from ..ir.expr import Bounds, Size, at_least_zero, coefficient, substitute, symbol, upper
 from ..ir.interpret import NUMPY_DTYPES
-from ..ir.kernel import Arg, Between, Condition, Const, Definition, Let, Load, Test
+from ..ir.kernel import Arg, Condition, Const, Definition, Let, Load, Test
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from ..ir.types import DType
 from .c import grouped
-from .cpp_statements import text_of
+from .cpp_statements import comparisons, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Inside:
     @property
     def of_strip(self) -> list[str]:
         """Comparisons that all lanes share."""
-        return [text for b in self._of(lanes=False) for text in _comparisons(b, self._bounds)]
+        return [text for b in self._of(lanes=False) for text in comparisons(b, self._bounds)]
 
     @property
     def lanes(self) -> tuple[list[str], list[str]]:
@@ -68,17 +68,6 @@ class Inside:
     @property
     def _bounds(self) -> Bounds:
         return {loop.var: loop.extent for loop in (*self.folding.kept, *self.folding.reduced)}
-
-
-def _comparisons(between: Between, bounds: Bounds) -> list[str]:
-    """Those that do not hold anyway."""
-    expr = text_of(between.expr)
-    found = []
-    if not at_least_zero(between.expr - between.low, bounds):
-        found.append(f"{expr} >= {text_of(between.low)}")
-    if not at_least_zero(between.high - 1 - upper(between.expr, bounds), bounds):
-        found.append(f"{expr} < {text_of(between.high)}")
-    return found
 
 
 def _lanes_before(limit: Size, step: Size | None) -> str:

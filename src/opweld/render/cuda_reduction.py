@@ -20,7 +20,7 @@ from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
 from .chunks import CHUNKED, TOLD_BESIDE, has_chunks, own_folds, takes_chunks, told_beside
 from .cuda_alone import alone_parts
-from .cuda_teams import launchers, pieces_entries, spreads, template_line
+from .cuda_teams import BLOCKS, SHARED, launchers, pieces_entries, spread, template_line
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
@@ -59,7 +59,7 @@ _STATES = {
 _TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _ALONG = {"Team", "merged", "in_team"}
-_SPREAD = {"RowOfBlocks", "launch_held"}
+_SPREAD = {SHARED: "launch_held", BLOCKS: "RowOfBlocks"}
 _ACROSS = {"Strips", "in_columns"}
 _ALONE = {"kLeastBlocks"}
 _CUT = _ACROSS | {"piece_of", "pieces_for"}
@@ -76,7 +76,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
             needed |= _ALONE
             continue
         needed |= _ACROSS if folding.across else _ALONG
-        needed |= _SPREAD if spreads(folding, reduction) else set()
+        needed |= {_SPREAD[name] for name in spread(folding, reduction)}
     needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
     for walk in (step.walk for step in steps):
         folds = own_folds(walk)
@@ -267,15 +267,14 @@ def _folding_parts(folding: Folding, reduction: Reduction) -> list[str]:
 def _kernel(
     folding: Folding, functions: _Functions, operands: tuple[str, ...], reduction: Reduction
 ) -> str:
-    cut, spread = reduction.cut, spreads(folding, reduction)
+    cut, more = reduction.cut, spread(folding, reduction)
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
     index = "uint64_t" if _takes_registers(folding, cut) else "Index"
     bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, {index}>"
-    start = _across_start(folding, cut) if folding.across else _along_start(folding, cut, spread)
-    body = [*start]
+    body = _across_start(folding, cut) if folding.across else _along_start(folding, cut, more)
     body += _load_lines(functions.load)
     for number, step in enumerate(folding.steps):
         body += _walk_lines(folding, functions.walks[number], number)
@@ -284,8 +283,8 @@ def _kernel(
             if folding.across:
                 body += _across_end(once, number, cut)
             else:
-                body += _along_end(once, number, cut, spread)
-    if spread:
+                body += _along_end(once, number, cut, BLOCKS in more)
+    if BLOCKS in more:
         body.append("  Row::end();")
     lines = [
         template_line(folding, reduction),
@@ -315,15 +314,16 @@ def _range(cut: bool) -> list[str]:
     ]
 
 
-def _along_start(folding: Folding, cut: bool, spread: bool) -> list[str]:
-    team, rank, shared = "kTeam", "threadIdx.x % kTeam", ""
-    if spread:
-        team, rank, shared = "Row::kThreads", "Row::rank()", ", kShared"
+def _along_start(folding: Folding, cut: bool, more: tuple[str, ...]) -> list[str]:
+    team, rank = "kTeam", "threadIdx.x % kTeam"
+    if BLOCKS in more:
+        team, rank = "Row::kThreads", "Row::rank()"
+    shared = f", {SHARED}" if more else ""
     walks = (
         f"{_walks(folding)}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
     )
     return [
-        *(["  using Row = op::RowOfBlocks<kTeam, kBlocks>;"] if spread else []),
+        *(["  using Row = op::RowOfBlocks<kTeam, kBlocks>;"] if BLOCKS in more else []),
         f"  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / {team};",
         "  if (row >= num_rows) return;",
         f"  const int rank = {rank};",
@@ -375,8 +375,8 @@ def _walk_lines(folding: Folding, walk: Function, number: int) -> list[str]:
     ]
 
 
-def _along_end(once: Function | None, number: int, cut: bool, spread: bool) -> list[str]:
-    folded = "Row::folded" if spread else "op::in_team<kTeam>"
+def _along_end(once: Function | None, number: int, cut: bool, several: bool) -> list[str]:
+    folded = "Row::folded" if several else "op::in_team<kTeam>"
     lines = [f"  const auto row_folds{number} = {folded}(op::merged(folds{number}));"]
     if cut:
         lines += [

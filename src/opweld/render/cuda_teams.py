@@ -113,7 +113,7 @@ def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
     if folding.across or folding.variant != "contiguous" or items < 2:
         return None
     # The fewest threads: rows that wait at barriers of their own wait less. (Softmax of 2048 to
-    # 32768 elements reaches 97 to 100 % of a copy's speed, with twice the threads 65 to 88 %; H200,
+    # 32768 elements reaches 97 to 100 % of a copy's speed, with twice the threads 71 to 88 %; H200,
     # 2026-11-22, CUDA 13.0.)
     half = items // 2
     for team, most in ((8, half), (32, items), (128, half), (256, items), (_HALF, items)):
@@ -163,10 +163,16 @@ def _held_bytes(folding: Folding, lanes: int) -> int:
     return sum(-(-4 * _words(load, lanes) // 16) * 16 for load in _packet(folding))
 
 
-def spreads(folding: Folding, reduction: Reduction) -> bool:
-    """Whether rows take shared memory or several blocks, for which the kernel has parameters."""
+def spread(folding: Folding, reduction: Reduction) -> tuple[str, ...]:
+    """The parameters that a kernel has for rows that take shared memory, or several blocks."""
     instance = _measured(folding, reduction.length, folding.lanes)
-    return instance is not None and (instance.shared > 0 or instance.blocks > 1)
+    if instance is None or not (instance.shared or instance.blocks > 1):
+        return ()
+    return (SHARED, BLOCKS) if instance.blocks > 1 else (SHARED,)
+
+
+SHARED, BLOCKS = "kShared", "kBlocks"
+_NO_SPREAD = {SHARED: 0, BLOCKS: 1}
 
 
 def _measured(folding: Folding, length: Size, lanes: int) -> _Instance | None:
@@ -217,8 +223,7 @@ def launchers(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
 
 def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> str:
     team = "kStrips" if folding.across else "kTeam"
-    cut, spread = reduction.cut, spreads(folding, reduction)
-    more = ", kShared, kBlocks" if spread else ""
+    cut, more = reduction.cut, spread(folding, reduction)
     params = [
         *pointers(folding, operands),
         *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
@@ -230,12 +235,13 @@ def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
         arguments += ["Index(piece)", f"static_cast<{folds_name(folding, 0)}*>(partials)"]
     lanes = 1 if folding.across else "kLanes"
     grid = "dim3(blocks, pieces)" if cut else "blocks"
-    name = f"{prefix(folding)}_kernel<{team}, kItems, kLanes, Index{more}>"
+    names = ", ".join((team, "kItems", "kLanes", "Index", *more))
+    name = f"{prefix(folding)}_kernel<{names}>"
     launch, shared = f"kernel<<<{grid}, kThreads, 0, stream>>>", list[str]()
-    if spread:
+    if more:
         shared = [f"  const int64_t shared = kShared * kThreads * sizeof({packet_type(folding)});"]
         arguments = ["kernel", "blocks", "kThreads", "shared", "stream", *arguments]
-        launch = "op::launch_held<kBlocks>"
+        launch = f"op::launch_held<{BLOCKS if BLOCKS in more else 1}>"
     lines = [
         template_line(folding, reduction),
         head(f"static void {prefix(folding)}_launch", params, " {"),
@@ -254,7 +260,7 @@ def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
 def template_line(folding: Folding, reduction: Reduction) -> str:
     """The parameters of a kernel and of its launcher. Those that spread rows have defaults."""
     team = "kStrips" if folding.across else "kTeam"
-    more = ", int kShared = 0, int kBlocks = 1" if spreads(folding, reduction) else ""
+    more = "".join(f", int {name} = {_NO_SPREAD[name]}" for name in spread(folding, reduction))
     return folded(f"template <int {team}, int kItems, int kLanes, typename Index{more}>")
 
 
@@ -390,7 +396,9 @@ def _broken(start: str, rest: str) -> list[str]:
 def _instance(folding: Folding, choice: _Instance, lanes: int, index: str) -> str:
     numbers = [f"{choice.team}", f"{choice.items}", f"{choice.lanes or lanes}", index]
     if choice.shared or choice.blocks > 1:
-        numbers += [f"{choice.shared}", f"{choice.blocks}"]
+        numbers.append(f"{choice.shared}")
+    if choice.blocks > 1:
+        numbers.append(f"{choice.blocks}")
     return f"{prefix(folding)}_launch<{', '.join(numbers)}>"
 
 

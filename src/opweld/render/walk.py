@@ -310,8 +310,8 @@ def named_operands(folding: Folding, text: str) -> tuple[str, ...]:
 
 
 def operand_parameters(folding: Folding, names: tuple[str, ...]) -> list[str]:
-    pointers = {buffer.name: pointer(buffer) for buffer in folding.buffers}
-    return [pointers.get(name, f"Index {name}") for name in names]
+    typed = {buffer.name: pointer(buffer) for buffer in folding.buffers}
+    return [typed.get(name, f"Index {name}") for name in names]
 
 
 def integers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
@@ -331,9 +331,9 @@ def pointers(folding: Folding, operands: tuple[str, ...]) -> list[str]:
 
 def casts(folding: Folding, operands: tuple[str, ...]) -> list[str]:
     """The operands as a kernel takes them."""
-    pointers = [
+    typed = [
         f"static_cast<{'' if b.written else 'const '}{STORAGE[b.dtype]}*>({b.name})"
         for b in folding.buffers
         if b.name in operands
     ]
-    return [*pointers, *(f"Index({name})" for name in integers(folding, operands))]
+    return [*typed, *(f"Index({name})" for name in integers(folding, operands))]
