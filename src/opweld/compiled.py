@@ -10,7 +10,9 @@ from typing import Any
 class PlanRow:
     """One group of the plan: a kernel, or a call left to PyTorch, with the reason in a sentence.
 
-    `flops` are those at the model's own input sizes; registers and spills (bytes) are the
+    `flops` are those at the model's own input sizes, and so are `must_bytes` (each operand read
+    once, each result written once) and `moved_bytes` (by the kernel's form: rows that are walked
+    over again, partial results, copies of operands); registers and spills (bytes) are the
     compiler's, where it was asked. `variant` names the autocast state that the group is for.
     `replaced_copies` is an estimate of how long the PyTorch calls take that a kernel replaces, in
     times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
@@ -22,6 +24,8 @@ class PlanRow:
     ops: tuple[str, ...]
     reason: str
     flops: int | None = None
+    must_bytes: int | None = None
+    moved_bytes: int | None = None
     registers: int | None = None
     spills: int | None = None
     variant: str = ""

@@ -40,6 +40,7 @@ from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
 from opweld.render.host import host
+from opweld.render.traffic import with_traffic
 from opweld.schedules import read_table, table_path
 from opweld.simplify import simplify
 from opweld.target import Target, choose_target
@@ -196,6 +197,7 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
         "plan", make_plan, simplified.graph, target, options.exclude, suffix, conditions, table
     )
     kernels = trace.run("lower", lower, plan)
+    plan = with_traffic(plan, kernels, target, conditions.sizes)
     return _Line(simplified, Part(variant, plan, kernels))
 
 
@@ -288,8 +290,11 @@ def _row(group: Group, target: Target, part: Part) -> PlanRow:
     row = replace(row, lines=_condensing_lines(group, part.plan))
     if not group.welded:
         return row
-    flops = evaluate(group.estimate.flops, dict(sizes))
-    return replace(row, flops=flops, replaced_copies=replaced_copies(group, target, sizes))
+    row = replace(row, replaced_copies=replaced_copies(group, target, sizes))
+    if group.traffic is not None:
+        moved = group.traffic
+        row = replace(row, must_bytes=moved.must_bytes, moved_bytes=moved.moved_bytes)
+    return replace(row, flops=evaluate(group.estimate.flops, dict(sizes)))
 
 
 def _condensing_lines(group: Group, plan: Plan) -> tuple[str, ...]:

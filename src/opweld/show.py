@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opweld.compiled import Compiled
+from opweld.compiled import Compiled, PlanRow
 from opweld.judge import report
 from opweld.pipeline import Delivery
 
@@ -31,16 +31,25 @@ def _show_plan(compiled: Compiled, console: Console) -> None:
         console.print(_plan_table(compiled))
         return
     for row in compiled.main_rows:
-        _line(console, f"{row.name}: {row.kind}, {' '.join(row.ops)}; {row.reason}")
+        parts = (f"{row.kind}, {' '.join(row.ops)}", row.reason, _bytes_text(row))
+        _line(console, f"{row.name}: {'; '.join(part for part in parts if part)}")
 
 
 def _plan_table(compiled: Compiled) -> Table:
     table = Table(title=f"Plan for {compiled.target}", title_justify="left")
-    for heading in ("group", "kind", "ops", "reason"):
+    for heading in ("group", "kind", "ops", "reason", "bytes"):
         table.add_column(heading, overflow="fold")
     for row in compiled.main_rows:
-        table.add_row(*map(escape, (row.name, row.kind, " ".join(row.ops), row.reason)))
+        cells = (row.name, row.kind, " ".join(row.ops), row.reason, _bytes_text(row))
+        table.add_row(*map(escape, cells))
     return table
+
+
+def _bytes_text(row: PlanRow) -> str:
+    """What must move and what does, where a kernel's form is known."""
+    if row.must_bytes is None or row.moved_bytes is None:
+        return ""
+    return f"must move {row.must_bytes / 1e6:.2f} MB, moves {row.moved_bytes / 1e6:.2f} MB"
 
 
 def _line(console: Console, text: str) -> None:

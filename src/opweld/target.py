@@ -76,6 +76,9 @@ class Target:
     # blocks that read each other's.
     shared_bytes: int = 0
     cluster_blocks: int = 1
+    # Bytes of which what was read is still near when it is read again.
+    cache_bytes: int = 0
+    multiprocessors: int = 1
     # Rows of a reduction that keep every processor busy.
     rows_in_flight: int = 1
     reduction_threads: int = 1
@@ -104,6 +107,9 @@ SM_90A = Target(
     pointwise_flops_per_s=33.5e12,  # 132 SMs x 128 lanes x 1.98 GHz, one instruction a lane
     shared_bytes=228 * 1024,
     cluster_blocks=8,
+    # Half of an H200's 50 MB of L2: each of its halves may keep a copy of what both read.
+    cache_bytes=25_000_000,
+    multiprocessors=132,
     rows_in_flight=264,  # two blocks for each of 132 SMs
     reduction_threads=256,
     cuts_at_launch=True,
@@ -135,6 +141,8 @@ SM_80 = Target(
     copy_bytes_per_s=1.75e12,
     pointwise_flops_per_s=9.7e12,  # 108 SMs x 64 lanes x 1.41 GHz
     shared_bytes=100 * 1024,  # the least of the architectures from sm_80 on
+    cache_bytes=20_000_000,  # half of the 40 MB of an A100
+    multiprocessors=108,
     rows_in_flight=216,  # two blocks for each of 108 SMs
     reduction_threads=256,
     cuts_at_launch=True,
@@ -159,6 +167,7 @@ CPU = Target(
     access_bytes=64,  # one AVX-512 register; g++ chooses the width, this only groups the loads
     loads_in_flight=1,
     pointwise_threads=1,
+    cache_bytes=2**24,  # a core's share of the 32 MiB of L3 of the two cores below
     rows_in_flight=16,  # as many threads, or a few rows for each of a few
     # One walk for the largest and the powers takes 1.3 to 1.8 times as long as two, for the sum and
     # the squares 1.3 to 1.6 times, in rows of 40000 to 16M float32 (AVX-512, g++ 12.2, 2026-11-22).

@@ -13,6 +13,7 @@ from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
+from opweld.render.traffic import with_traffic
 from opweld.target import CPU, SM_90A, Target
 from tests.golden.cases import SMALL, small_graph
 
@@ -61,7 +62,7 @@ def texts_of(graph: Graph) -> dict[str, str]:
     on_cpu = kernels_for(graph, CPU)
     return {
         "graph.txt": to_text(graph),
-        "plan.txt": to_text(plan),
+        "plan.txt": to_text(with_traffic(plan, kernels, SM_90A)),
         "kernel.txt": "\n".join(map(to_text, kernels)),
         "source.cu": _own_text(render(graph.name, kernels, "cuda"), kernels),
         "source.cpp": _own_text(render(graph.name, on_cpu, "c++"), on_cpu),

@@ -12,7 +12,9 @@ from opweld.pipeline import Delivery
 from opweld.show import show_delivery
 
 ROWS = (
-    PlanRow("k1_exp", "pointwise", ("exp", "mul"), "reads one input"),
+    PlanRow(
+        "k1_exp", "pointwise", ("exp", "mul"), "one input", must_bytes=8000000, moved_bytes=12500000
+    ),
     PlanRow("sort", "library", ("call",), "[sort] has no kernel"),
     PlanRow("k1_exp_bfloat16", "pointwise", ("exp", "mul"), "x", variant="autocast bfloat16"),
 )
@@ -21,14 +23,14 @@ DELIVERY = Delivery(Path("m.py"), Path("m_new.py"), Compiled("", "cpu", ROWS), N
 
 def shown(terminal: bool) -> str:
     stream = io.StringIO()
-    show_delivery(DELIVERY, Console(file=stream, force_terminal=terminal, width=100))
+    show_delivery(DELIVERY, Console(file=stream, force_terminal=terminal, width=140))
     return stream.getvalue()
 
 
 def test_plain_lines_off_a_terminal() -> None:
     assert shown(terminal=False).splitlines() == [
         "A note",
-        "k1_exp: pointwise, exp mul; reads one input",
+        "k1_exp: pointwise, exp mul; one input; must move 8.00 MB, moves 12.50 MB",
         "sort: library, call; [sort] has no kernel",
         "Not verified (--no-check). ModelNew is in m_new.py",
     ]
@@ -36,6 +38,14 @@ def test_plain_lines_off_a_terminal() -> None:
 
 def test_a_table_on_a_terminal() -> None:
     text = shown(terminal=True)
-    for word in ("Plan for cpu", "k1_exp", "exp mul", "reads one input", "[sort] has no kernel"):
+    for word in (
+        "Plan for cpu",
+        "k1_exp",
+        "exp mul",
+        "one input",
+        "8.00 MB",
+        "12.50",
+        "[sort] has no kernel",
+    ):
         assert word in text
     assert "bfloat16" not in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from .expr import Size
+from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
 from .product import Mode, Product, RowsProduct
@@ -117,6 +117,14 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes at the example's sizes: those that must move, and those that a kernel's form moves."""
+
+    must_bytes: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """One future kernel, one PyTorch call, or one view.
 
@@ -129,6 +137,7 @@ class Group:
     it, but for axes of size 1.
     ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
+    `traffic` is known where there are kernels.
     """
 
     name: str
@@ -145,11 +154,24 @@ class Group:
     rows: Rows | None = None
     rows_product: RowsProduct | None = None
     tail: Group | None = None
+    traffic: Traffic | None = None
 
     @property
     def welded(self) -> bool:
         """Whether a kernel of ours computes it."""
         return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
+
+
+Sizes = tuple[tuple[str, int], ...]
+"""Examples of symbolic sizes."""
+
+TYPICAL_SIZE = 1024  # stands for a symbolic size that has no example
+
+
+def number_at(value: Size, sizes: Sizes = ()) -> int:
+    """The number that a size is at these examples, and at TYPICAL_SIZE where there is none."""
+    known = dict(sizes)
+    return evaluate(value, {name: known.get(name, TYPICAL_SIZE) for name in symbols_of(value)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +183,7 @@ class Conditions:
     what is derived from a weight may last from call to call.
     """
 
-    sizes: tuple[tuple[str, int], ...] = ()
+    sizes: Sizes = ()
     tf32: bool = False
     autocast: bool = False
     weight_cache: bool = True

@@ -20,7 +20,7 @@ from .graph import Graph, Leaf, Node, Structure
 from .kernel import Contraction, Kernel, RowBlocks, Source, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
-from .plan import Group, Plan
+from .plan import Group, Plan, Traffic
 from .product import Axis, Matrix
 from .reduction import Reduction
 
@@ -239,8 +239,15 @@ def _group_lines(group: Group, names: Names, places: Names) -> list[str]:
         ),
         f"  reads {reads}, writes {writes}{reuse}",
         f"  {estimate.bytes} bytes, {estimate.flops} flops, limit {estimate.limit}",
+        *([_traffic_line(group.traffic)] if group.traffic else []),
         f"  reason: {group.reason}",
     ]
+
+
+def _traffic_line(traffic: Traffic) -> str:
+    must, moved = traffic.must_bytes, traffic.moved_bytes
+    times = f", {moved / must:.2f} times as many" if must and moved != must else ""
+    return f"  must move {must} bytes, moves {moved}{times}"
 
 
 def _input_line(fact: InputFact) -> str:

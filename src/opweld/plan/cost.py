@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.expr import Size, evaluate, substitute, symbols_of
+from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from ..ir.plan import ContractionSchedule, Estimate, Group
-from ..ir.product import Mode, Product, RowsProduct
+from ..ir.plan import ContractionSchedule, Estimate, Group, Sizes, number_at
+from ..ir.product import (
+    LIVE_SPLIT_READS,
+    PARTS,
+    SHORTEST_SPLIT,
+    SKINNY,
+    SPLIT_READS,
+    Mode,
+    Product,
+    RowsProduct,
+)
 from ..target import Target
 from .uses import behind_views, computes
 
@@ -40,7 +49,7 @@ def estimate(group: Group, target: Target) -> Estimate:
             flops = flops + node.inputs[0].type.num_elems * _FOLD_FLOPS.get(node.op, 1)
     if group.rows_product is not None and target.row_blocks is not None:
         product_flops = rows_flops(group.rows_product)
-        multiply_s = _at(product_flops, ()) / target.row_blocks.flops_per_s
+        multiply_s = number_at(product_flops, ()) / target.row_blocks.flops_per_s
         limit = _limit(num_bytes, flops, multiply_s, target)
         return Estimate(num_bytes, flops + product_flops, limit)
     if group.product is None:
@@ -52,7 +61,7 @@ def estimate(group: Group, target: Target) -> Estimate:
 
 
 def _multiply_s(product: Product, flops_per_s: float) -> float:
-    return _at(product.flops, ()) / flops_per_s
+    return number_at(product.flops, ()) / flops_per_s
 
 
 def _bytes_read(operand: Node, group: Group) -> Size:
@@ -61,45 +70,23 @@ def _bytes_read(operand: Node, group: Group) -> Size:
     whole, part = operand.type.size_bytes, space * operand.type.dtype.itemsize_bytes
     if group.product is not None and operand in (group.product.a, group.product.b):
         return whole
-    return whole if _at(whole, ()) <= _at(part, ()) else part
-
-
-TYPICAL_SIZE = 1024  # stands for a symbolic size where two polynomials must be compared
-
-
-Sizes = tuple[tuple[str, int], ...]
-
-
-def _at(value: Size, sizes: Sizes) -> int:
-    """The number that a size is at these examples, and at TYPICAL_SIZE where there is none."""
-    return evaluate(value, dict.fromkeys(symbols_of(value), TYPICAL_SIZE) | dict(sizes))
-
-
-def number_of(value: Size) -> int:
-    """The number that stands for a size where two must be compared."""
-    return _at(value, ())
+    return whole if number_at(whole, ()) <= number_at(part, ()) else part
 
 
 def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> str:
     """`multiply_s` are the seconds of a product, beside the other operations."""
-    memory_s = _at(num_bytes, ()) / target.copy_bytes_per_s
-    compute_s = _at(flops, ()) / target.pointwise_flops_per_s + multiply_s
+    memory_s = number_at(num_bytes, ()) / target.copy_bytes_per_s
+    compute_s = number_at(flops, ()) / target.pointwise_flops_per_s + multiply_s
     return "memory" if memory_s >= compute_s else "compute"
 
 
-# Products of so few rows or columns read their operands once, as they are (contract.cuh).
-SKINNY = 4
 # Of the speed of a copy, at which the library reads the operand of many rows beside few: 0.84 where
 # they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
 # 2026-11-21, torch 2.11).
 LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
-SHORTEST_SPLIT = 32  # terms of a sum, below which operands are not split (contract.cuh)
-# Operands that are split: into how many 16-bit parts a value.
-PARTS = {Mode.FAITHFUL: 2, Mode.TF32: 1}
-# How often splitting reads an operand: the activation once. An operand b that is not held is read
-# three times, estimated at 0.8 of the speed of memory (8192x8192 in two parts: 0.32 ms); a held
-# one's splitting is paid when it changes. Both are written once.
-READS, LIVE_READS, LIVE_SPEED = 1, 3, 0.8
+# Of the speed of memory, at which an operand b that is not held is split (8192x8192 in two parts:
+# 0.32 ms); a held one's splitting is paid when it changes.
+LIVE_SPEED = 0.8
 
 
 def estimate_product(
@@ -114,18 +101,19 @@ def estimate_product(
     a pointwise kernel.
 
     The splitting of a held weight is not counted: in inference one is split once for all calls.
-    Where a weight changes between calls, as in training, each call takes longer by LIVE_READS.
+    Where a weight changes between calls, as in training, each call takes longer by
+    LIVE_SPLIT_READS.
     """
     rates = target.product_rates[mode]
     operands_us = _copy_us((product.a, product.b), target, sizes)
     written_us = _copy_us((anchor,), target, sizes)
     beside = _read_beside(anchor, tail)
-    flops = _at(product.flops, sizes)
+    flops = number_at(product.flops, sizes)
     rate = rates.ours
-    if mode in PARTS and rates.short and _at(product.k, sizes) < SHORTEST_SPLIT:
+    if mode in PARTS and rates.short and number_at(product.k, sizes) < SHORTEST_SPLIT:
         rate = rates.short
     ours = max(flops / rate * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
-    few = min(_at(product.m, sizes), _at(product.n, sizes))
+    few = min(number_at(product.m, sizes), number_at(product.n, sizes))
     if few > SKINNY:
         ours += rates.overhead_us + _split_us(product, mode, target, sizes)
     library = max(flops / rates.library * 1e6, operands_us + written_us)
@@ -140,7 +128,7 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
     """How long the PyTorch calls take that a kernel replaces, each alone, in times of a copy of the
     kernel's bytes: a measure that holds on machines of other speeds, too.
     """
-    own_us = _at(group.estimate.bytes, sizes) / target.copy_bytes_per_s * 1e6
+    own_us = number_at(group.estimate.bytes, sizes) / target.copy_bytes_per_s * 1e6
     calls = [node for node in group.nodes if computes(node)]
     replaced_us = sum(_copy_us(_touched(call), target, sizes) for call in calls)
     if group.product is not None and group.anchor is not None:
@@ -148,7 +136,7 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
         mode = group.schedule.mode
         replaced_us += estimate_product(group.anchor, group.product, mode, (), target, sizes)[1]
     if group.rows_product is not None and target.row_blocks is not None:
-        flops = _at(rows_flops(group.rows_product), sizes)
+        flops = number_at(rows_flops(group.rows_product), sizes)
         replaced_us += flops / target.row_blocks.flops_per_s * 1e6
     return replaced_us / own_us if own_us else 1.0
 
@@ -157,7 +145,10 @@ def _touched(call: Node) -> tuple[Node, ...]:
     """What one call reads and writes: of views that repeat values, the values."""
     read = dict.fromkeys(operand for operand in call.inputs if operand.op is not Op.CONST)
     whole = ((view, behind_views(view)) for view in read)
-    return (call, *(min(pair, key=lambda node: _at(node.type.size_bytes, ())) for pair in whole))
+    return (
+        call,
+        *(min(pair, key=lambda node: number_at(node.type.size_bytes, ())) for pair in whole),
+    )
 
 
 def _read_beside(anchor: Node, tail: Sequence[Node]) -> tuple[Node, ...]:
@@ -169,7 +160,7 @@ def _read_beside(anchor: Node, tail: Sequence[Node]) -> tuple[Node, ...]:
 
 def _copy_us(nodes: Sequence[Node], target: Target, sizes: Sizes) -> float:
     """The time in which their bytes are read or written once."""
-    num_bytes = sum(_at(node.type.size_bytes, sizes) for node in nodes)
+    num_bytes = sum(number_at(node.type.size_bytes, sizes) for node in nodes)
     return num_bytes / target.copy_bytes_per_s * 1e6
 
 
@@ -177,7 +168,7 @@ def held_bytes(product: Product, mode: Mode) -> int:
     """The memory that the kept form of a weight takes: one or two 16-bit parts for each float32."""
     if not product.held or mode not in PARTS:
         return 0
-    return _at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
+    return number_at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
 
 
 def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:
@@ -185,14 +176,9 @@ def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> flo
     if mode not in PARTS:
         return 0.0
     written = PARTS[mode] / 2
-    own = (READS + written) * _copy_us((product.a,), target, sizes)
-    live = (LIVE_READS + written) / LIVE_SPEED * _copy_us((product.b,), target, sizes)
+    own = (SPLIT_READS + written) * _copy_us((product.a,), target, sizes)
+    live = (LIVE_SPLIT_READS + written) / LIVE_SPEED * _copy_us((product.b,), target, sizes)
     return own if product.held else own + live
-
-
-def bytes_at(group: Group, sizes: dict[str, int]) -> int:
-    """The bytes of a group when its symbols have these sizes."""
-    return evaluate(substitute(group.estimate.bytes, {}), sizes)
 
 
 def rows_flops(product: RowsProduct) -> Size:
@@ -204,7 +190,7 @@ def block_rows(call: Node, target: Target, sizes: Sizes) -> int:
     """The most rows of a block: a power of two, as many as the cache holds of the results."""
     assert target.row_blocks is not None, "the target has row blocks"
     limits = target.row_blocks
-    row_bytes = _at(call.type.shape[-1] * call.type.dtype.itemsize_bytes, sizes)
+    row_bytes = number_at(call.type.shape[-1] * call.type.dtype.itemsize_bytes, sizes)
     fitting = limits.cache_bytes // max(row_bytes, 1)
     return min(max(1 << max(fitting, 1).bit_length() - 1, limits.least_rows), limits.most_rows)
 
@@ -218,10 +204,10 @@ def saved_and_packed_bytes(
     to which the library adds the product. For each block the library packs b again.
     """
     assert target.row_blocks is not None, "the target has row blocks"
-    result_bytes = _at(call.type.size_bytes, sizes)
+    result_bytes = number_at(call.type.size_bytes, sizes)
     if result_bytes < target.row_blocks.least_bytes:
         return 0, 0
-    num_rows = _at(product_of(call.type.shape[:-1]), sizes)
+    num_rows = number_at(product_of(call.type.shape[:-1]), sizes)
     passes = 2 if product.added is None else 4
-    packed_bytes = target.row_blocks.packings * _at(product.b.type.size_bytes, sizes)
+    packed_bytes = target.row_blocks.packings * number_at(product.b.type.size_bytes, sizes)
     return passes * result_bytes, packed_bytes * -(-num_rows // rows)

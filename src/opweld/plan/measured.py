@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir.expr import Size, evaluate, symbols_of
+from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.measured import Maker, Measured, PointwiseClass, ProductClass, Table, nearest_power
-from ..ir.plan import Group, PointwiseSchedule
+from ..ir.plan import Group, PointwiseSchedule, Sizes, number_at
 from ..ir.product import Mode, Product
 from ..target import Target
-from .cost import TYPICAL_SIZE, Sizes, estimate
+from .cost import estimate
 from .schedule import choose_schedule, widest_type
 
 
@@ -64,8 +64,7 @@ def measured(row: Measured) -> str:
 
 
 def _power(size: Size, sizes: Sizes) -> int:
-    typical = dict.fromkeys(symbols_of(size), TYPICAL_SIZE)
-    return nearest_power(evaluate(size, typical | dict(sizes)))
+    return nearest_power(number_at(size, sizes))
 
 
 def _us(value: float) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.expr import Size, evaluate, symbols_of
+from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.index import is_across, result_coords
 from ..ir.levels import Levels, NotOfRow, is_of_row
-from ..ir.plan import NO_CONDITIONS, Conditions, Rows
+from ..ir.plan import NO_CONDITIONS, Conditions, Rows, Sizes, number_at
 from ..target import Target
 
 # A row of up to so many elements is walked over by one team, however few rows there are: the walks
@@ -33,7 +33,7 @@ class Parallelism:
 
     rows: int = 0
     multiprocessors: int = 1
-    sizes: tuple[tuple[str, int], ...] = ()
+    sizes: Sizes = ()
     held_elems: int | None = None
 
     def needs_pieces(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
@@ -67,11 +67,7 @@ class Parallelism:
 
     def at(self, size: Size) -> int:
         """Of the examples, and of a typical size where there is none."""
-        known = dict(self.sizes)
-        return evaluate(size, {n: known.get(n, _TYPICAL) for n in symbols_of(size)})
-
-
-_TYPICAL = 1024
+        return number_at(size, self.sizes)
 
 
 def parallelism(target: Target, conditions: Conditions = NO_CONDITIONS) -> Parallelism:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from .cost import OP_FLOPS, number_of
+from ..ir.plan import number_at
+from .cost import OP_FLOPS
 from .uses import Uses, is_free_view
 
 
@@ -25,14 +26,14 @@ def is_worth_repeating(
     repeats = _repeats(nodes)
     added = sum(
         max(repeats.get(node.serial, 1.0) - 1.0, 0.0)
-        * number_of(node.type.num_elems)
+        * number_at(node.type.num_elems)
         * OP_FLOPS.get(node.op, 1)
         for node in upper
         if node.kind is Kind.POINTWISE
     )
     if added == 0:
         return True
-    stored_bytes = sum(number_of(node.type.size_bytes) for node in uses.results(upper))
+    stored_bytes = sum(number_at(node.type.size_bytes) for node in uses.results(upper))
     return added <= 2 * stored_bytes * flops_per_byte
 
 
@@ -52,5 +53,5 @@ def _repeats(nodes: Sequence[Node]) -> dict[int, float]:
 
 def _overlap(window: Node) -> float:
     """The elements of all windows by the elements that there are."""
-    elems = number_of(window.inputs[0].type.num_elems)
-    return number_of(window.type.num_elems) / max(elems, 1)
+    elems = number_at(window.inputs[0].type.num_elems)
+    return number_at(window.type.num_elems) / max(elems, 1)

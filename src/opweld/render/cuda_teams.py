@@ -132,6 +132,23 @@ def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
     return None
 
 
+def stay_on_chip(reduction: Reduction, num_rows: int, length: int) -> bool:
+    """Whether row-major rows are kept there between their walks."""
+    folding, cut = reduction.contiguous, reduction.cut
+    lanes, among = folding.lanes, num_rows if folding.across else length
+    few_columns = folding.across and not cut and num_rows < _MANY_COLUMNS
+    if num_rows * length >= 2**31:
+        choices = _few(folding)
+    elif among % lanes == 0 and not (few_columns and lanes > 1):
+        measured = _measured(folding, reduction.length, lanes)
+        choices = [measured] if measured else _many(folding, cut, lanes)
+    else:
+        lanes = 1
+        choices = _many(folding, cut, 1) if folding.across and not cut else _few(folding)
+    packets = length if folding.across else length // lanes
+    return _reaching(choices, packets)[0].items > 0
+
+
 def _across(folding: Folding, items: int) -> list[tuple[int, int]]:
     return [(1, items), (8, items), *([(32, items)] if _fits_wide(folding) else [])]
 
@@ -402,12 +419,16 @@ def _instance(folding: Folding, choice: _Instance, lanes: int, index: str) -> st
     return f"{prefix(folding)}_launch<{', '.join(numbers)}>"
 
 
+def columns_and_least(folding: Folding) -> tuple[int, int]:
+    """The rows of a block of cut rows, and the least elements of a piece."""
+    return (_COLUMNS * folding.lanes, _LEAST_ACROSS) if folding.across else (1, _LEAST_ALONG)
+
+
 def pieces_entries(reduction: Reduction) -> str:
     """In how many pieces a row is cut, and the bytes of one piece."""
     folding = reduction.contiguous
-    columns = _COLUMNS * folding.lanes
+    columns, least = columns_and_least(folding)
     blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
-    least = _LEAST_ACROSS if folding.across else _LEAST_ALONG
     lines = [
         f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
         f"  return op::pieces_for({blocks}, length, {least});",

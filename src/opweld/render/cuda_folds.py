@@ -1,0 +1,156 @@
+"""What a walk of a CUDA kernel folds: a struct of the group, with a state for each fold."""
+
+from __future__ import annotations
+
+from ..ir.ops import Op
+from ..ir.reduction import Fold, Folding, Walk
+from .c import compute_type
+from .chunks import CHUNKED, TOLD_BESIDE, own_folds, takes_chunks, told_beside
+from .layout import folded, head
+from .walk import ARG, folds_name, known_name
+
+_FOLD = {
+    Op.SUM: "Sum",
+    Op.PROD: "Prod",
+    Op.AMAX: "Amax",
+    Op.AMIN: "Amin",
+    Op.ANY: "Any",
+    Op.ALL: "All",
+    Op.ARGMAX: "Argmax",
+    Op.ARGMIN: "Argmin",
+    Op.SUMEXP: "Sumexp",
+    Op.DEVSQ: "Devsq",
+}
+# The state of folds that is more than a value.
+_STATES = {
+    **dict.fromkeys(ARG, "op::Placed<{0}, int64_t>"),
+    Op.SUMEXP: "op::Powers<{0}, {0}>",
+    Op.DEVSQ: "op::Spread<{0}>",
+}
+_TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
+# Additions of floats one after another: as many as there are chains in a column of 1024 elements.
+_MOST_CHAIN = 32
+
+
+def fold_pieces(walk: Walk) -> set[str]:
+    """Names of the device library's pieces that the struct uses."""
+    folds = own_folds(walk)
+    needed = {_FOLD[fold.op] for fold in folds}
+    return needed | {_TAKE.get(fold.op, "of_chunk") for fold in folds if takes_chunks(walk)}
+
+
+def folds_struct(folding: Folding, number: int) -> str:
+    walk = folding.steps[number].walk
+    name = folds_name(folding, number)
+    types = {fold: value_type(fold, walk) for fold in own_folds(walk)}
+    chained = any(map(_is_chained, types))
+    nothing = ", ".join(_identity(fold, value) for fold, value in types.items())
+    lines = [
+        f"// What walk {number} folds.",
+        f"struct {name} {{",
+        f"  static constexpr int kChain = {_MOST_CHAIN if chained else 'op::NoFolds::kChain'};",
+        *(f"  {state_type(fold, value)} {fold.name};" for fold, value in types.items()),
+        "",
+        f"  OPWELD_FN {name} nothing() {{",
+        folded(f"    return {{{nothing}}};"),
+        "  }",
+        *(_taking(types) if takes_chunks(walk) else _adding(types)),
+        f"  __device__ __forceinline__ void merge(const {name}& other) {{",
+        *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in types),
+        "  }",
+        f"  __device__ __forceinline__ void tell({known_name(folding)}& row) const {{",
+        *(f"    row.{fold.name} = {_told(fold, walk)};" for fold in walk.folds),
+        "  }",
+        "};",
+    ]
+    return "\n".join(lines)
+
+
+def _adding(types: dict[Fold, str]) -> list[str]:
+    """One element after another."""
+    placed = [_placed(fold, i, value) for i, (fold, value) in enumerate(types.items())]
+    return [
+        head("  __device__ __forceinline__ void add", _element_parameters(types), " {"),
+        *(folded(f"    {_added(f, text)}") for f, text in zip(types, placed, strict=True)),
+        "  }",
+    ]
+
+
+def _element_parameters(types: dict[Fold, str]) -> list[str]:
+    values = [f"{value} value{i}" for i, value in enumerate(types.values())]
+    return values + (["int64_t position"] if any(fold.op in ARG for fold in types) else [])
+
+
+def _taking(types: dict[Fold, str]) -> list[str]:
+    """Several elements at once."""
+    states = {f: v if f.op in CHUNKED else state_type(f, v) for f, v in types.items()}
+    placed = [_placed(fold, i, value) for i, (fold, value) in enumerate(types.items())]
+    return [
+        "  struct Element {",
+        *(f"    {state} {fold.name};" for fold, state in states.items()),
+        head("    __device__ __forceinline__ void add", _element_parameters(types), " {"),
+        folded(f"      *this = {{{', '.join(placed)}}};"),
+        "    }",
+        "  };",
+        "  template <int kCount>",
+        "  __device__ __forceinline__ void take(const Element (&elements)[kCount], int count) {",
+        *(f"    {state} of_{fold.name}[kCount];" for fold, state in states.items()),
+        "#pragma unroll",
+        "    for (int k = 0; k < kCount; ++k) {",
+        *(f"      of_{fold.name}[k] = elements[k].{fold.name};" for fold in types),
+        "    }",
+        *(folded(f"    {_taken(fold, value)}") for fold, value in types.items()),
+        "  }",
+    ]
+
+
+def _taken(fold: Fold, value: str) -> str:
+    if fold.op in CHUNKED:
+        return f"op::take({fold.name}, of_{fold.name}, count);"
+    identity = _identity(fold, value)
+    part = f"op::of_chunk<op::{_FOLD[fold.op]}>(of_{fold.name}, count, {identity})"
+    return _combined(fold, part)
+
+
+def value_type(fold: Fold, walk: Walk) -> str:
+    """The type in which an element is folded."""
+    if fold.op in (Op.ANY, Op.ALL):
+        return "bool"
+    return compute_type(walk.kernel.element.results[fold.result][0])
+
+
+def state_type(fold: Fold, value: str) -> str:
+    return _STATES.get(fold.op, "{0}").format(value)
+
+
+def _identity(fold: Fold, value: str) -> str:
+    more = ", int64_t" if fold.op in ARG else f", {value}" if fold.op is Op.SUMEXP else ""
+    return f"op::{_FOLD[fold.op]}::identity<{value}{more}>()"
+
+
+def _placed(fold: Fold, index: int, value: str) -> str:
+    text = f"value{index}"
+    return f"{_STATES[fold.op].format(value)}{{{text}, position}}" if fold.op in ARG else text
+
+
+def _added(fold: Fold, other: str) -> str:
+    """Of one thread's elements, which come in their order."""
+    way = "follow" if fold.op in ARG else "combine"
+    return f"{fold.name} = op::{_FOLD[fold.op]}::{way}({fold.name}, {other});"
+
+
+def _combined(fold: Fold, other: str) -> str:
+    return f"{fold.name} = op::{_FOLD[fold.op]}::combine({fold.name}, {other});"
+
+
+def _told(fold: Fold, walk: Walk) -> str:
+    beside = told_beside(fold, walk)
+    if beside:
+        return f"op::{_FOLD[beside.op]}::{TOLD_BESIDE[fold.op]}({beside.name})"
+    if fold.op in CHUNKED:
+        return f"op::{_FOLD[fold.op]}::told({fold.name})"
+    return f"{fold.name}.position" if fold.op in ARG else fold.name
+
+
+def _is_chained(fold: Fold) -> bool:
+    return fold.op in (Op.SUM, Op.PROD, Op.SUMEXP) and fold.dtype.is_float
