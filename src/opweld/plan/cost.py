@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
-from ..ir.ops import Kind, Op
+from ..ir.ops import OPS, Kind, Op
 from ..ir.plan import ContractionSchedule, Estimate, Group, Sizes, number_at
 from ..ir.product import (
     LIVE_SPLIT_READS,
@@ -20,6 +20,7 @@ from ..ir.product import (
     RowsProduct,
 )
 from ..target import Target
+from .places import HERE, Way, places_of
 from .uses import behind_views, computes
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions
@@ -39,7 +40,10 @@ _FOLD_FLOPS: dict[Op, int] = {Op.SUMEXP: 10, Op.DEVSQ: 5}
 
 def estimate(group: Group, target: Target) -> Estimate:
     """Roofline figures of a welded group: each operand read once, each result written once."""
-    num_bytes = sum((_bytes_read(node, group) for node in group.inputs), start=0)
+    places = places_of(group.nodes, group.outputs) or {}
+    num_bytes = sum(
+        (_bytes_read(node, group, _num_loads(places, node)) for node in group.inputs), start=0
+    )
     num_bytes = num_bytes + sum((node.type.size_bytes for node in group.outputs), start=0)
     flops: Size = 0
     for node in group.nodes:
@@ -64,10 +68,27 @@ def _multiply_s(product: Product, flops_per_s: float) -> float:
     return number_at(product.flops, ()) / flops_per_s
 
 
-def _bytes_read(operand: Node, group: Group) -> Size:
-    """An operand is read whole, or as much of it as the iteration space has elements."""
+def _num_loads(places: Mapping[int, frozenset[Way]], operand: Node) -> int:
+    """At how many different places of an element an operand is read; rows are walked over again at
+    the same ones.
+    """
+    return len({_in_walk(way) for way in places.get(operand.serial, (HERE,))})
+
+
+def _in_walk(way: Way) -> Way:
+    """What follows the last reduction on the way, behind which an element is where it was."""
+    folds = [i for i, step in enumerate(way) if step and _is_reduction(step[0])]
+    return way[folds[-1] + 1 :] if folds else way
+
+
+def _is_reduction(op: object) -> bool:
+    return isinstance(op, Op) and OPS[op].kind is Kind.REDUCTION
+
+
+def _bytes_read(operand: Node, group: Group, num_loads: int) -> Size:
+    """An operand is read whole, or as much of it as loads of the iteration space reach."""
     space = product_of(group.rows.space if group.rows else group.outputs[0].type.shape)
-    whole, part = operand.type.size_bytes, space * operand.type.dtype.itemsize_bytes
+    whole, part = operand.type.size_bytes, space * operand.type.dtype.itemsize_bytes * num_loads
     if group.product is not None and operand in (group.product.a, group.product.b):
         return whole
     return whole if number_at(whole, ()) <= number_at(part, ()) else part

@@ -1,5 +1,6 @@
-"""In how many pieces a launch cuts rows, and the bytes that it keeps of each: as device code decides
-it, for those who ask where there is no device."""
+"""In how many pieces a launch cuts rows, and the bytes that it keeps of each: as device code
+decides it, for those who ask where there is no device.
+"""
 
 from __future__ import annotations
 

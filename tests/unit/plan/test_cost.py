@@ -38,6 +38,19 @@ def test_of_a_slice_only_the_slice_is_read():
     assert estimate_of(m.neg(m.slice(x, 1, 0, 8))).bytes == BATCH * 8 * (4 + 4)
 
 
+def test_halves_are_read_both_and_what_is_walked_over_twice_counts_once():
+    m = Make()
+    x = m.x("x", BATCH, 1000)
+    first, second = m.slice(x, 1, 0, 16), m.slice(x, 1, 16, 16)
+    assert estimate_of(m.mul(first, m.sigmoid(second))).bytes == BATCH * 4 * (16 + 16 + 16)
+    (group,) = plan_of(m.softmax(first, 1)).groups
+    assert group.estimate.bytes == BATCH * 4 * (16 + 16)
+    wide = m.x("wide", BATCH, 24)
+    assert estimate_of(m.add(m.slice(wide, 1, 0, 20), m.slice(wide, 1, 4, 20))).bytes == (
+        BATCH * 4 * (24 + 20)
+    )
+
+
 def test_operations_are_counted_by_weight():
     m = Make()
     x = m.x("x", BATCH, 8)
