@@ -51,6 +51,7 @@ def main(
     num: Annotated[int, typer.Option(help="Candidates to judge.")] = 20,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     measure: Annotated[bool, typer.Option(help="Time those that pass.")] = True,
+    builders: Annotated[int, typer.Option(help="Candidates that build ahead.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
 ) -> None:
     """Judges `num` candidates and writes <out>/candidates-<device>.json."""
@@ -64,7 +65,9 @@ def main(
         pairs = ((model, path) for path, _ in files)
         expected = [passes for _, passes in files]
         start = time.perf_counter()
-        found = list(followed(check_many(pairs, settings=settings, devices=devices)))
+        found = list(
+            followed(check_many(pairs, settings=settings, devices=devices, builders=builders))
+        )
         seconds = time.perf_counter() - start
     account = {
         **run_of_today(on_cpu),
@@ -72,6 +75,7 @@ def main(
         "model": str(model.relative_to(ROOT)),
         "batch": batch,
         "measured": measure,
+        "builders": builders,
         **figures(found, expected, seconds),
     }
     out.mkdir(parents=True, exist_ok=True)

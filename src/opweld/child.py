@@ -58,8 +58,11 @@ def run_child(
     environ: Mapping[str, str] | None = None,
     on_event: Callable[[str], None] | None = None,
     on_output: Callable[[bytes], object] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Finished:
     """Runs `argv`; returns when it ends or when `time_limit_s` seconds have passed.
+
+    So it does, as if the time were over, when `stop` says so, which is asked again and again.
 
     What the child prints is read to the end, handed to `on_output`, and its last 64 KiB kept.
     Lines that it writes to the file descriptor named by OPWELD_EVENTS arrive one by one at
@@ -69,7 +72,7 @@ def run_child(
     env = {**(os.environ if environ is None else environ), "OPWELD_EVENTS": str(events_out)}
     with os.fdopen(events_in, "rb"), _session(argv, env, events_out) as process:
         streams = _Streams(process, events_in, on_event, on_output)
-        timed_out = not streams.read_until(time.monotonic() + time_limit_s)
+        timed_out = not streams.read_until(time.monotonic() + time_limit_s, stop)
     return Finished(process.returncode, streams.tail(), timed_out)
 
 
@@ -114,13 +117,13 @@ class _Streams:
         self._tail = b""
         self._line = b""
 
-    def read_until(self, deadline: float) -> bool:
-        """True if the child ended before `deadline` (monotonic seconds)."""
+    def read_until(self, deadline: float, stop: Callable[[], bool] | None = None) -> bool:
+        """True if the child ended before `deadline` (monotonic seconds) and before `stop`."""
         with selectors.DefaultSelector() as selector:
             for descriptor in (self._output, self._events):
                 os.set_blocking(descriptor, False)
                 selector.register(descriptor, selectors.EVENT_READ)
-            while time.monotonic() < deadline:
+            while time.monotonic() < deadline and not (stop and stop()):
                 ended = self._process.poll() is not None
                 self._read_ready(selector, 0.0 if ended else 0.05)
                 if ended:

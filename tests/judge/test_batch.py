@@ -13,7 +13,8 @@ from tests.judge.pairs import POINTWISE, SAME, write_pair
 import opweld
 from opweld.errors import ModelFileError
 from opweld.judge import batch
-from opweld.judge.batch import BUILDS, Judged, check_many
+from opweld.judge.batch import Judged, check_many
+from opweld.judge.locks import BUILDS
 
 QUICK = opweld.Settings(device="cpu", measure=False, seed=1)
 WRONG = (
@@ -25,6 +26,7 @@ class ModelNew(Base):
         import os, signal
         os.kill(os.getpid(), signal.SIGKILL)
 """
+ENDLESS = "import time\nwhile True:\n    time.sleep(1)\n"
 # The process that judges, and the server above it, at the first attempt only.
 KILLS_THE_SERVER = """
 import os, signal
@@ -106,7 +108,12 @@ def test_pairs_are_taken_when_there_is_room_and_leaving_ends_everything(tmp_path
     assert next(results).passed
     assert taken == 1, "the next is taken when it is asked for"
     results.close()
-    results = check_many([one, stuck], settings=QUICK, devices=("cpu", "cpu"))
+    results = check_many(
+        [one, stuck, pair(tmp_path / "endless", ENDLESS)],
+        settings=QUICK,
+        devices=("cpu", "cpu"),
+        builders=3,
+    )
     assert next(results).index == 0
     deadline = time.monotonic() + 120
     while not flag.exists() and time.monotonic() < deadline:
@@ -149,6 +156,30 @@ class ModelNew(Base):
     pairs = [pair(tmp_path / str(n), look) for n in range(2)]
     found = list(check_many(pairs, settings=QUICK, devices=("cpu",)))
     assert [each.passed for each in found] == [True, True]
+
+
+def test_what_is_built_ahead_is_found_and_what_fails_there_is_built_again(tmp_path: Path) -> None:
+    look = f"""
+import os
+from pathlib import Path
+NOTES, FOLDER = Path({str(tmp_path)!r}, NAME), Path(os.environ[{BUILDS!r}])
+earlier = FOLDER / "earlier"
+with NOTES.open("a") as notes:
+    notes.write(f"{{earlier.exists()}} {{os.environ['CUDA_VISIBLE_DEVICES']!r}}\\n")
+if not earlier.exists():
+    earlier.write_text("by the same file")
+    if FAILS:
+        os.kill(os.getpid(), 9)
+class ModelNew(Base):
+    pass
+"""
+    texts = [look.replace("NAME", f"'note{n}'").replace("FAILS", str(n == 1)) for n in range(3)]
+    pairs = [pair(tmp_path / str(n), text) for n, text in enumerate(texts)]
+    found = list(check_many(pairs, settings=QUICK, devices=("cpu",), builders=2))
+    assert [each.passed for each in found] == [True, False, True], "in their order"
+    notes = [(tmp_path / f"note{n}").read_text().splitlines() for n in range(3)]
+    assert notes[0] == notes[2] == ["False ''", "True ''"]
+    assert notes[1] == ["False ''", "False ''"], "an empty folder after a failure"
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,12 @@ def check(
     settings: Settings | None = None,
     on_progress: Callable[[Event], None] | None = None,
     server: Server | None = None,
+    builds: str | Path = "",
 ) -> Judgement:
     """Judge ModelNew in `new_path` against Model in `model_path`, each in a process of its own.
 
-    With a `server`, these are started from that warm one, which is left running.
+    With a `server`, these are started from that warm one, which is left running. `builds` is the
+    folder for the kernels that the candidate builds; torch's own without one.
 
     Whatever the candidate does (crash, hang, exit, flood) is a failed verdict with one sentence.
 
@@ -79,7 +81,7 @@ def check(
         if on_progress and message["kind"] == "event":
             on_progress(from_plain(Event, message["value"]))
 
-    request = _request(model_path, new_path, settings, seed)
+    request = _request(model_path, new_path, settings, seed, builds)
     with contextlib.nullcontext(server) if server else Server() as warm:
         child = warm.run(request, settings.time_limit_s, settings.max_output_bytes, follow)
     return _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
@@ -103,12 +105,15 @@ def _require_python(path: Path) -> None:
         raise ModelFileError(f"it is not Python text: {error}", where=where) from None
 
 
-def _request(model_path: Any, new_path: Any, settings: Settings, seed: int) -> str:
+def _request(
+    model_path: Any, new_path: Any, settings: Settings, seed: int, builds: str | Path
+) -> str:
     data = {
         "model_path": str(model_path),
         "new_path": str(new_path),
         "settings": to_plain(settings),
         "seed": seed,
+        "builds": str(builds),
     }
     return json.dumps(data)
 

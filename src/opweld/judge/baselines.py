@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
@@ -57,7 +58,8 @@ def baselines(
         "autotune": lambda: _compiled(model, call, clock, "max-autotune"),
         "graph": lambda: _replayed(model, call, clock),
     }
-    torch.compiler.reset()
+    if "torch._dynamo" in sys.modules:  # else there is nothing, and it would be seconds to import
+        torch.compiler.reset()
     sides: dict[str, Timed] = {}
     notes: list[str] = []
     for name in names:

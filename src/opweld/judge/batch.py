@@ -17,12 +17,11 @@ from queue import SimpleQueue
 
 from opweld.errors import OpweldError
 from opweld.judge import check
+from opweld.judge.ahead import VISIBLE, Ahead, Job, architecture_of
 from opweld.judge.spawn import Server
 from opweld.judge.values import Judgement, Settings
 
 CPU = "cpu"
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-BUILDS = "TORCH_EXTENSIONS_DIR"
 _QUERY_LIMIT_S = 60.0
 _STOP_TICK_S = 0.02
 
@@ -56,6 +55,7 @@ def check_many(
     settings: Settings | None = None,
     devices: Sequence[str] | None = None,
     thorough: bool = False,
+    builders: int = 0,
 ) -> Iterator[Judged]:
     """Judges pairs of a model file and a candidate, and yields each as soon as it is done.
 
@@ -69,23 +69,32 @@ def check_many(
         thorough: whether every check is tried where one failed already; `settings` does not count.
         devices: such as ("cuda:0", "cuda:1"), a server for each. None is every GPU that is visible,
             or the CPU where there is none. Times on a device that is named twice mean nothing.
+        builders: how many candidates build their kernels beside those that are judged, in processes
+            that see no GPU; so many pairs are taken ahead. It makes a stream of files with CUDA
+            faster by as much as a build takes, and needs processors that timing can do without.
     """
     settings = replace(settings or Settings(), thorough=thorough)
     chosen = tuple(devices) if devices else default_devices(settings.device)
-    numbered = enumerate((Path(model), Path(new)) for model, new in pairs)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opweld-builds-")))
-        workers = [_Worker(name, settings, folder / str(n)) for n, name in enumerate(chosen)]
+        workers = [_Worker(name, settings) for name in chosen]
         for worker in workers:
             stack.callback(worker.server.close)
         pool = stack.enter_context(ThreadPoolExecutor(len(workers)))
         for worker in workers:
             stack.callback(worker.stop)
-        yield from _judged(numbered, workers, pool)
+        files = enumerate((Path(model), Path(new)) for model, new in pairs)
+        numbered = ((n, *pair, folder / str(n)) for n, pair in files)
+        if not builders:
+            yield from _judged(numbered, workers, pool)
+            return
+        environ = architecture_of(chosen[0])
+        with Ahead(builders, environ, settings.time_limit_s) as ahead:
+            yield from _judged(ahead.built(numbered), workers, pool)
 
 
 def _judged(
-    numbered: Iterator[tuple[int, tuple[Path, Path]]],
+    jobs: Iterator[Job],
     workers: Sequence[_Worker],
     pool: ThreadPoolExecutor,
 ) -> Iterator[Judged]:
@@ -93,17 +102,17 @@ def _judged(
     for worker in workers:
         free.put(worker)
 
-    def judge(index: int, pair: tuple[Path, Path]) -> Judged:
+    def judge(job: Job) -> Judged:
         worker = free.get()
         try:
-            return worker.judge(index, *pair)
+            return worker.judge(*job)
         finally:
             free.put(worker)
 
     running: set[Future[Judged]] = set()
     while True:
         places = len(workers) - len(running)
-        running |= {pool.submit(judge, *job) for job in islice(numbered, places)}
+        running |= {pool.submit(judge, job) for job in islice(jobs, places)}
         if not running:
             return
         done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -111,25 +120,25 @@ def _judged(
 
 
 class _Worker:
-    """A device, the warm server for it, and the folder in which its candidates build."""
+    """A device, and the warm server for it."""
 
-    def __init__(self, device: str, settings: Settings, builds: Path) -> None:
+    def __init__(self, device: str, settings: Settings) -> None:
         self.device = device
         self._settings = replace(settings, device=device.partition(":")[0])
-        self._builds = builds
         self._busy = self._stopped = False
-        self.server = Server({BUILDS: str(builds), **visible_to(device)})
+        self.server = Server(visible_to(device))
 
-    def judge(self, index: int, model: Path, new: Path) -> Judged:
+    def judge(self, index: int, model: Path, new: Path, builds: Path) -> Judged:
         start = time.perf_counter()
         judgement, error = None, None
         self._busy = True
         try:
-            judgement = self._check(model, new)
+            judgement = self._check(model, new, builds)
         except OpweldError as caught:
             error = caught
         finally:
             self._busy = False
+            shutil.rmtree(builds, ignore_errors=True)
         seconds = time.perf_counter() - start
         return Judged(index, model, new, self.device, seconds, judgement, error)
 
@@ -140,17 +149,18 @@ class _Worker:
             self.server.interrupt()
             time.sleep(_STOP_TICK_S)
 
-    def _check(self, model: Path, new: Path) -> Judgement:
+    def _check(self, model: Path, new: Path, builds: Path) -> Judgement:
         deaths = self.server.num_deaths
-        judgement = self._check_once(model, new)
+        builds.mkdir(parents=True, exist_ok=True)
+        judgement = self._check_once(model, new, builds)
         if self._stopped or self.server.num_deaths == deaths:
             return judgement
-        return self._check_once(model, new)
+        shutil.rmtree(builds, ignore_errors=True)
+        builds.mkdir(parents=True)
+        return self._check_once(model, new, builds)
 
-    def _check_once(self, model: Path, new: Path) -> Judgement:
-        shutil.rmtree(self._builds, ignore_errors=True)
-        self._builds.mkdir(parents=True)
-        return check(model, new, self._settings, server=self.server)
+    def _check_once(self, model: Path, new: Path, builds: Path) -> Judgement:
+        return check(model, new, self._settings, server=self.server, builds=builds)
 
 
 def default_devices(device: str) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class Integrity:
         self._places = {**_PLACES, **timer, **_places_of_judge()}
         self._before = {place: dict(vars(holder)) for place, holder in self._places.items()}
         self._codes = {id(f): f.__code__ for f in self._functions()}
+        self._hooks = {name: dict(held) for name, held in _HOOKS.items()}
         self._kernels = set(library._impls)
 
     def broken(self) -> list[str]:
@@ -56,7 +57,8 @@ class Integrity:
             is_other = _is_changed if place.startswith(_JUDGE) else _is_replaced
             found += [f"{place}.{n}" for n, v in before.items() if is_other(v, now.get(n))]
             found += [f"{place}.{n}" for n in now.keys() - before.keys() if _hides(now[n])]
-        found += [f"torch.nn.modules.module.{name}" for name, held in _HOOKS.items() if held]
+        others = (name for name, held in _HOOKS.items() if dict(held) != self._hooks[name])
+        found += [f"torch.nn.modules.module.{name}" for name in others]
         found += [f"the kernel of {op}" for op in library._impls - self._kernels if _is_own(op)]
         found += ["sys.settrace"] if sys.gettrace() else []
         rewritten = {f for f in self._functions() if self._codes[id(f)] is not f.__code__}

@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+# torch's variable for the folder in which extensions are built
+BUILDS = "TORCH_EXTENSIONS_DIR"
+
 
 def remove_stale_locks(started: float, environ: Mapping[str, str] | None = None) -> None:
     """Free the extension folders that were locked since `started` (seconds of the epoch).
@@ -13,7 +16,7 @@ def remove_stale_locks(started: float, environ: Mapping[str, str] | None = None)
     A build holds its lock open for as long as it lives, so that those of builds which run beside
     this one stay.
     """
-    given = (os.environ if environ is None else environ).get("TORCH_EXTENSIONS_DIR")
+    given = (os.environ if environ is None else environ).get(BUILDS)
     root = Path(given) if given else Path.home() / ".cache" / "torch_extensions"
     fresh = [
         lock.resolve()

@@ -152,7 +152,8 @@ def _become_referee(request: int, messages: int) -> None:
 def _conduct(data: dict[str, Any], connection: Connection, channel: PipeChannel) -> None:
     """Judge, and send the judgement or the error."""
     settings = from_plain(Settings, data["settings"])
-    request = Request(data["model_path"], data["new_path"], settings, data["seed"])
+    files = data["model_path"], data["new_path"]
+    request = Request(*files, settings, data["seed"], data["builds"])
     connection.limit(_limits(settings), tuple(map(Path, (request.new_path, request.model_path))))
     side = RemoteSide(connection)
     try:

@@ -58,12 +58,13 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Two files, how to judge them, the seed that was drawn."""
+    """Two files, how to judge them, the seed that was drawn, where to build ("": torch's)."""
 
     model_path: str
     new_path: str
     settings: Settings
     seed: int
+    builds: str = ""
 
 
 def judge(request: Request, channel: Channel, side: Any) -> Judgement:
@@ -202,7 +203,7 @@ def _load_new(request: Request, channel: Channel, device: torch.device, side: An
     channel.phase(NEW, f"importing {new_path}")
     side.step(f"importing {new_path}")
     parameters = stream(request.seed, "parameters")
-    files = Files(request.model_path, request.new_path, str(device), parameters)
+    files = Files(request.model_path, request.new_path, str(device), parameters, request.builds)
     side.load(files, lambda: _wake(device))
 
 

@@ -7,6 +7,7 @@ methods and their arguments are those of `RemoteSide`.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,7 @@ from opweld.judge.load import (
     is_out_of_memory,
     raised,
 )
+from opweld.judge.locks import BUILDS
 from opweld.judge.run import (
     Fingerprint,
     Forward,
@@ -84,12 +86,16 @@ class Raised(CandidateError):
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The two files, and how ModelNew is to be built."""
+    """The two files, and how ModelNew is to be built.
+
+    `builds` is the folder for the kernels that the file builds, "" for torch's own.
+    """
 
     model_path: str
     new_path: str
     device: str
     seed: int
+    builds: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,8 @@ class Side:
             ModelFileError: it has no ModelNew at all.
         """
         self._new_path, self._device = Path(files.new_path), torch.device(files.device)
+        if files.builds:
+            os.environ[BUILDS] = files.builds
         self._module = import_model_file(Path(files.model_path))
         if self._device.type == "cuda":
             # settings of the context are looked at below, so there has to be one
