@@ -14,6 +14,7 @@ from tests.gpu.building import SideBySide, built_side_by_side
 from tests.gpu.reduction_models import AXES, EDGES, MODELS, ROWS, Model
 from tests.models.checks import shifted, turned
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from opweld.judge.compare import ErrorSums, same_bits
 from opweld.judge.grade import Figures, grade
@@ -56,13 +57,23 @@ def parts(results: Sequence[dict[str, Any]], model: Model) -> Iterator[tuple[str
                 yield f"{name} of {shape}", tensor
 
 
+def eagers(module: ModuleType, args: Sequence[Tensor]) -> list[dict[str, Any]]:
+    """What the original gives; on the CPU where it knows no such type on the device."""
+    try:
+        results: list[dict[str, Any]] = module._Original()(*args)
+        return results
+    except NotImplementedError:
+        found = module._Original()(*(x.cpu() for x in args))
+        return pytree.tree_map_only(Tensor, lambda x: x.to(args[0].device), found)
+
+
 def pairs(
     module: ModuleType, model: Model, args: Sequence[Tensor]
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Our results beside eager's."""
     with torch.no_grad():
         ours = parts(module.ModelNew()(*args), model)
-        theirs = parts(module._Original()(*args), model)
+        theirs = parts(eagers(module, args), model)
         for (label, new), (_, eager) in zip(ours, theirs, strict=True):
             assert (new.dtype, new.shape) == (eager.dtype, eager.shape), label
             yield label, new, eager
@@ -194,12 +205,20 @@ def require_close(label: str, new: Tensor, eager: Tensor) -> None:
 
 @pytest.mark.parametrize("name", (*OF_ROWS, *NARROW, "float64"))
 def test_hard_rows(built: SideBySide, name: str) -> None:
-    """NaN and infinities where eager has them, places of the first extreme or the first NaN."""
+    """NaN and infinities where eager has them, places of the first extreme or the first NaN.
+
+    Or where the float64 run has them: rms_norm of torch 2.11 makes all of a row with an infinity
+    NaN on CUDA, where all but the infinity is 0.
+    """
     model = MODELS[name]
     torch.manual_seed(5)
     args = [hard_rows(length, getattr(torch, model.dtype)) for (length,) in model.shapes]
+    with torch.no_grad():
+        exact = dict(parts(built[name]._Original()(*(x.double() for x in args)), model))
     for label, new, eager in pairs(built[name], model, args):
-        require_close(label, new, eager)
+        truth = exact[label].to(eager.dtype)
+        right = eager.isnan() & ~truth.isnan() if eager.is_floating_point() else None
+        require_close(label, new, eager if right is None else torch.where(right, truth, eager))
 
 
 def every_second(x: Tensor) -> Tensor:

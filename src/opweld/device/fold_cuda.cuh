@@ -1,7 +1,7 @@
 // Rows walked by threads together. What a walk folds is a struct `Folds` of the group:
 //     static Folds nothing()             the folds of no elements
 //     void merge(const Folds& other)     takes in the folds of others
-//     static constexpr int kChain        the most merges one after another
+//     static constexpr int kChain        merges one after another, of elements and of such chains
 // Every order is fixed by the shape of the launch, so that results are the same in every run.
 
 namespace op {
@@ -130,17 +130,28 @@ struct Walks {
         }
     }
 
-    // Chain after chain, each folded by itself.
+    // Chain after chain, each folded by itself, and of each so many of them the same.
     template <typename Folds, typename Load, typename Visit>
     __device__ __forceinline__ void chains(Folds (&folds)[kLanes], Load load, Visit visit) const {
-        constexpr Index kReach = Index(kStep) * Folds::kChain;
-        for (Index first = begin; first < end; first += kReach) {
-            Folds part[kLanes];
-            clear(part);
-            chain(first, end - first > kReach ? first + kReach : end, part, load, visit);
-#pragma unroll
-            for (int lane = 0; lane < kLanes; ++lane) folds[lane].merge(part[lane]);
+        constexpr Index kReach = Index(kStep) * Folds::kChain, kFar = kReach * Folds::kChain;
+        for (Index far = begin; far < end; far += kFar) {
+            const Index until = end - far > kFar ? far + kFar : end;
+            Folds parts[kLanes];
+            clear(parts);
+            for (Index first = far; first < until; first += kReach) {
+                Folds part[kLanes];
+                clear(part);
+                chain(first, until - first > kReach ? first + kReach : until, part, load, visit);
+                merge(parts, part);
+            }
+            merge(folds, parts);
         }
+    }
+
+    template <typename Folds>
+    OPWELD_FN void merge(Folds (&folds)[kLanes], const Folds (&others)[kLanes]) {
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) folds[lane].merge(others[lane]);
     }
 };
 
@@ -239,11 +250,25 @@ struct RowOfBlocks<kTeam, 1> {
     OPWELD_FN void end() {}
 };
 
-// @in_columns deps:
+// @in_tree deps:
+// The folds of kCount strips of a column, from strip `first` on.
+template <int kCount, typename Folds, int kStrips, int kColumns>
+OPWELD_FN Folds in_tree(const Folds (&of_strip)[kStrips][kColumns], int first, int column) {
+    if constexpr (kCount == 1) {
+        return of_strip[first][column];
+    } else {
+        Folds left = in_tree<kCount / 2>(of_strip, first, column);
+        left.merge(in_tree<kCount / 2>(of_strip, first + kCount / 2, column));
+        return left;
+    }
+}
+
+// @in_columns deps: in_tree
 // Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads.
 template <int kStrips, int kColumns, int kLanes, typename Folds>
 OPWELD_FN void in_columns(Folds (&folds)[kLanes]) {
     if constexpr (kStrips > 1) {
+        constexpr int kTree = 8;  // strips at a time
         __shared__ Folds of_strip[kStrips][kColumns];
         const int column = threadIdx.x % kColumns;
 #pragma unroll
@@ -251,9 +276,9 @@ OPWELD_FN void in_columns(Folds (&folds)[kLanes]) {
             __syncthreads();  // what stood here before has been read
             of_strip[threadIdx.x / kColumns][column] = folds[lane];
             __syncthreads();
-            folds[lane] = of_strip[0][column];
-            for (int strip = 1; strip < kStrips; ++strip) {
-                folds[lane].merge(of_strip[strip][column]);
+            folds[lane] = in_tree<kTree>(of_strip, 0, column);
+            for (int strip = kTree; strip < kStrips; strip += kTree) {
+                folds[lane].merge(in_tree<kTree>(of_strip, strip, column));
             }
         }
     }
