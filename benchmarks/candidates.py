@@ -33,7 +33,8 @@ from opweld import Judged, Settings, check_many  # noqa: E402
 from opweld.judge.batch import default_devices  # noqa: E402
 
 WRONG_EVERY, DEADLY_EVERY = 5, 10
-CPU_ROWS = 64  # 2 MB: what a candidate costs beside the work on its tensors
+# 2 MB and 32 MB: what a candidate costs beside the work on its tensors.
+CPU_ROWS, GPU_ROWS = 64, 1024
 PLAIN = """
 import math
 import torch
@@ -58,7 +59,7 @@ def main(
     devices = default_devices(device)
     on_cpu = devices == ("cpu",)
     model = HERE / "models" / "gelu_2048x8192.py" if on_cpu else ROOT / "examples" / "gelu.py"
-    batch = CPU_ROWS if on_cpu else None
+    batch = CPU_ROWS if on_cpu else GPU_ROWS
     settings = Settings(measure=measure, baselines=("eager",), batch=batch)
     with tempfile.TemporaryDirectory() as folder:
         files = candidates(Path(folder), num, on_cpu)

@@ -18,10 +18,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Annotated, Any
 
 import torch
@@ -53,6 +56,7 @@ LOOK_S = 0.02
 def main(
     device: Annotated[str, typer.Argument(help="cpu or cuda")],
     catalogue: Annotated[bool, typer.Option(help="Judge all cheats and honest files.")] = True,
+    workers: Annotated[int, typer.Option(help="Files of the catalogue judged side by side.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
 ) -> None:
     """Writes <out>/judging-<device>.json."""
@@ -63,7 +67,7 @@ def main(
         "cores": len(os.sched_getaffinity(0)),
         "torch": torch.__version__,
         "gelu": gelu(device),
-        "catalogue": catch(device) if catalogue else None,
+        "catalogue": catch(device, workers) if catalogue else None,
     }
     path = out / f"judging-{device}.json"
     path.write_text(json.dumps(account, indent=1) + "\n")
@@ -139,11 +143,23 @@ class Found:
     seconds: float
 
 
-def catch(device: str) -> dict[str, list[dict[str, Any]]]:
-    """Every file of the catalogue for this device, judged by one warm server."""
-    with Server() as server:
+def catch(device: str, workers: int) -> dict[str, list[dict[str, Any]]]:
+    """Every file of the catalogue for this device, judged by as many warm servers."""
+    with ExitStack() as stack:
+        free: SimpleQueue[Server] = SimpleQueue()
+        for _ in range(workers):
+            free.put(stack.enter_context(Server()))
+
+        def found(folder: str, entry: Entry) -> dict[str, Any]:
+            server = free.get()
+            try:
+                return vars(judge(entry, server, device, folder))
+            finally:
+                free.put(server)
+
+        pool = stack.enter_context(ThreadPoolExecutor(workers))
         return {
-            folder: [vars(judge(entry, server, device, folder)) for entry in chosen(folder, device)]
+            folder: list(pool.map(partial(found, folder), chosen(folder, device)))
             for folder in ("cheats", "honest")
         }
 

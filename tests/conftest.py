@@ -7,6 +7,7 @@ import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,10 @@ import pytest
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     cores = len(os.sched_getaffinity(0))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(workers))))
+
+# A shell starts what runs behind it deaf to interrupts, and so would be the tools under test.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples at every run; OPWELD_FUZZ=long draws new ones, and many more.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=60)

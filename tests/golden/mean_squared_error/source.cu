@@ -23,7 +23,7 @@ struct k1_mul_sum_div_known {
 
 // What walk 0 folds.
 struct k1_mul_sum_div_folds0 {
-  static constexpr int kChain = 32;
+  static constexpr int kChain = 8;
   float sum_1;
 
   OPWELD_FN k1_mul_sum_div_folds0 nothing() {

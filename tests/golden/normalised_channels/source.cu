@@ -31,7 +31,7 @@ struct k1_div_add_sqrt_known {
 
 // What walk 0 folds.
 struct k1_div_add_sqrt_folds0 {
-  static constexpr int kChain = 32;
+  static constexpr int kChain = 8;
   float sum_1;
 
   OPWELD_FN k1_div_add_sqrt_folds0 nothing() {

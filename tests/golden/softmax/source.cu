@@ -51,7 +51,7 @@ struct k1_exp_sum_div_folds0 {
 
 // What walk 1 folds.
 struct k1_exp_sum_div_folds1 {
-  static constexpr int kChain = 32;
+  static constexpr int kChain = 8;
   float sum_1;
 
   OPWELD_FN k1_exp_sum_div_folds1 nothing() {
