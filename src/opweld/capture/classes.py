@@ -1,8 +1,9 @@
 """Losses of classes that are given by their numbers: cross-entropy and the negative log-likelihood.
 
 What a number picks of a row is a sum of which all terms but one are zero: it costs a comparison for
-each class where the row is read anyway, and no access of its own. A number that is no class, where
-eager ends with an error, gives NaN.
+each class where the row is read anyway, and no access of its own. It picks what is known of a row
+at its first reading, scores and not their logarithms, so that it takes no walk of its own. A number
+that is no class, where eager ends with an error, gives NaN.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded
 from .folds import MEAN, NONE, float_operand, fold, returned
-from .norms import log_softmax_of
+from .norms import log_total_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class _Classes:
             raise NotWelded(f"{call.name} of such a target is left to the library")
         row = (*shape[:axis], 1, *shape[axis + 1 :])
         number = call.build.cast(call.build.reshape(target, row), DType.I64)
-        every = call.build.arena.iota(IotaAttrs(0, 1, count), DType.I64)
+        narrow = isinstance(count, int) and count < 2**31
+        every = call.build.arena.iota(IotaAttrs(0, 1, count), DType.I32 if narrow else DType.I64)
         along = call.build.reshape(every, (count, *(1,) * (len(shape) - axis - 1)))
         ignored = call.const(call.number("ignore_index"), DType.I64)
         least = call.make(Op.GE, number, call.const(0, DType.I64))
@@ -49,7 +51,8 @@ class _Classes:
         return _Classes(
             call,
             axis,
-            chosen=call.make(Op.EQ, along, number),
+            # In 32 bits another number may look like one of a class: it is not `known`.
+            chosen=call.make(Op.EQ, along, call.build.cast(number, every.type.dtype)),
             valid=call.make(Op.NE, number, ignored),
             known=call.make(Op.LOGICAL_AND, least, most),
         )
@@ -95,21 +98,37 @@ def _weights(call: Call, scores: Node, axis: int) -> Node | None:
     )
 
 
-def _likelihood(call: Call, logs: Node, smoothing: float) -> Node:
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """Logarithms of probabilities: `scores` less what is of each row, `less`, one after another."""
+
+    call: Call
+    scores: Node
+    less: tuple[Node, ...] = ()
+
+    def of(self, scores: Node) -> Node:
+        """From all scores of a row, or from one."""
+        for each in self.less:
+            scores = self.call.make(Op.SUB, scores, each)
+        return scores
+
+
+def _likelihood(call: Call, logs: _Logs, smoothing: float) -> Node:
     """The loss of logarithms of probabilities."""
-    classes = _Classes.of(call, logs)
-    dtype, weights = logs.type.dtype, _weights(call, logs, classes.axis)
-    loss = call.make(Op.NEG, classes.picked(logs))
+    scores = logs.scores
+    classes = _Classes.of(call, scores)
+    dtype, weights = scores.type.dtype, _weights(call, scores, classes.axis)
+    loss = call.make(Op.NEG, logs.of(classes.picked(scores)))
     weight = call.build.expand(call.const(1, dtype), loss.type.shape)
-    every = logs
     if weights is not None:
-        weight = classes.picked(call.build.expand(weights, logs.type.shape))
+        weight = classes.picked(call.build.expand(weights, scores.type.shape))
         loss = call.make(Op.MUL, loss, weight)
-        every = call.make(Op.MUL, logs, weights)
     if smoothing:
-        num_classes = logs.type.shape[classes.axis]
+        num_classes = scores.type.shape[classes.axis]
         if not isinstance(num_classes, int):
             raise NotWelded("a symbolic number of classes is left to the library")
+        every = logs.of(scores)
+        every = every if weights is None else call.make(Op.MUL, every, weights)
         share = call.const(smoothing / num_classes, dtype)
         smooth = call.make(Op.MUL, call.make(Op.NEG, classes.total(every)), share)
         kept = call.make(Op.MUL, loss, call.const(1 - smoothing, dtype))
@@ -118,15 +137,16 @@ def _likelihood(call: Call, logs: Node, smoothing: float) -> Node:
 
 
 def _nll(call: Call) -> Node:
-    return _likelihood(call, float_operand(call, "self"), 0.0)
+    return _likelihood(call, _Logs(call, float_operand(call, "self")), 0.0)
 
 
 def cross_entropy_of_classes(call: Call) -> Node:
     """With the target's numbers, the class axis being the second or the only one."""
     scores = float_operand(call, "self")
-    axis = 1 if scores.type.rank > 1 else 0
-    logs = log_softmax_of(call, scores, (axis,))
-    return _likelihood(call, logs, float(call.number("label_smoothing")))
+    largest, total = log_total_of(call, scores, (1 if scores.type.rank > 1 else 0,))
+    return _likelihood(
+        call, _Logs(call, scores, (largest, total)), float(call.number("label_smoothing"))
+    )
 
 
 CLASS_LOSSES: dict[str, Lower] = {"nll_loss_nd": _nll, "nll_loss": _nll, "nll_loss2d": _nll}

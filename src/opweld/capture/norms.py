@@ -31,24 +31,30 @@ def _operand(call: Call) -> tuple[Node, Axes]:
     return x, axes_of(call, x)
 
 
-def _shifted(call: Call, x: Node, axes: Axes) -> Node:
-    """x - max(x), whose powers do not overflow."""
+def _largest(call: Call, x: Node, axes: Axes) -> Node:
+    """max(x), less which powers of x do not overflow."""
     require_elements(call, "self", axes)
-    return call.make(Op.SUB, x, fold(call.build, Op.AMAX, x, axes))
+    return fold(call.build, Op.AMAX, x, axes)
 
 
 def _softmax(call: Call) -> Node:
     x, axes = _operand(call)
-    powers = call.make(Op.EXP, _shifted(call, x, axes))
+    powers = call.make(Op.EXP, call.make(Op.SUB, x, _largest(call, x, axes)))
     total = fold(call.build, Op.SUM, powers, axes)
     return returned(call, call.make(Op.DIV, powers, total))
 
 
 def log_softmax_of(call: Call, x: Node, axes: Axes) -> Node:
     """x - max(x) - log(sum(exp(x - max(x)))), of the argument `self` as x."""
-    shifted = _shifted(call, x, axes)
-    total = fold(call.build, Op.SUM, call.make(Op.EXP, shifted), axes)
-    return call.make(Op.SUB, shifted, call.make(Op.LOG, total))
+    largest, total = log_total_of(call, x, axes)
+    return call.make(Op.SUB, call.make(Op.SUB, x, largest), total)
+
+
+def log_total_of(call: Call, x: Node, axes: Axes) -> tuple[Node, Node]:
+    """max(x) and log(sum(exp(x - max(x)))), of the argument `self` as x."""
+    largest = _largest(call, x, axes)
+    powers = call.make(Op.EXP, call.make(Op.SUB, x, largest))
+    return largest, call.make(Op.LOG, fold(call.build, Op.SUM, powers, axes))
 
 
 def _log_softmax(call: Call) -> Node:

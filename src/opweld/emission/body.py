@@ -74,12 +74,12 @@ class Body:
     def operands(self, node: Node) -> tuple[Node, ...]:
         """What the text of `node` is made of."""
         call = self.calls.get(node.serial)
-        return (call.operand,) if call else node.inputs
+        return call.operands if call else node.inputs
 
     def expression(self, node: Node) -> str:
         call = self.calls.get(node.serial)
         if call:
-            return call.spelled(self.text(call.operand))
+            return call.spelled(map(self.text, call.operands))
         if node.op is Op.IOTA:
             return self._iota(node)
         if node.op is Op.EXPAND and node.inputs[0].op is Op.CONST:

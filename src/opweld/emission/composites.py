@@ -27,7 +27,8 @@ from .spelling import number, sizes
 class Composite:
     """What `before` computes is `text` too, with the same values, NaN and infinities included.
 
-    In `text`, {x} is the operand that x stands for; all other fields are in ARGUMENTS.
+    In `text`, {x} and {c} are the operands that x and c stand for; all other fields are in
+    ARGUMENTS.
     """
 
     name: str
@@ -36,17 +37,22 @@ class Composite:
     when: Condition
 
 
+OPERANDS = ("x", "c")
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call in place of a node and of what it needs, down to the operand: {x} in `text`."""
+    """One call in place of a node and of what it needs, down to the operands: {x} and, where there
+    is a second one, {c} in `text`.
+    """
 
     name: str
     text: str
-    operand: Node
+    operands: tuple[Node, ...]
 
-    def spelled(self, operand: str) -> str:
-        """The expression on the text of the operand."""
-        return self.text.format(x=operand)
+    def spelled(self, operands: Iterable[str]) -> str:
+        """The expression on the texts of the operands."""
+        return self.text.format(**dict(zip(OPERANDS, operands, strict=False)))
 
 
 x = Var("x")
@@ -101,6 +107,8 @@ _finite = where(isinf(_largest), 0.0, _largest)
 # What is exp(x - largest) summed up, in a walk of its own or in one with the largest.
 _sum_of_powers = call(Op.SUMEXP)(x, attrs="axes")
 _sums_of_powers = (_total(exp(_shifted)), _sum_of_powers)
+# Of the scores of a row that of its class, where c holds: of one at most.
+_picked = _total(where(Var("c"), x, 0.0))
 _sums_of_finite_powers = (
     _total(exp(x - _finite)),
     where(isinf(_largest), maximum(_largest, 0.0), _sum_of_powers),
@@ -154,6 +162,14 @@ def _normalized_shape(match: Match) -> tuple[Size, ...]:
     return _shape(match)[min(_reduced(match)) :]
 
 
+def _is_class(chosen: Node) -> bool:
+    """Whether it compares the numbers of classes with the one of a row."""
+    every = chosen.inputs[0] if chosen.op is Op.EQ else chosen
+    while every.op is Op.RESHAPE:
+        every = every.inputs[0]
+    return every.op is Op.IOTA
+
+
 def _are_trailing(match: Match) -> bool:
     """Axes of one element are not among those reduced, and make no difference."""
     axes, shape = _reduced(match), _shape(match)
@@ -166,6 +182,9 @@ _same_axes = Condition(
     "both reduce the same axes", lambda match: _reduced(match) == _reduced(match, "largest")
 )
 _one_axis = Condition("it is one axis", lambda match: len(_reduced(match)) == 1)
+_one_class = Condition(
+    "c holds for one number of a class", lambda match: _is_class(match.node("c"))
+)
 _counts = Condition("n counts a row", lambda match: _is_number(match, "n", _length(match)))
 _corrected = Condition("m counts a row but one", lambda match: _correction(match) is not None)
 _trailing = Condition("the axes are the last", _are_trailing)
@@ -213,6 +232,16 @@ COMPOSITES: tuple[Composite, ...] = (
         for total in _sums_of_powers
     ),
     *(
+        Composite(
+            "log_likelihood",
+            (_picked - _largest) - log(total),
+            "torch.sum(torch.where({c}, torch.log_softmax({x}, dim={axis}), 0.0), dim={axis}, "
+            "keepdim=True)",
+            _same_axes & _one_axis & _one_class,
+        )
+        for total in _sums_of_powers
+    ),
+    *(
         Composite("logsumexp", log(total) + _finite, f"torch.logsumexp({_KEPT})", _same_axes)
         for total in _sums_of_finite_powers
     ),
@@ -250,14 +279,14 @@ def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
     if not node.type.dtype.is_float:
         return None
     pool = pool_of(node)
-    if pool is not None and _lies_inside(node, pool[2], inside):
-        return Call(*pool)
+    if pool is not None and _lies_inside(node, pool[2:], inside):
+        return Call(pool[0], pool[1], pool[2:])
     for composite in _BY_OP.get(node.op, ()):
         for bindings in matches(composite.before, node, {}):
             match = Match(node, bindings, Arena())
             if composite.when.holds(match):
                 call = _made(composite, match)
-                if _lies_inside(node, call.operand, inside):
+                if _lies_inside(node, call.operands, inside):
                     return call
     return None
 
@@ -265,13 +294,14 @@ def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
 def _made(composite: Composite, match: Match) -> Call:
     fields = [field for _, field, _, _ in Formatter().parse(composite.text) if field in ARGUMENTS]
     arguments = {field: ARGUMENTS[field](match) for field in fields if field}
-    text = composite.text.format(x="{x}", **arguments)
-    return Call(composite.name, text, match.node("x"))
+    text = composite.text.format(x="{x}", c="{c}", **arguments)
+    named = (match.node(name) for name in OPERANDS if f"{{{name}}}" in text)
+    return Call(composite.name, text, tuple(named))
 
 
-def _lies_inside(root: Node, operand: Node, inside: Mapping[int, Node]) -> bool:
-    """Whether all that the call computes is, so that its operand is at hand."""
-    seen = {operand.serial}
+def _lies_inside(root: Node, operands: tuple[Node, ...], inside: Mapping[int, Node]) -> bool:
+    """Whether all that the call computes is, so that its operands are at hand."""
+    seen = {operand.serial for operand in operands}
     waiting = [root]
     while waiting:
         node = waiting.pop()

@@ -134,6 +134,32 @@ RECOGNISED: tuple[tuple[str, Function], ...] = (
 )
 
 
+CLASSES = torch.tensor([3, 0, 4, 1, 2, 2])
+
+
+def test_a_cross_entropy_speaks_of_the_logarithms() -> None:
+    """Its gradient is eager's: no largest is added and taken off again."""
+    graph = graph_of(
+        module_of(lambda self, x, y: functional.cross_entropy(x, y, reduction="sum")),
+        hard((6, 5)).double(),
+        CLASSES,
+    )
+    text = text_of(simplify(graph, arena_of(graph)).graph)
+    assert "torch.log_softmax(x, dim=1)" in text and "torch.amax" not in text
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        names: dict[str, Any] = {"torch": torch, "x": x, "y": CLASSES}
+        exec(text, names)
+        out: torch.Tensor = names["out"]
+        return out
+
+    x = hard((6, 5)).double()
+    found = gradient(run, x)
+    expected = gradient(lambda x: functional.cross_entropy(x, CLASSES, reduction="sum"), x)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-14, atol=1e-16)
+
+
 @pytest.mark.parametrize(("text", "function"), RECOGNISED, ids=[text for text, _ in RECOGNISED])
 def test_a_composite_is_one_call(text: str, function: Function) -> None:
     spelled = text_of(simplified(function, hard().double()))
