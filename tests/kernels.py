@@ -25,7 +25,7 @@ from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.target import CPU, SM_90A
+from opweld.target import CPU, SM_90A, Target
 
 NUMPY: dict[DType, type] = {
     DType.BOOL: np.bool_,
@@ -124,9 +124,10 @@ def run_groups(
     aligned: bool = True,
     wide_indices: bool = False,
     table: Table = NO_TABLE,
+    target: Target | None = None,
 ) -> list[np.ndarray]:
     """All outputs of a graph. With variant "strided" the feeds may have any strides."""
-    plan = make_plan(graph, SM_90A if language == "cuda" else CPU, table=table)
+    plan = make_plan(graph, target or (SM_90A if language == "cuda" else CPU), table=table)
     kernels = lower(plan)
     source = render(graph.name, kernels, language)
     execute = executor(source.text, language, aligned=aligned, wide_indices=wide_indices)

@@ -76,8 +76,10 @@ class Target:
     # blocks that read each other's.
     shared_bytes: int = 0
     cluster_blocks: int = 1
-    # Bytes of which what was read is still near when it is read again.
+    # Bytes of which what was read is still near when it is read again; whether a thread may keep
+    # what it would read from farther away.
     cache_bytes: int = 0
+    holds_operands: bool = False
     multiprocessors: int = 1
     # Rows of a reduction that keep every processor busy.
     rows_in_flight: int = 1
@@ -109,6 +111,7 @@ SM_90A = Target(
     cluster_blocks=8,
     # Half of an H200's 50 MB of L2: each of its halves may keep a copy of what both read.
     cache_bytes=25_000_000,
+    holds_operands=True,
     multiprocessors=132,
     rows_in_flight=264,  # two blocks for each of 132 SMs
     reduction_threads=256,
@@ -142,6 +145,7 @@ SM_80 = Target(
     pointwise_flops_per_s=9.7e12,  # 108 SMs x 64 lanes x 1.41 GHz
     shared_bytes=100 * 1024,  # the least of the architectures from sm_80 on
     cache_bytes=20_000_000,  # half of the 40 MB of an A100
+    holds_operands=True,
     multiprocessors=108,
     rows_in_flight=216,  # two blocks for each of 108 SMs
     reduction_threads=256,

@@ -1,6 +1,6 @@
 """The kernel language: a loop nest over an iteration space, loads, one scalar function, stores.
 
-kernel     = name, params, loops, lanes, definition*, element, store*, threads, vectors
+kernel     = name, params, loops, lanes, definition*, element, store*, threads, vectors, turned
 param      = Buffer(name, dtype) | Extent(name)
 loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
@@ -139,6 +139,17 @@ class Given:
 Definition = Load | Index | Test | Multiplied | Given
 
 
+def expressions_of(definition: Definition) -> list[Size]:
+    """All integer expressions over loop variables in a definition."""
+    if isinstance(definition, Load):
+        return [definition.address, *(b.expr for b in definition.guard)]
+    if isinstance(definition, Index):
+        return [definition.expr]
+    if isinstance(definition, Multiplied | Given):
+        return []
+    return [between.expr for between in definition.condition]
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     """A scalar defined before."""
@@ -195,7 +206,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch. `lanes` elements of the innermost loop are moved by one access where > 1."""
+    """One launch. `lanes` elements of the innermost loop are moved by one access where > 1. Each
+    thread goes through the first `turned` loops itself, and keeps what it reads in all their turns.
+    """
 
     name: str
     variant: str
@@ -209,6 +222,7 @@ class Kernel:
     lanes: int
     vectors: int
     threads: int
+    turned: int = 0
 
 
 @dataclass(frozen=True, slots=True)

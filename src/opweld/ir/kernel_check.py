@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .expr import Size, symbols_of
+from .expr import Size, divides, product, symbols_of
 from .kernel import (
     Arg,
     Between,
@@ -126,6 +126,7 @@ def check_kernel(kernel: Kernel) -> None:
 
 def _check_one(kernel: Kernel) -> None:
     _check_names(kernel)
+    _check_turns(kernel)
     _check_element(kernel.element, _definition_dtypes(kernel))
     _check_stores(kernel)
 
@@ -145,6 +146,15 @@ def _check_names(kernel: Kernel) -> None:
     inputs = {buffer.name: buffer.dtype for buffer in kernel.buffers if not buffer.written}
     for definition in kernel.definitions:
         _check_definition(definition, integers, inputs)
+
+
+def _check_turns(kernel: Kernel) -> None:
+    """Packets lie within a turn of the loops that threads go through."""
+    if kernel.turned == 0:
+        return
+    inner = product(loop.extent for loop in kernel.loops[kernel.turned :])
+    if not 0 < kernel.turned < len(kernel.loops) or not divides(kernel.lanes, inner):
+        raise InvalidKernel(f"threads cannot go through {kernel.turned} loops")
 
 
 def _check_definition(definition: Definition, integers: set[str], inputs: dict[str, DType]) -> None:

@@ -28,7 +28,8 @@ def kernel_text(kernel: Kernel) -> str:
     """The whole kernel, indented by loop depth, with a final newline."""
     head = f"kernel {kernel.name} {kernel.variant}"
     sizes = f"lanes {kernel.lanes} vectors {kernel.vectors} threads {kernel.threads}"
-    lines = [f"{head}  {sizes}{_comment(kernel.comment)}"]
+    turned = f" turned {kernel.turned}" if kernel.turned else ""
+    lines = [f"{head}  {sizes}{turned}{_comment(kernel.comment)}"]
     lines += [f"  {_buffer_text(buffer)}" for buffer in kernel.buffers]
     lines += [f"  {_extent_text(extent)}" for extent in kernel.extents]
     lines += _loop_lines(kernel.loops, 1)

@@ -137,7 +137,9 @@ class Group:
     it, but for axes of size 1.
     ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
-    `traffic` is known where there are kernels.
+    A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the
+    first axes, and that a thread keeps while it goes along these. `traffic` is known where there
+    are kernels.
     """
 
     name: str
@@ -154,6 +156,7 @@ class Group:
     rows: Rows | None = None
     rows_product: RowsProduct | None = None
     tail: Group | None = None
+    held: tuple[int, ...] = ()
     traffic: Traffic | None = None
 
     @property

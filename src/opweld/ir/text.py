@@ -229,6 +229,7 @@ def _group_lines(group: Group, names: Names, places: Names) -> list[str]:
         if group.reuse is None
         else f", takes the buffer of {names[group.inputs[group.reuse].serial]}"
     )
+    held = " ".join(_operand_text(group.inputs[index], None, names) for index in group.held)
     estimate = group.estimate
     return [
         f"{group.name}  {group.kind.value}{schedule}",
@@ -237,7 +238,7 @@ def _group_lines(group: Group, names: Names, places: Names) -> list[str]:
             for node in group.nodes
             if node.op is not Op.CONST
         ),
-        f"  reads {reads}, writes {writes}{reuse}",
+        f"  reads {reads}, writes {writes}{reuse}{f', holds {held}' if held else ''}",
         f"  {estimate.bytes} bytes, {estimate.flops} flops, limit {estimate.limit}",
         *([_traffic_line(group.traffic)] if group.traffic else []),
         f"  reason: {group.reason}",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
-from ..ir.expr import Size, symbol, symbols_of
+from ..ir.expr import Size, divides, product, symbol, symbols_of
 from ..ir.graph import Node
 from ..ir.index import Coords, align, cat_pieces, flatten, through_view, within_padding
 from ..ir.kernel import (
@@ -55,10 +56,22 @@ def lower_group(origins: Origins, group: Group) -> Welded:
     strided = _body(origins, group, buffers, by_strides)
     return Welded(
         group.name,
-        with_access(merge_loops(body)),
+        _turning(with_access(merge_loops(body)), group),
         replace(strided, variant="strided"),
         group.outputs[0].type.shape,
     )
+
+
+def _turning(kernel: Kernel, group: Group) -> Kernel:
+    """The kernel whose threads go through the first loops, of which no held operand knows."""
+    held = {b.name for b in kernel.buffers if not b.written and b.source in group.held}
+    loads = [d for d in kernel.definitions if isinstance(d, Load) and d.buffer in held]
+    if not loads or kernel.lanes == 1:
+        return kernel
+    known = {name for load in loads for name in symbols_of(load.address)}
+    first = list(takewhile(lambda loop: loop.var not in known, kernel.loops[:-1]))
+    inner = product(loop.extent for loop in kernel.loops[len(first) :])
+    return replace(kernel, turned=len(first)) if divides(kernel.lanes, inner) else kernel
 
 
 def buffers_of(group: Group) -> tuple[Buffer, ...]:

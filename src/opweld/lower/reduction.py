@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..ir.expr import Size, coefficient, divides, product
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
-from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store
+from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store, expressions_of
 from ..ir.levels import Levels, is_of_row
 from ..ir.plan import Group, ReductionSchedule, Rows
 from ..ir.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
@@ -26,7 +26,7 @@ from .pointwise import (
     params_of,
     row_major,
 )
-from .space import accessed, expressions_of, extents_of, merge_together
+from .space import accessed, extents_of, merge_together
 
 Change = Callable[[Kernel], Kernel]
 Known = dict[tuple[int, Coords], Given]

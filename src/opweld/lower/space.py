@@ -22,6 +22,7 @@ from ..ir.kernel import (
     Multiplied,
     Store,
     Test,
+    expressions_of,
 )
 from .names import stride_name
 
@@ -102,17 +103,6 @@ def _expressions(kernel: Kernel) -> list[Size]:
     for definition in kernel.definitions:
         found.extend(expressions_of(definition))
     return found
-
-
-def expressions_of(definition: Definition) -> list[Size]:
-    """All integer expressions over loop variables in a definition."""
-    if isinstance(definition, Load):
-        return [definition.address, *(b.expr for b in definition.guard)]
-    if isinstance(definition, Index):
-        return [definition.expr]
-    if isinstance(definition, Multiplied | Given):
-        return []
-    return [between.expr for between in definition.condition]
 
 
 def with_access(kernel: Kernel) -> Kernel:

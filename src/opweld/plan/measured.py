@@ -13,14 +13,15 @@ from ..ir.plan import Group, PointwiseSchedule, Sizes, number_at
 from ..ir.product import Mode, Product
 from ..target import Target
 from .cost import estimate
-from .schedule import choose_schedule, widest_type
+from .schedule import choose_schedule, held_operands, widest_type
 
 
 def scheduled(group: Group, target: Target, sizes: Sizes, table: Table) -> Group:
-    """A pointwise group with its schedule, the one that was measured where there is a row, and its
-    estimate.
+    """A pointwise group with its schedule, the one that was measured where there is a row, what its
+    threads hold, and its estimate.
     """
-    group = replace(group, estimate=estimate(group, target))
+    held = held_operands(group, target, sizes)
+    group = replace(group, held=held, estimate=estimate(group, target))
     shape = pointwise_class(group, sizes)
     tried, row = table.trial(shape), table.row(target.name, shape)
     if tried is not None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from ..ir.expr import Size, divides, product
 from ..ir.index import is_across
 from ..ir.ops import Op
-from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule, ReductionSchedule, Rows
+from ..ir.plan import (
+    ContractionSchedule,
+    Group,
+    PointwiseSchedule,
+    ReductionSchedule,
+    Rows,
+    Sizes,
+    number_at,
+)
 from ..ir.product import Mode, Product
 from ..ir.types import DType
 from ..target import Target
@@ -17,6 +25,35 @@ def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
     """16-byte accesses for the widest element type of the group, several in flight a thread."""
     lanes = target.access_bytes // widest_type(group).itemsize_bytes
     return PointwiseSchedule(lanes, _vectors(len(group.inputs), target), target.pointwise_threads)
+
+
+def held_operands(group: Group, target: Target, sizes: Sizes) -> tuple[int, ...]:
+    """The positions of operands that repeat along the first axes, with too much between one time
+    and the next for the cache.
+    """
+    if not target.holds_operands:
+        return ()
+    space = group.outputs[0].type.shape
+    touched = [node.type for node in (*group.inputs, *group.outputs)]
+    found = []
+    for index, node in enumerate(group.inputs):
+        inner = _repeated_along(node.type.shape, space)
+        elems = number_at(product(inner), sizes) if inner else 0
+        between = sum(
+            min(number_at(each.num_elems, sizes), elems) * each.dtype.itemsize_bytes
+            for each in touched
+        )
+        if between > target.cache_bytes:
+            found.append(index)
+    return tuple(found)
+
+
+def _repeated_along(shape: tuple[Size, ...], space: tuple[Size, ...]) -> tuple[Size, ...] | None:
+    """The last axes of the space, if these are all of an operand, and there are others."""
+    own = tuple(dropwhile(lambda size: size == 1, shape))
+    start = len(space) - len(own)
+    repeats = any(size != 1 for size in space[:start])
+    return own if own and repeats and space[start:] == own else None
 
 
 def choose_reduction_schedule(

@@ -1,8 +1,9 @@
 """Kernels as CUDA C++: an element function, what a thread does with it, kernels, launchers.
 
 The contiguous kernel moves packets: a thread handles kLanes neighbouring elements by 16-byte
-accesses, and only the last block has to look where the elements end. The strided kernel handles one
-element a thread. Launchers are plain C, so that no torch header is ever read by nvcc:
+accesses, and only the last block has to look where the elements end. Where it goes through rows, it
+handles the same packet of each. The strided kernel handles one element a thread. Launchers are
+plain C, so that no torch header is ever read by nvcc:
     int <group>_<variant>(const void* operand..., void* result..., int64_t extent...,
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
 `max_offset` is the largest element offset that any operand reaches: it decides between 32- and
@@ -21,7 +22,14 @@ from .cuda_launch import launcher
 from .cuda_reduction import reduction_pieces, reduction_text
 from .element import element_text, pieces_of, title
 from .layout import call, folded, head, indented
-from .packet import element_body, names, packet_function, packet_name, parameters
+from .packet import (
+    element_body,
+    names,
+    packet_function,
+    packet_name,
+    parameters,
+    turned_body,
+)
 
 VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
 
@@ -53,7 +61,10 @@ def _group_text(welded: Welded) -> str:
     element = element_text(welded.contiguous.element, "cuda")
     parts = [f"{title(welded.contiguous, welded.buffers)}\n\n{element}"]
     for kernel in (welded.contiguous, welded.strided):
-        parts += _packet_kernel(kernel) if kernel.lanes > 1 else [_element_kernel(kernel)]
+        if kernel.turned:
+            parts.append(_turned_kernel(kernel))
+        else:
+            parts += _packet_kernel(kernel) if kernel.lanes > 1 else [_element_kernel(kernel)]
         parts.append(launcher(kernel, names(kernel)))
     return "\n\n".join(parts) + "\n"
 
@@ -82,7 +93,8 @@ def _kernel_head(kernel: Kernel) -> list[str]:
     template = "int kLanes, typename Index" if kernel.lanes > 1 else "typename Index"
     bounds = f"__launch_bounds__({kernel.threads})"
     start = f"__global__ void {bounds} {kernel.name}_{kernel.variant}_kernel"
-    return [f"template <{template}>", head(start, [*parameters(kernel), "Index num_elems"], " {")]
+    counts = ["Index num_rows", "Index num_positions"] if kernel.turned else ["Index num_elems"]
+    return [f"template <{template}>", head(start, [*parameters(kernel), *counts], " {")]
 
 
 def _full_block(kernel: Kernel, packet: str, step: str) -> list[str]:
@@ -111,6 +123,21 @@ def _last_block(kernel: Kernel, packet: str, step: str) -> list[str]:
         "    }",
         "  }",
     ]
+
+
+# --- packets of every row ---
+
+
+def _turned_kernel(kernel: Kernel) -> str:
+    """The kernel whose threads go through rows, with what is the same in all of them at hand."""
+    lines = [
+        f"  const Index thread = Index(blockIdx.x) * {kernel.threads} + threadIdx.x;",
+        "  const Index position = thread * kLanes;",
+        "  if (position >= num_positions) return;",
+        *map(folded, indented(turned_body(kernel), 2)),
+        "}",
+    ]
+    return "\n".join([*_kernel_head(kernel), *lines])
 
 
 # --- single elements ---

@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.expr import Size
-from ..ir.kernel import Access, Between, Buffer, Index, Kernel, Load, Loop, Multiplied, Test
+from ..ir.expr import Size, symbols_of
+from ..ir.kernel import (
+    Access,
+    Between,
+    Buffer,
+    Index,
+    Kernel,
+    Load,
+    Loop,
+    Multiplied,
+    Test,
+    expressions_of,
+)
 from .c import (
     STORAGE,
     Integers,
@@ -42,7 +53,8 @@ def pointer(buffer: Buffer) -> str:
 def extents(kernel: Kernel) -> tuple[str, ...]:
     """The integer arguments that the device code of a kernel reads."""
     by_packets = kernel.lanes > 1 or _multiplied(kernel)
-    body = _packet_body(kernel) if by_packets else element_body(kernel)
+    by_packets_body = turned_body if kernel.turned else _packet_body
+    body = by_packets_body(kernel) if by_packets else element_body(kernel)
     return named_in(tuple(extent.name for extent in kernel.extents), "\n".join(body))
 
 
@@ -78,10 +90,45 @@ def packet_name(kernel: Kernel) -> str:
 
 def _packet_body(kernel: Kernel) -> list[str]:
     """What a thread does for kLanes neighbouring elements, from row-major position `at` on."""
+    before = [line for d in _shared(kernel) for line in _once(d, kernel)]
+    return [*coordinates(kernel.loops, "at", before), *before, *_lanes_and_stores(kernel)]
+
+
+def turned_body(kernel: Kernel) -> list[str]:
+    """The same for those at `position` of each of `num_rows` rows, the turns of the first loops:
+    what no turn changes is read before them.
+    """
+    first, inner = kernel.loops[: kernel.turned], kernel.loops[kernel.turned :]
+    turning = {loop.var for loop in first}
+    shared = _shared(kernel)
+    changing = [d for d in shared if any(symbols_of(e) & turning for e in expressions_of(d))]
+    held = [line for d in shared if d not in changing for line in _once(d, kernel)]
+    each = [line for d in changing for line in _once(d, kernel)]
+    row = coordinates(first, "row", each)
+    return [
+        *coordinates(inner, "position", [*held, *each]),
+        *held,
+        f"#pragma unroll {_ROWS_IN_FLIGHT}",
+        "for (Index row = 0; row < num_rows; ++row) {",
+        "  const Index at = row * num_positions + position;",
+        *indented([*row, *each, *_lanes_and_stores(kernel)], 2),
+        "}",
+    ]
+
+
+# Rows of which a thread that goes through them reads at once.
+_ROWS_IN_FLIGHT = 4
+
+
+def _shared(kernel: Kernel) -> list[Load | Index | Test]:
+    """What the lanes of a packet read together."""
     given = [d for d in kernel.definitions if isinstance(d, Load | Index | Test)]
-    once = [d for d in given if d.access is not Access.LANE]
+    return [d for d in given if d.access is not Access.LANE]
+
+
+def _lanes_and_stores(kernel: Kernel) -> list[str]:
+    given = [d for d in kernel.definitions if isinstance(d, Load | Index | Test)]
     each = [d for d in given if d.access is Access.LANE]
-    before = [line for d in once for line in _once(d, kernel)]
     inside = [definition_text(d, kernel) for d in each]
     inside += call_element(kernel, _arguments(kernel))
     for store in kernel.stores:
@@ -93,8 +140,7 @@ def _packet_body(kernel: Kernel) -> list[str]:
     vectors = [f"op::Vector<{STORAGE[s.dtype]}, kLanes> {s.buffer}_vector;" for s in kernel.stores]
     stores = [f"op::store_vector({s.buffer} + at, {s.buffer}_vector);" for s in kernel.stores]
     loop = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
-    body = [*before, *vectors, *loop, *indented(inside, 2), "}", *stores]
-    return [*coordinates(kernel.loops, "at", before), *body]
+    return [*vectors, *loop, *indented(inside, 2), "}", *stores]
 
 
 def _once(definition: Load | Index | Test, kernel: Kernel) -> list[str]:

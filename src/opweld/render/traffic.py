@@ -64,7 +64,8 @@ def _traffic(site: _Site, lowered: Lowered) -> Traffic:
         moved = _of_row_blocks(site, lowered)
     else:
         moved = _of_kernel(site, lowered.contiguous)
-    return Traffic(site.at(site.group.estimate.bytes), moved)
+    # The estimate takes a slice that repeats for all of what it is cut from.
+    return Traffic(min(site.at(site.group.estimate.bytes), moved), moved)
 
 
 # --- what loads and stores reach ---
@@ -128,9 +129,9 @@ def _of_kernel(site: _Site, kernel: Kernel) -> int:
 
 
 def _turns(site: _Site, kernel: Kernel, reach: _Reach, reaches: list[_Reach]) -> int:
-    """How often what is reached comes from memory."""
+    """How often what is reached comes from memory: turns of a thread's own read nothing again."""
     turns, used = 1, symbols_of(reach.address)
-    for place, loop in enumerate(kernel.loops):
+    for place, loop in enumerate(kernel.loops[kernel.turned :], kernel.turned):
         inner = kernel.loops[place + 1 :]
         if loop.var not in used and any(within.var in used for within in inner):
             between = sum(

@@ -224,6 +224,7 @@ def broken(kind: str):
         "store": {"stores": (replace(kernel.stores[0], buffer="x"),)},
         "result": {"stores": (replace(kernel.stores[0], result=1),)},
         "unwritten": {"stores": ()},
+        "turned": {"turned": len(kernel.loops)},
     }
     return replace(kernel, **changes[kind])
 
@@ -242,6 +243,7 @@ def broken(kind: str):
         ("store", "a store goes to x, which is no output"),
         ("result", "has no result 1"),
         ("unwritten", "nothing is stored to out"),
+        ("turned", "threads cannot go through 1 loops"),
     ],
 )
 def test_broken_kernels(kind, reason):

@@ -44,3 +44,21 @@ def test_the_target_gives_threads_and_width():
     result = m.neg(m.x("x", BATCH, 16))
     assert kernels_of(plan_of(result, target=SM_80))[0].schedule.threads == 128
     assert kernels_of(plan_of(result, target=CPU))[0].schedule == PointwiseSchedule(16, 1, 1)
+
+
+def held(*shape, target=SM_90A):
+    """What is held of a scale of this shape for 16 rows of 4 by 2^20 elements, 16 MiB each."""
+    m = Make()
+    x, scale, shift = m.x("x", 16, 4, 2**20), m.x("scale", *shape), m.x("shift", 1, 4, 1)
+    (group,) = kernels_of(plan_of(m.add(m.mul(x, scale), shift), target=target))
+    return [group.inputs[index].attrs.access for index in group.held]
+
+
+def test_what_repeats_behind_more_than_the_cache_has_is_held():
+    assert held(4, 2**20) == ["scale"]
+    assert held(1, 4, 2**20) == ["scale"]
+    assert held(2**20) == []  # 12 MiB lie between
+    assert held(16, 4, 2**20) == []  # it does not repeat
+    assert held(16, 1, 1) == []
+    assert held(4, 2**20, target=replace(SM_90A, cache_bytes=2**26)) == []
+    assert held(4, 2**20, target=CPU) == []

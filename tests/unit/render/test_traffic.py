@@ -95,7 +95,18 @@ def test_a_layer_norm_of_huge_rows():
     assert folds.must_bytes == 16 * row + 2 * 16 * 4
     spread = 3 * 8
     assert folds.moved_bytes == folds.must_bytes + 2 * 16 * 66 * spread
-    assert results.must_bytes == 2 * 16 * row + 2 * row + 2 * 16 * 4
+    assert results == Traffic(*(2 * 16 * row + 2 * row + 2 * 16 * 4,) * 2)
+
+
+def test_what_repeats_behind_more_than_the_cache_has_is_read_again():
+    """Where the operand is read through a view that is no broadcast, threads do not hold it."""
+    m = Make()
+    x, flipped = m.x("x", 16, 4 * MIB), m.flip(m.w("weight", 4 * MIB), 0)
+    (found,) = traffic_of(m.mul(x, flipped), target=replace(SM_90A, holds_operands=False))
+    row = 4 * 4 * MIB
+    assert found == Traffic(2 * 16 * row + row, 2 * 16 * row + 16 * row)
+    (found,) = traffic_of(m.mul(m.slice(x, 1, 0, MIB), m.slice(flipped, 0, 0, MIB)))
+    assert found.moved_bytes == found.must_bytes == (2 * 16 + 1) * row // 4
 
 
 def test_a_sum_in_pieces_writes_and_reads_one_float_of_each():
