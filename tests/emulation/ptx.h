@@ -24,6 +24,12 @@ inline void barrier_cluster_arrive_release_aligned(int line = __builtin_LINE()) 
 inline void mapa_u64(uint64_t& address, const void* mine, int rank) {
     address = uint64_t(emulation::peer_place(mine, unsigned(rank)));
 }
+// Of zeros +0 is the larger one.
+inline float max_NaN_f32(float a, float b) {
+    if (a != a || b != b) return NAN;
+    return a < b || (a == b && signbit(a)) ? b : a;
+}
+inline float min_NaN_f32(float a, float b) { return -max_NaN_f32(-a, -b); }
 inline float ex2_approx_f32(float x) { return emulation::erring(exp2(double(x)), 0x1p-22, x); }
 inline float ex2_approx_ftz_f32(float x) {
     return emulation::flushed(ex2_approx_f32(emulation::flushed(x)));

@@ -28,7 +28,8 @@ CPP_FLAGS = (
 # Where a language has two pieces of one name, the earlier file's is taken.
 _FILES = {
     "cuda": (
-        *("storage_cuda.cuh", "math.h", "approximate.cuh", "storage.h", "vector.cuh"),
+        *("storage_cuda.cuh", "extremes.cuh", "math.h", "approximate.cuh"),
+        *("storage.h", "vector.cuh"),
         *("contract.cuh", "contract_fma.cuh", "combine.cuh"),
         *("rows.cuh", "row_dots.cuh", "column_sums.cuh"),
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh", "pack.cuh"),
