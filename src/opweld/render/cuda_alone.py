@@ -146,7 +146,7 @@ def _add(folding: Folding, walk: Walk) -> list[str]:
     place = substitute(position_among(folding.reduced), shifted)
     values = [folded_value(fold, walk) for fold in walk.folds]
     if any(fold.op in ARG for fold in walk.folds):
-        values.append(f"int64_t({_PLACES.text(place)})")
+        values.append(_PLACES.text(place))
     add = f"{_folds(folding)}.add({', '.join(values)});"
     if overlap is None:
         return [add]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.expr import product
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import compute_type
@@ -23,7 +24,7 @@ _FOLD = {
 }
 # The state of folds that is more than a value.
 _STATES = {
-    **dict.fromkeys(ARG, "op::Placed<{0}, int64_t>"),
+    **dict.fromkeys(ARG, "op::Placed<{0}, {1}>"),
     Op.SUMEXP: "op::Powers<{0}, {0}>",
     Op.DEVSQ: "op::Spread<{0}>",
 }
@@ -45,15 +46,15 @@ def fold_pieces(walk: Walk) -> set[str]:
 def folds_struct(folding: Folding, number: int) -> str:
     walk = folding.steps[number].walk
     name = folds_name(folding, number)
-    types = {fold: value_type(fold, walk) for fold in own_folds(walk)}
+    types = {fold: fold_types(fold, folding, number) for fold in own_folds(walk)}
     most = _MOST_CHUNKS if takes_chunks(walk) else _MOST_CHAIN
     chain = most if any(map(_is_chained, types)) else "op::NoFolds::kChain"
-    nothing = ", ".join(_identity(fold, value) for fold, value in types.items())
+    nothing = ", ".join(_identity(fold, of) for fold, of in types.items())
     lines = [
         f"// What walk {number} folds.",
         f"struct {name} {{",
         f"  static constexpr int kChain = {chain};",
-        *(f"  {state_type(fold, value)} {fold.name};" for fold, value in types.items()),
+        *(f"  {state_type(fold, of)} {fold.name};" for fold, of in types.items()),
         "",
         f"  OPWELD_FN {name} nothing() {{",
         folded(f"    return {{{nothing}}};"),
@@ -70,9 +71,9 @@ def folds_struct(folding: Folding, number: int) -> str:
     return "\n".join(lines)
 
 
-def _adding(types: dict[Fold, str]) -> list[str]:
+def _adding(types: dict[Fold, Types]) -> list[str]:
     """One element after another."""
-    placed = [_placed(fold, i, value) for i, (fold, value) in enumerate(types.items())]
+    placed = [_placed(fold, i, of) for i, (fold, of) in enumerate(types.items())]
     return [
         head("  __device__ __forceinline__ void add", _element_parameters(types), " {"),
         *(folded(f"    {_added(f, text)}") for f, text in zip(types, placed, strict=True)),
@@ -80,15 +81,16 @@ def _adding(types: dict[Fold, str]) -> list[str]:
     ]
 
 
-def _element_parameters(types: dict[Fold, str]) -> list[str]:
-    values = [f"{value} value{i}" for i, value in enumerate(types.values())]
-    return values + (["int64_t position"] if any(fold.op in ARG for fold in types) else [])
+def _element_parameters(types: dict[Fold, Types]) -> list[str]:
+    values = [f"{of[0]} value{i}" for i, of in enumerate(types.values())]
+    positions = [f"{of[1]} position" for fold, of in types.items() if fold.op in ARG]
+    return values + positions[:1]
 
 
-def _taking(types: dict[Fold, str]) -> list[str]:
+def _taking(types: dict[Fold, Types]) -> list[str]:
     """Several elements at once."""
-    states = {f: v if f.op in CHUNKED else state_type(f, v) for f, v in types.items()}
-    placed = [_placed(fold, i, value) for i, (fold, value) in enumerate(types.items())]
+    states = {f: of[0] if f.op in CHUNKED else state_type(f, of) for f, of in types.items()}
+    placed = [_placed(fold, i, of) for i, (fold, of) in enumerate(types.items())]
     return [
         "  struct Element {",
         *(f"    {state} {fold.name};" for fold, state in states.items()),
@@ -103,38 +105,47 @@ def _taking(types: dict[Fold, str]) -> list[str]:
         "    for (int k = 0; k < kCount; ++k) {",
         *(f"      of_{fold.name}[k] = elements[k].{fold.name};" for fold in types),
         "    }",
-        *(folded(f"    {_taken(fold, value)}") for fold, value in types.items()),
+        *(folded(f"    {_taken(fold, of)}") for fold, of in types.items()),
         "  }",
     ]
 
 
-def _taken(fold: Fold, value: str) -> str:
+def _taken(fold: Fold, of: Types) -> str:
     if fold.op in CHUNKED:
         return f"op::take({fold.name}, of_{fold.name}, count);"
-    identity = _identity(fold, value)
+    identity = _identity(fold, of)
     part = f"op::of_chunk<op::{_FOLD[fold.op]}>(of_{fold.name}, count, {identity})"
     return _combined(fold, part)
 
 
-def value_type(fold: Fold, walk: Walk) -> str:
-    """The type in which an element is folded."""
+Types = tuple[str, ...]
+"""The type in which an element is folded, and that of its position where this counts."""
+
+
+def fold_types(fold: Fold, folding: Folding, number: int) -> Types:
+    """Those of a fold of walk `number`. Half as many bits tell the positions of a short row."""
     if fold.op in (Op.ANY, Op.ALL):
-        return "bool"
-    return compute_type(walk.kernel.element.results[fold.result][0])
+        return ("bool",)
+    kernel = folding.steps[number].walk.kernel
+    value = compute_type(kernel.element.results[fold.result][0])
+    if fold.op not in ARG:
+        return (value,)
+    length = product(loop.extent for loop in folding.reduced)
+    return value, "int32_t" if isinstance(length, int) and length < 2**31 else "int64_t"
 
 
-def state_type(fold: Fold, value: str) -> str:
-    return _STATES.get(fold.op, "{0}").format(value)
+def state_type(fold: Fold, of: Types) -> str:
+    return _STATES.get(fold.op, "{0}").format(*of)
 
 
-def _identity(fold: Fold, value: str) -> str:
-    more = ", int64_t" if fold.op in ARG else f", {value}" if fold.op is Op.SUMEXP else ""
-    return f"op::{_FOLD[fold.op]}::identity<{value}{more}>()"
+def _identity(fold: Fold, of: Types) -> str:
+    types = (*of, of[0]) if fold.op is Op.SUMEXP else of
+    return f"op::{_FOLD[fold.op]}::identity<{', '.join(types)}>()"
 
 
-def _placed(fold: Fold, index: int, value: str) -> str:
+def _placed(fold: Fold, index: int, of: Types) -> str:
     text = f"value{index}"
-    return f"{_STATES[fold.op].format(value)}{{{text}, position}}" if fold.op in ARG else text
+    return f"{state_type(fold, of)}{{{text}, position}}" if fold.op in ARG else text
 
 
 def _added(fold: Fold, other: str) -> str:

@@ -11,7 +11,7 @@ from ..ir.reduction import Reduction
 from ..target import Target
 from .chunks import own_folds
 from .cpp_fold import partial_type
-from .cuda_folds import state_type, value_type
+from .cuda_folds import fold_types, state_type
 from .cuda_teams import columns_and_least
 
 # Blocks of a multiprocessor (pieces_for in fold_cuda.cuh), and the most pieces of a row there and
@@ -44,7 +44,8 @@ def partial_bytes(reduction: Reduction, language: str) -> int:
     walk = reduction.contiguous.steps[0].walk
     folds = own_folds(walk)
     if language == "cuda":
-        return _struct_bytes(state_type(fold, value_type(fold, walk)) for fold in folds)
+        types = (fold_types(fold, reduction.contiguous, 0) for fold in folds)
+        return _struct_bytes(map(state_type, folds, types))
     return _struct_bytes(partial_type(fold, walk.kernel) for fold in folds)
 
 

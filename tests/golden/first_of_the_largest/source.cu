@@ -352,13 +352,13 @@ struct k2_argmax_known {
 // What walk 0 folds.
 struct k2_argmax_folds0 {
   static constexpr int kChain = op::NoFolds::kChain;
-  op::Placed<float, int64_t> argmax_1;
+  op::Placed<float, int32_t> argmax_1;
 
   OPWELD_FN k2_argmax_folds0 nothing() {
-    return {op::Argmax::identity<float, int64_t>()};
+    return {op::Argmax::identity<float, int32_t>()};
   }
-  __device__ __forceinline__ void add(float value0, int64_t position) {
-    argmax_1 = op::Argmax::follow(argmax_1, op::Placed<float, int64_t>{value0, position});
+  __device__ __forceinline__ void add(float value0, int32_t position) {
+    argmax_1 = op::Argmax::follow(argmax_1, op::Placed<float, int32_t>{value0, position});
   }
   __device__ __forceinline__ void merge(const k2_argmax_folds0& other) {
     argmax_1 = op::Argmax::combine(argmax_1, other.argmax_1);

@@ -14,6 +14,7 @@ from tests.reduction_kernels import reduction_of
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld import device
+from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
 from opweld.ir.ops import CastAttrs, Op
 from opweld.ir.plan import Conditions, Plan, Traffic
@@ -180,6 +181,15 @@ def test_what_cpp_keeps_of_a_piece(op, dtype):
     entry = library(render("k", (reduction,), "c++").text)[f"{reduction.group}_partial_bytes"]
     entry.restype = ctypes.c_int64
     assert partial_bytes(reduction, "c++") == entry()
+
+
+def test_positions_of_rows_that_may_be_long_take_64_bits():
+    def kept(length):
+        m = Make()
+        reduced = m.reduced("argmax", m.x("x", BATCH, length), 1)
+        return partial_bytes(replace(reduction_of(reduced), cut=True), "cuda")
+
+    assert [kept(length) for length in (1000, 2**31 - 1, 2**31, symbol("s1"))] == [8, 8, 16, 16]
 
 
 TELL = """
