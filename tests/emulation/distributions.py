@@ -45,6 +45,74 @@ def distributions(k: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {name: (a.astype(np.float32), b.astype(np.float32)) for name, (a, b) in found.items()}
 
 
+def drowning(k: int, bits: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """a and b[1, ROWS, k] where values 2^bits times the others' size meet zeros: the sums of the
+    others are results."""
+    random = np.random.default_rng(bits)
+    shape, huge = (1, ROWS, k), 2.0**bits
+
+    def normal() -> np.ndarray:
+        return random.standard_normal(shape)
+
+    def some(share: float) -> np.ndarray:
+        return random.random(shape) < share
+
+    eighth = random.permutation(k)[: k // 8]
+    relu, dead, edge = np.maximum(normal(), 0), normal(), k // 2 + 20
+    relu[:, :, eighth] = abs(normal()[:, :, eighth]) * huge
+    dead[:, 1:, eighth] = 0
+    first, second = normal(), normal()
+    first[:, :, :edge] *= huge
+    second[:, ::2, edge:], second[:, 1::2, :edge] = 0, 0
+    one = normal()
+    one[0, np.arange(ROWS), random.integers(0, k, ROWS)] = huge
+    found = {
+        "an eighth of a's columns, zero in all rows of b but one": (relu, dead),
+        "outliers in a, a pruned b": (
+            np.maximum(normal(), 0) * np.where(some(0.02), huge, 1),
+            normal() * some(0.1),
+        ),
+        "a sparse a, outliers in b": (
+            normal() * some(0.05),
+            normal() * np.where(some(0.05), huge, 1),
+        ),
+        "a value in each row of b, outliers in a": (relu, one),
+        "blocks": (first, second),
+    }
+    return {name: (a.astype(np.float32), b.astype(np.float32)) for name, (a, b) in found.items()}
+
+
+def ordinary(k: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Activations and weights[1, ROWS, k] of networks."""
+    random = np.random.default_rng(k)
+    shape = (1, ROWS, k)
+
+    def normal() -> np.ndarray:
+        return random.standard_normal(shape)
+
+    weights = random.uniform(-1, 1, shape) * np.sqrt(6 / k)
+    half, tenth = weights * (random.random(shape) < 0.5), weights * (random.random(shape) < 0.1)
+    channels = normal()
+    channels[:, :, random.permutation(k)[: k // 64]] *= 100
+    softmax = np.exp(normal())
+    softmax /= softmax.sum(axis=2, keepdims=True)
+    wide = 3 * normal()
+    sigmoid_of_wide = wide / (1 + np.exp(-wide))
+    relu = np.maximum(normal(), 0)
+    found = {
+        "normal": (normal(), weights),
+        "uniform": (random.uniform(0, 1, shape), weights),
+        "relu": (relu, weights),
+        "relu, half of the weights": (relu, half),
+        "relu, a tenth of the weights": (relu, tenth),
+        "softmax, values after relu": (softmax, np.maximum(normal(), 0)),
+        "softmax, half of the weights": (softmax, half),
+        "outlier channels, a tenth of the weights": (channels, tenth),
+        "silu, a tenth of the weights": (sigmoid_of_wide, tenth),
+    }
+    return {name: (a.astype(np.float32), b.astype(np.float32)) for name, (a, b) in found.items()}
+
+
 def _log_uniform(e: int, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
     return np.exp2(random.uniform(-e, e, shape)) * random.choice([-1, 1], shape)
 

@@ -16,7 +16,7 @@ extern "C" int packed_{name}(const void* a, const void* a_scale, const void* b, 
                              int64_t a_batch, int64_t a_scale_batch, int64_t b_batch,
                              int64_t b_scale_batch, int64_t batches, int64_t m, int64_t n,
                              int64_t blocks, int splits, void* result, void* times, void* workspace,
-                             const int* out_of_range, int narrow, int aligned, void* stream) {{
+                             void* call, int narrow, int aligned, void* stream) {{
   const op::PackedProduct product{{
       {{a, static_cast<const float*>(a_scale), 128 * blocks, a_batch, a_scale_batch}},
       {{b, static_cast<const float*>(b_scale), 128 * blocks, b_batch, b_scale_batch}},
@@ -24,7 +24,8 @@ extern "C" int packed_{name}(const void* a, const void* a_scale, const void* b, 
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   const auto sink = op::Sink<Keep<{lanes}>>::of(keep, narrow, aligned, batches * m * n);
   return op::launch_mma_product<op::{mode}>(product, sink, static_cast<float*>(workspace), splits,
-                                            out_of_range, static_cast<cudaStream_t>(stream));
+                                            static_cast<op::CallHead*>(call),
+                                            static_cast<cudaStream_t>(stream));
 }}
 """
 
@@ -83,7 +84,7 @@ def packed_product(
     lanes: int = 1,
     splits: int = 1,
     source: str | None = None,
-    out_of_range: int | None = None,
+    unfit: int | None = None,
     **options: object,
 ) -> np.ndarray:
     """c[batch, m, n] of float32 a[batch, m, k] and b[batch or 1, n, k]; NaN where nothing is
@@ -95,14 +96,15 @@ def packed_product(
     result = np.full((batches, m, n), np.nan, np.float32)
     times = np.zeros((batches, m, n), np.int32)
     workspace = np.full(splits * result.size, np.nan, np.float32) if splits > 1 else None
-    flag = None if out_of_range is None else np.array([out_of_range], np.int32)
+    head = None if unfit is None else np.array([unfit, 0, 0, 0, 0], np.int32)
     steps = [*_steps(first, a.shape[0]), *_steps(second, b.shape[0])]
     extents = [batches, m, n, first.data.shape[2], splits]
     operands = [first.data, first.scale, second.data, second.scale]
-    memory = [result, times, workspace, flag, 1, 1]
+    memory = [result, times, workspace, head, 1, 1]
     name = f"packed_{mode.lower()}_{lanes}"
     emulate(source or text(), name, [*operands, *steps, *extents, *memory], **options)
-    expected = 0 if out_of_range else 1
+    assert head is None or head[2] == head[0], "another kernel is told"
+    expected = 0 if unfit else 1
     assert (times == expected).all(), f"handed over {np.unique(times)} times"
     return result
 

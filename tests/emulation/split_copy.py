@@ -15,7 +15,7 @@ class Copy:
     upper and 32 lower parts each, or of 64 upper ones."""
 
     unfit: bool
-    gaps: bool
+    lossy: bool
     column_max: np.ndarray
     scale: np.ndarray
     packed: np.ndarray
@@ -37,7 +37,6 @@ def read_copy(held: np.ndarray, batches: int, n: int, k: int, parts: int = 2) ->
 
 def split_copy(b: np.ndarray, parts: int = 2) -> Copy:
     """What b[batches, n, k] comes to, of numbers that are neither infinite nor NaN."""
-    k = b.shape[2]
     column_max = abs(b).max(axis=(0, 1)).view(np.uint32)
     columns = np.clip(_exponent(column_max), -60, 60) * (_exponent(column_max) != -127)
     factors = np.where(column_max == 0, 0, np.ldexp(1.0, -columns)).astype(np.float32)
@@ -46,18 +45,15 @@ def split_copy(b: np.ndarray, parts: int = 2) -> Copy:
     exponents = _exponent(largest.view(np.uint32))
     up = np.where(exponents == -127, 0, np.clip(14 - exponents, -66, 126))
     scaled = own * np.ldexp(1.0, up).astype(np.float32)[..., None]
+    lossy = _loses_digits(scaled, 1.0 if parts == 2 else 2.0**-13)
+    least = np.copysign(np.float32(2.0**-24), scaled)
+    scaled = np.where((scaled != 0) & (abs(scaled) < abs(least)), least, scaled)
     upper = scaled.astype(np.float16)
     lower = (scaled - upper.astype(np.float32)).astype(np.float16)
-    units = _units(own).sum(axis=2)
-    small = units.astype(np.float32) * np.float32(2.0**-40) / np.float32(k) / np.float32(2.0**18)
-    num_gaps = np.count_nonzero((abs(own) < small[..., None]) & (factors != 0))
-    others = (units - _units(largest)).astype(np.float32) * np.float32(2.0**-40)
-    times = np.float32(2.0**14 if parts == 2 else 2.0**25)
-    alone = (others > 0) & (others * times < largest * np.float32(k - 1))
-    beyond = (largest != 0) & ((exponents < -110) | (exponents > 80))
+    beyond = (largest != 0) & ((exponents < -110) | (exponents > 1))
     return Copy(
-        bool((alone | beyond).any()),
-        num_gaps > b.size >> 15,
+        bool(beyond.any()),
+        lossy,
         column_max,
         np.ldexp(1.0, -up).astype(np.float32),
         _chunks((upper, lower)[:parts]),
@@ -68,9 +64,14 @@ def _exponent(bits: np.ndarray) -> np.ndarray:
     return (bits >> 23 & 255).astype(np.int64) - 127
 
 
-def _units(values: np.ndarray) -> np.ndarray:
-    """Sizes of up to 4 in whole units of 2^-40."""
-    return (np.minimum(abs(values), np.float32(4)) * np.float32(2.0**40)).astype(np.uint64)
+def _loses_digits(scaled: np.ndarray, kept: float) -> bool:
+    """Whether in some interval more than one value in 16 that are not zero is below `kept`."""
+    padded = np.zeros((*scaled.shape[:2], (scaled.shape[2] + 63) // 64 * 64), np.float32)
+    padded[:, :, : scaled.shape[2]] = abs(scaled)
+    intervals = padded.reshape(*scaled.shape[:2], -1, 64)
+    counts = np.count_nonzero(intervals, axis=3)
+    few = np.count_nonzero((intervals > 0) & (intervals < kept), axis=3)
+    return bool((16 * few > counts).any())
 
 
 def _chunks(parts: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import ModuleType
 from unittest import mock
 
@@ -157,6 +158,42 @@ def zero_column(y: Tensor, step: int) -> Tensor:
     return y
 
 
+def some(share: float, x: Tensor) -> Tensor:
+    return torch.rand_like(x) < share
+
+
+def outlier_columns(bits: int) -> tuple[Tensor, Tensor]:
+    """An eighth of the columns of x huge, and zero in all rows of y but every fourth."""
+    x, y = normal(ROWS, INNER).relu(), normal(COLUMNS, INNER)
+    huge = torch.rand(INNER, device="cuda") < 0.125
+    x[:, huge] = normal(ROWS, INNER)[:, huge].abs() * 2.0**bits
+    y[torch.arange(COLUMNS, device="cuda") % 4 > 0] *= ~huge
+    return x, y
+
+
+def pruned(bits: int) -> tuple[Tensor, Tensor]:
+    x, y = normal(ROWS, INNER).relu(), normal(COLUMNS, INNER)
+    return torch.where(some(0.0005, x), x * 2.0**bits, x), y * some(0.1, y)
+
+
+def outliers_in_weights(bits: int) -> tuple[Tensor, Tensor]:
+    x, y = normal(ROWS, INNER), normal(COLUMNS, INNER)
+    return x * some(0.05, x), torch.where(some(0.01, y), y * 2.0**bits, y)
+
+
+def blocks(bits: int) -> tuple[Tensor, Tensor]:
+    """Two blocks of a diagonal, the first huge, that part within 64 columns."""
+    x, y, edge = normal(ROWS, INNER), normal(COLUMNS, INNER), INNER // 2 + 20
+    x[:, :edge] *= 2.0**bits
+    y[::2, edge:], y[1::2, :edge] = 0, 0
+    return x, y
+
+
+DROWNING = {
+    f"{form.__name__} 2^{bits}": partial(form, bits)
+    for form in (outlier_columns, pruned, outliers_in_weights, blocks)
+    for bits in (22, 28, 60)
+}
 GRADE = torch.exp2(torch.linspace(-20, 20, INNER))
 DISTRIBUTIONS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
     "uniform": lambda: (normal(ROWS, INNER).uniform_(), normal(COLUMNS, INNER).uniform_()),
@@ -185,6 +222,7 @@ DISTRIBUTIONS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
     "tiny": lambda: (normal(ROWS, INNER) * 2.0**-100, normal(COLUMNS, INNER)),
     "subnormal": lambda: (normal(ROWS, INNER) * 2.0**-130, normal(COLUMNS, INNER)),
     "huge": lambda: (normal(ROWS, INNER) * 2.0**110, normal(COLUMNS, INNER) * 2.0**-100),
+    **DROWNING,
 }
 
 
@@ -193,6 +231,16 @@ def test_errors_are_no_larger_than_those_of_eager(matmul: ModuleType, name: str)
     torch.manual_seed(3)
     x, y = DISTRIBUTIONS[name]()
     require_as_exact(matmul.ModelNew()(x, y), x @ y.mT, x, y)
+
+
+@pytest.mark.parametrize("name", DROWNING)
+def test_small_results_beside_large_ones_are_as_exact_as_eagers(
+    matmul: ModuleType, name: str
+) -> None:
+    torch.manual_seed(3)
+    x, y = DROWNING[name]()
+    found, eager = (relative_rms(c, x, y) for c in (matmul.ModelNew()(x, y), x @ y.mT))
+    assert found <= 1.05 * eager + 2.0**-25
 
 
 def rounded(x: Tensor) -> Tensor:

@@ -77,12 +77,12 @@ OPWELD_FN float sum_of_parts(const float* parts, int splits, int64_t extent) {
 }
 
 // @combine_parts deps: Sink, sum_of_parts
-// Adds the parts of each sum and gives the epilogue the sums. Where `out_of_range`
-// is given and not zero, there are no parts.
+// Adds the parts of each sum and gives the epilogue the sums. Where `again` is given and not zero,
+// another kernel makes the product.
 template <typename Epilogue>
 __global__ void __launch_bounds__(256, 2)
-    combine_parts_kernel(Sink<Epilogue> sink, int splits, const int* out_of_range) {
-    if (out_of_range && *out_of_range != 0) return;
+    combine_parts_kernel(Sink<Epilogue> sink, int splits, const int* again) {
+    if (again && *again != 0) return;
     const float* parts = sink.parts;
     sink.parts = nullptr;
     const int64_t step = int64_t(gridDim.x) * 256, thread = int64_t(blockIdx.x) * 256 + threadIdx.x;
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(256, 2)
     }
 }
 template <typename Epilogue>
-static int combine_parts(const Sink<Epilogue>& sink, int splits, const int* out_of_range,
+static int combine_parts(const Sink<Epilogue>& sink, int splits, const int* again,
                          cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20;
     const int64_t blocks = (sink.extent + 255) / 256;
     combine_parts_kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), 256, 0,
-                           stream>>>(sink, splits, out_of_range);
+                           stream>>>(sink, splits, again);
     return int(cudaGetLastError());
 }
 

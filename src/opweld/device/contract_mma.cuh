@@ -235,15 +235,42 @@ struct MmaTask {
     }
 };
 
-// @mma_product_kernel deps: MmaCopies, MmaTask, give_tile, mma_stage, shared_address
-// The product, each tile's k in `splits` parts of `each` blocks. Where `out_of_range` is given and
-// not zero, the operands could not be packed and another kernel makes the product.
+// @find_drowned_mma deps: Drowned, largest_scale, MmaCopies, MmaSums
+// Looks among a warp's sums of `count` blocks of k, before the scales of their columns, for drowned
+// ones. `scale`: of the tile's first row in the first of these blocks.
+template <typename Mode>
+OPWELD_FN void find_drowned(const MmaSums& sums, const MmaCopies<Mode>& copies, const float* scale,
+                            int count, CallHead* call) {
+    constexpr int kScaleBlocks = MmaFormat<Mode>::kScaleBlocks;
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    const int row = warp / 4 * MmaTile::kWarpM + lane / 4;
+    const int intervals = (count + kScaleBlocks - 1) / kScaleBlocks;
+    Drowned<Mode::kParts> drowned;
+#pragma unroll
+    for (int i = 0; i < 2 * MmaTile::kDown; ++i) {
+        const int own = row + 8 * i;
+        const float most =
+            own < copies.a_rows ? largest_scale(scale + own, copies.scales, intervals) : 0.0f;
+#pragma unroll
+        for (int j = 0; j < MmaTile::kAcross; ++j)
+#pragma unroll
+            for (int v = 0; v < 2; ++v) drowned.add(sums.of[i / 2][j][i % 2 * 2 + v], most);
+    }
+    drowned.tell(call);
+}
+
+// @mma_product_kernel deps: MmaCopies, MmaTask, find_drowned_mma, give_tile, mma_stage, shared_address
+// The product, each tile's k in `splits` parts of `each` blocks. Where `call` is given and says that
+// the operands are unfit, or that lost digits count, another kernel makes the product.
 template <typename Mode, typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
     mma_product_kernel(PackedProduct p, int splits, int64_t each, Sink<Epilogue> sink,
-                       const int* out_of_range) {
+                       CallHead* call) {
     extern __shared__ __align__(128) unsigned char mma_memory[];
-    if (out_of_range && *out_of_range != 0) return;
+    if (call && call->unfit != 0) {
+        call->again = 1;
+        return;
+    }
     constexpr int kStages = MmaTile::kStages, kStageBytes = MmaTile::kStageBytes;
     const unsigned int memory = shared_address(mma_memory);
     const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
@@ -273,6 +300,12 @@ __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
             mma_stage<Mode>(sums, memory + slot * kStageBytes, scales);
             slot = slot + 1 < kStages ? slot + 1 : 0;
             filled = filled + 1 < kStages ? filled + 1 : 0;
+        }
+        if constexpr (Mode::kScaled) {
+            if (call && call->lossy) {
+                const int64_t interval = first / MmaFormat<Mode>::kScaleBlocks;
+                find_drowned<Mode>(sums, copies, copies.scale + interval * p.m, count, call);
+            }
         }
         await_copies<0>();
         __syncthreads();  // the stages become the result's tile
@@ -311,11 +344,10 @@ static inline int mma_splits(int64_t batches, int64_t m, int64_t n, int64_t bloc
 
 // @launch_mma_product deps: combine_parts, mma_product_kernel
 // The product of packed operands, and its epilogue. With `splits` > 1 `workspace` has floats for
-// as many results. out_of_range: null, or where the device says that operands could not be packed;
-// the result is then without meaning.
+// as many results. call: null, or where the device says that another kernel makes the product.
 template <typename Mode, typename Epilogue>
 static int launch_mma_product(const PackedProduct& p, Sink<Epilogue> sink, float* workspace,
-                              int splits, const int* out_of_range, cudaStream_t stream) {
+                              int splits, CallHead* call, cudaStream_t stream) {
     if (sink.extent == 0) return 0;
     constexpr int64_t kMostBlocks = 1 << 20;
     const auto kernel = mma_product_kernel<Mode, Epilogue>;
@@ -328,9 +360,10 @@ static int launch_mma_product(const PackedProduct& p, Sink<Epilogue> sink, float
     const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
                           ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * parts;
     kernel<<<(unsigned int)(tasks < kMostBlocks ? tasks : kMostBlocks), MmaTile::kThreads,
-             MmaTile::kBytes, stream>>>(p, parts, each, sink, out_of_range);
+             MmaTile::kBytes, stream>>>(p, parts, each, sink, call);
     const int launched = int(cudaGetLastError());
-    return launched || parts == 1 ? launched : combine_parts(sink, parts, out_of_range, stream);
+    if (launched || parts == 1) return launched;
+    return combine_parts(sink, parts, call ? &call->again : nullptr, stream);
 }
 
 }  // namespace op

@@ -56,10 +56,9 @@ static int launch_split_mma(const Product& p, const Memory& memory, const Sink<E
     const Packed b{split.held.packed, split.held.scale, row, split.b_batches > 1 ? p.n * row : 0,
                    split.b_batches > 1 ? p.n : 0};
     const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
-    const int* unfit = &split.state.head->unfit;
-    const int made =
-        launch_mma_product<Mode>(packed, sink, call.parts, call.splits, unfit, stream);
-    return made ? made : launch_fma_product<float>(p, sink, unfit, stream);
+    CallHead* head = split.state.head;
+    const int made = launch_mma_product<Mode>(packed, sink, call.parts, call.splits, head, stream);
+    return made ? made : launch_fma_product<float>(p, sink, &head->again, stream);
 }
 
 // @launch_whole_mma deps: MmaCall, launch_mma_product, is_readable, pack_rows

@@ -99,14 +99,15 @@ struct Tiles {
     static constexpr int kThreads = 384;
 };
 
-// @TileScales deps:
-// Scales of split operands, a [batch][interval][a_rows] and b [batch][n], and whether they fit: where
-// *unfit another kernel makes the product. Whole operands have none.
+// @TileScales deps: CallState
+// Scales of split operands, a [batch][interval][a_rows] and b [batch][n], and what is known of the
+// operands: where they are unfit, or lost digits count, another kernel makes the product. Whole
+// operands have none.
 struct TileScales {
     const float *a, *b;
     int64_t a_rows;
     int a_batched, b_batched;
-    const int* unfit;
+    CallHead* call;
 };
 
 // @fill_stages deps: Tiles, TileScales, copy_tile
@@ -451,6 +452,25 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>&
     }
 }
 
+// @find_drowned_sm90 deps: Drowned, largest_scale, Sums
+// Looks among a warp's sums, before the scales of their columns, for drowned ones. `scale`: of this
+// thread's upper row in the first of these intervals; `rows`: how many of the rows from it on exist.
+template <int kParts, int kTileN, int kPiece>
+OPWELD_FN void find_drowned(const Sums<kTileN, kPiece>& sums, const float* scale, int64_t step,
+                            int intervals, int64_t rows, CallHead* call) {
+    const float upper = rows > 0 ? largest_scale(scale, step, intervals) : 0.0f;
+    const float lower = rows > 8 ? largest_scale(scale + 8, step, intervals) : 0.0f;
+    Drowned<kParts> drowned;
+#pragma unroll
+    for (int piece = 0; piece < sums.kPieces; ++piece) {
+#pragma unroll
+        for (int i = 0; i < kPiece / 2; ++i) {
+            drowned.add(sums.value[piece][i], i / 2 % 2 ? lower : upper);
+        }
+    }
+    drowned.tell(call);
+}
+
 // @make_stages deps: Tiles, sync_cluster
 template <typename T>
 OPWELD_FN typename T::Memory& make_stages() {
@@ -472,7 +492,7 @@ OPWELD_FN typename T::Memory& make_stages() {
     return memory;
 }
 
-// @contract_sm90_kernel deps: make_stages, start_factors, sync_cluster, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
+// @contract_sm90_kernel deps: make_stages, find_drowned_sm90, start_factors, sync_cluster, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
                               const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
@@ -498,6 +518,10 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
             const float* scale = scales.a + first * scales.a_rows + first_row(tile) + lane / 4;
             sum_split<T, kPiece>(sums, memory, ring, tile, group, scale, scales.a_rows);
             await_copies<0>();
+            if (scales.call->lossy) {
+                find_drowned<T::Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
+                                              m - first_row(tile) - lane / 4, scales.call);
+            }
         } else {
             sum_whole<T, kPiece>(sums, memory, ring, tile, group);
         }
@@ -517,7 +541,8 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     auto& memory = make_stages<T>();
     wait_for_results();
-    const bool fits = !scales.unfit || *scales.unfit == 0;
+    const bool fits = !scales.call || scales.call->unfit == 0;
+    if (!fits && threadIdx.x == 0) scales.call->again = 1;
     if (threadIdx.x < 128) {
         set_registers<40, false>();
         if (threadIdx.x == 0 && fits) {

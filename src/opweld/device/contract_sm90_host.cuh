@@ -119,7 +119,7 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
     const auto launch = plan.wide ? launch_tiles<Wide, Epilogue> : launch_tiles<Single, Epilogue>;
     const int error = launch(a, b, p, intervals, plan.splits, scales, sink, stream);
     if (error || plan.splits == 1) return error;
-    return combine_parts(sink, plan.splits, scales.unfit, stream);
+    return combine_parts(sink, plan.splits, scales.call ? &scales.call->again : nullptr, stream);
 }
 
 // @launch_split deps: SplitOperands, TilePlan, launch_tiles, launch_fma_product
@@ -158,13 +158,13 @@ static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> s
     const int64_t pitch = split.intervals * (Mode::kParts * kInterval);
     const TileOperand a{split.a, split.a_batches, p.m * pitch, p.m, pitch, pitch};
     const TileOperand b{split.held.packed, split.b_batches, p.n * pitch, p.n, pitch, pitch};
-    const int* unfit = &split.state.head->unfit;
+    CallHead* head = split.state.head;
     const TileScales scales{split.a_scale, split.held.scale, split.scale_rows,
-                            split.a_batches > 1, split.b_batches > 1, unfit};
+                            split.a_batches > 1, split.b_batches > 1, head};
     const Sink<Epilogue> whole = sink;
     sink.parts = call.parts;
     error = launch_tiles_of<Mode>(a, b, p, split.intervals, call.plan, scales, sink, stream);
-    return error ? error : launch_fma_product<float>(p, whole, unfit, stream);
+    return error ? error : launch_fma_product<float>(p, whole, &head->again, stream);
 }
 
 // @launch_whole deps: TilePlan, Workspace, is_readable, pack_rows, launch_tiles, combine_parts

@@ -83,16 +83,18 @@ static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
 }
 
 // @put_parts deps: half, half_header
-// Four values as upper and lower parts, at their place among a row's chunks of 32; or as upper parts,
-// among chunks of 64.
+// Four scaled values as upper and lower parts, at their place among a row's chunks of 32; or as upper
+// parts, among chunks of 64. None but zero becomes zero: a sum of zeros had nothing to lose.
 template <int kParts>
-OPWELD_FN void put_parts(half* row, int64_t place, const Four& v, float scale) {
+OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
     constexpr int kDepth = 64 / kParts;
+    constexpr float kLeast = 0x1p-24f;  // of half
     alignas(8) half upper[4];
     [[maybe_unused]] alignas(8) half lower[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float x = v.x[i] * scale;
+        const bool vanishes = v.x[i] != 0.0f && fabsf(v.x[i]) < kLeast;
+        const float x = vanishes ? copysignf(kLeast, v.x[i]) : v.x[i];
         upper[i] = __float2half_rn(x);
         lower[i] = __float2half_rn(x - __half2float(upper[i]));
     }
@@ -137,7 +139,7 @@ struct SpotAt {
 };
 
 // @spot_facts deps: Spots, ReadFour
-// The largest absolute value among the threads of a spot, and the sum of the others.
+// The largest absolute value among the threads of a spot.
 [[maybe_unused]] OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
 #pragma unroll
     for (int step = kSpotThreads / 2; step; step /= 2) {
@@ -146,29 +148,20 @@ struct SpotAt {
     return bits;
 }
 
-// The sum without the largest: subtracted from a sum it would take small values with it.
-[[maybe_unused]] OPWELD_FN float sum_below(const Four& v, float largest) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum += fabsf(v.x[i]) < largest ? fabsf(v.x[i]) : 0.0f;
-    return sum;
-}
-
-template <typename Value>
-OPWELD_FN Value sum_of_spot(Value sum) {
-#pragma unroll
-    for (int step = kSpotThreads / 2; step; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    return sum;
-}
-
-// Whether a value stands out so far that the others, split under its scale, lose digits which would
-// count where it is multiplied by little. The last part rounds at 2^-25, and so at 2^-39 of the
-// largest: where that is 2^14 or 2^25 times the others' mean, at 2^-25 or 2^-14 of the mean, less than
-// values of 24 or 11 bits do.
+// Whether more than one in 16 of a spot's values, zeros apart, have digits below those that the last
+// part keeps, which rounds at 2^-25: of values below 1 not all 24 bits are there, of values below
+// 2^-13 not all 11. Whether the lost ones count is asked of the sums (drowned.cuh).
 template <int kParts>
-OPWELD_FN bool stands_out(float largest, float sum_of_others, float count_of_others) {
-    constexpr float kTimes = kParts == 2 ? 0x1p14f : 0x1p25f;
-    return sum_of_others > 0.0f && sum_of_others * kTimes < largest * count_of_others;
+OPWELD_FN bool loses_digits(const Four& scaled) {
+    constexpr float kKept = kParts == 2 ? 1.0f : 0x1p-13f;
+    int excess = 0;  // of 16 times those that lose over all
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (scaled.x[i] != 0.0f) excess += fabsf(scaled.x[i]) < kKept ? 15 : -1;
+    }
+#pragma unroll
+    for (int step = kSpotThreads / 2; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
+    return excess > 0;
 }
 
 // @equilibrated deps: exponents, ReadFour
@@ -199,10 +192,14 @@ OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t dep
 }
 
 [[maybe_unused]] OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
-    Four scaled;
+    Four own;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scaled.x[i] = v.x[i] * factors.x[i];
-    return scaled;
+    for (int i = 0; i < 4; ++i) own.x[i] = v.x[i] * factors.x[i];
+    return own;
+}
+
+[[maybe_unused]] OPWELD_FN Four scaled(const Four& v, float scale) {
+    return equilibrated(v, {{scale, scale, scale, scale}});
 }
 
 // @fetch_spots deps: ReadFour, Spots, lies_across
@@ -285,22 +282,24 @@ OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spo
     for (int i = 0; i < kOwnRows; ++i) {
         const Four own = equilibrated(v[i], factors);
         const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(own))));
-        const float others = sum_of_spot(sum_below(own, largest));
+        const int up = lift(exponent_of(largest));
+        const Four lifted = scaled(own, power_of_two(up));
+        const bool loses = loses_digits<kParts>(lifted);
         const int64_t row = spot.own_row(i);
         if (!kWhole && row >= spots.rows) continue;
-        const int up = lift(exponent_of(largest));
         half* begin = packed + (spot.batch * spots.rows + row) * spots.intervals * (kParts * kInterval);
-        put_parts<kParts>(begin, spot.k, own, power_of_two(up));
+        put_parts<kParts>(begin, spot.k, lifted);
         if (threadIdx.x % kSpotThreads) continue;
-        scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] = power_of_two(-up);
-        const bool lost = held.head->gaps && stands_out<kParts>(largest, others, kInterval - 1);
-        if (!is_in_range(largest) || lost) call->unfit = 1;
+        scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] =
+            largest == 0.0f ? 0.0f : power_of_two(-up);
+        if (loses) call->lossy = 1;
+        if (!is_in_range(largest)) call->unfit = 1;
     }
 }
 
 // @split_kernel deps: PlaceOf, split_a_of, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
-// is [batch][interval][scale_rows].
+// is [batch][interval][scale_rows]; that of zeros is zero.
 template <typename T, int kParts>
 static __global__ void __launch_bounds__(256)
     split_kernel(const Operand a, const Spots spots, const Held held, half* __restrict__ packed,

@@ -1,6 +1,5 @@
-// What has to be known of b before it can be split: the largest of each column, then the largest and
-// the sum of each row. b is read straight along memory, many packets at a time; what is found is the
-// same in any order.
+// What has to be known of b before it can be split: the largest of each column, then that of each row.
+// b is read straight along memory, many packets at a time; what is found is the same in any order.
 
 namespace op {
 
@@ -54,9 +53,10 @@ struct LinesAt {
 };
 
 // @Largest deps: CallState
-// The bits of the largest absolute value of a column.
+// The bits of the largest absolute value of a column, or of a row, equilibrated.
+template <bool kColumns>
 struct Largest {
-    static constexpr bool kOfColumns = true;
+    static constexpr bool kOfColumns = kColumns;
     uint32_t most;
 
     __device__ __forceinline__ void add(float size) { most = max(most, __float_as_uint(size)); }
@@ -64,38 +64,8 @@ struct Largest {
     __device__ __forceinline__ Largest of_lane(int step) const {
         return {__shfl_xor_sync(~0u, most, step)};
     }
-    __device__ __forceinline__ void give(const CallState& call, int64_t column) const {
-        atomicMax(call.column_max + column, most);
-    }
-};
-
-// @RowFacts deps: CallState
-// The largest and the sum of a row, equilibrated. A sum in integers is the same in any order.
-[[maybe_unused]] constexpr float kSumUnit = 1.0f / (1ull << 40), kSumLimit = 4.0f;
-
-OPWELD_FN unsigned long long in_units(float size) {
-    return static_cast<unsigned long long>(fminf(size, kSumLimit) * float(1ull << 40));
-}
-
-struct RowFacts {
-    static constexpr bool kOfColumns = false;
-    unsigned long long sum;
-    uint32_t most;
-
-    __device__ __forceinline__ void add(float size) {
-        sum += in_units(size);
-        most = max(most, __float_as_uint(size));
-    }
-    __device__ __forceinline__ void join(const RowFacts& other) {
-        sum += other.sum;
-        most = max(most, other.most);
-    }
-    __device__ __forceinline__ RowFacts of_lane(int step) const {
-        return {__shfl_xor_sync(~0u, sum, step), __shfl_xor_sync(~0u, most, step)};
-    }
-    __device__ __forceinline__ void give(const CallState& call, int64_t row) const {
-        atomicMax(call.row_max + row, most);
-        atomicAdd(call.row_sum + row, sum);
+    __device__ __forceinline__ void give(const CallState& call, int64_t place) const {
+        atomicMax((kColumns ? call.column_max : call.row_max) + place, most);
     }
 };
 
@@ -203,7 +173,7 @@ OPWELD_FN void facts_of(const Lines& b, int64_t index, const CallState& call, Jo
     }
 }
 
-// @facts_kernel deps: Largest, RowFacts, facts_of
+// @facts_kernel deps: Largest, facts_of
 template <typename Fact, typename T>
 static __global__ void __launch_bounds__(256, 4)
     facts_kernel(const Lines b, const CallState call) {

@@ -62,7 +62,6 @@ struct SplitOperands {
         split.state.head = space.take<CallHead>(1);
         split.state.column_max = space.take<uint32_t>(p.k);
         split.state.row_max = space.take<uint32_t>(p.batches * p.n);
-        split.state.row_sum = space.take<unsigned long long>(p.batches * p.n);
         split.state_bytes = space.used - begin;
         split.a_scale = space.take<float>(p.batches * split.intervals * scale_rows);
         split.a = space.take<half>(p.batches * p.m * split.intervals * (kParts * kInterval));
@@ -89,9 +88,9 @@ struct SplitOperands {
         if (error) return error;
         const Lines lines = Lines::of(b, spots.batches, spots.rows, spots.k, packets);
         const auto blocks = [](int64_t count) { return dim3((unsigned int)count); };
-        facts_kernel<Largest, float>
+        facts_kernel<Largest<true>, float>
             <<<blocks(lines.blocks(lines.across)), 256, 0, stream>>>(lines, state);
-        facts_kernel<RowFacts, float>
+        facts_kernel<Largest<false>, float>
             <<<blocks(lines.blocks(!lines.across)), 256, 0, stream>>>(lines, state);
         split_b_kernel<float, kParts><<<blocks(spots.bands() * intervals), 256, 0, stream>>>(
             b, spots, held, state, packets);

@@ -1,0 +1,47 @@
+// Whether digits that splitting left out count: asked of the sums. The last part of a value rounds at
+// 2^-25, under scales that bring the largest values below 2^15. So in an interval of 64 values of k a
+// sum errs by about 2^-25.8 times the norm of what these digits are multiplied by, at most 2^-7.8
+// times the interval's scale, and all digits of a sum are there that is large beside that. Sums are
+// small where large values meet zeros: where that drowns the others, too much is missing.
+
+namespace op {
+
+// @largest_scale deps:
+// Of a row of a, in `intervals` neighbours that lie `step` apart.
+[[maybe_unused]] OPWELD_FN float largest_scale(const float* scale, int64_t step, int intervals) {
+    float most = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < intervals; ++i) most = fmaxf(most, scale[i * step]);
+    return most;
+}
+
+// @Drowned deps: CallState
+// Counts, among the sums of a warp, those that drown. Some are small by chance, where products cancel:
+// as many in each stretch of a size, so that of those below 16 times a bound one in 16 lies below it,
+// and of these one in 2^i below 2^-i of it. Binary digits below the bound are counted; by chance
+// these are an eighth of the sums that are near. Half of them, and 16, is not chance.
+template <int kParts>
+struct Drowned {
+    // times the largest scale: below this a sum lacks more than float32 sums, or values of 11 bits, do
+    static constexpr float kBound = kParts == 2 ? 0x1p17f : 0x1p5f;
+    int digits = 0, near = 0;
+
+    // A sum before the scale of its column, of a row with this largest scale. Zeros meant zero.
+    __device__ __forceinline__ void add(float sum, float most) {
+        const uint32_t bound = __float_as_uint(most * kBound) >> 23;
+        const uint32_t size = __float_as_uint(fabsf(sum)) >> 23;
+        if (sum == 0.0f || size >= bound + 4) return;
+        digits += size < bound ? int(bound - size) : 0;
+        near += 1;
+    }
+    __device__ __forceinline__ void tell(CallHead* call) {
+#pragma unroll
+        for (int step = 16; step; step /= 2) {
+            digits += __shfl_xor_sync(~0u, digits, step);
+            near += __shfl_xor_sync(~0u, near, step);
+        }
+        if (threadIdx.x % 32 == 0 && 2 * digits > near + 32) call->again = 1;
+    }
+};
+
+}  // namespace op
