@@ -53,6 +53,60 @@ def test_faithful_results_are_named_so(tmp_path: Path) -> None:
     assert judge_pair(tmp_path, LINEAR, new).verdict.precision == "float32-faithful"
 
 
+# Products as a device makes them where TF32 is allowed: of float32 operands, and of no others.
+TF32_PRODUCT = """
+from opweld.judge.effective import round_tf32
+
+def low(t):
+    return t + (round_tf32(t) - t).detach() if t.dtype is torch.float32 else t
+""" + PRODUCT.replace("y = self.fc(x)", "y = F.linear(low(x), low(self.fc.weight))")
+
+
+def test_an_original_in_tf32_makes_no_result_faithful(tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, TF32_PRODUCT, "class ModelNew(Base):\n    pass\n")
+    assert judgement.verdict.passed
+    assert judgement.verdict.precision == "TF32-like"
+
+
+def test_a_result_more_exact_than_an_original_in_tf32_is_faithful(tmp_path: Path) -> None:
+    judgement = judge_pair(
+        tmp_path, TF32_PRODUCT, NEW.replace("ROUND", "t").replace(", self.fc.bias", "")
+    )
+    assert named(judgement, "own inputs").passed
+    assert judgement.verdict.precision == "float32-faithful"
+
+
+CANCELLING = """
+class Model(nn.Module):
+    def forward(self, x):
+        y = x + 1000.0
+        return (y * y - 1000000.0) - 2000.0 * x
+
+def get_inputs():
+    return [torch.randn(9, 33)]
+
+def get_init_inputs():
+    return []
+"""
+CANCELLING_PRODUCT = CANCELLING.replace("y = x + 1000.0", "y = x @ torch.eye(33) + 1000.0")
+
+
+@pytest.mark.parametrize("model", [CANCELLING, CANCELLING_PRODUCT], ids=["pointwise", "product"])
+def test_digits_that_an_original_loses_in_float32_are_no_lower_format(
+    model: str, tmp_path: Path
+) -> None:
+    judgement = judge_pair(tmp_path, model, "class ModelNew(Base):\n    pass\n")
+    assert judgement.verdict.precision == "float32-faithful"
+
+
+def test_an_error_is_named_by_what_rounding_gives() -> None:
+    marks = {"TF32": (3e-4,), "bfloat16": (2e-3,)}
+    assert not Observation(3e-4, marks, eager_rms=3e-4, rounded_rms=1e-8).is_faithful
+    assert Observation(1e-6, marks, eager_rms=1e-6, rounded_rms=1e-8).is_faithful
+    assert Observation(3e-4, marks, eager_rms=3e-4, rounded_rms=2e-4).is_faithful
+    assert not Observation(1e-5, marks, eager_rms=1e-6, rounded_rms=1e-6).is_faithful
+
+
 @pytest.mark.parametrize(
     ("accepted", "rounded", "passes"),
     [

@@ -8,6 +8,10 @@ its operands rounded to the format, once at products only and once at every oper
 mean square errors of these runs are the marks that ModelNew's is held against. A candidate has the
 name of the format whose marks are nearest over all the kinds of inputs that were looked at, within
 two bits on average; TF32 and float16 both have 11 bits and differ where float16's range ends.
+
+The original may compute in a lower precision than its dtype has: float32 products of TF32, by
+torch's flags. Then an error no larger than its own is not that of its dtype. What that would be is
+seen on the float64 run with every operation's results rounded to the dtype.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ from opweld.judge.load import Call, seed_all
 APPROXIMATE, EXACT = "approximate", "exact"
 # The mean distance, in bits, up to which a format's name is given.
 MAX_DISTANCE_BITS = 2.0
+# A format that costs less than so many times the rounding of the dtype itself is not told apart.
+LEAST_COST = 4.0
+# Errors from so many times float32's half ulp of a typical value on may be a lower format's.
+COARSE_HALF_ULPS = 256.0
 # The factors of each product, by position; a bias stands before them.
 FACTORS = {
     "mm": (0, 1),
@@ -63,16 +71,34 @@ class Lowering:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """ModelNew's rms error on one kind of inputs, and the marks: the lowered originals'."""
+    """ModelNew's rms error on one kind of inputs, and the marks: the lowered originals'.
+
+    `rounded_rms` is the error of rounding to the outputs' own dtype alone; 0 where it is not known.
+    """
 
     rms: float
     marks: Mapping[str, tuple[float, ...]]
     eager_rms: float = 0.0
+    rounded_rms: float = 0.0
 
     @property
     def is_faithful(self) -> bool:
-        """Whether the error is eager's, within the margin of the grade B."""
-        return self.rms <= MARGIN_B * self.eager_rms
+        """Whether the error is eager's, within the margin of the grade B, and that of its dtype."""
+        return self.rms <= MARGIN_B * self.eager_rms and not self._is_lowered
+
+    @property
+    def _is_lowered(self) -> bool:
+        """Whether the error is nearer to a lower format's than to that of the outputs' dtype."""
+        if not self.rms or not self.rounded_rms:
+            return False
+        own = abs(math.log2(self.rms / self.rounded_rms))
+        costly = [
+            mark
+            for marks in self.marks.values()
+            for mark in marks
+            if LEAST_COST * self.rounded_rms <= mark < math.inf
+        ]
+        return any(abs(math.log2(self.rms / mark)) < own for mark in costly)
 
 
 def round_tf32(t: Tensor) -> Tensor:
@@ -108,6 +134,11 @@ def narrower(dtype: torch.dtype) -> tuple[Lowering, ...]:
     return tuple(
         lowering for lowering in LOWERINGS if bits > 24 or (bits == 24 and lowering.name != FLOAT32)
     )
+
+
+def is_coarse(dtype: str | None, rms: float, scale: float | None) -> bool:
+    """Whether an rms error of values of this scale may be that of a lower format than the dtype."""
+    return dtype == "float32" and rms > COARSE_HALF_ULPS * 2.0**-25 * (scale or 0.0)
 
 
 def run_lowered(model: nn.Module, call: Call, seed: int, lowering: Lowering) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,11 +31,15 @@ def observe(
     call: Call,
     seed: int,
     eager: Run,
-    blocks: Iterable[Block],
+    blocks: Sequence[Block],
+    rounded: Iterable[Block],
     position: int,
     rms: float,
 ) -> Observation:
-    """ModelNew's rms error in one output beside those that lowered originals make there."""
+    """ModelNew's rms error in one output beside those that lowered originals make there.
+
+    `blocks` are of the float64 run, `rounded` the same with every result rounded to float32.
+    """
     leaf = as_tensor(eager.leaves[position])
     runs = [
         (lowering.name, lowered_run(model, call, seed, eager, lowering))
@@ -52,7 +56,17 @@ def observe(
     marks: dict[str, tuple[float, ...]] = {}
     for (name, _), error in zip(runs, errors, strict=False):
         marks[name] = (*marks.get(name, ()), error)
-    return Observation(rms, marks, eager_rms=errors[-1])
+    own = _rms_between(blocks, rounded, position) if leaf.dtype is torch.float32 else 0.0
+    return Observation(rms, marks, eager_rms=errors[-1], rounded_rms=own)
+
+
+def _rms_between(blocks: Iterable[Block], others: Iterable[Block], position: int) -> float:
+    square, count = 0.0, 0
+    for block, other in zip(blocks, others, strict=True):
+        reference = as_tensor(block.leaves[position], torch.float64).double()
+        square += _square(as_tensor(other.leaves[position]), slice(None), reference)
+        count += reference.numel()
+    return math.sqrt(square / max(1, count))
 
 
 def _square(leaf: Tensor, rows: slice, reference: Tensor) -> float:

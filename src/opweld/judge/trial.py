@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-from opweld.judge.effective import Lowering, Observation, faithful, name_of
+from opweld.judge.effective import (
+    LOWERINGS,
+    Lowered,
+    Lowering,
+    Observation,
+    faithful,
+    is_coarse,
+    name_of,
+)
 from opweld.judge.guards import Extent, extent_of
 from opweld.judge.inputs import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
@@ -122,7 +130,7 @@ class Trial:
                 break
         assert comparison is not None
         check = comparison.check(kind.name, kind.note)
-        if kind.names_precision and (self._lowering or not check.passed):
+        if kind.names_precision and (self._lowering or not check.passed or _is_coarse(check)):
             self._observe(kind, comparison, check)
         if not check.passed and kind.ill_conditioned and self._within_condition(kind):
             detail = _joined(kind.note, "within what one ulp of the inputs changes")
@@ -312,7 +320,9 @@ class Trial:
         try:
             self._restore()
             blocks = list(self._reference.blocks(call, eager))
-            args = (eager, blocks, position, check.error_vs_f64.rms)
+            with Lowered(LOWERINGS[0]):
+                rounded = list(self._reference.blocks(call, eager))
+            args = (eager, blocks, rounded, position, check.error_vs_f64.rms)
             self._observations.append(observe(self.pair.original, call, self.seed, *args))
         except NoReference:
             return
@@ -389,3 +399,8 @@ def _joined(*parts: str) -> str:
 
 def _is_float64(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float64, torch.complex128)
+
+
+def _is_coarse(check: Check) -> bool:
+    error = check.error_vs_f64
+    return error is not None and is_coarse(check.dtype, error.rms, check.scale)
