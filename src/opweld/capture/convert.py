@@ -28,10 +28,18 @@ from .pointwise import POINTWISE
 from .pools import POOLS
 from .reductions import REDUCTIONS
 from .scalars import scalar_node
+from .scans import SCANS
 from .sizes import DataDependentSize, Symbols
 from .views import VIEWS
 
-_CONDENSING: dict[str, Lower] = {**REDUCTIONS, **NORMS, **POOLS, **DISTANCES, **LOSSES}
+_CONDENSING: dict[str, Lower] = {
+    **REDUCTIONS,
+    **SCANS,
+    **NORMS,
+    **POOLS,
+    **DISTANCES,
+    **LOSSES,
+}
 _COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING}
 ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.

@@ -35,7 +35,6 @@ _FAMILIES = {
         adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d adaptive_max_pool1d
         adaptive_max_pool2d adaptive_max_pool3d max_pool1d_with_indices max_pool2d_with_indices
         max_pool3d_with_indices fractional_max_pool2d fractional_max_pool3d im2col""",
-    "a scan is the library's": "cumsum cumprod logcumsumexp cummax cummin",
     "an indexed read or write is the library's": """
         index index_select gather scatter embedding take index_put index_add masked_select
         scatter_add scatter_reduce index_copy index_fill""",

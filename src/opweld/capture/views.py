@@ -9,6 +9,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 
 from .call import Call, Lower, NotWelded
+from .scans import flipped, joined
 
 Nodes = tuple[Node, ...]
 
@@ -111,7 +112,12 @@ def _unbind(call: Call) -> Nodes:
 
 def _flip(call: Call) -> Node:
     rank = call.node("self").type.rank
-    return call.build.flip(call.node("self"), tuple(sorted(d % rank for d in call.values["dims"])))
+    return _turned(call, tuple(sorted(d % rank for d in call.values["dims"])))
+
+
+def _turned(call: Call, dims: tuple[int, ...]) -> Node:
+    x = call.node("self")
+    return flipped(call.build, x, dims) or call.build.flip(x, dims)
 
 
 def _cat(call: Call) -> Node:
@@ -119,7 +125,8 @@ def _cat(call: Call) -> Node:
     # Eager skips empty one-dimensional tensors, whatever the rank of the others.
     nodes = [n for n in call.nodes("tensors") if n.type.shape != (0,) or rank == 1]
     cast = [call.build.cast(n, call.dtype) for n in nodes]
-    return call.build.cat(cast, call.dim(rank=rank))
+    dim = call.dim(rank=rank)
+    return joined(call.build, cast, dim) or call.build.cat(cast, dim)
 
 
 def _stack(call: Call) -> Node:
@@ -164,7 +171,7 @@ def _meshgrid(call: Call) -> Nodes:
 
 
 def _reversed(axis: int) -> Lower:
-    return lambda call: call.build.flip(call.node("self"), (axis,))
+    return lambda call: _turned(call, (axis,))
 
 
 def _pad(call: Call) -> Node:

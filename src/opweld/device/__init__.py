@@ -36,11 +36,11 @@ _FILES = {
         *("drowned.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
-        *("held.cuh", "fold.h", "fold_cuda.cuh", "fold_chunks.cuh"),
+        *("held.cuh", "fold.h", "fold_cuda.cuh", "fold_chunks.cuh", "scan.h", "scan_cuda.cuh"),
     ),
     "cpp": (
         *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
-        *("fold.h", "fold_cpp.h"),
+        *("fold.h", "fold_cpp.h", "scan.h", "scan_cpp.h"),
     ),
 }
 _ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}

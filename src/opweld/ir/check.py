@@ -21,6 +21,7 @@ from .kernel_check import (
     check_kernel,
     check_reduction,
     check_row_blocks,
+    check_scan,
     check_welded,
 )
 from .ops import (
@@ -39,7 +40,7 @@ from .ops import (
     WindowAttrs,
 )
 from .plan import Group, Plan
-from .reduction import Reduction
+from .reduction import Reduction, Scan
 from .types import ShapeMismatch, TensorType
 
 __all__ = ["InvalidCapture", "InvalidGraph", "InvalidKernel", "InvalidPlan", "check"]
@@ -61,7 +62,7 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, RowBlocks, Variant or Capture;
+    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, Scan, RowBlocks, Variant or Capture;
     anything else is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
@@ -85,6 +86,11 @@ def _(value: Contraction) -> None:
 @check.register
 def _(value: Reduction) -> None:
     check_reduction(value)
+
+
+@check.register
+def _(value: Scan) -> None:
+    check_scan(value)
 
 
 @check.register

@@ -24,8 +24,8 @@ from .kernel import (
     Store,
     Welded,
 )
-from .ops import OPS, Kind, Op, ReduceAttrs, TypeRule
-from .reduction import Fold, Folding, Reduction
+from .ops import OPS, Kind, Op, ReduceAttrs, ScanAttrs, TypeRule
+from .reduction import Fold, Folding, Reduction, Scan
 from .types import DType, TensorType
 
 
@@ -65,12 +65,33 @@ def check_reduction(reduction: Reduction) -> None:
         raise InvalidKernel(f"{reduction.group} is cut, and does more than fold")
 
 
+def check_scan(scan: Scan) -> None:
+    """Both foldings are well formed: what the first half scans is read by the second, which
+    stores.
+    """
+    for folding in scan.foldings:
+        try:
+            _check_folding(folding)
+            _require_written(folding.kernels)
+            _require_halves(folding)
+        except InvalidKernel as error:
+            raise InvalidKernel(f"{folding.name} ({folding.variant}): {error}") from None
+
+
+def _require_halves(folding: Folding) -> None:
+    if not folding.scanned or len(folding.steps) != 2 or len(folding.reduced) != 1:
+        raise InvalidKernel("a scan has two halves along one loop")
+    first, second = (step.walk for step in folding.steps)
+    if first.kernel.stores or second.folds or any(step.once for step in folding.steps):
+        raise InvalidKernel("a scan stores in its second half alone")
+
+
 def _check_folding(folding: Folding) -> None:
     known: dict[str, DType] = {}
     for step in folding.steps:
         _check_step_kernel(step.walk.kernel, known, (*folding.kept, *folding.reduced))
         for fold in step.walk.folds:
-            _check_fold(fold, step.walk.kernel.element)
+            _check_fold(fold, step.walk.kernel.element, folding.scanned)
             _learn(known, fold.name, fold.dtype)
         if step.once is None:
             continue
@@ -96,10 +117,13 @@ def _check_step_kernel(kernel: Kernel, known: dict[str, DType], loops: tuple[Loo
     _check_one(kernel)
 
 
-def _check_fold(fold: Fold, element: Element) -> None:
+def _check_fold(fold: Fold, element: Element, scanned: bool) -> None:
     operand = element.results[fold.result][0]
-    expected = OPS[fold.op].infer((TensorType(operand, (1,)),), ReduceAttrs((0,))).dtype
-    if OPS[fold.op].kind is not Kind.REDUCTION or expected is not fold.dtype:
+    kind, attrs = (Kind.SCAN, ScanAttrs(0)) if scanned else (Kind.REDUCTION, ReduceAttrs((0,)))
+    if OPS[fold.op].kind is not kind:
+        raise InvalidKernel(f"{fold.name} is no {kind.value}")
+    expected = OPS[fold.op].infer((TensorType(operand, (1,)),), attrs).dtype
+    if expected is not fold.dtype:
         raise InvalidKernel(f"{fold.name} is no fold of {operand.value} to {fold.dtype.value}")
 
 

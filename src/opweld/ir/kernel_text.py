@@ -41,6 +41,7 @@ def kernel_text(kernel: Kernel) -> str:
 def folding_text(folding: Folding) -> str:
     """All steps of a folding: walks over the reduced loops, and what comes once for the row."""
     way = "across rows" if folding.across else "along rows"
+    given = "of the element" if folding.scanned else "of the row"
     head = f"folding {folding.name} {folding.variant}  lanes {folding.lanes} {way}"
     lines = [f"{head} threads {folding.threads}{_comment(folding.kernels[0].comment)}"]
     lines += [f"  {_buffer_text(buffer)}" for buffer in folding.buffers]
@@ -48,10 +49,11 @@ def folding_text(folding: Folding) -> str:
     lines += _loop_lines(folding.kept, 1)
     depth = len(folding.kept) + 1
     indent = "  " * depth
-    for step in folding.steps:
-        lines += _loop_lines(folding.reduced, depth)
+    for number, step in enumerate(folding.steps):
+        if not folding.scanned or number == 0:
+            lines += _loop_lines(folding.reduced, depth)
         inside = indent + "  " * len(folding.reduced)
-        lines += [inside + line for line in _body_lines(step.walk.kernel)]
+        lines += [inside + line for line in _body_lines(step.walk.kernel, given)]
         lines += [
             f"{inside}{fold.name} {fold.dtype.value} = {fold.op.value} of result {fold.result}"
             for fold in step.walk.folds
@@ -73,11 +75,11 @@ def _loop_lines(loops: tuple[Loop, ...], depth: int) -> list[str]:
     ]
 
 
-def _body_lines(kernel: Kernel) -> list[str]:
+def _body_lines(kernel: Kernel, given: str = "of the row") -> list[str]:
     element = kernel.element
     params = ", ".join(f"{name} {dtype.value}" for name, dtype in element.params)
     return [
-        *(_definition_text(definition) for definition in kernel.definitions),
+        *(_definition_text(definition, given) for definition in kernel.definitions),
         f"element {element.name}({params}):",
         *(f"  {_let_text(let)}" for let in element.body),
         *(
@@ -102,13 +104,13 @@ def _extent_text(extent: Extent) -> str:
     return f"stride {extent.name} of {extent.buffer} axis {extent.axis}"
 
 
-def _definition_text(definition: Definition) -> str:
+def _definition_text(definition: Definition, given: str) -> str:
     if isinstance(definition, Load):
         return _load_text(definition)
     if isinstance(definition, Multiplied):
         return f"{definition.name} {definition.dtype.value} = product"
     if isinstance(definition, Given):
-        return f"{definition.name} {definition.dtype.value} = of the row"
+        return f"{definition.name} {definition.dtype.value} = {given}"
     if isinstance(definition, Index):
         return f"{definition.name} i64 = index {definition.expr}  {definition.access.value}"
     condition = _condition_text(definition.condition)

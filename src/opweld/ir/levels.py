@@ -2,7 +2,7 @@
 
 Every value is evaluated where its reader needs it: for an element of a row, or once for the row. A
 reduction is known after a walk over its row, so it may be read at the coordinates of its own row
-alone.
+alone. A scan is known at an element once the walk has come there.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class Levels:
     def _level(self, node: Node, coords: Coords) -> int:
         if node.kind is Kind.REDUCTION:
             return self._reduced(node, coords)
+        if node.kind is Kind.SCAN:
+            return self._scanned(node, coords)
         levels = (self.of(operand, moved) for operand, moved in _operands(node, coords))
         return max(levels, default=0)
 
@@ -71,6 +73,14 @@ class Levels:
             raise NotOfRow
         self.completed[node] = self.of(operand, space_coords(self.space, self.axes)) + 1
         return self.completed[node]
+
+    def _scanned(self, node: Node, coords: Coords) -> int:
+        everywhere = space_coords(self.space, self.axes)
+        same = node.type.shape == self.space and (node.attrs.axis,) == self.axes
+        if not same or coords != everywhere or self.of(node.inputs[0], everywhere) > 0:
+            raise NotOfRow
+        self.completed[node] = 1
+        return 1
 
     def behind_views(self, node: Node, coords: Coords) -> Place:
         """What a view shows there, where each of its elements is one of its only operand's."""

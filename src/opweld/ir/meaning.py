@@ -321,3 +321,64 @@ def _place_by(find: Any, x: Array, axes: tuple[int, ...]) -> Array:
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     flat = np.transpose(x, (*kept, *axes)).reshape(*(x.shape[axis] for axis in kept), -1)
     return np.expand_dims(find(flat, axis=-1).astype(np.int64), axes)
+
+
+def cumulative_sum(x: Array, attrs: Any) -> Array:
+    """Floats are added in float64, and each sum is rounded once."""
+    return _accumulated(np.add, x, attrs)
+
+
+def cumulative_product(x: Array, attrs: Any) -> Array:
+    """Floats are multiplied in float64, and each product is rounded once."""
+    return _accumulated(np.multiply, x, attrs)
+
+
+def log_of_cumulative_powers(x: Array, attrs: Any) -> Array:
+    """log(sum of exp), in float64."""
+    return _accumulated(np.logaddexp, x, attrs)
+
+
+def largest_so_far(x: Array, attrs: Any) -> Array:
+    return _extremes_so_far(np.greater_equal, x, attrs)[0]
+
+
+def smallest_so_far(x: Array, attrs: Any) -> Array:
+    return _extremes_so_far(np.less_equal, x, attrs)[0]
+
+
+def place_of_largest_so_far(x: Array, attrs: Any) -> Array:
+    return _extremes_so_far(np.greater_equal, x, attrs)[1]
+
+
+def place_of_smallest_so_far(x: Array, attrs: Any) -> Array:
+    return _extremes_so_far(np.less_equal, x, attrs)[1]
+
+
+def _accumulated(op: np.ufunc, x: Array, attrs: Any) -> Array:
+    dtype = np.float64 if np.issubdtype(x.dtype, np.floating) else x.dtype
+    along = _in_order(x.astype(dtype), attrs)
+    if attrs.exclusive:
+        along = np.concatenate([np.full_like(along[:1], op.identity), along[:-1]])
+    found = op.accumulate(along, axis=0) if len(along) else along
+    return _in_place(found, attrs).astype(x.dtype)
+
+
+def _extremes_so_far(takes: np.ufunc, x: Array, attrs: Any) -> tuple[Array, Array]:
+    """An element takes the place of the extreme before it unless that is NaN, or goes further."""
+    along = _in_order(x, attrs)
+    values, places = np.empty_like(along), np.empty(along.shape, np.int64)
+    for k, later in enumerate(along):
+        taken = (later != later) | takes(later, values[k - 1]) if k else np.ones(later.shape, bool)
+        values[k] = np.where(taken, later, values[k - 1])
+        places[k] = np.where(taken, k, places[k - 1])
+    return _in_place(values, attrs), _in_place(places, attrs)
+
+
+def _in_order(x: Array, attrs: Any) -> Array:
+    """The elements as they come, along the first axis."""
+    along = np.moveaxis(x, attrs.axis, 0)
+    return along[::-1] if attrs.reverse else along
+
+
+def _in_place(along: Array, attrs: Any) -> Array:
+    return np.moveaxis(along[::-1] if attrs.reverse else along, 0, attrs.axis)

@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     SOURCE = "source"
     POINTWISE = "pointwise"
     REDUCTION = "reduction"
+    SCAN = "scan"
     VIEW = "view"
     OPAQUE = "opaque"
 
@@ -145,6 +146,14 @@ class Op(enum.Enum):
     ARGMIN = "argmin"
     SUMEXP = "sumexp"
     DEVSQ = "devsq"
+    # scans
+    CUMSUM = "cumsum"
+    CUMPROD = "cumprod"
+    CUMMAX = "cummax"
+    CUMMIN = "cummin"
+    CUMMAX_PLACE = "cummax_place"
+    CUMMIN_PLACE = "cummin_place"
+    LOGCUMSUMEXP = "logcumsumexp"
     # views and data movement
     PERMUTE = "permute"
     EXPAND = "expand"
@@ -287,6 +296,21 @@ class ReduceAttrs:
 
     def __str__(self) -> str:
         return f"axes={list(self.axes)}{' first' if self.first else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAttrs:
+    """Element k along `axis` is what elements 0 to k give, or, in reverse, those from k on. An
+    exclusive one is without element k itself.
+    """
+
+    axis: int
+    reverse: bool = False
+    exclusive: bool = False
+
+    def __str__(self) -> str:
+        ways = f"{' reverse' if self.reverse else ''}{' exclusive' if self.exclusive else ''}"
+        return f"axis={self.axis}{ways}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +506,30 @@ def _truth(types: tuple[TensorType, ...], attrs: ReduceAttrs) -> TensorType:
     return _reduce(types, attrs)
 
 
+def _scan(types: tuple[TensorType, ...], attrs: ScanAttrs) -> TensorType:
+    if not 0 <= attrs.axis < types[0].rank:
+        raise TypeRule(f"axis {attrs.axis} is no axis of rank {types[0].rank}")
+    return types[0]
+
+
+def _scan_of_some(types: tuple[TensorType, ...], attrs: ScanAttrs) -> TensorType:
+    if attrs.exclusive:
+        raise TypeRule("the scan of no elements has no value")
+    return _scan(types, attrs)
+
+
+def _scan_of_floats(types: tuple[TensorType, ...], attrs: ScanAttrs) -> TensorType:
+    if not types[0].dtype.is_float:
+        raise TypeRule(f"the operand is {types[0].dtype.value}, not a float")
+    return _scan_of_some(types, attrs)
+
+
+def _scanned_place(types: tuple[TensorType, ...], attrs: ScanAttrs) -> TensorType:
+    if attrs.reverse:
+        raise TypeRule("places are counted as they are scanned")
+    return TensorType(DType.I64, _scan_of_some(types, attrs).shape)
+
+
 def _permute(types: tuple[TensorType, ...], attrs: PermuteAttrs) -> TensorType:
     if sorted(attrs.dims) != list(range(types[0].rank)):
         raise TypeRule(f"dims {attrs.dims} do not permute rank {types[0].rank}")
@@ -545,6 +593,10 @@ def _test(arity: int, evaluate: Callable[..., np.ndarray], commutative: bool = F
 
 def _reduction(evaluate: Callable[..., np.ndarray], infer: Infer = _reduce) -> OpSpec:
     return OpSpec(Kind.REDUCTION, 1, ReduceAttrs, infer, evaluate)
+
+
+def _scanning(evaluate: Callable[..., np.ndarray], infer: Infer = _scan) -> OpSpec:
+    return OpSpec(Kind.SCAN, 1, ScanAttrs, infer, evaluate)
 
 
 def _view(attrs: type, infer: Infer, evaluate: Callable[..., np.ndarray], arity: int = 1) -> OpSpec:
@@ -666,6 +718,14 @@ OPS: dict[Op, OpSpec] = {
     # The sum of exp(x - largest), and that of the squared differences to the mean.
     Op.SUMEXP: _reduction(meaning.sum_of_powers, _moment),
     Op.DEVSQ: _reduction(meaning.sum_of_squared_deviations, _moment),
+    Op.CUMSUM: _scanning(meaning.cumulative_sum),
+    Op.CUMPROD: _scanning(meaning.cumulative_product),
+    # Once met, NaN stays; of equal extremes the last one, and the last NaN, has the place.
+    Op.CUMMAX: _scanning(meaning.largest_so_far, _scan_of_some),
+    Op.CUMMIN: _scanning(meaning.smallest_so_far, _scan_of_some),
+    Op.CUMMAX_PLACE: _scanning(meaning.place_of_largest_so_far, _scanned_place),
+    Op.CUMMIN_PLACE: _scanning(meaning.place_of_smallest_so_far, _scanned_place),
+    Op.LOGCUMSUMEXP: _scanning(meaning.log_of_cumulative_powers, _scan_of_floats),
     Op.PERMUTE: _view(PermuteAttrs, _permute, meaning.permute),
     Op.EXPAND: _view(ShapeAttrs, _expand, meaning.expand),
     Op.RESHAPE: _view(ShapeAttrs, _reshape, meaning.reshape),

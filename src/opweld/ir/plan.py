@@ -15,6 +15,7 @@ class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"
     REDUCTION = "reduction"
+    SCAN = "scan"
     ROW_BLOCKS = "row blocks"
     LIBRARY = "library"
     VIEW = "view"
@@ -102,6 +103,10 @@ class Rows:
         return tuple(1 if axis in self.axes else size for axis, size in enumerate(self.space))
 
     @property
+    def num_rows(self) -> Size:
+        return product_of(self.kept)
+
+    @property
     def length(self) -> Size:
         """The elements of a row."""
         return product_of(self.space[axis] for axis in self.axes)
@@ -134,7 +139,8 @@ class Group:
     buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
     the `product` that this computes; all its other nodes are computed from the product's elements.
     A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
-    it, but for axes of size 1.
+    it, but for axes of size 1. A SCAN has `rows` of one axis, whose one level are the scans; each of
+    its results has the shape of the space.
     ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the

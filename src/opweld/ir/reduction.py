@@ -13,6 +13,9 @@ the others are stored. What comes once after a walk is evaluated for the row: fr
 so far it computes the values that later steps read, and what is stored of them. Both read what is
 known of the row by `Given` definitions. The last walk of a folding may have no folds, and then
 nothing comes after it.
+
+A scan becomes one walk in two halves: what is scanned of an element, and what is computed from the
+scans, which its second kernel reads by `Given` definitions, too.
 """
 
 from __future__ import annotations
@@ -94,6 +97,9 @@ class Folding:
 
     Rows that are `alone` are short, walked once, and each one thread's. With `overlap` a thread
     takes `lanes` rows, neighbours in the second kept loop from within, which share what they read.
+
+    Where a row is `scanned` there are two steps: what the first one folds is known, so far, to each
+    element in the second, which stores; both take an element in one walk.
     """
 
     name: str
@@ -110,6 +116,7 @@ class Folding:
     multiprocessors: int = 1
     alone: bool = False
     overlap: Overlap | None = None
+    scanned: bool = False
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -146,4 +153,36 @@ class Reduction:
         return self.strided.buffers
 
 
-Lowered = Welded | Contraction | Reduction | RowBlocks
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The kernels of one group of scans; `contiguous` is for row-major operands, `strided` for any
+    strides. The one reduced loop of each folding goes along the scan.
+
+    In `reverse` rows are taken from their ends; with `exclusive` an element knows what those before
+    it give. With `cut` rows may be scanned in pieces, once each piece has been folded.
+    """
+
+    group: str
+    contiguous: Folding
+    strided: Folding
+    num_rows: Size
+    length: Size
+    reverse: bool
+    exclusive: bool
+    cut: bool
+
+    @property
+    def foldings(self) -> tuple[Folding, ...]:
+        return self.contiguous, self.strided
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return self.contiguous.kernels + self.strided.kernels
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All operands and results of the group."""
+        return self.strided.buffers
+
+
+Lowered = Welded | Contraction | Reduction | Scan | RowBlocks

@@ -22,14 +22,14 @@ from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
 from .plan import Group, Plan, Traffic
 from .product import Axis, Matrix
-from .reduction import Reduction
+from .reduction import Reduction, Scan
 
 Names = Mapping[int, str]
 
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Contraction, Reduction, RowBlocks, Kernel, Contract,
+    """The text of a Graph, Plan, Welded, Contraction, Reduction, Scan, RowBlocks, Kernel, Contract,
     Capture or Source, with a final newline.
 
     Raises TypeError for anything else.
@@ -88,6 +88,14 @@ def _(value: Reduction) -> str:
     head = f"reduction {value.group} of {value.num_rows} rows of {value.length}"
     foldings = "".join(folding_text(folding) for folding in value.foldings)
     return f"{head}{' cut' if value.cut else ''}\n{foldings}"
+
+
+@to_text.register
+def _(value: Scan) -> str:
+    ways = (("reverse", value.reverse), ("exclusive", value.exclusive), ("cut", value.cut))
+    told = "".join(f" {name}" for name, holds in ways if holds)
+    head = f"scan {value.group} of {value.num_rows} rows of {value.length}{told}\n"
+    return head + "".join(folding_text(folding) for folding in value.foldings)
 
 
 @to_text.register

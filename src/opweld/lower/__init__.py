@@ -10,11 +10,13 @@ from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
 from .reduction import lower_reduction
 from .row_blocks import lower_row_blocks
+from .scan import lower_scan
 
 _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.POINTWISE: lower_group,
     GroupKind.CONTRACTION: lower_contraction,
     GroupKind.REDUCTION: lower_reduction,
+    GroupKind.SCAN: lower_scan,
     GroupKind.ROW_BLOCKS: lower_row_blocks,
 }
 

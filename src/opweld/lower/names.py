@@ -27,6 +27,7 @@ RESERVED = frozenset(
     "count product workspace held changed contract "
     "num_batches num_rows num_columns num_inner "
     "forms device_guard "
+    "scan carry carries packets packet known load rank kernel fold "
     "strip strip_row span kSpan rest partial partials whole piece pieces stride from to".split()
 )
 # Loop variables, sizes, results, strides, vectors, lanes, and the pointers of entry points.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from ..ir.expr import Size, coefficient, divides, product
+from ..ir.expr import Size, coefficient, divides
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
 from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store, expressions_of
@@ -39,24 +39,24 @@ def lower_reduction(origins: Origins, group: Group) -> Reduction:
     assert rows and isinstance(schedule, ReductionSchedule), "a reduction has rows"
     levels = Levels(frozenset(node.serial for node in group.nodes), rows.space, rows.axes)
     alone = replace(schedule, lanes=1)
-    flat = _Context(origins, group, rows, row_major, levels)
-    contiguous = _merged(_folding(flat, schedule))
-    if not schedule.alone and not divides(schedule.lanes, _lane(contiguous).extent):
+    flat = Context(origins, group, rows, row_major, levels)
+    contiguous = merged(_folding(flat, schedule))
+    if not schedule.alone and not divides(schedule.lanes, lane_of(contiguous).extent):
         # An operand that is broadcast along a part of the axes keeps them apart.
-        contiguous = _merged(_folding(flat, alone))
-    strided = _folding(_Context(origins, group, rows, by_strides, levels), alone)
+        contiguous = merged(_folding(flat, alone))
+    strided = _folding(Context(origins, group, rows, by_strides, levels), alone)
     return Reduction(
         group.name,
-        _with_overlap(_with_access(contiguous)),
-        _as_variant(strided, "strided"),
-        num_rows=product(rows.kept),
+        _with_overlap(with_lanes(contiguous)),
+        as_variant(strided, "strided"),
+        num_rows=rows.num_rows,
         length=rows.length,
         cut=schedule.cut,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Context:
+class Context:
     origins: Origins
     group: Group
     rows: Rows
@@ -74,18 +74,18 @@ class _Context:
         return found
 
 
-def _folding(context: _Context, schedule: ReductionSchedule) -> Folding:
+def _folding(context: Context, schedule: ReductionSchedule) -> Folding:
     rows = context.rows
-    kept, reduced = _loops(rows)
+    kept, reduced = loops_of(rows)
     buffers = buffers_of(context.group)
     names = Names({buffer.name for buffer in buffers})
-    maker = _StepMaker(context, schedule, buffers, names, kept, reduced)
+    maker = StepMaker(context, schedule, buffers, names, kept, reduced)
     steps = maker.steps()
     return Folding(
         name=context.group.name,
         variant="contiguous",
         buffers=buffers,
-        extents=_extents(steps),
+        extents=extents_of_steps(steps),
         kept=kept,
         reduced=reduced,
         across=is_across(rows.space, rows.axes),
@@ -98,7 +98,7 @@ def _folding(context: _Context, schedule: ReductionSchedule) -> Folding:
     )
 
 
-def _loops(rows: Rows) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
+def loops_of(rows: Rows) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
     coords = space_coords(rows.space, rows.axes)
     every = [
         (axis in rows.axes, Loop(str(c), size))
@@ -110,21 +110,21 @@ def _loops(rows: Rows) -> tuple[tuple[Loop, ...], tuple[Loop, ...]]:
     return kept or (Loop("i0", 1),), reduced or (Loop("r0", 1),)
 
 
-def _extents(steps: Iterable[Step]) -> tuple[Extent, ...]:
+def extents_of_steps(steps: Iterable[Step]) -> tuple[Extent, ...]:
     """Those of all kernels, sizes first."""
     kernels = [kernel for step in steps for kernel in step.kernels]
     found = dict.fromkeys(extent for kernel in kernels for extent in kernel.extents)
     return tuple(sorted(found, key=lambda extent: extent.buffer is not None))
 
 
-def _merged(folding: Folding) -> Folding:
+def merged(folding: Folding) -> Folding:
     """The folding with neighbouring loops made one, kept ones and reduced ones, wherever every
     address in every step allows it.
     """
     folding, kept = _with_loops_merged(folding, folding.kept, "i")
     folding, reduced = _with_loops_merged(folding, folding.reduced, "r")
     steps = tuple(_with_loops(step, kept, reduced) for step in folding.steps)
-    return replace(folding, kept=kept, reduced=reduced, steps=steps, extents=_extents(steps))
+    return replace(folding, kept=kept, reduced=reduced, steps=steps, extents=extents_of_steps(steps))
 
 
 def _with_loops_merged(
@@ -156,14 +156,14 @@ def _over(kernel: Kernel, loops: tuple[Loop, ...]) -> Kernel:
     return replace(kernel, loops=loops, extents=extents)
 
 
-def _lane(folding: Folding) -> Loop:
+def lane_of(folding: Folding) -> Loop:
     """The loop in which elements are neighbours in memory."""
     return folding.kept[-1] if folding.across else folding.reduced[-1]
 
 
-def _with_access(folding: Folding) -> Folding:
+def with_lanes(folding: Folding) -> Folding:
     """Each definition's access chosen: neighbours are those of a row, or as many rows."""
-    lane = _lane(folding)
+    lane = lane_of(folding)
     steps = tuple(
         _mapped(
             step,
@@ -208,7 +208,7 @@ def _shift(expr: Size, row: str, place: str) -> int | None:
     return of_row // of_place if of_row > 0 and of_row % of_place == 0 else None
 
 
-def _as_variant(folding: Folding, variant: str) -> Folding:
+def as_variant(folding: Folding, variant: str) -> Folding:
     def named(kernel: Kernel) -> Kernel:
         return replace(kernel, variant=variant)
 
@@ -224,10 +224,10 @@ def _mapped(step: Step, walk: Change, once: Change) -> Step:
 
 
 @dataclass(slots=True)
-class _StepMaker:
+class StepMaker:
     """Makes the steps of one folding; `known` grows with each."""
 
-    context: _Context
+    context: Context
     schedule: ReductionSchedule
     buffers: tuple[Buffer, ...]
     names: Names
@@ -261,7 +261,7 @@ class _StepMaker:
             for node, coords in self.context.results
             if not is_of_row(coords) and self.context.levels.of(node, coords) == number
         ]
-        kernel = self._kernel(f"walk{number}", folded, stored, known, (*self.kept, *self.reduced))
+        kernel = self.kernel(f"walk{number}", folded, stored, known, (*self.kept, *self.reduced))
         folds = tuple(
             Fold(
                 self.names.fresh(node.op.value, always_number=True),
@@ -283,7 +283,7 @@ class _StepMaker:
         ]
         if not wanted and not stored:
             return None
-        kernel = self._kernel(f"once{number}", wanted, stored, known, self.kept)
+        kernel = self.kernel(f"once{number}", wanted, stored, known, self.kept)
         values = tuple(
             Value(self.names.fresh(node.op.value, always_number=True), node.type.dtype, result)
             for result, (node, _) in enumerate(wanted)
@@ -292,7 +292,7 @@ class _StepMaker:
             known[node.serial, coords] = Given(value.name, value.dtype)
         return Once(kernel, values)
 
-    def _kernel(
+    def kernel(
         self,
         part: str,
         given_back: list[tuple[Node, Coords]],

@@ -36,6 +36,8 @@ OP_FLOPS: dict[Op, int] = {
 }  # fmt: skip
 # The difference, its square and two sums beside the mean's; exp, the difference, the largest.
 _FOLD_FLOPS: dict[Op, int] = {Op.SUMEXP: 10, Op.DEVSQ: 5}
+# An element is combined within its thread, its team and its row; other scans take four.
+_SCAN_FLOPS: dict[Op, int] = {Op.LOGCUMSUMEXP: 140}
 
 
 def estimate(group: Group, target: Target) -> Estimate:
@@ -51,6 +53,8 @@ def estimate(group: Group, target: Target) -> Estimate:
             flops = flops + node.type.num_elems * OP_FLOPS.get(node.op, 1)
         if node.kind is Kind.REDUCTION:
             flops = flops + node.inputs[0].type.num_elems * _FOLD_FLOPS.get(node.op, 1)
+        if node.kind is Kind.SCAN:
+            flops = flops + node.type.num_elems * _SCAN_FLOPS.get(node.op, 4)
     if group.rows_product is not None and target.row_blocks is not None:
         product_flops = rows_flops(group.rows_product)
         multiply_s = number_at(product_flops, ()) / target.row_blocks.flops_per_s

@@ -9,7 +9,8 @@ A matrix product is the anchor of a cluster: what reads its result element by el
 nothing that it needs does.
 
 A reduction gives its cluster rows: the iteration space is that of its operand, and what joins it is
-computed for each element of a row, or once for the row (see rows.py).
+computed for each element of a row, or once for the row (see rows.py). A scan does, too; what joins
+it is computed for each element, before or after.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from dataclasses import dataclass, field
 
 from ..ir.expr import Size
 from ..ir.graph import Node
-from ..ir.ops import Kind, Op
+from ..ir.ops import Kind, Op, ScanAttrs
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
-from .rows import Parallelism, rows_of
+from .rows import Parallelism, rows_of, scanned_rows_of
 from .uses import MOVING_VIEWS, Uses, behind_views, computes, is_free_view
 from .windows import is_worth_repeating
 
@@ -35,13 +36,14 @@ ANY_ROWS = Parallelism()
 @dataclass(slots=True, eq=False)
 class Cluster:
     """`space` is the shape of every result, or, where there are `rows` (the axes that are reduced),
-    that of the elements of all rows; `nodes` keeps topological order.
+    that of the elements of all rows; `nodes` keeps topological order. `scan`: how rows are scanned.
     """
 
     space: tuple[Size, ...]
     nodes: list[Node]
     anchor: Node | None = None
     rows: tuple[int, ...] | None = None
+    scan: ScanAttrs | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +85,8 @@ def fuse(
 def _alone(node: Node) -> Cluster:
     if node.kind is Kind.REDUCTION:
         return Cluster(node.inputs[0].type.shape, [node], rows=node.attrs.axes)
+    if node.kind is Kind.SCAN:
+        return Cluster(node.type.shape, [node], rows=(node.attrs.axis,), scan=node.attrs)
     return Cluster(node.type.shape, [node])
 
 
@@ -156,10 +160,9 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
     anchor = left.anchor or right.anchor
+    scan = left.scan or right.scan
     if rows:
-        pieces = state.parallelism.needs_pieces(space, rows)
-        results = state.uses.results(nodes)
-        if rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES) is None:
+        if not _have_rows(state, nodes, space, rows, scan is not None):
             return False
     elif not _in_one_loop(state, anchor, nodes):
         return False
@@ -169,7 +172,7 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
             return False
     state.reach.merge(first, second)
     state.merges += 1
-    merged = Cluster(space, nodes, anchor, rows)
+    merged = Cluster(space, nodes, anchor, rows, scan)
     for node in nodes:
         state.member[node.serial] = merged
     return True
@@ -178,8 +181,19 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
 def _may_share_rows(left: Cluster, right: Cluster) -> bool:
     if left.anchor or right.anchor:
         return False
-    both = left.rows and right.rows
-    return not both or (left.rows == right.rows and left.space == right.space)
+    if not left.rows or not right.rows:
+        return True
+    return (left.rows, left.scan, left.space) == (right.rows, right.scan, right.space)
+
+
+def _have_rows(
+    state: _Fusion, nodes: list[Node], space: tuple[Size, ...], rows: tuple[int, ...], scanned: bool
+) -> bool:
+    results = state.uses.results(nodes)
+    if scanned:
+        return scanned_rows_of(nodes, results, space, rows, MAX_CLUSTER_NODES) is not None
+    pieces = state.parallelism.needs_pieces(space, rows)
+    return rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES) is not None
 
 
 def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool:

@@ -14,9 +14,9 @@ from .choice import Choice
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
 from .measured import scheduled
-from .rows import parallelism, rows_of
-from .schedule import choose_contraction_schedule, choose_reduction_schedule
-from .uses import Uses, behind_views, computes, is_free_view, reads_of
+from .rows import parallelism, rows_of, scanned_rows_of
+from .schedule import choose_contraction_schedule, choose_reduction_schedule, choose_scan_schedule
+from .uses import CALCULATING, Uses, behind_views, computes, is_free_view, reads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:
 
 
 def _calculates(node: Node) -> bool:
-    return node.kind in (Kind.POINTWISE, Kind.REDUCTION)
+    return node.kind in CALCULATING
 
 
 def _group(context: _Context, unit: list[Node], number: int) -> Group:
@@ -128,6 +128,9 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
     reduced = next((node for node in unit if node.kind is Kind.REDUCTION), None)
     if reduced is not None:
         return _reduction(context, name, unit, reduced)
+    scanned = next((node for node in unit if node.kind is Kind.SCAN), None)
+    if scanned is not None:
+        return _scan(context, name, unit, scanned)
     return _pointwise(context, name, unit)
 
 
@@ -210,6 +213,27 @@ def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) ->
     return replace(group, schedule=schedule, estimate=estimate(group, context.target))
 
 
+def _scan(context: _Context, name: str, unit: list[Node], scanned: Node) -> Group:
+    inputs, outputs = _operands(context.uses, unit), context.uses.results(unit)
+    space, axes = scanned.type.shape, (scanned.attrs.axis,)
+    pieces = parallelism(context.target, context.conditions).needs_pieces(space, axes)
+    rows = scanned_rows_of(unit, outputs, space, axes, MAX_CLUSTER_NODES)
+    assert rows is not None, "what was fused can be computed together"
+    group = Group(
+        name,
+        GroupKind.SCAN,
+        _with_views(context.uses, unit, inputs),
+        inputs,
+        outputs,
+        None,
+        Estimate(0, 0, ""),
+        _scan_reason(unit, rows, pieces),
+        rows=rows,
+    )
+    schedule = choose_scan_schedule(group, rows, pieces, context.target)
+    return replace(group, schedule=schedule, estimate=estimate(group, context.target))
+
+
 def _operands(uses: Uses, unit: list[Node]) -> tuple[Node, ...]:
     """Values that the unit reads from memory, behind all free views, in order of first use."""
     inside = {node.serial for node in unit}
@@ -258,6 +282,13 @@ def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
     walks = "one walk" if rows.num_walks == 1 else f"{rows.num_walks} walks"
     cut = ", each cut in pieces that run side by side" if pieces else ""
     return f"{done} on rows of {rows.length} elements in {walks}{cut}"
+
+
+def _scan_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
+    num_ops = sum(computes(node) for node in unit)
+    done = "one operation" if num_ops == 1 else f"{num_ops} operations"
+    cut = ", each cut in pieces that run side by side" if pieces else ""
+    return f"{done} on rows of {rows.length} elements that are scanned in one walk{cut}"
 
 
 def _contraction_reason(unit: list[Node], figures: str) -> str:

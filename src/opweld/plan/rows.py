@@ -1,4 +1,4 @@
-"""Which nodes can share the walks over the rows of a reduction (see ir/levels.py)."""
+"""Which nodes can share the walks over the rows of a reduction, or a scan (see ir/levels.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
-from ..ir.index import is_across, result_coords
+from ..ir.index import is_across, result_coords, space_coords
 from ..ir.levels import Levels, NotOfRow, is_of_row
 from ..ir.plan import NO_CONDITIONS, Conditions, Rows, Sizes, number_at
 from ..target import Target
@@ -109,3 +109,25 @@ def rows_of(
     by_level = {level: [n for n, at in levels.completed.items() if at == level] for level in found}
     ordered = tuple(tuple(n for n in nodes if n in by_level[level]) for level in found)
     return Rows(space, axes, ordered, max(walks, len(found)))
+
+
+def scanned_rows_of(
+    nodes: Sequence[Node],
+    results: Sequence[Node],
+    space: tuple[Size, ...],
+    axes: tuple[int, ...],
+    most: int,
+) -> Rows | None:
+    """The rows by which scans along one axis and all else of `nodes` can be computed in one walk:
+    no scan needs another, and each result has the shape of the space. None if they cannot.
+    """
+    levels = Levels(frozenset(node.serial for node in nodes), space, axes, most)
+    try:
+        for node in results:
+            if node.type.shape != space:
+                return None
+            levels.of(node, space_coords(space, axes))
+    except NotOfRow:
+        return None
+    scans = tuple(node for node in nodes if node in levels.completed)
+    return Rows(space, axes, (scans,), 2)

@@ -80,6 +80,15 @@ def choose_reduction_schedule(
     )
 
 
+def choose_scan_schedule(
+    group: Group, rows: Rows, pieces: bool, target: Target
+) -> ReductionSchedule:
+    """16-byte accesses where every row, or every row of rows, has a whole number of them."""
+    lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
+    whole = divides(lanes, product(_innermost(rows)))
+    return ReductionSchedule(lanes if whole else 1, target.reduction_threads, pieces)
+
+
 def _innermost(rows: Rows) -> list[Size]:
     """The sizes of the last axes that are all of elements or all of rows."""
     wide = [axis for axis, size in enumerate(rows.space) if size != 1]

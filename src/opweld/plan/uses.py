@@ -11,11 +11,12 @@ from ..ir.ops import Kind, Op
 from ..ir.product import Product
 
 MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP))
+CALCULATING = (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)
 
 
 def computes(node: Node) -> bool:
     """Whether the node writes new memory when it stands alone; free views and sources do not."""
-    return node.kind in (Kind.POINTWISE, Kind.REDUCTION) or node.op in MOVING_VIEWS
+    return node.kind in CALCULATING or node.op in MOVING_VIEWS
 
 
 def is_free_view(node: Node) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from ..ir.kernel import Contraction, Source
-from ..ir.reduction import Lowered, Reduction
+from ..ir.reduction import Lowered, Reduction, Scan
 from .cpp import cpp_text
 from .cuda import cuda_text
 
@@ -21,17 +21,18 @@ def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
 def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
-    if isinstance(lowered, Reduction):
-        return _of_reduction(lowered, language)
+    if isinstance(lowered, Reduction | Scan):
+        return _of_rows(lowered, language)
     return tuple(f"{kernel.name}_{kernel.variant}" for kernel in lowered.kernels)
 
 
-def _of_reduction(reduction: Reduction, language: str) -> tuple[str, ...]:
+def _of_rows(reduction: Reduction | Scan, language: str) -> tuple[str, ...]:
     group = reduction.group
     variants = tuple(f"{group}_{folding.variant}" for folding in reduction.foldings)
     if not reduction.cut:
         return variants
     if language == "cuda":
         return (f"{group}_pieces", f"{group}_partial_bytes", *variants)
-    parts = (f"{variant}_{part}" for variant in variants for part in ("fold", "finish"))
+    second = "scan" if isinstance(reduction, Scan) else "finish"
+    parts = (f"{variant}_{part}" for variant in variants for part in ("fold", second))
     return (f"{group}_partial_bytes", *parts)

@@ -6,7 +6,12 @@ from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 
 CHUNKED = (Op.SUMEXP, Op.DEVSQ)
-_BESIDE = {Op.AMAX: Op.SUMEXP, Op.SUM: Op.DEVSQ}
+_BESIDE = {
+    Op.AMAX: Op.SUMEXP,
+    Op.SUM: Op.DEVSQ,
+    Op.CUMMAX: Op.CUMMAX_PLACE,
+    Op.CUMMIN: Op.CUMMIN_PLACE,
+}
 # How fold.h tells a fold from the state of one that holds it, too.
 TOLD_BESIDE = {Op.AMAX: "largest_told", Op.SUM: "sum_told"}
 

@@ -4,7 +4,7 @@ Entry points are plain C and handle one range of row-major positions, so that th
 the work among threads:
     void <group>_<variant>(const void* operand..., void* result..., int64_t extent...,
                            int64_t begin, int64_t end)
-Those of reductions are in cpp_reduction.py.
+Those of reductions are in cpp_reduction.py, those of scans in cpp_scan.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 from ..device import pieces
 from ..ir.expr import Size
 from ..ir.kernel import Kernel, Load, RowBlocks, Store, Welded
-from ..ir.reduction import Lowered, Reduction
+from ..ir.reduction import Lowered, Reduction, Scan
 from .c import dtypes_of, storage_pieces
 from .cpp_half import block_pieces, blocked, half_loads, half_stores, in_block, of_block
 from .cpp_loops import plain, rows, rows_are_short, short_rows
 from .cpp_reduction import reduction_pieces, reduction_text
-from .cpp_rounding import rounded_once
+from .cpp_rounding import Ours, rounded_once
+from .cpp_scan import scan_pieces, scan_text
 from .cpp_statements import definition_text, parameters, stored, text_of, typed
 from .element import call_element, element_text, pieces_of, title
 from .layout import folded, head, indented
@@ -28,22 +29,26 @@ def cpp_text(lowered: tuple[Lowered, ...]) -> str:
     here, so of row blocks it has the tail.
     """
     tails = (each.tail if isinstance(each, RowBlocks) else each for each in lowered)
-    ours = [rounded_once(each) for each in tails if isinstance(each, Welded | Reduction)]
+    ours = [rounded_once(each) for each in tails if isinstance(each, Ours)]
     needed = set[str]().union(*map(_pieces, ours))
     return "\n".join([*pieces(sorted(needed), "cpp"), *map(_group_text, ours)])
 
 
-def _pieces(lowered: Welded | Reduction) -> set[str]:
+def _pieces(lowered: Ours) -> set[str]:
     if isinstance(lowered, Reduction):
         return reduction_pieces(lowered)
+    if isinstance(lowered, Scan):
+        return scan_pieces(lowered)
     needed = storage_pieces(dtypes_of(lowered.contiguous))
     needed |= pieces_of(lowered.contiguous.element, "cpp")
     return needed.union(*(block_pieces(*_halves(kernel)) for kernel in lowered.kernels))
 
 
-def _group_text(lowered: Welded | Reduction) -> str:
+def _group_text(lowered: Ours) -> str:
     if isinstance(lowered, Reduction):
         return reduction_text(lowered)
+    if isinstance(lowered, Scan):
+        return scan_text(lowered)
     element = element_text(lowered.contiguous.element, "cpp")
     parts = [
         f"{title(lowered.contiguous, lowered.buffers)}\n\n{element}",

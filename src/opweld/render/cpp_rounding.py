@@ -13,11 +13,14 @@ from dataclasses import replace
 
 from ..ir.kernel import Arg, Element, Kernel, Let, Name, Welded
 from ..ir.ops import Op
-from ..ir.reduction import Folding, Once, Reduction, Step
+from ..ir.reduction import Folding, Once, Reduction, Scan, Step
 from ..ir.types import DType
 
 
-def rounded_once(lowered: Welded | Reduction) -> Welded | Reduction:
+Ours = Welded | Reduction | Scan
+
+
+def rounded_once(lowered: Ours) -> Ours:
     """The kernels of a group without the casts that their stores repeat."""
     if isinstance(lowered, Welded):
         kernels = map(_by_stores, lowered.kernels)

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from ..device import pieces
 from ..ir.kernel import Contraction, Kernel, Welded
-from ..ir.reduction import Lowered, Reduction
+from ..ir.reduction import Lowered, Reduction, Scan
 from .c import dtypes_of, storage_pieces
 from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher
 from .cuda_reduction import reduction_pieces, reduction_text
+from .cuda_scan import scan_pieces, scan_text
 from .element import element_text, pieces_of, title
 from .layout import call, folded, head, indented
 from .packet import (
@@ -44,6 +45,8 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
             needed |= contraction_pieces(lowered)
         if isinstance(lowered, Reduction):
             needed |= reduction_pieces(lowered)
+        if isinstance(lowered, Scan):
+            needed |= scan_pieces(lowered)
     device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
     return "\n".join([*device, *map(_text, kernels)])
 
@@ -53,6 +56,8 @@ def _text(lowered: Lowered) -> str:
         return contraction_text(lowered)
     if isinstance(lowered, Reduction):
         return reduction_text(lowered)
+    if isinstance(lowered, Scan):
+        return scan_text(lowered)
     assert isinstance(lowered, Welded), "row blocks run on the CPU"
     return _group_text(lowered)
 

@@ -12,7 +12,7 @@ from ..ir.kernel import Contraction, Kernel, RowBlocks, Welded
 from ..ir.operator import Operator, Result, operator_of, operators_of
 from ..ir.original import Part
 from ..ir.plan import Group
-from ..ir.reduction import Lowered, Reduction
+from ..ir.reduction import Lowered, Reduction, Scan
 from .c import index_text
 from .host_contraction import contraction_run, entry_declarations
 from .host_parts import (
@@ -39,7 +39,7 @@ def host(parts: tuple[Part, ...], language: str) -> str:
     welds = [w for part in parts for w in operators_of(part.plan.groups, part.kernels)]
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     products = [w for _, w, _ in welds if isinstance(w, Contraction)]
-    reductions = [w for _, w, _ in welds if isinstance(w, Reduction)]
+    reductions = [w for _, w, _ in welds if isinstance(w, Reduction | Scan)]
     cut = any(reduction.cut for reduction in reductions)
     files = ["host.h", extra, *(["memory.h"] if products or cut else [])]
     files += ["product.h"] if products else []
@@ -64,7 +64,7 @@ def _declarations(lowered: Lowered) -> list[str]:
     """Of row blocks the tail has declared all."""
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
-    if isinstance(lowered, Reduction):
+    if isinstance(lowered, Reduction | Scan):
         return reduction_declarations(lowered)
     return [_declaration(kernel) for kernel in lowered.kernels]
 
@@ -86,7 +86,7 @@ def _operator_text(group: Group, lowered: Lowered, operator: Operator, language:
 def _run(group: Group, lowered: Lowered, operator: Operator, language: str) -> str:
     if isinstance(lowered, Contraction):
         return contraction_run(operator, lowered)
-    if isinstance(lowered, Reduction):
+    if isinstance(lowered, Reduction | Scan):
         return reduction_run(operator, lowered, language)
     if isinstance(lowered, RowBlocks):
         assert group.tail is not None, "row blocks have a tail"

@@ -1,15 +1,15 @@
-"""The host code of a reduction: how many rows, which folding, and the pieces of cut rows."""
+"""The host code of a reduction or a scan: how many rows, which folding, the pieces of cut rows."""
 
 from __future__ import annotations
 
 from ..ir.expr import symbols_of
 from ..ir.operator import Operator
-from ..ir.reduction import Folding, Reduction
+from ..ir.reduction import Folding, Reduction, Scan
 from .c import index_text
 from .host_parts import all_of, extents, pointers, reads, references, wrapped
 
 
-def reduction_declarations(reduction: Reduction) -> list[str]:
+def reduction_declarations(reduction: Reduction | Scan) -> list[str]:
     """The entries that the CUDA text defines."""
     lines = [_declaration(folding, reduction.cut) for folding in reduction.foldings]
     if not reduction.cut:
@@ -29,12 +29,14 @@ def _declaration(folding: Folding, cut: bool) -> str:
     return wrapped(f'extern "C" int {folding.name}_{folding.variant}(', types, ");")
 
 
-def reduction_run(operator: Operator, reduction: Reduction, language: str) -> str:
+def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str) -> str:
     """Chooses the folding by the layouts at this call and runs it."""
     device = f"{operator.results[0].name}.get_device_index()"
     guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     prepare, call = _CALLS[language, reduction.cut]
+    if isinstance(reduction, Scan) and call is _cpu_cut:
+        call = _cpu_cut_scan
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
         *reads(operator, _sizes(reduction)),
@@ -53,7 +55,7 @@ def reduction_run(operator: Operator, reduction: Reduction, language: str) -> st
     return "\n".join(lines)
 
 
-def _sizes(reduction: Reduction) -> frozenset[str]:
+def _sizes(reduction: Reduction | Scan) -> frozenset[str]:
     named = {extent.name for folding in reduction.foldings for extent in folding.extents}
     return frozenset(named | symbols_of(reduction.num_rows) | symbols_of(reduction.length))
 
@@ -131,6 +133,32 @@ def _cpu_cut(operator: Operator, folding: Folding) -> list[str]:
         *_side_by_side("num_rows", "host::kGrain", "begin", "end", finish),
     ]
     return lines
+
+
+def _cpu_cut_scan(operator: Operator, folding: Folding) -> list[str]:
+    """With pieces, each piece is folded, and then scanned after those before; without, each row."""
+    operands = [*pointers(folding), *extents(folding)]
+    start = f"{folding.name}_{folding.variant}"
+    of_piece = ["0", "num_rows", "piece * length / pieces", "(piece + 1) * length / pieces"]
+    fold = wrapped(f"{start}_fold(", [*operands, *of_piece, "partials + piece * stride"], ");", 12)
+    after = [*operands, *of_piece, "piece", "num_rows", "partials"]
+    scan = wrapped(f"{start}_scan(", after, ");", 12)
+    whole = [*operands, "begin", "end", "0", "length", "0", "0", "partials"]
+    of_rows = wrapped(f"{start}_scan(", whole, ");", 12)
+    each = "for (int64_t piece = first; piece < last; ++piece) {"
+    loops = ["\n".join([each, f"          {call}", "        }"]) for call in (fold, scan)]
+    rows = _side_by_side("num_rows", "host::rows_a_task(length)", "begin", "end", of_rows)
+    return [
+        "    if (pieces > 1) {",
+        *(line for loop in loops for line in _indented(_of_pieces(loop))),
+        "    } else {",
+        *_indented(rows),
+        "    }",
+    ]
+
+
+def _of_pieces(body: str) -> list[str]:
+    return _side_by_side("pieces", "1", "first", "last", body)
 
 
 def _side_by_side(count: str, grain: str, first: str, last: str, body: str) -> list[str]:

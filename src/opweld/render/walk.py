@@ -3,6 +3,8 @@
 Functions of one folding, in CUDA; each takes the operands and extents that it names:
     load(operands, row, at)                           what is loaded of a packet beforehand
     walk<k>(operands, row, at, packet, known, folds)  folds a packet and stores what is its own
+    scanned(operands, row, at, packet, folds)         what is scanned of a packet
+    after(operands, row, at, packet, known)           stores what is computed from scans
     once<k>(operands, row, stores, known)             what is computed for the row
 `row` numbers the rows, `at` the elements of one. A packet is kLanes neighbours of a row, or, where
 lanes lie across, the elements at one position of kLanes neighbouring rows.
@@ -23,6 +25,7 @@ from .layout import call, folded, head, indented
 from .packet import address_text, coordinates, definition_text, pointer
 
 ARG = (Op.ARGMAX, Op.ARGMIN)
+SCANNED_PLACES = (Op.CUMMAX_PLACE, Op.CUMMIN_PLACE)
 _LANES = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
 # Definitions that have a statement; those of the row are known already.
 Own = Load | Index | Test
@@ -59,8 +62,8 @@ def folds_name(folding: Folding, number: int) -> str:
 def held_loads(folding: Folding) -> dict[Load, str]:
     """Loads of elements that more than one walk makes, and the name that they have in a packet.
 
-    Loads that differ in nothing but their name are one. A single walk has all of its loads there,
-    so that those of several packets are under way at once.
+    Loads that differ in nothing but their name are one. A single walk, or the two halves of one
+    that scans, has all of its loads there, so that those of several packets are under way at once.
     """
     walks = [step.walk.kernel.definitions for step in folding.steps]
     every = [d for definitions in walks for d in definitions if isinstance(d, Load)]
@@ -68,7 +71,7 @@ def held_loads(folding: Folding) -> dict[Load, str]:
     names: dict[Load, str] = {}
     for load in loads:
         several = sum(_unnamed(load) == _unnamed(other) for other in loads) > 1
-        if (several or len(walks) == 1) and _unnamed(load) not in names:
+        if (several or len(walks) == 1 or folding.scanned) and _unnamed(load) not in names:
             taken = load.name in names.values()
             names[_unnamed(load)] = f"{load.name}_{len(names)}" if taken else load.name
     return {load: names[_unnamed(load)] for load in loads if _unnamed(load) in names}
@@ -89,7 +92,8 @@ def packet_type(folding: Folding) -> str:
 def packet_struct(folding: Folding) -> str:
     """The struct of what `load` gives."""
     fields = {name: load for load, name in held_loads(folding).items()}
-    readers = "more than one walk reads" if len(folding.steps) > 1 else "the walk reads"
+    several = len(folding.steps) > 1 and not folding.scanned
+    readers = "more than one walk reads" if several else "the walk reads"
     lines = [
         f"// What {readers} of a packet.",
         "template <int kLanes>",
@@ -158,11 +162,19 @@ def walk_function(folding: Folding, number: int) -> Function:
         else:
             inside.append(f"{place} = {value};")
     body = _with_coordinates(folding, before, inside, after)
-    return _function(folding, f"walk{number}", "void", body, _walk_parameters(folding, number))
+    role = _HALVES[number] if folding.scanned else f"walk{number}"
+    return _function(folding, role, "void", body, _walk_parameters(folding, number))
+
+
+# Of a row that is scanned.
+_HALVES = ("scanned", "after")
 
 
 def _walk_parameters(folding: Folding, number: int) -> list[str]:
     known = f"const {known_name(folding)}"
+    if folding.scanned:
+        own = f"{known} (&known)" if number else f"{folds_name(folding, number)} (&folds)"
+        return ["Index row", "Index at", f"const {packet_type(folding)}& packet", f"{own}[kLanes]"]
     element = "::Element" if takes_chunks(folding.steps[number].walk) else ""
     return [
         *("Index row", "Index at", f"const {packet_type(folding)}& packet"),
@@ -179,7 +191,7 @@ def _before(definition: Own, kernel: Kernel) -> list[str]:
 
 
 def _arguments(kernel: Kernel, folding: Folding, held: dict[Load, str]) -> list[str]:
-    row = "known[lane]" if folding.across else "known"
+    row = "known[lane]" if folding.across or folding.scanned else "known"
     texts: dict[str, str] = {}
     for definition in kernel.definitions:
         if isinstance(definition, Given):
@@ -200,7 +212,7 @@ def _loaded(load: Load, held: str | None) -> str:
 
 def _add(folding: Folding, walk: Walk) -> str:
     values = [folded_value(fold, walk) for fold in own_folds(walk)]
-    if any(fold.op in ARG for fold in walk.folds):
+    if any(fold.op in (*ARG, *SCANNED_PLACES) for fold in walk.folds):
         values.append("at" if folding.across else "at + lane")
     return f"folds[lane].add({', '.join(values)});"
 

@@ -16,6 +16,7 @@ from opweld.ir.ops import (
     PadAttrs,
     PermuteAttrs,
     ReduceAttrs,
+    ScanAttrs,
     ShapeAttrs,
     SliceAttrs,
     WindowAttrs,
@@ -100,6 +101,12 @@ class Make:
     def reduced(self, name: str, x: Node, *axes: int) -> Node:
         """`m.reduced("sum", x, 1)`; the axes keep size 1."""
         return self.arena.make(Op(name), x, attrs=ReduceAttrs(axes))
+
+    def scanned(
+        self, name: str, x: Node, axis: int, reverse: bool = False, exclusive: bool = False
+    ) -> Node:
+        """`m.scanned("cumsum", x, 1)`"""
+        return self.arena.make(Op(name), x, attrs=ScanAttrs(axis, reverse, exclusive))
 
     def softmax(self, x: Node, axis: int) -> Node:
         e = self.exp(self.sub(x, self.reduced("amax", x, axis)))

@@ -1,0 +1,376 @@
+// Rows scanned by threads together. What is scanned of an element is a struct `State` of the group:
+//     static State nothing()             of no elements
+//     void follow(const State& later)    takes in what comes next
+//     void tell(Known& element) const    what an element knows
+// and what the stretches of a row before have come to is a `Carry`, which follows states and others
+// of its kind, and has State told(State so_far). Every order is fixed by the shape of the launch.
+
+namespace op {
+
+// @Carried deps:
+// What is carried of a fold that rounds as little as one of its elements does.
+template <typename Fold, typename T>
+struct Carried {
+    T value;
+    OPWELD_FN Carried of(T value) { return {value}; }
+    __device__ __forceinline__ void follow(T later) { value = Fold::combine(value, later); }
+    __device__ __forceinline__ void follow(Carried later) { follow(later.value); }
+    __device__ __forceinline__ T told(T so_far) const { return Fold::combine(value, so_far); }
+};
+
+// @CarriedSum deps:
+// A sum of floats, and what its roundings lost (Knuth, The Art of Computer Programming 2, 4.2.2): it
+// is rounded once for an element, however many stretches were before.
+template <typename T>
+struct CarriedSum {
+    T value, lost;
+    OPWELD_FN CarriedSum of(T value) { return {value, T(0)}; }
+    __device__ __forceinline__ void follow(T later) {
+        const T sum = value + later, part = sum - value;
+        const T missing = (value - (sum - part)) + (later - part);
+        lost += sum - sum == T(0) ? missing : T(0);  // of infinities nothing is missing
+        value = sum;
+    }
+    __device__ __forceinline__ void follow(CarriedSum later) {
+        follow(later.value);
+        lost += later.lost;
+    }
+    __device__ __forceinline__ T told(T so_far) const { return value + (lost + so_far); }
+};
+
+// @shuffled_up deps:
+// The value of the thread `lanes` before in its part of the warp, of kWidth threads.
+template <int kWidth, typename T>
+OPWELD_FN T shuffled_up(unsigned mask, const T& value, int lanes) {
+    T other = value;
+#pragma unroll
+    for (int at = 0; at < int(sizeof(T)); at += 4) {
+        const int bytes = int(sizeof(T)) - at < 4 ? int(sizeof(T)) - at : 4;
+        unsigned word = 0;
+        memcpy(&word, reinterpret_cast<const char*>(&value) + at, bytes);
+        word = __shfl_up_sync(mask, word, lanes, kWidth);
+        memcpy(reinterpret_cast<char*>(&other) + at, &word, bytes);
+    }
+    return other;
+}
+
+// @shuffled_from deps:
+// The value of one thread in each part of the warp.
+template <int kWidth, typename T>
+OPWELD_FN T shuffled_from(unsigned mask, const T& value, int lane) {
+    T other = value;
+#pragma unroll
+    for (int at = 0; at < int(sizeof(T)); at += 4) {
+        const int bytes = int(sizeof(T)) - at < 4 ? int(sizeof(T)) - at : 4;
+        unsigned word = 0;
+        memcpy(&word, reinterpret_cast<const char*>(&value) + at, bytes);
+        word = __shfl_sync(mask, word, lane, kWidth);
+        memcpy(reinterpret_cast<char*>(&other) + at, &word, bytes);
+    }
+    return other;
+}
+
+// @team_mask deps:
+// The threads of a warp that are one part of kWidth.
+template <int kWidth>
+OPWELD_FN unsigned team_mask() {
+    return (0xffffffffu >> (32 - kWidth)) << (threadIdx.x % 32 / kWidth * kWidth);
+}
+
+// @scanned_in_warp deps: shuffled_up
+// What the threads up to each one come to together, in parts of kWidth.
+template <int kWidth, typename T>
+OPWELD_FN T scanned_in_warp(unsigned mask, T mine) {
+#pragma unroll
+    for (int lanes = 1; lanes < kWidth; lanes *= 2) {
+        T earlier = shuffled_up<kWidth>(mask, mine, lanes);
+        earlier.follow(mine);
+        if (threadIdx.x % kWidth >= lanes) mine = earlier;
+    }
+    return mine;
+}
+
+// @before_in_team deps: scanned_in_warp, shuffled_from, team_mask
+// What the threads of a team before each one come to, and the whole team. The memory that warps
+// share is used in turns, so that one barrier is enough.
+template <int kTeam, typename T>
+OPWELD_FN T before_in_team(const T& mine, T& whole, int turn) {
+    constexpr int kWidth = kTeam < 32 ? kTeam : 32;
+    const unsigned mask = team_mask<kWidth>();
+    const T up_to = scanned_in_warp<kWidth>(mask, mine);
+    T before = shuffled_up<kWidth>(mask, up_to, 1);
+    if (threadIdx.x % kWidth == 0) before = T::nothing();
+    if constexpr (kTeam <= 32) {
+        whole = shuffled_from<kWidth>(mask, up_to, kWidth - 1);
+    } else {
+        constexpr int kWarps = kTeam / 32;
+        __shared__ T of_warp[2][kWarps];
+        const int warp = threadIdx.x / 32;
+        if (threadIdx.x % 32 == 31) of_warp[turn][warp] = up_to;
+        __syncthreads();
+        const T up_to_warp = scanned_in_warp<kWarps>(mask, of_warp[turn][threadIdx.x % kWarps]);
+        whole = shuffled_from<kWarps>(mask, up_to_warp, kWarps - 1);
+        T earlier = shuffled_from<kWarps>(mask, up_to_warp, warp ? warp - 1 : 0);
+        earlier.follow(before);
+        if (warp) before = earlier;
+    }
+    return before;
+}
+
+// @carried_before deps: before_in_team
+// What is carried into piece `piece` of a row, by a team: partials[k * stride] is that of piece k.
+template <int kTeam, typename Carry>
+OPWELD_FN Carry carried_before(const Carry* partials, int64_t stride, int piece, int rank) {
+    const int each = (piece + kTeam - 1) / kTeam;
+    Carry mine = Carry::nothing(), whole;
+    for (int k = rank * each; k < (rank + 1) * each && k < piece; ++k) {
+        mine.follow(partials[k * stride]);
+    }
+    before_in_team<kTeam>(mine, whole, 0);
+    return whole;
+}
+
+// @scan_in_thread deps:
+// Each of a thread's elements with those before it.
+template <int kCount, typename State>
+OPWELD_FN void scan_in_thread(State (&mine)[kCount]) {
+#pragma unroll
+    for (int k = 1; k < kCount; ++k) {
+        State so_far = mine[k - 1];
+        so_far.follow(mine[k]);
+        mine[k] = so_far;
+    }
+}
+
+// @tell_in_thread deps:
+// What each of a thread's elements knows, of what is carried and of what is before in its stretch.
+template <bool kExclusive, int kCount, typename State, typename Carry>
+OPWELD_FN void tell_in_thread(State (&mine)[kCount], const State& before, const Carry& carry) {
+#pragma unroll
+    for (int k = kCount - 1; k >= 0; --k) {
+        State so_far = before;
+        if (!kExclusive) so_far.follow(mine[k]);
+        if (kExclusive && k > 0) so_far.follow(mine[k - 1]);
+        mine[k] = carry.told(so_far);
+    }
+}
+
+// @ScanAlong deps: Team, before_in_team, scan_in_thread, tell_in_thread
+// A row that kTeam threads scan together, chunk by chunk: kItems packets of kLanes neighbours a
+// thread, those of the next chunk under way while one is scanned. Packets are numbered as the scan
+// goes. Threads of a warp have neighbouring packets; where these are several single elements, they
+// pass through shared memory, so that a thread scans neighbours.
+template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
+struct ScanAlong {
+    static_assert(kItems == 1 || kLanes == 1, "several packets are single elements");
+    static constexpr int kWidth = kTeam < 32 ? kTeam : 32;
+    static constexpr int kCount = kItems * kLanes, kWarpItems = kWidth * kItems;
+    static constexpr Index kChunk = kTeam * kItems;
+    Index first, last, packets;
+
+    // Packets first to last of the row's.
+    __device__ __forceinline__ ScanAlong(Index first, Index last, Index packets)
+        : first(first), last(last), packets(packets) {}
+
+    __device__ __forceinline__ Index packet(Index chunk, int item) const {
+        const int rank = threadIdx.x % kTeam;
+        return chunk + rank / kWidth * kWarpItems + item * kWidth + rank % kWidth;
+    }
+    // The position of its first element in memory.
+    __device__ __forceinline__ Index place(Index packet) const {
+        return (kReverse ? packets - 1 - packet : packet) * kLanes;
+    }
+
+    template <typename Packet, typename Load>
+    __device__ __forceinline__ void load_chunk(Packet (&loaded)[kItems], Index chunk,
+                                               Load load) const {
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            const Index at = packet(chunk, item);
+            if (at < last) loaded[item] = load(place(at));
+        }
+    }
+
+    // scanned(at, packet, states) gives what is scanned of a packet at `at`, and with kStores
+    // after(at, packet, known) takes what its elements know.
+    template <typename State, typename Known, bool kStores, typename Packet, typename Carry,
+              typename Load, typename Scanned, typename After>
+    __device__ __forceinline__ void walk(Carry& carry, Load load, Scanned scanned,
+                                         After after) const {
+        Packet next[kItems];
+        load_chunk(next, first, load);
+        int turn = 0;
+        for (Index chunk = first; chunk < last; chunk += kChunk) {
+            Packet loaded[kItems];
+#pragma unroll
+            for (int item = 0; item < kItems; ++item) loaded[item] = next[item];
+            if (last - chunk > kChunk) load_chunk(next, chunk + kChunk, load);
+            State mine[kCount];
+#pragma unroll
+            for (int item = 0; item < kItems; ++item) {
+                State lanes[kLanes];
+#pragma unroll
+                for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = State::nothing();
+                const Index at = packet(chunk, item);
+                if (at < last) scanned(place(at), loaded[item], lanes);
+#pragma unroll
+                for (int lane = 0; lane < kLanes; ++lane) {
+                    mine[item * kLanes + lane] = lanes[kReverse ? kLanes - 1 - lane : lane];
+                }
+            }
+            exchange<true>(mine);
+            scan_in_thread(mine);
+            State whole;
+            const State before = before_in_team<kTeam>(mine[kCount - 1], whole, turn);
+            if constexpr (kStores) {
+                tell_in_thread<kExclusive>(mine, before, carry);
+                exchange<false>(mine);
+#pragma unroll
+                for (int item = 0; item < kItems; ++item) {
+                    Known known[kLanes];
+#pragma unroll
+                    for (int lane = 0; lane < kLanes; ++lane) {
+                        mine[item * kLanes + lane].tell(known[kReverse ? kLanes - 1 - lane : lane]);
+                    }
+                    const Index at = packet(chunk, item);
+                    if (at < last) after(place(at), loaded[item], known);
+                }
+            }
+            carry.follow(whole);
+            turn ^= 1;
+        }
+    }
+
+    // A warp's own. One place more for each 32: neighbours of a thread are then in different banks.
+    template <typename State>
+    OPWELD_FN State* places() {
+        constexpr int kPlaces = kWarpItems + kWarpItems / 32;
+        __shared__ State of_block[kTeamThreads<kTeam> / kWidth * kPlaces];
+        return of_block + threadIdx.x / kWidth * kPlaces;
+    }
+
+    // Elements k * kWidth + lane of a warp's to lane * kItems + k, or back.
+    template <bool kToNeighbours, typename State>
+    OPWELD_FN void exchange(State (&mine)[kCount]) {
+        if constexpr (kItems > 1) {
+            State* const own = places<State>();
+            const unsigned mask = team_mask<kWidth>();
+            const int lane = threadIdx.x % kWidth;
+#pragma unroll
+            for (int k = 0; k < kItems; ++k) {
+                const int at = kToNeighbours ? k * kWidth + lane : lane * kItems + k;
+                own[at + at / 32] = mine[k];
+            }
+            __syncwarp(mask);
+#pragma unroll
+            for (int k = 0; k < kItems; ++k) {
+                const int at = kToNeighbours ? lane * kItems + k : k * kWidth + lane;
+                mine[k] = own[at + at / 32];
+            }
+            __syncwarp(mask);
+        }
+    }
+};
+
+// @ScanAcross deps: Strips, scan_in_thread, tell_in_thread
+// Columns that kStrips threads each scan together, kItems neighbours of kLanes columns a thread.
+template <int kStrips, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
+struct ScanAcross {
+    static constexpr int kColumns = kStripsThreads<kStrips> / kStrips;
+    static constexpr Index kChunk = kStrips * kItems;
+    Index first, last, length;
+    bool inside;
+
+    // Elements first to last of a column's; threads that are not inside only keep step.
+    __device__ __forceinline__ ScanAcross(Index first, Index last, Index length, bool inside)
+        : first(first), last(last), length(length), inside(inside) {}
+
+    __device__ __forceinline__ Index element(Index chunk, int item) const {
+        return chunk + threadIdx.x / kColumns * kItems + item;
+    }
+    __device__ __forceinline__ Index place(Index element) const {
+        return kReverse ? length - 1 - element : element;
+    }
+
+    template <typename Packet, typename Load>
+    __device__ __forceinline__ void load_chunk(Packet (&loaded)[kItems], Index chunk,
+                                               Load load) const {
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            const Index at = element(chunk, item);
+            if (inside && at < last) loaded[item] = load(place(at));
+        }
+    }
+
+    // As ScanAlong does; each lane has a carry of its own.
+    template <typename State, typename Known, bool kStores, typename Packet, typename Carry,
+              typename Load, typename Scanned, typename After>
+    __device__ __forceinline__ void walk(Carry (&carry)[kLanes], Load load, Scanned scanned,
+                                         After after) const {
+        Packet next[kItems];
+        load_chunk(next, first, load);
+        int turn = 0;
+        for (Index chunk = first; chunk < last; chunk += kChunk) {
+            Packet loaded[kItems];
+#pragma unroll
+            for (int item = 0; item < kItems; ++item) loaded[item] = next[item];
+            if (last - chunk > kChunk) load_chunk(next, chunk + kChunk, load);
+            State mine[kLanes][kItems];
+#pragma unroll
+            for (int item = 0; item < kItems; ++item) {
+                State lanes[kLanes];
+#pragma unroll
+                for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = State::nothing();
+                const Index at = element(chunk, item);
+                if (inside && at < last) scanned(place(at), loaded[item], lanes);
+#pragma unroll
+                for (int lane = 0; lane < kLanes; ++lane) mine[lane][item] = lanes[lane];
+            }
+            State before[kLanes], whole[kLanes];
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) scan_in_thread(mine[lane]);
+            before_in_column(mine, before, whole, turn);
+            if constexpr (kStores) {
+#pragma unroll
+                for (int lane = 0; lane < kLanes; ++lane) {
+                    tell_in_thread<kExclusive>(mine[lane], before[lane], carry[lane]);
+                }
+#pragma unroll
+                for (int item = 0; item < kItems; ++item) {
+                    Known known[kLanes];
+#pragma unroll
+                    for (int lane = 0; lane < kLanes; ++lane) mine[lane][item].tell(known[lane]);
+                    const Index at = element(chunk, item);
+                    if (inside && at < last) after(place(at), loaded[item], known);
+                }
+            }
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) carry[lane].follow(whole[lane]);
+            turn ^= 1;
+        }
+    }
+
+    // What the strips before each one come to, and all strips; memory is used in turns.
+    template <typename State>
+    OPWELD_FN void before_in_column(const State (&mine)[kLanes][kItems], State (&before)[kLanes],
+                                    State (&whole)[kLanes], int turn) {
+        __shared__ State of_strip[2][kStrips][kLanes][kColumns];
+        const int strip = threadIdx.x / kColumns, column = threadIdx.x % kColumns;
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) {
+            of_strip[turn][strip][lane][column] = mine[lane][kItems - 1];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int lane = 0; lane < kLanes; ++lane) {
+            whole[lane] = before[lane] = State::nothing();
+#pragma unroll 8
+            for (int other = 0; other < kStrips; ++other) {
+                if (other == strip) before[lane] = whole[lane];
+                whole[lane].follow(of_strip[turn][other][lane][column]);
+            }
+        }
+    }
+};
+
+}  // namespace op

@@ -1,0 +1,384 @@
+"""Scans as CUDA C++: what is scanned and carried, kernels that walk once over rows, launchers.
+
+Along rows a team of threads has a row; across rows a block has neighbouring rows as columns, each
+scanned by several strips. Where rows are cut in pieces, each piece is folded first, by the same
+kernel without its second half, and then scanned from what the pieces before it come to. In C:
+    int <group>_<variant>(operands, extents, int64_t num_rows, int64_t length,
+                          [int64_t pieces, void* partials,] int64_t max_offset, int aligned,
+                          void* stream)
+    int64_t <group>_pieces(int64_t num_rows, int64_t length)    pieces of a row on this device
+    int64_t <group>_partial_bytes()                             bytes of what a piece comes to
+The last two are those of scans that may be cut; `partials` holds pieces x num_rows of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.expr import Size
+from ..ir.ops import Op
+from ..ir.reduction import Folding, Scan
+from .element import element_text, title
+from .layout import call, folded, head
+from .scan_state import (
+    STRUCTS,
+    carry_name,
+    carry_struct,
+    known_struct,
+    scanned_folds,
+    state_bytes,
+    state_struct,
+)
+from .walk import (
+    Function,
+    casts,
+    folds_name,
+    held_loads,
+    integers,
+    known_name,
+    load_function,
+    operand_parameters,
+    packet_struct,
+    packet_type,
+    pointers,
+    prefix,
+    walk_function,
+)
+
+# The least that is worth a block of its own, in elements of a row.
+_LEAST_ALONG = 8192
+_LEAST_ACROSS = 512
+# Fewer rows than this leave room for as many threads as a block can have for each, and fewer columns
+# for as many strips.
+_MANY_ROWS = 1056
+_MANY_COLUMNS = 16384
+_COLUMNS = 32
+# Shared memory of a block, in bytes.
+_SHARED_BYTES = 48 * 1024
+# Single elements that a thread has of a chunk, and elements of a column.
+_ITEMS_ALONG, _ITEMS_ACROSS = 4, 4
+# Bytes of an element's state of which a thread can have several.
+_SMALL_STATE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """`team` threads a row or strips a column, each of which takes `items` packets of `lanes`."""
+
+    team: int
+    items: int
+    lanes: int
+    index: str
+
+
+def scan_pieces(scan: Scan) -> set[str]:
+    """Names of the device library's pieces that its text uses."""
+    folds = scanned_folds(scan.contiguous)
+    needed = {"NoPacket", *(STRUCTS[fold.op] for fold in folds)}
+    needed |= {"CarriedSum" if _adds_floats(fold) else "Carried" for fold in folds}
+    needed |= {"ScanAcross" if scan.contiguous.across else "ScanAlong"}
+    if scan.cut:
+        needed |= {"carried_before", "piece_of", "pieces_for"}
+    return needed
+
+
+def _adds_floats(fold) -> bool:
+    return fold.op is Op.CUMSUM and fold.dtype.is_float
+
+
+def scan_text(scan: Scan) -> str:
+    """Everything of one group of scans: its functions, its structs, kernels, entries."""
+    folding = scan.contiguous
+    parts = [
+        title(folding.steps[0].walk.kernel, scan.buffers),
+        *(element_text(kernel.element, "cuda") for kernel in folding.kernels),
+        known_struct(folding),
+        state_struct(folding),
+        carry_struct(folding),
+    ]
+    if scan.cut:
+        parts.append(_pieces_entries(scan))
+    for each in scan.foldings:
+        parts += _folding_parts(each, scan)
+    return "\n\n".join(parts) + "\n"
+
+
+def _folding_parts(folding: Folding, scan: Scan) -> list[str]:
+    load = load_function(folding) if held_loads(folding) else None
+    functions = [walk_function(folding, number) for number in range(2)]
+    every = [function for function in (load, *functions) if function]
+    names = {name for function in every for name in function.operands}
+    ordered = [*(b.name for b in folding.buffers), *(e.name for e in folding.extents)]
+    operands = tuple(name for name in ordered if name in names)
+    kernel = (_across_kernel if folding.across else _along_kernel)(
+        folding, scan, load, functions, operands
+    )
+    parts = [packet_struct(folding)] if load else []
+    parts += [function.text for function in every]
+    return [*parts, kernel, _template(folding, scan, operands), _entry(folding, scan, operands)]
+
+
+# --- kernels ---
+
+
+def _along_kernel(
+    folding: Folding,
+    scan: Scan,
+    load: Function | None,
+    functions: list[Function],
+    operands: tuple[str, ...],
+) -> str:
+    carry = carry_name(folding)
+    body = [
+        "  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;",
+        "  if (row >= num_rows) return;",
+        "  const Index packets = length / kLanes;",
+        *_range(scan.cut, "packets"),
+        f"  const op::ScanAlong<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
+        "      first, last, packets);",
+        f"  {carry} carry = {carry}::nothing();",
+    ]
+    if scan.cut:
+        body += [
+            "  const int rank = threadIdx.x % kTeam;",
+            "  if (kStores && blockIdx.y > 0) {",
+            "    carry = op::carried_before<kTeam>(partials + row, num_rows, blockIdx.y, rank);",
+            "  }",
+        ]
+    body += _walk(folding, load, functions)
+    if scan.cut:
+        body.append("  if (!kStores && rank == 0) partials[blockIdx.y * num_rows + row] = carry;")
+    return _kernel(folding, scan, operands, body)
+
+
+def _across_kernel(
+    folding: Folding,
+    scan: Scan,
+    load: Function | None,
+    functions: list[Function],
+    operands: tuple[str, ...],
+) -> str:
+    carry = carry_name(folding)
+    each_lane = ["#pragma unroll", "  for (int lane = 0; lane < kLanes; ++lane) {"]
+    body = [
+        "  constexpr int kColumns = op::kStripsThreads<kTeam> / kTeam;",
+        "  const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;",
+        "  const bool inside = row < num_rows;",
+        *_range(scan.cut, "length"),
+        f"  const op::ScanAcross<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
+        "      first, last, length, inside);",
+        f"  {carry} carry[kLanes];",
+        *each_lane,
+        f"    carry[lane] = {carry}::nothing();",
+    ]
+    if scan.cut:
+        body += [
+            "    if (kStores && inside) {",
+            "      for (int k = 0; k < blockIdx.y; ++k) {",
+            "        carry[lane].follow(partials[k * num_rows + row + lane]);",
+            "      }",
+            "    }",
+        ]
+    body += ["  }", *_walk(folding, load, functions)]
+    if scan.cut:
+        body += [
+            "  if (kStores || !inside || threadIdx.x >= kColumns) return;",
+            "  const Index at = blockIdx.y * num_rows + row;",
+            "  for (int lane = 0; lane < kLanes; ++lane) partials[at + lane] = carry[lane];",
+        ]
+    return _kernel(folding, scan, operands, body)
+
+
+def _ways(scan: Scan) -> str:
+    return f"{'true' if scan.reverse else 'false'}, {'true' if scan.exclusive else 'false'}"
+
+
+def _range(cut: bool, count: str) -> list[str]:
+    if not cut:
+        return [f"  const Index first = 0, last = {count};"]
+    return [
+        "  const Index first = blockIdx.y * piece;",
+        f"  const Index last = first + piece < {count} ? first + piece : {count};",
+    ]
+
+
+def _walk(folding: Folding, load: Function | None, functions: list[Function]) -> list[str]:
+    packet = packet_type(folding)
+    loaded = "return op::NoPacket();"
+    if load:
+        loaded = "return " + load.call(["row", "at"], 4).lstrip()
+    scanned, after = functions
+    types = f"{folds_name(folding, 0)}, {known_name(folding)}, kStores, {packet}"
+    return [
+        f"  const auto load = [&](Index at) {{\n    {loaded}\n  }};",
+        f"  scan.template walk<{types}>(",
+        "      carry, load,",
+        "      [&](Index at, const auto& packet, auto& folds) {",
+        scanned.call(["row", "at", "packet", "folds"], 8),
+        "      },",
+        "      [&](Index at, const auto& packet, const auto& known) {",
+        after.call(["row", "at", "packet", "known"], 8),
+        "      });",
+    ]
+
+
+def _kernel(folding: Folding, scan: Scan, operands: tuple[str, ...], body: list[str]) -> str:
+    team = "Strips" if folding.across else "Team"
+    params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
+    if scan.cut:
+        params += ["Index piece", f"{carry_name(folding)}* __restrict__ partials"]
+    lines = [
+        "template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>",
+        f"__global__ void __launch_bounds__(op::k{team}Threads<kTeam>, op::k{team}Blocks<kTeam, Index>)",
+        head(f"{prefix(folding)}_kernel", params, " {"),
+        *(folded(line) for text in body for line in text.split("\n")),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+# --- launchers ---
+
+
+def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
+    """Launches an instance; with pieces it runs twice, to fold them and to scan them."""
+    team = "Strips" if folding.across else "Team"
+    cut = scan.cut
+    params = [
+        *pointers(folding, operands),
+        *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
+        *(["int64_t pieces", "void* partials"] if cut else []),
+        "cudaStream_t stream",
+    ]
+    arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
+    if cut:
+        arguments += ["Index(piece)", f"static_cast<{carry_name(folding)}*>(partials)"]
+    packets = "length" if folding.across else "length / kLanes"
+    grid = "dim3(blocks, pieces)" if cut else "blocks"
+    name = f"{prefix(folding)}_kernel<kTeam, kItems, kLanes"
+    launch = f"kernel<<<{grid}, kThreads, 0, stream>>>"
+    fold = [
+        "  if (pieces > 1) {",
+        f"    const auto fold = {name}, false, Index>;",
+        call(f"fold<<<{grid}, kThreads, 0, stream>>>", arguments, 4),
+        "  }",
+    ]
+    lines = [
+        "template <int kTeam, int kItems, int kLanes, typename Index>",
+        head(f"static void {prefix(folding)}_launch", params, " {"),
+        f"  constexpr int kThreads = op::k{team}Threads<kTeam>;",
+        f"  constexpr int64_t kRows = kThreads / kTeam{' * kLanes' if folding.across else ''};",
+        "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
+        *([f"  const int64_t piece = op::piece_of({packets}, pieces, 1);", *fold] if cut else []),
+        f"  const auto kernel = {name}, true, Index>;",
+        call(launch, arguments, 2),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
+    rows = ["num_rows", "length"]
+    pieces = ["pieces", "partials"] if scan.cut else []
+    params = [
+        *pointers(folding, tuple(b.name for b in folding.buffers)),
+        *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),
+        *(["int64_t pieces", "void* partials"] if pieces else []),
+        *("int64_t max_offset", "int aligned", "void* stream"),
+    ]
+    lines = [
+        head(f'extern "C" int {prefix(folding)}', params, " {"),
+        "  // 32-bit positions must not wrap round behind the last element.",
+        "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
+        *map(folded, _choice(folding, scan)),
+        call("launch", [*operands, *rows, *pieces, "static_cast<cudaStream_t>(stream)"], 2),
+        "  return int(cudaGetLastError());",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _choice(folding: Folding, scan: Scan) -> list[str]:
+    """Statements that define `launch`: few instances for what is rare, huge or without vectors."""
+    lanes, single = folding.lanes, folding.variant != "contiguous"
+    huge = _Instance(8 if folding.across else 256, 1, 1, "uint64_t")
+    lines = [f"  auto launch = {_name(folding, huge)};"]
+    narrow = ["  if (narrow) {", *_by_shape(folding, scan.length, 1, single), "  }"]
+    if lanes == 1 or (folding.across and not _fits(folding, 8, lanes)):
+        return [*lines, *narrow]
+    whole = f"num_rows % {lanes} == 0" if folding.across else f"length % {lanes} == 0"
+    if folding.across:
+        # Of few columns each thread takes one, so that there are enough blocks.
+        whole += f" && num_rows >= {_MANY_COLUMNS}"
+    wide = _Instance(huge.team, 1, lanes, "uint64_t")
+    return [
+        *lines,
+        f"  if (aligned && {whole}) {{",
+        "    if (narrow) {",
+        *(f"  {line}" for line in _by_shape(folding, scan.length, lanes, single)),
+        "    } else {",
+        f"      launch = {_name(folding, wide)};",
+        "    }",
+        "  } else if (narrow) {",
+        *narrow[1:],
+    ]
+
+
+def _by_shape(folding: Folding, length: Size, lanes: int, single: bool) -> list[str]:
+    """The assignment of the instance for packets of so many lanes."""
+    if folding.across:
+        return _across_by_shape(folding, lanes)
+    items = _ITEMS_ALONG if lanes == 1 and state_bytes(folding) <= _SMALL_STATE else 1
+    teams = [(8, 8 * items), (32, 256 * items), (256, None)]
+    if isinstance(length, int):
+        packets = length // lanes
+        teams = [next((t, None) for t, most in teams if most is None or packets <= most)]
+    if single:
+        teams = teams[-1:]
+    lines = list[str]()
+    for team, most in teams:
+        name = _name(folding, _Instance(team, items, lanes, "uint32_t"))
+        start = f"if (length <= {most * lanes}) " if most else ""
+        lines.append(f"    {'else ' if lines else ''}{start}launch = {name};")
+    if teams[-1][0] == 256 and not single:
+        wide = _name(folding, _Instance(1024, items, lanes, "uint32_t"))
+        long = f" && length > {1024 * items * lanes}"
+        lines.append(f"    if (num_rows < {_MANY_ROWS}{long}) launch = {wide};")
+    return lines
+
+
+def _across_by_shape(folding: Folding, lanes: int) -> list[str]:
+    items = max(_ITEMS_ACROSS // lanes, 1) * (2 if state_bytes(folding) <= _SMALL_STATE else 1)
+    lines = [f"    launch = {_name(folding, _Instance(8, items, lanes, 'uint32_t'))};"]
+    if lanes == 1 and _fits(folding, 32, 1):
+        name = _name(folding, _Instance(32, items, 1, "uint32_t"))
+        few = f"num_rows < {_MANY_COLUMNS} && length > {8 * items}"
+        lines.append(f"    if ({few}) launch = {name};")
+    return lines
+
+
+def _fits(folding: Folding, strips: int, lanes: int) -> bool:
+    """Whether what the strips of all columns come to fits into shared memory, twice."""
+    return 2 * strips * _COLUMNS * lanes * state_bytes(folding) <= _SHARED_BYTES
+
+
+def _name(folding: Folding, instance: _Instance) -> str:
+    numbers = f"{instance.team}, {instance.items}, {instance.lanes}, {instance.index}"
+    return f"{prefix(folding)}_launch<{numbers}>"
+
+
+def _pieces_entries(scan: Scan) -> str:
+    """In how many pieces a row is cut, and the bytes of what one comes to."""
+    folding = scan.contiguous
+    blocks = f"(num_rows + {_COLUMNS - 1}) / {_COLUMNS}" if folding.across else "num_rows"
+    least = _LEAST_ACROSS if folding.across else _LEAST_ALONG
+    lines = [
+        f'extern "C" int64_t {scan.group}_pieces(int64_t num_rows, int64_t length) {{',
+        f"  return op::pieces_for({blocks}, length, {least});",
+        "}",
+        "",
+        f'extern "C" int64_t {scan.group}_partial_bytes() {{',
+        f"  return sizeof({carry_name(folding)});",
+        "}",
+    ]
+    return "\n".join(lines)

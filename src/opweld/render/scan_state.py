@@ -1,0 +1,144 @@
+"""What is scanned, and what is carried along a row: the same structs in CUDA and in C++."""
+
+from __future__ import annotations
+
+from ..ir.ops import Op
+from ..ir.reduction import Fold, Folding, Walk
+from .c import compute_type
+from .chunks import own_folds, told_beside
+from .layout import folded
+from .walk import SCANNED_PLACES, folds_name, known_name
+
+STRUCTS = {
+    Op.CUMSUM: "Sum",
+    Op.CUMPROD: "Prod",
+    Op.CUMMAX: "Cummax",
+    Op.CUMMIN: "Cummin",
+    Op.CUMMAX_PLACE: "Cummax",
+    Op.CUMMIN_PLACE: "Cummin",
+    Op.LOGCUMSUMEXP: "Logcumsumexp",
+}
+
+
+def scanned_folds(folding: Folding) -> tuple[Fold, ...]:
+    """What is scanned and has a state of its own."""
+    return own_folds(folding.steps[0].walk)
+
+
+def value_type(fold: Fold, walk: Walk) -> str:
+    """The type in which an element is scanned."""
+    return compute_type(walk.kernel.element.results[fold.result][0])
+
+
+def state_type(fold: Fold, value: str) -> str:
+    return f"op::Placed<{value}, int64_t>" if fold.op in SCANNED_PLACES else value
+
+
+def identity(fold: Fold, value: str) -> str:
+    name = "nowhere" if fold.op in SCANNED_PLACES else "identity"
+    return f"op::{STRUCTS[fold.op]}::{name}<{value}>()"
+
+
+def told(fold: Fold, walk: Walk) -> str:
+    """What an element knows of a fold, of the state of its own or of the one that holds it."""
+    beside = told_beside(fold, walk)
+    if beside:
+        return f"{beside.name}.value"
+    return f"{fold.name}.position" if fold.op in SCANNED_PLACES else fold.name
+
+
+def known_struct(folding: Folding) -> str:
+    lines = ["// What an element knows of the scans.", f"struct {known_name(folding)} {{"]
+    folds = folding.steps[0].walk.folds
+    lines += [f"  {compute_type(fold.dtype)} {fold.name};" for fold in folds]
+    return "\n".join([*lines, "};"])
+
+
+def state_struct(folding: Folding) -> str:
+    """The state of an element, or of neighbours."""
+    walk, name = folding.steps[0].walk, folds_name(folding, 0)
+    types = {fold: value_type(fold, walk) for fold in scanned_folds(folding)}
+    states = {fold: state_type(fold, value) for fold, value in types.items()}
+    nothing = ", ".join(identity(fold, value) for fold, value in types.items())
+    values = [f"{value} value{i}" for i, value in enumerate(types.values())]
+    placed = any(fold.op in SCANNED_PLACES for fold in types)
+    values += ["int64_t position"] if placed else []
+    given = ", ".join(
+        f"{{value{i}, position}}" if fold.op in SCANNED_PLACES else f"value{i}"
+        for i, fold in enumerate(types)
+    )
+    combined = [
+        f"{f.name} = op::{STRUCTS[f.op]}::combine({f.name}, later.{f.name});" for f in types
+    ]
+    lines = [
+        "// What is scanned.",
+        f"struct {name} {{",
+        *(f"  {state} {fold.name};" for fold, state in states.items()),
+        "",
+        f"  OPWELD_FN {name} nothing() {{",
+        folded(f"    return {{{nothing}}};"),
+        "  }",
+        f"  __device__ __forceinline__ void add({', '.join(values)}) {{",
+        folded(f"    *this = {{{given}}};"),
+        "  }",
+        f"  __device__ __forceinline__ void follow(const {name}& later) {{",
+        *(folded(f"    {line}") for line in combined),
+        "  }",
+        f"  __device__ __forceinline__ void tell({known_name(folding)}& element) const {{",
+        *(f"    element.{fold.name} = {told(fold, walk)};" for fold in walk.folds),
+        "  }",
+        "};",
+    ]
+    return "\n".join(lines)
+
+
+def carry_name(folding: Folding) -> str:
+    return f"{folding.name}_carry"
+
+
+def _carried(fold: Fold, value: str) -> str:
+    if fold.op is Op.CUMSUM and fold.dtype.is_float:
+        return f"op::CarriedSum<{value}>"
+    return f"op::Carried<op::{STRUCTS[fold.op]}, {state_type(fold, value)}>"
+
+
+def carry_struct(folding: Folding) -> str:
+    """What is carried from stretch to stretch of a row."""
+    walk, name, state = folding.steps[0].walk, carry_name(folding), folds_name(folding, 0)
+    values = {fold: value_type(fold, walk) for fold in scanned_folds(folding)}
+    types = {fold: _carried(fold, value) for fold, value in values.items()}
+    nothing = ", ".join(f"{t}::of({identity(f, values[f])})" for f, t in types.items())
+    follows = [f"    {fold.name}.follow(later.{fold.name});" for fold in types]
+    all_told = ", ".join(f"{fold.name}.told(so_far.{fold.name})" for fold in types)
+    lines = [
+        "// What is carried along a row.",
+        f"struct {name} {{",
+        *(f"  {kind} {fold.name};" for fold, kind in types.items()),
+        "",
+        f"  OPWELD_FN {name} nothing() {{",
+        folded(f"    return {{{nothing}}};"),
+        "  }",
+        f"  __device__ __forceinline__ void follow(const {state}& later) {{",
+        *follows,
+        "  }",
+        f"  __device__ __forceinline__ void follow(const {name}& later) {{",
+        *follows,
+        "  }",
+        f"  __device__ __forceinline__ {state} told(const {state}& so_far) const {{",
+        folded(f"    return {{{all_told}}};"),
+        "  }",
+        "};",
+    ]
+    return "\n".join(lines)
+
+
+def state_bytes(folding: Folding) -> int:
+    """Of one element's state, with all the padding there can be."""
+    walk = folding.steps[0].walk
+    sizes = (
+        16 if fold.op in SCANNED_PLACES else walk.kernel.element.results[fold.result][0].compute
+        for fold in scanned_folds(folding)
+    )
+    widths = [size if isinstance(size, int) else size.itemsize_bytes for size in sizes]
+    widest = 8 if max(widths) >= 8 else 4
+    return sum(-(-width // widest) * widest for width in widths)
