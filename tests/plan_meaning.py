@@ -15,11 +15,11 @@ from opweld.ir.interpret import Calls, bind_sizes, numbered
 from opweld.ir.kernel import Kernel, Load, Welded
 from opweld.ir.ops import OPS, CallAttrs, Kind, Op
 from opweld.ir.plan import Group, GroupKind, Plan
-from opweld.ir.reduction import Lowered, Reduction
+from opweld.ir.reduction import Lowered, Reduction, Scan
 
 Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
 ExecuteRows = Callable[
-    [Reduction, str, Sequence[Array], Sequence[tuple[int, ...]], Mapping[str, int]],
+    [Reduction | Scan, str, Sequence[Array], Sequence[tuple[int, ...]], Mapping[str, int]],
     tuple[Array, ...],
 ]
 """Runs a variant of a reduction on operands, to results of these shapes."""
@@ -51,7 +51,7 @@ def run_plan(
         if group.kind is GroupKind.POINTWISE:
             check(welded[group.name])
             _run_welded(group, welded[group.name], values, sizes, variant, execute or run_kernel)
-        elif group.kind is GroupKind.REDUCTION:
+        elif group.kind in (GroupKind.REDUCTION, GroupKind.SCAN):
             check(welded[group.name])
             fold = execute_rows or run_reduction
             _run_reduction(group, welded[group.name], values, sizes, variant, fold)
@@ -90,7 +90,7 @@ def _run_welded(
 
 def _run_reduction(
     group: Group,
-    reduction: Reduction,
+    reduction: Reduction | Scan,
     values: dict[int, Array],
     sizes: Mapping[str, int],
     variant: str,

@@ -1,4 +1,4 @@
-"""Runs the kernels of reductions on the CPU: the C++ text as it is, the CUDA text by emulation."""
+"""Runs the kernels of reductions and scans here: C++ text as it is, CUDA text by emulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.plan.plans import plan_of
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
 from opweld.ir.kernel import Buffer
-from opweld.ir.reduction import Folding, Reduction
+from opweld.ir.reduction import Folding, Reduction, Scan
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
@@ -42,7 +42,7 @@ def cut(reduction: Reduction) -> Reduction:
 
 
 def run_reduction(
-    reduction: Reduction,
+    reduction: Reduction | Scan,
     operands: Sequence[Array],
     sizes: Sizes,
     shapes: Sequence[Sequence[int]],
@@ -69,7 +69,8 @@ def run_reduction(
         for begin, end in ((0, num_rows // 3), (num_rows // 3, num_rows)):
             if reduction.cut:
                 bytes_each = entries.call(f"{reduction.group}_partial_bytes")
-                entries.cut(begin, end, length, pieces, bytes_each)
+                scans = isinstance(reduction, Scan)
+                entries.cut(begin, end, length, pieces, bytes_each, scans)
             else:
                 entries(begin, end)
 
@@ -85,7 +86,7 @@ def rows_executor(
     """
 
     def execute(
-        reduction: Reduction,
+        reduction: Reduction | Scan,
         variant: str,
         operands: Sequence[Array],
         shapes: Sequence[tuple[int, ...]],
@@ -129,7 +130,7 @@ def _written(
 
 def emulated(
     text: str,
-    reduction: Reduction,
+    reduction: Reduction | Scan,
     folding: Folding,
     operands: Sequence[Array],
     shapes: Sequence[Sequence[int]],
@@ -163,7 +164,9 @@ class _Entries:
     def __call__(self, *positions: int) -> None:
         self.call(self.name, *self.taken, *map(ctypes.c_int64, positions))
 
-    def cut(self, begin: int, end: int, length: int, pieces: int, bytes_each: int) -> None:
+    def cut(
+        self, begin: int, end: int, length: int, pieces: int, bytes_each: int, scans: bool
+    ) -> None:
         stride = end - begin + 1
         partials = (ctypes.c_char * (pieces * stride * bytes_each + 16))()
         bounds = [length * k // pieces for k in range(pieces + 1)]
@@ -172,8 +175,14 @@ class _Entries:
             place = ctypes.byref(partials, piece * stride * bytes_each)
             part = map(ctypes.c_int64, bounds[piece : piece + 2])
             self.call(f"{self.name}_fold", *self.taken, *rows, *part, place)
-        these = [ctypes.c_int64(pieces), ctypes.c_int64(stride), ctypes.byref(partials)]
-        self.call(f"{self.name}_finish", *self.taken, *rows, *these)
+        if not scans:
+            these = [ctypes.c_int64(pieces), ctypes.c_int64(stride), ctypes.byref(partials)]
+            self.call(f"{self.name}_finish", *self.taken, *rows, *these)
+            return
+        for piece in range(pieces):
+            numbers = (*bounds[piece : piece + 2], piece, stride)
+            these = [*map(ctypes.c_int64, numbers), ctypes.byref(partials)]
+            self.call(f"{self.name}_scan", *self.taken, *rows, *these)
 
 
 def _extents(

@@ -1,4 +1,4 @@
-"""The meaning of lowered reductions, evaluated with NumPy, walk by walk."""
+"""The meaning of lowered reductions and scans, evaluated with NumPy, walk by walk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.kernel_meaning import Array, definition_value, element_values, everyw
 from opweld.ir.expr import evaluate
 from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernel import Given, Kernel
-from opweld.ir.ops import OPS, ReduceAttrs
-from opweld.ir.reduction import Folding, Reduction
+from opweld.ir.ops import OPS, ReduceAttrs, ScanAttrs
+from opweld.ir.reduction import Folding, Reduction, Scan
 
 
 def run_reduction(
-    reduction: Reduction,
+    reduction: Reduction | Scan,
     variant: str,
     operands: Sequence[Array],
     shapes: Sequence[tuple[int, ...]],
@@ -39,6 +39,11 @@ def run_reduction(
         values = state.evaluate(step.walk.kernel, of_row=False)
         for fold in step.walk.folds:
             rows = state.by_row(values[fold.result])
+            if isinstance(reduction, Scan):
+                attrs = ScanAttrs(1, reduction.reverse, reduction.exclusive)
+                scanned = OPS[fold.op].evaluate(rows, attrs)  # type: ignore[misc]
+                state.known[fold.name] = _computed(scanned, fold.dtype)
+                continue
             reduced = OPS[fold.op].evaluate(rows, ReduceAttrs((1,)))  # type: ignore[misc]
             state.known[fold.name] = _computed(reduced[:, 0], fold.dtype)
         if step.once:
@@ -89,8 +94,11 @@ class _State:
             if len(positions)
             else positions
         )
+        at = rows
+        if self.folding.scanned:
+            at = (rows, point[self.folding.reduced[0].var])
         scalars = {
-            d.name: self.known[d.name][rows]
+            d.name: self.known[d.name][at]
             if isinstance(d, Given)
             else definition_value(d, kernel, self.buffers, point, positions)
             for d in kernel.definitions

@@ -45,6 +45,21 @@ def _window(x: Any, attrs: Any) -> Any:
     return seen.narrow(attrs.dim, 0, attrs.count).movedim(-1, attrs.dim + 1)
 
 
+def _scan(function, nothing=0):
+    """As users write it: flips for a reversed one, and nothing in front for an exclusive one."""
+
+    def scanned(x, attrs):
+        dim = attrs.axis
+        x = x.flip(dim) if attrs.reverse else x
+        if attrs.exclusive:
+            front = torch.full_like(x.narrow(dim, 0, 1), nothing)
+            x = torch.cat([front, x], dim).narrow(dim, 0, x.shape[dim])
+        found = function(x, dim, dtype=x.dtype)
+        return found.flip(dim) if attrs.reverse else found
+
+    return scanned
+
+
 def _pad(x, attrs):
     widths = [w for pair in zip(attrs.before[::-1], attrs.after[::-1], strict=True) for w in pair]
     return F.pad(x, widths, value=attrs.value)
@@ -200,6 +215,13 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.ARGMIN: _place(torch.argmin),
     Op.SUMEXP: lambda x, a: (x - x.amax(a.axes, keepdim=True)).exp().sum(a.axes, keepdim=True),
     Op.DEVSQ: lambda x, a: (x - x.mean(a.axes, keepdim=True)).square().sum(a.axes, keepdim=True),
+    Op.CUMSUM: _scan(torch.cumsum, 0),
+    Op.CUMPROD: _scan(torch.cumprod, 1),
+    Op.CUMMAX: _scan(lambda x, dim, dtype: torch.cummax(x, dim).values),
+    Op.CUMMIN: _scan(lambda x, dim, dtype: torch.cummin(x, dim).values),
+    Op.CUMMAX_PLACE: _scan(lambda x, dim, dtype: torch.cummax(x, dim).indices),
+    Op.CUMMIN_PLACE: _scan(lambda x, dim, dtype: torch.cummin(x, dim).indices),
+    Op.LOGCUMSUMEXP: _scan(lambda x, dim, dtype: torch.logcumsumexp(x, dim)),
     Op.PERMUTE: lambda x, a: x.permute(a.dims),
     Op.EXPAND: lambda x, a: x.expand(a.shape),
     Op.RESHAPE: lambda x, a: x.reshape(a.shape),

@@ -3,11 +3,13 @@
 
 namespace op {
 
-// @scan_span deps:
-// Each of `count` values becomes what is carried into the span together with the values up to it, or
-// before it, and `carry` what is carried on.
+// @kScanSpan deps:
 constexpr int kSpanChains = 8, kSpanChain = 64;
 constexpr int kScanSpan = kSpanChains * kSpanChain;
+
+// @scan_span deps: kScanSpan
+// Each of `count` values becomes what is carried into the span together with the values up to it, or
+// before it, and `carry` what is carried on.
 template <typename Fold, bool kExclusive, typename T, typename Total>
 OPWELD_FN void scan_span(T* value, int64_t count, Total& carry) {
     if (count < kScanSpan) {
@@ -41,7 +43,7 @@ OPWELD_FN void scan_span(T* value, int64_t count, Total& carry) {
     }
 }
 
-// @scan_places deps: Placed
+// @scan_places deps: Placed, kScanSpan
 // Likewise, with the place of each extreme; the first value stands at position `first`.
 template <typename Fold, typename T>
 OPWELD_FN void scan_places(T* value, int64_t* place, int64_t count, int64_t first,

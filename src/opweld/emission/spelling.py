@@ -10,6 +10,7 @@ from ..ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ..ir.graph import Node
 from ..ir.ops import CallAttrs, Kind, Op, Operand, TorchLiteral
 from ..ir.types import DType
+from .scans import SCANS, scan_text
 
 TORCH_DTYPES = {
     DType.BOOL: "torch.bool",
@@ -289,28 +290,9 @@ def _along_axes(node: Node, name: Names, function: str, result: str) -> str:
     return f"torch.{function}({ordered}, dim=-1){result}.reshape({sizes(node.type.shape)})"
 
 
-def _scan(function: str, result: str = "") -> Callable[[Node, Names], str]:
-    """In reverse, of the flipped elements; exclusive, of the elements one place further on."""
-
-    def text(node: Node, name: Names) -> str:
-        x, a = name(node.inputs[0]), node.attrs
-        if a.exclusive:
-            axes = ":, " * a.axis
-            filler = "ones" if node.op is Op.CUMPROD else "zeros"
-            one, others = (f"{axes}-1:", f"{axes}1:") if a.reverse else (f"{axes}:1", f"{axes}:-1")
-            parts = [f"torch.{filler}_like({x}[{one}])", f"{x}[{others}]"]
-            x = f"torch.cat(({', '.join(parts[::-1] if a.reverse else parts)}), dim={a.axis})"
-        if a.reverse:
-            x = f"torch.flip({x}, ({a.axis},))"
-        scanned = f"torch.{function}({x}, dim={a.axis}{_in_scan_dtype(node)}){result}"
-        return f"torch.flip({scanned}, ({a.axis},))" if a.reverse else scanned
-
-    return text
-
-
-def _in_scan_dtype(node: Node) -> str:
+def _scan(node: Node, name: Names) -> str:
     """torch scans narrow integers in int64, where it is not told."""
-    return _in_dtype(node) if node.op in (Op.CUMSUM, Op.CUMPROD) else ""
+    return scan_text(node, name(node.inputs[0]), _in_dtype(node))
 
 
 def _permute(node: Node, name: Names) -> str:
@@ -434,13 +416,7 @@ _SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
     Op.ARGMIN: _place,
     Op.SUMEXP: _sum_of_powers,
     Op.DEVSQ: _sum_of_squared_deviations,
-    Op.CUMSUM: _scan("cumsum"),
-    Op.CUMPROD: _scan("cumprod"),
-    Op.CUMMAX: _scan("cummax", "[0]"),
-    Op.CUMMIN: _scan("cummin", "[0]"),
-    Op.CUMMAX_PLACE: _scan("cummax", "[1]"),
-    Op.CUMMIN_PLACE: _scan("cummin", "[1]"),
-    Op.LOGCUMSUMEXP: _scan("logcumsumexp"),
+    **dict.fromkeys(SCANS, _scan),
     Op.PERMUTE: _permute,
     Op.EXPAND: _expand,
     Op.RESHAPE: _reshape,

@@ -62,8 +62,8 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, Scan, RowBlocks, Variant or Capture;
-    anything else is a TypeError.
+    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, Scan, RowBlocks, Variant or
+    Capture; anything else is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
 

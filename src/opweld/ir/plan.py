@@ -139,8 +139,9 @@ class Group:
     buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
     the `product` that this computes; all its other nodes are computed from the product's elements.
     A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
-    it, but for axes of size 1. A SCAN has `rows` of one axis, whose one level are the scans; each of
-    its results has the shape of the space.
+    it, but for axes of size 1.
+    A SCAN has `rows` of one axis, whose one level are the scans; each of its results has the shape
+    of the space.
     ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the

@@ -124,7 +124,9 @@ def merged(folding: Folding) -> Folding:
     folding, kept = _with_loops_merged(folding, folding.kept, "i")
     folding, reduced = _with_loops_merged(folding, folding.reduced, "r")
     steps = tuple(_with_loops(step, kept, reduced) for step in folding.steps)
-    return replace(folding, kept=kept, reduced=reduced, steps=steps, extents=extents_of_steps(steps))
+    return replace(
+        folding, kept=kept, reduced=reduced, steps=steps, extents=extents_of_steps(steps)
+    )
 
 
 def _with_loops_merged(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.expr import divides
-from ..ir.graph import Node
 from ..ir.index import is_across, space_coords
 from ..ir.kernel import Given
-from ..ir.levels import Levels
+from ..ir.levels import Levels, Place
 from ..ir.plan import Group, ReductionSchedule
 from ..ir.reduction import Fold, Folding, Scan, Step, Walk
 from .names import Names
@@ -96,5 +95,5 @@ def _halves(maker: StepMaker) -> tuple[Step, Step]:
     return Step(Walk(before, folds), None), Step(Walk(after, ()), None)
 
 
-def _distinct(places: list[tuple[Node, tuple]]) -> list[tuple[Node, tuple]]:
+def _distinct(places: list[Place]) -> list[Place]:
     return list(dict.fromkeys(places))

@@ -1,4 +1,7 @@
-"""Folds that take in several elements at once: they first ask for the largest, or for the mean."""
+"""Folds that take in several elements at once: they first ask for the largest, or for the mean.
+
+And which folds are told from the state of another one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 
 CHUNKED = (Op.SUMEXP, Op.DEVSQ)
+SCANNED_PLACES = (Op.CUMMAX_PLACE, Op.CUMMIN_PLACE)
 _BESIDE = {
     Op.AMAX: Op.SUMEXP,
     Op.SUM: Op.DEVSQ,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..device import pieces
 from ..ir.expr import Size
-from ..ir.kernel import Kernel, Load, RowBlocks, Store, Welded
+from ..ir.kernel import Kernel, Load, RowBlocks, Store
 from ..ir.reduction import Lowered, Reduction, Scan
 from .c import dtypes_of, storage_pieces
 from .cpp_half import block_pieces, blocked, half_loads, half_stores, in_block, of_block

@@ -16,7 +16,6 @@ from ..ir.ops import Op
 from ..ir.reduction import Folding, Once, Reduction, Scan, Step
 from ..ir.types import DType
 
-
 Ours = Welded | Reduction | Scan
 
 

@@ -23,12 +23,12 @@ from ..ir.kernel import Given, Kernel
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
 from .c import compute_type, dtypes_of, grouped, storage_pieces
-from .chunks import told_beside
+from .chunks import SCANNED_PLACES, told_beside
 from .cpp_loops import coordinates_of
 from .cpp_statements import definition_text, parameters, stored, text_of, typed
 from .element import call_element, element_text, pieces_of, title
 from .layout import folded, head, indented
-from .scan_state import SCANNED_PLACES, STRUCTS, scanned_folds, state_type, value_type
+from .scan_state import STRUCTS, scanned_folds, state_type, value_type
 
 # Neighbouring rows that are scanned together: so many fill the cache's lines.
 _COLUMNS = 256

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..ir.expr import Size
 from ..ir.ops import Op
-from ..ir.reduction import Folding, Scan
+from ..ir.reduction import Fold, Folding, Scan
 from .element import element_text, title
 from .layout import call, folded, head
 from .scan_state import (
@@ -48,8 +48,8 @@ from .walk import (
 # The least that is worth a block of its own, in elements of a row.
 _LEAST_ALONG = 8192
 _LEAST_ACROSS = 512
-# Fewer rows than this leave room for as many threads as a block can have for each, and fewer columns
-# for as many strips.
+# Fewer rows than this leave room for as many threads as a block can have for each, and fewer
+# columns for as many strips.
 _MANY_ROWS = 1056
 _MANY_COLUMNS = 16384
 _COLUMNS = 32
@@ -82,7 +82,7 @@ def scan_pieces(scan: Scan) -> set[str]:
     return needed
 
 
-def _adds_floats(fold) -> bool:
+def _adds_floats(fold: Fold) -> bool:
     return fold.op is Op.CUMSUM and fold.dtype.is_float
 
 
@@ -227,9 +227,10 @@ def _kernel(folding: Folding, scan: Scan, operands: tuple[str, ...], body: list[
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
     if scan.cut:
         params += ["Index piece", f"{carry_name(folding)}* __restrict__ partials"]
+    bounds = f"op::k{team}Threads<kTeam>, op::k{team}Blocks<kTeam, Index>"
     lines = [
         "template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>",
-        f"__global__ void __launch_bounds__(op::k{team}Threads<kTeam>, op::k{team}Blocks<kTeam, Index>)",
+        f"__global__ void __launch_bounds__({bounds})",
         head(f"{prefix(folding)}_kernel", params, " {"),
         *(folded(line) for text in body for line in text.split("\n")),
         "}",

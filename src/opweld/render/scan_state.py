@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import compute_type
-from .chunks import own_folds, told_beside
+from .chunks import SCANNED_PLACES, own_folds, told_beside
 from .layout import folded
-from .walk import SCANNED_PLACES, folds_name, known_name
+from .walk import folds_name, known_name
 
 STRUCTS = {
     Op.CUMSUM: "Sum",

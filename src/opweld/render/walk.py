@@ -19,13 +19,12 @@ from ..ir.kernel import Access, Given, Index, Kernel, Load, Loop, Store, Test
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import STORAGE, compute_type, constant, load_text, named_in, store_text
-from .chunks import own_folds, takes_chunks
+from .chunks import SCANNED_PLACES, own_folds, takes_chunks
 from .element import call_element
 from .layout import call, folded, head, indented
 from .packet import address_text, coordinates, definition_text, pointer
 
 ARG = (Op.ARGMAX, Op.ARGMIN)
-SCANNED_PLACES = (Op.CUMMAX_PLACE, Op.CUMMIN_PLACE)
 _LANES = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
 # Definitions that have a statement; those of the row are known already.
 Own = Load | Index | Test

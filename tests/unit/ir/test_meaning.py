@@ -24,14 +24,16 @@ from opweld.ir.ops import (
     PadAttrs,
     PermuteAttrs,
     ReduceAttrs,
+    ScanAttrs,
     ShapeAttrs,
     SliceAttrs,
     SlopeAttrs,
     SoftplusAttrs,
     ThresholdAttrs,
+    TypeRule,
     WindowAttrs,
 )
-from opweld.ir.types import DType
+from opweld.ir.types import DType, TensorType
 
 ATTRS = {
     Op.NAN_TO_NUM: (NanToNumAttrs(0.0, 3e38, -3e38), NanToNumAttrs(1.0, 2.0, -3.0)),
@@ -225,6 +227,47 @@ def test_reductions(op, attrs, dtype):
 
 def test_every_reduction_is_compared():
     assert {op for op, *_ in REDUCED} == set(FOLDS)
+
+
+OF_ALL, OF_SUMS = (
+    (ScanAttrs(1), ScanAttrs(0), ScanAttrs(2)),
+    (
+        ScanAttrs(1, reverse=True),
+        ScanAttrs(1, exclusive=True),
+        ScanAttrs(2, reverse=True, exclusive=True),
+    ),
+)
+SCANS = [op for op, row in OPS.items() if row.kind is Kind.SCAN]
+SCANNED = [
+    (op, attrs, dtype)
+    for op in SCANS
+    for attrs in (*OF_ALL, *(OF_SUMS if op in (Op.CUMSUM, Op.CUMPROD) else ()))
+    for dtype in (FLOATS if op is Op.LOGCUMSUMEXP else (*FLOATS, *INTS))
+]
+SCANNED += [(op, OF_SUMS[0], DType.F32) for op in (Op.CUMMAX, Op.CUMMIN, Op.LOGCUMSUMEXP)]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "dtype"), SCANNED, ids=lambda v: getattr(v, "value", str(v))
+)
+def test_scans(op, attrs, dtype):
+    x = rows_of(dtype)
+    with np.errstate(all="ignore"):
+        result = OPS[op].evaluate(x, attrs)
+    expected = call_torch(op, [torch.from_numpy(x)], attrs)
+    assert result.dtype == (np.int64 if op.value.endswith("place") else x.dtype)
+    torch.testing.assert_close(torch.from_numpy(result.copy()), expected, equal_nan=True)
+
+
+def test_scans_of_nothing_before_an_element_are_refused():
+    operand = (TensorType(DType.F32, (2, 3)),)
+    for op in (Op.CUMMAX, Op.CUMMIN_PLACE, Op.LOGCUMSUMEXP):
+        with pytest.raises(TypeRule, match="no elements"):
+            OPS[op].infer(operand, ScanAttrs(1, exclusive=True))
+    with pytest.raises(TypeRule, match="counted"):
+        OPS[Op.CUMMAX_PLACE].infer(operand, ScanAttrs(1, reverse=True))
+    with pytest.raises(TypeRule, match="no axis"):
+        OPS[Op.CUMSUM].infer(operand, ScanAttrs(2))
 
 
 VIEWS = [

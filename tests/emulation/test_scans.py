@@ -1,0 +1,238 @@
+"""Scans as CUDA text compute what they mean, at every edge of teams, packets, chunks and pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+import pytest
+from tests.emulation.emulate import ORDERS, from_bfloat16, to_bfloat16
+from tests.emulation.scans import ANY_CALL, Calls, Case, case, each_result, exact, run
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.scan_graphs import EXTREMES, GRAPHS, SUMS, hard_rows, values
+from tests.unit.plan.plans import Make
+
+from opweld.render.cuda import cuda_text
+
+CUT = ("sums_reverse", "odd_exclusive", "across", "across_both", "extremes", "extremes_across")
+CUT += ("powers", "doubles")
+
+
+@cache
+def case_of(name: str, cut: bool = False) -> Case:
+    return case(f"{name}{'_cut' if cut else ''}", *GRAPHS[name](Make()), cut=cut)
+
+
+@cache
+def text_of(name: str, cut: bool = False) -> str:
+    return cuda_text((case_of(name, cut).scan,))
+
+
+def sizes_of(name: str, x: np.ndarray) -> dict[str, int]:
+    """The symbols by which the operand `x` of a graph has its shape."""
+    rows, length, *width = x.shape
+    if name == "of_a_transpose":
+        rows, length = length, rows
+    single = name.startswith(("odd", "behind"))
+    packet = 8 if name.startswith("half") else 4
+    if width:
+        return {"s0": rows, "s1": length, "s2": width[0] // packet}
+    return {"s0": rows, "s1": length if single else length // packet}
+
+
+def check(
+    name: str,
+    feeds: Mapping[str, np.ndarray],
+    calls: Calls = ANY_CALL,
+    cut: bool = False,
+    rtol: float = 1e-6,
+    of_largest: float = 4e-7,
+) -> None:
+    """Every way to call a scan gives what the graph means: within `rtol`, or so much of the largest
+    result.
+    """
+    sizes = sizes_of(name, feeds["x"])
+    for mine, theirs, call in each_result(
+        text_of(name, cut), case_of(name, cut), feeds, sizes, calls
+    ):
+        finite = np.abs(theirs[np.isfinite(theirs)])
+        atol = of_largest * np.max(finite, initial=0.0)
+        np.testing.assert_allclose(mine, theirs, rtol, atol, err_msg=f"{name} {call}")
+
+
+def feeds_of(name: str, *shape: int) -> dict[str, np.ndarray]:
+    x = values(*shape)
+    if name.startswith("across"):
+        return {"x": x, "row": values(shape[-1], seed=1)}
+    return {"x": x, **({"y": values(*shape, seed=1)} if name.startswith("sums") else {})}
+
+
+# Every team, and both sides of its chunks: by packets of four, and by single elements.
+ALONG = (4, 28, 32, 36, 124, 128, 132, 1020, 1024, 1028, 1032, 2048, 2052, 4096, 4100, 9000)
+ODD = (1, 2, 7, 8, 31, 32, 33, 127, 129, 255, 257, 1023, 1025, 1027, 2049, 4097, 4099)
+
+
+@pytest.mark.parametrize("length", ALONG)
+@pytest.mark.parametrize("name", [name for name in SUMS if name.startswith("sums")])
+def test_sums_along_rows(name: str, length: int) -> None:
+    rows = 37 if length < 200 else 3
+    calls = ANY_CALL if length in (36, 1028, 4100) else ({},)
+    check(name, feeds_of(name, rows, length), calls)
+
+
+@pytest.mark.parametrize("length", ODD)
+@pytest.mark.parametrize("name", [name for name in SUMS if name.startswith("odd")])
+def test_sums_of_any_length(name: str, length: int) -> None:
+    rows = 37 if length < 200 else 3
+    calls = ANY_CALL if length in (33, 257, 1025) else ({},)
+    check(name, feeds_of(name, rows, length), calls)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 4), (2, 8, 64), (3, 65, 36), (1, 257, 4), (2, 530, 8)])
+@pytest.mark.parametrize("name", [name for name in SUMS if name.startswith("across")])
+def test_sums_across_few_rows(name: str, shape: tuple[int, ...]) -> None:
+    calls = ANY_CALL if shape[1] == 65 else ({},)
+    check(name, feeds_of(name, *shape), calls)
+
+
+@pytest.mark.parametrize("length", [1, 8, 17])
+def test_sums_across_many_rows(length: int) -> None:
+    for name in ("across", "across_both"):
+        check(name, feeds_of(name, 1, length, 16388), ({},))
+
+
+def test_more_rows_than_fit_beside_each_other() -> None:
+    """A row has a block of a quarter of its threads where there are rows for every other one."""
+    check("odd", {"x": values(1100, 2300)}, ({},))
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5, 70])
+@pytest.mark.parametrize("name", [name for name in CUT if name in SUMS])
+def test_sums_in_pieces(name: str, pieces: int) -> None:
+    shapes = [(3, 90, 20), (1, 1040, 4)] if name.startswith("across") else [(3, 1300), (2, 9004)]
+    calls = tuple({**options, "pieces": pieces} for options in ANY_CALL)
+    for shape in shapes:
+        check(name, feeds_of(name, *shape), calls, cut=True)
+
+
+def test_products() -> None:
+    x = 1 + values(5, 1200) / 50
+    for name in ("products", "products_both"):
+        check(name, {"x": x}, rtol=2e-5, of_largest=0)
+
+
+@pytest.mark.parametrize("length", [4, 132, 1500])
+def test_logarithms_of_sums_of_powers(length: int) -> None:
+    x = values(9, length) * 10
+    x[0], x[1, 3] = -np.inf, np.inf
+    x[2, :3], x[3, 3] = -np.inf, np.nan
+    for name in ("powers", "powers_reverse"):
+        check(name, {"x": x}, rtol=2e-6)
+    check("powers_across", {"x": values(2, length, 8)}, ({},), rtol=2e-6)
+    calls = tuple({**options, "pieces": 3} for options in ANY_CALL)
+    check("powers", {"x": x}, calls, cut=True, rtol=2e-6)
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 3])
+@pytest.mark.parametrize("name", ["extremes", "extremes_across"])
+def test_extremes_and_their_places(name: str, pieces: int) -> None:
+    """The last of equal extremes, and the last NaN, has the place."""
+    calls = tuple({**o, "pieces": pieces} if pieces else o for o in ANY_CALL)
+    for length in (4, 40, 1300):
+        shape = (length,) if name == "extremes" else (length, 8)
+        x = hard_rows(9 if length < 1000 else 5, *shape)
+        check(name, {"x": x}, calls, cut=pieces > 0, rtol=0, of_largest=0)
+        (case, sizes) = (case_of(name, pieces > 0), sizes_of(name, x))
+        got = run(text_of(name, pieces > 0), case, {"x": x}, sizes, pieces=max(pieces, 1))
+        for values_of, places in ((got[0], got[1]), (got[2], got[3])):
+            found = np.take_along_axis(x, places, axis=1)
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(values_of))
+
+
+def test_the_largest_from_the_end() -> None:
+    check("largest_from_the_end", {"x": hard_rows(9, 1028)}, rtol=0, of_largest=0)
+
+
+def test_other_types() -> None:
+    check("integers", {"x": values(5, 1100, dtype=np.int64)}, rtol=0, of_largest=0)
+    check("doubles", {"x": values(5, 1100, dtype=np.float64)}, rtol=0, of_largest=1e-15)
+    x = values(5, 1104).astype(np.float16)
+    for name in ("half", "half_reverse"):
+        check(name, {"x": x}, rtol=1e-3)
+
+
+def test_bfloat16_across() -> None:
+    x = to_bfloat16(values(2, 40, 16))
+    sizes = sizes_of("half_across", x)
+    case = case_of("half_across")
+    (wanted,) = exact(case, {"x": from_bfloat16(x)}, sizes)
+    for options in ANY_CALL[:3]:
+        (got,) = run(text_of("half_across"), case, {"x": x}, sizes, **options)  # type: ignore
+        np.testing.assert_allclose(from_bfloat16(got), wanted, rtol=4e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 7, 300])
+def test_operands_under_conditions_and_transposed(length: int) -> None:
+    check("behind_nothing", {"x": values(3, length)})
+    check("of_a_transpose", {"x": values(length * 4, 9)})
+
+
+def test_sums_of_infinities() -> None:
+    x = values(4, 2400)
+    x[0, 7], x[1, 2399], x[2, 3], x[2, 2300] = np.nan, np.inf, np.inf, -np.inf
+    (got,) = run(text_of("odd"), case_of("odd"), {"x": x}, {"s0": 4, "s1": 2400})
+    assert np.isfinite(got[0, :7]).all() and np.isnan(got[0, 7:]).all()
+    assert np.isfinite(got[1, :-1]).all() and got[1, -1] == np.inf
+    assert (got[2, 3:2300] == np.inf).all() and np.isnan(got[2, 2300:]).all()
+    assert np.isfinite(got[3]).all()
+
+
+def test_rows_of_nothing() -> None:
+    for name in ("odd", "sums_reverse"):
+        x = np.empty((3, 0), np.float32)
+        feeds = {"x": x, "y": x} if name.startswith("sums") else {"x": x}
+        for options in ANY_CALL:
+            got = run(text_of(name), case_of(name), feeds, {"s0": 3, "s1": 0}, **options)  # type: ignore
+            assert got[0].shape == (3, 0)
+
+
+def test_a_long_sum_is_rounded_as_little_as_a_short_one() -> None:
+    """What a row carries from chunk to chunk loses nothing: a sum that did would be far off."""
+    x = np.full((1, 200000), 0.1, np.float32)
+    (sums,) = exact(case_of("odd"), {"x": x}, {"s0": 1, "s1": x.size})
+    (got,) = run(text_of("odd"), case_of("odd"), {"x": x}, {"s0": 1, "s1": x.size})
+    naive = 2 * np.cumsum(x, axis=1, dtype=np.float32)
+    assert np.abs(got / sums - 1).max() < 2e-7 < np.abs(naive / sums - 1).max() / 100
+
+
+@pytest.mark.parametrize("order", ORDERS[1:])
+def test_every_order_of_threads_gives_the_same_bits(order: str) -> None:
+    for name, cut, shape in (("odd", False, (2, 2500)), ("across", True, (1, 300, 12))):
+        feeds = feeds_of(name, *shape)
+        first, now = (
+            run(
+                text_of(name, cut),
+                case_of(name, cut),
+                feeds,
+                sizes_of(name, feeds["x"]),
+                pieces=3 if cut else 1,
+                order=each,
+            )
+            for each in ("forward", order)
+        )
+        np.testing.assert_array_equal(first[0], now[0])
+
+
+@needs_nvcc
+@pytest.mark.parametrize("name", ["sums_both", "across", "extremes", "half", "powers_across"])
+def test_nvcc_takes_it_without_warnings_and_spills(name: str) -> None:
+    require_no_spills(compile_cuda(text_of(name, cut=name in CUT)))
+
+
+def test_every_extreme_is_compared() -> None:
+    assert {op.value for op in _scanned("extremes")} == set(EXTREMES)
+
+
+def _scanned(name: str) -> set:
+    return {fold.op for fold in case_of(name).scan.contiguous.steps[0].walk.folds}
