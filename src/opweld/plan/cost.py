@@ -80,13 +80,13 @@ def _num_loads(places: Mapping[int, frozenset[Way]], operand: Node) -> int:
 
 
 def _in_walk(way: Way) -> Way:
-    """What follows the last reduction on the way, behind which an element is where it was."""
-    folds = [i for i, step in enumerate(way) if step and _is_reduction(step[0])]
+    """What follows the last reduction or scan on the way, behind which an element is in place."""
+    folds = [i for i, step in enumerate(way) if step and _is_of_rows(step[0])]
     return way[folds[-1] + 1 :] if folds else way
 
 
-def _is_reduction(op: object) -> bool:
-    return isinstance(op, Op) and OPS[op].kind is Kind.REDUCTION
+def _is_of_rows(op: object) -> bool:
+    return isinstance(op, Op) and OPS[op].kind in (Kind.REDUCTION, Kind.SCAN)
 
 
 def _bytes_read(operand: Node, group: Group, num_loads: int) -> Size:

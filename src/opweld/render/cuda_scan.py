@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
+from .cuda_teams import columns_and_least
 from .element import element_text, title
 from .layout import call, folded, head
 from .scan_state import (
@@ -45,9 +46,6 @@ from .walk import (
     walk_function,
 )
 
-# The least that is worth a block of its own, in elements of a row.
-_LEAST_ALONG = 8192
-_LEAST_ACROSS = 512
 # Fewer rows than this leave room for as many threads as a block can have for each, and fewer
 # columns for as many strips.
 _MANY_ROWS = 1056
@@ -371,8 +369,8 @@ def _name(folding: Folding, instance: _Instance) -> str:
 def _pieces_entries(scan: Scan) -> str:
     """In how many pieces a row is cut, and the bytes of what one comes to."""
     folding = scan.contiguous
-    blocks = f"(num_rows + {_COLUMNS - 1}) / {_COLUMNS}" if folding.across else "num_rows"
-    least = _LEAST_ACROSS if folding.across else _LEAST_ALONG
+    columns, least = columns_and_least(folding)
+    blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
     lines = [
         f'extern "C" int64_t {scan.group}_pieces(int64_t num_rows, int64_t length) {{',
         f"  return op::pieces_for({blocks}, length, {least});",

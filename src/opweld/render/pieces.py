@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..ir.reduction import Reduction
+from ..ir.reduction import Reduction, Scan
 from ..target import Target
 from .chunks import own_folds
 from .cpp_fold import partial_type
@@ -27,7 +27,7 @@ _BYTES = {
 }
 
 
-def num_pieces(reduction: Reduction, target: Target, num_rows: int, length: int) -> int:
+def num_pieces(reduction: Reduction | Scan, target: Target, num_rows: int, length: int) -> int:
     """The pieces of a row, on a device as the target has it."""
     if not reduction.cut or num_rows == 0:
         return 1

@@ -16,7 +16,7 @@ from ..ir.expr import Size, symbols_of
 from ..ir.kernel import Contraction, Kernel, Load, Loop, RowBlocks, Store
 from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
 from ..ir.product import LIVE_SPLIT_READS, PARTS, SHORTEST_SPLIT, SKINNY, SPLIT_READS, extent
-from ..ir.reduction import Folding, Lowered, Reduction, Step
+from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..target import Target
 from .cpp_lanes import lanes_of
 from .cuda_teams import stay_on_chip
@@ -58,6 +58,8 @@ class _Site:
 def _traffic(site: _Site, lowered: Lowered) -> Traffic:
     if isinstance(lowered, Reduction):
         moved = _of_reduction(site, lowered)
+    elif isinstance(lowered, Scan):
+        moved = _of_scan(site, lowered)
     elif isinstance(lowered, Contraction):
         moved = _of_contraction(site, lowered)
     elif isinstance(lowered, RowBlocks):
@@ -198,6 +200,20 @@ def _reaches_of(site: _Site, folding: Folding, step: Step) -> list[_Reach]:
         reach if reach.buffer in _named(kernel) else replace(reach, bytes=reach.bytes * again)
         for reach in found
     ]
+
+
+# --- scans ---
+
+
+def _of_scan(site: _Site, scan: Scan) -> int:
+    """Both halves of the walk once, and the first one before where rows are cut in pieces."""
+    num_rows, length = site.at(scan.num_rows), site.at(scan.length)
+    folding = scan.contiguous
+    moved = _of_walks(site, folding, is_kept=True)
+    if not scan.cut or num_pieces(scan, site.target, num_rows, length) == 1:
+        return moved
+    first = folding.steps[0].walk.kernel
+    return moved + _bytes_of(site, first, _reaches(site, first))
 
 
 # --- products ---
