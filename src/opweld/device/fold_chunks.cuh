@@ -7,10 +7,11 @@ namespace op {
 // What a walk folds is a struct `Folds` of the group, with also
 //     struct Element { void add(...) }                      what is folded of one element
 //     void take(const Element (&elements)[kCount], int count)      takes in the first `count`
-template <int kStep, int kLanes, int kItems, typename Packet, typename Index>
+// Few threads, which each have much of a row, need chains of chains: kDeep.
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kDeep = 1>
 struct ChunkWalks : Walks<kStep, kLanes, kItems, Packet, Index> {
     using Base = Walks<kStep, kLanes, kItems, Packet, Index>;
-    using Base::Base, Base::begin, Base::end, Base::kUnroll;
+    using Base::Base, Base::begin, Base::end, Base::clear, Base::kUnroll;
     static constexpr int kMostElements = 16;
     static_assert(kItems == 0, "rows that stay in registers are walked several times");
 
@@ -23,21 +24,11 @@ struct ChunkWalks : Walks<kStep, kLanes, kItems, Packet, Index> {
         if constexpr (Folds::kChain == NoFolds::kChain) {
             chunks(begin, end, folds, load, visit);
         } else {
-            constexpr Index kReach = Index(kStep) * Folds::kChain;
-            for (Index first = begin; first < end; first += kReach) {
-                Folds part[kFolds];
-                clear(part);
-                chunks(first, end - first > kReach ? first + kReach : end, part, load, visit);
-#pragma unroll
-                for (int fold = 0; fold < kFolds; ++fold) folds[fold].merge(part[fold]);
-            }
+            const auto chain = [&](Index at, Index until, Folds (&part)[kFolds]) {
+                chunks(at, until, part, load, visit);
+            };
+            Base::template cascade<kDeep>(begin, end, folds, chain);
         }
-    }
-
-    template <typename Folds, int kFolds>
-    OPWELD_FN void clear(Folds (&folds)[kFolds]) {
-#pragma unroll
-        for (int fold = 0; fold < kFolds; ++fold) folds[fold] = Folds::nothing();
     }
 
     template <typename Folds, int kFolds, typename Load, typename Visit>

@@ -98,14 +98,42 @@ struct Walks {
         } else if constexpr (Folds::kChain == NoFolds::kChain) {
             chain(begin, end, folds, load, visit);
         } else {
-            chains(folds, load, visit);
+            constexpr int kDeep = 3;
+            cascade<kDeep>(begin, end, folds, [&](Index at, Index until, Folds (&part)[kLanes]) {
+                chain(at, until, part, load, visit);
+            });
         }
     }
 
-    template <typename Folds>
-    OPWELD_FN void clear(Folds (&folds)[kLanes]) {
+    template <typename Folds, int kFolds>
+    OPWELD_FN void clear(Folds (&folds)[kFolds]) {
 #pragma unroll
-        for (int lane = 0; lane < kLanes; ++lane) folds[lane] = Folds::nothing();
+        for (int fold = 0; fold < kFolds; ++fold) folds[fold] = Folds::nothing();
+    }
+
+    // Packets by chains, each folded by itself: chain(at, until, folds) takes kChain of them. What
+    // these give is merged in chains of as many again, kDeep of them one in the other.
+    template <int kDeep, typename Folds, int kFolds, typename Chain>
+    OPWELD_FN void cascade(Index at, Index until, Folds (&folds)[kFolds], Chain chain) {
+        if constexpr (kDeep == 0) {
+            chain(at, until, folds);
+        } else {
+            constexpr Index kReach = reach<Folds::kChain, kDeep>();
+            for (; at < until; at += kReach) {
+                Folds part[kFolds];
+                clear(part);
+                cascade<kDeep - 1>(at, until - at > kReach ? at + kReach : until, part, chain);
+#pragma unroll
+                for (int fold = 0; fold < kFolds; ++fold) folds[fold].merge(part[fold]);
+            }
+        }
+    }
+
+    template <int kChain, int kDeep>
+    OPWELD_FN constexpr Index reach() {
+        Index packets = kStep;
+        for (int deep = 0; deep < kDeep; ++deep) packets *= kChain;
+        return packets;
     }
 
     template <typename Folds, typename Load, typename Visit>
@@ -128,30 +156,6 @@ struct Walks {
         for (int k = 0; k < kUnroll; ++k) {
             if (kFull || at + k * kStep < end) visit(packets[k], at + k * kStep, folds);
         }
-    }
-
-    // Chain after chain, each folded by itself, and of each so many of them the same.
-    template <typename Folds, typename Load, typename Visit>
-    __device__ __forceinline__ void chains(Folds (&folds)[kLanes], Load load, Visit visit) const {
-        constexpr Index kReach = Index(kStep) * Folds::kChain, kFar = kReach * Folds::kChain;
-        for (Index far = begin; far < end; far += kFar) {
-            const Index until = end - far > kFar ? far + kFar : end;
-            Folds parts[kLanes];
-            clear(parts);
-            for (Index first = far; first < until; first += kReach) {
-                Folds part[kLanes];
-                clear(part);
-                chain(first, until - first > kReach ? first + kReach : until, part, load, visit);
-                merge(parts, part);
-            }
-            merge(folds, parts);
-        }
-    }
-
-    template <typename Folds>
-    OPWELD_FN void merge(Folds (&folds)[kLanes], const Folds (&others)[kLanes]) {
-#pragma unroll
-        for (int lane = 0; lane < kLanes; ++lane) folds[lane].merge(others[lane]);
     }
 };
 

@@ -194,6 +194,7 @@ def _along_start(folding: Folding, cut: bool, more: tuple[str, ...]) -> list[str
 
 
 def _across_start(folding: Folding, cut: bool) -> list[str]:
+    deep = ", 2" if has_chunks(folding) else ""
     return [
         "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
         "  const int strip = threadIdx.x / kColumns;",
@@ -201,7 +202,7 @@ def _across_start(folding: Folding, cut: bool) -> list[str]:
         "  const bool inside = row < num_rows;",
         *_range(cut),
         f"  {known_name(folding)} known[kLanes];",
-        f"  {_walks(folding)}<kStrips, kLanes, kItems, {packet_type(folding)}, Index> walks(",
+        f"  {_walks(folding)}<kStrips, kLanes, kItems, {packet_type(folding)}, Index{deep}> walks(",
         "      first + strip, inside ? last : 0);",
     ]
 
@@ -279,7 +280,8 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
     name = f"{prefix(folding)}_finish_kernel"
     lines = [
         "template <int kStrips, typename Index>",
-        "__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)",
+        "__global__ void",
+        "__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)",
         head(name, params, " {"),
         "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
         "  const int strip = threadIdx.x / kColumns;",

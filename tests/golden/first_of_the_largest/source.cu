@@ -111,7 +111,8 @@ k1_amax_contiguous_kernel(
 }
 
 template <int kStrips, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+__global__ void
+__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k1_amax_contiguous_finish_kernel(
     op::half* __restrict__ result, Index num_rows, Index pieces,
     const k1_amax_folds0* __restrict__ partials) {
@@ -262,7 +263,8 @@ k1_amax_strided_kernel(
 }
 
 template <int kStrips, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+__global__ void
+__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k1_amax_strided_finish_kernel(
     op::half* __restrict__ result, Index result_stride1, Index num_rows, Index pieces,
     const k1_amax_folds0* __restrict__ partials) {
@@ -445,7 +447,8 @@ k2_argmax_contiguous_kernel(
 }
 
 template <int kStrips, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+__global__ void
+__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k2_argmax_contiguous_finish_kernel(
     int64_t* __restrict__ result, Index num_rows, Index pieces,
     const k2_argmax_folds0* __restrict__ partials) {
@@ -597,7 +600,8 @@ k2_argmax_strided_kernel(
 }
 
 template <int kStrips, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+__global__ void
+__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k2_argmax_strided_finish_kernel(
     int64_t* __restrict__ result, Index s0, Index result_stride0, Index result_stride1,
     Index num_rows, Index pieces, const k2_argmax_folds0* __restrict__ partials) {

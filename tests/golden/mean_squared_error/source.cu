@@ -119,7 +119,8 @@ k1_mul_sum_div_contiguous_kernel(
 }
 
 template <int kStrips, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+__global__ void
+__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k1_mul_sum_div_contiguous_finish_kernel(
     float* __restrict__ result, Index s0, Index num_rows, Index pieces,
     const k1_mul_sum_div_folds0* __restrict__ partials) {
@@ -281,7 +282,8 @@ k1_mul_sum_div_strided_kernel(
 }
 
 template <int kStrips, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kStrips>)
+__global__ void
+__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
 k1_mul_sum_div_strided_finish_kernel(
     float* __restrict__ result, Index s0, Index num_rows, Index pieces,
     const k1_mul_sum_div_folds0* __restrict__ partials) {
