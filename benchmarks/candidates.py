@@ -35,6 +35,7 @@ from opweld.judge.batch import default_devices  # noqa: E402
 WRONG_EVERY, DEADLY_EVERY = 5, 10
 # 2 MB and 32 MB: what a candidate costs beside the work on its tensors.
 CPU_ROWS, GPU_ROWS = 64, 1024
+BUDGET_S = 0.5  # for each thing that is timed
 PLAIN = """
 import math
 import torch
@@ -60,7 +61,7 @@ def main(
     on_cpu = devices == ("cpu",)
     model = HERE / "models" / "gelu_2048x8192.py" if on_cpu else ROOT / "examples" / "gelu.py"
     batch = CPU_ROWS if on_cpu else GPU_ROWS
-    settings = Settings(measure=measure, baselines=("eager",), batch=batch)
+    settings = Settings(measure=measure, baselines=("eager",), batch=batch, budget_s=BUDGET_S)
     with tempfile.TemporaryDirectory() as folder:
         files = candidates(Path(folder), num, on_cpu)
         pairs = ((model, path) for path, _ in files)
