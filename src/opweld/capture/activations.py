@@ -113,7 +113,7 @@ def _sixth(op: Op) -> Lower:
     what is more exact is not the same.
     """
 
-    def lower(call: Call) -> Node:
+    def lower(call: Call) -> Node | tuple[Node, ...]:
         if call.dtype is DType.F64 and call.fakes["self"].device.type != "cpu":
             raise NotWelded(f"{call.name} of float64 is left to the library")
         return float_only(op)(call)
