@@ -13,7 +13,7 @@ class ProductRates:
     """How fast matrix products of one mode are, in operations (two a term) a second.
 
     `overhead_us` is what a product of ours takes beside the multiplying and the splitting; `short`
-    is our rate where sums are too short for splitting (split_host.cuh), where it is another.
+    is our rate where sums are too short for splitting (contract_short.cuh), where it is another.
     """
 
     ours: float
@@ -123,11 +123,12 @@ SM_90A = Target(
     # that and 8192^3 is 51, 346, 692 and 662e12. Ours in float32: 8192^3 by three float16 products,
     # promoted every 64 terms, in the same run 4.9 to 5.0 ms; 1024x8192x8192 0.56 to 0.61 ms. Ours
     # in TF32, by one such product, is an estimate: of the tensor cores' 660e12 in that run, three
-    # quarters with a promotion after 4 instead of 12 of their instructions. Short: 16384x12288 with
-    # 16 terms a sum, 0.85 ms, the library's 0.36.
+    # quarters with a promotion after 4 instead of 12 of their instructions. Short, an estimate: of
+    # the data sheet's 67e12, what is left where every fourth instruction adds nothing to a sum and
+    # 9 to 16 terms take as long as 16.
     product_rates={
-        Mode.FAITHFUL: ProductRates(220e12, library=51e12, overhead_us=12.0, short=8e12),
-        Mode.TF32: ProductRates(480e12, library=379e12, overhead_us=12.0, short=8e12),
+        Mode.FAITHFUL: ProductRates(220e12, library=51e12, overhead_us=12.0, short=30e12),
+        Mode.TF32: ProductRates(480e12, library=379e12, overhead_us=12.0, short=30e12),
         Mode.HALF: ProductRates(ours=624e12, library=706e12),
         Mode.BFLOAT16: ProductRates(ours=665e12, library=736e12),
     },

@@ -122,7 +122,8 @@ def reach(view: np.ndarray) -> int:
 def needs(extents: Sequence[int], call: Call, *, held: bool = False) -> tuple[int, int]:
     """The bytes of workspace and of the copy held for [batches, m, n, k]."""
     found = np.zeros(2, np.int64)
-    emulate(text(family=call.family), f"{call.launcher}_needs", [*extents, int(held), found])
+    launcher = f"product_{call.mode.lower()}_1_needs"
+    emulate(text(family=call.family), launcher, [*extents, int(held), found])
     return int(found[0]), int(found[1])
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.emulation.distributions import chain_of_fmas
 from tests.emulation.emulate import EmulationFault
-from tests.emulation.products import MODES, Call, product, stored, text, widened
+from tests.emulation.products import MODES, Call, needs, product, stored, text, widened
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
 EXTENTS = [(1, 1, 1, 1), (1, 64, 64, 16), (1, 65, 63, 17), (2, 3, 130, 33), (3, 70, 5, 15)]
@@ -59,6 +62,55 @@ def test_few_rows_against_many(mode: str, across: bool, extents: tuple[int, ...]
     if across:
         a, b = (np.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1) for x in (a, b))
     check(a, b, Call(mode, lanes=2 if extents[2] % 2 == 0 else 1))
+
+
+# Short sums, which one warp makes for its columns: fewer and more of these than it has lanes, some
+# rows of a warp and several bands of them, operands along k and across.
+SHORT = [(1, 20, 20, 32), (1, 300, 132, 16), (2, 33, 260, 1), (1, 65, 129, 17), (3, 40, 31, 5)]
+
+
+@pytest.mark.parametrize("mode", ["Faithful", "Tf32"])
+@pytest.mark.parametrize("across", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("extents", SHORT, ids=str)
+def test_short_sums_are_chains_of_fused_multiply_adds(
+    extents: tuple[int, ...], across: str, mode: str
+) -> None:
+    a, b = operands(*extents)
+    laid = [
+        np.ascontiguousarray(x.transpose(0, 2, 1)).transpose(0, 2, 1) if name in across else x
+        for name, x in (("a", a), ("b", b))
+    ]
+    lanes = next(lanes for lanes in (4, 2, 1) if extents[2] % lanes == 0)
+    call = Call(mode, lanes=lanes, family="mma")
+    assert needs(extents, call) == (0, 0), "as they are"
+    source = text(("Faithful", "Tf32"), lanes=(1, 2, 4), family="mma")
+    found = product(*laid, call, source=source)
+    # 53 bits hold the exact sum of a product and a float32 but for a rare rounding.
+    chain = chain_of_fmas(a, b)
+    assert np.mean(found != chain) < 0.01
+    np.testing.assert_allclose(found, chain, rtol=1e-4, atol=1e-6)
+    alone = replace(call, aligned=False)
+    np.testing.assert_array_equal(product(*laid, alone, source=source), found)
+    wide = replace(call, narrow=False)
+    np.testing.assert_array_equal(product(*laid, wide, source=source), found)
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan, 3e38, -0.0])
+def test_odd_values_in_short_sums(odd: float) -> None:
+    a, b = operands(1, 40, 36, 7)
+    a[0, 3, 5] = b[0, 11, 2] = odd
+    b[0, 4, 5] = 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        chain = chain_of_fmas(a, b)
+    np.testing.assert_allclose(product(a, b, Call(lanes=2)), chain, rtol=1e-4, atol=1e-6)
+
+
+def test_the_order_of_threads_changes_no_short_sum() -> None:
+    a, b = operands(2, 70, 132, 12)
+    first = product(a, b, Call(lanes=2))
+    for order in ("reverse", "seeded"):
+        found = product(a, b, Call(lanes=2, options={"order": order, "guard": "front"}))
+        np.testing.assert_array_equal(found, first)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +214,14 @@ def test_nothing_beside_the_operands_is_read(guard: str) -> None:
 
 # What may be broken, the extents at which it shows, and whether b lies across k.
 FAULTS = {
-    "the edge of k": ("k + i * k_step < depth;", "k + i * k_step <= depth;", (20, 20, 17), False),
+    "the edge of k": ("k + i * k_step < depth;", "k + i * k_step <= depth;", (20, 20, 33), False),
     "a stage read too soon": (
         "b.keep(b_stage, b_next);\n            __syncthreads();",
         "b.keep(b_stage, b_next);",
         (70, 70, 40),
         False,
     ),
-    "a block's next tile": ("tile += gridDim.x", "tile += 2 * gridDim.x", (70, 150, 17), False),
+    "a block's next tile": ("tile += gridDim.x", "tile += 2 * gridDim.x", (70, 150, 33), False),
     "the last k of dot products": (
         "if (left > 0)\n",
         "\n",
@@ -189,6 +241,16 @@ FAULTS = {
         (3, 39, 50),
         True,
     ),
+    "the rows of a warp": ("= p.m - first;", "= p.m;", (70, 40, 9), False),
+    "the last rows of a warp": ("? left : rows_each)", "? rows_each : left)", (70, 40, 9), False),
+    "rows read too soon": (
+        "__syncwarp();\n            if (task.column",
+        "if (task.column",
+        (40, 40, 9),
+        False,
+    ),
+    "the last of short sums": ("row < count && at < k;", "row < count;", (40, 40, 9), False),
+    "the columns of a warp": ("(task % strips * 32 +", "(0 * 32 +", (40, 70, 9), False),
     "one row of few": ("f * p.few_step", "0 * p.few_step", (3, 40, 64), True),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
@@ -300,6 +301,42 @@ def test_any_layout_and_width_of_a_live_operand(across: ModuleType, turned: bool
     found, eager = across.ModelNew()(x, laid), x @ y
     require_as_exact(found, eager, x, y.mT)
     assert not found.isnan().any()
+
+
+# Rows, inner and columns of short sums: packets of four columns, of two, of one; part of a warp.
+SHORT = [(2048, 16, 4096), (1000, 32, 1002), (777, 5, 1001), (4099, 1, 60)]
+
+
+@pytest.fixture(scope="module", params=SHORT, ids=str)
+def short(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    rows, inner, columns = request.param
+    text = MATMUL.replace(f"{ROWS}, {INNER}", f"{rows}, {inner}")
+    text = text.replace(f"{COLUMNS}, {INNER}", f"{columns}, {inner}")
+    module = built(emitted_module(tmp_path_factory.mktemp("short"), "short", text))
+    module.sizes = request.param
+    return module
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["along", "across"])
+def test_short_sums(short: ModuleType, turned: bool) -> None:
+    torch.manual_seed(3)
+    rows, inner, columns = short.sizes
+    x, y = normal(rows, inner), normal(columns, inner)
+    laid = [t.mT.contiguous().mT if turned else t for t in (x, y)]
+    found = short.ModelNew()(*laid)
+    require_as_exact(found, x @ y.mT, x, y)
+    assert not found.isnan().any()
+
+
+def test_short_sums_and_what_follows_them(tmp_path: Path) -> None:
+    text = LINEAR.replace(f"{ROWS}, {INNER}", f"{ROWS}, 16").replace(f"({INNER}, ", "(16, ")
+    module = built(emitted_module(tmp_path, "short_linear", text))
+    new = module.ModelNew().cuda()
+    x, residual = normal(ROWS, 16), normal(ROWS, COLUMNS)
+    old = eager_of(module, new).double()
+    with torch.no_grad():
+        found, exact = new(x, residual), old(x.double(), residual)
+    assert (found.double() - exact).abs().max() < 1e-6
 
 
 def test_small_integers_are_exact(matmul: ModuleType) -> None:

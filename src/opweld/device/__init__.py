@@ -30,7 +30,7 @@ _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "extremes.cuh", "math.h", "approximate.cuh"),
         *("storage.h", "vector.cuh"),
-        *("contract.cuh", "contract_fma.cuh", "combine.cuh"),
+        *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
         *("rows.cuh", "row_dots.cuh", "column_sums.cuh"),
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
         *("drowned.cuh", "pack.cuh"),

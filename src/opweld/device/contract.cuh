@@ -78,14 +78,19 @@ static bool is_skinny(const Product& product, bool held) {
 template <typename Mode>
 struct TensorCores;
 
-// @suits_tensor_cores deps: Product
-// Products with some work a value, of extents that grids take. Shorter sums of float32 are more
-// exact, and bound by memory, on the CUDA cores.
+// @sums_are_short deps: Product, ShortSums
+// Short sums of float32 are more exact, and bound by storing them, on the CUDA cores.
+template <typename Mode>
+static bool sums_are_short(const Product& p) {
+    return sizeof(typename Mode::Storage) == 4 && p.k <= ShortSums::kMost;
+}
+
+// @suits_tensor_cores deps: Product, sums_are_short
+// Products with some work a value, of extents that grids take.
 template <typename Mode>
 static bool suits_tensor_cores(const Product& p) {
-    constexpr int64_t kMostBlocks = 65535, kShortestSplit = 32;
-    const bool splits = sizeof(typename Mode::Storage) == 4;
-    return p.k >= (splits ? kShortestSplit : 1) && p.batches <= kMostBlocks &&
+    constexpr int64_t kMostBlocks = 65535;
+    return p.k > 0 && !sums_are_short<Mode>(p) && p.batches <= kMostBlocks &&
            (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
 }
 
@@ -107,7 +112,7 @@ static int64_t held_bytes(const Product& product) {
     return Family::held_bytes(product.batches, product.n, product.k);
 }
 
-// @contract deps: Memory, TensorCores, held_bytes, launch_fma_product, launch_skinny, workspace_bytes
+// @contract deps: Memory, TensorCores, held_bytes, launch_fma_product, launch_short_sums, launch_skinny, sums_are_short, workspace_bytes
 // Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
 // position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at most
 // Epilogue::kLanes. `narrow`: positions fit 32 bits; `aligned`: its pointers allow kLanes at once.
@@ -126,6 +131,10 @@ static int contract(const Product& product, const Memory& memory, const Epilogue
         if (skinny &&
             (product.k >= kLeastAlong || Skinny::of(product).lies_across()))
             return launch_skinny<T>(product, sink, static_cast<float*>(memory.workspace), queue);
+    }
+    if constexpr (sizeof(T) == 4) {
+        if (!skinny && sums_are_short<Mode>(product))
+            return launch_short_sums<T>(product, sink, queue);
     }
     if (!skinny && TensorCores<Mode>::take(product))
         return TensorCores<Mode>::launch(product, memory, sink, queue);

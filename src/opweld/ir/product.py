@@ -29,7 +29,7 @@ class Mode(enum.Enum):
 # How the device library makes products (contract.cuh). Those of so few rows or columns read their
 # operands once, as they are; so do shorter sums than SHORTEST_SPLIT.
 SKINNY = 4
-SHORTEST_SPLIT = 32
+SHORTEST_SPLIT = 33
 # Operands that are split: into how many 16-bit parts a value.
 PARTS = {Mode.FAITHFUL: 2, Mode.TF32: 1}
 # How often splitting reads operand a, and an operand b that is not held. What it makes is written

@@ -112,6 +112,11 @@ LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
 # Of the speed of memory, at which an operand b that is not held is split (8192x8192 in two parts:
 # 0.32 ms); a held one's splitting is paid when it changes.
 LIVE_SPEED = 0.8
+# Of the speed of a copy, where sums of float32 are short and storing them is all there is: ours, an
+# estimate, and the library's, which stores 16384x12288 sums of 16 terms in 0.36 ms, where a copy of
+# as much takes 0.19 (H200, 2026-11-22, torch 2.11). Small ones take as long as a launch, and
+# the library's is no longer: an estimate, too.
+SHORT_SHARE, LIBRARY_SHORT_SHARE, SHORT_OVERHEAD_US = 0.85, 0.53, 2.0
 
 
 def estimate_product(
@@ -135,13 +140,17 @@ def estimate_product(
     beside = _read_beside(anchor, tail)
     flops = number_at(product.flops, sizes)
     rate = rates.ours
-    if mode in PARTS and rates.short and number_at(product.k, sizes) < SHORTEST_SPLIT:
-        rate = rates.short
-    ours = max(flops / rate * 1e6, operands_us + written_us + _copy_us(beside, target, sizes))
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
+    short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
+    moved_us = operands_us + written_us + _copy_us(beside, target, sizes)
+    if short and few > SKINNY:
+        rate, moved_us = rates.short or rate, moved_us / SHORT_SHARE
+    ours = max(flops / rate * 1e6, moved_us)
     if few > SKINNY:
-        ours += rates.overhead_us + _split_us(product, mode, target, sizes)
-    library = max(flops / rates.library * 1e6, operands_us + written_us)
+        split_us = _split_us(product, mode, target, sizes)
+        ours += SHORT_OVERHEAD_US if short else rates.overhead_us + split_us
+    stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
+    library = max(flops / rates.library * 1e6, operands_us + stored_us)
     share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
     library = max(library, operands_us / share + written_us)
     if tail:
@@ -191,7 +200,7 @@ def _copy_us(nodes: Sequence[Node], target: Target, sizes: Sizes) -> float:
 
 def held_bytes(product: Product, mode: Mode) -> int:
     """The memory that the kept form of a weight takes: one or two 16-bit parts for each float32."""
-    if not product.held or mode not in PARTS:
+    if not product.held or mode not in PARTS or number_at(product.k, ()) < SHORTEST_SPLIT:
         return 0
     return number_at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
 

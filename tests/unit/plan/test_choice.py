@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from opweld.ir.graph import Node
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
 from opweld.ir.product import Mode
@@ -119,6 +121,24 @@ def test_the_larger_product_gains_and_the_smaller_does_not():
         "split again only where it changed"
     )
     assert group.schedule.mode is Mode.FAITHFUL and group.estimate.limit == "compute"
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "ours"), [(16384, 16, True), (16384, 1, True), (64, 16, False)]
+)
+def test_short_sums_are_ours_where_there_is_much_to_store(rows: int, inner: int, ours: bool):
+    m = Make()
+    x, y = m.x("x", rows, inner), m.x("y", 12288, inner)
+    result = m.product("matmul", x, m.permute(y, 1, 0), shape=(rows, 12288))
+    plan = plan_of(result)
+    assert bool(contractions(plan)) == ours
+    assert any("gains nothing" in group.reason for group in plan.groups) != ours
+
+
+def test_nothing_is_kept_of_a_weight_that_is_read_as_it_is():
+    m = Make()
+    (group,) = plan_of(m.relu(linear(m, m.x("x", 65536, 16), 8192))).groups
+    assert group.kind is GroupKind.CONTRACTION and "kept" not in group.reason
 
 
 def test_where_tf32_is_allowed_one_part_of_a_weight_is_kept():
