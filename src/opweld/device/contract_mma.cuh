@@ -249,8 +249,8 @@ OPWELD_FN void find_drowned(const MmaSums& sums, const MmaCopies<Mode>& copies, 
 #pragma unroll
     for (int i = 0; i < 2 * MmaTile::kDown; ++i) {
         const int own = row + 8 * i;
-        const float most =
-            own < copies.a_rows ? largest_scale(scale + own, copies.scales, intervals) : 0.0f;
+        const int those = own < copies.a_rows ? intervals : 0;
+        const float most = largest_scale(scale + own, copies.scales, those);
 #pragma unroll
         for (int j = 0; j < MmaTile::kAcross; ++j)
 #pragma unroll

@@ -458,8 +458,8 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>&
 template <int kParts, int kTileN, int kPiece>
 OPWELD_FN void find_drowned(const Sums<kTileN, kPiece>& sums, const float* scale, int64_t step,
                             int intervals, int64_t rows, CallHead* call) {
-    const float upper = rows > 0 ? largest_scale(scale, step, intervals) : 0.0f;
-    const float lower = rows > 8 ? largest_scale(scale + 8, step, intervals) : 0.0f;
+    const float upper = largest_scale(scale, step, rows > 0 ? intervals : 0);
+    const float lower = largest_scale(scale + 8, step, rows > 8 ? intervals : 0);
     Drowned<kParts> drowned;
 #pragma unroll
     for (int piece = 0; piece < sums.kPieces; ++piece) {

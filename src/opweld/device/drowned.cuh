@@ -7,12 +7,14 @@
 namespace op {
 
 // @largest_scale deps:
-// Of a row of a, in `intervals` neighbours that lie `step` apart.
+// Of a row of a, in `intervals` neighbours that lie `step` apart; 0 where there are none. The four
+// lanes that hold sums of the row share them.
 [[maybe_unused]] OPWELD_FN float largest_scale(const float* scale, int64_t step, int intervals) {
     float most = 0.0f;
-#pragma unroll 1
-    for (int i = 0; i < intervals; ++i) most = fmaxf(most, scale[i * step]);
-    return most;
+#pragma unroll 4
+    for (int i = threadIdx.x % 4; i < intervals; i += 4) most = fmaxf(most, scale[i * step]);
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    return fmaxf(most, __shfl_xor_sync(~0u, most, 2));
 }
 
 // @Drowned deps: CallState
