@@ -1,4 +1,4 @@
-"""Times reductions, norms and losses beside eager, torch.compile and a copy of as many bytes.
+"""Times reductions, scans and losses beside eager, torch.compile and a copy of as many bytes.
 
     python benchmarks/reductions.py                            every work at full size
     python benchmarks/reductions.py --only 'softmax|MSE' --baselines compile,autotune
@@ -45,6 +45,7 @@ from opweld.options import Options  # noqa: E402
 NORMAL = "torch.randn({shape}, device='{device}')"
 POSITIVE = "torch.rand({shape}, device='{device}') + 0.1"
 SIGN = "torch.randn({shape}, device='{device}').sign()"
+MASK = "torch.randint(2, {shape}, dtype=torch.bool, device='{device}')"
 FAR_OFF = "torch.randn({shape}, device='{device}') + 1e6"
 # So many elements of each operand go through the float64 run.
 PIECE_ELEMS = 2**24
@@ -82,11 +83,20 @@ class Case:
     @property
     def num_bytes(self) -> int:
         """Bytes that must move: weights, which are small, left out."""
-        return round(4 * math.prod(self.shape) * (len(self.operands) + self.results))
+        read = sum(1 if operand == MASK else 4 for operand in self.operands)
+        return round(math.prod(self.shape) * (read + 4 * self.results))
 
 
 def of_map(name: str, result: str, *shape: int, init: str = "pass") -> Case:
     return Case(name, result, shape, init=init, results=1.0)
+
+
+def scan(name: str, result: str, *operands: str) -> Case:
+    """Along the last of two axes."""
+    return Case(name, result, (32768, 32768), (NORMAL, *operands), results=1.0)
+
+
+BEHIND_ZERO = "torch.cat([torch.zeros_like(x.select(1, 0).unsqueeze(1)), x], dim=1)"
 
 
 def softmax_rows(length: int) -> Case:
@@ -187,6 +197,17 @@ CASES = (
     pool("max pool 2-D of a ReLU", "max_pool2d(F.relu(x + 0.5), 2)", PLANE, 2, 2),
     pool("average pool 2-D, 3, stride 2", "avg_pool2d(x, 3, 2, 1)", PLANE, 2, 2),
     pool("average pool 2-D, 2", "avg_pool2d(x, 2)", PLANE, 2, 2),
+    scan("cumsum", "torch.cumsum(x, 1)"),
+    scan("cumsum, reversed", "torch.flip(torch.cumsum(torch.flip(x, [1]), 1), [1])"),
+    scan("cumsum, exclusive", f"torch.cumsum({BEHIND_ZERO}[:, :-1], 1)"),
+    scan("cumsum, exclusive, of a row less", f"torch.cumsum({BEHIND_ZERO}[:-1], 1)"),
+    scan("cumsum, masked", "torch.cumsum(x * y, 1)", MASK),
+    scan("cumprod", "torch.cumprod(x, 1)"),
+    scan("cummax", "torch.cummax(x, 1)[0]"),
+    scan("logcumsumexp", "torch.logcumsumexp(x, 1)"),
+    of_map("cumsum over dim 1 of 128x4096x4095", "torch.cumsum(x, 1)", *CUBE),
+    of_map("cumsum over dim 0 of 32768x32768", "torch.cumsum(x, 0)", 32768, 32768),
+    of_map("cumsum of 4 rows of 2^28", "torch.cumsum(x, 1)", 4, 2**28),
     Case("variance of a large mean", "x.var(-1)", (65536, 4096), (FAR_OFF,), results=1 / 4096),
 )
 

@@ -236,6 +236,32 @@ def softmax(m: Lines) -> tuple[Node, ...]:
     return (m.softmax(m.add(x, mask), 1),)
 
 
+def scans(m: Lines) -> tuple[Node, ...]:
+    """What comes before and after two scans, one of them with its places."""
+    x, mask = m.x("x", BATCH, 40), m.x("mask", 40)
+    m.line("kept = x * mask")
+    kept = m.mul(x, mask)
+    m.line("largest, place = torch.cummax(kept, dim=1)")
+    largest, place = m.scanned("cummax", kept, 1), m.scanned("cummax_place", kept, 1)
+    m.line("return torch.cumsum(kept, dim=1) / largest, place")
+    return m.div(m.scanned("cumsum", kept, 1), largest), place
+
+
+def scan_from_the_end(m: Lines) -> tuple[Node, ...]:
+    """Along an axis that is not the last, in 16 bits, in reverse and exclusive."""
+    x = _cast(m, m.x("x", BATCH, 9, 16, dtype=DType.BF16), DType.F32)
+    m.line("return x.flip(1).cumsum(1).flip(1) - x")
+    scanned = m.scanned("cumsum", x, 1, reverse=True, exclusive=True)
+    return (_cast(m, scanned, DType.BF16),)
+
+
+def one_long_scan(m: Lines) -> tuple[Node, ...]:
+    """A row in pieces, which are folded before they are scanned."""
+    x = m.x("x", 1 << 22)
+    m.line("return torch.cumsum(x, dim=0)")
+    return (m.scanned("cumsum", x, 0),)
+
+
 def normalised_channels(m: Lines) -> tuple[Node, ...]:
     """Rows that lie across memory, what is computed once for each, and two results."""
     x, weight = m.x("x", BATCH, 6, 5, 4), m.w("weight", 6)
@@ -296,6 +322,9 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     sizes_as_numbers,
     many_operands,
     softmax,
+    scans,
+    scan_from_the_end,
+    one_long_scan,
     normalised_channels,
     mean_squared_error,
     first_of_the_largest,

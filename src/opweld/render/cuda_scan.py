@@ -20,7 +20,7 @@ from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
 from .cuda_teams import columns_and_least
 from .element import element_text, title
-from .layout import call, folded, head
+from .layout import COLUMNS, call, folded, head
 from .scan_state import (
     STRUCTS,
     carry_name,
@@ -258,7 +258,7 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     launch = f"kernel<<<{grid}, kThreads, 0, stream>>>"
     fold = [
         "  if (pieces > 1) {",
-        f"    const auto fold = {name}, false, Index>;",
+        *_assigned("    const auto fold =", f"{name}, false, Index>;"),
         call(f"fold<<<{grid}, kThreads, 0, stream>>>", arguments, 4),
         "  }",
     ]
@@ -269,11 +269,19 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
         f"  constexpr int64_t kRows = kThreads / kTeam{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *([f"  const int64_t piece = op::piece_of({packets}, pieces, 1);", *fold] if cut else []),
-        f"  const auto kernel = {name}, true, Index>;",
+        *_assigned("  const auto kernel =", f"{name}, true, Index>;"),
         call(launch, arguments, 2),
         "}",
     ]
     return "\n".join(lines)
+
+
+def _assigned(start: str, value: str) -> list[str]:
+    """A statement on one line, or its value on a second."""
+    if len(start) + 1 + len(value) <= COLUMNS:
+        return [f"{start} {value}"]
+    indent = len(start) - len(start.lstrip())
+    return [start, f"{' ' * (indent + 4)}{value}"]
 
 
 def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:

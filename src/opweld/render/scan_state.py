@@ -6,7 +6,7 @@ from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import compute_type
 from .chunks import SCANNED_PLACES, own_folds, told_beside
-from .layout import folded
+from .layout import folded, head
 from .walk import folds_name, known_name
 
 STRUCTS = {
@@ -78,7 +78,7 @@ def state_struct(folding: Folding) -> str:
         f"  OPWELD_FN {name} nothing() {{",
         folded(f"    return {{{nothing}}};"),
         "  }",
-        f"  __device__ __forceinline__ void add({', '.join(values)}) {{",
+        head("  __device__ __forceinline__ void add", values, " {"),
         folded(f"    *this = {{{given}}};"),
         "  }",
         f"  __device__ __forceinline__ void follow(const {name}& later) {{",
@@ -124,7 +124,8 @@ def carry_struct(folding: Folding) -> str:
         f"  __device__ __forceinline__ void follow(const {name}& later) {{",
         *follows,
         "  }",
-        f"  __device__ __forceinline__ {state} told(const {state}& so_far) const {{",
+        f"  __device__ __forceinline__ {state}",
+        f"  told(const {state}& so_far) const {{",
         folded(f"    return {{{all_told}}};"),
         "  }",
         "};",

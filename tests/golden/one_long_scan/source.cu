@@ -1,0 +1,288 @@
+// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one walk, each cut in
+//   pieces that run side by side.
+// x f32[4194304] -> result f32[4194304]
+
+OPWELD_FN float k1_cumsum_scanned(float x_1) {
+  return x_1;
+}
+
+OPWELD_FN float k1_cumsum_after(float cumsum_1) {
+  return cumsum_1;
+}
+
+// What an element knows of the scans.
+struct k1_cumsum_known {
+  float cumsum_1;
+};
+
+// What is scanned.
+struct k1_cumsum_folds0 {
+  float cumsum_1;
+
+  OPWELD_FN k1_cumsum_folds0 nothing() {
+    return {op::Sum::identity<float>()};
+  }
+  __device__ __forceinline__ void add(float value0) {
+    *this = {value0};
+  }
+  __device__ __forceinline__ void follow(const k1_cumsum_folds0& later) {
+    cumsum_1 = op::Sum::combine(cumsum_1, later.cumsum_1);
+  }
+  __device__ __forceinline__ void tell(k1_cumsum_known& element) const {
+    element.cumsum_1 = cumsum_1;
+  }
+};
+
+// What is carried along a row.
+struct k1_cumsum_carry {
+  op::CarriedSum<float> cumsum_1;
+
+  OPWELD_FN k1_cumsum_carry nothing() {
+    return {op::CarriedSum<float>::of(op::Sum::identity<float>())};
+  }
+  __device__ __forceinline__ void follow(const k1_cumsum_folds0& later) {
+    cumsum_1.follow(later.cumsum_1);
+  }
+  __device__ __forceinline__ void follow(const k1_cumsum_carry& later) {
+    cumsum_1.follow(later.cumsum_1);
+  }
+  __device__ __forceinline__ k1_cumsum_folds0
+  told(const k1_cumsum_folds0& so_far) const {
+    return {cumsum_1.told(so_far.cumsum_1)};
+  }
+};
+
+extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
+  return op::pieces_for(num_rows, length, 4096);
+}
+
+extern "C" int64_t k1_cumsum_partial_bytes() {
+  return sizeof(k1_cumsum_carry);
+}
+
+// What the walk reads of a packet.
+template <int kLanes>
+struct k1_cumsum_contiguous_packet {
+  op::Vector<float, kLanes> x_1;
+};
+
+template <int kLanes, typename Index>
+OPWELD_FN k1_cumsum_contiguous_packet<kLanes>
+k1_cumsum_contiguous_load(const float* __restrict__ x, Index row, Index at) {
+  k1_cumsum_contiguous_packet<kLanes> packet;
+  const Index r = at;
+  packet.x_1 = op::load_vector<kLanes>(&x[r]);
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_cumsum_contiguous_scanned(
+    Index row, Index at, const k1_cumsum_contiguous_packet<kLanes>& packet,
+    k1_cumsum_folds0 (&folds)[kLanes]) {
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k1_cumsum_scanned(packet.x_1.lane[lane]);
+    folds[lane].add(value0);
+  }
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_cumsum_contiguous_after(
+    float* __restrict__ result, Index row, Index at,
+    const k1_cumsum_contiguous_packet<kLanes>& packet, const k1_cumsum_known (&known)[kLanes]) {
+  const Index r = at;
+  op::Vector<float, kLanes> result_vector;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k1_cumsum_after(known[lane].cumsum_1);
+    result_vector.lane[lane] = value0;
+  }
+  op::store_vector(&result[r], result_vector);
+}
+
+template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
+k1_cumsum_contiguous_kernel(
+    const float* __restrict__ x, float* __restrict__ result, Index num_rows, Index length,
+    Index piece, k1_cumsum_carry* __restrict__ partials) {
+  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
+  if (row >= num_rows) return;
+  const Index packets = length / kLanes;
+  const Index first = blockIdx.y * piece;
+  const Index last = first + piece < packets ? first + piece : packets;
+  const op::ScanAlong<kTeam, kItems, kLanes, false, false, Index> scan(
+      first, last, packets);
+  k1_cumsum_carry carry = k1_cumsum_carry::nothing();
+  const int rank = threadIdx.x % kTeam;
+  if (kStores && blockIdx.y > 0) {
+    carry = op::carried_before<kTeam>(partials + row, num_rows, blockIdx.y, rank);
+  }
+  const auto load = [&](Index at) {
+    return k1_cumsum_contiguous_load<kLanes>(x, row, at);
+  };
+  scan.template walk<k1_cumsum_folds0, k1_cumsum_known, kStores,
+      k1_cumsum_contiguous_packet<kLanes>>(
+      carry, load,
+      [&](Index at, const auto& packet, auto& folds) {
+        k1_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
+      },
+      [&](Index at, const auto& packet, const auto& known) {
+        k1_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
+      });
+  if (!kStores && rank == 0) partials[blockIdx.y * num_rows + row] = carry;
+}
+
+template <int kTeam, int kItems, int kLanes, typename Index>
+static void k1_cumsum_contiguous_launch(
+    const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
+    cudaStream_t stream) {
+  constexpr int kThreads = op::kTeamThreads<kTeam>;
+  constexpr int64_t kRows = kThreads / kTeam;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const int64_t piece = op::piece_of(length / kLanes, pieces, 1);
+  if (pieces > 1) {
+    const auto fold = k1_cumsum_contiguous_kernel<kTeam, kItems, kLanes, false, Index>;
+    fold<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+        static_cast<const float*>(x), static_cast<float*>(result), Index(num_rows), Index(length),
+        Index(piece), static_cast<k1_cumsum_carry*>(partials));
+  }
+  const auto kernel = k1_cumsum_contiguous_kernel<kTeam, kItems, kLanes, true, Index>;
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<float*>(result), Index(num_rows), Index(length),
+      Index(piece), static_cast<k1_cumsum_carry*>(partials));
+}
+
+extern "C" int k1_cumsum_contiguous(
+    const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
+    int64_t max_offset, int aligned, void* stream) {
+  // 32-bit positions must not wrap round behind the last element.
+  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  auto launch = k1_cumsum_contiguous_launch<256, 1, 1, uint64_t>;
+  if (aligned && length % 4 == 0) {
+    if (narrow) {
+      launch = k1_cumsum_contiguous_launch<256, 1, 4, uint32_t>;
+      if (num_rows < 1056
+          && length > 4096) launch = k1_cumsum_contiguous_launch<1024, 1, 4, uint32_t>;
+    } else {
+      launch = k1_cumsum_contiguous_launch<256, 1, 4, uint64_t>;
+    }
+  } else if (narrow) {
+    launch = k1_cumsum_contiguous_launch<256, 4, 1, uint32_t>;
+    if (num_rows < 1056
+        && length > 4096) launch = k1_cumsum_contiguous_launch<1024, 4, 1, uint32_t>;
+  }
+  launch(x, result, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
+  return int(cudaGetLastError());
+}
+
+// What the walk reads of a packet.
+template <int kLanes>
+struct k1_cumsum_strided_packet {
+  float x_1[kLanes];
+};
+
+template <int kLanes, typename Index>
+OPWELD_FN k1_cumsum_strided_packet<kLanes>
+k1_cumsum_strided_load(const float* __restrict__ x, Index x_stride0, Index row, Index at) {
+  k1_cumsum_strided_packet<kLanes> packet;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Index lane_at = at + lane;
+    const Index r0 = lane_at;
+    const float x_1 = x[r0 * x_stride0];
+    packet.x_1[lane] = x_1;
+  }
+  return packet;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_cumsum_strided_scanned(
+    Index row, Index at, const k1_cumsum_strided_packet<kLanes>& packet,
+    k1_cumsum_folds0 (&folds)[kLanes]) {
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const float value0 = k1_cumsum_scanned(packet.x_1[lane]);
+    folds[lane].add(value0);
+  }
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_cumsum_strided_after(
+    float* __restrict__ result, Index result_stride0, Index row, Index at,
+    const k1_cumsum_strided_packet<kLanes>& packet, const k1_cumsum_known (&known)[kLanes]) {
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Index lane_at = at + lane;
+    const Index r0 = lane_at;
+    const float value0 = k1_cumsum_after(known[lane].cumsum_1);
+    result[r0 * result_stride0] = value0;
+  }
+}
+
+template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
+__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
+k1_cumsum_strided_kernel(
+    const float* __restrict__ x, float* __restrict__ result, Index x_stride0, Index result_stride0,
+    Index num_rows, Index length, Index piece, k1_cumsum_carry* __restrict__ partials) {
+  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
+  if (row >= num_rows) return;
+  const Index packets = length / kLanes;
+  const Index first = blockIdx.y * piece;
+  const Index last = first + piece < packets ? first + piece : packets;
+  const op::ScanAlong<kTeam, kItems, kLanes, false, false, Index> scan(
+      first, last, packets);
+  k1_cumsum_carry carry = k1_cumsum_carry::nothing();
+  const int rank = threadIdx.x % kTeam;
+  if (kStores && blockIdx.y > 0) {
+    carry = op::carried_before<kTeam>(partials + row, num_rows, blockIdx.y, rank);
+  }
+  const auto load = [&](Index at) {
+    return k1_cumsum_strided_load<kLanes>(x, x_stride0, row, at);
+  };
+  scan.template walk<k1_cumsum_folds0, k1_cumsum_known, kStores, k1_cumsum_strided_packet<kLanes>>(
+      carry, load,
+      [&](Index at, const auto& packet, auto& folds) {
+        k1_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
+      },
+      [&](Index at, const auto& packet, const auto& known) {
+        k1_cumsum_strided_after<kLanes>(result, result_stride0, row, at, packet, known);
+      });
+  if (!kStores && rank == 0) partials[blockIdx.y * num_rows + row] = carry;
+}
+
+template <int kTeam, int kItems, int kLanes, typename Index>
+static void k1_cumsum_strided_launch(
+    const void* x, void* result, int64_t x_stride0, int64_t result_stride0, int64_t num_rows,
+    int64_t length, int64_t pieces, void* partials, cudaStream_t stream) {
+  constexpr int kThreads = op::kTeamThreads<kTeam>;
+  constexpr int64_t kRows = kThreads / kTeam;
+  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  const int64_t piece = op::piece_of(length / kLanes, pieces, 1);
+  if (pieces > 1) {
+    const auto fold = k1_cumsum_strided_kernel<kTeam, kItems, kLanes, false, Index>;
+    fold<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+        static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0),
+        Index(result_stride0), Index(num_rows), Index(length), Index(piece),
+        static_cast<k1_cumsum_carry*>(partials));
+  }
+  const auto kernel = k1_cumsum_strided_kernel<kTeam, kItems, kLanes, true, Index>;
+  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0),
+      Index(result_stride0), Index(num_rows), Index(length), Index(piece),
+      static_cast<k1_cumsum_carry*>(partials));
+}
+
+extern "C" int k1_cumsum_strided(
+    const void* x, void* result, int64_t x_stride0, int64_t result_stride0, int64_t num_rows,
+    int64_t length, int64_t pieces, void* partials, int64_t max_offset, int aligned, void* stream) {
+  // 32-bit positions must not wrap round behind the last element.
+  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  auto launch = k1_cumsum_strided_launch<256, 1, 1, uint64_t>;
+  if (narrow) {
+    launch = k1_cumsum_strided_launch<256, 4, 1, uint32_t>;
+  }
+  launch(
+      x, result, x_stride0, result_stride0, num_rows, length, pieces, partials,
+      static_cast<cudaStream_t>(stream));
+  return int(cudaGetLastError());
+}
