@@ -1,4 +1,4 @@
-"""Every reduction, norm and loss on PyTorch's own sample inputs, against PyTorch, with gradients.
+"""Every reduction, scan, norm and loss on PyTorch's own samples, against PyTorch, with gradients.
 
 `python -m tests.cpu.test_opinfo_reductions` rewrites the coverage table, which must be what the
 capture gives. A row counts samples: welded, library, or how many of them are welded."""
@@ -35,7 +35,7 @@ GIVEN, SAMPLES = 100, 5
 NAMES = frozenset(
     "sum mean prod amax amin max min argmax argmin aminmax any all count_nonzero nansum nanmean "
     "var std var_mean std_mean norm dist logsumexp softmax log_softmax linalg.norm "
-    "linalg.matrix_norm linalg.vector_norm".split()
+    "linalg.matrix_norm linalg.vector_norm cumsum cumprod cummax cummin logcumsumexp".split()
     + [
         f"nn.functional.{name}"
         for name in "softmin normalize cosine_similarity pairwise_distance group_norm layer_norm "
