@@ -9,8 +9,9 @@ constexpr int kScanSpan = kSpanChains * kSpanChain;
 
 // @scan_span deps: kScanSpan
 // Each of `count` values becomes what is carried into the span together with the values up to it, or
-// before it, and `carry` what is carried on.
-template <typename Fold, bool kExclusive, typename T, typename Total>
+// before it, and `carry` what is carried on. Steps of chains side by side are vectors only where
+// they are functions (kVectors): to gather values of several chains takes longer than to add them.
+template <typename Fold, bool kExclusive, bool kVectors, typename T, typename Total>
 OPWELD_FN void scan_span(T* value, int64_t count, Total& carry) {
     if (count < kScanSpan) {
         for (int64_t k = 0; k < count; ++k) {
@@ -20,25 +21,28 @@ OPWELD_FN void scan_span(T* value, int64_t count, Total& carry) {
         }
         return;
     }
-    Total chain[kSpanChains], part[kSpanChain][kSpanChains];
+    Total chain[kSpanChains], part[kSpanChains][kSpanChain];
+    const auto step = [&](int c, int k) {
+        const Total so_far = Fold::combine(chain[c], Total(value[c * kSpanChain + k]));
+        part[c][k] = kExclusive ? chain[c] : so_far;
+        chain[c] = so_far;
+    };
     for (int c = 0; c < kSpanChains; ++c) chain[c] = Fold::template identity<Total>();
     for (int k = 0; k < kSpanChain; ++k) {
+        if constexpr (kVectors) {
 #pragma omp simd
-        for (int c = 0; c < kSpanChains; ++c) {
-            const Total so_far = Fold::combine(chain[c], Total(value[c * kSpanChain + k]));
-            part[k][c] = kExclusive ? chain[c] : so_far;
-            chain[c] = so_far;
+            for (int c = 0; c < kSpanChains; ++c) step(c, k);
+        } else {
+#pragma GCC unroll 8
+            for (int c = 0; c < kSpanChains; ++c) step(c, k);
         }
     }
     for (int c = 0; c < kSpanChains; ++c) {
         const Total before = carry;
         carry = Fold::combine(carry, chain[c]);
-        chain[c] = before;
-    }
-    for (int k = 0; k < kSpanChain; ++k) {
 #pragma omp simd
-        for (int c = 0; c < kSpanChains; ++c) {
-            value[c * kSpanChain + k] = T(Fold::combine(chain[c], part[k][c]));
+        for (int k = 0; k < kSpanChain; ++k) {
+            value[c * kSpanChain + k] = T(Fold::combine(before, part[c][k]));
         }
     }
 }

@@ -158,9 +158,10 @@ class _Rows:
                 where = f"{fold.name}_scanned, {fold.name}_place, count, span"
                 lines.append(f"op::scan_places<op::{struct}>({where}, {carry});")
             else:
-                exclusive = "true" if self.scan.exclusive else "false"
+                ways = (self.scan.exclusive, fold.op is Op.LOGCUMSUMEXP)
+                options = ", ".join("true" if way else "false" for way in ways)
                 arguments = f"{fold.name}_scanned, count, {carry}"
-                lines.append(f"op::scan_span<op::{struct}, {exclusive}>({arguments});")
+                lines.append(f"op::scan_span<op::{struct}, {options}>({arguments});")
         if self.folds:
             return lines
         stores = [stored(store) for store in second.stores]
