@@ -214,12 +214,21 @@ class Converter:
         return result
 
     def _check_devices(self, node: fx.Node) -> None:
-        fakes = [n.meta.get("val") for n in node.all_input_nodes]
-        results = node.meta["val"]
-        fakes += results if isinstance(results, tuple | list) else [results]
+        """Numbers written into the forward may be anywhere, and so may what is made of them alone:
+        `y[:, 0] = 5` is `fill` with a tensor on the CPU to torch 2.11.
+        """
+        given = [n for n in node.all_input_nodes if not self._is_number(n)]
+        fakes = [n.meta.get("val") for n in given]
+        if given or not node.all_input_nodes:
+            results = node.meta["val"]
+            fakes += results if isinstance(results, tuple | list) else [results]
         for fake in fakes:
             if isinstance(fake, torch.Tensor) and fake.device.type != self.place.device.type:
                 raise NotWelded(f"a tensor on {fake.device.type} is left to the library")
+
+    def _is_number(self, node: fx.Node) -> bool:
+        ours = self.values.get(node.name)
+        return isinstance(ours, Node) and ours.op is Op.CONST
 
     def _bound(self, node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
         """Arguments by their names in the schema, defaults filled in: ours, and torch's."""

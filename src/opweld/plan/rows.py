@@ -43,7 +43,7 @@ class Parallelism:
         kept = [axis for axis in range(len(space)) if axis not in axes and space[axis] != 1]
         teams = self.at(product_of(space[axis] for axis in kept))
         if is_across(space, axes):
-            neighbours = self.at(space[kept[-1]])
+            neighbours = max(1, self.at(space[kept[-1]]))
             teams = teams // neighbours * -(-neighbours // ROWS_ACROSS)
         elif isinstance(whole, int) and whole <= self.multiprocessors * KEPT_EACH:
             teams *= min(self.multiprocessors, -(-whole // LONG_ROW))

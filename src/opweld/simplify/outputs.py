@@ -23,12 +23,14 @@ def _root(node: Node) -> Node:
 
 def keep_fresh(before: Graph, after: Graph) -> Graph:
     """`after`; where it would return an input for what was computed (`x * 1.0`), or one tensor for
-    two (`x.abs(), x.abs().abs()`), that as before.
+    two (`x.abs(), x.abs().abs()`, or two parts of `torch.cat((y, y))`), that as before.
     """
-    owners: dict[int, int] = {}
+    owners: dict[int, list[tuple[Node, Node]]] = {}
     outputs = []
     for old, new in zip(before.outputs, after.outputs, strict=True):
-        shared = owners.setdefault(_root(new).serial, _root(old).serial) != _root(old).serial
+        others = owners.setdefault(_root(new).serial, [])
+        shared = any(_now_share(old, new, *other) for other in others)
+        others.append((old, new))
         outputs.append(old if shared or (may_alias(new) and not may_alias(old)) else new)
     if tuple(outputs) == after.outputs:
         return after
@@ -36,3 +38,32 @@ def keep_fresh(before: Graph, after: Graph) -> Graph:
     kept = replace(after, outputs=tuple(outputs), origins=())
     serials = sorted({node.serial for node in kept.nodes()} & origins.keys())
     return replace(kept, origins=tuple((serial, origins[serial]) for serial in serials))
+
+
+def _now_share(old: Node, new: Node, old_other: Node, new_other: Node) -> bool:
+    """Whether two that are of one tensor now were not before."""
+    if _root(old) is not _root(old_other):
+        return True
+    return _are_apart(old, old_other) and not _are_apart(new, new_other)
+
+
+def _are_apart(left: Node, right: Node) -> bool:
+    """Whether both are known to be of different parts of a tensor, cut from it along one axis."""
+    cuts = _first_cut(left), _first_cut(right)
+    if cuts[0] is None or cuts[1] is None or cuts[0][0] != cuts[1][0]:
+        return False
+    (_, start, end), (_, other_start, other_end) = cuts
+    return end <= other_start or other_end <= start
+
+
+def _first_cut(node: Node) -> tuple[int, int, int] | None:
+    """The axis, the first place and the end of the slice that is the first view of the tensor, if
+    it is one with places that are known.
+    """
+    cut = None
+    while node.op in _ALIASING:
+        cut = node.attrs if node.op is Op.SLICE else None
+        node = node.inputs[0]
+    if cut is None or not isinstance(cut.start, int) or not isinstance(cut.length, int):
+        return None
+    return cut.dim, cut.start, cut.start + cut.length * cut.step

@@ -53,6 +53,19 @@ class Expression:
         return "; ".join(line.split(" = ")[1] if " = " in line else line for line in lines)
 
 
+def test_parts_of_a_tensor_do_not_become_one_tensor():
+    """Who writes to the one would write to the other."""
+    e = Expression(4, 3)
+    y = e.make(Op.NEG, e.x)
+    both = e.make(Op.CAT, y, e.x, y, attrs=CatAttrs(1))
+    parts = [e.make(Op.SLICE, both, attrs=SliceAttrs(1, 3 * n, 1, 3)) for n in (0, 2)]
+    first, second = simplify(graph(*parts), e.arena).graph.outputs
+    assert first is not second and second is parts[1]
+    halves = [e.make(Op.SLICE, y, attrs=SliceAttrs(0, 2 * n, 1, 2)) for n in range(2)]
+    kept = simplify(graph(*halves), e.arena).graph.outputs
+    assert [node.inputs[0] for node in kept] == [y, y], "parts of one stay parts of one"
+
+
 def test_the_tail_of_a_linear_becomes_canonical():
     e = Expression()
     swish = e.make(Op.MUL, e.x, e.make(Op.SIGMOID, e.x))
