@@ -49,11 +49,10 @@ def _now_share(old: Node, new: Node, old_other: Node, new_other: Node) -> bool:
 
 def _are_apart(left: Node, right: Node) -> bool:
     """Whether both are known to be of different parts of a tensor, cut from it along one axis."""
-    cuts = _first_cut(left), _first_cut(right)
-    if cuts[0] is None or cuts[1] is None or cuts[0][0] != cuts[1][0]:
+    one, other = _first_cut(left), _first_cut(right)
+    if one is None or other is None or one[0] != other[0]:
         return False
-    (_, start, end), (_, other_start, other_end) = cuts
-    return end <= other_start or other_end <= start
+    return one[2] <= other[1] or other[2] <= one[1]
 
 
 def _first_cut(node: Node) -> tuple[int, int, int] | None:
