@@ -84,7 +84,7 @@ REDUCTIONS = {
     (False, False): (Op.SUM, Op.AMAX, Op.AMIN),
 }
 # Not of 16-bit ones: capture makes them of float32.
-OF_FLOATS = (Op.SUMEXP, Op.DEVSQ)
+OF_FLOATS = (Op.MEAN, Op.SUMEXP, Op.DEVSQ)
 OF_NOTHING = (Op.SUM, Op.ANY, Op.ALL)
 BOOL_PAIRS = (Op.LOGICAL_AND, Op.LOGICAL_OR, Op.LOGICAL_XOR, Op.EQ, Op.BITWISE_AND, Op.MAXIMUM)
 
@@ -505,6 +505,9 @@ def _error_of_moment(
     changes; and a rounding of each term and of the sum with it.
     """
     eps, length = np.finfo(value.dtype).eps, np.prod([value.shape[axis] for axis in axes])
+    if op is Op.MEAN:
+        off = error + eps * np.abs(value)
+        return np.asarray(np.mean(off, axis=axes, keepdims=True))
     if op is Op.SUMEXP:
         difference = value - np.max(value, axis=axes, keepdims=True)
         off = error + np.max(error, axis=axes, keepdims=True) + 2 * eps * np.abs(difference)

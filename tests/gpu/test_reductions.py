@@ -296,6 +296,22 @@ def test_a_large_mean_costs_no_digits(built: SideBySide, name: str) -> None:
     graded.require()
 
 
+OF_DIFFERENCES = ("var", "std", "layer_norm", "group_norm", "instance_norm")
+
+
+@pytest.mark.parametrize("name", ["spread", "layer norm", "columns", "norms"])
+@pytest.mark.parametrize("value", [0.1, 1e15 / 31, 1e33])
+def test_constant_rows_have_no_variance(built: SideBySide, name: str, value: float) -> None:
+    """All that is left of them is exactly 0, as with eager."""
+    model, new = MODELS[name], built[name].ModelNew()
+    args = [torch.full_like(x, value) for x in model.draw(264)]
+    with torch.no_grad():
+        found = list(parts(new(*args), model))
+    zeros = [(label, each) for label, each in found if label.split()[0] in OF_DIFFERENCES]
+    assert zeros
+    assert not [label for label, each in zeros if each.any()]
+
+
 def weights(result: Tensor) -> Tensor:
     """A different factor for each element."""
     return torch.cos(torch.arange(result.numel()).to(result)).view(result.shape)

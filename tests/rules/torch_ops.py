@@ -213,6 +213,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.ALL: lambda x, a: torch.all(x, a.axes, keepdim=True),
     Op.ARGMAX: _place(torch.argmax),
     Op.ARGMIN: _place(torch.argmin),
+    Op.MEAN: lambda x, a: x.mean(a.axes, keepdim=True),
     Op.SUMEXP: lambda x, a: (x - x.amax(a.axes, keepdim=True)).exp().sum(a.axes, keepdim=True),
     Op.DEVSQ: lambda x, a: (x - x.mean(a.axes, keepdim=True)).square().sum(a.axes, keepdim=True),
     Op.CUMSUM: _scan(torch.cumsum, 0),

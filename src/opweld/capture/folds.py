@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from opweld.ir.expr import Size, product
 from opweld.ir.graph import Node
-from opweld.ir.ops import Op, ReduceAttrs
+from opweld.ir.ops import Kind, Op, ReduceAttrs
 from opweld.ir.types import DType, TensorType
 
 from .build import Builder
@@ -83,9 +83,39 @@ def squared(build: Builder, x: Node) -> Node:
 
 
 def centred(build: Builder, x: Node, axes: Axes) -> tuple[Node, Node]:
-    """The differences to the mean, and the mean."""
-    middle = mean(build, x, axes)
+    """The differences to the mean, and the mean.
+
+    The mean is rounded once: a rounded sum by the number of elements is off by an ulp, and constant
+    rows would differ from it by that.
+    """
+    middle = mean(build, x, axes) if _has_room(x, axes) else fold(build, Op.MEAN, x, axes)
     return build.op(Op.SUB, x, middle), middle
+
+
+# Significant bits of an element.
+_DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
+# What a number of elements that is not known is taken for.
+_MANY_ELEMS = 2**24
+
+
+def _has_room(x: Node, axes: Axes) -> bool:
+    """Whether x is of a wider type than its elements had, and so much that sums of equal ones are
+    exact.
+    """
+    number, x = count(x, axes), _behind_views(x)
+    narrow = _behind_views(x.inputs[0]) if x.op is Op.CAST else x
+    # What is computed of 16-bit values is not rounded to them before it is added up.
+    computed_wide = narrow.type.dtype.is_half and narrow.kind is Kind.POINTWISE
+    if computed_wide or not narrow.type.dtype.is_float:
+        return False
+    room = _DIGITS[x.type.dtype] - _DIGITS[narrow.type.dtype]
+    return (number if isinstance(number, int) else _MANY_ELEMS) <= 2**room
+
+
+def _behind_views(x: Node) -> Node:
+    while x.kind is Kind.VIEW and len(x.inputs) == 1:
+        x = x.inputs[0]
+    return x
 
 
 def standardised(build: Builder, x: Node, axes: Axes, eps: float) -> tuple[Node, Node, Node]:

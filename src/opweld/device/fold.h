@@ -217,6 +217,48 @@ struct Sumexp {
     }
 };
 
+// @Compensated deps:
+// A sum, and what its roundings have left out.
+template <typename T>
+struct Compensated {
+    T sum, rest;
+};
+
+// @Mean deps: Compensated
+// The mean, rounded once: that of equal elements is one of them. What an addition leaves out is
+// exact: Knuth, "The Art of Computer Programming", volume 2, 4.2.2, theorem B.
+struct Mean {
+    template <typename T>
+    OPWELD_FN Compensated<T> identity() {
+        return {T(0), T(0)};
+    }
+    template <typename T>
+    OPWELD_FN T left_out(T a, T b, T sum) {
+        const T of_b = sum - a;
+        return (a - (sum - of_b)) + (b - of_b);
+    }
+    // What many additions leave out goes back to the sum.
+    template <typename T>
+    OPWELD_FN Compensated<T> combine(Compensated<T> a, Compensated<T> b) {
+        const T sum = a.sum + b.sum, rest = a.rest + b.rest + left_out(a.sum, b.sum, sum);
+        const T whole = sum + rest;
+        return {whole, left_out(sum, rest, whole)};
+    }
+    // Of which `b` is an element, and `a` of few.
+    template <typename T>
+    OPWELD_FN Compensated<T> follow(Compensated<T> a, Compensated<T> b) {
+        const T sum = a.sum + b.sum;
+        return {sum, a.rest + left_out(a.sum, b.sum, sum)};
+    }
+    // Of `length` elements, in its type, which must hold it exactly.
+    template <typename T, typename Wide>
+    OPWELD_FN T told(const Compensated<T>& whole, Wide length) {
+        const Wide sum = whole.sum, part = Wide(1) / length, mean = sum * part;
+        const Wide beside = (::fma(-mean, length, sum) + whole.rest) * part;
+        return T(beside - beside == Wide(0) ? mean + beside : mean);  // infinities leave NaN
+    }
+};
+
 // @Spread deps:
 // How many values of type T there are, their sum, and the sum of the squared differences to their
 // mean. In double a mean far from 0 leaves the differences their digits.
@@ -236,9 +278,10 @@ struct Devsq {
     template <typename T>
     OPWELD_FN Spread<T> combine(Spread<T> a, Spread<T> b) {
         const double count = a.count + b.count;
-        // The difference of the means, times both counts. To divide in T is exact enough: what it
-        // rounds is squared already.
-        const double apart = b.sum * a.count - a.sum * b.count;
+        // The difference of the means, times both counts: 0 where they are equal, however it is
+        // rounded. To divide in T is exact enough: what it rounds is squared already.
+        const double share = a.sum * b.count;
+        const double apart = ::fma(b.sum, a.count, -share) - ::fma(a.sum, b.count, -share);
         const T weights = T(a.count * b.count * count);
         const T part = weights > 0 ? T(1) / weights : T(0);
         return {count, a.sum + b.sum, a.squares + b.squares + apart * part * apart};
@@ -249,7 +292,7 @@ struct Devsq {
     OPWELD_FN Spread<T> of_differences(Total count, T about, Total rest, Total squares) {
         // What is too large is in the squares, and in `about`.
         const Total finite = rest - rest == Total(0) ? rest : Total(0);
-        return {double(count), double(count) * about + finite,
+        return {double(count), ::fma(double(count), double(about), double(finite)),
                 double(squares) - double(finite) * (finite / count)};
     }
     template <typename T>
@@ -259,6 +302,10 @@ struct Devsq {
     template <typename T>
     OPWELD_FN T sum_told(const Spread<T>& spread) {
         return T(spread.sum);
+    }
+    template <typename T>
+    OPWELD_FN T mean_told(const Spread<T>& spread) {
+        return T(spread.sum / spread.count);
     }
 };
 

@@ -120,11 +120,18 @@ OPWELD_FN void take(Powers<T, T>& powers, const T (&value)[kCount], int count) {
 // The differences to nearly the mean of a chunk, then one merge.
 template <int kCount, typename T>
 OPWELD_FN void take(Spread<T>& spread, const T (&value)[kCount], int count) {
-    const T part = T(1) / T(count);
+    // Halves of the differences to the first value: they do not overflow, and are 0 where all values
+    // are equal.
+    const T half = value[0] * T(0.5), part = T(2) / T(count);
     T about = 0, rest = 0, squares = 0;
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
-        if (k < count) about += value[k] * part;  // a sum could overflow
+        if (k < count) about += (value[k] * T(0.5) - half) * part;
+    }
+    about += value[0];
+    if (about - about != T(0)) {  // an infinity is kept
+        about = 0;
+        for (int k = 0; k < count; ++k) about += value[k];
     }
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {

@@ -69,6 +69,29 @@ OPWELD_FN Placed<T, Position> fold_places(const T (&extreme)[kLanes],
     return found;
 }
 
+// @add_compensated deps: Mean
+// Takes an element into a lane.
+OPWELD_FN void add_compensated(double& sum, double& rest, double value) {
+    const Compensated<double> more = Mean::combine<double>({sum, rest}, {value, 0});
+    sum = more.sum;
+    rest = more.rest;
+}
+
+// @fold_compensated deps: Mean
+// One value of all lanes, as a tree like that of `fold_lanes`.
+template <int kLanes>
+OPWELD_FN Compensated<double> fold_compensated(double (&sum)[kLanes], double (&rest)[kLanes]) {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int k = 0; k < half; ++k) {
+            const Compensated<double> both =
+                Mean::combine<double>({sum[k], rest[k]}, {sum[k + half], rest[k + half]});
+            sum[k] = both.sum;
+            rest[k] = both.rest;
+        }
+    }
+    return {sum[0], rest[0]};
+}
+
 // @in_lanes deps: open_lanes
 // Elements of a span go to the lanes: visit(k, lane) for each place k.
 template <int kLanes, typename Visit>
@@ -137,12 +160,10 @@ OPWELD_FN void take(Powers<T, double> (&powers)[kLanes], const T (&value)[kSpan]
 // Takes in the first `count` values of a span, by their differences to nearly their mean.
 template <typename T, int kSpan>
 OPWELD_FN void take(Spread<T>& spread, const T (&value)[kSpan], int64_t count) {
-    const T part = T(1) / T(count);
-    T mean[kSpanLanes] = {}, rest[kSpanLanes] = {}, squares[kSpanLanes] = {};
-    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
-        mean[at] += value[k] * part;  // a sum could overflow
-    });
-    const T about = T(total_of(mean));
+    double sum[kSpanLanes] = {};
+    T rest[kSpanLanes] = {}, squares[kSpanLanes] = {};
+    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) { sum[at] += value[k]; });
+    const T about = T(total_of(sum) / double(count));
     in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
         const T difference = value[k] - about;
         rest[at] += difference;
@@ -156,12 +177,13 @@ OPWELD_FN void take(Spread<T>& spread, const T (&value)[kSpan], int64_t count) {
 template <typename T, int kSpan, int kLanes>
 OPWELD_FN void take(Spread<T> (&spread)[kLanes], const T (&value)[kSpan][kLanes], int64_t count,
                     int64_t rows) {
-    const T part = T(1) / T(count);
-    T about[kLanes] = {}, rest[kLanes] = {}, squares[kLanes] = {};
+    double sum[kLanes] = {};
+    T about[kLanes], rest[kLanes] = {}, squares[kLanes] = {};
     for (int64_t k = 0; k < count; ++k) {
 #pragma omp simd
-        for (int64_t row = 0; row < rows; ++row) about[row] += value[k][row] * part;
+        for (int64_t row = 0; row < rows; ++row) sum[row] += value[k][row];
     }
+    for (int64_t row = 0; row < rows; ++row) about[row] = T(sum[row] / double(count));
     for (int64_t k = 0; k < count; ++k) {
 #pragma omp simd
         for (int64_t row = 0; row < rows; ++row) {

@@ -74,12 +74,17 @@ def _multiplied(total: Pattern, count: str) -> Apply:
     return total * Const(f"1/{count}")
 
 
+def _rounded_once(total: Apply, count: str) -> Apply:
+    """The mean of what is summed, which needs no count."""
+    return call(Op.MEAN)(*total.args, attrs=total.attrs)
+
+
 def _by_root(value: Pattern, square: Pattern) -> tuple[Apply, ...]:
     return value * rsqrt(square), value / sqrt(square)
 
 
-Mean = Callable[[Pattern, str], Apply]
-_MEANS: tuple[Mean, ...] = (_divided, _multiplied)
+Mean = Callable[[Apply, str], Apply]
+_QUOTIENTS: tuple[Mean, ...] = (_divided, _multiplied)
 
 
 def _centred(mean: Mean) -> Apply:
@@ -113,16 +118,21 @@ _sums_of_finite_powers = (
     _total(exp(x - _finite)),
     where(isinf(_largest), maximum(_largest, 0.0), _sum_of_powers),
 )
-_variances = tuple(_variance(*means, "m") for means in itertools.product(_MEANS, _MEANS))
-_variances_in_one_walk = tuple(_variance_in_one_walk(mean, "m") for mean in _MEANS)
+_variances = tuple(_variance(*means, "m") for means in itertools.product(_QUOTIENTS, _QUOTIENTS))
+_variances_of_one_count = tuple(
+    variance
+    for mean in _QUOTIENTS
+    for variance in (_variance(_rounded_once, mean, "m"), _variance_in_one_walk(mean, "m"))
+)
 _standardised = tuple(
     normal
-    for mean in _MEANS
-    for variance in (_variance(mean, mean, "n"), _variance_in_one_walk(mean, "n"))
+    for quotient in _QUOTIENTS
+    for mean in (quotient, _rounded_once)
+    for variance in (_variance(mean, quotient, "n"), _variance_in_one_walk(quotient, "n"))
     for normal in _by_root(_centred(mean), variance + Const("eps"))
 )
 _of_unit_square = tuple(
-    normal for mean in _MEANS for normal in _by_root(x, mean(_total(x * x), "n") + Const("eps"))
+    normal for mean in _QUOTIENTS for normal in _by_root(x, mean(_total(x * x), "n") + Const("eps"))
 )
 
 
@@ -248,10 +258,10 @@ COMPOSITES: tuple[Composite, ...] = (
     *(_norm("layer_norm", normal) for normal in _standardised),
     *(_norm("rms_norm", normal) for normal in _of_unit_square),
     *_moments(_variances, _counts & _corrected),
-    *_moments(_variances_in_one_walk, _corrected),
+    *_moments(_variances_of_one_count, _corrected),
     *(
         Composite("mean", mean(_total(x), "n"), f"torch.mean({_KEPT})", _counts & _scattered)
-        for mean in _MEANS
+        for mean in _QUOTIENTS
     ),
     Composite("norm", _rooted(_total(x * x)), f"torch.linalg.vector_norm({_KEPT})", _always),
 )

@@ -414,6 +414,7 @@ _SPECIAL: dict[Op, Callable[[Node, Names], str]] = {
     Op.ALL: _reduction,
     Op.ARGMAX: _place,
     Op.ARGMIN: _place,
+    Op.MEAN: _reduction,
     Op.SUMEXP: _sum_of_powers,
     Op.DEVSQ: _sum_of_squared_deviations,
     **dict.fromkeys(SCANS, _scan),

@@ -287,6 +287,11 @@ def smallest(x: Array, attrs: Any) -> Array:
     return np.min(x, axis=attrs.axes, keepdims=True)
 
 
+def mean_of(x: Array, attrs: Any) -> Array:
+    """In float64, rounded once."""
+    return np.mean(x, axis=attrs.axes, dtype=np.float64, keepdims=True).astype(x.dtype)
+
+
 def sum_of_powers(x: Array, attrs: Any) -> Array:
     """exp(x - largest) in float64, added and rounded once."""
     wide: Array = x.astype(np.float64)

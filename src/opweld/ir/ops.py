@@ -144,6 +144,7 @@ class Op(enum.Enum):
     ALL = "all"
     ARGMAX = "argmax"
     ARGMIN = "argmin"
+    MEAN = "mean"
     SUMEXP = "sumexp"
     DEVSQ = "devsq"
     # scans
@@ -715,7 +716,8 @@ OPS: dict[Op, OpSpec] = {
     # The row-major position among the elements of the axes.
     Op.ARGMAX: _reduction(meaning.place_of_largest, _place),
     Op.ARGMIN: _reduction(meaning.place_of_smallest, _place),
-    # The sum of exp(x - largest), and that of the squared differences to the mean.
+    # The mean, rounded once; the sum of exp(x - largest), that of squared differences to the mean.
+    Op.MEAN: _reduction(meaning.mean_of, _moment),
     Op.SUMEXP: _reduction(meaning.sum_of_powers, _moment),
     Op.DEVSQ: _reduction(meaning.sum_of_squared_deviations, _moment),
     Op.CUMSUM: _scanning(meaning.cumulative_sum),

@@ -28,6 +28,7 @@ def _sum(of: Pattern) -> Apply:
 _largest = call(Op.AMAX)(x, attrs="largest")
 _powers = call(Op.SUMEXP)(x, attrs="axes")
 _deviations = call(Op.DEVSQ)(x, attrs="axes")
+_mean = call(Op.MEAN)(x, attrs="axes")
 
 
 def _squared_difference(mean: Apply) -> Apply:
@@ -77,6 +78,14 @@ ONE_WALK: tuple[Rule, ...] = (
     ),
     Rule(
         "squared-deviations",
+        _sum(_squared_difference(_mean)),
+        _deviations,
+        Numerics.REORDER,
+        None,
+        Domain.FLOAT,
+    ),
+    Rule(
+        "squared-deviations-by-sum",
         _sum(_squared_difference(_sum(x) / n)),
         _deviations,
         Numerics.REORDER,

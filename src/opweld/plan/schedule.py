@@ -114,8 +114,8 @@ def _are_alone(group: Group, rows: Rows) -> bool:
     if not any(node.op is Op.WINDOW for node in group.nodes) or not _condenses(group, rows):
         return False
     folds = [node for level in rows.levels for node in level]
-    if any(node.op in (Op.SUMEXP, Op.DEVSQ) for node in folds):
-        return False  # they take several elements at once
+    if any(node.op in (Op.SUMEXP, Op.DEVSQ, Op.MEAN) for node in folds):
+        return False  # they take several elements at once, or need to know how many there are
     added = any(n.op in (Op.SUM, Op.PROD) and n.type.dtype.is_float for n in folds)
     most = MOST_ADDED_ALONE if added else MOST_ALONE
     short = isinstance(rows.length, int) and rows.length <= most

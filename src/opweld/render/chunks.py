@@ -13,11 +13,12 @@ SCANNED_PLACES = (Op.CUMMAX_PLACE, Op.CUMMIN_PLACE)
 _BESIDE = {
     Op.AMAX: Op.SUMEXP,
     Op.SUM: Op.DEVSQ,
+    Op.MEAN: Op.DEVSQ,
     Op.CUMMAX: Op.CUMMAX_PLACE,
     Op.CUMMIN: Op.CUMMIN_PLACE,
 }
 # How fold.h tells a fold from the state of one that holds it, too.
-TOLD_BESIDE = {Op.AMAX: "largest_told", Op.SUM: "sum_told"}
+TOLD_BESIDE = {Op.AMAX: "largest_told", Op.SUM: "sum_told", Op.MEAN: "mean_told"}
 
 
 def takes_chunks(walk: Walk) -> bool:
@@ -39,6 +40,11 @@ def told_beside(fold: Fold, walk: Walk) -> Fold | None:
         ),
         None,
     )
+
+
+def needs_length(walk: Walk) -> bool:
+    """Whether a fold is told from its state and the number of elements."""
+    return any(fold.op is Op.MEAN for fold in own_folds(walk))
 
 
 def own_folds(walk: Walk) -> tuple[Fold, ...]:

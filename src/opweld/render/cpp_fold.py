@@ -1,8 +1,9 @@
 """How C++ kernels hold the folds of a row: an accumulator each lane, a partial each piece of a row.
 
-Fold `x` has the array `x_lane`; sums of floating point that may run long have `x_total` too, and
-the place of an extreme has the extremes in `x_extreme`. A fold that takes in several elements at
-once has the array `x_value` of a span's, and `x_state`: of a row, or of each lane that is a row.
+Fold `x` has the array `x_lane`; sums of floating point that may run long have `x_total` too, the
+place of an extreme has the extremes in `x_extreme`, and a mean its sums in `x_sum` and, in double,
+what these leave out in `x_rest`. A fold that takes in several elements at once has the array
+`x_value` of a span's, and `x_state`: of a row, or of each lane that is a row.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ PLACES = (Op.ARGMAX, Op.ARGMIN)
 
 def struct_of(fold: Fold) -> str:
     """The name in fold.h of what the fold does."""
+    if fold.op is Op.MEAN and not is_compensated(fold):
+        return "Sum"
     return fold.op.value.capitalize()
+
+
+def is_compensated(fold: Fold) -> bool:
+    """Whether it keeps what sums leave out: of float, sums of double leave out nothing."""
+    return fold.op is Op.MEAN and fold.dtype is DType.F64
 
 
 def lane_type(dtype: DType) -> str:
@@ -44,7 +52,10 @@ def fold_pieces(walk: Walk) -> set[str]:
     chunked = [fold for fold in folds if fold.op in CHUNKED]
     if places:
         needed |= {"open_places", "fold_places"}
-    if len(places) + len(chunked) < len(folds):
+    compensated = [fold for fold in folds if is_compensated(fold)]
+    if compensated:
+        needed |= {"add_compensated", "fold_compensated"}
+    if len(places) + len(chunked) + len(compensated) < len(folds):
         needed |= {"open_lanes", "fold_lanes"}
     if any(map(rounds, folds)):
         needed |= {"empty_lanes"}
@@ -71,7 +82,7 @@ def opened(walk: Walk, totals: bool, across: bool) -> list[str]:
         if fold.op in CHUNKED:
             lines += _opened_state(fold, across)
         elif told_beside(fold, walk) is None:
-            lines += _opened_lanes(fold, walk.kernel, totals)
+            lines += _opened_lanes(fold, walk.kernel, totals, across)
         elif across:
             lines.append(f"{lane_type(fold.dtype)} {fold.name}_lane[kLanes];")
     return lines
@@ -88,8 +99,12 @@ def _opened_state(fold: Fold, across: bool) -> list[str]:
     ]
 
 
-def _opened_lanes(fold: Fold, kernel: Kernel, totals: bool) -> list[str]:
+def _opened_lanes(fold: Fold, kernel: Kernel, totals: bool, across: bool) -> list[str]:
     name, struct = fold.name, struct_of(fold)
+    if fold.op is Op.MEAN:
+        told = [f"{lane_type(fold.dtype)} {name}_lane[kLanes];"] if across else []
+        rest = f", {name}_rest[kLanes] = {{}}" if is_compensated(fold) else ""
+        return [*told, f"double {name}_sum[kLanes] = {{}}{rest};"]
     if fold.op in PLACES:
         extreme = lane_type(kernel.element.results[fold.result][0])
         return [
@@ -117,6 +132,10 @@ def taken(fold: Fold, chunk_place: str) -> list[str]:
             f"{name}_extreme[lane] = {name}_takes ? {value} : {name}_extreme[lane];",
             f"{name}_lane[lane] = {name}_takes ? place : {name}_lane[lane];",
         ]
+    if is_compensated(fold):
+        return [f"op::add_compensated({name}_sum[lane], {name}_rest[lane], {value});"]
+    if fold.op is Op.MEAN:
+        return [f"{name}_sum[lane] += {value};"]
     if fold.dtype is DType.BOOL:
         value = f"uint8_t({value})"
     return [f"{name}_lane[lane] = op::{struct}::combine({name}_lane[lane], {value});"]
@@ -141,6 +160,10 @@ def of_all_lanes(fold: Fold, totals: bool) -> str:
         return f"{name}_state"
     if fold.op in PLACES:
         return f"op::fold_places<op::{struct}>({name}_extreme, {name}_lane)"
+    if is_compensated(fold):
+        return f"op::fold_compensated({name}_sum, {name}_rest)"
+    if fold.op is Op.MEAN:
+        return f"op::fold_lanes<op::{struct}>({name}_sum)"
     array = "total" if totals and rounds(fold) else "lane"
     return f"op::fold_lanes<op::{struct}>({name}_{array})"
 
@@ -167,10 +190,14 @@ def _told(fold: Fold, walk: Walk, state: str) -> str:
     beside = told_beside(fold, walk)
     if beside:
         return f"op::{struct_of(beside)}::{TOLD_BESIDE[fold.op]}({state})"
+    if is_compensated(fold):
+        return f"op::Mean::told({state}, kLength)"
+    if fold.op is Op.MEAN:
+        return f"float({state} / kLength)"
     return f"op::{struct_of(fold)}::told({state})" if fold.op in CHUNKED else state
 
 
-def rounded(walk: Walk) -> list[str]:
+def rounded(walk: Walk, totals: bool) -> list[str]:
     """Lanes that are rows take what their totals or their states hold."""
     lines = list[str]()
     for fold in walk.folds:
@@ -178,7 +205,9 @@ def rounded(walk: Walk) -> list[str]:
         if holder.op in CHUNKED:
             told = _told(fold, walk, f"{holder.name}_state[lane]")
             lines.append(f"{name}_lane[lane] = {told};")
-        elif rounds(fold):
+        elif fold.op is Op.MEAN:
+            lines.append(f"{name}_lane[lane] = {_told(fold, walk, of_lane(fold))};")
+        elif totals and rounds(fold):
             lines.append(f"{name}_lane[lane] = {lane_type(fold.dtype)}({name}_total[lane]);")
     return lines
 
@@ -186,6 +215,8 @@ def rounded(walk: Walk) -> list[str]:
 def partial_type(fold: Fold, kernel: Kernel) -> str:
     if fold.op in PLACES:
         return f"op::Placed<{lane_type(kernel.element.results[fold.result][0])}, int64_t>"
+    if fold.op is Op.MEAN:
+        return "op::Compensated<double>" if is_compensated(fold) else "double"
     if fold.op in CHUNKED:
         return _state(fold)[0]
     return "double" if rounds(fold) else lane_type(fold.dtype)
@@ -197,4 +228,8 @@ def of_lane(fold: Fold) -> str:
         return f"{fold.name}_state[lane]"
     if fold.op in PLACES:
         return f"{{{fold.name}_extreme[lane], {fold.name}_lane[lane]}}"
+    if is_compensated(fold):
+        return f"op::Compensated<double>{{{fold.name}_sum[lane], {fold.name}_rest[lane]}}"
+    if fold.op is Op.MEAN:
+        return f"{fold.name}_sum[lane]"
     return f"{fold.name}_{'total' if rounds(fold) else 'lane'}[lane]"

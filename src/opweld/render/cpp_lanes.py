@@ -13,7 +13,7 @@ from ..ir.expr import Size, product, symbol
 from ..ir.kernel import Definition, Given, Kernel, Load, Loop, Store
 from ..ir.reduction import Folding, Reduction, Walk
 from .c import compute_type, grouped, named_in
-from .chunks import own_folds, takes_chunks
+from .chunks import needs_length, own_folds, takes_chunks
 from .cpp_fold import (
     PLACES,
     emptied,
@@ -78,7 +78,7 @@ class Lanes:
     @property
     def constants(self) -> list[str]:
         """What the loops name: as many lanes, and as many elements before lanes are emptied."""
-        lines = [f"constexpr int64_t kLanes = {self.count};"]
+        lines = [f"constexpr int64_t kLanes = {self.count};", *length_of_row(self.folding)]
         if any(self._in_spans(step.walk) for step in self.folding.steps):
             span = CHAIN if self.across else CHAIN * self.count
             lines.append(f"constexpr int64_t kSpan = {span};")
@@ -147,7 +147,14 @@ class Lanes:
         return [f"partial[strip_row + lane].{f.name} = {of_lane(f)};" for f in own_folds(walk)]
 
     def rounded(self, walk: Walk) -> list[str]:
-        return rounded(walk) if self.totals(walk) else []
+        return rounded(walk, self.totals(walk))
+
+
+def length_of_row(folding: Folding) -> list[str]:
+    """The elements of a row, where folds are told by their number."""
+    if not any(needs_length(step.walk) for step in folding.steps):
+        return []
+    return [f"const double kLength = {text_of(product(loop.extent for loop in folding.reduced))};"]
 
 
 def lanes_of(reduction: Reduction) -> tuple[Lanes, Lanes]:

@@ -29,7 +29,7 @@ from .cpp_fold import (
     struct_of,
 )
 from .cpp_half import block_pieces, half_loads, half_stores
-from .cpp_lanes import Lanes, given_or, lanes_of, strips, walked
+from .cpp_lanes import Lanes, given_or, lanes_of, length_of_row, strips, walked
 from .cpp_loops import coordinates_of
 from .cpp_statements import definition_text, parameters, stored, typed
 from .element import call_element, element_text, pieces_called, pieces_of, title
@@ -178,6 +178,7 @@ def _finish(folding: Folding) -> str:
         ["int64_t pieces", "int64_t stride", "const void* partials"],
         [
             f"const {partial}* partial = static_cast<const {partial}*>(partials);",
+            *length_of_row(folding),
             f"for (int64_t {row} = begin; {row} < end; ++{row}) {{",
             *indented(body, 2),
             "}",

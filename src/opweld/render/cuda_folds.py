@@ -6,7 +6,14 @@ from ..ir.expr import product
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import compute_type
-from .chunks import CHUNKED, TOLD_BESIDE, own_folds, takes_chunks, told_beside
+from .chunks import (
+    CHUNKED,
+    TOLD_BESIDE,
+    needs_length,
+    own_folds,
+    takes_chunks,
+    told_beside,
+)
 from .layout import folded, head
 from .walk import ARG, folds_name, known_name
 
@@ -19,15 +26,19 @@ _FOLD = {
     Op.ALL: "All",
     Op.ARGMAX: "Argmax",
     Op.ARGMIN: "Argmin",
+    Op.MEAN: "Mean",
     Op.SUMEXP: "Sumexp",
     Op.DEVSQ: "Devsq",
 }
 # The state of folds that is more than a value.
 _STATES = {
     **dict.fromkeys(ARG, "op::Placed<{0}, {1}>"),
+    Op.MEAN: "op::Compensated<{0}>",
     Op.SUMEXP: "op::Powers<{0}, {0}>",
     Op.DEVSQ: "op::Spread<{0}>",
 }
+# What is in the state of one element beside it.
+_OF_ELEMENT = {**dict.fromkeys(ARG, "position"), Op.MEAN: "0"}
 _TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
 # Additions of floats one after another, and of what such chains give. With 32, and strips one after
 # another, sums of columns of 128 to 700000 elements had 1.3 to 1.7 times eager's error on an H200.
@@ -63,12 +74,27 @@ def folds_struct(folding: Folding, number: int) -> str:
         f"  __device__ __forceinline__ void merge(const {name}& other) {{",
         *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in types),
         "  }",
-        f"  __device__ __forceinline__ void tell({known_name(folding)}& row) const {{",
+        head("  __device__ __forceinline__ void tell", _told_of(folding, walk), " const {"),
         *(f"    row.{fold.name} = {_told(fold, walk)};" for fold in walk.folds),
         "  }",
         "};",
     ]
     return "\n".join(lines)
+
+
+def tell(folds: str, row: str, walk: Walk) -> str:
+    """The statement that tells a row its folds."""
+    return f"{folds}.tell({row}{', length' if needs_length(walk) else ''});"
+
+
+def finish_sizes(walk: Walk) -> tuple[str, ...]:
+    """What a kernel needs to know that puts the pieces of rows together."""
+    return ("num_rows", *(["length"] if needs_length(walk) else []), "pieces")
+
+
+def _told_of(folding: Folding, walk: Walk) -> list[str]:
+    length = ["int64_t length"] if needs_length(walk) else []
+    return [f"{known_name(folding)}& row", *length]
 
 
 def _adding(types: dict[Fold, Types]) -> list[str]:
@@ -145,12 +171,14 @@ def _identity(fold: Fold, of: Types) -> str:
 
 def _placed(fold: Fold, index: int, of: Types) -> str:
     text = f"value{index}"
-    return f"{state_type(fold, of)}{{{text}, position}}" if fold.op in ARG else text
+    if fold.op not in _OF_ELEMENT:
+        return text
+    return f"{state_type(fold, of)}{{{text}, {_OF_ELEMENT[fold.op]}}}"
 
 
 def _added(fold: Fold, other: str) -> str:
     """Of one thread's elements, which come in their order."""
-    way = "follow" if fold.op in ARG else "combine"
+    way = "follow" if fold.op in _OF_ELEMENT else "combine"
     return f"{fold.name} = op::{_FOLD[fold.op]}::{way}({fold.name}, {other});"
 
 
@@ -164,8 +192,10 @@ def _told(fold: Fold, walk: Walk) -> str:
         return f"op::{_FOLD[beside.op]}::{TOLD_BESIDE[fold.op]}({beside.name})"
     if fold.op in CHUNKED:
         return f"op::{_FOLD[fold.op]}::told({fold.name})"
+    if fold.op is Op.MEAN:
+        return f"op::Mean::told({fold.name}, {compute_type(fold.dtype)}(length))"
     return f"{fold.name}.position" if fold.op in ARG else fold.name
 
 
 def _is_chained(fold: Fold) -> bool:
-    return fold.op in (Op.SUM, Op.PROD, Op.SUMEXP) and fold.dtype.is_float
+    return fold.op in (Op.SUM, Op.PROD, Op.MEAN, Op.SUMEXP) and fold.dtype.is_float

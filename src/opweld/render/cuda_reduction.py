@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.reduction import Fold, Folding, Reduction, Value
+from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
 from .chunks import has_chunks, takes_chunks
 from .cuda_alone import alone_parts
-from .cuda_folds import fold_pieces, folds_struct
+from .cuda_folds import finish_sizes, fold_pieces, folds_struct, tell
 from .cuda_teams import BLOCKS, SHARED, launchers, pieces_entries, spread, template_line
 from .element import element_text, title
 from .layout import folded, head
@@ -140,9 +140,9 @@ def _kernel(
         if step.walk.folds:
             once = functions.once[number]
             if folding.across:
-                body += _across_end(once, number, cut)
+                body += _across_end(once, number, step.walk, cut)
             else:
-                body += _along_end(once, number, cut, BLOCKS in more)
+                body += _along_end(once, number, step.walk, cut, BLOCKS in more)
     if BLOCKS in more:
         body.append("  Row::end();")
     lines = [
@@ -235,7 +235,9 @@ def _walk_lines(folding: Folding, walk: Function, number: int) -> list[str]:
     ]
 
 
-def _along_end(once: Function | None, number: int, cut: bool, several: bool) -> list[str]:
+def _along_end(
+    once: Function | None, number: int, walk: Walk, cut: bool, several: bool
+) -> list[str]:
     folded = "Row::folded" if several else "op::in_team<kTeam>"
     lines = [f"  const auto row_folds{number} = {folded}(op::merged(folds{number}));"]
     if cut:
@@ -245,14 +247,14 @@ def _along_end(once: Function | None, number: int, cut: bool, several: bool) -> 
             "    return;",
             "  }",
         ]
-    lines.append(f"  row_folds{number}.tell(known);")
+    lines.append(f"  {tell(f'row_folds{number}', 'known', walk)}")
     return [*lines, once.call(["row", "rank == 0", "known"], 2)] if once else lines
 
 
 _EACH_LANE = ["#pragma unroll", "  for (int lane = 0; lane < kLanes; ++lane) {"]
 
 
-def _across_end(once: Function | None, number: int, cut: bool) -> list[str]:
+def _across_end(once: Function | None, number: int, walk: Walk, cut: bool) -> list[str]:
     lines = [f"  op::in_columns<kStrips, kColumns>(folds{number});"]
     if cut:
         lines += [
@@ -263,7 +265,7 @@ def _across_end(once: Function | None, number: int, cut: bool) -> list[str]:
             "    return;",
             "  }",
         ]
-    lines += [*_EACH_LANE, f"    folds{number}[lane].tell(known[lane]);"]
+    lines += [*_EACH_LANE, f"    {tell(f'folds{number}[lane]', 'known[lane]', walk)}"]
     if once:
         lines.append("    if (inside) {")
         lines.append(once.call(["row + lane", "strip == 0", "known[lane]"], 6))
@@ -275,7 +277,8 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
     """Puts the pieces of each row together: a column for a row, strips over its pieces."""
     assert once is not None, "what is cut is stored at the end"
     folds = folds_name(folding, 0)
-    params = [*operand_parameters(folding, once.operands), "Index num_rows", "Index pieces"]
+    walk, params = folding.steps[0].walk, operand_parameters(folding, once.operands)
+    params += [f"Index {name}" for name in finish_sizes(walk)]
     params.append(f"const {folds}* __restrict__ partials")
     name = f"{prefix(folding)}_finish_kernel"
     lines = [
@@ -296,7 +299,7 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
         "  op::in_columns<kStrips, kColumns>(row_folds);",
         "  if (!inside || strip > 0) return;",
         f"  {known_name(folding)} known;",
-        "  row_folds[0].tell(known);",
+        f"  {tell('row_folds[0]', 'known', walk)}",
         once.call(["row", "true", "known"], 2),
         "}",
     ]

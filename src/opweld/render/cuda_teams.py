@@ -14,6 +14,7 @@ from ..ir.expr import Size
 from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction
 from .chunks import CHUNKED, has_chunks
+from .cuda_folds import finish_sizes
 from .layout import COLUMNS, call, folded, head
 from .walk import (
     ARG,
@@ -282,14 +283,15 @@ def template_line(folding: Folding, reduction: Reduction) -> str:
 
 
 def _finish_template(folding: Folding) -> str:
-    once = once_function(folding, 0)
+    once, sizes = once_function(folding, 0), finish_sizes(folding.steps[0].walk)
     assert once is not None, "what is cut is stored at the end"
     params = [
         *pointers(folding, once.operands),
         *(f"int64_t {name}" for name in integers(folding, once.operands)),
-        *("int64_t num_rows", "int64_t pieces", "const void* partials", "cudaStream_t stream"),
+        *(f"int64_t {name}" for name in sizes),
+        *("const void* partials", "cudaStream_t stream"),
     ]
-    arguments = [*casts(folding, once.operands), "Index(num_rows)", "Index(pieces)"]
+    arguments = [*casts(folding, once.operands), *(f"Index({name})" for name in sizes)]
     arguments.append(f"static_cast<const {folds_name(folding, 0)}*>(partials)")
     name = f"{prefix(folding)}_finish_kernel<kStrips, Index>"
     lines = [
@@ -325,12 +327,12 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
         call("launch", [*operands, *rows, *pieces, stream], 2),
     ]
     if pieces:
-        once = once_function(folding, 0)
+        once, sizes = once_function(folding, 0), finish_sizes(folding.steps[0].walk)
         name = f"{prefix(folding)}_finish"
         lines += [
             "  if (pieces > 1) {",
             folded(f"    auto finish = narrow ? {name}<uint32_t> : {name}<uint64_t>;"),
-            call("finish", [*(once.operands if once else ()), "num_rows", *pieces, stream], 4),
+            call("finish", [*(once.operands if once else ()), *sizes, "partials", stream], 4),
             "  }",
         ]
     return "\n".join([*lines, "  return int(cudaGetLastError());", "}"])

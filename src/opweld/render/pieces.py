@@ -62,6 +62,8 @@ def _fields(text: str) -> list[int]:
     names = re.findall(r"\w+", text.removeprefix("op::"))
     if names[0] == "Powers":
         return [_BYTES[names[1]], _BYTES[names[1]], _BYTES[names[2]]]
+    if names[0] == "Compensated":
+        return [_BYTES[names[1]]] * 2
     if names[0] == "Spread":
         return [_BYTES["double"]] * 3
     return [_BYTES[name] for name in names if name != "Placed"]

@@ -197,7 +197,7 @@ def rows_of(dtype: DType) -> np.ndarray:
 
 
 TRUTHS = (Op.ANY, Op.ALL)
-OF_FLOATS = (Op.SUMEXP, Op.DEVSQ)
+OF_FLOATS = (Op.MEAN, Op.SUMEXP, Op.DEVSQ)
 
 
 def _operands(op):

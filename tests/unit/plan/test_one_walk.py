@@ -42,6 +42,19 @@ def test_the_sum_of_powers_and_of_squares_need_no_other_fold() -> None:
     assert rewritten(m.reduced("sum", m.mul(by_product, by_product), 2)) == ["sum", "sum"]
 
 
+@pytest.mark.parametrize("shape", [(6, 8), (6, 10)])
+def test_a_mean_shares_the_walk_of_the_squares(shape: tuple[int, ...]) -> None:
+    m = Make()
+    x = m.x("x", BATCH, *shape)
+    middle = m.reduced("mean", x, 2)
+    difference = m.sub(x, middle)
+    total = m.reduced("sum", m.mul(difference, difference), 2)
+    assert rewritten(m.mul(difference, total)) == ["devsq", "mean"]
+    assert rewritten(total) == ["devsq"]
+    away = m.sub(x, m.reduced("mean", x, 1))
+    assert rewritten(m.reduced("sum", m.mul(away, away), 2)) == ["mean", "sum"]
+
+
 def test_a_length_that_is_a_power_of_two_is_divided_by_as_a_product() -> None:
     m = Make()
     x = m.x("x", BATCH, 8)
