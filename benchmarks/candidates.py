@@ -2,6 +2,7 @@
 
     python benchmarks/candidates.py --num 40              judged and timed, as a search would
     python benchmarks/candidates.py --num 40 --no-measure verdicts only
+    python benchmarks/candidates.py --num 40 --plain      files that build nothing, on a GPU too
 
 The candidates are rewrites of one GELU, each with a text of its own so that each builds anew: most
 are right, every fifth is wrong, every tenth ends its process. On a GPU they are the hand-written
@@ -54,6 +55,7 @@ def main(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     measure: Annotated[bool, typer.Option(help="Time those that pass.")] = True,
     builders: Annotated[int, typer.Option(help="Candidates that build ahead.")] = 0,
+    plain: Annotated[bool, typer.Option(help="Plain PyTorch: what judging takes alone.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
 ) -> None:
     """Judges `num` candidates and writes <out>/candidates-<device>.json."""
@@ -63,7 +65,7 @@ def main(
     batch = CPU_ROWS if on_cpu else GPU_ROWS
     settings = Settings(measure=measure, baselines=("eager",), batch=batch, budget_s=BUDGET_S)
     with tempfile.TemporaryDirectory() as folder:
-        files = candidates(Path(folder), num, on_cpu)
+        files = candidates(Path(folder), num, plain or on_cpu)
         pairs = ((model, path) for path, _ in files)
         expected = [passes for _, passes in files]
         start = time.perf_counter()
@@ -78,6 +80,7 @@ def main(
         "batch": batch,
         "measured": measure,
         "builders": builders,
+        "plain": plain or on_cpu,
         **figures(found, expected, seconds),
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -86,9 +89,9 @@ def main(
     print(f"{account['candidates_an_hour']:.0f} candidates an hour; written to {path}")
 
 
-def candidates(folder: Path, num: int, on_cpu: bool) -> list[tuple[Path, bool]]:
+def candidates(folder: Path, num: int, plain: bool) -> list[tuple[Path, bool]]:
     """The files, and whether each is to pass."""
-    right = PLAIN if on_cpu else (HERE / "by_hand" / "gelu.py").read_text()
+    right = PLAIN if plain else (HERE / "by_hand" / "gelu.py").read_text()
     files = []
     for number in range(num):
         text = right.replace("by_hand_gelu", f"candidate_{number}")
