@@ -45,6 +45,12 @@ def mean_and_squares(
     return _simplified(_moments(build, x, (axis,)), one_walk)
 
 
+def mean_alone(*shape: Size, dtype: DType = DType.F32) -> Outputs:
+    """Of x[s0, *shape] along axis 1."""
+    build = Builder()
+    return (fold(build, Op.MEAN, tensor(build.arena, "x", BATCH, *shape, dtype=dtype), (1,)),)
+
+
 def _simplified(outputs: Outputs, one_walk: bool) -> Outputs:
     made = graph(*outputs)
     made = simplify(made, arena_of(made)).graph

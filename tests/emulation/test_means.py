@@ -13,6 +13,7 @@ from tests.moments import (
     Outputs,
     constant_rows,
     far_rows,
+    mean_alone,
     mean_and_squares,
     norm,
     require_constant,
@@ -89,6 +90,19 @@ def test_constant_rows_have_no_variance(name: str, length: int) -> None:
 def test_a_mean_far_from_zero_is_the_nearest(name: str, length: int) -> None:
     x, found = results(name, far_rows(3, length))
     require_exact(x, 1, found)
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("width", [(), (WIDTH,)], ids=["rows", "columns"])
+def test_a_mean_without_squares(width: tuple[int, ...], pieces: int) -> None:
+    """It is told from the number of elements, of all pieces together."""
+    found = case(f"alone{len(width)}", *mean_alone(ANY_LENGTH, *width), cut=True)
+    text = cuda_text((found.reduction,))
+    for length in (7, 1000, 20003):
+        rows = constant_rows(length)
+        x = np.repeat(rows[:, :, None], WIDTH, 2) if width else rows
+        (mean,) = run(text, found, {"x": x}, {"s0": len(x), "s1": length}, pieces=pieces)
+        np.testing.assert_array_equal(mean, x[:, :1])
 
 
 @needs_nvcc

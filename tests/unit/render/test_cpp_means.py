@@ -13,6 +13,7 @@ from tests.moments import (
     Outputs,
     constant_rows,
     far_rows,
+    mean_alone,
     mean_and_squares,
     norm,
     require_constant,
@@ -94,6 +95,17 @@ def test_constant_rows_of_double(length: int) -> None:
     """Their sums are rounded, too."""
     x = np.repeat(np.array([[0.1], [1e15 / 31], [-1e200 / 3]]), length, 1)
     require_constant(x, 1, results(norm(length, dtype=DType.F64), x))
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64], ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("width", [(), (WIDTH,)], ids=["rows", "columns"])
+def test_a_mean_without_squares(width: tuple[int, ...], dtype: DType, pieces: int) -> None:
+    """It is told from the number of elements, of all pieces together."""
+    rows = constant_rows(1000, np.float32 if dtype is DType.F32 else np.float64)
+    x = np.repeat(rows[:, :, None], WIDTH, 2) if width else rows
+    (mean,) = results(mean_alone(ANY_LENGTH, *width, dtype=dtype), x, 1, pieces)
+    np.testing.assert_array_equal(mean, x[:, :1])
 
 
 @each_length
