@@ -127,6 +127,7 @@ def test_neighbouring_rows_are_counted_by_the_block() -> None:
     long = 2 * LONG_ROW
     assert rows.needs_pieces((long, 4096), (0,)), "32 blocks of columns"
     assert not rows.needs_pieces((long, 128 * 264), (0,))
+    assert rows.needs_pieces((long, 0), (0,)), "no columns at all"
     assert not rows.needs_pieces((264, long), (1,))
     assert not Parallelism().needs_pieces((1, long), (1,))
 
