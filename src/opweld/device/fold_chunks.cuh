@@ -116,28 +116,26 @@ OPWELD_FN void take(Powers<T, T>& powers, const T (&value)[kCount], int count) {
     }
 }
 
-// @take_spread deps: Devsq
-// The differences to nearly the mean of a chunk, then one merge.
+// @take_spread deps: Devsq, Sum, of_chunk
+// The differences to the mean of the first few values of a chunk, then one merge. Their squares are
+// at most a few times those to the mean of all, so that no digits are lost, and where all values are
+// equal all differences are 0.
 template <int kCount, typename T>
 OPWELD_FN void take(Spread<T>& spread, const T (&value)[kCount], int count) {
-    // Halves of the differences to the first value: they do not overflow, and are 0 where all values
-    // are equal.
-    const T half = value[0] * T(0.5), part = T(2) / T(count);
-    T about = 0, rest = 0, squares = 0;
+    constexpr int kFew = kCount < 4 ? kCount : 4;
+    T few[kFew], rest = 0, squares = 0;
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) {
-        if (k < count) about += (value[k] * T(0.5) - half) * part;
-    }
-    about += value[0];
-    if (about - about != T(0)) {  // an infinity is kept
-        about = 0;
-        for (int k = 0; k < count; ++k) about += value[k];
-    }
+    for (int k = 0; k < kFew; ++k) few[k] = value[k < count ? k : 0] * (T(1) / T(kFew));
+    T about = of_chunk<Sum>(few, kFew, T(0));
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
         const T difference = k < count ? value[k] - about : T(0);
         rest += difference;
         squares += difference * difference;
+    }
+    if (rest - rest != T(0)) {  // an infinity is kept, and what is too large for differences
+        about = 0;
+        for (int k = 0; k < count; ++k) about += value[k] / T(count);
     }
     spread = Devsq::combine(spread, Devsq::of_differences(T(count), about, rest, squares));
 }

@@ -116,7 +116,7 @@ LIVE_SPEED = 0.8
 # estimate, and the library's, which stores 16384x12288 sums of 16 terms in 0.36 ms, where a copy of
 # as much takes 0.19 (H200, 2026-11-22, torch 2.11). Small ones take as long as a launch, and
 # the library's is no longer: an estimate, too.
-SHORT_SHARE, LIBRARY_SHORT_SHARE, SHORT_OVERHEAD_US = 0.85, 0.53, 2.0
+SHORT_SHARE, LIBRARY_SHORT_SHARE, SHORT_OVERHEAD_US = 0.67, 0.53, 2.0
 
 
 def estimate_product(
