@@ -94,7 +94,6 @@ LOSSES = {
     "kl_div": "F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction='batchmean')",
     "hinge": "torch.clamp(1 - x * y.sign(), min=0).mean()",
     "logits": "F.binary_cross_entropy_with_logits(x, y.sigmoid())",
-    "cross_entropy": "F.cross_entropy(x, F.softmax(y, -1))",
     "cross_entropy of classes": "F.cross_entropy(x, y.argmax(-1), ignore_index=1)",
     "nll_loss": "F.nll_loss(x, y.argmax(-1), reduction='none')",
     "cosine": "F.cosine_similarity(x, y, dim=-1)",
@@ -102,6 +101,9 @@ LOSSES = {
     "triplet": "F.triplet_margin_loss(x, y, -y)",
     "norms": "torch.linalg.vector_norm(x - y, 3, -1), x.norm(1), x.norm(torch.inf)",
 }
+
+# Of which torch 2.11 exports one number of rows.
+SOFT_LABELS = {"cross_entropy": "F.cross_entropy(x, F.softmax(y, -1))"}
 
 LINES = {
     "max_pool 2": "F.max_pool1d(x, 2)",
@@ -130,13 +132,16 @@ CUBES = {
 
 @dataclass(frozen=True)
 class Model:
-    """Forms of x, or of x and y, for several shapes of them; axis 0 has any size in a call."""
+    """Forms of x, or of x and y, for several shapes of them; axis 0 has any size in a call, or
+    always that of `rows`.
+    """
 
     forms: Forms
     shapes: tuple[tuple[int, ...], ...]
     dtype: str = "float32"
     operands: str = "x"
     example: int = 24
+    rows: int | None = None
 
     @property
     def source(self) -> str:
@@ -162,7 +167,7 @@ class Model:
     def draw(self, rows: int, seed: int = 0, device: str = "cuda") -> list[Tensor]:
         """Arguments of the forward whose axis 0 has this size."""
         generator = torch.Generator(device).manual_seed(1000 * rows + seed)
-        sizes = [(rows, *shape) for shape in self._all_shapes]
+        sizes = [(self.rows or rows, *shape) for shape in self._all_shapes]
         return [drawn(size, getattr(torch, self.dtype), generator) for size in sizes]
 
 
@@ -206,4 +211,5 @@ MODELS = {
     "cubes": Model(CUBES, ((2, 8, 12, 16), (4, 16, 16, 32))),
     "int64 planes": Model({"max_pool": PLANES["max_pool 2"]}, ((3, 9, 11),), "int64"),
     "losses": Model(LOSSES, ((33,), (1000,), (4096,)), operands="x, y"),
+    "soft labels": Model(SOFT_LABELS, ((33,), (1000,)), operands="x, y", rows=24),
 }

@@ -84,7 +84,19 @@ struct Walks {
     template <typename Folds, typename Load, typename Visit>
     __device__ __forceinline__ void walk(Folds (&folds)[kLanes], Load load, Visit visit) const {
         clear(folds);
-        if constexpr (kItems > 0) {
+        if constexpr (kStep == 1 && kItems > Folds::kChain) {  // a whole column is one thread's
+#pragma unroll
+            for (int first = 0; first < kItems; first += Folds::kChain) {
+                Folds part[kLanes];
+                clear(part);
+#pragma unroll
+                for (int item = first; item < first + Folds::kChain && item < kItems; ++item) {
+                    if (begin + item < end) visit(held[item], begin + item, part);
+                }
+#pragma unroll
+                for (int lane = 0; lane < kLanes; ++lane) folds[lane].merge(part[lane]);
+            }
+        } else if constexpr (kItems > 0) {
 #pragma unroll
             for (int item = 0; item < kItems; ++item) {
                 const Index at = begin + item * kStep;
