@@ -166,3 +166,12 @@ def test_lowering_costs_what_the_format_keeps() -> None:
         assert expected < bits < expected + 2, lowering.text
     assert [low.name for low in narrower(torch.bfloat16)] == []
     assert len(narrower(torch.float64)) == len(LOWERINGS)
+
+
+def test_marks_that_overflow_are_no_distance() -> None:
+    """A rounding whose own error overflows says nothing of the result's."""
+    for rounded in (0.0, 1e-8, math.inf):
+        seen = Observation(1e-3, {"bfloat16": (2e-3, math.inf)}, 1e-8, rounded)
+        assert not seen.is_faithful
+        assert name_of([seen]) == "bfloat16-like"
+    assert name_of([Observation(math.inf, {"bfloat16": (2e-3,)}, 0.0, 1e-8)]) == "approximate"

@@ -71,7 +71,7 @@ def assert_same_effects(new: nn.Module, old: nn.Module) -> None:
 def test_nothing_to_weld(tmp_path: Path) -> None:
     emitted = emit_module(structure.Sliding().eval(), _call(), tmp_path)
     assert emitted.num_kernels == 0
-    assert [row.kind for row in emitted.compiled.main_rows] == ["library", "library"]
+    assert {row.kind for row in emitted.compiled.main_rows} == {"library"}
     assert "class ModelNew" in emitted.compiled.text
     assert_same_effects(emitted.new, emitted.original)
 

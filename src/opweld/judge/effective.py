@@ -91,14 +91,14 @@ class Observation:
         """Whether the error is nearer to a lower format's than to that of the outputs' dtype."""
         if not self.rms or not self.rounded_rms:
             return False
-        own = abs(math.log2(self.rms / self.rounded_rms))
+        own = _bits_apart(self.rms, self.rounded_rms)
         costly = [
             mark
             for marks in self.marks.values()
             for mark in marks
             if LEAST_COST * self.rounded_rms <= mark < math.inf
         ]
-        return any(abs(math.log2(self.rms / mark)) < own for mark in costly)
+        return any(_bits_apart(self.rms, mark) < own for mark in costly)
 
 
 def round_tf32(t: Tensor) -> Tensor:
@@ -171,7 +171,14 @@ def faithful(dtypes: Iterable[str]) -> str:
 def _distance_bits(observation: Observation, name: str) -> float:
     """From the nearest mark of that format, in bits; infinite where all of them overflow."""
     marks = [m for m in observation.marks.get(name, ()) if 0 < m < math.inf]
-    return min((abs(math.log2(observation.rms / m)) for m in marks), default=math.inf)
+    return min((_bits_apart(observation.rms, m) for m in marks), default=math.inf)
+
+
+def _bits_apart(left: float, right: float) -> float:
+    """Between two positive numbers; infinite where one of them is."""
+    if math.inf in (left, right):
+        return math.inf
+    return abs(math.log2(left) - math.log2(right))
 
 
 class Lowered(TorchDispatchMode):
