@@ -15,7 +15,7 @@ FOR_INFERENCE = True
 _C = """
 #include <math.h>
 void tanh_product(const float* x, float* y, long count) {
-  for (long i = 0; i < count; ++i) y[i] = tanhf(x[i]) * x[i];
+  for (long i = 0; i < count; ++i) y[i] = (float)tanh(x[i]) * x[i];
 }
 """
 with tempfile.TemporaryDirectory() as _folder:
