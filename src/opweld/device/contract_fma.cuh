@@ -96,7 +96,8 @@ OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
 
 // @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile, store_vector
 // The whole product, tile by tile. Where `needed` is given and zero, another kernel has made it.
-// Sums of about sqrt(k) values are added up apart: long sums lose less.
+// Sums of some stages are added up apart, and so is what a square root of their number gives: long
+// sums lose less.
 template <typename T, typename Epilogue>
 __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     fma_product_kernel(Product product, Sink<Epilogue> sink, const int* needed) {
@@ -108,14 +109,16 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     const int row = int(threadIdx.x) / FmaTile::kAcross * kOwn;
     const int column = int(threadIdx.x) % FmaTile::kAcross * kOwn;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
-    const int apart = max(2, int(sqrtf(float(product.k))) / FmaTile::kDepth);  // stages
+    const int near = max(1, int(cbrtf(float(product.k))) / FmaTile::kDepth);  // stages
+    const int apart = max(2, int(sqrtf(float(product.k) / float(near * FmaTile::kDepth))));
     for (int64_t tile = blockIdx.x; tile < product.batches * down * across; tile += gridDim.x) {
         const int64_t batch = tile / (down * across), in_batch = tile % (down * across);
         const int64_t m = in_batch / across * kSide, n = in_batch % across * kSide;
         auto a = FmaLoads<T>::over(product.a, batch, m, product.m);
         auto b = FmaLoads<T>::over(product.b, batch, n, product.n);
-        float sums[kOwn][kOwn] = {}, all[kOwn][kOwn] = {}, a_next[FmaTile::kLoads], b_next[FmaTile::kLoads];
-        int left = apart;
+        float sums[kOwn][kOwn] = {}, some[kOwn][kOwn] = {}, all[kOwn][kOwn] = {};
+        float a_next[FmaTile::kLoads], b_next[FmaTile::kLoads];
+        int left = near, left_apart = apart;
         a.bring(a_next, product.k);
         b.bring(b_next, product.k);
         for (int64_t depth = product.k; depth > 0; depth -= FmaTile::kDepth) {
@@ -127,11 +130,16 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
             b.bring(b_next, depth - FmaTile::kDepth);
             fma_stage(a_stage, b_stage, row, column, sums);
             if (--left == 0) {
-                add_sums(all, sums);
-                left = apart;
+                add_sums(some, sums);
+                left = near;
+                if (--left_apart == 0) {
+                    add_sums(all, some);
+                    left_apart = apart;
+                }
             }
         }
-        add_sums(all, sums);
+        add_sums(some, sums);
+        add_sums(all, some);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
