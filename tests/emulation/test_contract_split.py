@@ -20,7 +20,8 @@ from tests.emulation.distributions import (
 from tests.emulation.products import Call, makers, needs, product, text
 
 MMA = Call(lanes=1, family="mma")
-CHAIN = Call(lanes=1)
+# The second path: what split operands do not fit.
+FLOAT32 = Call(lanes=1)
 
 
 @pytest.mark.parametrize("k", [256, pytest.param(2048, marks=pytest.mark.slow)])
@@ -40,8 +41,14 @@ def _few(k: int = 96) -> tuple[np.ndarray, np.ndarray]:
 def test_values_of_any_size_are_as_exact(scale: float) -> None:
     a, b = _few()
     a, b = a * np.float32(scale), b / np.float32(max(scale, 1e-30))
-    chain = product(a, b, CHAIN)
-    assert error(product(a, b, MMA), a, b) <= max(error(chain, a, b), 2.0**-26)
+    chain = error(chain_of_fmas(a, b), a, b)
+    assert error(product(a, b, MMA), a, b) <= max(chain, 2.0**-26)
+
+
+@pytest.mark.parametrize("k", [256, pytest.param(2048, marks=pytest.mark.slow)])
+def test_the_second_path_is_more_exact_than_a_chain(k: int) -> None:
+    a, b = distributions(k)["normal"]
+    assert error(product(a, b, FLOAT32), a, b) <= 0.5 * error(chain_of_fmas(a, b), a, b)
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -62,7 +69,7 @@ def test_products_of_subnormal_numbers_are_those_of_a_chain() -> None:
     a, b = _few()
     a = a * np.float32(1e-42)
     found = product(a, b, MMA)
-    np.testing.assert_array_equal(found, product(a, b, CHAIN))
+    np.testing.assert_array_equal(found, product(a, b, FLOAT32))
     # Each of 96 steps rounds to a multiple of 2^-149.
     assert (abs(found - exact(a, b)) <= 96 * 2.0**-150).all() and (found != 0).all()
 
@@ -72,7 +79,7 @@ def test_sums_that_overflow_come_out_as_a_chains() -> None:
     a, b = abs(a) * np.float32(1e25), abs(b) * np.float32(1e25)
     b[0, 3] = 1e-20
     found = product(a, b, MMA)
-    np.testing.assert_array_equal(np.isinf(found), np.isinf(product(a, b, CHAIN)))
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(product(a, b, FLOAT32)))
     assert np.isinf(found).any() and np.isfinite(found[0, :, 3]).all()
 
 
@@ -84,7 +91,7 @@ def test_a_value_that_is_not_finite_reaches_what_it_reaches_in_float32(
     a, b = _few()
     (a if side == "a" else b)[0, 3, 70] = odd
     (b if side == "a" else a)[0, 4, 70] = 0.0
-    found, chain = product(a, b, MMA), product(a, b, CHAIN)
+    found, chain = product(a, b, MMA), product(a, b, FLOAT32)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(chain))
     np.testing.assert_array_equal(found[np.isinf(chain)], chain[np.isinf(chain)])
     finite = np.isfinite(chain)
@@ -114,7 +121,7 @@ def test_what_one_kernel_leaves_to_another_is_handed_over_once() -> None:
     # Long enough to be summed in parts.
     a, b = (random.standard_normal((1, rows, 2048)).astype(np.float32) for rows in (20, 18))
     a[0, 3, 1500] = np.inf
-    np.testing.assert_array_equal(product(a, b, MMA), product(a, b, CHAIN))
+    np.testing.assert_array_equal(product(a, b, MMA), product(a, b, FLOAT32))
 
 
 # --- b held split from call to call ---
@@ -166,7 +173,7 @@ def test_operands_out_of_range_are_remembered_with_the_copy() -> None:
     held = _held(a, b)
     for _ in range(2):
         found = product(a, b, MMA, held=held)
-        np.testing.assert_array_equal(found, product(a, b, CHAIN))
+        np.testing.assert_array_equal(found, product(a, b, FLOAT32))
     b[0, 2, 5] = 1.0
     np.testing.assert_array_equal(product(a, b, MMA, held=held), product(a, b, MMA))
 

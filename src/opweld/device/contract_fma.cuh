@@ -1,6 +1,6 @@
-// Matrix products on the CUDA cores: any strides, any extents, operands widened to float32. Each sum
-// is one chain of fused multiply-adds in the order of k, so Inf and NaN come out where SGEMM has
-// them, and nothing is out of range that is in range for float32.
+// Matrix products on the CUDA cores: any strides, any extents, operands widened to float32. Fused
+// multiply-adds in the order of k, summed in three levels: Inf and NaN come out where SGEMM has them,
+// and nothing is out of range that is in range for float32.
 
 namespace op {
 
@@ -96,8 +96,8 @@ OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
 
 // @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile, store_vector
 // The whole product, tile by tile. Where `needed` is given and zero, another kernel has made it.
-// Sums of some stages are added up apart, and so is what a square root of their number gives: long
-// sums lose less.
+// Long sums lose less in levels: those of some stages are added up apart, and so are as many of
+// these as the square root of their number.
 template <typename T, typename Epilogue>
 __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     fma_product_kernel(Product product, Sink<Epilogue> sink, const int* needed) {
