@@ -183,10 +183,14 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
 
 // One multiprocessor that holds one block: kernels whose blocks wait for each other get one.
 constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
+constexpr int cudaDevAttrMaxSharedMemoryPerBlockOptin = 97;
 constexpr int cudaLaunchAttributeClusterDimension = 4;
 constexpr cudaError_t cudaErrorCooperativeLaunchTooLarge = 720;
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) { return *value = 1, cudaSuccess; }
+inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int) {
+    *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 * 1024 : 1;
+    return cudaSuccess;
+}
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int, size_t) {
     return *blocks = 1, cudaSuccess;

@@ -52,6 +52,8 @@ def test_a_product_of_any_extents_is_near_float64(
 # that vectors divide and others; sums over k by one warp, by eight, and by several blocks.
 FEW = [(1, 1, 70, 128), (2, 3, 36, 129), (1, 40, 5, 256), (1, 64, 8, 96), (1, 9, 33, 64)]
 FEW += [(2, 16, 48, 136), (1, 1, 2, 20000), (1, 66, 16, 4100), (1, 12, 11, 16500), (1, 70, 1, 31)]
+# Blocks of one, two, four and eight warps for the same rows; several tasks of a block.
+FEW += [(1, 3, 200, 260), (1, 8, 150, 1000), (3, 4, 130, 512), (1, 1, 600, 1032), (1, 6, 70, 8200)]
 
 
 @pytest.mark.parametrize("mode", ["Faithful", "Half", "Bfloat16"])
@@ -222,12 +224,29 @@ FAULTS = {
         False,
     ),
     "a block's next tile": ("tile += gridDim.x", "tile += 2 * gridDim.x", (70, 150, 33), False),
-    "the last k of dot products": (
-        "if (left > 0)\n",
-        "\n",
-        (1, 9, 132),
+    "the last k of dot products": ("from, left > 0 ? 16 : 0", "from, 16", (1, 9, 132), False),
+    "the last k of words": ("j < left ? 4 : 0", "4", (1, 9, 131), False),
+    "the last rows of dot products": ("r < rows ? left : 0", "left", (1, 9, 4096), False),
+    "the rows of few": ("f < p.few_rows ? left : 0", "left", (3, 9, 132), False),
+    "a stage of the ring read too soon": (
+        "await_stages(stages - 2);\n            __syncthreads();",
+        "await_stages(stages - 2);",
+        (16, 70, 1024),
         False,
     ),
+    "a stage of the ring not awaited": (
+        "await_stages(stages - 2);",
+        "await_stages(stages - 1);",
+        (3, 70, 1024),
+        False,
+    ),
+    "a block's next task": (
+        "task += gridDim.x;\n                begin",
+        "begin",
+        (16, 150, 64),
+        False,
+    ),
+    "a stretch of sums": ("kept[i] += sums[i]", "kept[i] = sums[i]", (1, 9, 11000), False),
     "a warp's part": ("part < plan.parts; ++part", "part < 1; ++part", (1, 9, 4096), False),
     "a block's part": (
         "if (first + i < splits) sum +=",

@@ -31,7 +31,7 @@ _FILES = {
         *("storage_cuda.cuh", "extremes.cuh", "math.h", "approximate.cuh"),
         *("storage.h", "vector.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
-        *("rows.cuh", "row_dots.cuh", "column_sums.cuh"),
+        *("rows.cuh", "row_dots.cuh", "row_ring.cuh", "column_sums.cuh"),
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
         *("drowned.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),

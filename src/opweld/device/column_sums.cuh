@@ -25,9 +25,11 @@ template <typename Storage, int kFewRows, bool kIsPacked>
 struct ColumnSums {
     using T = Storage;
     static constexpr bool kPacked = kIsPacked;
-    static constexpr int kFew = kFewRows, kOwn = kFew == 16 ? 2 : 4, kRows = 32 * kOwn;
+    static constexpr int kFew = kFewRows, kOwn = kFew == 16 && !kPacked ? 2 : 4;
+    static constexpr int kRows = 32 * kOwn;
     static constexpr int kStep = 32;  // k of a warp at a time
-    static constexpr int kAhead = 8;  // loads on their way
+    // Loads on their way; the blocks of a multiprocessor that have registers for them.
+    static constexpr int kAhead = kFew == 16 && kPacked ? 16 : 8, kBlocks = 16 / kAhead;
     using Few = float[kStep][kFew];
     float sums[kFew][kOwn];
 
@@ -72,7 +74,7 @@ struct ColumnSums {
 
 // @column_sums deps: ColumnSums, Sink
 template <typename Sums, typename Epilogue>
-__global__ void __launch_bounds__(Skinny::kThreads, 2)
+__global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
     column_sums_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
     using T = typename Sums::T;
     constexpr int kFew = Sums::kFew, kOwn = Sums::kOwn, kRows = Sums::kRows;

@@ -62,14 +62,14 @@ struct Bfloat16 {
 };
 
 // @is_skinny deps: Skinny, TensorCores
-// Few rows on one side: such a product is bound by reading the other operand. In float32 the CUDA
-// cores keep up with memory for four rows (H200), or, where b is not held and the tensor cores would
-// have to split it first, for eight.
+// Few rows on one side: such a product is bound by reading the other operand. Where TF32 is allowed
+// the tensor cores read half of it for more than four rows or, where b is not held and they would
+// have to split it first, for more than eight.
 template <typename Mode>
 static bool is_skinny(const Product& product, bool held) {
     const int64_t few = product.m < product.n ? product.m : product.n;
-    const bool wide = sizeof(typename Mode::Storage) == 4 && TensorCores<Mode>::take(product);
-    return few <= (wide ? held ? 4 : 8 : Skinny::kMostFew);
+    const bool halved = sizeof(typename Mode::Storage) == 4 && Mode::kParts == 1;
+    return few <= (halved && TensorCores<Mode>::take(product) ? (held ? 4 : 8) : Skinny::kMostFew);
 }
 
 // @TensorCores deps: Product, Memory

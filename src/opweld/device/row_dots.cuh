@@ -1,5 +1,5 @@
-// Products with few rows on one side, of which the other operand's lie along k: warps make dot
-// products.
+// Products of 16-bit operands with few rows on one side, of which the other operand's lie along k:
+// warps make dot products.
 
 namespace op {
 
@@ -27,33 +27,24 @@ OPWELD_FN void scatter_sum(float (&values)[kCount]) {
     }
 }
 
-// @take_along deps: load_vector, load_vector_streaming
-// kTake values along k for one lane: neighbours by one load where kPacked, else every 32nd, steps
-// of `inner` apart. `left`: how far the end is from the first; zeros follow. kOnce: they are not
-// needed again.
-template <int kTake, bool kPacked, bool kOnce, typename T>
+// @take_along deps:
+// kTake values along k for one lane, every 32nd, steps of `inner` apart. `left`: how far the end is
+// from the first; zeros follow.
+template <int kTake, typename T>
 OPWELD_FN Vector<T, kTake> take_along(const T* first, int64_t inner, int64_t left) {
-    if constexpr (kPacked) {
-        if (left > 0)
-            return kOnce ? load_vector_streaming<kTake>(first) : load_vector<kTake>(first);
-    }
     Vector<T, kTake> taken;
 #pragma unroll
     for (int j = 0; j < kTake; ++j)
-        taken.lane[j] = !kPacked && 32 * j < left ? first[32 * j * inner] : T(0.0f);
+        taken.lane[j] = 32 * j < left ? first[32 * j * inner] : T(0.0f);
     return taken;
 }
 
-// @FmaDots deps: Skinny, SkinnyPlan, scatter_sum, take_along, to_compute
-// kMany x kFew dot products of a warp on the CUDA cores. A lane has kBatch * kMany loads on their
-// way at once.
-template <typename Storage, int kFewRows, bool kIsPacked>
+// @FmaDots deps: Skinny, SkinnyPlan, Vector, scatter_sum, take_along, to_compute
+// kMany x kFew dot products of a warp on the CUDA cores, of operands of any strides.
+template <typename Storage>
 struct FmaDots {
     using T = Storage;
-    static constexpr bool kPacked = kIsPacked;
-    static constexpr int kFew = kFewRows, kMany = kFew == 1 ? 8 : (kFew == 8 ? 4 : 2);
-    static constexpr int kCount = kMany * kFew, kBatch = kPacked ? (kFew == 16 ? 3 : 8 / kMany) : 1;
-    static constexpr int kTake = 4, kStep = 32 * kTake * kBatch;
+    static constexpr int kFew = 16, kMany = 2, kCount = kMany * kFew, kTake = 4, kStep = 32 * kTake;
     const T* few;
     const T* many[kMany];
     float sums[kCount];
@@ -70,56 +61,29 @@ struct FmaDots {
         for (int i = 0; i < kCount; ++i) sums[i] = 0.0f;
     }
     __device__ __forceinline__ void add(const Skinny& p, int64_t k, int64_t end) {
-        constexpr int kDeep = kStep / kBatch;
-        const int64_t inner = kPacked ? 1 : p.few.inner, many_inner = kPacked ? 1 : p.many.inner;
-        const int64_t own = k + int64_t(threadIdx.x) % 32 * (kPacked ? kTake : 1), left = end - own;
-        Vector<T, kTake> taken[kBatch][kMany];
+        const int64_t own = k + int64_t(threadIdx.x) % 32, left = end - own;
+        Vector<T, kTake> taken[kMany];
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i)
-#pragma unroll
-            for (int r = 0; r < kMany; ++r)
-                taken[i][r] = take_along<kTake, kPacked, true>(
-                    many[r] + (own + i * kDeep) * many_inner, many_inner, left - i * kDeep);
+        for (int r = 0; r < kMany; ++r)
+            taken[r] = take_along<kTake>(many[r] + own * p.many.inner, p.many.inner, left);
         // One pointer that moves on: one for each row would take the registers of the loads.
-        const T* with = few + own * inner;
+        const T* with = few + own * p.few.inner;
 #pragma unroll
         for (int f = 0; f < kFew; ++f) {
-            if (kFew > 1 && f >= p.few_rows) break;
-#pragma unroll
-            for (int i = 0; i < kBatch; ++i)
-                add_row(f, taken[i],
-                        take_along<kTake, kPacked, false>(with + i * kDeep * inner, inner,
-                                                          left - i * kDeep));
-            with += p.few.row;
-        }
-    }
-    __device__ __forceinline__ void add_row(int f, const Vector<T, kTake> (&taken)[kMany],
-                                            const Vector<T, kTake>& with) {
-        if constexpr (kFew == 1) {  // long sums: neighbours are added first
-#pragma unroll
-            for (int r = 0; r < kMany; ++r) {
-                float part = 0.0f;
-#pragma unroll
-                for (int j = 0; j < kTake; ++j)
-                    part = fmaf(to_compute(taken[r].lane[j]), to_compute(with.lane[j]), part);
-                sums[r] += part;
-            }
-        } else {
+            if (f >= p.few_rows) break;
+            const auto beside = take_along<kTake>(with, p.few.inner, left);
 #pragma unroll
             for (int j = 0; j < kTake; ++j)
 #pragma unroll
                 for (int r = 0; r < kMany; ++r)
                     sums[r * kFew + f] = fmaf(to_compute(taken[r].lane[j]),
-                                              to_compute(with.lane[j]), sums[r * kFew + f]);
+                                              to_compute(beside.lane[j]), sums[r * kFew + f]);
+            with += p.few.row;
         }
     }
     __device__ __forceinline__ void keep(float (&totals)[kCount]) {
-        const int lane = int(threadIdx.x) % 32;
         scatter_sum(sums);
-        constexpr int kLeft = kCount > 32 ? kCount / 32 : 1;
-#pragma unroll
-        for (int i = 0; i < kLeft; ++i)
-            if (lane * kCount % 32 == 0) totals[lane * kCount / 32 + i] = sums[i];
+        totals[int(threadIdx.x) % 32] = sums[0];
     }
 };
 

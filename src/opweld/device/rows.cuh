@@ -1,6 +1,7 @@
 // Products with few rows on one side: the other operand, `many`, is read once, at the speed of
-// memory. Where its rows lie along k, warps make dot products (row_dots.cuh); where they lie across
-// it, threads keep the sums of neighbouring rows (column_sums.cuh).
+// memory. Where its rows lie along k, warps make dot products (row_ring.cuh, for 16-bit operands
+// row_dots.cuh); where they lie across it, threads keep the sums of neighbouring rows
+// (column_sums.cuh).
 
 namespace op {
 
@@ -66,21 +67,23 @@ static bool can_load_vectors(const Operand& operand, int64_t along, int64_t acro
            reinterpret_cast<uintptr_t>(operand.data) % (sizeof(T) * kLanes) == 0;
 }
 
-// @skinny_case deps: ColumnSums, FmaDots, MmaDots, can_load_vectors, row_dots_plan
-// Calls visit.dots<Dots>(plan) or visit.sums<Sums>(plan) with the kernel for a product.
+// @skinny_case deps: ColumnSums, FmaDots, MmaDots, RowRing, can_load_vectors, ring_plan, row_dots_plan
+// Calls visit.dots<Dots>(plan), visit.ring<Ring>(plan, packed) or visit.sums<Sums>(plan) with the
+// kernel for a product. `packed`: its operands may be read in vectors.
+template <int kFew, typename Visit>
+static int visit_ring(const Skinny& p, bool packed, const Visit& visit) {
+    return visit.template ring<RowRing<kFew>>(ring_plan<RowRing<kFew>>(p), packed);
+}
 template <typename T, typename Visit>
 static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
-    using Apart = FmaDots<T, 16, false>;
-    if (!packed) return visit.template dots<Apart>(row_dots_plan<Apart>(p));
     if constexpr (sizeof(T) == 2) {
+        if (!packed) return visit.template dots<FmaDots<T>>(row_dots_plan<FmaDots<T>>(p));
         return visit.template dots<MmaDots<T>>(row_dots_plan<MmaDots<T>>(p));
     } else {
-        using One = FmaDots<T, 1, true>;
-        using Eight = FmaDots<T, 8, true>;
-        using Sixteen = FmaDots<T, 16, true>;
-        if (p.few_rows == 1) return visit.template dots<One>(row_dots_plan<One>(p));
-        if (p.few_rows <= 8) return visit.template dots<Eight>(row_dots_plan<Eight>(p));
-        return visit.template dots<Sixteen>(row_dots_plan<Sixteen>(p));
+        if (p.few_rows == 1) return visit_ring<1>(p, packed, visit);
+        if (p.few_rows <= 4) return visit_ring<4>(p, packed, visit);
+        if (p.few_rows <= 8) return visit_ring<8>(p, packed, visit);
+        return visit_ring<16>(p, packed, visit);
     }
 }
 template <typename T, typename Visit>
@@ -103,7 +106,7 @@ static int visit_skinny(const Skinny& p, const Visit& visit) {
     return visit_row_dots<T>(p, packed, visit);
 }
 
-// @launch_skinny deps: column_sums, combine_parts, row_dots, skinny_case
+// @launch_skinny deps: column_sums, combine_parts, row_dots, row_ring, skinny_case
 // A product with at most Skinny::kMostFew rows on one side, and its epilogue. `workspace` has
 // skinny_bytes.
 template <typename Epilogue>
@@ -116,6 +119,10 @@ struct SkinnyLaunch {
     template <typename Dots>
     int dots(const SkinnyPlan& plan) const {
         return combined(plan, launch_row_dots<Dots>(p, plan, sink_of(plan), stream));
+    }
+    template <typename Ring>
+    int ring(const SkinnyPlan& plan, bool packed) const {
+        return combined(plan, launch_row_ring<Ring>(p, plan, packed, sink_of(plan), stream));
     }
     template <typename Sums>
     int sums(const SkinnyPlan& plan) const {
@@ -144,6 +151,10 @@ static int launch_skinny(const Product& product, const Sink<Epilogue>& sink, flo
 struct SkinnySplits {
     template <typename Dots>
     int dots(const SkinnyPlan& plan) const {
+        return plan.splits;
+    }
+    template <typename Ring>
+    int ring(const SkinnyPlan& plan, bool) const {
         return plan.splits;
     }
     template <typename Sums>

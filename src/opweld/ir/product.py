@@ -28,7 +28,7 @@ class Mode(enum.Enum):
 
 # How the device library makes products (contract.cuh). Those of so few rows or columns read their
 # operands once, as they are; so do shorter sums than SHORTEST_SPLIT.
-SKINNY = 4
+SKINNY = {Mode.FAITHFUL: 16, Mode.TF32: 4, Mode.HALF: 16, Mode.BFLOAT16: 16}
 SHORTEST_SPLIT = 33
 # Operands that are split: into how many 16-bit parts a value.
 PARTS = {Mode.FAITHFUL: 2, Mode.TF32: 1}

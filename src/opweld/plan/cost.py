@@ -107,8 +107,8 @@ def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> s
 
 # Of the speed of a copy, at which the library reads the operand of many rows beside few: 0.84 where
 # they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
-# 2026-11-21, torch 2.11).
-LIBRARY_SHARES = ((1, 0.84), (16, 0.42))
+# 2026-11-21, torch 2.11), 0.18 for 64 (2026-11-22), where smaller operands may be better off.
+LIBRARY_SHARES = ((1, 0.84), (16, 0.42), (64, 0.25))
 # Of the speed of memory, at which an operand b that is not held is split (8192x8192 in two parts:
 # 0.32 ms); a held one's splitting is paid when it changes.
 LIVE_SPEED = 0.8
@@ -143,10 +143,10 @@ def estimate_product(
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
     short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
     moved_us = operands_us + written_us + _copy_us(beside, target, sizes)
-    if short and few > SKINNY:
+    if short and few > SKINNY[mode]:
         rate, moved_us = rates.short or rate, moved_us / SHORT_SHARE
     ours = max(flops / rate * 1e6, moved_us)
-    if few > SKINNY:
+    if few > SKINNY[mode]:
         split_us = _split_us(product, mode, target, sizes)
         ours += SHORT_OVERHEAD_US if short else rates.overhead_us + split_us
     stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
@@ -199,8 +199,12 @@ def _copy_us(nodes: Sequence[Node], target: Target, sizes: Sizes) -> float:
 
 
 def held_bytes(product: Product, mode: Mode) -> int:
-    """The memory that the kept form of a weight takes: one or two 16-bit parts for each float32."""
+    """The memory that the kept form of a weight takes: one or two 16-bit parts for each float32.
+    Sizes that are symbols may be any.
+    """
     if not product.held or mode not in PARTS or number_at(product.k, ()) < SHORTEST_SPLIT:
+        return 0
+    if any(isinstance(size, int) and size <= SKINNY[mode] for size in (product.m, product.n)):
         return 0
     return number_at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
 

@@ -225,7 +225,7 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
     batches, m, n, k = (site.at(extent(axes)) for axes in (a.batch, a.rows, b.rows, a.inner))
     moved = _of_kernel(site, contraction.epilogue)
     read = [site.operand_bytes(factor.source) for factor in (contraction.a, contraction.b)]
-    if contraction.mode not in PARTS or min(m, n) <= SKINNY or k < SHORTEST_SPLIT:
+    if contraction.mode not in PARTS or min(m, n) <= SKINNY[contraction.mode] or k < SHORTEST_SPLIT:
         return moved + sum(read)
     copy = [size * PARTS[contraction.mode] // 2 for size in read]
     moved += (SPLIT_READS * read[0] + copy[0]) + copy[0] + copy[1]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from opweld.ir.expr import Size
 from opweld.ir.graph import Node
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
 from opweld.ir.product import Mode
@@ -139,6 +140,13 @@ def test_nothing_is_kept_of_a_weight_that_is_read_as_it_is():
     m = Make()
     (group,) = plan_of(m.relu(linear(m, m.x("x", 65536, 16), 8192))).groups
     assert group.kind is GroupKind.CONTRACTION and "kept" not in group.reason
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(1, False), (16, False), (17, True), (BATCH, True)])
+def test_few_rows_read_a_weight_as_it_is(rows: Size, kept: bool):
+    m = Make()
+    (group,) = plan_of(m.relu(linear(m, m.x("x", rows, 8192), 8192))).groups
+    assert group.kind is GroupKind.CONTRACTION and ("kept" in group.reason) == kept
 
 
 def test_where_tf32_is_allowed_one_part_of_a_weight_is_kept():
