@@ -366,6 +366,21 @@ def test_any_number_of_rows(linear: ModuleType, rows: int) -> None:
     assert (found.double() - exact).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("rows", [1, 2, 4, 8, 13, 16])
+def test_few_rows_are_as_exact_as_eagers(linear: ModuleType, rows: int) -> None:
+    torch.manual_seed(3)
+    new = linear.ModelNew().cuda()
+    old = eager_of(linear, new)
+    x, residual = normal(rows, INNER), torch.zeros(rows, COLUMNS, device="cuda")
+    with torch.no_grad():
+        found, eager = new(x, residual), old(x, residual)
+        exact = old.double()(x.double(), residual.double())
+    mine, theirs = ((y.double() - exact).square().mean().sqrt().item() for y in (found, eager))
+    assert mine <= 1.05 * theirs + half_ulp(eager)
+    with torch.no_grad():
+        assert torch.equal(new(x, residual), found)
+
+
 def eager_of(module: ModuleType, new: torch.nn.Module) -> torch.nn.Module:
     old = module._Original().cuda()
     old.load_state_dict(new.state_dict())
