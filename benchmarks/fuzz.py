@@ -16,9 +16,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,8 @@ from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome  # noqa: E402
 from tests.fuzz.program import Program  # noqa: E402
 from tests.fuzz.shrink import shrink  # noqa: E402
 
+from opweld.delivery import write_whole  # noqa: E402
+
 
 def main(
     models: Annotated[int, typer.Option(help="How many models to try.")] = 1000,
@@ -47,43 +49,50 @@ def main(
 ) -> None:
     """Judges random models and writes results/fuzz-<target>.json; exit code 1 where one fails."""
     out = out or HERE / "results" / f"fuzz-{target}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     seeds = range(first, first + models)
+    outcomes: dict[int, Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="opweld-fuzz-") as folder:
         work = Path(folder)
-        outcomes = judged(_batches(seeds, batch), target, workers, work, start + seconds)
-        spent = time.monotonic() - start
+        for some in judged(_batches(seeds, batch), target, workers, work, start + seconds):
+            outcomes.update(some)
+            # What was seen is kept, whatever ends the run.
+            account = account_of(outcomes, head(first, target, time.monotonic() - start))
+            write_whole(out, json.dumps(account, indent=1) + "\n")
         faults = [outcome for outcome in outcomes.values() if outcome.is_fault]
         sources = shrunk(faults, target, work) if small else {}
-    spared = [outcome for outcome in outcomes.values() if outcome.kind in (BY_CHANCE, BESIDE_NAN)]
-    lists = {"faults": listed(faults), "spared": listed(spared)}
-    account = {**head(first, target, spent), "models": len(outcomes), **summary(outcomes), **lists}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(account, indent=1) + "\n")
     for name, source in sources.items():
         place = out.parent / f"{out.stem}-faults" / f"{name}.py"
         place.parent.mkdir(exist_ok=True)
         place.write_text(source)
-    print(f"{account['outcomes']}; written to {out}")
+    print(f"{_counted(outcome.kind for outcome in outcomes.values())}; written to {out}")
     raise typer.Exit(1 if faults else 0)
 
 
 def judged(
     batches: Iterable[list[int]], target: str, workers: int, work: Path, deadline: float
-) -> dict[int, Outcome]:
-    """The outcome of each seed whose batch begins before `deadline` (monotonic seconds).
+) -> Iterator[dict[int, Outcome]]:
+    """The outcomes of each batch that begins before `deadline` (monotonic seconds), by seed.
 
-    Batches run side by side, each in a process of its own.
+    Batches run side by side, each in a process of its own, and come as they end.
     """
-    found: dict[int, Outcome] = {}
     with ThreadPoolExecutor(workers) as pool:
-        for outcomes in pool.map(partial(_judge_batch, target, work, deadline), batches):
-            found.update(outcomes)
-            for seed, outcome in outcomes.items():
+        judge = partial(_judge_batch, target, work, deadline)
+        for done in as_completed([pool.submit(judge, seeds) for seeds in batches]):
+            for seed, outcome in done.result().items():
                 if outcome.kind not in ("passed", "refused"):
                     print(f"{seed}: {outcome.kind}: {outcome.detail[:300]}", flush=True)
-            print(f"{len(found)} models", file=sys.stderr, flush=True)
-    return found
+            yield done.result()
+
+
+def account_of(outcomes: Mapping[int, Outcome], head: dict[str, Any]) -> dict[str, Any]:
+    """What the file keeps of a run."""
+    outcomes = dict(sorted(outcomes.items()))
+    faults = [outcome for outcome in outcomes.values() if outcome.is_fault]
+    spared = [outcome for outcome in outcomes.values() if outcome.kind in (BY_CHANCE, BESIDE_NAN)]
+    lists = {"faults": listed(faults), "spared": listed(spared)}
+    return {**head, "models": len(outcomes), **summary(outcomes), **lists}
 
 
 def _batches(seeds: Iterable[int], size: int) -> Iterator[list[int]]:
@@ -135,10 +144,16 @@ def head(first: int, target: str, spent: float) -> dict[str, Any]:
     }
 
 
+@cache
+def operations(seed: int) -> tuple[str, ...]:
+    """Those that the model of a seed is written with."""
+    return tuple(generate(seed).ops)
+
+
 def summary(outcomes: dict[int, Outcome]) -> dict[str, Any]:
     """How models ended, what was covered, where the time went."""
     found = outcomes.values()
-    written = Counter(op for seed in outcomes for op in generate(seed).ops)
+    written = Counter(op for seed in outcomes for op in operations(seed))
     stages = Counter[str]()
     for outcome in found:
         stages.update(outcome.seconds)

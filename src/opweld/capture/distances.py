@@ -19,8 +19,13 @@ _LARGEST_EPS = 1e-6
 
 
 def vector_norm(call: Call, x: Node, order: Any, axes: Axes) -> Node:
-    """(sum |x| ^ order) ^ (1 / order) with size 1 for its axes; x is float32 or float64."""
+    """(sum |x| ^ order) ^ (1 / order) with size 1 for its axes; x is float32 or float64.
+
+    Of one element it is |x|, as eager's, which overflows nowhere.
+    """
     build = call.build
+    if order > 0 and all(x.type.shape[axis] == 1 for axis in axes):
+        return build.op(Op.ABS, x)
     if order == 2:
         return zero_kept(build, Op.SQRT, fold(build, Op.SUM, squared(build, x), axes))
     size = build.op(Op.ABS, x)

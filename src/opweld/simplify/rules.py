@@ -6,8 +6,9 @@ from ..ir.rewrite import Rule
 from .algebra import ALGEBRA
 from .casts import CASTS
 from .clamps import CLAMPS
+from .comparisons import COMPARISONS
 from .decompose import DECOMPOSE
 from .folding import FOLDING
 from .views import VIEWS
 
-RULES: tuple[Rule, ...] = (*FOLDING, *CASTS, *ALGEBRA, *DECOMPOSE, *CLAMPS, *VIEWS)
+RULES: tuple[Rule, ...] = (*FOLDING, *CASTS, *ALGEBRA, *DECOMPOSE, *CLAMPS, *COMPARISONS, *VIEWS)

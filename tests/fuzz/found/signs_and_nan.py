@@ -1,0 +1,26 @@
+"""A comparison that only NaN decides was always true in a CUDA kernel: so ptxas 13.0 has it."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        b = x.abs()
+        square = x * x
+        return (
+            b > -1.5,
+            b >= 0,
+            torch.where(-b <= 0, x, 2.0),
+            square >= 0,
+            x.exp2() > -1,
+            -square < 1,
+        )
+
+
+def get_inputs():
+    return [torch.randn(9, 33)]
+
+
+def get_init_inputs():
+    return []
