@@ -121,6 +121,20 @@ def test_a_call_that_is_drawn_afterwards_is_handed_to_the_audit() -> None:
     assert len(set(numbers)) > 3 and numbers.count(9) > 5, "the last one is drawn often"
 
 
+def test_the_last_round_is_always_looked_at() -> None:
+    """Who works until the judging seems to be over is idle there."""
+    clock = FakeClock()
+    new, orders = FakeSide(clock, 2.0), []
+    rounds_of(
+        new,
+        FakeSide(clock, 2.0),
+        num_runs=200,
+        audit=lambda entry, run: orders.append(len(new.orders)),
+        num_audits=2,
+    )
+    assert len(orders) == 2 and orders[-1] == len(new.orders)
+
+
 def test_a_block_that_memory_does_not_do_for_is_made_shorter() -> None:
     clock = FakeClock()
     new, eager = FakeSide(clock, 2.0), FakeSide(clock, 2.0)

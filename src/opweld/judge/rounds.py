@@ -145,7 +145,8 @@ class Rounds:
 
         At least `least` where `limit_s` allows; with `num_runs` as many as that number of calls
         takes. `audit(entry, run)` is given the
-        outputs of one call, and what its inputs were drawn as, in `num_audits` of the rounds.
+        outputs of one call, and what its inputs were drawn as, in `num_audits` of the rounds: in
+        the last and in others, for who works until it seems to be over is idle in the last.
         """
         started = self._now()
         trial = self._round(0, None)
@@ -153,7 +154,7 @@ class Rounds:
         round_s = self._resize(trial) * (self._now() - started)
         round_s *= self._shorten(MAX_EXCESS * budget_s * len(self._sides) / (MIN_ROUNDS * round_s))
         count = self._num_rounds(round_s, budget_s, limit_s, num_runs, least)
-        chosen = self._draws.some_of(count, num_audits) if audit else set()
+        chosen = {count - 1, *self._draws.some_of(count - 1, num_audits - 1)} if audit else set()
         for turn in range(count):
             self._keep(self._round(turn, audit if turn in chosen else None))
 

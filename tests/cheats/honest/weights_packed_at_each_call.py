@@ -1,7 +1,8 @@
-"""Lays its weight out anew at each call."""
+"""Lays its weight and bias out anew, as one matrix, at each call."""
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 MODEL = "linear"
 
@@ -13,6 +14,6 @@ class ModelNew(nn.Module):
         self.scale = nn.Parameter(torch.ones(num_out))
 
     def forward(self, x):
-        packed = self.fc.weight.t().contiguous()
-        y = torch.mm(x, packed) + self.fc.bias
+        packed = torch.cat([self.fc.weight, self.fc.bias[:, None]], dim=1)
+        y = F.linear(torch.cat([x, x.new_ones(x.shape[0], 1)], dim=1), packed)
         return torch.tanh(y * torch.sigmoid(y)) * self.scale
