@@ -1,18 +1,16 @@
 """Losses of classes that are given by their numbers: cross-entropy and the negative log-likelihood.
 
-What a number picks of a row is a sum of which all terms but one are zero: it costs a comparison for
-each class where the row is read anyway, and no access of its own. It picks what is known of a row
-at its first reading, scores and not their logarithms, so that it takes no walk of its own. A number
-that is no class, where eager ends with an error, gives NaN.
+What a number picks of a row is read by itself, once the row is known: of logarithms of
+probabilities one is computed. A row whose number is to be ignored picks its first class, of which
+nothing is left.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from opweld.ir.graph import Node
-from opweld.ir.ops import IotaAttrs, Op
+from opweld.ir.ops import INDEX_DTYPES, Op, PickAttrs
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded
@@ -24,67 +22,53 @@ from .norms import log_total_of
 class _Classes:
     """The classes along `axis` of scores, and the one of each row, where that axis has size 1.
 
-    `chosen` says for each class of a row whether it is the one, `valid` of each row whether it is
-    not to be ignored, `known` whether its number is a class.
+    `number` is that of the class, `valid` of each row whether it is not `ignored`.
     """
 
     call: Call
     axis: int
-    chosen: Node
+    number: Node
     valid: Node
-    known: Node
+    ignored: int
 
     @staticmethod
     def of(call: Call, scores: Node) -> _Classes:
         target, axis = call.node("target"), 1 if scores.type.rank > 1 else 0
         shape, count = scores.type.shape, scores.type.shape[axis]
-        if target.type.shape != (*shape[:axis], *shape[axis + 1 :]) or target.type.dtype.is_float:
+        fits = target.type.shape == (*shape[:axis], *shape[axis + 1 :])
+        if not fits or target.type.dtype not in INDEX_DTYPES or count == 0:
             raise NotWelded(f"{call.name} of such a target is left to the library")
         row = (*shape[:axis], 1, *shape[axis + 1 :])
-        number = call.build.cast(call.build.reshape(target, row), DType.I64)
-        narrow = isinstance(count, int) and count < 2**31
-        every = call.build.arena.iota(IotaAttrs(0, 1, count), DType.I32 if narrow else DType.I64)
-        along = call.build.reshape(every, (count, *(1,) * (len(shape) - axis - 1)))
-        ignored = call.const(call.number("ignore_index"), DType.I64)
-        least = call.make(Op.GE, number, call.const(0, DType.I64))
-        most = call.make(Op.LT, number, call.const(count, DType.I64))
-        return _Classes(
-            call,
-            axis,
-            # In 32 bits another number may look like one of a class: it is not `known`.
-            chosen=call.make(Op.EQ, along, call.build.cast(number, every.type.dtype)),
-            valid=call.make(Op.NE, number, ignored),
-            known=call.make(Op.LOGICAL_AND, least, most),
-        )
+        number, ignored = call.build.reshape(target, row), int(call.number("ignore_index"))
+        wide = call.build.cast(number, DType.I64)
+        valid = call.make(Op.NE, wide, call.const(ignored, DType.I64))
+        return _Classes(call, axis, number, valid, ignored)
 
     def picked(self, values: Node) -> Node:
         """Of each row the value of its class."""
-        zero = self.call.const(0, values.type.dtype)
-        only = self.call.make(Op.WHERE, self.chosen, values, zero)
-        return fold(self.call.build, Op.SUM, only, (self.axis,))
+        attrs = PickAttrs(self.axis, ignored=self.ignored)
+        return self.call.build.op(Op.PICK, values, self.number, attrs=attrs)
 
     def total(self, values: Node) -> Node:
         return fold(self.call.build, Op.SUM, values, (self.axis,))
 
-    def checked(self, of_row: Node) -> Node:
-        """0 for what is ignored, NaN for what is no class."""
-        dtype = of_row.type.dtype
-        known = self.call.make(Op.WHERE, self.known, of_row, self.call.const(math.nan, dtype))
-        return self.call.make(Op.WHERE, self.valid, known, self.call.const(0, dtype))
+    def counted(self, of_row: Node) -> Node:
+        """0 for what is ignored."""
+        zero = self.call.const(0, of_row.type.dtype)
+        return self.call.make(Op.WHERE, self.valid, of_row, zero)
 
 
 def _condensed(call: Call, classes: _Classes, loss: Node, weight: Node) -> Node:
     """The losses of the rows, their sum, or their mean by the weights of the rows that count."""
     how = call.number("reduction")
-    loss = classes.checked(loss)
+    loss = classes.counted(loss)
     if how == NONE:
         return returned(call, loss)
     axes = tuple(range(loss.type.rank))
     total = fold(call.build, Op.SUM, loss, axes)
     if how == MEAN:
-        zero = call.const(0, weight.type.dtype)
-        counted = call.make(Op.WHERE, classes.valid, weight, zero)
-        total = call.make(Op.DIV, total, fold(call.build, Op.SUM, counted, axes))
+        counted = fold(call.build, Op.SUM, classes.counted(weight), axes)
+        total = call.make(Op.DIV, total, counted)
     return returned(call, total)
 
 
@@ -107,7 +91,6 @@ class _Logs:
     less: tuple[Node, ...] = ()
 
     def of(self, scores: Node) -> Node:
-        """From all scores of a row, or from one."""
         for each in self.less:
             scores = self.call.make(Op.SUB, scores, each)
         return scores
@@ -118,7 +101,8 @@ def _likelihood(call: Call, logs: _Logs, smoothing: float) -> Node:
     scores = logs.scores
     classes = _Classes.of(call, scores)
     dtype, weights = scores.type.dtype, _weights(call, scores, classes.axis)
-    loss = call.make(Op.NEG, logs.of(classes.picked(scores)))
+    every = logs.of(scores)
+    loss = call.make(Op.NEG, classes.picked(every))
     weight = call.build.expand(call.const(1, dtype), loss.type.shape)
     if weights is not None:
         weight = classes.picked(call.build.expand(weights, scores.type.shape))
@@ -127,7 +111,6 @@ def _likelihood(call: Call, logs: _Logs, smoothing: float) -> Node:
         num_classes = scores.type.shape[classes.axis]
         if not isinstance(num_classes, int):
             raise NotWelded("a symbolic number of classes is left to the library")
-        every = logs.of(scores)
         every = every if weights is None else call.make(Op.MUL, every, weights)
         share = call.const(smoothing / num_classes, dtype)
         smooth = call.make(Op.MUL, call.make(Op.NEG, classes.total(every)), share)

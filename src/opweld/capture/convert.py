@@ -24,6 +24,7 @@ from .losses import LOSSES
 from .norms import NORMS
 from .origins import origin_of, where_of
 from .outputs import Outputs, structure_of
+from .picks import PICKS
 from .pointwise import POINTWISE
 from .pools import POOLS
 from .reductions import REDUCTIONS
@@ -40,7 +41,7 @@ _CONDENSING: dict[str, Lower] = {
     **DISTANCES,
     **LOSSES,
 }
-_COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING}
+_COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING, **PICKS}
 ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.
 _IN_TYPE = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "copy")

@@ -36,7 +36,7 @@ _FAMILIES = {
         adaptive_max_pool2d adaptive_max_pool3d max_pool1d_with_indices max_pool2d_with_indices
         max_pool3d_with_indices fractional_max_pool2d fractional_max_pool3d im2col""",
     "an indexed read or write is the library's": """
-        index index_select gather scatter embedding take index_put index_add masked_select
+        index index_select gather scatter embedding take index_put index_add masked_select one_hot
         scatter_add scatter_reduce index_copy index_fill""",
     "random numbers are the library's, drawn as the original draws them": """
         rand randn randint rand_like randn_like bernoulli native_dropout dropout normal randperm

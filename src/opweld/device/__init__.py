@@ -36,10 +36,20 @@ _FILES = {
         *("drowned.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
-        *("held.cuh", "fold.h", "fold_cuda.cuh", "fold_chunks.cuh", "scan.h", "scan_cuda.cuh"),
+        *(
+            "held.cuh",
+            "place_cuda.cuh",
+            "place.h",
+            "fold.h",
+            "fold_cuda.cuh",
+            "fold_chunks.cuh",
+            "scan.h",
+            "scan_cuda.cuh",
+        ),
     ),
     "cpp": (
         *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
+        *("place_cpp.h", "place.h"),
         *("fold.h", "fold_cpp.h", "scan.h", "scan_cpp.h"),
     ),
 }

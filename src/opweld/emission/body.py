@@ -13,6 +13,7 @@ from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .composites import Call, calls
+from .picks import pick_text
 from .spelling import (
     dtype,
     is_infix,
@@ -82,6 +83,8 @@ class Body:
             return call.spelled(map(self.text, call.operands))
         if node.op is Op.IOTA:
             return self._iota(node)
+        if node.op is Op.PICK:
+            return pick_text(node, self._operand_of(node))
         if node.op is Op.EXPAND and node.inputs[0].op is Op.CONST:
             return self._full(node.inputs[0], f"({sizes(node.attrs.shape)})")
         return spelled(node, self._operand_of(node))

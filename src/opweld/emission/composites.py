@@ -19,6 +19,7 @@ from ..ir.graph import Arena, Node
 from ..ir.ops import Op
 from ..ir.pattern import Apply, Const, Match, Pattern, Var, call, matches
 from ..ir.rewrite import Condition
+from .picks import pick_of
 from .pools import is_windowed, pool_of
 from .spelling import number, sizes
 
@@ -112,8 +113,6 @@ _finite = where(isinf(_largest), 0.0, _largest)
 # What is exp(x - largest) summed up, in a walk of its own or in one with the largest.
 _sum_of_powers = call(Op.SUMEXP)(x, attrs="axes")
 _sums_of_powers = (_total(exp(_shifted)), _sum_of_powers)
-# Of the scores of a row that of its class, where c holds: of one at most.
-_picked = _total(where(Var("c"), x, 0.0))
 _sums_of_finite_powers = (
     _total(exp(x - _finite)),
     where(isinf(_largest), maximum(_largest, 0.0), _sum_of_powers),
@@ -172,14 +171,6 @@ def _normalized_shape(match: Match) -> tuple[Size, ...]:
     return _shape(match)[min(_reduced(match)) :]
 
 
-def _is_class(chosen: Node) -> bool:
-    """Whether it compares the numbers of classes with the one of a row."""
-    every = chosen.inputs[0] if chosen.op is Op.EQ else chosen
-    while every.op is Op.RESHAPE:
-        every = every.inputs[0]
-    return every.op is Op.IOTA
-
-
 def _are_trailing(match: Match) -> bool:
     """Axes of one element are not among those reduced, and make no difference."""
     axes, shape = _reduced(match), _shape(match)
@@ -192,9 +183,6 @@ _same_axes = Condition(
     "both reduce the same axes", lambda match: _reduced(match) == _reduced(match, "largest")
 )
 _one_axis = Condition("it is one axis", lambda match: len(_reduced(match)) == 1)
-_one_class = Condition(
-    "c holds for one number of a class", lambda match: _is_class(match.node("c"))
-)
 _counts = Condition("n counts a row", lambda match: _is_number(match, "n", _length(match)))
 _corrected = Condition("m counts a row but one", lambda match: _correction(match) is not None)
 _trailing = Condition("the axes are the last", _are_trailing)
@@ -242,16 +230,6 @@ COMPOSITES: tuple[Composite, ...] = (
         for total in _sums_of_powers
     ),
     *(
-        Composite(
-            "log_likelihood",
-            (_picked - _largest) - log(total),
-            "torch.sum(torch.where({c}, torch.log_softmax({x}, dim={axis}), 0.0), dim={axis}, "
-            "keepdim=True)",
-            _same_axes & _one_axis & _one_class,
-        )
-        for total in _sums_of_powers
-    ),
-    *(
         Composite("logsumexp", log(total) + _finite, f"torch.logsumexp({_KEPT})", _same_axes)
         for total in _sums_of_finite_powers
     ),
@@ -286,6 +264,9 @@ def calls(nodes: Iterable[Node]) -> dict[int, Call]:
 
 
 def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
+    pick = pick_of(node)
+    if pick is not None and _lies_inside(node, pick[2], inside):
+        return Call(*pick)
     if not node.type.dtype.is_float:
         return None
     pool = pool_of(node)

@@ -33,6 +33,7 @@ from .ops import (
     Op,
     Operand,
     PadAttrs,
+    PickAttrs,
     ShapeAttrs,
     SliceAttrs,
     SourceAttrs,
@@ -226,6 +227,8 @@ def _bad_attrs(node: Node) -> str | None:
         return _bad_cat(attrs, node)
     if isinstance(attrs, WindowAttrs):
         return _bad_window(attrs, shape)
+    if isinstance(attrs, PickAttrs):
+        return _bad_pick(attrs, node)
     if isinstance(attrs, FlipAttrs):
         distinct = len(set(attrs.dims)) == len(attrs.dims)
         return None if distinct and _axes(attrs.dims, shape) else f"no axes {attrs.dims}"
@@ -268,6 +271,15 @@ def _bad_cat(attrs: CatAttrs, node: Node) -> str | None:
         return f"an operand has no axis {attrs.dim}"
     others = {shape[: attrs.dim] + shape[attrs.dim + 1 :] for shape in shapes}
     return None if len(others) == 1 else f"operands differ beside axis {attrs.dim}"
+
+
+def _bad_pick(attrs: PickAttrs, node: Node) -> str | None:
+    source, index = (operand.type for operand in node.inputs)
+    if not _axes((attrs.dim,), source.shape) or source.rank != index.rank:
+        return f"no axis {attrs.dim} of both operands"
+    size = source.shape[attrs.dim]
+    empty = size == 0 and not any(each == 0 for each in index.shape)
+    return "nothing can be read along an axis of 0" if empty else None
 
 
 def _bad_operands(attrs: CallAttrs, arity: int) -> str | None:

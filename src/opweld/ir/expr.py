@@ -3,14 +3,15 @@
 expr = int | Expr          an `Expr` that is constant is always returned as the `int`
 Expr = sum of coefficient * monomial;  monomial = product of atoms
 atom = Symbol(name) | Quotient(expr, expr) | Remainder(expr, expr)     floor division, operands >= 0
+     | Picked(name, coords, extent)                                    a number read at run time
 
 The form is canonical: expressions that are equal as polynomials of their atoms are equal values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,27 @@ class Remainder:
         return f"{_factor(self.numerator)} % {_factor(self.denominator)}"
 
 
-Atom = Symbol | Quotient | Remainder
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A place along an axis of `extent` elements that an index holds at `coords`: 0 <= it < extent.
+
+    It changes with the symbols in `coords`; the same name at the same coordinates is the same.
+    """
+
+    name: str
+    coords: tuple[Size, ...]
+    extent: Size
+
+    @property
+    def told_by(self) -> tuple[tuple[Size, ...], Size]:
+        """What the number changes with, and the end of its range."""
+        return self.coords, self.extent
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Atom = Symbol | Quotient | Remainder | Picked
 Monomial = tuple[Atom, ...]
 
 
@@ -116,6 +137,8 @@ def symbols_of(value: Size) -> frozenset[str]:
 def _names(atom: Atom) -> frozenset[str]:
     if isinstance(atom, Symbol):
         return frozenset((atom.name,))
+    if isinstance(atom, Picked):
+        return frozenset(name for c in atom.coords for name in symbols_of(c))
     return symbols_of(atom.numerator) | symbols_of(atom.denominator)
 
 
@@ -132,14 +155,56 @@ def substitute(value: Size, values: Mapping[str, Size], bounds: Bounds | None = 
 def _substitute_atom(atom: Atom, values: Mapping[str, Size], bounds: Bounds) -> Size:
     if isinstance(atom, Symbol):
         return values.get(atom.name, symbol(atom.name))
+    if isinstance(atom, Picked):
+        moved = tuple(substitute(c, values, bounds) for c in atom.coords)
+        return picked(replace(atom, coords=moved))
     numerator = substitute(atom.numerator, values, bounds)
     denominator = substitute(atom.denominator, values, bounds)
     divide = quotient if isinstance(atom, Quotient) else remainder
     return divide(numerator, denominator, bounds)
 
 
+def picked(atom: Picked) -> Expr:
+    return Expr((((atom,), 1),))
+
+
+def picks_of(value: Size) -> tuple[Picked, ...]:
+    """What indices hold in `value`, those inside quotients, remainders and coordinates too; what is
+    needed stands before what needs it.
+    """
+    found: dict[Picked, None] = {}
+    for atom in (atom for monomial, _ in terms_of(value) for atom in monomial):
+        if isinstance(atom, Quotient | Remainder):
+            found.update(dict.fromkeys((*picks_of(atom.numerator), *picks_of(atom.denominator))))
+        if isinstance(atom, Picked):
+            found.update(dict.fromkeys(p for c in atom.coords for p in picks_of(c)))
+            found[atom] = None
+    return tuple(found)
+
+
+def with_picks(value: Size, replaced: Callable[[Picked], Size]) -> Size:
+    """`value` with what stands for each `Picked` in its place; quotients stay as they are."""
+    total: Size = 0
+    for monomial, factor in terms_of(value):
+        total = total + product(_with_picks(atom, replaced) for atom in monomial) * factor
+    return total
+
+
+def _with_picks(atom: Atom, replaced: Callable[[Picked], Size]) -> Size:
+    if isinstance(atom, Picked):
+        return replaced(atom)
+    if isinstance(atom, Symbol):
+        return symbol(atom.name)
+    numerator, denominator = (
+        with_picks(part, replaced) for part in (atom.numerator, atom.denominator)
+    )
+    return Expr((((type(atom)(numerator, denominator),), 1),))
+
+
 def evaluate(value: Size, values: Mapping[str, int]) -> int:
-    """The number that `value` is when every symbol has one, else KeyError."""
+    """The number that `value` is when every symbol, and what an index holds, has one, else
+    KeyError.
+    """
     total = 0
     for monomial, factor in terms_of(value):
         for atom in monomial:
@@ -149,7 +214,7 @@ def evaluate(value: Size, values: Mapping[str, int]) -> int:
 
 
 def _evaluate_atom(atom: Atom, values: Mapping[str, int]) -> int:
-    if isinstance(atom, Symbol):
+    if isinstance(atom, Symbol | Picked):
         return values[atom.name]
     numerator, denominator = evaluate(atom.numerator, values), evaluate(atom.denominator, values)
     return numerator // denominator if isinstance(atom, Quotient) else numerator % denominator
@@ -255,6 +320,8 @@ def _upper_of_atom(atom: Atom, bounds: Bounds) -> Size:
         return bounds[atom.name] - 1 if atom.name in bounds else symbol(atom.name)
     if isinstance(atom, Remainder):
         return upper(atom.denominator, bounds) - 1
+    if isinstance(atom, Picked):
+        return atom.extent - 1
     highest = upper(atom.numerator, bounds)
     both_known = isinstance(highest, int) and isinstance(atom.denominator, int)
     return highest // atom.denominator if both_known else highest  # type: ignore[operator]
@@ -291,12 +358,12 @@ def _term_key(term: tuple[Monomial, int]) -> tuple[int, tuple[str, ...]]:
 
 
 def _atom_key(atom: Atom) -> str:
-    return str(atom)
+    return f"{atom}{atom.coords}" if isinstance(atom, Picked) else str(atom)
 
 
 def _term_text(atoms: Monomial, factor: int) -> str:
     alone = len(atoms) == 1 and factor == 1
-    parts = [str(a) if alone or isinstance(a, Symbol) else f"({a})" for a in atoms]
+    parts = [str(a) if alone or isinstance(a, Symbol | Picked) else f"({a})" for a in atoms]
     if factor == -1 and parts:
         parts[0] = f"-{parts[0]}"
     elif factor != 1 or not parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from .expr import Bounds, Size, quotient, remainder, symbol
+from .expr import Bounds, Picked, Size, picked, quotient, remainder, symbol
 from .graph import Node
 from .ops import Op
 from .types import contiguous_strides
@@ -19,7 +19,9 @@ def align(coords: Coords, shape: tuple[Size, ...]) -> Coords:
 
 
 def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
-    """Coordinates in the operand of a PERMUTE, EXPAND, RESHAPE, SLICE, FLIP or WINDOW."""
+    """Coordinates in the operand of a PERMUTE, EXPAND, RESHAPE, SLICE, FLIP or WINDOW, and in what
+    a PICK reads.
+    """
     operand = view.inputs[0].type.shape
     match view.op:
         case Op.PERMUTE:
@@ -41,7 +43,24 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
             dim, attrs = view.attrs.dim, view.attrs
             place = coords[dim] * attrs.step + coords[dim + 1] * attrs.dilation
             return (*coords[:dim], place, *coords[dim + 2 :])
+        case Op.PICK:
+            return _picked(view, coords)
     raise AssertionError(f"{view.op.value} is no view with one operand")
+
+
+def _picked(pick: Node, coords: Coords) -> Coords:
+    dim, (source, index) = pick.attrs.dim, (operand.type.shape for operand in pick.inputs)
+    held = Picked(pick_name(pick), _within(index, coords), source[dim])
+    return _with(_within(source, coords), dim, picked(held))
+
+
+def _within(shape: tuple[Size, ...], coords: Coords) -> Coords:
+    return tuple(0 if size == 1 else c for c, size in zip(coords, shape, strict=True))
+
+
+def pick_name(pick: Node) -> str:
+    """What the index of a PICK holds, as expressions name it before it has been read."""
+    return f"pick{pick.serial}"
 
 
 def _with(coords: Coords, dim: int, value: Size) -> Coords:

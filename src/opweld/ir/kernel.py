@@ -4,7 +4,8 @@ kernel     = name, params, loops, lanes, definition*, element, store*, threads, 
 param      = Buffer(name, dtype) | Extent(name)
 loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
-           | Test(name, condition, access) | Multiplied(name, dtype) | Given(name, dtype)
+           | Test(name, condition, access) | Pick(name, index, extent, access, guard)
+           | Multiplied(name, dtype) | Given(name, dtype)
 element    = name, params, let*, results
 let        = Let(name, dtype, op, args, attrs)
 store      = Store(buffer, address, result)
@@ -23,10 +24,11 @@ Row blocks become the two kernels of their tail, called for some rows at a time.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .expr import Size
+from .expr import Size, picks_of
 from .ops import Op
 from .product import Matrix, Mode
 from .types import DType
@@ -119,6 +121,24 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
+class Pick:
+    """`name` is the place along an axis of `extent` elements that the number `index`, loaded or an
+    Index before, tells: addresses after it name it. Where it `wraps`, places below 0 count from the
+    end; for the number `ignored` the place is 0, as it is outside `guard`. `coords` are the address
+    of the index: what the place changes with. For a number of no element the kernel stops.
+    """
+
+    name: str
+    index: str
+    coords: tuple[Size, ...]
+    extent: Size
+    wraps: bool
+    ignored: int | None
+    access: Access
+    guard: Condition = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Multiplied:
     """`name` is the element of the matrix product at this place, before it is rounded to
     `dtype`.
@@ -136,7 +156,10 @@ class Given:
     dtype: DType
 
 
-Definition = Load | Index | Test | Multiplied | Given
+Own = Load | Index | Test | Pick
+"""What has a statement of its own wherever it is used."""
+
+Definition = Own | Multiplied | Given
 
 
 def expressions_of(definition: Definition) -> list[Size]:
@@ -145,9 +168,30 @@ def expressions_of(definition: Definition) -> list[Size]:
         return [definition.address, *(b.expr for b in definition.guard)]
     if isinstance(definition, Index):
         return [definition.expr]
+    if isinstance(definition, Pick):
+        return [*definition.coords, *(b.expr for b in definition.guard)]
     if isinstance(definition, Multiplied | Given):
         return []
     return [between.expr for between in definition.condition]
+
+
+def needed_by(definitions: Iterable[Definition], given: Iterable[Definition]) -> tuple[Own, ...]:
+    """Those of `given`, in order, that the places of `definitions` are told by: picks, and the
+    numbers that these are made of.
+    """
+    names = {p.name for d in definitions for e in expressions_of(d) for p in picks_of(e)}
+    found: list[Own] = []
+    for each in reversed(list(given)):
+        if isinstance(each, Own) and each.name in names:
+            found.append(each)
+            names |= {p.name for e in expressions_of(each) for p in picks_of(e)}
+            names |= {each.index} if isinstance(each, Pick) else set()
+    return tuple(reversed(found))
+
+
+def condition_of(definition: Load | Test | Pick) -> Condition:
+    """The guard, or what is tested."""
+    return definition.condition if isinstance(definition, Test) else definition.guard
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from .expr import Size, divides, product, symbols_of
+from .expr import Size, divides, picks_of, product, symbols_of
 from .kernel import (
     Arg,
     Between,
@@ -20,11 +20,14 @@ from .kernel import (
     Load,
     Loop,
     Multiplied,
+    Pick,
     RowBlocks,
     Store,
+    Test,
     Welded,
+    expressions_of,
 )
-from .ops import OPS, Kind, Op, ReduceAttrs, ScanAttrs, TypeRule
+from .ops import INDEX_DTYPES, OPS, Kind, Op, ReduceAttrs, ScanAttrs, TypeRule
 from .reduction import Fold, Folding, Reduction, Scan
 from .types import DType, TensorType
 
@@ -168,8 +171,14 @@ def _check_names(kernel: Kernel) -> None:
         _check_expr(loop.extent, sizes, f"loop {loop.var}")
     integers = sizes | {loop.var for loop in kernel.loops}
     inputs = {buffer.name: buffer.dtype for buffer in kernel.buffers if not buffer.written}
+    before: dict[str, Definition] = {}
     for definition in kernel.definitions:
         _check_definition(definition, integers, inputs)
+        _check_picks(definition, before)
+        before[definition.name] = definition
+    for store in kernel.stores:
+        if picks_of(store.address):
+            raise InvalidKernel(f"an index tells where {store.buffer} is stored")
 
 
 def _check_turns(kernel: Kernel) -> None:
@@ -187,14 +196,33 @@ def _check_definition(definition: Definition, integers: set[str], inputs: dict[s
         return _check_expr(definition.expr, integers, name)
     if isinstance(definition, Multiplied | Given):
         return None
-    if not isinstance(definition, Load):
+    if isinstance(definition, Test):
         return _check_condition(definition.condition, integers, name)
+    if isinstance(definition, Pick):
+        for expr in (*definition.coords, definition.extent):
+            _check_expr(expr, integers, name)
+        return _check_condition(definition.guard, integers, name)
     if definition.buffer not in inputs:
         raise InvalidKernel(f"{name} is loaded from {definition.buffer}, which is no input")
     if definition.dtype is not inputs[definition.buffer]:
         raise InvalidKernel(f"{name} is not of the dtype of {definition.buffer}")
     _check_expr(definition.address, integers, name)
     return _check_condition(definition.guard, integers, name)
+
+
+def _check_picks(definition: Definition, before: Mapping[str, Definition]) -> None:
+    """Places that indices tell are told before, from numbers that are known."""
+    for expr in expressions_of(definition):
+        for place in picks_of(expr):
+            pick = before.get(place.name)
+            if not isinstance(pick, Pick) or (pick.coords, pick.extent) != place.told_by:
+                raise InvalidKernel(f"{definition.name} uses {place}, which no index tells")
+    if isinstance(definition, Pick):
+        read = before.get(definition.index)
+        if not isinstance(read, Load | Index):
+            raise InvalidKernel(f"{definition.name} needs {definition.index}, which is not read")
+        if isinstance(read, Load) and read.dtype not in INDEX_DTYPES:
+            raise InvalidKernel(f"{definition.index} is {read.dtype.value}, and no index")
 
 
 def _check_condition(condition: Condition, integers: set[str], name: str) -> None:
@@ -306,4 +334,4 @@ def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
 def _definition_dtype(definition: Definition) -> DType:
     if isinstance(definition, Load | Multiplied | Given):
         return definition.dtype
-    return DType.I64 if isinstance(definition, Index) else DType.BOOL
+    return DType.I64 if isinstance(definition, Index | Pick) else DType.BOOL

@@ -18,6 +18,7 @@ from .kernel import (
     Load,
     Loop,
     Multiplied,
+    Pick,
     Store,
 )
 from .ops import Op
@@ -107,6 +108,8 @@ def _extent_text(extent: Extent) -> str:
 def _definition_text(definition: Definition, given: str) -> str:
     if isinstance(definition, Load):
         return _load_text(definition)
+    if isinstance(definition, Pick):
+        return _pick_text(definition)
     if isinstance(definition, Multiplied):
         return f"{definition.name} {definition.dtype.value} = product"
     if isinstance(definition, Given):
@@ -121,6 +124,14 @@ def _load_text(load: Load) -> str:
     guard = f" if {_condition_text(load.guard)} else 0" if load.guard else ""
     place = f"{load.buffer}[{load.address}]"
     return f"{load.name} {load.dtype.value} = load {place}{guard}  {load.access.value}"
+
+
+def _pick_text(pick: Pick) -> str:
+    ways = " wraps" if pick.wraps else ""
+    ways += "" if pick.ignored is None else f" ignored {pick.ignored}"
+    guard = f" if {_condition_text(pick.guard)} else 0" if pick.guard else ""
+    place = f"{pick.name} i64 = pick {pick.index} of {pick.extent}"
+    return f"{place}{ways}{guard}  {pick.access.value}"
 
 
 def _let_text(let: Let) -> str:

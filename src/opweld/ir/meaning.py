@@ -251,6 +251,22 @@ def flip(x: Array, attrs: Any) -> Array:
     return np.flip(x, attrs.dims)
 
 
+def pick(x: Array, index: Array, attrs: Any) -> Array:
+    """Raises IndexError for a number that is none of an element."""
+    size, place = x.shape[attrs.dim], np.asarray(index).astype(np.int64)
+    if attrs.ignored is not None:
+        place = np.where(place == attrs.ignored, 0, place)
+    if attrs.wraps:
+        place = np.where(place < 0, place + size, place)
+    if np.any((place < 0) | (place >= size)):
+        raise IndexError(f"an index is out of range for axis {attrs.dim} of {size}")
+    wide = [max(a, b) if 0 not in (a, b) else 0 for a, b in zip(x.shape, place.shape, strict=True)]
+    of_x, of_place = list(wide), list(wide)
+    of_x[attrs.dim], of_place[attrs.dim] = size, place.shape[attrs.dim]
+    wide_x, wide_place = np.broadcast_to(x, of_x), np.broadcast_to(place, of_place)
+    return np.take_along_axis(wide_x, wide_place, attrs.dim)
+
+
 def cat(*parts: Any) -> Array:
     *arrays, attrs = parts
     return np.concatenate(arrays, axis=attrs.dim)

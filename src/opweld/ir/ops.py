@@ -164,6 +164,7 @@ class Op(enum.Enum):
     CAT = "cat"
     PAD = "pad"
     WINDOW = "window"
+    PICK = "pick"
     # a PyTorch call that stays one, and one of its results
     CALL = "call"
     ITEM = "item"
@@ -387,6 +388,26 @@ class WindowAttrs:
 
 
 @dataclass(frozen=True, slots=True)
+class PickAttrs:
+    """Along axis `dim` the element whose number the index holds.
+
+    A number below 0 counts from the end where it `wraps`, else it is out of range as one beyond the
+    end is. Where the index holds `ignored`, the first element is as good as any. The gradient of
+    row `padding` of what is read is zero.
+    """
+
+    dim: int
+    wraps: bool = False
+    ignored: int | None = None
+    padding: int | None = None
+
+    def __str__(self) -> str:
+        told = [f"{name}={getattr(self, name)}" for name in ("ignored", "padding")]
+        named = [text for text in told if not text.endswith("None")]
+        return " ".join([f"dim={self.dim}", *(["wraps"] if self.wraps else []), *named])
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """The place of node input `index` in the arguments of a PyTorch call."""
 
@@ -437,6 +458,8 @@ class ItemAttrs:
 
 
 NO_ATTRS = NoAttrs()
+
+INDEX_DTYPES = (DType.U8, DType.I32, DType.I64)
 
 Infer = Callable[[tuple[TensorType, ...], Any], TensorType]
 
@@ -570,6 +593,17 @@ def _window(types: tuple[TensorType, ...], attrs: WindowAttrs) -> TensorType:
     shape = types[0].shape
     parted = (*shape[: attrs.dim], attrs.count, attrs.width, *shape[attrs.dim + 1 :])
     return TensorType(types[0].dtype, parted)
+
+
+def _pick(types: tuple[TensorType, ...], attrs: PickAttrs) -> TensorType:
+    source, index = types
+    if index.dtype not in INDEX_DTYPES:
+        raise TypeRule(f"the index is {index.dtype.value}")
+    if source.rank != index.rank or not 0 <= attrs.dim < source.rank:
+        raise TypeRule(f"axis {attrs.dim} of ranks {source.rank} and {index.rank}")
+    along = list(source.shape)
+    along[attrs.dim] = index.shape[attrs.dim]
+    return TensorType(source.dtype, broadcast((tuple(along), index.shape)))
 
 
 def _item(types: tuple[TensorType, ...], attrs: ItemAttrs) -> TensorType:
@@ -736,6 +770,8 @@ OPS: dict[Op, OpSpec] = {
     Op.CAT: _view(CatAttrs, _cat, meaning.cat, arity=-1),
     Op.PAD: _view(PadAttrs, _pad, meaning.pad),
     Op.WINDOW: _view(WindowAttrs, _window, meaning.window),
+    # (source, index): they broadcast, but along the axis.
+    Op.PICK: _view(PickAttrs, _pick, meaning.pick, arity=2),
     Op.CALL: OpSpec(Kind.OPAQUE, -1, CallAttrs, _source, None),
     Op.ITEM: OpSpec(Kind.OPAQUE, 1, ItemAttrs, _item, None),
 }

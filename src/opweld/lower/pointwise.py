@@ -6,14 +6,24 @@ loads; nothing of a view is left but addresses, guards and positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from ..ir.expr import Size, divides, product, symbol, symbols_of
+from ..ir.expr import (
+    Picked,
+    Size,
+    divides,
+    picked,
+    picks_of,
+    product,
+    symbol,
+    symbols_of,
+    with_picks,
+)
 from ..ir.graph import Node
-from ..ir.index import Coords, align, cat_pieces, flatten, through_view, within_padding
+from ..ir.index import Coords, align, cat_pieces, flatten, pick_name, through_view, within_padding
 from ..ir.kernel import (
     Access,
     Arg,
@@ -31,6 +41,7 @@ from ..ir.kernel import (
     Loop,
     Multiplied,
     Name,
+    Pick,
     Store,
     Test,
     Welded,
@@ -104,7 +115,7 @@ def row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
 def by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
     address: Size = 0
     for axis, (coordinate, size) in enumerate(zip(coords, node.type.shape, strict=True)):
-        if size != 1:
+        if size != 1 or picks_of(coordinate):
             address = address + coordinate * symbol(stride_name(buffer.name, axis))
     return address
 
@@ -113,7 +124,9 @@ def by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
 class Builder:
     """Definitions and body of one kernel, made while values are followed to their loads.
 
-    `given` are scalars of a row, by the node that made them and where it is evaluated.
+    `given` are scalars of a row, by the node that made them and where it is evaluated. `picks` are
+    the nodes whose indices tell places, by what expressions call these; `places` are the names that
+    kernels of one group give to them.
     """
 
     origins: Origins
@@ -124,6 +137,8 @@ class Builder:
     anchor: Node | None = None
     product: Product | None = None
     given: Mapping[tuple[int, Coords], Given] = field(default_factory=dict)
+    picks: Mapping[str, Node] = field(default_factory=dict)
+    places: dict[Pick, str] = field(default_factory=dict)
     definitions: list[Definition] = field(default_factory=list)
     lets: list[Let] = field(default_factory=list)
     known: dict[object, Arg] = field(default_factory=dict)
@@ -163,6 +178,7 @@ class Builder:
         address = self.address(buffer, node, coords)
         if _is_everywhere(node, address, guard):
             guard = ()
+        address, guard = self._told(address, guard), self._told_condition(guard)
         name = self.names.fresh(buffer.name, always_number=True)
         load = Load(name, buffer.name, node.type.dtype, address, Access.LANE, guard)
         return self._define(load, (buffer.name, coords, guard))
@@ -188,6 +204,57 @@ class Builder:
             self.known[key] = Name(definition.name)
         return self.known[key]
 
+    def _told(self, value: Size, guard: Condition) -> Size:
+        """The value by the places that indices tell, which are read first."""
+        if not picks_of(value):
+            return value
+        return with_picks(value, lambda place: self._picked(place, guard))
+
+    def _told_condition(self, condition: Condition) -> Condition:
+        """Each part holds where those before it do."""
+        told: Condition = ()
+        for between in condition:
+            told = (*told, replace(between, expr=self._told(between.expr, told)))
+        return told
+
+    def _picked(self, place: Picked, guard: Condition) -> Size:
+        if place.name not in self.picks:
+            return picked(place)  # it is told already
+        node = self.picks[place.name]
+        index = self._read(node.inputs[1], place.coords, guard)
+        read = ("", index.expr) if isinstance(index, Index) else (index.buffer, index.address)
+        pick = Pick(
+            "",
+            read[0],
+            (read[1],),
+            place.extent,
+            node.attrs.wraps,
+            node.attrs.ignored,
+            Access.LANE,
+            self._told_condition(guard),
+        )
+        name = self._place_name(pick)
+        self._define(replace(pick, name=name, index=index.name), pick)
+        return picked(Picked(name, pick.coords, place.extent))
+
+    def _read(self, index: Node, coords: Coords, guard: Condition) -> Load | Index:
+        """The definition of a number that an index holds: it is in memory, or counted."""
+        arg = self.value(index, coords, guard)
+        if isinstance(arg, Const):
+            arg = self._index_as(index, int(arg.value), DType.I64)
+        read = next(d for d in self.definitions if isinstance(arg, Name) and d.name == arg.text)
+        assert isinstance(read, Load | Index), "an index is in memory"
+        return read
+
+    def _place_name(self, pick: Pick) -> str:
+        """The same for what is the same in all kernels of a group."""
+        if pick not in self.places:
+            name = self.names.fresh("place", always_number=True)
+            while name in self.places.values():
+                name = self.names.fresh("place", always_number=True)
+            self.places[pick] = name
+        return self.places[pick]
+
     def _const(self, node: Node) -> Arg:
         value = node.attrs.value
         if not hasattr(value, "terms"):
@@ -195,6 +262,7 @@ class Builder:
         return self._index_as(node, value, node.type.dtype)
 
     def _index_as(self, node: Node, expr: Size, dtype: DType) -> Arg:
+        expr = self._told(expr, ())
         key = ("index", expr)
         if key not in self.known:
             name = self.names.fresh("index", always_number=True)
@@ -246,6 +314,7 @@ class Builder:
         """The name of a condition. It holds what is around it, too: outside, a size that is divided
         by may be 0.
         """
+        condition = self._told_condition(condition)
         key = ("test", condition)
         if key not in self.known:
             name = self.names.fresh("inside", always_number=True)
@@ -273,12 +342,19 @@ class Builder:
         return line if fresh else ""
 
 
+def picks_in(nodes: Iterable[Node]) -> dict[str, Node]:
+    """The PICKs among the nodes, by what expressions call the places that their indices tell."""
+    return {pick_name(node): node for node in nodes if node.op is Op.PICK}
+
+
 def _is_everywhere(node: Node, address: Size, guard: Condition) -> bool:
     """Whether a load needs no guard: it reads an element of its own wherever the guard holds, so
     there is one, and the guard does not say which.
     """
     guarded = {name for between in guard for name in symbols_of(between.expr)}
-    return 0 not in node.type.shape and not guarded & symbols_of(address)
+    if 0 in node.type.shape or picks_of(address):
+        return False
+    return not guarded & symbols_of(address)
 
 
 def _is_plain_view(node: Node) -> bool:
@@ -299,6 +375,7 @@ def _body(
     read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
     names = Names({buffer.name for buffer in buffers})
     builder = Builder(origins, read, names, address, bounds, group.anchor, group.product)
+    builder.picks = picks_in(group.nodes)
     results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
     written = buffers[len(group.inputs) :]
     stores = tuple(

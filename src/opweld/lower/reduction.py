@@ -7,12 +7,22 @@ to loads. What is known of the row by then stands in place of the nodes that mad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..ir.expr import Size, coefficient, divides
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
-from ..ir.kernel import Buffer, Element, Extent, Given, Kernel, Loop, Store, expressions_of
+from ..ir.kernel import (
+    Buffer,
+    Element,
+    Extent,
+    Given,
+    Kernel,
+    Loop,
+    Pick,
+    Store,
+    expressions_of,
+)
 from ..ir.levels import Levels, is_of_row
 from ..ir.plan import Group, ReductionSchedule, Rows
 from ..ir.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
@@ -24,6 +34,7 @@ from .pointwise import (
     buffers_of,
     by_strides,
     params_of,
+    picks_in,
     row_major,
 )
 from .space import accessed, extents_of, merge_together
@@ -235,6 +246,7 @@ class StepMaker:
     names: Names
     kept: tuple[Loop, ...]
     reduced: tuple[Loop, ...]
+    places: dict[Pick, str] = field(default_factory=dict)
 
     def steps(self) -> tuple[Step, ...]:
         rows = self.context.rows
@@ -307,7 +319,16 @@ class StepMaker:
         read = {node.serial: self.buffers[i] for i, node in enumerate(group.inputs)}
         bounds = {loop.var: loop.extent for loop in (*self.kept, *self.reduced)}
         names = Names(self.names.taken | {given.name for given in known.values()})
-        builder = Builder(context.origins, read, names, context.address, bounds, given=dict(known))
+        builder = Builder(
+            context.origins,
+            read,
+            names,
+            context.address,
+            bounds,
+            given=dict(known),
+            picks=picks_in(group.nodes),
+            places=self.places,
+        )
         results = tuple(
             (node.type.dtype, builder.value(node, coords, ()))
             for node, coords in (*given_back, *stored)

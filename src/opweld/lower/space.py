@@ -7,7 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from ..ir.expr import Bounds, Size, coefficient, divides, substitute, symbol, symbols_of
+from ..ir.expr import (
+    Bounds,
+    Size,
+    coefficient,
+    divides,
+    substitute,
+    symbol,
+    symbols_of,
+    with_picks,
+)
 from ..ir.kernel import (
     Access,
     Buffer,
@@ -20,8 +29,10 @@ from ..ir.kernel import (
     Load,
     Loop,
     Multiplied,
+    Own,
+    Pick,
     Store,
-    Test,
+    condition_of,
     expressions_of,
 )
 from .names import stride_name
@@ -62,6 +73,10 @@ def merge_together(
 
 
 def _merges(expr: Size, outer: Loop, inner: Loop) -> bool:
+    """What an index tells is as good as a constant where its own address merges: that is among the
+    expressions, too.
+    """
+    expr = with_picks(expr, lambda place: symbol(place.name))
     slow, fast = coefficient(expr, outer.var), coefficient(expr, inner.var)
     return slow is not None and fast is not None and slow == fast * inner.extent
 
@@ -89,6 +104,9 @@ def _map_definition(definition: Definition, mapped: Callable[[Size], Size]) -> D
         return replace(definition, address=mapped(definition.address), guard=guard)
     if isinstance(definition, Index):
         return replace(definition, expr=mapped(definition.expr))
+    if isinstance(definition, Pick):
+        coords, guard = map(mapped, definition.coords), _map_condition(definition.guard, mapped)
+        return replace(definition, coords=tuple(coords), guard=guard)
     if isinstance(definition, Multiplied | Given):
         return definition
     return replace(definition, condition=_map_condition(definition.condition, mapped))
@@ -121,17 +139,14 @@ def accessed(kernel: Kernel, lane: Loop) -> Kernel:
     return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None))
 
 
-def _with_accesses(kernel: Kernel, access: Callable[[Load | Index | Test], Access]) -> Kernel:
+def _with_accesses(kernel: Kernel, access: Callable[[Own], Access]) -> Kernel:
     definitions = tuple(
-        replace(d, access=access(d)) if isinstance(d, Load | Index | Test) else d
-        for d in kernel.definitions
+        replace(d, access=access(d)) if isinstance(d, Own) else d for d in kernel.definitions
     )
     return replace(kernel, definitions=definitions)
 
 
-def _access(
-    definition: Load | Index | Test, kernel: Kernel, lane: Loop, whole: bool, place: Size | None
-) -> Access:
+def _access(definition: Own, kernel: Kernel, lane: Loop, whole: bool, place: Size | None) -> Access:
     """`whole`: every packet lies in one run of the loop `lane`; `place` is the flat position."""
     load = definition if isinstance(definition, Load) and not definition.guard else None
     if load is not None and load.address == place:
@@ -177,5 +192,6 @@ def extents_of(
 def _limits(definition: Definition) -> set[str]:
     if isinstance(definition, Index | Multiplied | Given):
         return set()
-    condition = definition.guard if isinstance(definition, Load) else definition.condition
-    return {name for b in condition for limit in (b.low, b.high) for name in symbols_of(limit)}
+    limits = [limit for b in condition_of(definition) for limit in (b.low, b.high)]
+    limits += [definition.extent] if isinstance(definition, Pick) else []
+    return {name for limit in limits for name in symbols_of(limit)}

@@ -178,11 +178,19 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
 def _touched(call: Node) -> tuple[Node, ...]:
     """What one call reads and writes: of views that repeat values, the values."""
     read = dict.fromkeys(operand for operand in call.inputs if operand.op is not Op.CONST)
+    read = dict.fromkeys(call if _is_source(call, operand) else operand for operand in read)
     whole = ((view, behind_views(view)) for view in read)
     return (
         call,
         *(min(pair, key=lambda node: number_at(node.type.size_bytes, ())) for pair in whole),
     )
+
+
+def _is_source(call: Node, operand: Node) -> bool:
+    """Whether a PICK reads as much of the operand as it has elements itself, at most."""
+    if call.op is not Op.PICK or operand is not call.inputs[0]:
+        return False
+    return number_at(call.type.num_elems, ()) < number_at(operand.type.num_elems, ())
 
 
 def _read_beside(anchor: Node, tail: Sequence[Node]) -> tuple[Node, ...]:

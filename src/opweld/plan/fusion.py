@@ -24,8 +24,8 @@ from ..ir.ops import Kind, Op, ScanAttrs
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
-from .uses import MOVING_VIEWS, Uses, behind_views, computes, is_free_view
-from .windows import is_worth_repeating
+from .uses import MOVING_VIEWS, Uses, behind_views, computes, index_of, is_free_view
+from .windows import REPEATING, is_worth_repeating
 
 # More live values than this spill registers, whatever the order. Counts a node once for every
 # place at which it is evaluated.
@@ -52,7 +52,7 @@ class _Fusion:
     reach: Reach
     parallelism: Parallelism
     flops_per_byte: float
-    has_windows: bool
+    repeats: bool
     member: dict[int, Cluster] = field(default_factory=dict)
     merges: int = 0
 
@@ -63,8 +63,8 @@ def fuse(
     """Clusters of computing nodes and products, by their first node; each node is in exactly
     one. The target does so many operations while it moves a byte.
     """
-    has_windows = any(node.op is Op.WINDOW for node in uses.nodes)
-    state = _Fusion(uses, reach_of(uses), parallelism, flops_per_byte, has_windows)
+    repeats = any(node.op in REPEATING for node in uses.nodes)
+    state = _Fusion(uses, reach_of(uses), parallelism, flops_per_byte, repeats)
     computing = [node for node in uses.nodes if computes(node)]
     for node in computing:
         state.member[node.serial] = _alone(node)
@@ -159,6 +159,8 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     if state.reach.returns(first, second):
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
+    if not _has_indices(nodes):
+        return False
     anchor = left.anchor or right.anchor
     scan = left.scan or right.scan
     if rows:
@@ -166,7 +168,7 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
             return False
     elif not _in_one_loop(state, anchor, nodes):
         return False
-    if state.has_windows:
+    if state.repeats:
         upper = left if first < second else right
         if not is_worth_repeating(state.uses, upper.nodes, nodes, state.flops_per_byte):
             return False
@@ -176,6 +178,12 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     for node in nodes:
         state.member[node.serial] = merged
     return True
+
+
+def _has_indices(nodes: list[Node]) -> bool:
+    """Whether the indices that are read are in memory, and not what the nodes compute."""
+    inside = {node.serial for node in nodes}
+    return all(index_of(node).serial not in inside for node in nodes if node.op is Op.PICK)
 
 
 def _may_share_rows(left: Cluster, right: Cluster) -> bool:

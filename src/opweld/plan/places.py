@@ -54,13 +54,20 @@ def _steps(node: Node, index: int, operand: Node) -> tuple[Node, Way]:
     """The node whose memory an operand shows, and what happens to coordinates on the way to it."""
     steps: list[Any] = []
     if node.kind is not Kind.POINTWISE:
-        steps.append((node.op, node.attrs, index if node.op is Op.CAT else 0, node.type.shape))
+        steps.append((node.op, node.attrs, _which(node, index), node.type.shape))
     elif operand.type.shape != node.type.shape:
         steps.append(operand.type.shape)
     while is_free_view(operand):
         steps.append((operand.op, operand.attrs, operand.inputs[0].type.shape))
         operand = operand.inputs[0]
     return operand, tuple(steps)
+
+
+def _which(node: Node, index: int) -> Any:
+    """What tells ways to one value apart: the operand of a CAT, the index of a PICK."""
+    if node.op is Op.PICK:
+        return index, node.inputs[1].serial
+    return index if node.op is Op.CAT else 0
 
 
 def _num_reshapes(way: Way) -> int:

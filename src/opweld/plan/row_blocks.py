@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.graph import Node
-from ..ir.ops import Kind
+from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, RowBlockSchedule
 from ..target import Target
 from .cost import block_rows, estimate, saved_and_packed_bytes
@@ -44,7 +44,8 @@ def _welded(
 ) -> Group:
     """The two as one group; the tail as it is where that gains nothing."""
     product, name = rows_product_of(call), _name(call, tail)
-    if product is None or name in excluded:
+    picks = any(node.op is Op.PICK for node in tail.nodes)
+    if product is None or picks or name in excluded:
         return tail
     rows = block_rows(call, target, conditions.sizes)
     saved, packed = saved_and_packed_bytes(call, product, rows, target, conditions.sizes)

@@ -10,7 +10,7 @@ from ..ir.graph import Graph, Node, consumers
 from ..ir.ops import Kind, Op
 from ..ir.product import Product
 
-MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP))
+MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP, Op.PICK))
 CALCULATING = (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)
 
 
@@ -28,6 +28,11 @@ def behind_views(node: Node) -> Node:
     while is_free_view(node):
         node = node.inputs[0]
     return node
+
+
+def index_of(pick: Node) -> Node:
+    """Where the index of a PICK is in memory."""
+    return behind_views(pick.inputs[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""What is read through overlapping windows is computed anew for each: is that dearer than memory?
+"""What is read through overlapping windows, or by an index, is computed anew for each reader: is
+that dearer than memory?
 
 A pool of 3 by 3 elements, one apart, reads each element nine times. Computed where it is read, a
 ReLU before it costs eight operations more an element, and saves a write and a read; a GELU costs
@@ -14,6 +15,8 @@ from ..ir.ops import Kind, Op
 from ..ir.plan import number_at
 from .cost import OP_FLOPS
 from .uses import Uses, is_free_view
+
+REPEATING = frozenset((Op.WINDOW, Op.PICK))
 
 
 def is_worth_repeating(
@@ -43,12 +46,18 @@ def _repeats(nodes: Sequence[Node]) -> dict[int, float]:
     for node in reversed(nodes):
         own = found.get(node.serial, 1.0)
         for operand in node.inputs:
-            times = own
+            times = own * _picks_each(node) if node.op is Op.PICK else own
             while is_free_view(operand):
                 times *= _overlap(operand) if operand.op is Op.WINDOW else 1.0
                 operand = operand.inputs[0]
             found[operand.serial] = max(times, found.get(operand.serial, 0.0))
     return found
+
+
+def _picks_each(pick: Node) -> float:
+    """How often each element of what a PICK reads is read."""
+    elems = number_at(pick.inputs[0].type.num_elems)
+    return number_at(pick.type.num_elems) / max(elems, 1)
 
 
 def _overlap(window: Node) -> float:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.expr import Quotient, Remainder, Size, Symbol, terms_of
-from ..ir.kernel import Arg, Kernel, Let, Name
+from ..ir.expr import Atom, Picked, Quotient, Size, Symbol, terms_of
+from ..ir.kernel import Arg, Kernel, Let, Name, Pick
 from ..ir.ops import Op
 from ..ir.types import DType
 from .approximate import approximate_name, constant_divisor
@@ -223,8 +223,8 @@ class Integers:
                 text = f"-{product}" if factor < 0 else product
         return text or self.literal(0)
 
-    def _atom(self, atom: Symbol | Quotient | Remainder) -> str:
-        if isinstance(atom, Symbol):
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Symbol | Picked):
             return self.name(atom.name)
         sign = "/" if isinstance(atom, Quotient) else "%"
         numerator, denominator = self.text(atom.numerator), self.text(atom.denominator)
@@ -234,6 +234,15 @@ class Integers:
 def index_text(value: Size, literal: Callable[[int], str]) -> str:
     """An integer expression in C whose symbols are variables of their own names."""
     return Integers(literal).text(value)
+
+
+def picked_text(pick: Pick, index: str, extent: str, *more: str) -> str:
+    """The place that an index tells, by the text of its number and that of the axis."""
+    if pick.ignored is not None:
+        index = f"{index} == {_integer(pick.ignored, DType.I64)} ? 0 : {index}"
+    if pick.wraps:
+        index = f"op::from_either_end({index}, {extent})"
+    return f"op::place_of({', '.join((index, extent, *more))})"
 
 
 def grouped(text: str) -> str:

@@ -19,8 +19,8 @@ from .cpp_loops import plain, rows, rows_are_short, short_rows
 from .cpp_reduction import reduction_pieces, reduction_text
 from .cpp_rounding import Ours, rounded_once
 from .cpp_scan import scan_pieces, scan_text
-from .cpp_statements import definition_text, parameters, stored, text_of, typed
-from .element import call_element, element_text, pieces_of, title
+from .cpp_statements import checked, definition_text, parameters, stored, text_of, typed
+from .element import call_element, element_text, pieces_of, place_pieces, title
 from .layout import folded, head, indented
 
 
@@ -30,7 +30,7 @@ def cpp_text(lowered: tuple[Lowered, ...]) -> str:
     """
     tails = (each.tail if isinstance(each, RowBlocks) else each for each in lowered)
     ours = [rounded_once(each) for each in tails if isinstance(each, Ours)]
-    needed = set[str]().union(*map(_pieces, ours))
+    needed = set[str]().union(*map(_pieces, ours), *(place_pieces(each.kernels) for each in ours))
     return "\n".join([*pieces(sorted(needed), "cpp"), *map(_group_text, ours)])
 
 
@@ -59,15 +59,16 @@ def _group_text(lowered: Ours) -> str:
 
 
 def _function(kernel: Kernel) -> str:
+    returns, body = checked([kernel], _loops(kernel))
     lines = [
         head(
-            f'extern "C" void {kernel.name}_{kernel.variant}',
+            f'extern "C" {returns} {kernel.name}_{kernel.variant}',
             [*parameters(kernel.buffers, kernel.extents), "int64_t begin", "int64_t end"],
             " {",
         ),
         *(f"  {typed(buffer)}" for buffer in kernel.buffers),
     ]
-    return "\n".join([*lines, *map(folded, indented(_loops(kernel), 2)), "}"])
+    return "\n".join([*lines, *map(folded, indented(body, 2)), "}"])
 
 
 def _loops(kernel: Kernel) -> list[str]:

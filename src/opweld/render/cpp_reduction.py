@@ -31,7 +31,7 @@ from .cpp_fold import (
 from .cpp_half import block_pieces, half_loads, half_stores
 from .cpp_lanes import Lanes, given_or, lanes_of, length_of_row, strips, walked
 from .cpp_loops import coordinates_of
-from .cpp_statements import definition_text, parameters, stored, typed
+from .cpp_statements import checked, definition_text, parameters, stored, typed
 from .element import call_element, element_text, pieces_called, pieces_of, title
 from .layout import folded, head, indented
 
@@ -99,9 +99,10 @@ def _fold(lanes: Lanes) -> str:
 
 
 def _entry(folding: Folding, suffix: str, more: list[str], body: list[str]) -> str:
+    returns, body = checked(folding.kernels, body)
     lines = [
         head(
-            f'extern "C" void {folding.name}_{folding.variant}{suffix}',
+            f'extern "C" {returns} {folding.name}_{folding.variant}{suffix}',
             [
                 *parameters(folding.buffers, folding.extents),
                 *("int64_t begin", "int64_t end"),

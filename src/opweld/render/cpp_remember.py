@@ -11,7 +11,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.expr import Size, coefficient
-from ..ir.kernel import Access, Arg, Definition, Element, Index, Kernel, Load, Name, Store, Test
+from ..ir.kernel import (
+    Access,
+    Arg,
+    Definition,
+    Element,
+    Index,
+    Kernel,
+    Load,
+    Name,
+    Store,
+    Test,
+    needed_by,
+)
 from ..ir.ops import Op
 from ..ir.reduction import Folding, Step
 from ..ir.types import DType
@@ -145,11 +157,13 @@ def _reading(kernel: Kernel, keys: Mapping[str, Key], held: Mapping[Key, _Place]
     params += [(name, load.dtype) for name, load in loads.items() if name in needed]
     body = tuple(let for let in element.body if let.name in needed and let.name not in loads)
     read = (*kernel.definitions, *loads.values())
+    used = [d for d in read if d.name in needed or isinstance(d, Test)]
+    told = needed_by(used, read)
     # A test may name the guard of a load: the compiler drops it where it does not.
     return replace(
         kernel,
         element=replace(element, params=tuple(params), body=body),
-        definitions=tuple(d for d in read if d.name in needed or isinstance(d, Test)),
+        definitions=tuple(d for d in read if d in used or d in told),
     )
 
 

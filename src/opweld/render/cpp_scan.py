@@ -25,7 +25,7 @@ from ..ir.reduction import Fold, Folding, Scan
 from .c import compute_type, dtypes_of, grouped, storage_pieces
 from .chunks import SCANNED_PLACES, told_beside
 from .cpp_loops import coordinates_of
-from .cpp_statements import definition_text, parameters, stored, text_of, typed
+from .cpp_statements import checked, definition_text, parameters, stored, text_of, typed
 from .element import call_element, element_text, pieces_of, title
 from .layout import folded, head, indented
 from .scan_state import STRUCTS, scanned_folds, state_type, value_type
@@ -88,7 +88,9 @@ def _nothing(fold: Fold, folding: Folding) -> str:
 
 def _entry(folding: Folding, suffix: str, more: list[str], rows: _Rows) -> str:
     part = ["int64_t from", "int64_t to"] if suffix else []
-    start = f'extern "C" void {folding.name}_{folding.variant}{suffix}'
+    body = [*rows.before(), *(rows.across() if folding.across else rows.along())]
+    returns, body = checked(folding.kernels, body)
+    start = f'extern "C" {returns} {folding.name}_{folding.variant}{suffix}'
     given = [*parameters(folding.buffers, folding.extents), "int64_t begin", "int64_t end"]
     lines = [
         head(start, [*given, *part, *more], " {"),
@@ -97,8 +99,7 @@ def _entry(folding: Folding, suffix: str, more: list[str], rows: _Rows) -> str:
     if not suffix:
         length = text_of(folding.reduced[0].extent)
         lines.append(f"  const int64_t from = 0, to = {length};")
-    body = rows.across() if folding.across else rows.along()
-    return "\n".join([*lines, *map(folded, indented([*rows.before(), *body], 2)), "}"])
+    return "\n".join([*lines, *map(folded, indented(body, 2)), "}"])
 
 
 @dataclass(frozen=True, slots=True)

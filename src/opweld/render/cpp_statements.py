@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..ir.expr import Bounds, Size, at_least_zero, upper
 from ..ir.kernel import (
@@ -14,11 +14,12 @@ from ..ir.kernel import (
     Index,
     Kernel,
     Multiplied,
+    Pick,
     Store,
     Test,
 )
 from ..ir.types import DType
-from .c import STORAGE, Integers, compute_type, constant, load_text, store_text
+from .c import STORAGE, Integers, compute_type, constant, load_text, picked_text, store_text
 from .element import condition_text
 
 
@@ -40,6 +41,21 @@ def typed(buffer: Buffer) -> str:
     return f"{pointer} __restrict__ {buffer.name} = static_cast<{pointer}>({buffer.name}_data);"
 
 
+OUTSIDE = "outside"
+
+
+def picks(kernels: Iterable[Kernel]) -> bool:
+    """Whether indices tell places, which may be out of range."""
+    return any(isinstance(d, Pick) for kernel in kernels for d in kernel.definitions)
+
+
+def checked(kernels: Iterable[Kernel], body: list[str]) -> tuple[str, list[str]]:
+    """The type of an entry point and its statements: it tells whether all indices are in range."""
+    if not picks(kernels):
+        return "void", body
+    return "bool", [f"bool {OUTSIDE} = false;", *body, f"return !{OUTSIDE};"]
+
+
 def definition_text(
     definition: Definition, kernel: Kernel, place: Callable[[Size], str] = text_of
 ) -> str:
@@ -53,6 +69,11 @@ def definition_text(
     def between(each: Between) -> str:
         return _between(each, bounds)
 
+    if isinstance(definition, Pick):
+        text = picked_text(definition, definition.index, text_of(definition.extent), OUTSIDE)
+        if definition.guard:
+            text = f"{condition_text(definition, kernel, between, _BOTH)} ? {text} : 0"
+        return f"const int64_t {name} = {text};"
     if isinstance(definition, Test):
         return f"const bool {name} = {condition_text(definition, kernel, between, _BOTH)};"
     text = load_text(definition.dtype, f"{definition.buffer}[{place(definition.address)}]")

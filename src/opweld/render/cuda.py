@@ -21,7 +21,7 @@ from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher
 from .cuda_reduction import reduction_pieces, reduction_text
 from .cuda_scan import scan_pieces, scan_text
-from .element import element_text, pieces_of, title
+from .element import element_text, pieces_of, place_pieces, title
 from .layout import call, folded, head, indented
 from .packet import (
     element_body,
@@ -39,6 +39,7 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
     """The whole `.cu` text: the device functions used, then each group's kernels."""
     needed = set(VECTOR_PIECES)
     for lowered in kernels:
+        needed |= place_pieces(lowered.kernels)
         for kernel in lowered.kernels:
             needed |= pieces_of(kernel.element, "cuda") | storage_pieces(dtypes_of(kernel))
         if isinstance(lowered, Contraction):

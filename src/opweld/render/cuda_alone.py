@@ -9,7 +9,7 @@ other share what they read, a thread has several of them, and reads it once. In 
 from __future__ import annotations
 
 from ..ir.expr import Size, coefficient, substitute, symbol, terms_of
-from ..ir.kernel import Given, Index, Kernel, Load, Loop, Test
+from ..ir.kernel import Given, Kernel, Load, Loop, Own
 from ..ir.reduction import Folding, Once, Walk
 from .c import Integers, named_in, store_text
 from .element import call_element
@@ -164,7 +164,7 @@ _PLACES = Integers(str)
 
 
 def _definitions(kernel: Kernel, reduced: tuple[Loop, ...] = ()) -> list[str]:
-    own = (d for d in kernel.definitions if isinstance(d, Load | Index | Test))
+    own = (d for d in kernel.definitions if isinstance(d, Own))
     return [definition_text(d, kernel, lambda load: _place_of(load, reduced)) for d in own]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from ..ir.kernel import Between, Buffer, Element, Kernel, Load, Test
+from ..ir.kernel import Between, Buffer, Element, Kernel, Load, Pick, Test, condition_of
 from .c import argument, compute_type, spelled
 from .layout import comment, folded, head
 
@@ -16,6 +16,13 @@ def pieces_of(element: Element, language: str) -> set[str]:
     """Names of the device library's pieces that an element calls."""
     texts = [spelled(let, language) for let in element.body]
     return pieces_called("\n".join([*texts, *(argument(arg) for _, arg in element.results)]))
+
+
+def place_pieces(kernels: Iterable[Kernel]) -> set[str]:
+    """Names of the pieces that places told by indices need."""
+    picks = [d for kernel in kernels for d in kernel.definitions if isinstance(d, Pick)]
+    needed = {"place_of"} if picks else set()
+    return needed | ({"from_either_end"} if any(pick.wraps for pick in picks) else set())
 
 
 def pieces_called(text: str) -> set[str]:
@@ -73,10 +80,10 @@ def call_element(kernel: Kernel, arguments: list[str]) -> list[str]:
 
 
 def condition_text(
-    user: Load | Test, kernel: Kernel, between: Callable[[Between], str], joint: str = " && "
+    user: Load | Test | Pick, kernel: Kernel, between: Callable[[Between], str], joint: str = " && "
 ) -> str:
-    """The guard of a load or what a test tests, as far as it has a name by the name."""
-    condition = user.guard if isinstance(user, Load) else user.condition
+    """The guard of what is read or what a test tests, as far as it has a name by the name."""
+    condition = condition_of(user)
     before = kernel.definitions[: kernel.definitions.index(user)]
     tests = {d.condition: d.name for d in before if isinstance(d, Test)}
     for length in range(len(condition), 0, -1):

@@ -14,8 +14,11 @@ from ..ir.original import Part
 from ..ir.plan import Group
 from ..ir.reduction import Lowered, Reduction, Scan
 from .c import index_text
+from .cpp_statements import picks
 from .host_contraction import contraction_run, entry_declarations
 from .host_parts import (
+    before_picks,
+    behind_picks,
     contiguous_test,
     extents,
     pointers,
@@ -45,6 +48,8 @@ def host(parts: tuple[Part, ...], language: str) -> str:
     files += ["product.h"] if products else []
     files += ["held.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions and language == "c++" else []
+    checked = any(picks(w.kernels) for _, w, _ in welds)
+    files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for _, w, _ in welds) else []
     pieces = [_device(file) for file in files]
     if language == "cuda":
@@ -109,12 +114,13 @@ def _run_text(operator: Operator, welded: Welded, language: str) -> str:
         *reads(operator, sizes_of_run(welded)),
         f"  const int64_t num_elems = {index_text(product(welded.shape), str)};",
         "  if (num_elems == 0) return;",
-        *([guard] if language == "cuda" else []),
+        *([guard] if language == "cuda" else before_picks(welded.strided)),
         f"  if ({contiguous_test(operator, welded)}) {{",
         *call(operator, welded.contiguous),
         "  } else {",
         *call(operator, welded.strided),
         "  }",
+        *([] if language == "cuda" else behind_picks(welded.strided)),
         "}",
     ]
     return "\n".join(lines)

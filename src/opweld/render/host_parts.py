@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.expr import product, symbols_of
-from ..ir.kernel import Kernel, Welded
+from ..ir.kernel import Kernel, Load, Pick, Welded
 from ..ir.operator import Operator, reads_in_place
 from ..ir.reduction import Folding
 from ..ir.types import DType, TensorType
 from .c import index_text
+from .cpp_statements import picks
 
 SCALAR_TYPES = {
     DType.BOOL: "Bool",
@@ -96,4 +97,32 @@ def contiguous_test(operator: Operator, welded: Welded) -> str:
 def range_call(kernel: Kernel) -> str:
     """The call of a C++ kernel for the positions from begin to end."""
     arguments = [*pointers(kernel), *extents(kernel), "begin", "end"]
-    return wrapped(f"{kernel.name}_{kernel.variant}(", arguments, ");", 10)
+    return called(kernel, f"{kernel.name}_{kernel.variant}(", arguments, ");", 10)
+
+
+def called(of: Kernel | Folding, start: str, arguments: list[str], end: str, indent: int) -> str:
+    """The call of a C++ entry point, which may tell whether indices are in range."""
+    start = f"inside &= {start}" if picks(_kernels(of)) else start
+    return wrapped(start, arguments, end, indent)
+
+
+def _kernels(of: Kernel | Folding) -> tuple[Kernel, ...]:
+    return (of,) if isinstance(of, Kernel) else of.kernels
+
+
+def before_picks(kernel: Kernel | Folding) -> list[str]:
+    """What stands before the calls of entry points that read by indices."""
+    if not picks(_kernels(kernel)):
+        return []
+    lines = list[str]()
+    for each in _kernels(kernel):
+        of_load = {d.name: d.buffer for d in each.definitions if isinstance(d, Load)}
+        for pick in (d for d in each.definitions if isinstance(d, Pick)):
+            if not isinstance(pick.extent, int) and pick.index in of_load:
+                extent = index_text(pick.extent, str)
+                lines.append(f"  host::expect_elements({extent}, {of_load[pick.index]});")
+    return [*dict.fromkeys(lines), "  host::Inside inside;"]
+
+
+def behind_picks(kernel: Kernel | Folding) -> list[str]:
+    return ["  inside.require();"] if picks(_kernels(kernel)) else []

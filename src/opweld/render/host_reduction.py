@@ -6,7 +6,17 @@ from ..ir.expr import symbols_of
 from ..ir.operator import Operator
 from ..ir.reduction import Folding, Reduction, Scan
 from .c import index_text
-from .host_parts import all_of, extents, pointers, reads, references, wrapped
+from .host_parts import (
+    all_of,
+    before_picks,
+    behind_picks,
+    called,
+    extents,
+    pointers,
+    reads,
+    references,
+    wrapped,
+)
 
 
 def reduction_declarations(reduction: Reduction | Scan) -> list[str]:
@@ -43,13 +53,14 @@ def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str
         f"  const int64_t num_rows = {index_text(reduction.num_rows, str)};",
         f"  const int64_t length = {index_text(reduction.length, str)};",
         "  if (num_rows == 0) return;",
-        *([guard] if language == "cuda" else []),
+        *([guard] if language == "cuda" else before_picks(reduction.strided)),
         *prepare(operator),
         f"  if ({all_of(f'{name}.is_contiguous()' for name in names)}) {{",
         *call(operator, reduction.contiguous),
         "  } else {",
         *call(operator, reduction.strided),
         "  }",
+        *([] if language == "cuda" else behind_picks(reduction.strided)),
         "}",
     ]
     return "\n".join(lines)
@@ -94,7 +105,7 @@ def _cuda_cut(operator: Operator, folding: Folding) -> list[str]:
 
 def _cpu(operator: Operator, folding: Folding) -> list[str]:
     arguments = [*pointers(folding), *extents(folding), "begin", "end"]
-    call = wrapped(f"{folding.name}_{folding.variant}(", arguments, ");", 10)
+    call = called(folding, f"{folding.name}_{folding.variant}(", arguments, ");", 10)
     return _side_by_side("num_rows", "host::rows_a_task(length)", "begin", "end", call)
 
 
@@ -113,11 +124,15 @@ def _cpu_cut(operator: Operator, folding: Folding) -> list[str]:
     operands = [*pointers(folding), *extents(folding)]
     start = f"{folding.name}_{folding.variant}"
     of_piece = ["0", "num_rows", "piece * length / pieces", "(piece + 1) * length / pieces"]
-    fold = wrapped(f"{start}_fold(", [*operands, *of_piece, "partials + piece * stride"], ");", 12)
+    fold = called(
+        folding, f"{start}_fold(", [*operands, *of_piece, "partials + piece * stride"], ");", 12
+    )
     place = f"partials + begin * {operator.name}_partial_bytes()"
-    whole = wrapped(f"{start}_fold(", [*operands, "begin", "end", "0", "length", place], ");", 12)
+    whole = called(
+        folding, f"{start}_fold(", [*operands, "begin", "end", "0", "length", place], ");", 12
+    )
     finishing = [*operands, "begin", "end", "pieces", "num_rows", place]
-    finish = wrapped(f"{start}_finish(", finishing, ");", 10)
+    finish = called(folding, f"{start}_finish(", finishing, ");", 10)
     pieces = [
         "for (int64_t piece = first; piece < last; ++piece) {",
         f"          {fold}",
@@ -140,11 +155,13 @@ def _cpu_cut_scan(operator: Operator, folding: Folding) -> list[str]:
     operands = [*pointers(folding), *extents(folding)]
     start = f"{folding.name}_{folding.variant}"
     of_piece = ["0", "num_rows", "piece * length / pieces", "(piece + 1) * length / pieces"]
-    fold = wrapped(f"{start}_fold(", [*operands, *of_piece, "partials + piece * stride"], ");", 12)
+    fold = called(
+        folding, f"{start}_fold(", [*operands, *of_piece, "partials + piece * stride"], ");", 12
+    )
     after = [*operands, *of_piece, "piece", "num_rows", "partials"]
-    scan = wrapped(f"{start}_scan(", after, ");", 12)
+    scan = called(folding, f"{start}_scan(", after, ");", 12)
     whole = [*operands, "begin", "end", "0", "length", "0", "0", "partials"]
-    of_rows = wrapped(f"{start}_scan(", whole, ");", 12)
+    of_rows = called(folding, f"{start}_scan(", whole, ");", 12)
     each = "for (int64_t piece = first; piece < last; ++piece) {"
     loops = ["\n".join([each, f"          {call}", "        }"]) for call in (fold, scan)]
     rows = _side_by_side("num_rows", "host::rows_a_task(length)", "begin", "end", of_rows)

@@ -6,7 +6,8 @@ product's elements as `product`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from ..ir.expr import Size, symbols_of
 from ..ir.kernel import (
@@ -18,6 +19,8 @@ from ..ir.kernel import (
     Load,
     Loop,
     Multiplied,
+    Own,
+    Pick,
     Test,
     expressions_of,
 )
@@ -29,6 +32,7 @@ from .c import (
     grouped,
     load_text,
     named_in,
+    picked_text,
     store_text,
 )
 from .element import call_element, condition_text
@@ -39,6 +43,9 @@ from .layout import folded, head, indented
 _INDICES = Integers(lambda value: f"{value}u" if value < 2**32 else f"{value}ull")
 # As values they are signed, and wide enough for any product.
 _VALUES = Integers(str, lambda name: f"int64_t({name})")
+
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def address_text(value: Size) -> str:
@@ -120,16 +127,17 @@ def turned_body(kernel: Kernel) -> list[str]:
 _ROWS_IN_FLIGHT = 4
 
 
-def _shared(kernel: Kernel) -> list[Load | Index | Test]:
+def _shared(kernel: Kernel) -> list[Own]:
     """What the lanes of a packet read together."""
-    given = [d for d in kernel.definitions if isinstance(d, Load | Index | Test)]
+    given = [d for d in kernel.definitions if isinstance(d, Own)]
     return [d for d in given if d.access is not Access.LANE]
 
 
 def _lanes_and_stores(kernel: Kernel) -> list[str]:
-    given = [d for d in kernel.definitions if isinstance(d, Load | Index | Test)]
+    given = [d for d in kernel.definitions if isinstance(d, Own)]
     each = [d for d in given if d.access is Access.LANE]
-    inside = [definition_text(d, kernel) for d in each]
+    read = _of_vectors(kernel)
+    inside = [definition_text(d, kernel, read=read) for d in each]
     inside += call_element(kernel, _arguments(kernel))
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
@@ -143,7 +151,7 @@ def _lanes_and_stores(kernel: Kernel) -> list[str]:
     return [*vectors, *loop, *indented(inside, 2), "}", *stores]
 
 
-def _once(definition: Load | Index | Test, kernel: Kernel) -> list[str]:
+def _once(definition: Own, kernel: Kernel) -> list[str]:
     """Lines before the loop over lanes."""
     if not isinstance(definition, Load) or definition.access is Access.SAME:
         return [definition_text(definition, kernel)]
@@ -158,13 +166,18 @@ def _once(definition: Load | Index | Test, kernel: Kernel) -> list[str]:
 
 
 def _arguments(kernel: Kernel) -> list[str]:
-    of_vector = {
+    of_vector = _of_vectors(kernel)
+    of_vector |= {d.name: "product[lane]" for d in _multiplied(kernel)}
+    return [of_vector.get(name, name) for name, _ in kernel.element.params]
+
+
+def _of_vectors(kernel: Kernel) -> dict[str, str]:
+    """The texts of what is loaded by vectors."""
+    return {
         d.name: load_text(d.dtype, f"{d.name}_vector.lane[lane]")
         for d in kernel.definitions
         if isinstance(d, Load) and d.access in (Access.FLAT, Access.VECTOR)
     }
-    of_vector |= {d.name: "product[lane]" for d in _multiplied(kernel)}
-    return [of_vector.get(name, name) for name, _ in kernel.element.params]
 
 
 def _multiplied(kernel: Kernel) -> list[Multiplied]:
@@ -176,9 +189,7 @@ def _multiplied(kernel: Kernel) -> list[Multiplied]:
 
 def element_body(kernel: Kernel) -> list[str]:
     """What a thread does for the element at row-major position `at`, at any strides."""
-    body = [
-        definition_text(d, kernel) for d in kernel.definitions if isinstance(d, Load | Index | Test)
-    ]
+    body = [definition_text(d, kernel) for d in kernel.definitions if isinstance(d, Own)]
     body += call_element(kernel, [name for name, _ in kernel.element.params])
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
@@ -214,10 +225,17 @@ def element_place(load: Load) -> str:
 
 
 def definition_text(
-    definition: Load | Index | Test, kernel: Kernel, place: Callable[[Load], str] = element_place
+    definition: Own,
+    kernel: Kernel,
+    place: Callable[[Load], str] = element_place,
+    read: Mapping[str, str] = NOTHING,
 ) -> str:
-    """The statement that defines it for one element; `place` spells what is read."""
+    """The statement that defines it for one element; `place` spells what is read, and `read` has
+    the texts of what has been read otherwise.
+    """
     name = definition.name
+    if isinstance(definition, Pick):
+        return _place_told(definition, kernel, read.get(definition.index, definition.index))
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
     if isinstance(definition, Test):
@@ -227,6 +245,13 @@ def definition_text(
         nothing = constant(0, definition.dtype)
         text = f"{condition_text(definition, kernel, _between)} ? {text} : {nothing}"
     return f"const {compute_type(definition.dtype)} {name} = {text};"
+
+
+def _place_told(pick: Pick, kernel: Kernel, index: str) -> str:
+    text = picked_text(pick, index, _VALUES.text(pick.extent))
+    if pick.guard:
+        text = f"{condition_text(pick, kernel, _between)} ? {text} : 0"
+    return f"const Index {pick.name} = {text};"
 
 
 def _between(between: Between) -> str:

@@ -12,22 +12,21 @@ lanes lie across, the elements at one position of kLanes neighbouring rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.expr import Size, coefficient, divides, substitute, symbol, symbols_of
-from ..ir.kernel import Access, Given, Index, Kernel, Load, Loop, Store, Test
+from ..ir.kernel import Access, Given, Kernel, Load, Loop, Own, Pick, Store, Test, needed_by
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import STORAGE, compute_type, constant, load_text, named_in, store_text
 from .chunks import SCANNED_PLACES, own_folds, takes_chunks
 from .element import call_element
 from .layout import call, folded, head, indented
-from .packet import address_text, coordinates, definition_text, pointer
+from .packet import NOTHING, address_text, coordinates, definition_text, pointer
 
 ARG = (Op.ARGMAX, Op.ARGMIN)
 _LANES = ["#pragma unroll", "for (int lane = 0; lane < kLanes; ++lane) {"]
-# Definitions that have a statement; those of the row are known already.
-Own = Load | Index | Test
 _VECTORS = (Access.FLAT, Access.VECTOR)
 
 
@@ -67,7 +66,7 @@ def held_loads(folding: Folding) -> dict[Load, str]:
     walks = [step.walk.kernel.definitions for step in folding.steps]
     every = [d for definitions in walks for d in definitions if isinstance(d, Load)]
     loads = [load for load in every if _reads_elements(load, folding)]
-    names: dict[Load, str] = {}
+    names: dict[Own, str] = {}
     for load in loads:
         several = sum(_unnamed(load) == _unnamed(other) for other in loads) > 1
         if (several or len(walks) == 1 or folding.scanned) and _unnamed(load) not in names:
@@ -80,8 +79,11 @@ def _reads_elements(load: Load, folding: Folding) -> bool:
     return bool(symbols_of(load.address) & {loop.var for loop in folding.reduced})
 
 
-def _unnamed(load: Load) -> Load:
-    return replace(load, name="")
+def _unnamed(definition: Own) -> Own:
+    """What tells it from others: all walks call a place alike, but not the number that tells it."""
+    if isinstance(definition, Pick):
+        return replace(definition, index="")
+    return replace(definition, name="")
 
 
 def packet_type(folding: Folding) -> str:
@@ -112,23 +114,51 @@ def _field(load: Load, name: str) -> str:
 
 def load_function(folding: Folding) -> Function:
     """Loads of a packet what `held_loads` names."""
-    held = held_loads(folding)
-    named = {name: replace(load, name=name) for load, name in held.items()}
-    kernel = replace(folding.steps[0].walk.kernel, definitions=tuple(named.values()))
-    before, inside = list[str](), list[str]()
-    for name, load in named.items():
-        if load.access is Access.LANE:
-            inside += [definition_text(load, kernel), f"packet.{name}[lane] = {name};"]
-        elif load.access is Access.SAME:
-            before += [definition_text(load, kernel), f"packet.{name} = {name};"]
-        else:
-            before.append(f"packet.{name} = {_load_vector(load)};")
+    before, inside = _load_lines(folding)
     body = [
         f"{packet_type(folding)} packet;",
         *_with_coordinates(folding, before, inside, []),
         "return packet;",
     ]
     return _function(folding, "load", packet_type(folding), body, ["Index row", "Index at"])
+
+
+def _load_lines(folding: Folding) -> tuple[list[str], list[str]]:
+    """Before and inside of the loop over lanes: the loads, and what tells their places."""
+    held, done = held_loads(folding), dict[Own, str]()
+    before, inside = list[str](), list[str]()
+    for kernel in (step.walk.kernel for step in folding.steps):
+        new = [d for d in kernel.definitions if d in held and _unnamed(d) not in done]
+        needed = {d.name for d in (*new, *needed_by(new, kernel.definitions))}
+        read: dict[str, str] = {}
+        for definition in (
+            d for d in kernel.definitions if isinstance(d, Own) and d.name in needed
+        ):
+            kept = held.get(definition) if isinstance(definition, Load) else None
+            key = _unnamed(definition)
+            if key not in done:
+                done[key] = kept or _own_name(definition, done)
+                lines = inside if definition.access is Access.LANE else before
+                lines += _load_line(replace(definition, name=done[key]), kernel, read, kept)
+            if isinstance(definition, Load):
+                read[definition.name] = _loaded(replace(definition, name=done[key]), kept)
+    return before, inside
+
+
+def _own_name(definition: Own, done: Mapping[Own, str]) -> str:
+    """Another walk may call another number so."""
+    name = definition.name
+    return f"{name}_{len(done)}" if name in done.values() else name
+
+
+def _load_line(
+    definition: Own, kernel: Kernel, read: Mapping[str, str], kept: str | None
+) -> list[str]:
+    if isinstance(definition, Load) and kept and definition.access in _VECTORS:
+        return [f"packet.{kept} = {_load_vector(definition)};"]
+    lines = _before(definition, replace(kernel, definitions=(definition,)), read)
+    lane = "[lane]" if definition.access is Access.LANE else ""
+    return [*lines, f"packet.{kept}{lane} = {kept};"] if kept else lines
 
 
 def _load_vector(load: Load) -> str:
@@ -143,10 +173,12 @@ def walk_function(folding: Folding, number: int) -> Function:
     """Folds one packet, and stores what the walk stores of it."""
     walk = folding.steps[number].walk
     held = held_loads(folding)
-    own = [d for d in walk.kernel.definitions if isinstance(d, Own) and d not in held]
+    own = _own_definitions(walk.kernel, held)
     kernel = replace(walk.kernel, definitions=tuple(own))
+    loads = [d for d in walk.kernel.definitions if isinstance(d, Load)]
+    read = {load.name: _loaded(load, held.get(load)) for load in loads}
     before = [line for d in own if d.access is not Access.LANE for line in _before(d, kernel)]
-    inside = [definition_text(d, kernel) for d in own if d.access is Access.LANE]
+    inside = [definition_text(d, kernel, read=read) for d in own if d.access is Access.LANE]
     inside += call_element(walk.kernel, _arguments(walk.kernel, folding, held))
     if walk.folds:
         inside.append(_add(folding, walk))
@@ -163,6 +195,15 @@ def walk_function(folding: Folding, number: int) -> Function:
     body = _with_coordinates(folding, before, inside, after)
     role = _HALVES[number] if folding.scanned else f"walk{number}"
     return _function(folding, role, "void", body, _walk_parameters(folding, number))
+
+
+def _own_definitions(kernel: Kernel, held: Mapping[Load, str]) -> list[Own]:
+    """Those that have a statement in a walk: what is held has none, nor what tells its place."""
+    params = {name for name, _ in kernel.element.params}
+    own = [d for d in kernel.definitions if isinstance(d, Own) and d not in held]
+    used = [d for d in own if d.name in params or isinstance(d, Test)]
+    told = needed_by(used, kernel.definitions)
+    return [d for d in own if d in used or d in told]
 
 
 # Of a row that is scanned.
@@ -182,11 +223,11 @@ def _walk_parameters(folding: Folding, number: int) -> list[str]:
     ]
 
 
-def _before(definition: Own, kernel: Kernel) -> list[str]:
+def _before(definition: Own, kernel: Kernel, read: Mapping[str, str] = NOTHING) -> list[str]:
     """Lines before the loop over lanes."""
     if isinstance(definition, Load) and definition.access in _VECTORS:
         return [f"const auto {definition.name}_vector = {_load_vector(definition)};"]
-    return [definition_text(definition, kernel)]
+    return [definition_text(definition, kernel, read=read)]
 
 
 def _arguments(kernel: Kernel, folding: Folding, held: dict[Load, str]) -> list[str]:
