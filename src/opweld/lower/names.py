@@ -24,7 +24,7 @@ RESERVED = frozenset(
     "threadIdx blockDim gridDim warpSize INFINITY NAN "
     "op lane lane_at first last stop next begin end stream num_elems max_offset aligned narrow "
     "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
-    "count product workspace held changed contract "
+    "count product workspace held changed contract inside outside "
     "num_batches num_rows num_columns num_inner "
     "forms device_guard "
     "scan carry carries packets packet known load rank kernel fold "

@@ -53,7 +53,7 @@ def checked(kernels: Iterable[Kernel], body: list[str]) -> tuple[str, list[str]]
     """The type of an entry point and its statements: it tells whether all indices are in range."""
     if not picks(kernels):
         return "void", body
-    return "bool", [f"bool {OUTSIDE} = false;", *body, f"return !{OUTSIDE};"]
+    return "bool", [f"int64_t {OUTSIDE} = 0;", *body, f"return {OUTSIDE} == 0;"]
 
 
 def definition_text(
