@@ -12,7 +12,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from opweld.ir.expr import Size, Symbol, evaluate, terms_of
+from opweld.ir.expr import Quotient, Remainder, Size, evaluate, terms_of
 from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernel import (
     Access,
@@ -24,6 +24,7 @@ from opweld.ir.kernel import (
     Kernel,
     Let,
     Load,
+    Pick,
 )
 from opweld.ir.meaning import cast_array, round_to_bfloat16
 from opweld.ir.ops import OPS, Op
@@ -68,9 +69,7 @@ def run_kernel(
         loop.var: np.asarray(values, np.int64)
         for loop, values in zip(kernel.loops, coordinates, strict=True)
     }
-    scalars = {
-        d.name: definition_value(d, kernel, buffers, point, positions) for d in kernel.definitions
-    }
+    scalars = definition_values(kernel, buffers, point, positions)
     values = element_values(kernel.element, scalars)
     return tuple(
         _stored(kernel, store, values, buffers, point, positions) for store in kernel.stores
@@ -98,6 +97,40 @@ def result_stride(kernel: Kernel, axis: int, sizes: Mapping[str, int]) -> int:
     """In the strided kernel every axis of more than one element is a loop that bears its number."""
     inner = [evaluate(x.extent, sizes) for x in kernel.loops if int(x.var[1:]) > axis]
     return int(np.prod(inner, dtype=np.int64))
+
+
+def definition_values(
+    kernel: Kernel,
+    buffers: Mapping[str, Array],
+    point: dict[str, Array | int],
+    positions: Array,
+    known: Mapping[str, Array] | None = None,
+) -> dict[str, Array]:
+    """Those of all definitions, as far as they are not `known`; `point` learns the places that
+    indices tell.
+    """
+    scalars: dict[str, Array] = {}
+    for definition in kernel.definitions:
+        if known and definition.name in known:
+            value = known[definition.name]
+        elif isinstance(definition, Pick):
+            value = _place(definition, scalars[definition.index], point, positions)
+            point[definition.name] = value
+        else:
+            value = definition_value(definition, kernel, buffers, point, positions)
+        scalars[definition.name] = value
+    return scalars
+
+
+def _place(pick: Pick, index: Array, point: Point, positions: Array) -> Array:
+    place, extent = np.asarray(index, np.int64), evaluate(pick.extent, point)
+    if pick.ignored is not None:
+        place = np.where(place == pick.ignored, 0, place)
+    if pick.wraps:
+        place = np.where(place < 0, place + extent, place)
+    place = np.where(_holds(pick.guard, point, positions), place, 0)
+    assert ((place >= 0) & (place < max(extent, 1))).all(), f"{pick.name} is out of range"
+    return place
 
 
 def definition_value(
@@ -161,7 +194,7 @@ def _require_c_divisions(load: Load, point: Point, positions: Array, inside: Arr
 def _numerators(value: Size) -> Iterator[Size]:
     for monomial, _ in terms_of(value):
         for atom in monomial:
-            if not isinstance(atom, Symbol):
+            if isinstance(atom, Quotient | Remainder):
                 yield atom.numerator
                 yield from _numerators(atom.numerator)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from tests.kernel_meaning import Array, definition_value, element_values, everywhere, stored
+from tests.kernel_meaning import Array, definition_values, element_values, everywhere, stored
 
 from opweld.ir.expr import evaluate
 from opweld.ir.interpret import NUMPY_DTYPES
@@ -97,12 +97,8 @@ class _State:
         at = rows
         if self.folding.scanned:
             at = (rows, point[self.folding.reduced[0].var])
-        scalars = {
-            d.name: self.known[d.name][at]
-            if isinstance(d, Given)
-            else definition_value(d, kernel, self.buffers, point, positions)
-            for d in kernel.definitions
-        }
+        known = {d.name: self.known[d.name][at] for d in kernel.definitions if isinstance(d, Given)}
+        scalars = definition_values(kernel, self.buffers, point, positions, known)
         values = element_values(kernel.element, scalars)
         values = tuple(np.broadcast_to(value, positions.shape) for value in values)
         for store in kernel.stores:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from opweld.ir.expr import Size
 from opweld.ir.graph import Graph, Node
-from opweld.ir.ops import CastAttrs, EluAttrs, IotaAttrs, Op
+from opweld.ir.ops import CastAttrs, EluAttrs, IotaAttrs, Op, PickAttrs
 from opweld.ir.types import DType
 from tests.unit.ir.graphs import BATCH, graph
 from tests.unit.plan.plans import Make
@@ -272,6 +272,21 @@ def normalised_channels(m: Lines) -> tuple[Node, ...]:
     return m.mul(m.div(x, rms), m.reshape(weight, 6, 1, 1)), rms
 
 
+def picked_rows(m: Lines) -> tuple[Node, ...]:
+    """Rows of a table by the numbers of an index, which two walks read."""
+    ids, table = m.x("ids", BATCH, 8, 1, dtype=DType.I64), m.w("table.weight", 1, 100, 64)
+    m.line("return torch.softmax(self.table(ids), -1)")
+    rows = m.arena.make(Op.PICK, table, ids, attrs=PickAttrs(1))
+    return (m.softmax(rows, 2),)
+
+
+def gathered(m: Lines) -> tuple[Node, ...]:
+    """Elements of rows, each by a number of its own."""
+    x, index = m.x("x", BATCH, 64), m.x("index", BATCH, 32, dtype=DType.I64)
+    m.line("return x.gather(1, index).exp()")
+    return (m.exp(m.arena.make(Op.PICK, x, index, attrs=PickAttrs(1))),)
+
+
 def mean_squared_error(m: Lines) -> tuple[Node, ...]:
     """One long row, cut in pieces."""
     x, y = m.x("x", BATCH, 4096), m.x("y", BATCH, 4096)
@@ -326,6 +341,8 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     scan_from_the_end,
     one_long_scan,
     normalised_channels,
+    picked_rows,
+    gathered,
     mean_squared_error,
     first_of_the_largest,
     max_pool,

@@ -39,6 +39,15 @@ def _slice(x, attrs):
     return x[tuple(index)]
 
 
+def _pick(x: torch.Tensor, index: torch.Tensor, attrs: Any) -> torch.Tensor:
+    index = index.long()
+    if attrs.ignored is not None:
+        index = torch.where(index == attrs.ignored, 0, index)
+    if attrs.wraps:
+        index = torch.where(index < 0, index + x.shape[attrs.dim], index)
+    return torch.take_along_dim(x, index, attrs.dim)
+
+
 def _window(x: Any, attrs: Any) -> Any:
     reach = (attrs.width - 1) * attrs.dilation + 1
     seen = x.unfold(attrs.dim, reach, attrs.step)[..., :: attrs.dilation]
@@ -231,6 +240,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.CAT: lambda *args: torch.cat(args[:-1], dim=args[-1].dim),
     Op.PAD: _pad,
     Op.WINDOW: _window,
+    Op.PICK: _pick,
 }
 
 

@@ -181,15 +181,15 @@ def test_gradients_where_eager_has_numbers(name: str) -> None:
     torch.testing.assert_close(found[known], expected[known])
 
 
-def test_what_is_no_class_is_no_number_and_what_is_ignored_counts_nothing() -> None:
-    x, y = FINITE[:, :, 0].float(), torch.tensor([0, 3, 2, -1, -100, 1])
+def test_what_is_ignored_counts_nothing_and_what_is_no_class_is_refused() -> None:
+    x, y = FINITE[:, :, 0].float(), torch.tensor([0, 1, 2, -100, -100, 1])
     module = module_of(lambda self, x, y: F.cross_entropy(x, y, reduction="none"))
     variant = exported(module, x, y.clamp(0, 2))
     (loss,) = run(variant, module, x, y)
-    kept = [0, 2, 5]
-    expected = F.cross_entropy(x[kept], y[kept], reduction="none")
-    torch.testing.assert_close(loss[kept], expected)
-    assert loss[[1, 3]].isnan().all() and loss[4] == 0
+    torch.testing.assert_close(loss, F.cross_entropy(x, y, reduction="none"))
+    for number in (3, -1):
+        with pytest.raises(IndexError):
+            run(variant, module, x, y.clamp(0, 2).fill_(number))
 
 
 def test_a_mean_of_ignored_rows_alone_is_no_number() -> None:
