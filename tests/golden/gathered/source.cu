@@ -1,0 +1,106 @@
+// k1_exp: 2 operations over one iteration space, one result: intermediates stay in registers.
+// x f32[s0, 64], index i64[s0, 32] -> result f32[s0, 32]
+
+OPWELD_FN float k1_exp_element(float x_1) {
+  // model.py:11 return x.gather(1, index).exp()
+  const float exp_1 = op::exp(x_1);
+  return exp_1;
+}
+
+template <int kLanes, typename Index>
+OPWELD_FN void k1_exp_contiguous_packet(
+    const float* __restrict__ x, const int64_t* __restrict__ index, float* __restrict__ result,
+    Index at) {
+  const auto index_1_vector = op::load_vector<kLanes>(index + at);
+  op::Vector<float, kLanes> result_vector;
+#pragma unroll
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Index lane_at = at + lane;
+    const Index i0 = lane_at / 32u;
+    const Index place_1 = op::place_of(index_1_vector.lane[lane], 64);
+    const float x_1 = x[i0 * 64u + place_1];
+    const float value0 = k1_exp_element(x_1);
+    result_vector.lane[lane] = value0;
+  }
+  op::store_vector(result + at, result_vector);
+}
+
+template <int kLanes, typename Index>
+__global__ void __launch_bounds__(128) k1_exp_contiguous_kernel(
+    const float* __restrict__ x, const int64_t* __restrict__ index, float* __restrict__ result,
+    Index num_elems) {
+  const Index first = Index(blockIdx.x) * (128 * kLanes);
+  const Index begin = first + Index(threadIdx.x) * kLanes;
+  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
+    k1_exp_contiguous_packet<kLanes>(x, index, result, begin);
+    return;
+  }
+  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
+    k1_exp_contiguous_packet<1>(x, index, result, at);
+  }
+}
+
+template <int kLanes, typename Index>
+static void k1_exp_contiguous_launch(
+    const void* x, const void* index, void* result, int64_t num_elems, cudaStream_t stream) {
+  constexpr int64_t kBlock = 128 * kLanes;
+  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
+  k1_exp_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<const int64_t*>(index), static_cast<float*>(result),
+      Index(num_elems));
+}
+
+extern "C" int k1_exp_contiguous(
+    const void* x, const void* index, void* result, int64_t s0, int64_t num_elems,
+    int64_t max_offset, int aligned, void* stream) {
+  // 32-bit positions must not wrap round in the last, partial block.
+  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
+  auto launch = narrow ? k1_exp_contiguous_launch<1, uint32_t>
+      : k1_exp_contiguous_launch<1, uint64_t>;
+  if (aligned) launch = narrow ? k1_exp_contiguous_launch<2, uint32_t>
+      : k1_exp_contiguous_launch<2, uint64_t>;
+  launch(x, index, result, num_elems, static_cast<cudaStream_t>(stream));
+  return int(cudaGetLastError());
+}
+
+template <typename Index>
+__global__ void __launch_bounds__(128) k1_exp_strided_kernel(
+    const float* __restrict__ x, const int64_t* __restrict__ index, float* __restrict__ result,
+    Index x_stride0, Index x_stride1, Index index_stride0, Index index_stride1,
+    Index result_stride0, Index result_stride1, Index num_elems) {
+  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
+  if (at >= num_elems) return;
+  const Index i1 = at % 32u;
+  const Index i0 = at / 32u;
+  const int64_t index_1 = index[i0 * index_stride0 + i1 * index_stride1];
+  const Index place_1 = op::place_of(index_1, 64);
+  const float x_1 = x[i0 * x_stride0 + place_1 * x_stride1];
+  const float value0 = k1_exp_element(x_1);
+  result[i0 * result_stride0 + i1 * result_stride1] = value0;
+}
+
+template <typename Index>
+static void k1_exp_strided_launch(
+    const void* x, const void* index, void* result, int64_t x_stride0, int64_t x_stride1,
+    int64_t index_stride0, int64_t index_stride1, int64_t result_stride0, int64_t result_stride1,
+    int64_t num_elems, cudaStream_t stream) {
+  constexpr int64_t kBlock = 128;
+  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
+  k1_exp_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<const int64_t*>(index), static_cast<float*>(result),
+      Index(x_stride0), Index(x_stride1), Index(index_stride0), Index(index_stride1),
+      Index(result_stride0), Index(result_stride1), Index(num_elems));
+}
+
+extern "C" int k1_exp_strided(
+    const void* x, const void* index, void* result, int64_t s0, int64_t x_stride0,
+    int64_t x_stride1, int64_t index_stride0, int64_t index_stride1, int64_t result_stride0,
+    int64_t result_stride1, int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
+  // 32-bit positions must not wrap round in the last, partial block.
+  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
+  auto launch = narrow ? k1_exp_strided_launch<uint32_t> : k1_exp_strided_launch<uint64_t>;
+  launch(
+      x, index, result, x_stride0, x_stride1, index_stride0, index_stride1, result_stride0,
+      result_stride1, num_elems, static_cast<cudaStream_t>(stream));
+  return int(cudaGetLastError());
+}
