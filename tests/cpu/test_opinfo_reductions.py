@@ -1,4 +1,5 @@
-"""Every reduction, scan, norm and loss on PyTorch's own samples, against PyTorch, with gradients.
+"""Every reduction, scan, norm, loss and indexed read on PyTorch's own samples, against PyTorch,
+with gradients.
 
 `python -m tests.cpu.test_opinfo_reductions` rewrites the coverage table, which must be what the
 capture gives. A row counts samples: welded, library, or how many of them are welded."""
@@ -35,6 +36,7 @@ GIVEN, SAMPLES = 100, 5
 NAMES = frozenset(
     "sum mean prod amax amin max min argmax argmin aminmax any all count_nonzero nansum nanmean "
     "var std var_mean std_mean norm dist logsumexp softmax log_softmax linalg.norm "
+    "gather index_select take_along_dim "
     "linalg.matrix_norm linalg.vector_norm cumsum cumprod cummax cummin logcumsumexp".split()
     + [
         f"nn.functional.{name}"
@@ -45,7 +47,7 @@ NAMES = frozenset(
         "margin_ranking_loss cosine_embedding_loss triplet_margin_loss "
         "triplet_margin_with_distance_loss poisson_nll_loss multilabel_soft_margin_loss "
         "cross_entropy nll_loss max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d "
-        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d".split()
+        "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d embedding one_hot".split()
     ]
 )
 # Elementwise forms, and matrix norms by singular values.

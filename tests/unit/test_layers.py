@@ -24,7 +24,7 @@ PURE_EXCEPTIONS = {("render", "importlib"), ("emit", "importlib"), ("emission", 
 BANNED = ("utils", "helpers", "common", "misc", "manager", "handler", "processor", "base")
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 450, 60
 # One row an operation, in one place.
-TABLES = {"ir.ops": 750}
+TABLES = {"ir.ops": 780}
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 

@@ -6,6 +6,10 @@ index whose axes stand where the axis stands, so that it broadcasts with what it
 
 from __future__ import annotations
 
+from functools import cache
+
+import torch
+
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node
 from opweld.ir.ops import INDEX_DTYPES, IotaAttrs, Kind, Op, PickAttrs
@@ -124,14 +128,26 @@ def _shortened(call: Call, x: Node, axis: int, length: Size) -> Node:
     return call.build.slice(x, axis, 0, length)
 
 
+@cache
+def _counts_from_the_end() -> bool:
+    """Whether take_along_dim of this torch does, as 2.13 does."""
+    try:
+        torch.take_along_dim(torch.zeros(1), torch.tensor([-1]), 0)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _take_along_dim(call: Call) -> Node:
+    wraps = _counts_from_the_end()
     x, index = call.node("self"), _index(call, call.node("indices"))
     if call.values["dim"] is None:
         x = call.build.reshape(x, (x.type.num_elems,))
-        return _along(call, x, call.build.reshape(index, (index.type.num_elems,)), PickAttrs(0))
+        index = call.build.reshape(index, (index.type.num_elems,))
+        return _along(call, x, index, PickAttrs(0, wraps))
     if x.type.rank == 0 or index.type.rank != x.type.rank:
         raise NotWelded("a read by an index of another rank is the library's")
-    return _along(call, x, index, PickAttrs(call.dim()))
+    return _along(call, x, index, PickAttrs(call.dim(), wraps))
 
 
 def _one_hot(call: Call) -> Node:
