@@ -24,6 +24,7 @@ inline void barrier_cluster_arrive_release_aligned(int line = __builtin_LINE()) 
 inline void mapa_u64(uint64_t& address, const void* mine, int rank) {
     address = uint64_t(emulation::peer_place(mine, unsigned(rank)));
 }
+inline void sub_u32(uint32_t& rest, uint32_t above, uint32_t below) { rest = above - below; }
 // Of zeros +0 is the larger one.
 inline float max_NaN_f32(float a, float b) {
     if (a != a || b != b) return NAN;

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.expr import Atom, Picked, Quotient, Size, Symbol, terms_of
+from ..ir.expr import Atom, Monomial, Picked, Quotient, Size, Symbol, terms_of
 from ..ir.kernel import Arg, Kernel, Let, Name, Pick
 from ..ir.ops import Op
 from ..ir.types import DType
@@ -204,15 +204,28 @@ def store_text(dtype: DType, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """How a language spells the literals and names of integer expressions."""
+    """How a language spells the literals and names of integer expressions.
+
+    `difference` names the function for what is subtracted from more than a constant can make up
+    for (device/positions.cuh); without one, it is spelled as a sum.
+    """
 
     literal: Callable[[int], str]
     name: Callable[[str], str] = str
+    difference: str = ""
 
     def text(self, value: Size) -> str:
         """An integer expression in C; the operands of its divisions are non-negative."""
+        terms = terms_of(value)
+        below = tuple((monomial, -factor) for monomial, factor in terms if monomial and factor < 0)
+        if self.difference and below and dict(terms).get((), 0) > 0:
+            above = tuple(term for term in terms if term[1] > 0)
+            return f"{self.difference}({self._sum(above)}, {self._sum(below)})"
+        return self._sum(terms)
+
+    def _sum(self, terms: tuple[tuple[Monomial, int], ...]) -> str:
         text = ""
-        for monomial, factor in terms_of(value):
+        for monomial, factor in terms:
             parts = [self._atom(atom) for atom in monomial]
             if abs(factor) != 1 or not parts:
                 parts.append(self.literal(abs(factor)))

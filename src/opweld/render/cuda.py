@@ -48,8 +48,11 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
             needed |= reduction_pieces(lowered)
         if isinstance(lowered, Scan):
             needed |= scan_pieces(lowered)
+    texts = [_text(lowered) for lowered in kernels]
+    if any("op::difference(" in text for text in texts):
+        needed.add("difference")
     device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
-    return "\n".join([*device, *map(_text, kernels)])
+    return "\n".join([*device, *texts])
 
 
 def _text(lowered: Lowered) -> str:

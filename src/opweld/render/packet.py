@@ -40,7 +40,9 @@ from .layout import folded, head, indented
 
 # Indices are unsigned: a division by a constant is cheaper, and a position below zero is out of
 # range.
-_INDICES = Integers(lambda value: f"{value}u" if value < 2**32 else f"{value}ull")
+_INDICES = Integers(
+    lambda value: f"{value}u" if value < 2**32 else f"{value}ull", difference="op::difference"
+)
 # As values they are signed, and wide enough for any product.
 _VALUES = Integers(str, lambda name: f"int64_t({name})")
 

@@ -14,7 +14,8 @@ OPWELD_FN void k1_exp_contiguous_packet(
   const Index above_i2 = at / 16u;
   const Index i1 = above_i2 % 6u;
   const Index i0 = above_i2 / 6u;
-  const auto x_1_vector = op::load_vector<kLanes>(&x[i0 * 96u - i1 * 16u + i2 + 80u]);
+  const auto x_1_vector = op::load_vector<kLanes>(&x[op::difference(i0 * 96u + i2 + 80u,
+      i1 * 16u)]);
   op::Vector<float, kLanes> result_vector;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {

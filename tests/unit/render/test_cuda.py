@@ -70,10 +70,12 @@ def test_operands_of_a_row_are_read_before_the_lanes() -> None:
 
 
 def test_an_unsigned_index_is_summed_before_it_meets_the_pointer() -> None:
-    """`x - i1 * 4u + ...` would move the pointer by four billion elements."""
+    """`x - i1 * 4u + ...` would move the pointer by four billion elements, and so would nvcc's
+    reading of `x[i0 * 12u - i1 * 4u + i2 + 8u]` (device/positions.cuh).
+    """
     m = Make()
     text = text_of(m.neg(m.flip(m.x("x", BATCH, 3, 4), 1)))
-    assert "op::load_vector<kLanes>(&x[i0 * 12u - i1 * 4u + i2 + 8u]);" in text
+    assert "op::load_vector<kLanes>(&x[op::difference(i0 * 12u + i2 + 8u, i1 * 4u)]);" in text
     assert not re.search(r"load_vector<kLanes>\(\w+ [+-] (?!at\))", text)
 
 
