@@ -35,6 +35,7 @@ _FILES = {
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
         *("drowned.cuh", "pack.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
+        *("attend_split.cuh", "attend_plain.cuh", "attend_mma.cuh", "attend.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),
         *(
             "held.cuh",

@@ -36,13 +36,17 @@ struct Drowned {
         digits += size < bound ? int(bound - size) : 0;
         near += 1;
     }
-    __device__ __forceinline__ void tell(CallHead* call) {
+    // Whether the warp has more of them than chance explains: the same in all lanes.
+    __device__ __forceinline__ bool are_many() {
 #pragma unroll
         for (int step = 16; step; step /= 2) {
             digits += __shfl_xor_sync(~0u, digits, step);
             near += __shfl_xor_sync(~0u, near, step);
         }
-        if (threadIdx.x % 32 == 0 && 2 * digits > near + 32) call->again = 1;
+        return 2 * digits > near + 32;
+    }
+    __device__ __forceinline__ void tell(CallHead* call) {
+        if (are_many() && threadIdx.x % 32 == 0) call->again = 1;
     }
 };
 
