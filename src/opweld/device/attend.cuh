@@ -85,7 +85,7 @@ struct AttendBlock {
 
     // Splits the rows of q; whether they, or a tile of keys and values, are unfit.
     __device__ __forceinline__ bool split_queries() const {
-        const AttendLines lines = problem.queries(batch);
+        const AttendLines lines = problem.query_lines(batch);
         int own = 0;
         for (int row = warp_row(); row < warp_row() + 16 * kDown; ++row) {
             const bool exists = first + row < sizes.queries;

@@ -202,7 +202,7 @@ OPWELD_FN void attend_scores(float (&scores)[Tile::kDown][Tile::kKeys / 8][4],
                 if constexpr (!Problem::kPlain) {
                     own *= query_scales[16 * m + v / 2 * 8];
                     const int64_t row = i < sizes.queries ? i : sizes.queries - 1;
-                    own = problem.score(place.batch, row, kEdge && j >= sizes.keys ? 0 : j, own);
+                    own = problem.score_of(place.batch, row, kEdge && j >= sizes.keys ? 0 : j, own);
                 }
                 if (kEdge && (j >= sizes.keys || (Problem::kCausal && j > i))) own = -kInfinity<float>;
             }

@@ -17,7 +17,7 @@ OPWELD_FN float attend_score(const Problem& problem, int64_t batch, int64_t i, i
                              float product) {
     if (Problem::kCausal && j > i) return -kInfinity<float>;
     if constexpr (Problem::kPlain) return product * Problem::kFactor;
-    return problem.score(batch, i, j, product);
+    return problem.score_of(batch, i, j, product);
 }
 
 // @warp_largest deps:
@@ -38,8 +38,8 @@ OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes,
     constexpr int kOwn = Tile::kColumns / 32;
     const int lane = int(threadIdx.x) % 32;
     const int64_t shared = problem.shared_of(batch);
-    const AttendLines queries = problem.queries(batch), keys = problem.keys(shared);
-    const AttendLines values = problem.values(shared);
+    const AttendLines queries = problem.query_lines(batch), keys = problem.key_lines(shared);
+    const AttendLines values = problem.value_lines(shared);
     const int64_t limit = attend_limit<Problem>(sizes, first + Tile::kRows);
     for (int row = int(threadIdx.x) / 32; row < Tile::kRows; row += Tile::kWarps) {
         const int64_t i = first + row;

@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(AttendTile<Problem>::kThreads)
     auto* key_scales = reinterpret_cast<float*>(image + Tile::kKeys * Tile::kDepth * 4);
     unsigned char* columns = image + Tile::kKeyBytes;
     auto* column_scales = reinterpret_cast<float*>(columns + Tile::kKeys * Tile::kColumns * 4);
-    const AttendLines keys = problem.keys(shared), values = problem.values(shared);
+    const AttendLines keys = problem.key_lines(shared), values = problem.value_lines(shared);
     int own = 0;
     for (int key = warp; key < Tile::kKeys; key += Tile::kWarps) {
         const float* from = keys.data + (first + (key < count ? key : 0)) * keys.row;

@@ -14,9 +14,10 @@ from typing import Any
 from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Contraction, Kernel, RowBlocks, Welded
+from .kernel import Attending, Contraction, Kernel, RowBlocks, Welded
 from .kernel_check import (
     InvalidKernel,
+    check_attending,
     check_contraction,
     check_kernel,
     check_reduction,
@@ -77,6 +78,11 @@ def _(value: Kernel) -> None:
 @check.register
 def _(value: Welded) -> None:
     check_welded(value)
+
+
+@check.register
+def _(value: Attending) -> None:
+    check_attending(value)
 
 
 @check.register

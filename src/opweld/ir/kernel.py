@@ -17,6 +17,7 @@ of scalars; its arguments are names or constants. All parts of a condition hold 
 A pointwise group becomes two kernels that share their element: one for contiguous operands, one for
 any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
 A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product.
+Attention becomes two kernels in this sense: how a score is computed, and the epilogue.
 A reduction becomes walks over rows, each a kernel in this sense: see reduction.py.
 Row blocks become the two kernels of their tail, called for some rows at a time.
 """
@@ -320,6 +321,57 @@ class Contraction:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return (self.epilogue,)
+
+
+@dataclass(frozen=True, slots=True)
+class Attending:
+    """Attention whose elements `epilogue` takes, at row-major positions of the result.
+
+    `scores` has one iteration for each variable of the batch (the first loops), row, key and value of
+    a row: what it loads as `q`, `k` and `v`, and the score of their product, which is `factor` > 0
+    times that where `factor` is given. Batches that differ in `alone` variables only have the same
+    k and v. `place` is the position of an element of the result. See `ir/attention.py`.
+    """
+
+    group: str
+    scores: Kernel
+    q: str
+    k: str
+    v: str
+    depth: int
+    columns: int
+    alone: tuple[str, ...]
+    factor: float | None
+    causal: bool
+    zeros: bool
+    place: Size
+    buffers: tuple[Buffer, ...]
+    epilogue: Kernel
+    shape: tuple[Size, ...]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return (self.scores, self.epilogue)
+
+    @property
+    def batch(self) -> tuple[Loop, ...]:
+        return self.scores.loops[:-3]
+
+    @property
+    def shared(self) -> tuple[Loop, ...]:
+        """The variables by which k and v differ."""
+        return tuple(loop for loop in self.batch if loop.var not in self.alone)
+
+    @property
+    def rows(self) -> tuple[Loop, Loop, Loop]:
+        """The loops over rows of q, over rows of k, and along a row."""
+        rows, keys, inner = self.scores.loops[-3:]
+        return rows, keys, inner
+
+    def address(self, name: str) -> Size:
+        """Where `q`, `k` or `v` is loaded."""
+        loads = (d for d in self.scores.definitions if isinstance(d, Load) and d.name == name)
+        return next(loads).address
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .expr import Size, divides, picks_of, product, symbols_of
+from .expr import Size, coefficient, divides, picks_of, product, symbols_of
 from .kernel import (
     Arg,
+    Attending,
     Between,
     Condition,
     Const,
@@ -53,6 +54,24 @@ def check_contraction(contraction: Contraction) -> None:
     unknown = [b.name for b in contraction.epilogue.buffers if b not in contraction.buffers]
     if unknown:
         raise InvalidKernel(f"{contraction.group} touches {unknown[0]}, which it is not given")
+
+
+def check_attending(attending: Attending) -> None:
+    """Both kernels are well formed, each takes one product, and rows are evenly spaced."""
+    for kernel in attending.kernels:
+        check_kernel(kernel)
+        taken = [d for d in kernel.definitions if isinstance(d, Multiplied)]
+        if len(taken) != 1:
+            raise InvalidKernel(f"{attending.group} takes its product {len(taken)} times")
+        unknown = [b.name for b in kernel.buffers if b not in attending.buffers]
+        if unknown:
+            raise InvalidKernel(f"{attending.group} touches {unknown[0]}, which it is not given")
+    rows, keys, inner = attending.rows
+    addresses = [(attending.place, rows), (attending.address(attending.q), rows)]
+    addresses += [(attending.address(name), keys) for name in (attending.k, attending.v)]
+    for address, loop in addresses:
+        if any(coefficient(address, each.var) is None for each in (loop, inner)):
+            raise InvalidKernel(f"{attending.group} reads or writes rows that are not even")
 
 
 def check_reduction(reduction: Reduction) -> None:

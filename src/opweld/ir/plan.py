@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from .attention import Attention
 from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
@@ -14,6 +15,7 @@ from .product import Mode, Product, RowsProduct
 class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"
+    ATTENTION = "attention"
     REDUCTION = "reduction"
     SCAN = "scan"
     ROW_BLOCKS = "row blocks"
@@ -81,7 +83,23 @@ class RowBlockSchedule:
         return f"rows {self.rows}"
 
 
-Schedule = PointwiseSchedule | ContractionSchedule | ReductionSchedule | RowBlockSchedule
+@dataclass(frozen=True, slots=True)
+class AttentionSchedule:
+    """Its epilogue takes `lanes` neighbours of a row at once."""
+
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"lanes {self.lanes}"
+
+
+Schedule = (
+    PointwiseSchedule
+    | ContractionSchedule
+    | AttentionSchedule
+    | ReductionSchedule
+    | RowBlockSchedule
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +156,8 @@ class Group:
     plan. `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose
     buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
     the `product` that this computes; all its other nodes are computed from the product's elements.
+    ATTENTION has as its `anchor` the call that gives the result, and the `attention`; of its other
+    nodes some are computed on the way there, the others from the result's elements.
     A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
     it, but for axes of size 1.
     A SCAN has `rows` of one axis, whose one level are the scans; each of its results has the shape
@@ -160,6 +180,7 @@ class Group:
     reuse: int | None = None
     anchor: Node | None = None
     product: Product | None = None
+    attention: Attention | None = None
     rows: Rows | None = None
     rows_product: RowsProduct | None = None
     tail: Group | None = None

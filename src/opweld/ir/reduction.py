@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .expr import Size
-from .kernel import Buffer, Contraction, Extent, Kernel, Loop, RowBlocks, Welded
+from .kernel import Attending, Buffer, Contraction, Extent, Kernel, Loop, RowBlocks, Welded
 from .ops import Op
 from .types import DType
 
@@ -185,4 +185,4 @@ class Scan:
         return self.strided.buffers
 
 
-Lowered = Welded | Contraction | Reduction | Scan | RowBlocks
+Lowered = Welded | Contraction | Attending | Reduction | Scan | RowBlocks

@@ -17,7 +17,7 @@ from typing import Any
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Contraction, Kernel, RowBlocks, Source, Welded
+from .kernel import Attending, Contraction, Kernel, RowBlocks, Source, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
 from .plan import Group, Plan, Traffic
@@ -29,8 +29,8 @@ Names = Mapping[int, str]
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Contraction, Reduction, Scan, RowBlocks, Kernel, Contract,
-    Capture or Source, with a final newline.
+    """The text of a Graph, Plan, Welded, Contraction, Attending, Reduction, Scan, RowBlocks, Kernel,
+    Contract, Capture or Source, with a final newline.
 
     Raises TypeError for anything else.
     """
@@ -81,6 +81,21 @@ def _(value: Contraction) -> str:
     ]
     held = ["  b is held from call to call"] if value.held else []
     return "\n".join([head, *lines, *held, ""]) + kernel_text(value.epilogue)
+
+
+@to_text.register
+def _(value: Attending) -> str:
+    ways = (("causal", value.causal), ("zeros without keys", value.zeros))
+    told = "".join(f" {name}" for name, holds in ways if holds)
+    lines = [
+        f"attention {value.group} {_shape_text(value.shape)}{told}",
+        f"  q {value.q} k {value.k} of {value.depth}, v {value.v} of {value.columns}",
+        *([f"  batches along {', '.join(value.alone)} share k and v"] if value.alone else []),
+        *([f"  a score is {value.factor} times the product"] if value.factor else []),
+        f"  result at {value.place}",
+        "",
+    ]
+    return "\n".join(lines) + kernel_text(value.scores) + kernel_text(value.epilogue)
 
 
 @to_text.register

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..ir.plan import Group, GroupKind, Plan
 from ..ir.reduction import Lowered
+from .attention import lower_attention
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
 from .reduction import lower_reduction
@@ -15,6 +16,7 @@ from .scan import lower_scan
 _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.POINTWISE: lower_group,
     GroupKind.CONTRACTION: lower_contraction,
+    GroupKind.ATTENTION: lower_attention,
     GroupKind.REDUCTION: lower_reduction,
     GroupKind.SCAN: lower_scan,
     GroupKind.ROW_BLOCKS: lower_row_blocks,

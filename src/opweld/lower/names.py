@@ -25,7 +25,8 @@ RESERVED = frozenset(
     "op lane lane_at first last stop next begin end stream num_elems max_offset aligned narrow "
     "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
     "count product workspace held changed contract inside outside "
-    "num_batches num_rows num_columns num_inner "
+    "num_batches num_rows num_columns num_inner num_shared num_keys row_step at_batch at_shared "
+    "query_lines key_lines value_lines shared_of place_of score_of "
     "forms device_guard "
     "scan carry carries packets packet known load rank kernel fold "
     "strip strip_row span kSpan rest partial partials whole piece pieces stride from to".split()

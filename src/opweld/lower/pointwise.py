@@ -47,7 +47,7 @@ from ..ir.kernel import (
     Welded,
 )
 from ..ir.ops import NO_ATTRS, CastAttrs, Kind, Op
-from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
+from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSchedule
 from ..ir.product import Product
 from ..ir.types import DType
 from .names import Names, stride_name, wish_for
@@ -184,11 +184,12 @@ class Builder:
         return self._define(load, (buffer.name, coords, guard))
 
     def _multiplied(self, call: Node, coords: Coords) -> Arg:
-        """alpha * product + beta * added"""
+        """alpha * product + beta * added; the result of attention as it is"""
         product, dtype = self.product, call.type.dtype
-        assert product is not None, "an anchor has a product"
         name = self.names.fresh("product", always_number=True)
         value = self._define(Multiplied(name, dtype), call.serial)
+        if product is None:
+            return value
         if product.alpha != 1:
             value = self._let(call, Op.MUL, [value, Const(float(product.alpha), dtype)], dtype)
         if product.added is None:
@@ -386,7 +387,9 @@ def _body(
     element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
-    assert isinstance(schedule, PointwiseSchedule | ContractionSchedule), "it makes elements"
+    assert isinstance(schedule, PointwiseSchedule | ContractionSchedule | AttentionSchedule), (
+        "it makes elements"
+    )
     pointwise = schedule if isinstance(schedule, PointwiseSchedule) else None
     rows = address is row_major
     return Kernel(

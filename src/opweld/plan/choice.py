@@ -6,26 +6,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ..ir.graph import Graph, Node
+from ..ir.attention import Attention
+from ..ir.graph import Graph, Node, arena_of
 from ..ir.measured import NO_TABLE, Maker, ProductClass, Table
 from ..ir.ops import Op
-from ..ir.plan import Conditions
+from ..ir.plan import Conditions, number_at
 from ..ir.product import Mode, Product
 from ..target import Target
+from .attention import written_out
 from .cost import estimate_product, held_bytes
+from .function_attention import of_function
 from .fusion import Cluster, fuse
 from .measured import maker_of, measured, product_class
 from .products import MODES, NoProduct, is_product, product_of
-from .uses import behind_views, uses_of
+from .scores import NoAttention, users_in
+from .uses import Made, behind_views, uses_of
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """By the call's serial: the products that become kernels, their modes, the figures that speak
-    for each, and why others are refused. `classes` has those whose choice is by figures.
+    """By the call's serial: the products and attention that become kernels, the modes of products,
+    what speaks for each, and why others are refused. `classes` has those whose choice is by
+    figures.
     """
 
-    products: dict[int, Product] = field(default_factory=dict)
+    products: dict[int, Made] = field(default_factory=dict)
     modes: dict[int, Mode] = field(default_factory=dict)
     accepted: dict[int, str] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
@@ -40,8 +45,11 @@ def choose_products(
     """
     if not target.products:
         return Choice()
-    calls = [node for node in graph.nodes() if is_product(node)]
     choice = Choice()
+    _choose_attention(choice, graph, target, conditions)
+    inside = {serial for made in _attention_in(choice) for serial in made.inner}
+    taken = inside | {*choice.products}
+    calls = [node for node in graph.nodes() if is_product(node) and node.serial not in taken]
     for call in calls:
         try:
             choice.products[call.serial] = _product(call, conditions)
@@ -50,9 +58,45 @@ def choose_products(
             choice.products.pop(call.serial, None)
             choice.refused[call.serial] = f"a matrix product of the library's: {reason}"
     for cluster in fuse(uses_of(graph, choice.products)):
-        if cluster.anchor is not None:
+        if cluster.anchor is not None and cluster.anchor.serial in choice.modes:
             _compare(choice, cluster, cluster.anchor, target, conditions, table)
     return choice
+
+
+def _attention_in(choice: Choice) -> list[Attention]:
+    return [made for made in choice.products.values() if isinstance(made, Attention)]
+
+
+LEAST_QUERIES = 16
+"""A tile of fewer rows is mostly empty, and splitting keys and values takes longer than it saves."""
+
+
+def _choose_attention(
+    choice: Choice, graph: Graph, target: Target, conditions: Conditions
+) -> None:
+    """All that a kernel can make: no score is written to memory."""
+    users, arena = users_in(graph), arena_of(graph)
+    for call in graph.nodes():
+        try:
+            found = of_function(call, users, arena) or written_out(call, users)
+            if found is not None:
+                _require_gain(found, target, conditions)
+                choice.products[call.serial] = found
+                scores = number_at(found.scores_bytes, conditions.sizes)
+                choice.accepted[call.serial] = f"{scores / 1e6:.1f} MB of scores stay on the chip"
+        except NoAttention as reason:
+            choice.refused[call.serial] = f"attention of the library's: {reason}"
+
+
+def _require_gain(found: Attention, target: Target, conditions: Conditions) -> None:
+    if conditions.autocast:
+        raise NoAttention("autocast casts its operands")
+    if conditions.tf32:
+        raise NoAttention("torch's flags allow products of less precision, which are faster")
+    if Mode.FAITHFUL not in target.products:
+        raise NoAttention("there is no kernel for it on this target")
+    if number_at(found.queries, conditions.sizes) < LEAST_QUERIES:
+        raise NoAttention("of few rows, which are bound by reading keys and values")
 
 
 def _product(call: Node, conditions: Conditions) -> Product:
@@ -83,6 +127,7 @@ def _compare(
     """Keeps the product if its kernel and what that saves are faster than the library."""
     serial = anchor.serial
     product, mode = choice.products[serial], choice.modes[serial]
+    assert isinstance(product, Product), "only products are compared"
     tail = [node for node in cluster.nodes if node is not anchor]
     ours, library = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
     rest = " and a kernel for the rest" if tail else ""

@@ -60,6 +60,11 @@ def estimate(group: Group, target: Target) -> Estimate:
         multiply_s = number_at(product_flops, ()) / target.row_blocks.flops_per_s
         limit = _limit(num_bytes, flops, multiply_s, target)
         return Estimate(num_bytes, flops + product_flops, limit)
+    if group.attention is not None:
+        attended = group.attention.flops
+        rate = ATTENTION_SHARE * target.product_rates[Mode.FAITHFUL].ours
+        limit = _limit(num_bytes, flops, number_at(attended, ()) / rate, target)
+        return Estimate(num_bytes, flops + attended, limit)
     if group.product is None:
         return Estimate(num_bytes, flops, _limit(num_bytes, flops, 0.0, target))
     assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
@@ -95,6 +100,8 @@ def _bytes_read(operand: Node, group: Group, num_loads: int) -> Size:
     whole, part = operand.type.size_bytes, space * operand.type.dtype.itemsize_bytes * num_loads
     if group.product is not None and operand in (group.product.a, group.product.b):
         return whole
+    if group.attention is not None and operand in group.attention.reads:
+        return whole
     return whole if number_at(whole, ()) <= number_at(part, ()) else part
 
 
@@ -105,6 +112,8 @@ def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> s
     return "memory" if memory_s >= compute_s else "compute"
 
 
+# Of the rate of products, at which attention multiplies: an estimate.
+ATTENTION_SHARE = 0.5
 # Of the speed of a copy, at which the library reads the operand of many rows beside few: 0.84 where
 # they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
 # 2026-11-21, torch 2.11), 0.18 for 64 (2026-11-22), where smaller operands may be better off.

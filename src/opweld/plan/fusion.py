@@ -24,7 +24,15 @@ from ..ir.ops import Kind, Op, ScanAttrs
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
-from .uses import MOVING_VIEWS, Uses, behind_views, computes, index_of, is_free_view
+from .uses import (
+    MOVING_VIEWS,
+    Uses,
+    behind_views,
+    computes,
+    index_of,
+    is_free_view,
+    reads_of,
+)
 from .windows import REPEATING, is_worth_repeating
 
 # More live values than this spill registers, whatever the order. Counts a node once for every
@@ -206,10 +214,12 @@ def _have_rows(
 
 def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool:
     ways = places_of(nodes, state.uses.results(nodes), MAX_CLUSTER_NODES)
-    return ways is not None and (anchor is None or _follows(anchor, nodes, ways))
+    return ways is not None and (anchor is None or _follows(state.uses, anchor, nodes, ways))
 
 
-def _follows(anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:
+def _follows(
+    uses: Uses, anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]
+) -> bool:
     """Whether the nodes need the product where it is made, and it needs none of them."""
-    read = {behind_views(operand).serial for operand in anchor.inputs}
+    read = {behind_views(operand).serial for operand in reads_of(uses.products[anchor.serial])}
     return ways[anchor.serial] == {HERE} and not any(node.serial in read for node in nodes)

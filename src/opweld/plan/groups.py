@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
+from ..ir.attention import Attention
 from ..ir.graph import Node
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
-from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
+from ..ir.plan import AttentionSchedule, Conditions, Estimate, Group, GroupKind, Rows
+from ..ir.product import Product
 from ..target import Target
 from .choice import Choice
 from .cost import estimate
@@ -116,15 +118,18 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
     if anchor is None and not computes(unit[0]):
         return _one_node(context, unit[0])
     if not number:
-        return _unwelded(context, _slug(unit), unit, "only moves data, which PyTorch does as well")
-    name = f"k{number}_{_slug(unit)}{context.suffix}"
+        return _unwelded(context, _slug(context.uses, unit), unit, "only moves data, which PyTorch does as well")
+    name = f"k{number}_{_slug(context.uses, unit)}{context.suffix}"
     if name in context.excluded:
         reason = "measured slower than the PyTorch calls it replaces"
         return _unwelded(context, name, unit, reason)
     if not _operands(context.uses, unit):
         return _unwelded(context, name, unit, "depends on no input, so no device is given for it")
     if anchor:
-        return _contraction(context, name, unit, anchor)
+        made = context.uses.products[anchor.serial]
+        if isinstance(made, Attention):
+            return _attention(context, name, unit, anchor, made)
+        return _contraction(context, name, unit, anchor, made)
     reduced = next((node for node in unit if node.kind is Kind.REDUCTION), None)
     if reduced is not None:
         return _reduction(context, name, unit, reduced)
@@ -174,9 +179,29 @@ def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
     return scheduled(group, context.target, context.conditions.sizes, context.table)
 
 
-def _contraction(context: _Context, name: str, unit: list[Node], anchor: Node) -> Group:
+def _attention(
+    context: _Context, name: str, unit: list[Node], anchor: Node, attention: Attention
+) -> Group:
+    inputs, outputs = _operands(context.uses, unit), context.uses.results(unit)
+    group = Group(
+        name,
+        GroupKind.ATTENTION,
+        _with_views(context.uses, unit, inputs),
+        inputs,
+        outputs,
+        AttentionSchedule(1 if attention.columns % 2 else 2),
+        Estimate(0, 0, ""),
+        _attention_reason(unit, context.choice.accepted[anchor.serial]),
+        anchor=anchor,
+        attention=attention,
+    )
+    return replace(group, estimate=estimate(group, context.target))
+
+
+def _contraction(
+    context: _Context, name: str, unit: list[Node], anchor: Node, product: Product
+) -> Group:
     inputs = _operands(context.uses, unit)
-    product = context.uses.products[anchor.serial]
     group = Group(
         name,
         GroupKind.CONTRACTION,
@@ -247,6 +272,8 @@ def _operands(uses: Uses, unit: list[Node]) -> tuple[Node, ...]:
 
 def _with_views(uses: Uses, unit: list[Node], inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """The unit's nodes, and the views and constants between them and the operands, in order."""
+    if any(isinstance(uses.products.get(node.serial), Attention) for node in unit):
+        return _all_between(unit, inputs)
     read = {node.serial for node in inputs}
     keep = {node.serial: node for node in unit}
     for node in unit:
@@ -257,9 +284,30 @@ def _with_views(uses: Uses, unit: list[Node], inputs: tuple[Node, ...]) -> tuple
     return tuple(sorted(keep.values(), key=lambda node: uses.place[node.serial]))
 
 
-def _slug(unit: list[Node]) -> str:
+def _all_between(unit: list[Node], inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """All that is computed from the operands up to the unit's nodes. A node is made after its
+    operands, so serials are an order.
+    """
+    read = {node.serial for node in inputs}
+    keep: dict[int, Node] = {}
+    waiting = list(unit)
+    while waiting:
+        node = waiting.pop()
+        if node.serial not in keep and node.serial not in read:
+            keep[node.serial] = node
+            waiting += node.inputs
+    return tuple(keep[serial] for serial in sorted(keep))
+
+
+def _slug(uses: Uses, unit: list[Node]) -> str:
     """A short name from the operations: the call and the last three different ones that compute."""
-    called = [node.attrs.target.split(".")[1] for node in unit if node.op is Op.CALL]
+    called = [
+        "attention"
+        if isinstance(uses.products.get(node.serial), Attention)
+        else node.attrs.target.split(".")[1]
+        for node in unit
+        if node.op is Op.CALL
+    ]
     computing = [node for node in unit if _calculates(node)]
     computing = computing or [node for node in unit if node.op is not Op.CALL]
     names = dict.fromkeys(node.op.value for node in computing)
@@ -289,6 +337,13 @@ def _scan_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
     done = "one operation" if num_ops == 1 else f"{num_ops} operations"
     cut = ", each cut in pieces that run side by side" if pieces else ""
     return f"{done} on rows of {rows.length} elements that are scanned in one walk{cut}"
+
+
+def _attention_reason(unit: list[Node], figures: str) -> str:
+    num_ops = sum(computes(node) for node in unit)
+    tail = f" with the {num_ops} operations after it" if num_ops > 1 else ""
+    tail = " with the operation after it" if num_ops == 1 else tail
+    return f"attention as one kernel{tail}: {figures}"
 
 
 def _contraction_reason(unit: list[Node], figures: str) -> str:

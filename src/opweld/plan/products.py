@@ -47,10 +47,17 @@ def is_product(call: Node) -> bool:
     return call.op is Op.CALL and call.attrs.target in _FORMS
 
 
+def terms_of(call: Node) -> Terms:
+    """A product as an einsum, an axis that is broadcast being ONE. Raises NoProduct, and ValueError
+    where it is called in an unknown way.
+    """
+    return _without_broadcasts(_FORMS[call.attrs.target](call))
+
+
 def product_of(call: Node) -> Product:
     """The product that a call computes. Raises NoProduct."""
     try:
-        terms = _without_broadcasts(_FORMS[call.attrs.target](call))
+        terms = terms_of(call)
         sizes = _sizes(terms)
     except ValueError:
         raise NoProduct("it is called in an unknown way") from None

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir.graph import Graph, Node, consumers
+from ..ir.attention import Attention
+from ..ir.graph import Graph, Node
 from ..ir.ops import Kind, Op
 from ..ir.product import Product
 
@@ -35,6 +36,10 @@ def index_of(pick: Node) -> Node:
     return behind_views(pick.inputs[1])
 
 
+Made = Product | Attention
+"""What a kernel of ours computes in place of a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Uses:
     """Facts of one graph, by serial.
@@ -44,7 +49,8 @@ class Uses:
     of them, are outputs of the graph. `shown` free views are needed as tensors: by the caller, by a
     PyTorch call, or by another such view. `drawn_before` is the call that draws random numbers
     before the one of that serial does: it must run first. `products` has the calls whose matrix
-    product a kernel of ours makes.
+    product, or attention, a kernel of ours makes; what attention computes on the way is left out
+    everywhere.
     """
 
     nodes: tuple[Node, ...]
@@ -54,7 +60,7 @@ class Uses:
     returned: frozenset[int]
     shown: frozenset[int]
     drawn_before: dict[int, Node]
-    products: Mapping[int, Product]
+    products: Mapping[int, Made]
 
     def leaves_memory(self, node: Node) -> bool:
         """Whether the value is wanted in memory by the caller or by a PyTorch call."""
@@ -72,8 +78,10 @@ class Uses:
         )
 
 
-def reads_of(product: Product) -> tuple[Node, ...]:
+def reads_of(product: Made) -> tuple[Node, ...]:
     """The tensors that a product reads, behind the views before them."""
+    if isinstance(product, Attention):
+        return product.reads
     read = [product.a, product.b]
     if product.added is not None:
         source = behind_views(product.added)
@@ -81,13 +89,16 @@ def reads_of(product: Product) -> tuple[Node, ...]:
     return tuple(dict.fromkeys(read))
 
 
-def uses_of(graph: Graph, products: Mapping[int, Product] | None = None) -> Uses:
+def uses_of(graph: Graph, products: Mapping[int, Made] | None = None) -> Uses:
     """The facts of a graph in which a kernel makes each product of `products`, by the call's
     serial.
     """
     products = products or {}
-    nodes, drawn_before = _in_order(graph.nodes())
-    users = consumers(nodes)
+    made_inside = {s for each in products.values() for s in _inner(each)}
+    nodes, drawn_before = _in_order(
+        tuple(node for node in graph.nodes() if node.serial not in made_inside)
+    )
+    users = _users(nodes, products)
     readers: dict[int, tuple[Node, ...]] = {}
     returned = {node.serial for node in graph.outputs}
     shown: set[int] = set()
@@ -107,7 +118,23 @@ def uses_of(graph: Graph, products: Mapping[int, Product] | None = None) -> Uses
     return Uses(nodes, place, users, readers, kept, seen, drawn_before, products)
 
 
-def _is_given_to(node: Node, user: Node, products: Mapping[int, Product]) -> bool:
+def _inner(made: Made) -> frozenset[int]:
+    return made.inner if isinstance(made, Attention) else frozenset()
+
+
+def _users(nodes: tuple[Node, ...], products: Mapping[int, Made]) -> dict[int, tuple[Node, ...]]:
+    """For each serial, the nodes that read it; attention reads no more than what is in memory."""
+    users: dict[int, list[Node]] = {node.serial: [] for node in nodes}
+    for node in nodes:
+        made = products.get(node.serial)
+        read = made.reads if isinstance(made, Attention) else node.inputs
+        for operand in dict.fromkeys(read):
+            if operand.serial in users:
+                users[operand.serial].append(node)
+    return {serial: tuple(readers) for serial, readers in users.items()}
+
+
+def _is_given_to(node: Node, user: Node, products: Mapping[int, Made]) -> bool:
     """Whether a call gets the node as a tensor; the kernel of a product sees through views."""
     if user.serial in products:
         return node in reads_of(products[user.serial])

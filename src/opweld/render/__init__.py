@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ..ir.kernel import Contraction, Source
+from ..ir.kernel import Attending, Contraction, Source
 from ..ir.reduction import Lowered, Reduction, Scan
 from .cpp import cpp_text
 from .cuda import cuda_text
@@ -19,6 +19,8 @@ def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
 
 
 def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
+    if isinstance(lowered, Attending):
+        return tuple(f"{lowered.group}_{name}" for name in ("attend", "workspace"))
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
     if isinstance(lowered, Reduction | Scan):

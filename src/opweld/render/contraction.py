@@ -43,22 +43,26 @@ def contraction_text(contraction: Contraction) -> str:
     mode = f"op::{MODES[contraction.mode]}"
     parts = [
         f"{title(kernel, contraction.buffers)}\n\n{element_text(kernel.element, 'cuda')}",
-        packet_function(kernel, ("const float (&product)[kLanes]",)),
-        _functor(kernel),
+        *epilogue_text(kernel),
         _size_entries(kernel, mode),
         _entry(kernel, mode),
     ]
     return "\n\n".join(parts) + "\n"
 
 
+def epilogue_text(kernel: Kernel) -> list[str]:
+    """What becomes of the elements of a result: a function of a packet, and a functor of it."""
+    return [packet_function(kernel, ("const float (&product)[kLanes]",)), _functor(kernel)]
+
+
 def _functor(kernel: Kernel) -> str:
-    pointers = [f"{_pointer(b)} {b.name};" for b in kernel.buffers]
+    pointers = [f"{pointer_to(b)} {b.name};" for b in kernel.buffers]
     arguments = [b.name for b in kernel.buffers]
     arguments += [f"Index({name})" for name in extents(kernel)]
     packet = f"{packet_name(kernel)}<kCount>"
     lines = [
         "// What becomes of the product: kCount neighbours of one row, from position `at` on.",
-        f"struct {_name(kernel)} {{",
+        f"struct {epilogue_name(kernel)} {{",
         f"  static constexpr int kLanes = {kernel.lanes};  // the most neighbours at once",
         *(f"  {line}" for line in pointers),
         *(f"  int64_t {name};" for name in extents(kernel)),
@@ -73,11 +77,13 @@ def _functor(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-def _name(kernel: Kernel) -> str:
+def epilogue_name(kernel: Kernel) -> str:
+    """The name of its functor."""
     return f"{kernel.name}_{kernel.variant}"
 
 
-def _pointer(buffer: Buffer) -> str:
+def pointer_to(buffer: Buffer) -> str:
+    """The type of a pointer to its elements."""
     return f"{'' if buffer.written else 'const '}{STORAGE[buffer.dtype]}*"
 
 
@@ -99,7 +105,7 @@ def _size_entries(kernel: Kernel, mode: str) -> str:
 
 
 def _entry(kernel: Kernel, mode: str) -> str:
-    operands = [f"static_cast<{_pointer(b)}>({b.name})" for b in kernel.buffers]
+    operands = [f"static_cast<{pointer_to(b)}>({b.name})" for b in kernel.buffers]
     a, b = (
         f"{{{side}_data, {', '.join(s for s in STRIDES if s.startswith(side))}}}" for side in "ab"
     )
@@ -109,7 +115,7 @@ def _entry(kernel: Kernel, mode: str) -> str:
         f"                            {b},",
         f"                            {', '.join(EXTENTS)}}};",
         "  const op::Memory memory{workspace, held, changed};",
-        _construction(_name(kernel), [*operands, *extents(kernel)]),
+        _construction(epilogue_name(kernel), [*operands, *extents(kernel)]),
         "  // 32-bit positions must not wrap round.",
         "  const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&",
         "                      max_offset < (1ll << 31);",

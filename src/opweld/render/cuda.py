@@ -8,14 +8,15 @@ plain C, so that no torch header is ever read by nvcc:
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
 `max_offset` is the largest element offset that any operand reaches: it decides between 32- and
 64-bit indices. `aligned` says that every pointer allows 16-byte accesses. The result is a
-cudaError_t. A matrix product has entries of its own: see contraction.py.
+cudaError_t. A matrix product and attention have entries of their own: see contraction.py and attention.py.
 """
 
 from __future__ import annotations
 
 from ..device import pieces
-from ..ir.kernel import Contraction, Kernel, Welded
+from ..ir.kernel import Attending, Contraction, Kernel, Welded
 from ..ir.reduction import Lowered, Reduction, Scan
+from .attention import PIECES, attention_text
 from .c import dtypes_of, storage_pieces
 from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher
@@ -42,6 +43,8 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
         needed |= place_pieces(lowered.kernels)
         for kernel in lowered.kernels:
             needed |= pieces_of(kernel.element, "cuda") | storage_pieces(dtypes_of(kernel))
+        if isinstance(lowered, Attending):
+            needed |= PIECES
         if isinstance(lowered, Contraction):
             needed |= contraction_pieces(lowered)
         if isinstance(lowered, Reduction):
@@ -56,6 +59,8 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
 
 
 def _text(lowered: Lowered) -> str:
+    if isinstance(lowered, Attending):
+        return attention_text(lowered)
     if isinstance(lowered, Contraction):
         return contraction_text(lowered)
     if isinstance(lowered, Reduction):

@@ -8,13 +8,14 @@ from __future__ import annotations
 from importlib import resources
 
 from ..ir.expr import product, symbols_of
-from ..ir.kernel import Contraction, Kernel, RowBlocks, Welded
+from ..ir.kernel import Attending, Contraction, Kernel, RowBlocks, Welded
 from ..ir.operator import Operator, Result, operator_of, operators_of
 from ..ir.original import Part
 from ..ir.plan import Group
 from ..ir.reduction import Lowered, Reduction, Scan
 from .c import index_text
 from .cpp_statements import picks
+from .host_attention import attention_declarations, attention_run
 from .host_contraction import contraction_run, entry_declarations
 from .host_parts import (
     before_picks,
@@ -44,8 +45,9 @@ def host(parts: tuple[Part, ...], language: str) -> str:
     products = [w for _, w, _ in welds if isinstance(w, Contraction)]
     reductions = [w for _, w, _ in welds if isinstance(w, Reduction | Scan)]
     cut = any(reduction.cut for reduction in reductions)
-    files = ["host.h", extra, *(["memory.h"] if products or cut else [])]
-    files += ["product.h"] if products else []
+    attends = any(isinstance(w, Attending) for _, w, _ in welds)
+    files = ["host.h", extra, *(["memory.h"] if products or cut or attends else [])]
+    files += ["product.h"] if products or attends else []
     files += ["held.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions and language == "c++" else []
     checked = any(picks(w.kernels) for _, w, _ in welds)
@@ -67,6 +69,8 @@ def _device(file: str) -> str:
 
 def _declarations(lowered: Lowered) -> list[str]:
     """Of row blocks the tail has declared all."""
+    if isinstance(lowered, Attending):
+        return attention_declarations(lowered)
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
     if isinstance(lowered, Reduction | Scan):
@@ -89,6 +93,8 @@ def _operator_text(group: Group, lowered: Lowered, operator: Operator, language:
 
 
 def _run(group: Group, lowered: Lowered, operator: Operator, language: str) -> str:
+    if isinstance(lowered, Attending):
+        return attention_run(operator, lowered)
     if isinstance(lowered, Contraction):
         return contraction_run(operator, lowered)
     if isinstance(lowered, Reduction | Scan):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..ir.expr import Size, symbols_of
-from ..ir.kernel import Contraction, Kernel, Load, Loop, RowBlocks, Store
+from ..ir.kernel import Attending, Contraction, Kernel, Load, Loop, RowBlocks, Store
 from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
 from ..ir.product import LIVE_SPLIT_READS, PARTS, SHORTEST_SPLIT, SKINNY, SPLIT_READS, extent
 from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
@@ -24,6 +24,8 @@ from .pieces import num_pieces, partial_bytes
 
 # A tile of a product, and the terms of a sum that one of several blocks has at least.
 _TILE, _LEAST_TERMS = 128, 256
+# Rows of attention that a block makes.
+_ATTENTION_ROWS = 128
 
 
 def with_traffic(
@@ -60,6 +62,8 @@ def _traffic(site: _Site, lowered: Lowered) -> Traffic:
         moved = _of_reduction(site, lowered)
     elif isinstance(lowered, Scan):
         moved = _of_scan(site, lowered)
+    elif isinstance(lowered, Attending):
+        moved = _of_attention(site, lowered)
     elif isinstance(lowered, Contraction):
         moved = _of_contraction(site, lowered)
     elif isinstance(lowered, RowBlocks):
@@ -233,6 +237,20 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
         moved += LIVE_SPLIT_READS * read[1] + copy[1]
     parts = _sum_parts(site.target, batches, m, n, k)
     return moved + (2 * parts * batches * m * n * 4 if parts > 1 else 0)
+
+
+def _of_attention(site: _Site, attending: Attending) -> int:
+    """q once; k and v once, and their images, of as many bytes, as often as blocks of rows read them
+    beyond the cache; what scores and the epilogue read beside.
+    """
+    sizes = {b.name: site.operand_bytes(b.source) for b in attending.scores.buffers}
+    rows, keys, _ = (site.at(loop.extent) for loop in attending.rows)
+    shared = prod(site.at(loop.extent) for loop in attending.shared)
+    image = keys * (attending.depth + attending.columns) * 4
+    apart = prod(site.at(loop.extent) for loop in attending.batch if loop.var in attending.alone)
+    blocks = -(-rows // _ATTENTION_ROWS) * apart if image > site.target.cache_bytes else 1
+    images = shared * image * (1 + blocks)
+    return _of_kernel(site, attending.epilogue) + sum(sizes.values()) + images
 
 
 def _sum_parts(target: Target, batches: int, m: int, n: int, k: int) -> int:
