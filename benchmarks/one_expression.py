@@ -1,4 +1,4 @@
-"""The text of a model file whose forward is one expression of x, y and z."""
+"""The text of a model file whose forward is one expression of x, y, z and w."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def get_init_inputs():
 
 
 def model_text(result: str, inputs: Sequence[str], init: str = "pass") -> str:
-    """`inputs` are the expressions that make x, y and z, as many as there are."""
+    """`inputs` are the expressions that make x, y, z and w, as many as there are."""
     return MODEL.format(
-        init=init, names=", ".join("xyz"[: len(inputs)]), result=result, inputs=", ".join(inputs)
+        init=init, names=", ".join("xyzw"[: len(inputs)]), result=result, inputs=", ".join(inputs)
     )

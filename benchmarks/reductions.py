@@ -19,11 +19,11 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import torch
 import typer
@@ -53,6 +53,18 @@ PIECE_ELEMS = 2**24
 LEAST_BATCH = 2
 # Processes that compile and build: each holds the inputs of a case.
 WORKERS = 4
+
+
+class Work(Protocol):
+    """What is compiled and timed: the text of a model, and the bytes that must move."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def source(self, device: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -232,7 +244,7 @@ def main(
 ) -> None:
     """Writes <out>/reductions-<device>.json; a case that failed says why."""
     start = time.perf_counter()
-    device = _device_of(target)
+    device = device_of(target)
     on_cpu = device == "cpu"
     chosen = [case for case in CASES if any(part in case.name for part in only.split("|"))]
     cases = [case.scaled(scale) for case in chosen]
@@ -240,24 +252,24 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"reductions-{slug(device_name(on_cpu))}.json"
     with tempfile.TemporaryDirectory() as folder:
-        made = _made_side_by_side(cases, device, Path(folder))
+        made = made_side_by_side(cases, device, Path(folder))
         print(f"compiled and built in {time.perf_counter() - start:.0f} s", flush=True)
         for case, future in zip(cases, made, strict=True):
             if time.perf_counter() - start > seconds:
                 break
-            result = _outcome(case, future, device, baselines, budget_s)
+            result = outcome(case, future, device, baselines, budget_s)
             print(line_of(result), flush=True)
             keep(path, run, run, result, [each.name for each in CASES])
     print(f"written to {path}, {time.perf_counter() - start:.0f} s")
 
 
-def _device_of(target: str) -> str:
+def device_of(target: str) -> str:
     if target == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return "cpu" if target == "cpu" else "cuda"
 
 
-def _made_side_by_side(cases: list[Case], device: str, folder: Path) -> list[Future[Made]]:
+def made_side_by_side(cases: Sequence[Work], device: str, folder: Path) -> list[Future[Made]]:
     """Emitted files in `folder`, with their kernels built; all processes have ended."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(WORKERS, len(cases)), mp_context=spawn) as pool:
@@ -286,8 +298,8 @@ def _import_built(new: Path) -> Any:
     return module
 
 
-def _outcome(
-    case: Case, made: Future[Made], device: str, baselines: str, budget_s: float
+def outcome(
+    case: Work, made: Future[Made], device: str, baselines: str, budget_s: float
 ) -> dict[str, Any]:
     """The figures of a case, or its problem: the others are to run all the same."""
     head = {"name": case.name, "shape": case.shape, "num_bytes": case.num_bytes}
@@ -302,7 +314,7 @@ def _outcome(
 
 
 def _measured(
-    case: Case, made: Future[Made], device: str, baselines: str, budget_s: float
+    case: Work, made: Future[Made], device: str, baselines: str, budget_s: float
 ) -> dict[str, Any]:
     files = made.result()
     original = import_file(files.model, f"{files.model.stem}_original")

@@ -33,6 +33,8 @@ def text_of(account: dict[str, Any]) -> str:
     """The table of the script that made the run."""
     if "copy_gbps" in account:
         return products(account)
+    if "flops" in account["cases"][0]:
+        return attention(account)
     if "scale" in account:
         return shares_of_copy(account)
     return reductions(account) if "rms_error" in account["cases"][0] else table(account)
@@ -74,6 +76,35 @@ def runs(account: dict[str, Any]) -> str:
         (case["run"]["date"], case["run"]["command"]) for case in account["cases"]
     )
     return "; ".join(f"{day} `{command}`" for day, command in every)
+
+
+def attention(account: dict[str, Any]) -> str:
+    """The attention of attention.py side by side."""
+    lines = [
+        f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}. Medians in "
+        "ms; TFLOP/s are of the two products, the error is ours over eager's, root mean square "
+        "against float64.",
+        "",
+        line(("attention", "eager", "torch.compile", "ModelNew", "times", "TFLOP/s", "error")),
+        "|---" * 7 + "|",
+    ]
+    return "\n".join([*lines, *map(attention_row, account["cases"])])
+
+
+def attention_row(case: dict[str, Any]) -> str:
+    if "problem" in case:
+        return line((case["name"], case["problem"].partition(":")[0], "", "", "", "", ""))
+    return line(
+        (
+            case["name"],
+            f"{case['eager_ms']:.4g}",
+            f"{case['compile_ms']:.4g}" if "compile_ms" in case else "",
+            f"**{case['opweld_ms']:.4g}**",
+            f"{case['eager_ms'] / case['opweld_ms']:.2f}",
+            f"{case['flops'] / case['opweld_ms'] / 1e9:.0f}",
+            error_ratio(case),
+        )
+    )
 
 
 def shares_of_copy(account: dict[str, Any]) -> str:

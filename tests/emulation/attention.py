@@ -71,8 +71,7 @@ def attend(made: Compiled, feeds: Sequence[torch.Tensor], **options: Any) -> np.
     ]
     *extents, step = (int(evaluate(size, sizes)) for size in counts(attending))
     flat = [
-        out if b.written else np.ascontiguousarray(read[b.name])
-        for b in attending.epilogue.buffers
+        out if b.written else np.ascontiguousarray(read[b.name]) for b in attending.epilogue.buffers
     ]
     memory = [memory_of(read[b.name]) for b in attending.scores.buffers]
     workspace = np.full(_workspace_bytes(made, extents), 0xFF, np.uint8)

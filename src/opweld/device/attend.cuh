@@ -50,6 +50,7 @@ struct AttendBlock {
     const unsigned char* images;  // of this batch
     const int* unfit;
     unsigned char* memory;
+    bool* again;  // of each row, whether the CUDA cores are to make it
 
     __device__ __forceinline__ float* query_scales() const {
         return reinterpret_cast<float*>(memory + Tile::kRows * Tile::kDepth * 4);
@@ -83,6 +84,11 @@ struct AttendBlock {
         commit_copies();
     }
 
+    // All rows are for the CUDA cores.
+    __device__ __forceinline__ void leave() const {
+        for (int row = int(threadIdx.x); row < Tile::kRows; row += Tile::kThreads) again[row] = true;
+    }
+
     // Splits the rows of q; whether they, or a tile of keys and values, are unfit.
     __device__ __forceinline__ bool split_queries() const {
         const AttendLines lines = problem.query_lines(batch);
@@ -98,8 +104,9 @@ struct AttendBlock {
         return __syncthreads_or(own);
     }
 
-    // Rows times keys and values on the tensor cores, into the tile; whether digits are missing.
-    __device__ __forceinline__ bool make() const {
+    // Rows times keys and values on the tensor cores, into the tile. Rows of which digits are missing
+    // are to be made again.
+    __device__ __forceinline__ void make() const {
         constexpr float kLog2E = 1.4426950408889634f;
         start_keys(0);
         start_values(0);
@@ -143,9 +150,8 @@ struct AttendBlock {
         await_copies<0>();
         find_largest();
         const bool drowned = are_drowned<Tile>(sums, column_scales());
-        const bool again = __syncthreads_or(drowned);  // the memory becomes the result's
-        divide_and_lay_out(sums, rows);
-        return again;
+        __syncthreads();  // the memory becomes the result's
+        divide_and_lay_out(sums, rows, drowned);
     }
 
     __device__ __forceinline__ void turn_into_scores(
@@ -193,7 +199,8 @@ struct AttendBlock {
     }
 
     __device__ __forceinline__ void divide_and_lay_out(const float (&sums)[kDown][kAcross][4],
-                                                       const AttendRows<kDown>& rows) const {
+                                                       const AttendRows<kDown>& rows,
+                                                       bool drowned) const {
         auto* tile = reinterpret_cast<float*>(memory);
         const int row = warp_row() + int(threadIdx.x) % 32 / 4, pair = int(threadIdx.x) % 4 * 2;
 #pragma unroll
@@ -203,6 +210,9 @@ struct AttendBlock {
                 float total = rows.total[m][half];
                 total += __shfl_xor_sync(~0u, total, 1);
                 total += __shfl_xor_sync(~0u, total, 2);
+                // Where one key has all of the weight, the result is its value to the last digit.
+                const bool alone = total > 0.0f && total < 0x1p15f * (1.0f + 0x1p-18f);
+                again[row + 16 * m + 8 * half] = drowned || alone;
                 if (total == 0.0f && (Problem::kZeros || sizes.keys == 0)) total = 1.0f;
                 const float inverse = 1.0f / total;
                 float* to = tile + (row + 16 * m + 8 * half) * Tile::kPitch + pair;
@@ -229,18 +239,23 @@ __global__ void __launch_bounds__(AttendTile<Problem>::kThreads, AttendTile<Prob
     const int64_t batch = blockIdx.x / blocks, tiles = Tile::tiles(sizes.keys);
     const int64_t first = (blocks - 1 - blockIdx.x % blocks) * Tile::kRows;
     const int64_t image = problem.shared_of(batch) * tiles;
+    __shared__ bool again[Tile::kRows];
     const AttendBlock<Problem> block{problem,
                                      sizes,
                                      batch,
                                      first,
                                      images + image * Tile::kImageBytes,
                                      unfit + image,
-                                     attend_memory};
+                                     attend_memory,
+                                     again};
     auto* tile = reinterpret_cast<float*>(attend_memory);
-    if (block.split_queries() || block.make()) {
-        __syncthreads();
-        attend_plain(problem, sizes, batch, first, tile);
+    if (block.split_queries()) {
+        block.leave();
+    } else {
+        block.make();
     }
+    __syncthreads();
+    attend_plain(problem, sizes, batch, first, again, tile);
     __syncthreads();
     const int64_t rows = sizes.queries - first < Tile::kRows ? sizes.queries - first : Tile::kRows;
     give_tile<Tile::kThreads, Tile::kColumns, Tile::kPitch>(

@@ -29,11 +29,12 @@ OPWELD_FN float attend_score(const Problem& problem, int64_t batch, int64_t i, i
 }
 
 // @attend_plain deps: AttendTile, AttendLines, attend_limit, attend_score, kInfinity, warp_largest
-// Rows `first` and on of a batch, into a tile of Tile::kPitch floats a row: a warp takes a row, its
-// lanes 32 keys at a time, and then its columns.
+// Those of the rows `first` and on of a batch that are `wanted`, into a tile of Tile::kPitch floats a
+// row: a warp takes a row, its lanes 32 keys at a time, and then its columns.
 template <typename Problem>
 OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes,
-                                          int64_t batch, int64_t first, float* tile) {
+                                          int64_t batch, int64_t first, const bool* wanted,
+                            float* tile) {
     using Tile = AttendTile<Problem>;
     constexpr int kOwn = Tile::kColumns / 32;
     const int lane = int(threadIdx.x) % 32;
@@ -44,6 +45,7 @@ OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes,
     for (int row = int(threadIdx.x) / 32; row < Tile::kRows; row += Tile::kWarps) {
         const int64_t i = first + row;
         if (i >= sizes.queries) break;
+        if (!wanted[row]) continue;
         const float* q = queries.data + i * queries.row;
         float top = -3.402823466e38f, total = 0.0f, sums[kOwn] = {};
         for (int64_t begin = 0; begin < limit; begin += 32) {

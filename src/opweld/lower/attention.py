@@ -82,9 +82,7 @@ def _scores(
     builder = Builder(
         origins, read, names, by_strides, attention.bounds, attention.anchor, attention.product
     )
-    q, k, v = (
-        _load(builder, seen) for seen in (attention.q, attention.k, attention.v)
-    )
+    q, k, v = (_load(builder, seen) for seen in (attention.q, attention.k, attention.v))
     seen = attention.scores
     results = ((seen.node.type.dtype, builder.value(seen.node, seen.coords, ())),)
     element = Element(

@@ -71,9 +71,7 @@ LEAST_QUERIES = 16
 """A tile of fewer rows is mostly empty, and splitting keys and values takes longer than it saves."""
 
 
-def _choose_attention(
-    choice: Choice, graph: Graph, target: Target, conditions: Conditions
-) -> None:
+def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: Conditions) -> None:
     """All that a kernel can make: no score is written to memory."""
     users, arena = users_in(graph), arena_of(graph)
     for call in graph.nodes():

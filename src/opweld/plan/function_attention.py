@@ -27,6 +27,7 @@ class _Arguments:
     mask: Node | None
     causal: bool
     scale: float
+    shares: bool
 
 
 def of_function(call: Node, users: Users, arena: Arena) -> Attention | None:
@@ -94,7 +95,15 @@ def _arguments(call: Node) -> _Arguments:
         scale = 1.0 / math.sqrt(depth)
     if not isinstance(scale, float | int):
         raise NoAttention("its scale is a size")
-    return _Arguments(q, k, v, mask, bool(found.get("is_causal", False)), float(scale))
+    return _Arguments(
+        q,
+        k,
+        v,
+        mask,
+        bool(found.get("is_causal", False)),
+        float(scale),
+        bool(found.get("enable_gqa", False)),
+    )
 
 
 def _batch(
@@ -123,7 +132,7 @@ def _batch(
 
 
 def _is_heads(axis: int, shape: tuple[Size, ...], given: _Arguments) -> bool:
-    return axis == len(shape) - 3 and given.k.type.rank >= 3
+    return given.shares and axis == len(shape) - 3
 
 
 def _scores(given: _Arguments, call: Node, arena: Arena) -> tuple[Node, Node]:

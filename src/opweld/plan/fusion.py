@@ -217,9 +217,7 @@ def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool
     return ways is not None and (anchor is None or _follows(state.uses, anchor, nodes, ways))
 
 
-def _follows(
-    uses: Uses, anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]
-) -> bool:
+def _follows(uses: Uses, anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:
     """Whether the nodes need the product where it is made, and it needs none of them."""
     read = {behind_views(operand).serial for operand in reads_of(uses.products[anchor.serial])}
     return ways[anchor.serial] == {HERE} and not any(node.serial in read for node in nodes)

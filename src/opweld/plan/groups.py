@@ -118,7 +118,9 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
     if anchor is None and not computes(unit[0]):
         return _one_node(context, unit[0])
     if not number:
-        return _unwelded(context, _slug(context.uses, unit), unit, "only moves data, which PyTorch does as well")
+        return _unwelded(
+            context, _slug(context.uses, unit), unit, "only moves data, which PyTorch does as well"
+        )
     name = f"k{number}_{_slug(context.uses, unit)}{context.suffix}"
     if name in context.excluded:
         reason = "measured slower than the PyTorch calls it replaces"

@@ -11,17 +11,16 @@ In C:
 
 from __future__ import annotations
 
-from ..ir.expr import Size, coefficient, substitute
+from ..ir.expr import Size, coefficient, substitute, symbol
 from ..ir.expr import product as product_of
 from ..ir.index import flatten
-from ..ir.expr import symbol
-from ..ir.kernel import Attending, Buffer, Extent, Index, Kernel, Load, Test
-from .c import STORAGE, constant
+from ..ir.kernel import Attending, Buffer, Extent, Index, Load, Test
+from ..ir.types import DType
+from .c import constant
 from .contraction import epilogue_name, epilogue_text, pointer_to
 from .element import call_element, element_text, title
 from .layout import folded, head, indented
 from .packet import address_text, coordinates, definition_text, extents
-from ..ir.types import DType
 
 COUNTS = ("num_batches", "num_shared", "num_rows", "num_keys")
 PIECES = {"attend"}
@@ -143,7 +142,9 @@ def _score_of(attending: Attending) -> list[str]:
     read = {d.name for d in scores.definitions if not isinstance(d, Load | Index | Test)}
     arguments = ["product" if name in read else name for name, _ in scores.element.params]
     body += [*call_element(scores, arguments), "return value0;"]
-    return _method("float score_of", parameters, [*coordinates(attending.batch, "at_batch", body), *body])
+    return _method(
+        "float score_of", parameters, [*coordinates(attending.batch, "at_batch", body), *body]
+    )
 
 
 # --- entries ---
