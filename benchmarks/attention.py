@@ -3,9 +3,9 @@
     python benchmarks/attention.py                       every case
     python benchmarks/attention.py --only '8192|mask'
 
-As reductions.py does: each case is a small model that goes through the compiler, and the emitted file
-is built, imported and timed, interleaved with the others. Errors are those of the first batches
-against float64. One JSON file keeps the run.
+As reductions.py does: each case is a small model that goes through the compiler, and the emitted
+file is built, imported and timed, interleaved with the others. Errors are those of the first
+batches against float64. One JSON file keeps the run.
 """
 
 from __future__ import annotations

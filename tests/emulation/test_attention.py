@@ -1,4 +1,4 @@
-"""Attention as the compiler makes it, its kernels emulated, beside eager's in float32 and float64."""
+"""Attention as the compiler makes it, emulated, beside eager's in float32 and in float64."""
 
 from __future__ import annotations
 
@@ -74,35 +74,41 @@ def rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64)))) if values.size else 0.0
 
 
+SHAPE = (2, 2, 37, 64)
+
+
+@pytest.fixture(scope="module")
+def made() -> Compiled:
+    return compiled(Function(), *three(*SHAPE))
+
+
 class TestFunction:
-    SHAPE = (2, 2, 37, 64)
-
-    @pytest.fixture(scope="class")
-    def made(self) -> Compiled:
-        return compiled(Function(), *three(*self.SHAPE))
-
     def test_operands_of_any_layout(self, made: Compiled) -> None:
-        apart = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in three(*self.SHAPE)]
-        turned = [x.mT.contiguous().mT for x in three(*self.SHAPE)]
+        apart = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in three(*SHAPE)]
+        turned = [x.mT.contiguous().mT for x in three(*SHAPE)]
         ours = [require_as_exact(made, Function(), x) for x in (apart, turned)]
         np.testing.assert_array_equal(*ours)
 
     @pytest.mark.parametrize("operand", [0, 1, 2])
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e30])
     def test_what_the_parts_do_not_hold(self, made: Compiled, operand: int, value: float) -> None:
-        inputs = three(*self.SHAPE)
+        inputs = three(*SHAPE)
         inputs[operand][1, 1, 7, 3] = value
         require_as_exact(made, Function(), inputs)
 
     def test_one_value_far_above_its_row(self, made: Compiled) -> None:
-        inputs = three(*self.SHAPE)
+        inputs = three(*SHAPE)
         inputs[1][..., 5] *= 1e8
         inputs[0][..., 5] = 0.0
         require_as_exact(made, Function(), inputs)
 
+    def test_one_key_with_all_of_the_weight(self, made: Compiled) -> None:
+        """Eager is exact there."""
+        require_as_exact(made, Function(), [1e3 * x for x in three(*SHAPE)])
+
     def test_digits_that_large_values_drown(self, made: Compiled) -> None:
         """The key with all of the weight has a value of zero, so that the others' count."""
-        q, k, v = three(*self.SHAPE)
+        q, k, v = three(*SHAPE)
         k[:, :, 9] = 4.0 * q.mean(2)
         q = q + 2.0 * k[:, :, 9:10]
         v[:, :, 9] = 0.0

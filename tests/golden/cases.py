@@ -184,6 +184,18 @@ def batched_product(m: Lines) -> tuple[Node, ...]:
     return (m.add(m.mul(scores, 0.125), mask),)
 
 
+def attention(m: Lines) -> tuple[Node, ...]:
+    """Scores with a mask that heads share, softmax, values of another width, and what follows."""
+    query, key = m.x("query", BATCH, 8, 100, 64), m.x("key", BATCH, 120, 8, 64)
+    value, mask = m.x("value", BATCH, 8, 120, 48), m.x("mask", BATCH, 1, 1, 120)
+    m.line("scores = torch.matmul(query, key.permute(0, 2, 3, 1))")
+    scores = m.product("matmul", query, m.permute(key, 0, 2, 3, 1), shape=(BATCH, 8, 100, 120))
+    m.line("weights = torch.softmax(scores * 0.125 + mask, dim=-1)")
+    weights = m.softmax(m.add(m.mul(scores, 0.125), mask), 3)
+    m.line("return torch.relu(torch.matmul(weights, value))")
+    return (m.relu(m.product("matmul", weights, value, shape=(BATCH, 8, 100, 48))),)
+
+
 def scaled_product(m: Lines) -> tuple[Node, ...]:
     """Both factors of an addmm, and nothing after it."""
     x, w, bias = m.x("x", BATCH, 2048), m.w("weight", 2048, 1024), m.w("bias", 1024)
@@ -331,6 +343,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     library_call,
     product,
     batched_product,
+    attention,
     scaled_product,
     row_blocks,
     scalar,

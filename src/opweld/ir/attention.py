@@ -1,9 +1,9 @@
 """Attention: out[batch, i, d] = sum over r of p[i, r] * v[r, d], where p is the softmax over r of
 scores that are computed, element by element, from the products of rows of q and of k.
 
-Where anything stands is told by coordinates over the variables `i0`, `i1`, ... of the batch, `i` (the
-row of q), `r` (the row of k and v) and `k` (along a row). So operands are read in any layout, and
-through any views, as long as rows are evenly spaced.
+Where anything stands is told by coordinates over the variables `i0`, `i1`, ... of the batch, `i`
+(the row of q), `r` (the row of k and v) and `k` (along a row). So operands are read in any layout,
+and through any views, as long as rows are evenly spaced.
 """
 
 from __future__ import annotations

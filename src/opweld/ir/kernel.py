@@ -327,10 +327,11 @@ class Contraction:
 class Attending:
     """Attention whose elements `epilogue` takes, at row-major positions of the result.
 
-    `scores` has one iteration for each variable of the batch (the first loops), row, key and value of
-    a row: what it loads as `q`, `k` and `v`, and the score of their product, which is `factor` > 0
-    times that where `factor` is given. Batches that differ in `alone` variables only have the same
-    k and v. `place` is the position of an element of the result. See `ir/attention.py`.
+    `scores` has one iteration for each variable of the batch (the first loops), row, key and value
+    of a row: what it loads as `q`, `k` and `v`, rows of `depth`, `depth` and `columns` values, and
+    the score of their product, which is `factor` > 0 times that where `factor` is given. Batches
+    that differ in `alone` variables only have the same k and v. `place` is the position of an
+    element of the result. See `ir/attention.py`.
     """
 
     group: str

@@ -29,8 +29,8 @@ Names = Mapping[int, str]
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Contraction, Attending, Reduction, Scan, RowBlocks, Kernel,
-    Contract, Capture or Source, with a final newline.
+    """The text of a Graph, Plan, Welded, Contraction, Attending, Reduction, Scan, RowBlocks,
+    Kernel, Contract, Capture or Source, with a final newline.
 
     Raises TypeError for anything else.
     """

@@ -1,5 +1,5 @@
-"""Attention -> how a score is computed, and the epilogue: what the kernels of the device library call
-for each element.
+"""Attention -> how a score is computed, and the epilogue: what the kernels of the device library
+call for each element.
 """
 
 from __future__ import annotations

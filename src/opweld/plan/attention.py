@@ -1,7 +1,7 @@
 """Attention that is written out: a softmax between two products.
 
-Coordinates are followed from the result back to the operands, through views and broadcasts, whatever
-the order of axes.
+Coordinates are followed from the result back to the operands, through views and broadcasts,
+whatever the order of axes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..ir.product import Matrix, Product
 from ..ir.types import DType
 from .products import ONE, Labels, NoProduct, Terms, is_product, terms_of
 from .scores import NoAttention, Users, Walk, behind, divided, in_memory, knows, width
-from .uses import behind_views
+from .uses import behind_views, is_free_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ def written_out(call: Node, users: Users) -> Attention | None:
     walk.visit(scores)
     inner, operands = divided(walk, scores.node, users, inside)
     anchor = _first(walk, operands)
-    if not users.all_inside(anchor, set(walk.nodes)):
+    views = {node.serial for node in walk.nodes.values() if is_free_view(node)}
+    if not users.all_inside(anchor, inside | inner | views):
         raise NoAttention("its first product is needed elsewhere")
     product, q, k = _operands_of_first(anchor, next(iter(walk.coords[anchor.serial])))
     v = Seen(second.values, placed(second.value_labels))

@@ -68,7 +68,7 @@ def _attention_in(choice: Choice) -> list[Attention]:
 
 
 LEAST_QUERIES = 16
-"""A tile of fewer rows is mostly empty, and splitting keys and values takes longer than it saves."""
+"""A tile of fewer rows is mostly empty, and splitting keys and values costs more than it saves."""
 
 
 def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: Conditions) -> None:

@@ -95,8 +95,12 @@ def _lines(attending: Attending, name: str, load: str, row: int) -> list[str]:
     begin = address_text(substitute(address, {rows: 0, inner: 0}))
     steps = [_step(address, variable) for variable in (rows, inner)]
     buffer = next(d.buffer for d in _loads(attending) if d.name == load)
-    result = f"return {{{buffer} + ({begin}), int64_t({steps[0]}), int64_t({steps[1]})}};"
-    body = [*coordinates(loops, "at_batch", [result]), result]
+    body = [
+        f"const Index begin = {begin};",
+        f"const int64_t row = {steps[0]}, stride = {steps[1]};",
+        f"return {{{buffer} + begin, row, stride}};",
+    ]
+    body = [*coordinates(loops, "at_batch", body), *body]
     return _method(f"op::AttendLines {name}", ["Index at_batch"], body)
 
 

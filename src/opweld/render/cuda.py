@@ -8,7 +8,8 @@ plain C, so that no torch header is ever read by nvcc:
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
 `max_offset` is the largest element offset that any operand reaches: it decides between 32- and
 64-bit indices. `aligned` says that every pointer allows 16-byte accesses. The result is a
-cudaError_t. A matrix product and attention have entries of their own: see contraction.py and attention.py.
+cudaError_t. A matrix product and attention have entries of their own: see contraction.py and
+attention.py.
 """
 
 from __future__ import annotations

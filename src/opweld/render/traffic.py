@@ -240,8 +240,8 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
 
 
 def _of_attention(site: _Site, attending: Attending) -> int:
-    """q once; k and v once, and their images, of as many bytes, as often as blocks of rows read them
-    beyond the cache; what scores and the epilogue read beside.
+    """q once; k and v once, and their images, of as many bytes, as often as blocks of rows read
+    them beyond the cache; what scores and the epilogue read beside.
     """
     sizes = {b.name: site.operand_bytes(b.source) for b in attending.scores.buffers}
     rows, keys, _ = (site.at(loop.extent) for loop in attending.rows)

@@ -1,0 +1,179 @@
+"""Which parts of a graph become attention, and what stands in the way of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.emulation.attention import graph_of
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from opweld.ir.attention import Attention
+from opweld.ir.graph import arena_of
+from opweld.ir.plan import Conditions, GroupKind
+from opweld.lower import lower
+from opweld.plan import make_plan
+from opweld.plan.attention import written_out
+from opweld.plan.choice import choose_products
+from opweld.plan.function_attention import of_function
+from opweld.plan.scores import NoAttention, users_in
+from opweld.target import CPU, SM_90A
+
+
+class Forward(nn.Module):
+    def __init__(self, forward: Any) -> None:
+        super().__init__()
+        self.of = forward
+
+    def forward(self, *operands: Tensor) -> Any:
+        return self.of(*operands)
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape)
+
+
+QKV = (normal(2, 4, 32, 64), normal(2, 4, 40, 64), normal(2, 4, 40, 48))
+
+
+def found(forward: Any, *operands: Tensor) -> list[Attention]:
+    choice = choose_products(graph_of(Forward(forward), *operands), SM_90A, Conditions())
+    return [made for made in choice.products.values() if isinstance(made, Attention)]
+
+
+def refused(forward: Any, *operands: Tensor) -> str:
+    graph = graph_of(Forward(forward), *operands)
+    users, arena = users_in(graph), arena_of(graph)
+    for call in graph.nodes():
+        try:
+            assert of_function(call, users, arena) is None
+            assert written_out(call, users) is None
+        except NoAttention as reason:
+            return str(reason)
+    return ""
+
+
+def softmax_of(scores: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def normalised(scores: Tensor) -> Tensor:
+    powers = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return powers / powers.sum(-1, keepdim=True)
+
+
+FORMS = {
+    "function": lambda q, k, v: F.scaled_dot_product_attention(q, k, v),
+    "matmul": lambda q, k, v: softmax_of(q @ k.mT / 8, v),
+    "einsum": lambda q, k, v: torch.einsum(
+        "bhij,bhjd->bhid", torch.softmax(torch.einsum("bhid,bhjd->bhij", q, k), -1), v
+    ),
+    "bmm": lambda q, k, v: torch.bmm(
+        torch.softmax(torch.bmm(q.flatten(0, 1), k.flatten(0, 1).mT), -1), v.flatten(0, 1)
+    ),
+    "by hand": lambda q, k, v: normalised(q @ k.mT) @ v,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms(form: str) -> None:
+    (attention,) = found(FORMS[form], *QKV)
+    assert (attention.queries, attention.keys) == (32, 40)
+    assert (attention.depth, attention.columns) == (64, 48)
+
+
+@pytest.mark.parametrize(
+    ("forward", "factor"),
+    [
+        (FORMS["function"], 0.125),
+        (FORMS["einsum"], 1.0),
+        (lambda q, k, v: softmax_of(q @ k.mT * 0.5 / 4.0, v), 0.125),
+        (lambda q, k, v: softmax_of(q @ k.mT * -0.5, v), None),
+        (lambda q, k, v: softmax_of(torch.relu(q @ k.mT), v), None),
+    ],
+)
+def test_scores_that_are_scaled_products(forward: Any, factor: float | None) -> None:
+    plan = make_plan(graph_of(Forward(forward), *QKV), SM_90A)
+    (attending,) = lower(plan)
+    assert attending.factor == factor  # type: ignore[union-attr]
+
+
+def test_operands_are_read_through_views() -> None:
+    def heads(x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(
+            *(part.view(-1, 32, 4, 64).transpose(1, 2) for part in x.split(256, dim=2))
+        )
+
+    (attention,) = found(heads, normal(2, 32, 768))
+    (source,) = {seen.node for seen in (attention.q, attention.k, attention.v)}
+    assert source.type.shape[1:] == (32, 768)
+
+
+def test_shared_keys_are_told() -> None:
+    q, k = normal(2, 4, 32, 64), normal(2, 2, 40, 64)
+    forward = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True)  # noqa: E731
+    (attending,) = lower(make_plan(graph_of(Forward(forward), q, k, k), SM_90A))
+    assert [loop.extent for loop in attending.shared[1:]] == [2]  # type: ignore[union-attr]
+
+
+def weights_too(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    weights = torch.softmax(q @ k.mT, dim=-1)
+    return weights @ v, weights
+
+
+def scores_too(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    scores = q @ k.mT
+    return softmax_of(scores, v), scores
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        (weights_too, "its softmax is needed elsewhere"),
+        (scores_too, "its first product is needed elsewhere"),
+        (
+            lambda q, k, v: torch.softmax(q @ k.mT, dim=-2) @ v,
+            "its softmax is not over what is summed",
+        ),
+        (
+            lambda q, k, v: F.scaled_dot_product_attention(q.half(), k.half(), v.half()),
+            "the library's kernels for f16 are faster",
+        ),
+        (
+            lambda q, k, v: F.scaled_dot_product_attention(
+                q.repeat(1, 1, 1, 5), k.repeat(1, 1, 1, 5), v
+            ),
+            "its rows are of 320 values",
+        ),
+    ],
+)
+def test_what_stays_the_librarys(forward: Any, reason: str) -> None:
+    assert refused(forward, *QKV).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "rows", "reason"),
+    [
+        (Conditions(tf32=True), 32, "torch's flags allow products of less precision"),
+        (Conditions(autocast=True), 32, "autocast casts its operands"),
+        (Conditions(), 8, "of few rows"),
+    ],
+)
+def test_what_gains_nothing(conditions: Conditions, rows: int, reason: str) -> None:
+    graph = graph_of(Forward(FORMS["function"]), QKV[0][:, :, :rows], *QKV[1:])
+    (group,) = make_plan(graph, SM_90A, conditions=conditions).groups
+    assert group.kind is GroupKind.LIBRARY
+    assert group.reason.startswith(f"attention of the library's: {reason}")
+
+
+def test_the_cpu_has_none() -> None:
+    plan = make_plan(graph_of(Forward(FORMS["function"]), *QKV), CPU)
+    assert [group.kind for group in plan.groups] == [GroupKind.LIBRARY]
+
+
+def test_what_is_given_back_is_torchs_own_call() -> None:
+    graph = graph_of(Forward(FORMS["function"]), *QKV)
+    plan = make_plan(graph, SM_90A, excluded=frozenset({"k1_attention"}))
+    assert [(g.kind, len(g.nodes)) for g in plan.groups] == [(GroupKind.LIBRARY, 1)]
