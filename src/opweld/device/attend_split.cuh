@@ -34,7 +34,7 @@ struct AttendTile {
     static constexpr int kColumns = (Problem::kColumns + 31) / 32 * 32;
     static constexpr int kWide = kDepth > kColumns ? kDepth : kColumns;
     static constexpr int kThreads = 128, kWarps = kThreads / 32;
-    static constexpr int kDown = kWide <= 64 ? 2 : 1, kRows = kWarps * 16 * kDown;
+    static constexpr int kDown = kWide <= 32 ? 2 : 1, kRows = kWarps * 16 * kDown;
     static constexpr int kKeys = kWide <= 128 ? 32 : 16;
     static constexpr bool kHolds = kWide <= 128;  // q, in registers
     static constexpr int kKeyBytes = kKeys * (kDepth + 1) * 4;

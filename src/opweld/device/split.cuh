@@ -33,7 +33,7 @@ OPWELD_FN float power_of_two(int e) { return __uint_as_float(uint32_t(127 + e) <
 }
 
 // The exponent that column k of b is divided by and column k of a multiplied by.
-OPWELD_FN int column_exponent(uint32_t largest_bits) {
+[[maybe_unused]] OPWELD_FN int column_exponent(uint32_t largest_bits) {
     const int e = exponent_of(__uint_as_float(largest_bits));
     return e == -127 ? 0 : min(max(e, -60), 60);
 }
