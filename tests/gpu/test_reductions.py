@@ -148,7 +148,8 @@ CASES = [(name, length) for name in OF_ANY_LENGTH for length in lengths_of(name)
 def test_rows_of_any_length(built: SideBySide, name: str, length: int) -> None:
     model = MODELS[name]
     graded = Graded(built[name], model)
-    for seed in range(32 if model.shapes == ((),) else 2):
+    # All errors of the softmax of one column are that of its sum: one column says nothing.
+    for seed in range(32 if model.shapes == ((),) else 6 if (1,) in model.shapes else 2):
         graded.add(model.draw(length, seed))
     graded.require()
 

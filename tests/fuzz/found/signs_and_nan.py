@@ -6,16 +6,9 @@ import torch.nn as nn
 
 class Model(nn.Module):
     def forward(self, x):
-        b = x.abs()
-        square = x * x
-        return (
-            b > -1.5,
-            b >= 0,
-            torch.where(-b <= 0, x, 2.0),
-            square >= 0,
-            x.exp2() > -1,
-            -square < 1,
-        )
+        size, square = x.abs(), x * x
+        chosen = torch.where(-(size + 1).abs() <= 0, x, 2.0)
+        return size > -1.5, square.abs() + 0.5 >= 0, chosen, square >= 0, x.exp2() > -1, -square < 1
 
 
 def get_inputs():
