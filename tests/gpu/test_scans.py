@@ -10,6 +10,7 @@ from tests.behaviour.emitted import CountCalls
 from tests.gpu.building import SideBySide, built_side_by_side
 from tests.gpu.reduction_models import Model, rows_of
 from tests.gpu.test_reductions import LAYOUTS, Graded, hard_rows, pairs, parts, require_close
+from torch import Tensor
 
 from opweld.judge.compare import same_bits
 
@@ -73,7 +74,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
         yield modules
 
 
-@pytest.mark.parametrize("name", [n for n in MODELS if n not in (*EXACT, *OF_ANY_LENGTH)])
+def require_near(label: str, new: Tensor, eager: Tensor) -> None:
+    """Apart by no more than a chain of as many roundings: a random walk."""
+    size = eager.double().nan_to_num(0, 0, 0).abs().amax(-1, keepdim=True).clamp_min(1)
+    ratio = ((new.double() - eager.double()) / size).nan_to_num(0, 0, 0)
+    limit = torch.finfo(eager.dtype).eps * max(8.0, eager.shape[-1] ** 0.5)
+    assert ratio.abs().max() <= limit, label
+
+
+GRADED = [n for n in MODELS if n not in (*EXACT, *OF_ANY_LENGTH, "float64")]
+
+
+@pytest.mark.parametrize("name", GRADED)
 def test_errors_are_no_larger_than_those_of_eager(built: SideBySide, name: str) -> None:
     """For any number of rows."""
     graded = Graded(built[name], MODELS[name])
@@ -113,9 +125,7 @@ def test_hard_rows(built: SideBySide, name: str) -> None:
             continue
         assert torch.equal(new.isnan(), eager.isnan()), label
         assert torch.equal(new.isinf(), eager.isinf()), label
-        size = eager.double().nan_to_num(0, 0, 0).abs().amax(-1, keepdim=True).clamp_min(1)
-        ratio = ((new.double() - eager.double()) / size).nan_to_num(0, 0, 0)
-        assert ratio.abs().max() <= 8 * torch.finfo(eager.dtype).eps, label
+        require_near(label, new, eager)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -127,9 +137,22 @@ def test_layouts(built: SideBySide, name: str, layout: str) -> None:
         for label, new, eager in pairs(built[name], model, args):
             require_close(label, new, eager)
         return
+    if name == "float64":
+        for label, new, eager in pairs(built[name], model, args):
+            near = require_near if eager.is_floating_point() else require_close
+            near(label, new, eager)
+        return
     graded = Graded(built[name], model)
     graded.add(args)
     graded.require()
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_double_precision(built: SideBySide, rows: int) -> None:
+    model = MODELS["float64"]
+    for label, new, eager in pairs(built["float64"], model, model.draw(rows)):
+        near = require_near if eager.is_floating_point() else require_close
+        near(label, new, eager)
 
 
 @pytest.mark.parametrize("name", MODELS)
