@@ -138,9 +138,10 @@ def test_what_the_parts_do_not_hold(
     module = emitted(FUNCTION.format(""), shape, shape)
     inputs = [normal(*shape) for _ in range(3)]
     inputs[operand][1, 2, 77, 5] = value
-    ours, eager, _ = results(module, *inputs)
-    assert torch.equal(ours.isnan(), eager.isnan())
-    torch.testing.assert_close(ours, eager, equal_nan=True, rtol=1e-4, atol=1e-5)
+    ours, eager, exact = results(module, *inputs)
+    # Eager spreads an infinite key or value over all rows as NaN, where float64 has numbers.
+    wanted = torch.where(eager.isfinite(), eager, exact.float())
+    torch.testing.assert_close(ours, wanted, equal_nan=True, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients(emitted: Callable[..., ModuleType]) -> None:
