@@ -34,10 +34,11 @@ def test_values_vary_by_draw_and_repeat_for_the_same(name: str) -> None:
 
 def test_two_elements_change_places() -> None:
     for draw in range(3):
-        before, after = own(draw).tensors()[0], swapped(own, seed=5)(draw).tensors()[0]
+        before, after = own(0).tensors()[0], swapped(own, seed=5)(draw).tensors()[0]
         assert (before != after).sum() == 2
         assert torch.equal(before.flatten().sort().values, after.flatten().sort().values)
     first, again = (swapped(own, seed=5)(0).tensors() for _ in range(2))
+    assert not torch.equal(first[0], swapped(own, seed=5)(1).tensors()[0])
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], torch.arange(16))
     single = swapped(lambda draw: Call((torch.ones(1), torch.ones(0, 3)), {}), seed=5)(0)
     assert torch.equal(single.args[0], torch.ones(1))

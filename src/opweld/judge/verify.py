@@ -63,6 +63,8 @@ from opweld.judge.weights import (
 )
 
 NUM_REPEATS = 10
+# What is kept by a sample of the elements shows where both that change places are outside of it.
+NUM_SWAPS = 6
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
 # Elements of inputs and outputs, and operations of products, above which all checks but the main
 # one take fewer rows: each of them sends its inputs and its results from process to process.
@@ -141,7 +143,7 @@ class Verifier:
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
         yield self._trial.compare(few)
-        yield self._optional(Kind(SWAPPED, swapped(self._few, self.seed)))
+        yield self._optional(Kind(SWAPPED, swapped(self._few, self.seed)), least_draws=NUM_SWAPS)
         yield self._same_tensors()
         yield self._same_memory()
         yield self._uninitialised()
@@ -362,14 +364,14 @@ class Verifier:
         self._load(state)
         return check
 
-    def _optional(self, kind: Kind, new_values: bool = False) -> Check:
+    def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
         """A check that the time limit, or a device that would be lost by it, may leave out."""
         if time.monotonic() > self._deadline:
             return Check(kind.name, True, "no time left within the time limit", skipped=True)
         if new_values and self.pair.device.type == "cuda" and self._asserts_on_device:
             if refusal := refusal_on_cpu(self.pair.original, kind.make(0)):
                 return Check(kind.name, True, refusal, skipped=True)
-        return self._trial.compare(replace(kind, note=self._note))
+        return self._trial.compare(replace(kind, note=self._note), least_draws=least_draws)
 
     @cached_property
     def _asserts_on_device(self) -> bool:
