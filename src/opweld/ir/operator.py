@@ -12,7 +12,7 @@ from typing import Any
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Node
 from .kernel import Definition, Load, RowBlocks, Welded
-from .ops import Kind
+from .ops import Kind, Op
 from .plan import Group, GroupKind
 from .reduction import Lowered
 from .types import TensorType
@@ -145,6 +145,10 @@ def _reads(inputs: tuple[Node, ...], needed: frozenset[str]) -> tuple[SizeRead, 
     return tuple(found.values())
 
 
+# Of what a PICK has gathered: neighbours are next to each other whatever it was gathered from.
+_ROW_MAJOR = -1
+
+
 def _like(group: Group, node: Node) -> int | None:
     """The first operand that PyTorch's elementwise operations would take the layout from; what is
     made from a matrix product, or from attention, is row-major as that is.
@@ -153,12 +157,20 @@ def _like(group: Group, node: Node) -> int | None:
         return None
     if group.tail is not None:
         return _like_of_tail(group, group.tail, node)
+    found = _layout_of(group, node)
+    return None if found == _ROW_MAJOR else found
+
+
+def _layout_of(group: Group, node: Node) -> int | None:
+    """The operand whose layout a value of a kernel has in eager PyTorch, where that is known."""
     if node in group.inputs:
         return group.inputs.index(node)
+    if node.op is Op.PICK:
+        return _ROW_MAJOR
     if node.kind is not Kind.POINTWISE:
         return None
     for operand in node.inputs:
-        found = _like(group, operand) if operand.type.shape == node.type.shape else None
+        found = _layout_of(group, operand) if operand.type.shape == node.type.shape else None
         if found is not None:
             return found
     return None
