@@ -150,7 +150,7 @@ class Batch:
 def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Judgement]) -> Outcome:
     """A fault fails with every seed; what passes with one of them was chance, and is said."""
     last = judgements[-1]
-    main = [row for row in compiled.main_rows if row.kind not in ("library", "view")]
+    main = [row for row in compiled.welded if not row.variant]
     kind, detail = "passed", ""
     if not last.verdict.passed:
         kind, detail = fault_of(last)

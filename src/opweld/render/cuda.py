@@ -23,7 +23,7 @@ from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher
 from .cuda_reduction import reduction_pieces, reduction_text
 from .cuda_scan import scan_pieces, scan_text
-from .element import element_text, pieces_of, place_pieces, title
+from .element import element_text, pieces_called, pieces_of, place_pieces, title
 from .layout import call, folded, head, indented
 from .packet import (
     element_body,
@@ -53,8 +53,7 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
         if isinstance(lowered, Scan):
             needed |= scan_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
-    if any("op::difference(" in text for text in texts):
-        needed.add("difference")
+    needed |= {"difference"} & set().union(*map(pieces_called, texts))
     device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
     return "\n".join([*device, *texts])
 
