@@ -1,7 +1,7 @@
 """Times matrix products of many shapes, as they are planned, beside eager and torch.compile.
 
     python benchmarks/products.py                         float32 and 16-bit, with tails
-    python benchmarks/products.py --only 'Linear|8205' --compile  torch.compile beside them
+    python benchmarks/products.py --only 'Linear|8205' --baselines compile,autotune
 
 Needs a CUDA device and nvcc. Each case is a small model that goes through the compiler; the emitted
 file is built, imported and timed, everything that a call does included. All ways of one case run
@@ -11,8 +11,10 @@ sum of the absolute products. One JSON file keeps the run.
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.compiled import compiled_ways  # noqa: E402
 from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 
 from opweld.builder import build_in_child  # noqa: E402
@@ -83,7 +86,7 @@ class Case:
     num_terms: int
     num_bytes: int
     target: str = "auto"
-    plain: bool = True  # nothing follows the product
+    plain: bool = True  # nothing follows a product of `fc`, or of two inputs
     precision: str = "highest"  # torch.set_float32_matmul_precision, from compiling to timing
 
 
@@ -130,7 +133,15 @@ def matmul(
     return Case(f"{name}, {dtype[6:]}", text, count * m * n * k, num_bytes)
 
 
+def founding(name: str) -> Case:
+    """An example whose product is that of 1024x8192 by 8192x8192."""
+    m, k, n = 1024, 8192, 8192
+    text = (ROOT / "examples" / f"{name}.py").read_text()
+    return Case(name, text, m * n * k, 4 * (m * k + n * k + m * n), plain=False)
+
+
 CASES = (
+    *map(founding, ("linear_swish", "linear_sigmoid", "linear_relu")),
     linear(1024, 8192, 8192),
     linear(1024, 8192, 8192, tail=SIX),
     linear(4096, 4096, 4096),
@@ -153,19 +164,24 @@ CASES = (
     linear(1024, 8192, 8192, precision="high"),
     linear(8192, 8192, 8192, precision="high"),
     linear(1024, 8192, 8192, tail=SIX, precision="high"),
-    linear(1024, 8192, 8192, BF16),
-    linear(1024, 8192, 8192, BF16, SIX),
-    linear(1024, 8192, 8192, F16, SIX),
+    *(
+        linear(rows, width, width, dtype, tail)
+        for rows, width in ((1024, 8192), (4096, 4096), (8192, 8192))
+        for dtype in (BF16, F16)
+        for tail in ("y", SIX)
+    ),
 )
 
 
 def main(
     only: Annotated[str, typer.Option(help="Only cases whose name has one of a|b|c in it.")] = "",
-    compile: Annotated[bool, typer.Option(help="Beside torch.compile, default and tuned.")] = False,
+    baselines: Annotated[str, typer.Option(help="Of compile and autotune.")] = "",
     budget_s: Annotated[float, typer.Option(help="Seconds for each way of each case.")] = 0.15,
+    seconds: Annotated[float, typer.Option(help="No case begins after so many.")] = math.inf,
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
 ) -> None:
     """Writes <out>/products-<device>.json."""
+    start = time.perf_counter()
     cases = [case for case in CASES if any(part in case.name for part in only.split("|"))]
     with tempfile.TemporaryDirectory() as folder:
         files = [emit(case, Path(folder, f"product{i}.py")) for i, case in enumerate(cases)]
@@ -176,8 +192,10 @@ def main(
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"products-{slug(device_name())}.json"
         for case, (model, new) in zip(cases, files, strict=True):
+            if time.perf_counter() - start > seconds:
+                break
             with allowed(case):
-                result = measured(case, model, new, compile, budget_s, copy_gbps)
+                result = measured(case, model, new, baselines, budget_s, copy_gbps)
             print(line_of(result), flush=True)
             keep(path, run, run, result, names)
     print(f"written to {path}")
@@ -201,26 +219,23 @@ def build(model: Path, new: Path) -> None:
 
 
 def measured(
-    case: Case, model: Path, new: Path, compile: bool, budget_s: float, copy_gbps: float
+    case: Case, model: Path, new: Path, baselines: str, budget_s: float, copy_gbps: float
 ) -> dict[str, Any]:
     torch.cuda.empty_cache()
     torch.manual_seed(0)
     original = import_file(model, f"{model.stem}_original")
-    inputs = original.get_inputs()
+    inputs, given = [x.cuda() for x in original.get_inputs()], original.get_init_inputs()
     with torch.device("cuda"):
-        eager = original.Model().eval()
-        ours = import_file(new, f"{new.stem}_module").ModelNew().eval()
+        eager = original.Model(*given).eval()
+        ours = import_file(new, f"{new.stem}_module").ModelNew(*given).eval()
     ours.load_state_dict(eager.state_dict())
     ways: dict[str, Callable[[], Any]] = {
         "eager_ms": lambda: eager(*inputs),
         "opweld_ms": lambda: ours(*inputs),
     }
-    if compile:
-        default = torch.compile(eager)
-        tuned = torch.compile(eager, mode="max-autotune")
-        ways["compile_ms"] = lambda: default(*inputs)
-        ways["autotune_ms"] = lambda: tuned(*inputs)
     with torch.no_grad():
+        compiled, failed = compiled_ways(eager, inputs, baselines)
+        ways |= compiled
         errors = {
             name: error_of(ways[name](), eager, inputs) if case.plain else None
             for name in ("eager_ms", "opweld_ms")
@@ -231,6 +246,7 @@ def measured(
     return {
         "name": case.name,
         **medians,
+        **failed,
         "spread": {name: [s.p10, s.p90] for name, s in times.items()},
         "tflops": 2 * case.num_terms / best_s / 1e12,
         "share_of_copy": case.num_bytes / best_s / 1e9 / copy_gbps,

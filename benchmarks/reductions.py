@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.compiled import compiled_ways  # noqa: E402
 from benchmarks.one_expression import model_text  # noqa: E402
 from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 
@@ -330,7 +331,7 @@ def _measured(
     }
     with torch.no_grad():
         errors = _errors(eager, ours, inputs)
-        compiled, failed = _baselines(eager, inputs, baselines)
+        compiled, failed = compiled_ways(eager, inputs, baselines)
         times = time_interleaved({**ways, **compiled}, torch.device(device), budget_s)
     medians = {name: samples.median for name, samples in times.items()}
     return {
@@ -352,23 +353,6 @@ def _copy(num_bytes: int, device: str) -> Callable[[], Any]:
     source = torch.zeros(max(num_bytes // 2, 1), dtype=torch.uint8, device=device)
     to = torch.zeros_like(source)
     return lambda: to.copy_(source)
-
-
-def _baselines(
-    eager: torch.nn.Module, inputs: list[Any], baselines: str
-) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
-    """What torch.compile makes, called once; and why there is none."""
-    modes = {"compile": None, "autotune": "max-autotune-no-cudagraphs"}
-    ways, failed = dict[str, Callable[[], Any]](), dict[str, str]()
-    for name in filter(None, baselines.split(",")):
-        torch._dynamo.reset()
-        compiled = torch.compile(eager, mode=modes[name])
-        try:
-            compiled(*inputs)
-            ways[f"{name}_ms"] = lambda model=compiled: model(*inputs)
-        except Exception as problem:
-            failed[f"{name}_problem"] = f"{type(problem).__name__}: {problem}"[:500]
-    return ways, failed
 
 
 def _errors(eager: torch.nn.Module, ours: torch.nn.Module, inputs: list[Any]) -> dict[str, Any]:

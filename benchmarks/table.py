@@ -58,14 +58,15 @@ def table(account: dict[str, Any]) -> str:
 
 def products(account: dict[str, Any]) -> str:
     """The products side by side: of some more than one was measured, the last one counts."""
+    shares = ("TFLOP/s", "share of copy", "error")
     lines = [
         f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}. Medians in "
-        "ms; TFLOP/s are of the product's own operations, the "
-        "share is that of the bytes that must move at the speed of a copy, the error is ours over "
+        "ms; tuned is torch.compile's max-autotune; TFLOP/s are of the product's own operations, "
+        "the share is that of the bytes that must move at the speed of a copy, the error is ours over "
         "eager's, root mean square against float64.",
         "",
-        line(("product", "eager", "ModelNew", "times", "TFLOP/s", "share of copy", "error")),
-        "|---" * 7 + "|",
+        line(("product", "eager", "torch.compile", "tuned", "ModelNew", "times", *shares)),
+        "|---" * 9 + "|",
     ]
     return "\n".join([*lines, *map(product_row, account["cases"])])
 
@@ -177,6 +178,7 @@ def product_row(case: dict[str, Any]) -> str:
         (
             case["name"],
             f"{eager:.4g}",
+            *(f"{case[way]:.4g}" if way in case else "" for way in ("compile_ms", "autotune_ms")),
             f"**{new:.4g}**",
             f"{eager / new:.2f}",
             f"{case['tflops']:.0f}",
