@@ -62,7 +62,7 @@ def products(account: dict[str, Any]) -> str:
     lines = [
         f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}. Medians in "
         "ms; tuned is torch.compile's max-autotune; TFLOP/s are of the product's own operations, "
-        "the share is that of the bytes that must move at the speed of a copy, the error is ours over "
+        "the share is that of the bytes that must move at the speed of a copy, the error ours over "
         "eager's, root mean square against float64.",
         "",
         line(("product", "eager", "torch.compile", "tuned", "ModelNew", "times", *shares)),
