@@ -185,6 +185,8 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
 constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
 constexpr int cudaDevAttrMaxSharedMemoryPerBlockOptin = 97;
 constexpr int cudaLaunchAttributeClusterDimension = 4;
+constexpr int cudaLaunchAttributeProgrammaticStreamSerialization = 6;
+constexpr int cudaDevAttrComputeCapabilityMajor = 75;
 constexpr cudaError_t cudaErrorCooperativeLaunchTooLarge = 720;
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int) {
@@ -198,7 +200,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, i
 struct cudaLaunchAttribute {
     int id;
     struct {
-        int cooperative;
+        int cooperative, programmaticStreamSerializationAllowed;
         dim3 clusterDim;
     } val;
 };

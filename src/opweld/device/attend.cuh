@@ -37,7 +37,7 @@ OPWELD_FN float quotient(float sum, float total, float inverse) {
     return fmaf(fmaf(-near, total, sum), inverse, near);
 }
 
-// @AttendBlock deps: AttendCopies, AttendRows, attend_limit, attend_powers, attend_products, attend_quotient, attend_rows_drowned, attend_scores, attend_values, shared_address, split_row, store_vector
+// @AttendBlock deps: AttendCopies, AttendRows, attend_limit, attend_powers, attend_products, attend_quotient, attend_rows_drowned, attend_scores, attend_values, dependents, shared_address, split_rows, store_vector
 // One block's rows, and its shared memory: the parts and scales of q, then the image of a tile, of which
 // keys come while values are used and the other way round; at the end a tile of the result.
 template <typename Problem>
@@ -93,13 +93,10 @@ struct AttendBlock {
     __device__ __forceinline__ bool split_queries() const {
         const AttendLines lines = problem.query_lines(batch);
         int own = 0;
-        for (int row = warp_row(); row < warp_row() + 16 * kDown; ++row) {
-            const bool exists = first + row < sizes.queries;
-            const float* from = lines.data + (exists ? first + row : 0) * lines.row;
-            const float scale = split_row<Tile::kDepth>(memory, row, from, lines.inner,
-                                                        exists ? Problem::kDepth : 0, own);
-            if (threadIdx.x % 32 == 0) query_scales()[row] = scale;
-        }
+        split_rows<Tile::kDepth, 16 * kDown>(memory, query_scales(), warp_row(), lines,
+                                             first + warp_row(), sizes.queries - first - warp_row(),
+                                             Problem::kDepth, own);
+        wait_for_results();  // of what splits keys and values
         for (int tile = int(threadIdx.x); tile < tiles(); tile += Tile::kThreads) own |= unfit[tile];
         return __syncthreads_or(own);
     }
@@ -270,7 +267,16 @@ static int64_t attend_bytes(const AttendSizes& sizes) {
     return sizes.shared * Tile::tiles(sizes.keys) * (Tile::kImageBytes + int64_t(sizeof(int)));
 }
 
-// @attend deps: attend_bytes, attend_kernel, attend_split_kernel
+// @starts_early deps:
+// Whether the current device can start a kernel before the one ahead of it has ended: from sm_90 on.
+[[maybe_unused]] static bool starts_early() {
+    int device = 0, major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major >= 9;
+}
+
+// @attend deps: attend_bytes, attend_kernel, attend_split_kernel, starts_early
 // Hands the values of out, float32, to `epilogue(at, values)`, with `at` the flat position of the first of
 // one or two neighbours. Returns a CUDA error code.
 template <typename Problem, typename Epilogue>
@@ -293,9 +299,20 @@ static int attend(const Problem& problem, const AttendSizes& sizes, void* worksp
     if (error) return error;
     const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned, 0);
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows * sizes.batches;
-    kernel<<<(unsigned int)blocks, Tile::kThreads, Tile::kBytes, queue>>>(problem, sizes, bytes,
-                                                                          unfit, sink);
-    return int(cudaGetLastError());
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3((unsigned int)blocks);
+    config.blockDim = dim3(Tile::kThreads);
+    config.dynamicSmemBytes = Tile::kBytes;
+    config.stream = queue;
+    config.attrs = &attribute;
+    // It splits its rows of q while images are made. Behind any other kernel these may not be there yet.
+    config.numAttrs = images > 0 && starts_early() ? 1 : 0;
+    return int(cudaLaunchKernelEx(&config, kernel, problem, sizes,
+                                  static_cast<const unsigned char*>(bytes),
+                                  static_cast<const int*>(unfit), sink));
 }
 
 }  // namespace op

@@ -80,48 +80,97 @@ OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower, const float
     *reinterpret_cast<Word*>(lower) = *reinterpret_cast<const Word*>(low);
 }
 
-// @split_row deps: Packet, exponents, parts_place, put_split
-// A warp splits a row of `count` values, zeros beyond them, into an image; the row's scale. `unfit`
-// becomes 1 where the parts do not hold it: largest values out of range, or more than one value in 16,
-// zeros apart, with digits below those that a lower part keeps.
+// @WarpRow deps: Packet, exponents, parts_place, put_split
+// A row of up to kLength values in the registers of a warp, four neighbours a lane and turn.
 template <int kLength>
-OPWELD_FN float split_row(unsigned char* image, int row, const float* from, int64_t inner, int count,
-                          int& unfit) {
-    constexpr int kTurns = (kLength + 127) / 128;
-    const int lane = int(threadIdx.x) % 32;
+struct WarpRow {
+    static constexpr int kTurns = (kLength + 127) / 128;
     float values[kTurns][4];
-    uint32_t most = 0;  // bit patterns of |x| are ordered, NaN above all
+
+    // `count` values, zeros beyond them
+    __device__ __forceinline__ void load(const float* from, int64_t inner, int count) {
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
+        for (int turn = 0; turn < kTurns; ++turn)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int at = turn * 128 + lane * 4 + i;
-            values[turn][i] = at < count ? from[at * inner] : 0.0f;
-            most = max(most, __float_as_uint(values[turn][i]) & 0x7FFFFFFFu);
-        }
+            for (int i = 0; i < 4; ++i) {
+                const int at = turn * 128 + int(threadIdx.x) % 32 * 4 + i;
+                values[turn][i] = at < count ? from[at * inner] : 0.0f;
+            }
     }
+    // The largest of this lane: bit patterns of |x| are ordered, NaN above all.
+    __device__ __forceinline__ uint32_t most() const {
+        uint32_t most = 0;
 #pragma unroll
-    for (int step = 16; step; step /= 2) most = max(most, __shfl_xor_sync(~0u, most, step));
-    const float largest = __uint_as_float(most);
-    const int up = lift(exponent_of(largest));
-    int excess = 0;  // of 16 times those that lose digits over all
+        for (int turn = 0; turn < kTurns; ++turn)
 #pragma unroll
-    for (int turn = 0; turn < kTurns; ++turn) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            values[turn][i] *= power_of_two(up);
-            if (values[turn][i] != 0.0f) excess += fabsf(values[turn][i]) < 1.0f ? 15 : -1;
-        }
-        const int at = turn * 128 + lane * 4;
-        if (at >= kLength) continue;
-        unsigned char* upper = image + parts_place<kLength>(row, at / 8) + at % 8 * 2;
-        unsigned char* lower = image + parts_place<kLength>(row, (kLength + at) / 8) + at % 8 * 2;
-        put_split(upper, lower, values[turn]);
+            for (int i = 0; i < 4; ++i)
+                most = max(most, __float_as_uint(values[turn][i]) & 0x7FFFFFFFu);
+        return most;
     }
+    // Puts the parts of the values times 2^up into a row of an image. Returns this lane's excess of 16
+    // times those values that lose digits over all that are not zero.
+    __device__ __forceinline__ int put(unsigned char* image, int row, int up) {
+        int excess = 0;
 #pragma unroll
-    for (int step = 16; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
-    unfit |= !is_in_range(largest) || excess > 0;
-    return power_of_two(-up);
+        for (int turn = 0; turn < kTurns; ++turn) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                values[turn][i] *= power_of_two(up);
+                if (values[turn][i] != 0.0f) excess += fabsf(values[turn][i]) < 1.0f ? 15 : -1;
+            }
+            const int at = turn * 128 + int(threadIdx.x) % 32 * 4;
+            if (at >= kLength) continue;
+            unsigned char* upper = image + parts_place<kLength>(row, at / 8) + at % 8 * 2;
+            unsigned char* lower = image + parts_place<kLength>(row, (kLength + at) / 8) + at % 8 * 2;
+            put_split(upper, lower, values[turn]);
+        }
+        return excess;
+    }
+};
+
+// @split_rows deps: AttendLines, WarpRow
+// A warp splits `exist` rows of `count` values, from line `first` on, into kRows rows of an image from
+// `row` on, and says their scales; other rows are zeros. `unfit` becomes 1 where the parts do not hold
+// one: its largest value is out of range, or more than one in 16, zeros apart, has digits below those
+// that a lower part keeps. Several rows at once, for most of the time is waiting for loads.
+template <int kLength, int kRows>
+OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const AttendLines& lines,
+                          int64_t first, int64_t exist, int count, int& unfit) {
+    constexpr int kAtOnce = kLength <= 128 ? 4 : 2;
+#pragma unroll 1
+    for (int begin = 0; begin < kRows; begin += kAtOnce) {
+        WarpRow<kLength> rows[kAtOnce];
+        uint32_t most[kAtOnce];
+        int excess[kAtOnce];
+#pragma unroll
+        for (int r = 0; r < kAtOnce; ++r) {
+            const bool exists = begin + r < exist;
+            rows[r].load(lines.data + (exists ? first + begin + r : 0) * lines.row, lines.inner,
+                         exists ? count : 0);
+        }
+#pragma unroll
+        for (int r = 0; r < kAtOnce; ++r) most[r] = rows[r].most();
+#pragma unroll
+        for (int step = 16; step; step /= 2)
+#pragma unroll
+            for (int r = 0; r < kAtOnce; ++r)
+                most[r] = max(most[r], __shfl_xor_sync(~0u, most[r], step));
+#pragma unroll
+        for (int r = 0; r < kAtOnce; ++r) {
+            const float largest = __uint_as_float(most[r]);
+            const int up = lift(exponent_of(largest));
+            excess[r] = rows[r].put(image, row + begin + r, up);
+            if (threadIdx.x % 32 == 0) scales[row + begin + r] = power_of_two(-up);
+            unfit |= !is_in_range(largest);
+        }
+#pragma unroll
+        for (int step = 16; step; step /= 2)
+#pragma unroll
+            for (int r = 0; r < kAtOnce; ++r)
+                excess[r] += __shfl_xor_sync(~0u, excess[r], step);
+#pragma unroll
+        for (int r = 0; r < kAtOnce; ++r) unfit |= excess[r] > 0;
+    }
 }
 
 // @split_column deps: Packet, exponents, parts_place, put_split
@@ -151,7 +200,7 @@ OPWELD_FN float split_column(unsigned char* image, int column, const float* from
     return power_of_two(-up);
 }
 
-// @attend_split_kernel deps: AttendLines, AttendSizes, AttendTile, split_column, split_row
+// @attend_split_kernel deps: AttendLines, AttendSizes, AttendTile, split_column, split_rows, start_dependents
 // A block makes the image of one tile of keys and values, and says whether it is unfit.
 template <typename Problem>
 __global__ void __launch_bounds__(AttendTile<Problem>::kThreads)
@@ -168,12 +217,10 @@ __global__ void __launch_bounds__(AttendTile<Problem>::kThreads)
     auto* column_scales = reinterpret_cast<float*>(columns + Tile::kKeys * Tile::kColumns * 4);
     const AttendLines keys = problem.key_lines(shared), values = problem.value_lines(shared);
     int own = 0;
-    for (int key = warp; key < Tile::kKeys; key += Tile::kWarps) {
-        const float* from = keys.data + (first + (key < count ? key : 0)) * keys.row;
-        const float scale = split_row<Tile::kDepth>(image, key, from, keys.inner,
-                                                    key < count ? Problem::kDepth : 0, own);
-        if (threadIdx.x % 32 == 0) key_scales[key] = scale;
-    }
+    start_dependents();
+    constexpr int kOwn = Tile::kKeys / Tile::kWarps;
+    split_rows<Tile::kDepth, kOwn>(image, key_scales, warp * kOwn, keys, first + warp * kOwn,
+                                   count - warp * kOwn, Problem::kDepth, own);
     for (int d = int(threadIdx.x); d < Tile::kColumns; d += Tile::kThreads) {
         const bool exists = d < Problem::kColumns;
         const float* from = values.data + first * values.row + (exists ? d : 0) * values.inner;
