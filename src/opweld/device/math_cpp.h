@@ -162,6 +162,24 @@ OPWELD_FN float exp_less_one_poly(float r) {
     return r * r * q + r;
 }
 
+// @expm1 deps: kExponentShift, exp_less_one_poly, bits_from_float, float_from_bits, kInfinity
+// e^x - 1 = 2 (2^(k-1) (e^r - 1) + 2^(k-1) - 1/2), with k and r as in exp; below -20 it is -1
+template <typename T>
+OPWELD_FN T expm1(T x) {
+    if constexpr (sizeof(T) != sizeof(float)) {
+        return ::expm1(x);
+    } else {
+        float bounded = x < -20.0f ? -20.0f : x;
+        float shifted = bounded * 1.44269504f + (kExponentShift - 1.0f);
+        float k = shifted - (kExponentShift - 1.0f);
+        float r = bounded - k * 0.693359375f - k * -2.12194440e-4f;
+        float power = float_from_bits(bits_from_float(shifted) << 23);
+        float value = 2.0f * (exp_less_one_poly(r) * power + (power - 0.5f));
+        value = x > 89.0f ? kInfinity<T> : value;
+        return x == 0.0f ? x : value;
+    }
+}
+
 // @tanh deps: kExponentShift, bits_from_float, float_from_bits
 // x + x^3 q(x^2) for |x| < 0.6, fitted to 2.8e-9, else 1 - 2 / (e^(2 |x|) + 1) with the sign of x.
 // There e^(2 r) = p(r) as in exp, with r in [-ln(2) / 4, ln(2) / 4].
