@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld.capture import capture
+from opweld.capture import capture, variants
 from opweld.capture.arguments import bind
 from opweld.capture.export import export_graph
 from opweld.capture.preserve import unchanged
@@ -40,8 +41,14 @@ def captured(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -
     return capture(module.eval(), args, kwargs, name="model", batch=batch)
 
 
+def captured_plainly(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -> Variant:
+    """Without the states of autocast, whose captures take most of the time."""
+    with mock.patch.object(variants, "_AUTOCAST", {}):
+        return captured(module, *args, batch=batch, **kwargs).variants[0]
+
+
 def graph_of(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -> Graph:
-    return captured(module, *args, batch=batch, **kwargs).variants[0].graph
+    return captured_plainly(module, *args, batch=batch, **kwargs).graph
 
 
 class _Module(nn.Module):
@@ -165,7 +172,7 @@ def assert_row(module: nn.Module, *args: Any) -> Graph:
 
 def assert_same(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -> Graph:
     """The captured graph computes what the module does, on these inputs. Returns the graph."""
-    variant = captured(module, *args, batch=batch, **kwargs).variants[0]
+    variant = captured_plainly(module, *args, batch=batch, **kwargs)
     assert_agrees(variant, module, *args, **kwargs)
     return variant.graph
 

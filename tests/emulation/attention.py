@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.capturing import captured
+from tests.capturing import captured_plainly
 from tests.emulation.emulate import emulate
 from tests.kernels import memory_of, poisoned
 from torch import nn
@@ -37,8 +37,7 @@ class Compiled:
 
 
 def graph_of(module: nn.Module, *inputs: Any) -> Graph:
-    capture = captured(module, *inputs)
-    graph = capture.variants[0].graph
+    graph = captured_plainly(module, *inputs).graph
     return simplify(graph, arena_of(graph)).graph
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.export._trace  # torch.export would import it, and much else, at its first call
 from torch import fx, nn
-from torch.export import Dim, ExportedProgram
+from torch.export import Dim, ExportedProgram, exported_program
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
@@ -109,9 +109,30 @@ def _unmark(t: torch.Tensor) -> None:
 def _functional(program: ExportedProgram) -> ExportedProgram:
     """Without writes in place; composite operators that torch can keep are kept."""
     try:
-        return program.run_decompositions({})
+        with _composites_of(program):
+            return program.run_decompositions({})
     except Exception as error:  # torch runs the operators again, with anything they may raise
         raise _explained(error) from error
+
+
+@contextlib.contextmanager
+def _composites_of(program: ExportedProgram) -> Iterator[None]:
+    """Torch prepares each composite operator that it could keep, which takes longer than all else
+    of an export: here it is asked for those of the program alone.
+    """
+    can_be_kept = getattr(exported_program, "_is_preservable_cia_op", None)
+    asked = getattr(exported_program, "_collect_all_valid_cia_ops", None)
+    if can_be_kept is None or asked is None:  # another torch: as slow as ever
+        yield
+        return
+    targets = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    operators = (target for target in targets if isinstance(target, torch._ops.OpOverload))
+    kept = set(filter(can_be_kept, operators))
+    exported_program._collect_all_valid_cia_ops = lambda: kept
+    try:
+        yield
+    finally:
+        exported_program._collect_all_valid_cia_ops = asked
 
 
 def _explained(error: Exception) -> CaptureError:
