@@ -48,11 +48,30 @@ class Model(nn.Module):
         self.fc = nn.Linear({k}, {n}, dtype={dtype})
 
     def forward(self, x):
-        y = self.fc(x)
+        y = self.fc({head})
         return {tail}
 
 def get_inputs():
     return [torch.rand({m}, {k}, dtype={dtype}, device="{device}")]
+
+def get_init_inputs():
+    return []
+"""
+MLP = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear({k}, {n}), nn.Linear({n}, {k})
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))
+
+def get_inputs():
+    return [torch.rand({m}, {k}, device="{device}")]
 
 def get_init_inputs():
     return []
@@ -98,14 +117,23 @@ def linear(
     tail: str = "y",
     target: str = "auto",
     precision: str = "highest",
+    head: str = "x",
 ) -> Case:
-    text = LINEAR.format(m=m, k=k, n=n, dtype=dtype, tail=tail, device=DEVICE)
+    text = LINEAR.format(m=m, k=k, n=n, dtype=dtype, tail=tail, head=head, device=DEVICE)
     size = 4 if dtype == F32 else 2
     name = f"Linear {m}x{k} -> {n}, {dtype[6:]}" + (", 6 operations" if tail == SIX else "")
+    name += "" if head == "x" else " of gelu(x)"
     name += "" if target == "auto" else f", kernels for {target}"
     name += "" if precision == "highest" else ", TF32 allowed"
     num_bytes = (m * k + n * k + m * n) * size
-    return Case(name, text, m * n * k, num_bytes, target, tail == "y", precision)
+    plain = tail == "y" and head == "x"
+    return Case(name, text, m * n * k, num_bytes, target, plain, precision)
+
+
+def mlp(m: int, k: int, n: int) -> Case:
+    text = MLP.format(m=m, k=k, n=n, device=DEVICE)
+    num_bytes = (2 * m * k + 2 * n * k + m * n) * 4
+    return Case(f"MLP {m}x{k} -> {n} -> {k}, float32", text, 2 * m * n * k, num_bytes, plain=False)
 
 
 @contextmanager
@@ -144,6 +172,8 @@ CASES = (
     *map(founding, ("linear_swish", "linear_sigmoid", "linear_relu")),
     linear(1024, 8192, 8192),
     linear(1024, 8192, 8192, tail=SIX),
+    linear(1024, 8192, 8192, head="torch.nn.functional.gelu(x)"),
+    mlp(1024, 8192, 8192),
     linear(4096, 4096, 4096),
     linear(8192, 8192, 8192),
     *(linear(rows, 8192, 8192) for rows in (1, 4, 16, 64, 256)),

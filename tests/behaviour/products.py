@@ -82,11 +82,11 @@ NUM_PRODUCTS = {"tails": 3, "layouts": 6, "batches": 4, "vectors": 7}
 
 
 @contextmanager
-def every_product_is_ours() -> Iterator[None]:
-    """As if the library took an hour for each, and the tensor cores were not there."""
+def every_product_is_ours(tensor_cores: str = "none") -> Iterator[None]:
+    """As if the library took an hour for each, with these kernels on the tensor cores."""
     rates = {mode: ProductRates(ours=1e15, library=1.0) for mode in Mode}
     modes = frozenset((Mode.FAITHFUL, Mode.TF32))
-    emulated = replace(SM_90A, tensor_cores="none", products=modes, product_rates=rates)
+    emulated = replace(SM_90A, tensor_cores=tensor_cores, products=modes, product_rates=rates)
     target.TARGETS["sm_90a"] = emulated
     try:
         yield
@@ -96,9 +96,14 @@ def every_product_is_ours() -> Iterator[None]:
 
 def product_text(name: str, **options: Any) -> str:
     """What the compiler makes of a model: a CUDA file that nothing was run of."""
-    with tempfile.TemporaryDirectory() as folder, every_product_is_ours():
+    return text_of(name, source_of(name), **options)
+
+
+def text_of(name: str, source: str, tensor_cores: str = "none", **options: Any) -> str:
+    """The same of any source."""
+    with tempfile.TemporaryDirectory() as folder, every_product_is_ours(tensor_cores):
         path = Path(folder, f"{name}.py")
-        path.write_text(source_of(name), "utf-8")
+        path.write_text(source, "utf-8")
         torch.manual_seed(0)
         return compile_file(path, Options(target="sm_90a", check=False, **options)).text
 
@@ -109,16 +114,20 @@ def source_of(name: str) -> str:
 
 def product_pair(name: str, folder: Path) -> Pair:
     """The original and its emitted file, whose kernels run under emulation."""
-    text = product_text(name)
+    return pair_of_texts(name, source_of(name), product_text(name), NUM_PRODUCTS[name], folder)
+
+
+def pair_of_texts(name: str, source: str, text: str, num_kernels: int, folder: Path) -> Pair:
+    """The same of any source and its emitted text."""
     for mine, theirs in (
         ("_ops, _devices = _load(", "_ops, _devices = _emulated("),
         ("import torch\n", f"import torch\nfrom {__name__} import emulated as _emulated\n"),
     ):
         assert mine in text
         text = text.replace(mine, theirs, 1)
-    original = load_file(folder / f"products_{name}.py", source_of(name))
+    original = load_file(folder / f"products_{name}.py", source)
     emitted = load_file(folder / f"products_{name}_new.py", text)
-    return Pair(name, source_of(name), text, NUM_PRODUCTS[name], original, emitted)
+    return Pair(name, source, text, num_kernels, original, emitted)
 
 
 def emulated(slug: str, first: str, devices: Any, **inputs: Any) -> Any:

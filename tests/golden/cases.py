@@ -203,6 +203,15 @@ def scaled_product(m: Lines) -> tuple[Node, ...]:
     return (m.product("addmm", bias, x, w, shape=(BATCH, 1024), beta=0.5, alpha=2),)
 
 
+def prologue(m: Lines) -> tuple[Node, ...]:
+    """An activation that its product computes while it splits it."""
+    x, gain, w = m.x("x", BATCH, 1024, dtype=DType.BF16), m.x("gain", 1024), m.w("fc.weight", 2048, 1024)
+    m.line("h = F.gelu(x.float() * gain)")
+    h = m.gelu(m.mul(_cast(m, x, DType.F32), gain))
+    m.line("return torch.relu(self.fc(h))")
+    return (m.relu(m.product("linear", h, w, shape=(BATCH, 2048))),)
+
+
 def row_blocks(m: Lines) -> tuple[Node, ...]:
     """A product that leaves the CPU's caches, with a residual and a mask of the result."""
     x, residual = m.x("x", BATCH, 64), m.x("residual", BATCH, 2048)
@@ -345,6 +354,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     batched_product,
     attention,
     scaled_product,
+    prologue,
     row_blocks,
     scalar,
     sizes_as_numbers,

@@ -33,7 +33,7 @@ _FILES = {
         *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
         *("rows.cuh", "row_dots.cuh", "row_ring.cuh", "column_sums.cuh"),
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
-        *("drowned.cuh", "pack.cuh"),
+        *("drowned.cuh", "pack.cuh", "contract_prologue.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_mma_host.cuh"),
         *("attend_split.cuh", "attend_plain.cuh", "attend_mma.cuh", "attend.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_sm90_host.cuh"),

@@ -112,7 +112,7 @@ static int64_t held_bytes(const Product& product) {
     return Family::held_bytes(product.batches, product.n, product.k);
 }
 
-// @contract deps: Memory, TensorCores, held_bytes, launch_fma_product, launch_short_sums, launch_skinny, sums_are_short, workspace_bytes
+// @contract deps: InMemory, Memory, TensorCores, held_bytes, launch_fma_product, launch_short_sums, launch_skinny, sums_are_short, workspace_bytes
 // Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
 // position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at most
 // Epilogue::kLanes. `narrow`: positions fit 32 bits; `aligned`: its pointers allow kLanes at once.
@@ -124,6 +124,7 @@ static int contract(const Product& product, const Memory& memory, const Epilogue
     const auto queue = static_cast<cudaStream_t>(stream);
     const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned,
                                          product.batches * product.m * product.n);
+    const InMemory<T> a{static_cast<const T*>(product.a.data)};
     const bool skinny = kMaybeSkinny && is_skinny<Mode>(product, memory.held != nullptr);
     if constexpr (kMaybeSkinny) {
         // A warp's lanes would stand idle on dot products of a few k.
@@ -137,8 +138,8 @@ static int contract(const Product& product, const Memory& memory, const Epilogue
             return launch_short_sums<T>(product, sink, queue);
     }
     if (!skinny && TensorCores<Mode>::take(product))
-        return TensorCores<Mode>::launch(product, memory, sink, queue);
-    return launch_fma_product<T>(product, sink, nullptr, queue);
+        return TensorCores<Mode>::launch(product, memory, a, sink, queue);
+    return launch_fma_product<T>(product, a, sink, nullptr, queue);
 }
 
 // @tensor_cores_none deps: TensorCores, Sink
@@ -148,8 +149,9 @@ struct TensorCores {
     static bool take(const Product&) { return false; }
     static int64_t workspace_bytes(const Product&, bool) { return 0; }
     static int64_t held_bytes(int64_t, int64_t, int64_t) { return 0; }
-    template <typename Epilogue>
-    static int launch(const Product&, const Memory&, const Sink<Epilogue>&, cudaStream_t) {
+    template <typename Source, typename Epilogue>
+    static int launch(const Product&, const Memory&, const Source&, const Sink<Epilogue>&,
+                      cudaStream_t) {
         return -1;
     }
 };

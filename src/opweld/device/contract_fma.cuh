@@ -17,21 +17,23 @@ struct FmaTile {
     using Stage = float[kDepth][kPitch];
 };
 
-// @FmaLoads deps: FmaTile, Operand, to_compute
+// @FmaLoads deps: FmaTile, InMemory, Operand
 // What one thread brings of every stage of an operand. Neighbouring threads take neighbours along
 // the axis of the smaller stride.
-template <typename T>
+template <typename Source>
 struct FmaLoads {
-    const T* at;     // its first value of the next stage
+    Source source;
+    int64_t at;      // its first value of the next stage
     int64_t step;    // elements between its values
     int64_t deeper;  // elements between stages
     int row, row_step, rows, k, k_step;
 
-    OPWELD_FN FmaLoads over(const Operand& operand, int64_t batch, int64_t first, int64_t end) {
+    OPWELD_FN FmaLoads over(const Source& source, const Operand& operand, int64_t batch,
+                            int64_t first, int64_t end) {
         constexpr int kDown = FmaTile::kThreads / FmaTile::kDepth;
         constexpr int kDeep = FmaTile::kThreads / FmaTile::kSide;
         const int thread = int(threadIdx.x);
-        FmaLoads loads;
+        FmaLoads loads{source};
         if (operand.inner <= operand.row) {
             loads.row = thread / FmaTile::kDepth, loads.k = thread % FmaTile::kDepth;
             loads.row_step = kDown, loads.k_step = 0, loads.step = kDown * operand.row;
@@ -41,8 +43,8 @@ struct FmaLoads {
         }
         loads.rows = int(end - first < FmaTile::kSide ? end - first : FmaTile::kSide);
         loads.deeper = FmaTile::kDepth * operand.inner;
-        loads.at = static_cast<const T*>(operand.data) + batch * operand.batch +
-                   (first + loads.row) * operand.row + loads.k * operand.inner;
+        loads.at = batch * operand.batch + (first + loads.row) * operand.row +
+                   loads.k * operand.inner;
         return loads;
     }
 
@@ -51,7 +53,7 @@ struct FmaLoads {
 #pragma unroll
         for (int i = 0; i < FmaTile::kLoads; ++i) {
             const bool inside = row + i * row_step < rows && k + i * k_step < depth;
-            values[i] = inside ? to_compute(at[i * step]) : 0.0f;
+            values[i] = inside ? source.one(at + i * step) : 0.0f;
         }
         at += deeper;
     }
@@ -95,12 +97,13 @@ OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
 }
 
 // @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile, store_vector
-// The whole product, tile by tile. Where `needed` is given and zero, another kernel has made it.
+// The whole product, tile by tile, the values of a from `source` and those of b, of type T, as they
+// lie. Where `needed` is given and zero, another kernel has made it.
 // Long sums lose less in levels: those of some stages are added up apart, and so are as many of
 // these as the square root of their number.
-template <typename T, typename Epilogue>
+template <typename T, typename Source, typename Epilogue>
 __global__ void __launch_bounds__(FmaTile::kThreads, 1)
-    fma_product_kernel(Product product, Sink<Epilogue> sink, const int* needed) {
+    fma_product_kernel(Product product, Source source, Sink<Epilogue> sink, const int* needed) {
     constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn, kPitch = FmaTile::kPitch;
     __shared__ __align__(16) float memory[kSide][kPitch];  // two stages, at the end the tile
     if (needed && *needed == 0) return;
@@ -114,8 +117,9 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     for (int64_t tile = blockIdx.x; tile < product.batches * down * across; tile += gridDim.x) {
         const int64_t batch = tile / (down * across), in_batch = tile % (down * across);
         const int64_t m = in_batch / across * kSide, n = in_batch % across * kSide;
-        auto a = FmaLoads<T>::over(product.a, batch, m, product.m);
-        auto b = FmaLoads<T>::over(product.b, batch, n, product.n);
+        const InMemory<T> of_b{static_cast<const T*>(product.b.data)};
+        auto a = FmaLoads<Source>::over(source, product.a, batch, m, product.m);
+        auto b = FmaLoads<InMemory<T>>::over(of_b, product.b, batch, n, product.n);
         float sums[kOwn][kOwn] = {}, some[kOwn][kOwn] = {}, all[kOwn][kOwn] = {};
         float a_next[FmaTile::kLoads], b_next[FmaTile::kLoads];
         int left = near, left_apart = apart;
@@ -166,19 +170,21 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
 }
 
 // @launch_fma_product deps: fma_product_kernel, num_multiprocessors
-// The product of operands of type T by the CUDA cores, and its epilogue. `needed`: null, or where
-// the device says whether the kernel has anything to do. Few blocks, each with many tiles: to start
-// and end one for each tile takes longer than memory where there is nothing to do.
-template <typename T, typename Epilogue>
-static int launch_fma_product(const Product& product, const Sink<Epilogue>& sink,
-                              const int* needed, cudaStream_t stream) {
+// The product of operands of type T by the CUDA cores, and its epilogue; the values of a come from
+// `source`. `needed`: null, or where the device says whether the kernel has anything to do. Few
+// blocks, each with many tiles: to start and end one for each tile takes longer than memory where
+// there is nothing to do.
+template <typename T, typename Source, typename Epilogue>
+static int launch_fma_product(const Product& product, const Source& source,
+                              const Sink<Epilogue>& sink, const int* needed,
+                              cudaStream_t stream) {
     constexpr int64_t kSide = FmaTile::kSide;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
     const int64_t tiles = product.batches * down * across, most = 2 * num_multiprocessors();
     if (tiles == 0) return 0;
     const unsigned int blocks = (unsigned int)(tiles < most ? tiles : most);
     fma_product_kernel<T>
-        <<<blocks, FmaTile::kThreads, 0, stream>>>(product, sink, needed);
+        <<<blocks, FmaTile::kThreads, 0, stream>>>(product, source, sink, needed);
     return int(cudaGetLastError());
 }
 

@@ -41,14 +41,15 @@ struct MmaCall {
 };
 
 // @launch_split_mma deps: MmaCall, launch_mma_product, launch_fma_product
-// A product of float32 operands. What does not fit the split form is left to the float32 kernel.
-template <typename Mode, typename Epilogue>
-static int launch_split_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
-                            cudaStream_t stream) {
+// A product of float32 operands, the values of a from `source`. What does not fit the split form is
+// left to the float32 kernel.
+template <typename Mode, typename Source, typename Epilogue>
+static int launch_split_mma(const Product& p, const Memory& memory, const Source& source,
+                            const Sink<Epilogue>& sink, cudaStream_t stream) {
     using Call = MmaCall<Mode::kParts>;
     const Call call = Call::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
     const auto& split = call.operands;
-    const int error = split.make(p, !memory.held || memory.changed, stream);
+    const int error = split.make(p, source, !memory.held || memory.changed, stream);
     if (error) return error;
     const int64_t row = call.blocks * MmaTile::kRowBytes;
     const Packed a{split.a, split.a_scale, row, split.a_batches > 1 ? p.m * row : 0,
@@ -58,7 +59,7 @@ static int launch_split_mma(const Product& p, const Memory& memory, const Sink<E
     const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
     CallHead* head = split.state.head;
     const int made = launch_mma_product<Mode>(packed, sink, call.parts, call.splits, head, stream);
-    return made ? made : launch_fma_product<float>(p, sink, &head->again, stream);
+    return made ? made : launch_fma_product<float>(p, source, sink, &head->again, stream);
 }
 
 // @launch_whole_mma deps: MmaCall, launch_mma_product, is_readable, pack_rows
@@ -99,11 +100,11 @@ struct TensorCores {
         if constexpr (kSplits) take_held(space, Mode::kParts, batches, n, k);
         return space.used;
     }
-    template <typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
-                      cudaStream_t stream) {
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Source& source,
+                      const Sink<Epilogue>& sink, cudaStream_t stream) {
         if constexpr (kSplits) {
-            return launch_split_mma<Mode>(p, memory, sink, stream);
+            return launch_split_mma<Mode>(p, memory, source, sink, stream);
         } else {
             return launch_whole_mma<Mode>(p, memory, sink, stream);
         }

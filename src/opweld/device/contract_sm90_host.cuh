@@ -123,8 +123,8 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
 }
 
 // @launch_split deps: SplitOperands, TilePlan, launch_tiles, launch_fma_product
-// A float32 product on the tensor cores; what does not fit the split form is left to the float32
-// kernel.
+// A float32 product on the tensor cores, the values of a from `source`; what does not fit the split
+// form is left to the float32 kernel.
 template <int kParts>
 struct SplitCall {
     static constexpr double kIntervalUs = kParts == 2 ? 1.9 : 0.65;  // of a wide tile
@@ -147,13 +147,13 @@ struct SplitCall {
     }
 };
 
-template <typename Mode, typename Epilogue>
-static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> sink,
-                        cudaStream_t stream) {
+template <typename Mode, typename Source, typename Epilogue>
+static int launch_split(const Product& p, const Memory& memory, const Source& source,
+                        Sink<Epilogue> sink, cudaStream_t stream) {
     using Call = SplitCall<Mode::kParts>;
     const Call call = Call::of(p, memory.workspace, memory.held, memory.held != nullptr);
     const auto& split = call.operands;
-    int error = split.make(p, !memory.held || memory.changed, stream);
+    int error = split.make(p, source, !memory.held || memory.changed, stream);
     if (error) return error;
     const int64_t pitch = split.intervals * (Mode::kParts * kInterval);
     const TileOperand a{split.a, split.a_batches, p.m * pitch, p.m, pitch, pitch};
@@ -164,7 +164,7 @@ static int launch_split(const Product& p, const Memory& memory, Sink<Epilogue> s
     const Sink<Epilogue> whole = sink;
     sink.parts = call.parts;
     error = launch_tiles_of<Mode>(a, b, p, split.intervals, call.plan, scales, sink, stream);
-    return error ? error : launch_fma_product<float>(p, whole, &head->again, stream);
+    return error ? error : launch_fma_product<float>(p, source, whole, &head->again, stream);
 }
 
 // @launch_whole deps: TilePlan, Workspace, is_readable, pack_rows, launch_tiles, combine_parts
@@ -243,11 +243,11 @@ struct TensorCores {
         if constexpr (kSplits) take_held(space, Mode::kParts, batches, n, k);
         return space.used;
     }
-    template <typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
-                      cudaStream_t stream) {
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Source& source,
+                      const Sink<Epilogue>& sink, cudaStream_t stream) {
         if constexpr (kSplits) {
-            return launch_split<Mode>(p, memory, sink, stream);
+            return launch_split<Mode>(p, memory, source, sink, stream);
         } else {
             return launch_whole<Mode>(p, memory, sink, stream);
         }

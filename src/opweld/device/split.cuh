@@ -72,6 +72,24 @@ OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packet
     return four;
 }
 
+// @InMemory deps: ReadFour
+// Where an operand's values come from, by their places in it: here they are stored there. What computes
+// them instead (contract_prologue.cuh) has the same functions.
+template <typename Value>
+struct InMemory {
+    using T = Value;
+    static constexpr bool packed = true;  // neighbours may be asked for at once, if aligned
+    const T* data;
+
+    // four neighbours `inner` apart from `at` on, as read_values gives them
+    template <bool kWhole>
+    __device__ __forceinline__ Four four(int64_t at, int64_t inner, int64_t count,
+                                         bool packets) const {
+        return read_values<T, kWhole>(data + at, inner, count, packets);
+    }
+    __device__ __forceinline__ float one(int64_t at) const { return to_compute(data[at]); }
+};
+
 // @lies_across deps: Operand
 // Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one in
 // place of the other.
@@ -202,24 +220,24 @@ OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t dep
     return equilibrated(v, {{scale, scale, scale, scale}});
 }
 
-// @fetch_spots deps: ReadFour, Spots, lies_across
+// @fetch_spots deps: InMemory, Spots, lies_across
 // What this thread reads of a spot, straight along memory: four values along k of each of its rows or,
 // where the operand lies across, four rows of each of as many k.
-template <typename T, bool kWhole>
-OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Operand& from, const SpotAt& spot,
-                           const Spots& spots, bool packets) {
+template <bool kWhole, typename Source>
+OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
+                           const SpotAt& spot, const Spots& spots, bool packets) {
     const bool across = lies_across(from);
     const Operand lines = across ? turned(from) : from;
     const int64_t begin = spot.interval * kInterval;
     const int64_t count = across ? spots.k : spots.rows, length = across ? spots.rows : spots.k;
     const int64_t line = (across ? begin : spot.row) + threadIdx.x / kSpotThreads;
     const int64_t at = (across ? spot.row : begin) + threadIdx.x % kSpotThreads * 4;
-    const T* p = static_cast<const T*>(lines.data) + spot.batch * lines.batch + line * lines.row +
-                 at * lines.inner;
+    const int64_t first = spot.batch * lines.batch + line * lines.row + at * lines.inner;
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
         const int64_t left = line + i * kSpotRows < count ? length - at : 0;
-        v[i] = read_values<T, kWhole>(p + i * kSpotRows * lines.row, lines.inner, left, packets);
+        v[i] = source.template four<kWhole>(first + i * kSpotRows * lines.row, lines.inner, left,
+                                            packets);
     }
 }
 
@@ -266,12 +284,12 @@ struct PlaceOf {
 
 // @split_a_of deps: fetch_spots, TurnedTile, exponents, CallState, Held, put_parts, equilibrated, spot_facts
 // Splits one interval of a band of a.
-template <typename T, int kParts, bool kWhole>
-OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spots, const Held& held,
-                          half* packed, float* scale, int64_t scale_rows, CallHead* call,
-                          bool packets, TurnedTile& tile) {
+template <int kParts, bool kWhole, typename Source>
+OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
+                          const Spots& spots, const Held& held, half* packed, float* scale,
+                          int64_t scale_rows, CallHead* call, bool packets, TurnedTile& tile) {
     Four v[kOwnRows];
-    fetch_spots<T, kWhole>(v, a, spot, spots, packets);
+    fetch_spots<kWhole>(v, source, a, spot, spots, packets);
     const Four factors = column_factors<kWhole>(held.column_max, spot.k, spots.k, 1);
     if (lies_across(a)) {
         tile.lay_out(v);
@@ -299,22 +317,22 @@ OPWELD_FN void split_a_of(const Operand& a, const SpotAt& spot, const Spots& spo
 
 // @split_kernel deps: PlaceOf, split_a_of, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
-// is [batch][interval][scale_rows]; that of zeros is zero.
-template <typename T, int kParts>
+// is [batch][interval][scale_rows]; that of zeros is zero. The values of a come from `source`.
+template <int kParts, typename Source>
 static __global__ void __launch_bounds__(256)
-    split_kernel(const Operand a, const Spots spots, const Held held, half* __restrict__ packed,
-                 float* __restrict__ scale, const int64_t scale_rows, CallHead* call,
-                 const bool packets) {
+    split_kernel(const Source source, const Operand a, const Spots spots, const Held held,
+                 half* __restrict__ packed, float* __restrict__ scale, const int64_t scale_rows,
+                 CallHead* call, const bool packets) {
     __shared__ TurnedTile tile;
     start_dependents();
     const PlaceOf place(a, blockIdx.x, spots.bands(), spots.intervals);
     const SpotAt spot(spots, place.band, place.interval);
     if (packets && spot.is_whole(spots)) {
-        split_a_of<T, kParts, true>(a, spot, spots, held, packed, scale, scale_rows, call, packets,
-                                    tile);
+        split_a_of<kParts, true>(source, a, spot, spots, held, packed, scale, scale_rows, call,
+                                 packets, tile);
     } else {
-        split_a_of<T, kParts, false>(a, spot, spots, held, packed, scale, scale_rows, call, packets,
-                                     tile);
+        split_a_of<kParts, false>(source, a, spot, spots, held, packed, scale, scale_rows, call,
+                                  packets, tile);
     }
 }
 

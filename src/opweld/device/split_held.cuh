@@ -114,7 +114,7 @@ template <typename T, int kParts, bool kWhole>
 OPWELD_FN void split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots, const Held& held,
                           const CallState& call, bool packets, SplitSpace& space) {
     Four v[kOwnRows];
-    fetch_spots<T, kWhole>(v, b, spot, spots, packets);
+    fetch_spots<kWhole>(v, InMemory<T>{static_cast<const T*>(b.data)}, b, spot, spots, packets);
     const Four factors = column_factors<kWhole>(call.column_max, spot.k, spots.k, -1);
     const int64_t begin = spot.batch * spots.rows, row = spot.row + threadIdx.x;
     const bool across = lies_across(b);

@@ -70,16 +70,18 @@ struct SplitOperands {
     }
 
     // Where b is not held, or known to have changed, its copy is made; else it is where the device
-    // finds it stale. Then a is split.
-    int make(const Product& p, int changed, cudaStream_t stream) const {
+    // finds it stale. Then a is split, whose values come from `source`.
+    template <typename Source>
+    int make(const Product& p, const Source& source, int changed, cudaStream_t stream) const {
         const Spots of_a{a_batches, p.m, p.k, intervals}, of_b{b_batches, p.n, p.k, intervals};
         const bool packets = reads_packets<float>(p.b);
         const int error = changed ? split_anew(p.b, of_b, packets, stream)
                                   : refresh(p.b, of_b, packets, stream);
         if (error) return error;
         const unsigned int blocks = (unsigned int)(of_a.bands() * intervals);
-        split_kernel<float, kParts><<<blocks, 256, 0, stream>>>(
-            p.a, of_a, held, a, a_scale, scale_rows, state.head, reads_packets<float>(p.a));
+        split_kernel<kParts><<<blocks, 256, 0, stream>>>(
+            source, p.a, of_a, held, a, a_scale, scale_rows, state.head,
+            source.packed && reads_packets<float>(p.a));
         return int(cudaGetLastError());
     }
 

@@ -16,7 +16,8 @@ of scalars; its arguments are names or constants. All parts of a condition hold 
 
 A pointwise group becomes two kernels that share their element: one for contiguous operands, one for
 any strides. All else about a group (guards of padding, positions of cat) is in the definitions.
-A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product.
+A contraction becomes one kernel, the epilogue, which is handed the elements of a matrix product,
+and where operand a is computed another, the prologue, which stores nothing.
 Attention becomes two kernels in this sense: how a score is computed, and the epilogue.
 A reduction becomes walks over rows, each a kernel in this sense: see reduction.py.
 Row blocks become the two kernels of their tail, called for some rows at a time.
@@ -294,18 +295,30 @@ class Welded:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One operand of a product: the position among the group's inputs, and its axes there."""
+    """One operand of a product: the position among the group's inputs, None where it is computed,
+    and its axes there.
+    """
 
-    source: int
+    source: int | None
     axes: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Prologue:
+    """How operand a is computed where it is split: the result of `kernel` at row-major positions.
+    `strides` are those of its batches, rows and sums among these.
+    """
+
+    kernel: Kernel
+    strides: tuple[Size, Size, Size]
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
     """A matrix product whose elements `epilogue` takes, at row-major positions of the result.
 
-    `buffers` are all operands and results of the group; the epilogue has those that it touches,
-    which must be row-major. `held`: the device keeps its form of b from call to call.
+    `buffers` are all operands and results of the group; epilogue and prologue have those that they
+    touch, which must be row-major. `held`: the device keeps its form of b from call to call.
     """
 
     group: str
@@ -317,10 +330,21 @@ class Contraction:
     buffers: tuple[Buffer, ...]
     epilogue: Kernel
     shape: tuple[Size, ...]
+    prologue: Prologue | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        return (self.epilogue,)
+        return (self.epilogue, self.prologue.kernel) if self.prologue else (self.epilogue,)
+
+    @property
+    def touched(self) -> tuple[Buffer, ...]:
+        """The buffers of its kernels, each once."""
+        return tuple(b for b in self.buffers if any(b in each.buffers for each in self.kernels))
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """The integers of its kernels, each once."""
+        return tuple(dict.fromkeys(e for each in self.kernels for e in each.extents))
 
 
 @dataclass(frozen=True, slots=True)

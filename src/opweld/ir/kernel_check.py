@@ -51,9 +51,23 @@ def check_contraction(contraction: Contraction) -> None:
     taken = [d for d in contraction.epilogue.definitions if isinstance(d, Multiplied)]
     if len(taken) != 1:
         raise InvalidKernel(f"{contraction.group} takes its product {len(taken)} times")
-    unknown = [b.name for b in contraction.epilogue.buffers if b not in contraction.buffers]
+    if (contraction.prologue is None) is (contraction.a.source is None):
+        raise InvalidKernel(f"{contraction.group} has its operand a from nowhere, or twice")
+    if contraction.prologue is not None:
+        _check_prologue(contraction.group, contraction.prologue.kernel)
+    known = {buffer.name for buffer in contraction.buffers}
+    unknown = [b.name for each in contraction.kernels for b in each.buffers if b.name not in known]
     if unknown:
         raise InvalidKernel(f"{contraction.group} touches {unknown[0]}, which it is not given")
+
+
+def _check_prologue(group: str, kernel: Kernel) -> None:
+    """It computes one float32 value and stores nothing."""
+    check_kernel(kernel)
+    if [dtype for dtype, _ in kernel.element.results] != [DType.F32]:
+        raise InvalidKernel(f"the prologue of {group} does not compute a value of float32")
+    if kernel.stores or any(isinstance(d, Multiplied) for d in kernel.definitions):
+        raise InvalidKernel(f"the prologue of {group} does more than compute a value")
 
 
 def check_attending(attending: Attending) -> None:

@@ -155,7 +155,9 @@ class Group:
     of earlier groups), `outputs` the values written. `reason` is one sentence for the reader of the
     plan. `reuse` is the position in `inputs` of an intermediate that nobody reads later and whose
     buffer the first output may take, or None. A CONTRACTION has the call that is its `anchor` and
-    the `product` that this computes; all its other nodes are computed from the product's elements.
+    the `product` that this computes; all its other nodes are computed from the product's elements,
+    but for those of its `prologue`: the POINTWISE group that makes operand a of the product, which
+    is computed where the operand is split.
     ATTENTION has as its `anchor` the call that gives the result, and the `attention`; of its other
     nodes some are computed on the way there, the others from the result's elements.
     A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
@@ -180,6 +182,7 @@ class Group:
     reuse: int | None = None
     anchor: Node | None = None
     product: Product | None = None
+    prologue: Group | None = None
     attention: Attention | None = None
     rows: Rows | None = None
     rows_product: RowsProduct | None = None

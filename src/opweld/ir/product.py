@@ -117,3 +117,26 @@ class RowsProduct:
 
 def extent(axes: tuple[Axis, ...]) -> Size:
     return product(axis.size for axis in axes)
+
+
+def even_strides(matrix: Matrix, shape: tuple[Size, ...]) -> tuple[Size, Size, Size] | None:
+    """The distances of batches, rows and sums of an operand of this shape that lies without gaps,
+    in elements (0: broadcast); None where the axes of one of them are no evenly spaced one.
+    """
+    steps = [product(shape[axis + 1 :]) for axis in range(len(shape))]
+    found = [_folded(axes, steps) for axes in (matrix.batch, matrix.rows, matrix.inner)]
+    batch, row, inner = found
+    return None if batch is None or row is None or inner is None else (batch, row, inner)
+
+
+def _folded(axes: tuple[Axis, ...], steps: list[Size]) -> Size | None:
+    stride: Size = 0
+    expected: Size | None = None
+    for axis in reversed([axis for axis in axes if axis.size != 1]):
+        step = 0 if axis.place is None else steps[axis.place]
+        if expected is None:
+            stride = step
+        elif step != expected:
+            return None
+        expected = step * axis.size
+    return stride

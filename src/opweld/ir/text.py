@@ -17,7 +17,7 @@ from typing import Any
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure
-from .kernel import Attending, Contraction, Kernel, RowBlocks, Source, Welded
+from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Source, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
 from .plan import Group, Plan, Traffic
@@ -75,12 +75,16 @@ def _(value: Contraction) -> str:
     how = f"mode {value.mode.value} tensor cores {value.family}"
     head = f"contraction {value.group} {_shape_text(value.shape)} {how}"
     lines = [
-        f"  {name} = inputs[{factor.source}]"
+        f"  {name} = {_source_text(factor)}"
         + "".join(f" {role} {_axes_text(axes)}" for role, axes in _roles(factor.axes, letter))
         for name, factor, letter in (("a", value.a, "m"), ("b", value.b, "n"))
     ]
     held = ["  b is held from call to call"] if value.held else []
-    return "\n".join([head, *lines, *held, ""]) + kernel_text(value.epilogue)
+    return "\n".join([head, *lines, *held, ""]) + "".join(map(kernel_text, value.kernels))
+
+
+def _source_text(factor: Factor) -> str:
+    return "computed" if factor.source is None else f"inputs[{factor.source}]"
 
 
 @to_text.register

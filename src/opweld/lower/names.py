@@ -24,7 +24,7 @@ RESERVED = frozenset(
     "threadIdx blockDim gridDim warpSize INFINITY NAN "
     "op lane lane_at first last stop next begin end stream num_elems max_offset aligned narrow "
     "launch blocks Index kLanes kBlock main in out row rest at k outer within place block "
-    "count product workspace held changed contract inside outside "
+    "count product workspace held changed contract inside outside computed operand epilogue memory "
     "num_batches num_rows num_columns num_inner num_shared num_keys row_step at_batch at_shared "
     "query_lines key_lines value_lines shared_of place_of score_of "
     "forms device_guard "

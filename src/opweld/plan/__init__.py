@@ -12,6 +12,7 @@ from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
 from .one_walk import in_one_walk
+from .prologues import weld_prologues
 from .row_blocks import weld_row_blocks
 from .rows import parallelism
 from .uses import uses_of
@@ -40,4 +41,5 @@ def make_plan(
     clusters = fuse(uses, side_by_side, flops_per_byte)
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
     groups = reuse_buffers(uses, groups)
+    groups = weld_prologues(uses, groups, target, excluded, conditions)
     return Plan(graph, target.name, weld_row_blocks(groups, target, excluded, conditions))

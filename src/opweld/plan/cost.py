@@ -73,6 +73,17 @@ def estimate(group: Group, target: Target) -> Estimate:
     return Estimate(num_bytes, flops + group.product.flops, limit)
 
 
+def estimate_with(prologue: Group, group: Group, target: Target) -> Estimate:
+    """Of a contraction whose operand a the prologue computes, and nobody writes or reads."""
+    num_bytes = prologue.estimate.bytes + group.estimate.bytes
+    num_bytes = num_bytes - prologue.outputs[0].type.size_bytes * 2
+    flops = prologue.estimate.flops + group.estimate.flops
+    assert group.product and isinstance(group.schedule, ContractionSchedule), "it has its mode"
+    multiply_s = _multiply_s(group.product, target.product_rates[group.schedule.mode].ours)
+    limit = _limit(num_bytes, flops - group.product.flops, multiply_s, target)
+    return Estimate(num_bytes, flops, limit)
+
+
 def _multiply_s(product: Product, flops_per_s: float) -> float:
     return number_at(product.flops, ()) / flops_per_s
 
@@ -224,6 +235,12 @@ def held_bytes(product: Product, mode: Mode) -> int:
     if any(isinstance(size, int) and size <= SKINNY[mode] for size in (product.m, product.n)):
         return 0
     return number_at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
+
+
+def splits_a(product: Product, mode: Mode, sizes: Sizes) -> bool:
+    """Whether a pass of its own reads operand a, to split it."""
+    few = min(number_at(product.m, sizes), number_at(product.n, sizes))
+    return mode in PARTS and few > SKINNY[mode] and number_at(product.k, sizes) >= SHORTEST_SPLIT
 
 
 def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:

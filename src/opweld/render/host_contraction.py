@@ -8,13 +8,13 @@ from ..ir.operator import Argument, Operator
 from ..ir.product import Axis, extent
 from .c import index_text
 from .contraction import EXTENTS, entry_parameters
-from .host_parts import extents, reads, references, shape, wrapped
+from .host_parts import reads, references, shape, wrapped
 
 
 def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
-    types = [parameter.rpartition(" ")[0] for parameter in entry_parameters(contraction.epilogue)]
+    types = [parameter.rpartition(" ")[0] for parameter in entry_parameters(contraction)]
     sizes = ", ".join(["int64_t"] * len(EXTENTS))
     return [
         f'extern "C" int64_t {name}_workspace({sizes}, int);',
@@ -26,7 +26,7 @@ def entry_declarations(contraction: Contraction) -> list[str]:
 def contraction_run(operator: Operator, contraction: Contraction) -> str:
     """Brings operands into the form that the kernels take, and runs them."""
     device = f"{operator.results[0].name}.get_device_index()"
-    flat = [b for b in contraction.epilogue.buffers if not b.written]
+    flat = [b for b in contraction.touched if not b.written]
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
         *reads(operator, _sizes(operator, contraction, flat)),
@@ -34,8 +34,8 @@ def contraction_run(operator: Operator, contraction: Contraction) -> str:
         "  if (num_batches * num_rows * num_columns == 0) return;",
         f"  const torch::stable::accelerator::DeviceGuard device_guard({device});",
         *(_flat(b, operator.arguments[b.source]) for b in flat),
-        _matrix("a", operator, contraction.a),
-        _matrix("b", operator, contraction.b),
+        *_matrix("a", operator, contraction.a),
+        *_matrix("b", operator, contraction.b),
         f"  void* const stream = host::current_stream({operator.results[0].name});",
         *(_held(contraction.group) if contraction.held else []),
         *_launch(operator, contraction),
@@ -49,7 +49,13 @@ def _sizes(operator: Operator, contraction: Contraction, flat: list[Buffer]) -> 
     axes = [axis.size for factor in (contraction.a, contraction.b) for axis in _all(factor)]
     shapes = [size for b in flat for size in operator.arguments[b.source].type.shape]
     named = {name for size in (*axes, *shapes) for name in symbols_of(size)}
-    return frozenset(named | {e.name for e in contraction.epilogue.extents})
+    named |= {name for size in _strides(contraction) for name in symbols_of(size)}
+    return frozenset(named | {e.name for e in contraction.extents})
+
+
+def _strides(contraction: Contraction) -> tuple[Size, ...]:
+    """Of an operand a that is computed."""
+    return contraction.prologue.strides if contraction.prologue else ()
 
 
 def _all(factor: Factor) -> tuple[Axis, ...]:
@@ -68,11 +74,13 @@ def _flat(buffer: Buffer, argument: Argument) -> str:
     return f"  const Tensor {buffer.name}_flat = {wrapped('host::without_gaps(', items, ');', 6)}"
 
 
-def _matrix(side: str, operator: Operator, factor: Factor) -> str:
+def _matrix(side: str, operator: Operator, factor: Factor) -> list[str]:
+    if factor.source is None:
+        return []
     name = operator.arguments[factor.source].name
     roles = (factor.axes.batch, factor.axes.rows, factor.axes.inner)
     items = [name, *(_axes(name, axes) for axes in roles)]
-    return f"  const auto {side}_matrix = {wrapped('host::matrix(', items, ');', 6)}"
+    return [f"  const auto {side}_matrix = {wrapped('host::matrix(', items, ');', 6)}"]
 
 
 def _axes(name: str, axes: tuple[Axis, ...]) -> str:
@@ -95,20 +103,23 @@ def _held(group: str) -> list[str]:
 
 
 def _launch(operator: Operator, contraction: Contraction) -> list[str]:
-    name, kernel = contraction.group, contraction.epilogue
+    name, touched = contraction.group, contraction.touched
     held = "held.data()" if contraction.held else "nullptr"
-    matrices = [
+    matrices = [index_text(stride, str) for stride in _strides(contraction)]
+    sides = ("b_matrix",) if contraction.prologue else ("a_matrix", "b_matrix")
+    matrices += [
         word
-        for side in ("a_matrix", "b_matrix")
+        for side in sides
         for word in (f"{side}.data()", f"{side}.batch", f"{side}.row", f"{side}.inner")
     ]
-    tensors = [b.name if b.written else f"{b.name}_flat" for b in kernel.buffers]
+    tensors = [b.name if b.written else f"{b.name}_flat" for b in touched]
     pointers = [
         f"{tensor}.{'mutable' if b.written else 'const'}_data_ptr()"
-        for tensor, b in zip(tensors, kernel.buffers, strict=True)
+        for tensor, b in zip(tensors, touched, strict=True)
     ]
     listed = ", ".join(tensors)
-    arguments = [*matrices, *EXTENTS, *pointers, *extents(kernel)]
+    integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
+    arguments = [*matrices, *EXTENTS, *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
     arguments += ["workspace.mutable_data_ptr()", held]
     arguments += ["held.changed()" if contraction.held else "0", "stream"]

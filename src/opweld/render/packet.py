@@ -1,7 +1,7 @@
 """What one thread of a CUDA kernel does: for neighbouring elements together, or for one element.
 
-The same text serves a kernel of its own and the epilogue of a matrix product, which hands over the
-product's elements as `product`.
+The same text serves a kernel of its own, the epilogue of a matrix product, which is handed the
+product's elements as `product`, and its prologue, which stores nothing and hands over `computed`.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ def _lanes_and_stores(kernel: Kernel) -> list[str]:
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
         inside.append(f"{store.buffer}_vector.lane[lane] = {value};")
+    inside += [] if kernel.stores else ["computed[lane] = value0;"]
     if each:
         of_lane = coordinates(kernel.loops, "lane_at", inside)
         inside = [*(["const Index lane_at = at + lane;"] if of_lane else []), *of_lane, *inside]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..ir.expr import Size, symbols_of
-from ..ir.kernel import Attending, Contraction, Kernel, Load, Loop, RowBlocks, Store
+from ..ir.kernel import Attending, Contraction, Factor, Kernel, Load, Loop, RowBlocks, Store
 from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
 from ..ir.product import LIVE_SPLIT_READS, PARTS, SHORTEST_SPLIT, SKINNY, SPLIT_READS, extent
 from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
@@ -228,15 +228,28 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
     a, b = contraction.a.axes, contraction.b.axes
     batches, m, n, k = (site.at(extent(axes)) for axes in (a.batch, a.rows, b.rows, a.inner))
     moved = _of_kernel(site, contraction.epilogue)
-    read = [site.operand_bytes(factor.source) for factor in (contraction.a, contraction.b)]
+    size = [_factor_bytes(site, factor) for factor in (contraction.a, contraction.b)]
+    read = list(size)
+    if contraction.prologue is not None:
+        read[0] = _of_kernel(site, contraction.prologue.kernel)
     if contraction.mode not in PARTS or min(m, n) <= SKINNY[contraction.mode] or k < SHORTEST_SPLIT:
-        return moved + sum(read)
-    copy = [size * PARTS[contraction.mode] // 2 for size in read]
+        stored = 2 * size[0] if contraction.prologue is not None else 0
+        return moved + sum(read) + stored
+    copy = [each * PARTS[contraction.mode] // 2 for each in size]
     moved += (SPLIT_READS * read[0] + copy[0]) + copy[0] + copy[1]
     if not contraction.held:
         moved += LIVE_SPLIT_READS * read[1] + copy[1]
     parts = _sum_parts(site.target, batches, m, n, k)
     return moved + (2 * parts * batches * m * n * 4 if parts > 1 else 0)
+
+
+def _factor_bytes(site: _Site, factor: Factor) -> int:
+    """Of the operand as float32 in memory, where it is computed as if it were there."""
+    if factor.source is not None:
+        return site.operand_bytes(factor.source)
+    elems = prod(site.at(extent(axes)) for axes in (factor.axes.rows, factor.axes.inner))
+    shared = all(axis.place is None for axis in factor.axes.batch)
+    return elems * 4 * (1 if shared else site.at(extent(factor.axes.batch)))
 
 
 def _of_attention(site: _Site, attending: Attending) -> int:
