@@ -37,7 +37,22 @@ OPWELD_FN float quotient(float sum, float total, float inverse) {
     return fmaf(fmaf(-near, total, sum), inverse, near);
 }
 
-// @AttendBlock deps: AttendCopies, AttendRows, attend_limit, attend_powers, attend_products, attend_quotient, attend_rows_drowned, attend_scores, attend_values, dependents, shared_address, split_rows, store_vector
+// @LargestScales deps:
+// The largest scale of each column among the tiles so far, shared out among the threads of a block.
+template <int kColumns, int kThreads>
+struct LargestScales {
+    float own[(kColumns + kThreads - 1) / kThreads] = {};
+
+    __device__ __forceinline__ void take(const float* scales) {
+        for (int i = 0, d = int(threadIdx.x); d < kColumns; ++i, d += kThreads)
+            own[i] = fmaxf(own[i], scales[d]);
+    }
+    __device__ __forceinline__ void put(float* scales) const {
+        for (int i = 0, d = int(threadIdx.x); d < kColumns; ++i, d += kThreads) scales[d] = own[i];
+    }
+};
+
+// @AttendBlock deps: AttendCopies, AttendRows, LargestScales, attend_limit, attend_powers, attend_products, attend_quotient, attend_rows_drowned, attend_scores, attend_values, dependents, shared_address, split_rows, store_vector
 // One block's rows, and its shared memory: the parts and scales of q, then the image of a tile, of which
 // keys come while values are used and the other way round; at the end a tile of the result.
 template <typename Problem>
@@ -112,6 +127,7 @@ struct AttendBlock {
         const float* scales = query_scales() + warp_row() + int(threadIdx.x) % 32 / 4;
         AttendRows<kDown> rows;
         float sums[kDown][kAcross][4];
+        LargestScales<Tile::kColumns, Tile::kThreads> largest;
 #pragma unroll
         for (int m = 0; m < kDown; ++m) {
 #pragma unroll
@@ -140,12 +156,14 @@ struct AttendBlock {
             multiply(sums, kept);
             await_copies<1>();
             __syncthreads();  // the values are there
+            largest.take(column_scales());
             attend_values<Tile>(sums, powers, shared_address(columns()), column_scales());
             __syncthreads();  // all have used the values
             start_values(tile + 1);
         }
         await_copies<0>();
-        find_largest();
+        largest.put(const_cast<float*>(column_scales()));
+        __syncthreads();
         const bool drowned = are_drowned<Tile>(sums, column_scales());
         __syncthreads();  // the memory becomes the result's
         divide_and_lay_out(sums, rows, drowned);
@@ -177,22 +195,6 @@ struct AttendBlock {
             for (int n = 0; n < kAcross; ++n)
 #pragma unroll
                 for (int v = 0; v < 4; ++v) sums[m][n][v] *= kept[m][v / 2];
-    }
-
-    // The largest scale of each column takes the place of a tile's scales.
-    __device__ __forceinline__ void find_largest() const {
-        constexpr int kScales = Tile::kKeyBytes + Tile::kKeys * Tile::kColumns * 4;
-        __syncthreads();
-        for (int d = int(threadIdx.x); d < Tile::kColumns; d += Tile::kThreads) {
-            float most = 0.0f;
-#pragma unroll 4
-            for (int tile = 0; tile < tiles(); ++tile) {
-                const unsigned char* from = images + int64_t(tile) * Tile::kImageBytes + kScales;
-                most = fmaxf(most, reinterpret_cast<const float*>(from)[d]);
-            }
-            const_cast<float*>(column_scales())[d] = most;
-        }
-        __syncthreads();
     }
 
     __device__ __forceinline__ void divide_and_lay_out(const float (&sums)[kDown][kAcross][4],
