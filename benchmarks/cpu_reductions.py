@@ -91,6 +91,12 @@ CASES = (
     total("columns", "0", 10, 400000),
     total("all", "", 4096, 4096),
     Case("mean squared error", "F.mse_loss(x, y)", (4096, 4096), num_operands=2),
+    Case("cumsum of rows", "x.cumsum(-1)", (4096, 1024)),
+    Case("cumsum of columns", "x.cumsum(0)", (4096, 1024)),
+    Case("max pool 1-D, 2", "F.max_pool1d(x, 2)", (32, 64, 2048)),
+    Case("max pool 2-D, 2", "F.max_pool2d(x, 2)", (16, 64, 64, 64)),
+    Case("max pool 2-D, 3, stride 2", "F.max_pool2d(x, 3, 2, 1)", (16, 64, 64, 64)),
+    Case("max pool 3-D, 2", "F.max_pool3d(x, 2)", (4, 32, 32, 32, 32)),
 )
 
 
