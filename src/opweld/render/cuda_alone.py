@@ -1,12 +1,15 @@
 """Short rows in CUDA, each one thread's.
 
 Made for windows: neighbours in memory are read by neighbouring threads. Where windows below each
-other share what they read, a thread has several of them, and reads it once. In C:
+other share what they read, a thread has several of them, and reads it once; of very short rows it
+takes several in turns, so that enough loads are under way. In C:
     int <group>_<variant>(operands, extents, int64_t num_rows, int64_t length, int64_t max_offset,
                           int aligned, void* stream)
 """
 
 from __future__ import annotations
+
+import math
 
 from ..ir.expr import Size, coefficient, substitute, symbol, terms_of
 from ..ir.kernel import Given, Kernel, Load, Loop, Own
@@ -33,6 +36,8 @@ from .walk import (
 _UNROLLED_ELEMS = 32
 # Of so many in one loop.
 _IN_FLIGHT = 8
+# So many loads of a thread, in several rows if one has fewer, keep memory busy.
+_LOADS = 8
 # Fewer threads leave multiprocessors idle: half of what 132 of them hold.
 _MANY_THREADS = 132 * 1024
 
@@ -57,7 +62,18 @@ def _bounds(folding: Folding) -> str:
 
 
 def _template_parameters(folding: Folding) -> str:
-    return "int kLanes, typename Index" if folding.lanes > 1 else "typename Index"
+    several = _several(folding)
+    return f"int {several[0]}, typename Index" if several else "typename Index"
+
+
+def _several(folding: Folding) -> tuple[str, int] | None:
+    """The name and the number of a thread's rows, where there are enough of them: lanes that share
+    what they read, or turns.
+    """
+    if folding.lanes > 1:
+        return "kLanes", folding.lanes
+    turns = _LOADS // math.prod(_number(loop.extent) for loop in folding.reduced)
+    return ("kTurns", turns) if turns > 1 else None
 
 
 def _body(folding: Folding) -> list[str]:
@@ -66,14 +82,15 @@ def _body(folding: Folding) -> list[str]:
     walk, end = _fold_lines(folding, step.walk), _end_lines(folding, step.once)
     thread = "Index(blockIdx.x) * blockDim.x + threadIdx.x"
     if folding.lanes == 1:
-        return [
-            f"const Index row = {thread};",
-            "if (row >= num_rows) return;",
+        own = [
             *coordinates(folding.kept, "row", [*walk, *end]),
             f"{folds} folds = {folds}::nothing();",
             *walk,
             *end,
         ]
+        if _several(folding):
+            return _in_turns(own)
+        return [f"const Index row = {thread};", "if (row >= num_rows) return;", *own]
     *outer, lane, inner = folding.kept
     blocks = Loop(f"block_{lane.var}", symbol("kBlocks"))
     return [
@@ -85,6 +102,22 @@ def _body(folding: Folding) -> list[str]:
         *_each_lane(folding, [f"of_lane[lane] = {folds}::nothing();"]),
         *walk,
         *end,
+    ]
+
+
+def _in_turns(own: list[str]) -> list[str]:
+    """Rows a block apart, all of them without a condition that would keep back the next loads."""
+    return [
+        "const auto make_row = [&](Index row) {",
+        *indented(own, 2),
+        "};",
+        "const Index first = Index(blockIdx.x) * (kTurns * blockDim.x) + threadIdx.x;",
+        "if (first + (kTurns - 1) * blockDim.x < num_rows) {",
+        "#pragma unroll",
+        "  for (int turn = 0; turn < kTurns; ++turn) make_row(first + turn * blockDim.x);",
+        "} else {",
+        "  for (Index row = first; row < num_rows; row += blockDim.x) make_row(row);",
+        "}",
     ]
 
 
@@ -204,13 +237,15 @@ def _template(folding: Folding, operands: tuple[str, ...]) -> str:
         "cudaStream_t stream",
     ]
     arguments = [*casts(folding, operands), "Index(num_rows)"]
-    several = folding.lanes > 1
+    several = _several(folding)
+    rows = f"{folding.threads} * {several[0]}" if several else str(folding.threads)
+    instance = f"{several[0]}, Index" if several else "Index"
     lines = [
         f"template <{_template_parameters(folding)}>",
         head(f"static void {prefix(folding)}_launch", params, " {"),
-        f"  constexpr int64_t kRows = {folding.threads}{' * kLanes' if several else ''};",
+        f"  constexpr int64_t kRows = {rows};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
-        f"  const auto kernel = {prefix(folding)}_kernel<{'kLanes, ' if several else ''}Index>;",
+        f"  const auto kernel = {prefix(folding)}_kernel<{instance}>;",
         call(f"kernel<<<blocks, {folding.threads}, 0, stream>>>", arguments, 2),
         "}",
     ]
@@ -225,16 +260,17 @@ def _entry(folding: Folding, operands: tuple[str, ...]) -> str:
         *("int64_t num_rows", "int64_t length", "int64_t max_offset", "int aligned"),
         "void* stream",
     ]
-    name, lanes = f"{prefix(folding)}_launch", folding.lanes
-    one = "1, " if lanes > 1 else ""
+    name, several = f"{prefix(folding)}_launch", _several(folding)
+    one = "1, " if several else ""
     choice = [
         folded(f"  auto launch = narrow ? {name}<{one}uint32_t> : {name}<{one}uint64_t>;"),
     ]
-    if lanes > 1:
+    if several:
         # Of few rows each thread takes one, so that there are enough threads.
-        several = f"narrow ? {name}<{lanes}, uint32_t> : {name}<{lanes}, uint64_t>"
-        choice.append(f"  if (num_rows >= {lanes * _MANY_THREADS}) {{")
-        choice += [folded(f"    launch = {several};"), "  }"]
+        most = several[1]
+        launch = f"narrow ? {name}<{most}, uint32_t> : {name}<{most}, uint64_t>"
+        choice.append(f"  if (num_rows >= {most * _MANY_THREADS}) {{")
+        choice += [folded(f"    launch = {launch};"), "  }"]
     lines = [
         head(f'extern "C" int {prefix(folding)}', params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
