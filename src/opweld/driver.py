@@ -31,6 +31,7 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rewrite import Simplified
+from opweld.ir.shared import kernels_of, sharing
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
@@ -170,15 +171,16 @@ def _captured(
 def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Compiled:
     captured, original, target = ready.captured, ready.original, ready.target
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
-    parts = tuple(line.part for line in lines)
-    kernels = tuple(kernel for part in parts for kernel in part.kernels)
+    lines = [line for line in lines if line.part.welds or not line.part.variant.training]
+    parts = sharing(tuple(line.part for line in lines))
+    lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
+    kernels = kernels_of(parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language)
     head = _head(original, target, parts)
-    same = _same_under_autocast(captured, parts)
-    text = trace.run("emit", emit, original, parts, same, source, calls, head)
+    text = trace.run("emit", emit, original, parts, source, calls, head)
     _note_texts(trace, captured, lines, source.text, text)
-    return _account(trace, lines, text, target)
+    return _account(trace, captured, lines, text, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +192,27 @@ class _Line:
 
 
 def _down(trace: Trace, variant: Variant, target: Target, options: Options, table: Table) -> _Line:
-    suffix = f"_{variant.autocast}" if variant.autocast else ""
     conditions = _conditions(variant, options)
     simplified = trace.run("simplify", simplify, variant.graph, arena_of(variant.graph))
     plan = trace.run(
-        "plan", make_plan, simplified.graph, target, options.exclude, suffix, conditions, table
+        "plan",
+        make_plan,
+        simplified.graph,
+        target,
+        options.exclude,
+        variant.suffix,
+        conditions,
+        table,
     )
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
-    return _Line(simplified, Part(variant, plan, kernels))
+    return _Line(simplified, Part(_of_products(variant, plan), plan, kernels))
+
+
+def _of_products(variant: Variant, plan: Plan) -> Variant:
+    """Autocast casts the operands of a product inside the library's call, which a kernel is not."""
+    products = any(group.anchor for group in plan.groups)
+    return replace(variant, also=()) if products else variant
 
 
 def _conditions(variant: Variant, options: Options) -> Conditions:
@@ -214,17 +228,11 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Origina
     """The file of a module that no graph can stand for: ModelNew is the original."""
     head = f"{_title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
     nothing = render(Path(original.file).stem, (), target.language)
-    text = trace.run("emit", emit, original, (), (), nothing, "", head)
+    text = trace.run("emit", emit, original, (), nothing, "", head)
     trace.note("emit", text)
     row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
     left = ((row.name, row.reason),)
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
-
-
-def _same_under_autocast(captured: Capture, parts: tuple[Part, ...]) -> tuple[str, ...]:
-    """Autocast casts the operands of a product inside the library's call, which a kernel is not."""
-    products = any(group.anchor for group in parts[0].plan.groups)
-    return () if products else captured.same_under_autocast
 
 
 AS_IT_IS = "No operation of it is welded: ModelNew is the original"
@@ -236,7 +244,8 @@ def _title(original: Original, target: Target) -> str:
 
 def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     """The first lines of the emitted file: what it is, and what was welded."""
-    groups = [group for group in parts[0].plan.groups if group.welded]
+    welding = next((part for part in parts if part.welds), parts[0])
+    groups = [group for group in welding.plan.groups if group.welded]
     lines = [_title(original, target)]
     for group in groups:
         lines.append(f"{group.name}: {group.reason}.")
@@ -260,14 +269,17 @@ def _note_texts(
     trace.note("graph", "\n".join(to_text(line.simplified.graph) for line in lines))
     trace.note("rules", "\n".join(str(fired) for line in lines for fired in line.simplified.fired))
     trace.note("plan", "\n".join(to_text(line.part.plan) for line in lines))
-    trace.note("kernel", "\n".join(to_text(k) for line in lines for k in line.part.kernels))
+    trace.note("kernel", "\n".join(map(to_text, kernels_of(line.part for line in lines))))
     trace.note("source", source, ".cu" if "__global__" in source else ".cpp")
     trace.note("emit", text)
 
 
-def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Compiled:
+def _account(
+    trace: Trace, captured: Capture, lines: list[_Line], text: str, target: Target
+) -> Compiled:
     parts = [line.part for line in lines]
     rows = [_row(group, target, part) for part in parts for group in part.plan.groups]
+    rows += [_kept_row(state, reason) for state, reason in captured.kept]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -281,12 +293,15 @@ def _account(trace: Trace, lines: list[_Line], text: str, target: Target) -> Com
     )
 
 
+def _kept_row(state: str, reason: str) -> PlanRow:
+    return PlanRow("forward", GroupKind.LIBRARY.value, (), reason, variant=state)
+
+
 def _row(group: Group, target: Target, part: Part) -> PlanRow:
     variant = part.variant
     sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
-    state = f"autocast {variant.autocast}" if variant.autocast else ""
-    row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=state)
+    row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
     row = replace(row, lines=_condensing_lines(group, part.plan))
     if not group.welded:
         return row

@@ -17,14 +17,14 @@ from .emission.guards import (
 )
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spelling import dtype, number
-from .ir.contract import Contract
 from .ir.graph import Graph
 from .ir.kernel import RowBlocks, Source
-from .ir.operator import Operator, Result, operator_of, operators_of
+from .ir.operator import Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
 from .ir.plan import ContractionSchedule, Group
 from .ir.product import Mode
 from .ir.reduction import Lowered
+from .ir.shared import welds_of
 from .ir.types import TensorType
 
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
@@ -34,7 +34,6 @@ ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 def emit(
     original: Original,
     parts: tuple[Part, ...],
-    same_under_autocast: tuple[str, ...],
     source: Source,
     host: str,
     head: str,
@@ -44,17 +43,19 @@ def emit(
     `head` is what its docstring says, without the quotes. `source` and `host` hold the kernels of
     all parts; a file without kernels is the original under the name ModelNew.
     """
-    welds = [weld for part in parts for weld in _welds(part)]
+    welds = _welds(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
     if welds:
         sections += [_sources_text(source, host), piece("library").strip()]
         sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
+        if _any_tracked(parts):
+            sections.append(piece("track").strip())
         if any(weld.group.tail is not None for weld in welds):
             sections.append(piece("row_blocks").strip())
         sections += [_load_text(original, source, welds[0].operator.name)]
         sections += [text for weld in welds for text in _reference_and_fake(weld)]
         sections.append(_holder_text(original, parts, source, welds))
-    sections.append(_class_text(parts, same_under_autocast, bool(welds)))
+    sections.append(_class_text(parts, bool(welds)))
     sections.append(_exports_text(original))
     return "\n\n\n".join(sections) + "\n"
 
@@ -69,10 +70,10 @@ class _Welded:
     tail: Operator | None
 
 
-def _welds(part: Part) -> list[_Welded]:
+def _welds(parts: tuple[Part, ...]) -> list[_Welded]:
     return [
-        _Welded(part.plan.graph, group, operator, _tail(group, lowered))
-        for group, lowered, operator in operators_of(part.plan.groups, part.kernels)
+        _Welded(graph, group, operator, _tail(group, lowered))
+        for graph, group, lowered, operator in welds_of(parts)
     ]
 
 
@@ -210,6 +211,7 @@ def _holder_text(
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
         *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
+        *(["    track = staticmethod(_track)"] if _any_tracked(parts) else []),
         *(f"    {weld.operator.name} = {_holder_call(weld)}" for weld in welds),
     ]
     return "\n".join(lines)
@@ -217,17 +219,20 @@ def _holder_text(
 
 def _holder_call(weld: _Welded) -> str:
     if weld.tail is None:
-        return _welded_call(weld.operator)
+        return _welded_call(weld)
     name = weld.operator.name
     arguments = [f'_ops, "{name}"', f"_{name}_apart", f"_{name}_fake", f"{weld.tail.name}.__func__"]
     return _static("_in_row_blocks", arguments)
 
 
-def _welded_call(operator: Operator) -> str:
+def _welded_call(weld: _Welded) -> str:
+    operator = weld.operator
     reuse = f", reuse={operator.reuse}" if operator.reuse is not None else ""
     sizes = f", num_sizes={len(operator.sizes)}" if operator.sizes else ""
     name = operator.name
-    reached = f", reached={operator.reached!r}" if _reaches_less(operator) else ""
+    floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
+    places = _reached(weld)
+    reached = f", reached={places!r}" if any(each != floats for each in places) else ""
     arguments = [f'_ops, "{name}"', f"_{name}_reference", f"_{name}_fake{reuse}{sizes}{reached}"]
     return _static("_welded", arguments)
 
@@ -237,13 +242,14 @@ def _static(function: str, arguments: list[str]) -> str:
     return f"staticmethod(\n        {function}(\n            {listed}\n        )\n    )"
 
 
-def _reaches_less(operator: Operator) -> bool:
-    """Whether some gradient stops before an argument that could have one."""
-    floats = [i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float]
-    return any(list(places) != floats for places in operator.reached)
+def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
+    """For each result the arguments that its gradient reaches; what is only tracked has none."""
+    silent = only_tracked(weld.graph, weld.group)
+    pairs = zip(weld.group.outputs, weld.operator.reached, strict=True)
+    return tuple(() if node.serial in silent else places for node, places in pairs)
 
 
-def _class_text(parts: tuple[Part, ...], same: tuple[str, ...], welded: bool) -> str:
+def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
     lines = [
         "class ModelNew(_Original):",
         '    """The original, with its operators welded where they can be."""',
@@ -253,46 +259,55 @@ def _class_text(parts: tuple[Part, ...], same: tuple[str, ...], welded: bool) ->
     ]
     if welded:
         objects = named_objects(tuple(part.variant.contract for part in parts))
-        lines += ["", *_indented(_forward_lines(parts, same), 4)]
-        for contract in _contracts(parts):
-            lines += ["", *_indented(_guard_lines(contract, parts, objects), 4)]
+        lines += ["", *_indented(_forward_lines(parts), 4)]
+        for mode in _modes(parts):
+            lines += ["", *_indented(_guard_lines(mode, objects), 4)]
         lines += ["", "", "_Weld.model = ModelNew"]
     return "\n".join(lines)
 
 
-def _contracts(parts: tuple[Part, ...]) -> tuple[Contract, ...]:
-    """The different contracts of all variants; mostly there is one."""
-    found: list[Contract] = []
-    for part in parts:
-        if part.variant.contract not in found:
-            found.append(part.variant.contract)
-    return tuple(found)
+def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
+    """The variants of eval and, where that differs, those of training: each with one contract."""
+    in_eval = tuple(part for part in parts if not part.variant.training)
+    training = tuple(part for part in parts if part.variant.training)
+    return tuple(mode for mode in (in_eval, training) if mode)
 
 
-def _forward_lines(parts: tuple[Part, ...], same: tuple[str, ...]) -> list[str]:
+def _forward_lines(parts: tuple[Part, ...]) -> list[str]:
     """The forward: what the guard refuses goes to the original, the rest to its variant."""
     contract = parts[0].variant.contract
     names = bare(contract.signature)
     fallback = f"return super().forward({handed_on(contract.signature)})"
     lines = [f"def forward({contract.signature}):", "    _weld = self._opweld"]
-    shared = len(_contracts(parts)) == 1
-    if shared:
+    modes = _modes(parts)
+    if len(modes) == 1:
         lines += [f"    if not self._opweld_fits({names}):", f"        {fallback}"]
-    if len(parts) == 1 and set(same) >= set(AUTOCAST_DTYPES):
-        return lines + _indented(_forward_body(parts[0]), 4)
-    lines.append("    _autocast = _weld.autocast()")
-    for part in parts:
-        test = autocast_test("_autocast", part.variant.autocast, same)
-        if not shared:
-            guard_name = _guard_name(part.variant.contract, parts)
-            test = f"({test}) and self.{guard_name}({names})"
-        lines += [f"    if {test}:", *_indented(_forward_body(part), 8)]
+        body = _mode_body(parts)
+        return [*lines, *_indented(body, 4), *([] if _always(parts) else [f"    {fallback}"])]
+    for mode in modes:
+        lines += [f"    if self.{_guard_name(mode)}({names}):", *_indented(_mode_body(mode), 8)]
     return [*lines, f"    {fallback}"]
+
+
+def _always(mode: tuple[Part, ...]) -> bool:
+    """Whether the only variant of a mode is right under any autocast."""
+    return len(mode) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
+
+
+def _mode_body(mode: tuple[Part, ...]) -> list[str]:
+    """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
+    if _always(mode):
+        return _forward_body(mode[0])
+    lines = ["_autocast = _weld.autocast()"]
+    for part in mode:
+        test = autocast_test("_autocast", part.variant)
+        lines += [f"if {test}:", *_indented(_forward_body(part), 4)]
+    return lines
 
 
 def _forward_body(part: Part) -> list[str]:
     contract = part.variant.contract
-    operators = {weld.operator.name: weld.operator for weld in _welds(part)}
+    operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)
@@ -302,30 +317,29 @@ def _forward_body(part: Part) -> list[str]:
     return lines
 
 
-def _guard_name(contract: Contract, parts: tuple[Part, ...]) -> str:
-    index = _contracts(parts).index(contract)
-    return f"_opweld_fits_{index + 1}" if index else "_opweld_fits"
+def _guard_name(mode: tuple[Part, ...]) -> str:
+    return "_opweld_fits_training" if mode[0].variant.training else "_opweld_fits"
 
 
-def _guard_lines(
-    contract: Contract, parts: tuple[Part, ...], objects: tuple[str, ...]
-) -> list[str]:
+def _guard_lines(mode: tuple[Part, ...], objects: tuple[str, ...]) -> list[str]:
+    contract = mode[0].variant.contract
+    told = "the kernels of training" if mode[0].variant.training else "the kernels"
+    tracks = any(part.plan.graph.tracked for part in mode)
     return [
-        f"def {_guard_name(contract, parts)}(self, {bare(contract.signature)}):",
-        '    """Whether the kernels were made for this call."""',
+        f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
+        f'    """Whether {told} were made for this call."""',
         "    _weld = self._opweld",
-        *_indented(guard(contract, objects, _has_tf32(contract, parts)), 4),
+        *_indented(guard(contract, objects, _any_tf32(mode), tracks), 4),
     ]
 
 
 def _any_tf32(parts: tuple[Part, ...]) -> bool:
-    return any(_has_tf32(contract, parts) for contract in _contracts(parts))
-
-
-def _has_tf32(contract: Contract, parts: tuple[Part, ...]) -> bool:
-    groups = [g for part in parts if part.variant.contract == contract for g in part.plan.groups]
-    schedules = [group.schedule for group in groups]
+    schedules = [group.schedule for part in parts for group in part.plan.groups]
     return any(isinstance(s, ContractionSchedule) and s.mode is Mode.TF32 for s in schedules)
+
+
+def _any_tracked(parts: tuple[Part, ...]) -> bool:
+    return any(part.plan.graph.tracked for part in parts)
 
 
 def _indented(lines: list[str], spaces: int) -> list[str]:

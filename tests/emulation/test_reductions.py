@@ -55,6 +55,16 @@ def channel_norm(m: Make) -> Outputs:
     return (m.standardised(m.x("x", 5, BATCH, 12), 0, 2),)
 
 
+def batch_norm(m: Make) -> Outputs:
+    """In training, and what its running statistics go towards."""
+    x, weight = m.x("x", 5, BATCH, 12), m.x("weight", 1, BATCH, 1)
+    mean = m.div(m.reduced("sum", x, 0, 2), 60.0)
+    centred = m.sub(x, mean)
+    total = m.reduced("sum", m.mul(centred, centred), 0, 2)
+    scaled = m.mul(m.mul(centred, m.rsqrt(m.add(m.div(total, 60.0), 1e-5))), weight)
+    return m.relu(scaled), mean, m.div(total, 59.0)
+
+
 def padded(m: Make) -> Outputs:
     """Guarded loads, of which two walks read the same."""
     x, y = m.x("x", BATCH, 9, 8), m.x("y", BATCH, 2, 8)
@@ -100,7 +110,8 @@ def half_places(m: Make) -> Outputs:
     return m.reduced("amax", x, 1), m.reduced("argmax", x, 1)
 
 
-UNCUT = (softmax, softmax_odd, softmax_half, softmax_across, layer_norm, channel_norm, padded)
+NORMS = (layer_norm, channel_norm, batch_norm)
+UNCUT = (softmax, softmax_odd, softmax_half, softmax_across, *NORMS, padded)
 CUT = (total, total_across, whole, extremes, extremes_across, truths, integers, half_places)
 
 
@@ -180,6 +191,8 @@ def test_norms() -> None:
     feeds = {"x": values(9, 3, 40) + 3, "weight": values(3, 40, seed=1), "bias": values(40, seed=2)}
     check(layer_norm, feeds, {"s0": 9}, rtol=2e-5, atol=3e-6)
     check(channel_norm, {"x": values(5, 6, 12)}, {"s0": 6}, rtol=2e-5, atol=3e-6)
+    feeds = {"x": values(5, 6, 12) + 3, "weight": values(1, 6, 1)}
+    check(batch_norm, feeds, {"s0": 6}, rtol=2e-5, atol=3e-6)
 
 
 def test_guards() -> None:

@@ -65,11 +65,26 @@ def get_init_inputs():
 """
 
 
-def test_training_is_skipped_where_the_original_is_random(tmp_path: Path) -> None:
-    judgement = judge_pair(tmp_path, DROPOUT.replace("DROP", "drop"), SAME)
+def test_training_is_compared_where_the_original_is_random(tmp_path: Path) -> None:
+    """From the same seed: a dropout left out, one that draws other numbers, one that is right."""
+    model = DROPOUT.replace("DROP", "drop")
+    judgement = judge_pair(tmp_path, model, SAME)
     assert judgement.verdict.passed, judgement.verdict.reason
-    training = named(judgement, "training mode")
-    assert training.skipped and "random" in training.detail
+    assert not named(judgement, "training mode").skipped
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            y = self.norm(x)
+            if not self.training:
+                return y
+            return MASK
+    """
+    kept = "y * (torch.empty_like(y).bernoulli_(0.5) / 0.5)"
+    judgement = judge_pair(tmp_path, model, new.replace("MASK", kept))
+    assert judgement.verdict.passed, judgement.verdict.reason
+    for wrong in ("y", "y * 2 * (torch.rand_like(y) < 0.5)"):
+        judgement = judge_pair(tmp_path, model, new.replace("MASK", wrong))
+        assert failing(judgement) == {"training mode"}, wrong
 
 
 def test_training_compares_what_batch_norm_keeps(tmp_path: Path) -> None:

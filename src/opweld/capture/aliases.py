@@ -6,66 +6,22 @@ to one of the two.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from opweld.errors import OriginalKept
 
 from .origins import where_in
 
-# Outside of training they give back their operand itself.
-_DROPOUTS = {
-    function: inspect.signature(function)
-    for function in (
-        functional.dropout,
-        functional.alpha_dropout,
-        functional.dropout1d,
-        functional.dropout2d,
-        functional.dropout3d,
-        functional.feature_alpha_dropout,
-    )
-}
-# The same of torch itself: (input, p, train).
-_PLAIN_DROPOUTS = frozenset(
-    (torch.dropout, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout)
-)
 # Their operand is a number in the source, which nobody else reads.
 _OF_LITERALS = frozenset(("aten::lift_fresh", "aten::lift_fresh_copy"))
 # Views of a contiguous operand, copies of many others.
 _BY_LAYOUT = frozenset(
     f"aten::{name}" for name in ("reshape", "reshape_as", "flatten", "ravel", "contiguous")
 )
-
-
-class IdleDropouts(TorchFunctionMode):
-    """Inside, a dropout that drops nothing is its operand, as in eager."""
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        given = _dropout_of(function, args, kwargs)
-        return function(*args, **kwargs) if given is None else given
-
-
-def _dropout_of(function: Any, args: Any, kwargs: Any) -> torch.Tensor | None:
-    """The operand of a dropout that is switched off."""
-    if function in _PLAIN_DROPOUTS:
-        return args[0] if len(args) == 3 and args[2] is False else None
-    signature = _DROPOUTS.get(function) if callable(function) else None
-    if signature is None:
-        return None
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    given = bound.arguments
-    idle = given["training"] is False and 0.0 <= given["p"] <= 1.0
-    return given["input"] if idle else None
 
 
 def refuse_hidden_aliases(nodes: fx.graph.node_list) -> None:

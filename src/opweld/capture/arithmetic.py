@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .build import Shape
 from .call import Call, Lower, NotWelded
+from .dtypes import FROM_TORCH
 from .rows import binary, float_binary
 
 # Largest exponent of an integer power that becomes products.
@@ -139,8 +142,12 @@ def _batch_norm(call: Call) -> tuple[Node, ...]:
     if call.values["bias"] is not None:
         result = call.make(Op.ADD, result, _channels(call, "bias", along))
     call.values.get("momentum")  # only training moves the statistics
-    nothing = [call.build.expand(call.const(0, dtype), tuple(f.shape)) for f in call.fake[1:]]
+    nothing = [_zeros(call, fake) for fake in call.fake[1:]]
     return (call.build.cast(result, x.type.dtype), *nothing)
+
+
+def _zeros(call: Call, fake: torch.Tensor) -> Node:
+    return call.build.expand(call.const(0, FROM_TORCH[fake.dtype]), tuple(fake.shape))
 
 
 def _channels(call: Call, name: str, shape: Shape) -> Node:

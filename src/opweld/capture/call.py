@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -53,7 +53,8 @@ Result = Node | tuple[Node, ...]
 class Call:
     """`values` are the arguments by name in the operator's schema: nodes, numbers, sizes, lists.
 
-    `fakes` are the same arguments as torch saw them; `fake` is torch's result.
+    `fakes` are the same arguments as torch saw them; `fake` is torch's result. A norm that moves
+    running statistics adds to `towards` the mean and the variance that they go to.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Call:
     values: dict[str, Any]
     fakes: dict[str, Any]
     fake: Any
+    towards: list[Node] = field(default_factory=list)
 
     @property
     def type(self) -> TensorType:

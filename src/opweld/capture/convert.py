@@ -19,7 +19,7 @@ from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
 from .distances import DISTANCES
-from .library import Place, library_call, reason_for, refuse_effects
+from .library import Place, library_call, operator_of, reason_for, refuse_effects
 from .losses import LOSSES
 from .norms import NORMS
 from .origins import origin_of, where_of
@@ -75,9 +75,15 @@ class Converter:
     inputs: list[Node] = field(default_factory=list)
     weights: list[Node] = field(default_factory=list)
     draws: set[int] = field(default_factory=set)
+    towards: dict[str, list[Node]] = field(default_factory=dict)
 
-    def graph(self, exported: fx.Graph, sources: dict[str, Source], out_spec: Any) -> Graph:
-        """Raises CaptureError, NotPolynomial or DataDependentSize."""
+    def graph(
+        self, exported: fx.Graph, sources: dict[str, Source], returned: list[Any], out_spec: Any
+    ) -> Graph:
+        """The graph that gives what is `returned`, in the structure of `out_spec`.
+
+        Raises CaptureError, NotPolynomial or DataDependentSize.
+        """
         for node in exported.nodes:
             if node.op == "placeholder":
                 self.values[node.name] = self._source(node, sources[node.name])
@@ -88,7 +94,7 @@ class Converter:
                     f"the forward has a body that runs on a condition, {node.target}"
                 )
         outputs = Outputs(self.build, self.values, self._as_call)
-        leaves = outputs.leaves(next(n for n in exported.nodes if n.op == "output").args[0])
+        leaves = outputs.leaves(returned)
         structure = structure_of(leaves, out_spec)
         nodes = tuple(outputs.nodes)
         self._require_draws(nodes)
@@ -140,7 +146,7 @@ class Converter:
             return self._scalar(node)
         refuse_effects(node, where_of(node))
         row = ROWS.get(target._opname) if target.namespace == "aten" else None
-        reason = reason_for(str(target))
+        reason = reason_for(operator_of(node))
         if row is not None:
             try:
                 self._refuse_given_back(node)
@@ -203,6 +209,7 @@ class Converter:
         except (TypeRule, ShapeMismatch) as error:
             raise NotWelded(f"{node.target} on these operands is not welded: {error}") from None
         _require_read(node, read)
+        self.towards[node.name] = call.towards
         return self._checked(node, call, result)
 
     def _checked(self, node: fx.Node, call: Call, result: Any) -> Any:

@@ -7,7 +7,7 @@ import contextlib
 import io
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,24 +19,22 @@ from torch.utils import _pytree as pytree
 
 from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.expr import Size, evaluate, symbols_of, terms_of
-from opweld.ir.graph import Graph
+from opweld.ir.graph import Graph, Tracking
 from opweld.ir.ops import Op
 from opweld.ir.types import TensorType
 
 from .access import weight_access, weight_name
-from .aliases import IdleDropouts, refuse_hidden_aliases
+from .aliases import refuse_hidden_aliases
 from .arguments import Arguments
 from .convert import Converter, Source
 from .draws import refuse_unread_draws
+from .dropouts import WholeDropouts
 from .gradients import refusing_functions
 from .library import Place
 from .origins import where_in, where_raised
+from .running import TrackedNorm, tracked_norms
 from .sizes import NotPolynomial, Symbols
 
-_CHANGED = {
-    OutputKind.BUFFER_MUTATION: "the buffer ",
-    OutputKind.USER_INPUT_MUTATION: "its input ",
-}
 Bounds = dict[str, tuple[int, int | None]]
 
 
@@ -73,13 +71,15 @@ def export_graph(
         refuse_hidden_aliases(program.graph.nodes)
         literals = _literals(program)
         program = _functional(program)
-    _refuse_mutations(program)
+    norms = tracked_norms(program)
     symbols = Symbols()
     place = Place(device, f"{arguments.tensors[0].access}.device")
     converter = Converter(name, place, symbols, given_back)
     sources = _sources(program, module, arguments, literals)
+    spec = program.call_spec.out_spec
     try:
-        graph = converter.graph(program.graph, sources, program.call_spec.out_spec)
+        graph = converter.graph(program.graph, sources, _returned(program), spec)
+        graph = _tracking(converter, graph, module, norms)
     except NotPolynomial as error:
         raise NeedsFixedSizes(f"a size is {error}") from None
     bounds = _bounds(program, symbols)
@@ -90,7 +90,7 @@ def export_graph(
 def _exported(module: nn.Module, arguments: Arguments, dynamic: frozenset[str]) -> ExportedProgram:
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
     try:
-        with refusing_functions(), IdleDropouts():
+        with refusing_functions(), WholeDropouts():
             return torch.export.export(
                 module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
             )
@@ -188,13 +188,33 @@ def _literals(program: ExportedProgram) -> frozenset[str]:
     )
 
 
-def _refuse_mutations(program: ExportedProgram) -> None:
-    for output in program.graph_signature.output_specs:
-        if output.kind is OutputKind.USER_OUTPUT:
-            continue
-        what = _CHANGED.get(output.kind, "")
-        where = where_in(n for n in program.graph.nodes if n.name == output.arg.name)
-        raise OriginalKept(f"the forward changes {what}{output.target}", where=where)
+def _returned(program: ExportedProgram) -> list[Any]:
+    """What the forward returns, without the new values of buffers."""
+    output = next(node for node in program.graph.nodes if node.op == "output")
+    specs = program.graph_signature.output_specs
+    pairs = zip(specs, output.args[0], strict=True)
+    return [value for spec, value in pairs if spec.kind is OutputKind.USER_OUTPUT]
+
+
+def _tracking(
+    converter: Converter, graph: Graph, module: nn.Module, norms: tuple[TrackedNorm, ...]
+) -> Graph:
+    """The graph that tells what these norms leave in the module's buffers."""
+    outputs = list(graph.outputs)
+    tracked = []
+    for norm in norms:
+        towards = converter.towards.get(norm.call.name)
+        if not towards:
+            raise OriginalKept(
+                "the forward changes running statistics", where=where_in([norm.call])
+            )
+        outputs += [value for value in towards if value not in outputs]
+        buffers = (norm.mean, norm.variance, norm.count)
+        mean, variance, count = (name and weight_access(module, name) for name in buffers)
+        assert mean is not None and variance is not None, "a norm has both"
+        places = outputs.index(towards[0]), outputs.index(towards[1])
+        tracked.append(Tracking(mean, variance, count, norm.momentum, places))
+    return replace(graph, outputs=tuple(outputs), tracked=tuple(tracked))
 
 
 def _sources(

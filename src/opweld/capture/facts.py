@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,15 +98,19 @@ def _is_forward_code(file: str) -> bool:
     return file.startswith(_LAYERS) or not file.startswith(_TORCH)
 
 
-def module_facts(module: nn.Module, reads: Reads, mode_matters: bool) -> tuple[ModuleFact, ...]:
-    """One fact for each module that ran or was read, in the order of `named_modules`."""
-    readers = reads.mode_readers() if mode_matters else frozenset()
+def module_facts(
+    module: nn.Module, reads: Reads, modes: Mapping[str, bool]
+) -> tuple[ModuleFact, ...]:
+    """One fact for each module that ran or was read, in the order of `named_modules`; of those that
+    read their training flag, with the flag that `modes` has for them, by path.
+    """
+    readers = reads.mode_readers()
     return tuple(
         ModuleFact(
             path=path,
             type_name=qualified_name(type(child)),
             attributes=_attributes(child, reads.names.get(path, {})),
-            mode=False if path in readers else None,
+            mode=modes.get(path) if path in readers else None,
         )
         for path, child in module.named_modules(remove_duplicate=False)
         if path == "" or path in reads.names

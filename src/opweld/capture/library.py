@@ -48,6 +48,11 @@ _FAMILIES = {
 _REASONS = {name: reason for reason, names in _FAMILIES.items() for name in names.split()}
 
 
+def operator_of(node: fx.Node) -> str:
+    """The operator of torch that a node calls: ours stand for those of the same name."""
+    return str(node.target).replace("opweld.", "aten.")
+
+
 def reason_for(target: str) -> str:
     """Why an operator that no row translates stays a call."""
     name = target.split(".")[1] if target.startswith("aten.") else ""
@@ -68,7 +73,7 @@ def library_call(
     writer = _Arguments(operands, place)
     args, kwargs = values
     attrs = CallAttrs(
-        target=str(node.target),
+        target=operator_of(node),
         arguments=tuple(writer.write(a) for a in args),
         keywords=tuple((k, writer.write(v)) for k, v in kwargs.items()),
         results=result_types(node.meta["val"], symbols),

@@ -13,7 +13,9 @@ from .dtypes import TO_TORCH
 from .folds import (
     Axes,
     axes_of,
+    centred,
     computed,
+    count,
     float_operand,
     fold,
     last_axes,
@@ -110,13 +112,21 @@ def _along_channels(x: Node) -> Shape:
     return (x.type.shape[1], *(1,) * (x.type.rank - 2))
 
 
+def _all_but_channels(x: Node) -> Axes:
+    return tuple(axis for axis in range(x.type.rank) if axis != 1)
+
+
 def _instance_norm(call: Call) -> Node:
-    if call.values["running_mean"] is not None or not call.values["use_input_stats"]:
-        raise NotWelded("an instance norm with running statistics is left to the library")
+    if not call.values["use_input_stats"]:
+        raise NotWelded("an instance norm by running statistics is left to the library")
     x = float_operand(call, "input")
     for name in ("running_var", "momentum", "cudnn_enabled"):
         call.values.get(name)
-    result, _, _ = standardised(call.build, x, tuple(range(2, x.type.rank)), call.number("eps"))
+    axes = tuple(range(2, x.type.rank))
+    result, middle, _ = standardised(call.build, x, axes, call.number("eps"))
+    if call.values["running_mean"] is not None:
+        moments = middle, _unbiased(call, x, axes)
+        call.towards.extend(mean(call.build, each, (0,)) for each in moments)
     return returned(call, _scaled(call, result, _along_channels(x)))
 
 
@@ -126,10 +136,34 @@ def _batch_norm(call: Call) -> tuple[Node, ...]:
         raise NotWelded("a batch norm with running statistics is left to the library")
     x = float_operand(call, "input")
     call.values.get("momentum")
-    axes = tuple(axis for axis in range(x.type.rank) if axis != 1)
+    axes = _all_but_channels(x)
     result, middle, factor = standardised(call.build, x, axes, call.number("eps"))
     made = _scaled(call, result, _along_channels(x)), middle, factor
     return tuple(returned(call, n, fake) for n, fake in zip(made, call.fake, strict=True))
+
+
+def _tracked_batch_norm(call: Call) -> tuple[Node, ...]:
+    """The same, where running statistics go towards the batch's."""
+    if not call.values["training"]:
+        raise NotWelded("a batch norm with running statistics is left to the library")
+    x = float_operand(call, "input")
+    for name in ("running_mean", "running_var", "momentum"):
+        call.values.get(name)
+    axes = _all_but_channels(x)
+    result, middle, factor = standardised(call.build, x, axes, call.number("eps"))
+    unbiased = _unbiased(call, x, axes)
+    call.towards.extend((middle, unbiased))
+    made = _scaled(call, result, _along_channels(x)), middle, factor, middle, unbiased
+    return tuple(returned(call, n, fake) for n, fake in zip(made, call.fake, strict=True))
+
+
+def _unbiased(call: Call, x: Node, axes: Axes) -> Node:
+    """The variance by one element less."""
+    if count(x, axes) == 1:
+        raise NotWelded("a norm of one element is left to the library")
+    difference, _ = centred(call.build, x, axes)
+    total = fold(call.build, Op.SUM, squared(call.build, difference), axes)
+    return call.make(Op.DIV, total, call.const(count(x, axes) - 1, x.type.dtype))
 
 
 NORMS: dict[str, Lower] = {
@@ -142,4 +176,5 @@ NORMS: dict[str, Lower] = {
     "group_norm": _group_norm,
     "instance_norm": _instance_norm,
     "_native_batch_norm_legit": _batch_norm,
+    "_native_batch_norm_legit_functional": _tracked_batch_norm,
 }

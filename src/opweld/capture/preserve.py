@@ -28,22 +28,49 @@ class _State:
 def unchanged(module: nn.Module, training: bool) -> Iterator[None]:
     """The module in the given mode; afterwards as it was, with torch's random state.
 
+    Training is what the module's own `train()` makes of it, which may leave some of it in eval.
     Tensors that are plain attributes are buffers meanwhile: export would bake in their elements.
     Raises CaptureError if the forward changed a list, dict or set that the module holds.
     """
     modules = list(module.modules())
     states = [_state(m) for m in modules]
+    frozen = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
     with torch.random.fork_rng(devices=_devices(module)):
         try:
+            _set_mode(module, training)
             for child in modules:
-                child.training = training
                 _tensors_to_buffers(child)
             yield
         finally:
+            for parameter, wanted in frozen:
+                parameter.requires_grad_(wanted)
             changes = [_restore(m, state) for m, state in zip(modules, states, strict=True)]
     changed = next((name for name in changes if name), None)
     if changed:
         raise OriginalKept(f"the forward changes what self.{changed} holds")
+
+
+def _set_mode(module: nn.Module, training: bool) -> None:
+    """Raises OriginalKept where the module's own `train()` does more than to set modes."""
+    if not training:
+        for child in module.modules():
+            child.training = False
+        return
+    before = [_without_mode(child) for child in module.modules()]
+    module.train()
+    after = [_without_mode(child) for child in module.modules()]
+    if not all(_same(left, right) for left, right in zip(before, after, strict=True)):
+        raise OriginalKept("train() of the module changes more than the mode")
+
+
+def _without_mode(module: nn.Module) -> dict[str, Any]:
+    return {name: held for name, held in vars(module).items() if name != "training"}
+
+
+def modes_in_training(module: nn.Module) -> dict[str, bool]:
+    """The training flag of each submodule, by its path, after the module's own `train()`."""
+    with unchanged(module, True):
+        return {path: m.training for path, m in module.named_modules(remove_duplicate=False)}
 
 
 def _devices(module: nn.Module) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +31,8 @@ from .dtypes import FROM_TORCH
 from .export import Exported, NeedsFixedSizes, export_graph
 from .facts import Reads, module_facts, recording
 from .outputs import root_of
-from .preserve import unchanged
+from .preserve import modes_in_training, unchanged
+from .running import mark_averages
 from .specialise import canonical, specialise
 
 _AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -43,15 +45,17 @@ class _Task:
     arguments: Arguments
     name: str
     given_back: frozenset[str]
+    training: bool = False
 
     def export(
         self,
         dynamic: frozenset[str],
         arguments: Arguments | None = None,
-        training: bool = False,
         autocast: torch.dtype | None = None,
     ) -> Exported:
-        with torch.enable_grad(), unchanged(self.module, training):
+        with torch.enable_grad(), unchanged(self.module, self.training):
+            if self.training:
+                mark_averages(self.module)
             return export_graph(
                 self.module,
                 arguments or self.arguments,
@@ -62,6 +66,16 @@ class _Task:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """The module in eval or in training: its graph, the inputs of dynamic size, what was read."""
+
+    task: _Task
+    exported: Exported
+    dynamic: frozenset[str]
+    reads: Reads
+
+
 def capture_variants(
     module: nn.Module,
     arguments: Arguments,
@@ -70,28 +84,56 @@ def capture_variants(
     batch: bool,
     given_back: frozenset[str] = _NONE,
 ) -> Capture:
-    """The capture in each autocast state. Raises CaptureError."""
+    """The capture in each mode and autocast state. Raises CaptureError."""
     if not arguments.tensors:
         raise CaptureError("none of the inputs is a tensor", next_step="give at least one tensor")
     task = _Task(module, arguments, name, given_back)
-    with recording(module) as reads:
-        exported, dynamic = _widest(task, _candidates(arguments) if batch else _NONE)
+    plain = _in_mode(task, _candidates(arguments) if batch else _NONE)
+    if not plain.reads.mode_readers():
+        return Capture(name, _states(plain, {}))
+    try:
+        trained = _in_mode(replace(task, training=True), plain.dynamic)
+        modes = modes_in_training(module)
+    except (CaptureError, NeedsFixedSizes) as error:
+        kept = (("training", str(error)),)
+        return Capture(name, _states(plain, _all_in_eval(module)), kept)
+    if canonical(trained.exported.graph) == canonical(plain.exported.graph):
+        return Capture(name, _states(plain, {}))
+    in_eval = _states(plain, _all_in_eval(module))
+    return Capture(name, (*in_eval, *_states(trained, modes)))
+
+
+def _all_in_eval(module: nn.Module) -> dict[str, bool]:
+    return {path: False for path, _ in module.named_modules(remove_duplicate=False)}
+
+
+def _in_mode(task: _Task, candidates: frozenset[str]) -> _Mode:
+    with recording(task.module) as reads:
+        exported, dynamic = _widest(task, candidates)
     if reads.writes:
         raise OriginalKept(f"the forward assigns to self.{reads.writes[0]}")
-    contract = _contract(task, exported, dynamic, reads)
-    plain = Variant(name, None, _used(exported.graph), contract)
-    variants = [plain]
-    same = []
+    return _Mode(task, exported, dynamic, reads)
+
+
+def _states(mode: _Mode, modes: Mapping[str, bool]) -> tuple[Variant, ...]:
+    """The variants of one mode: without autocast, and under each autocast that makes another."""
+    task, training = mode.task, mode.task.training
+    name = "training" if training else task.name
+    plain = Variant(
+        name, None, _used(mode.exported.graph), _contract(mode, modes), training=training
+    )
+    others, also = [], []
     for label, dtype in _AUTOCAST.items():
         try:
-            other = _under_autocast(task, plain, dynamic, dtype)
+            other = _under_autocast(mode, plain, dtype)
         except (CaptureError, NeedsFixedSizes):
             continue  # under this autocast the original runs
         if other is None:
-            same.append(label)
+            also.append(label)
         else:
-            variants.append(replace(other, name=label, autocast=label))
-    return Capture(name, tuple(variants), tuple(same))
+            named = f"training {label}" if training else label
+            others.append(replace(other, name=named, autocast=label))
+    return (replace(plain, also=tuple(also)), *others)
 
 
 def _candidates(arguments: Arguments) -> frozenset[str]:
@@ -123,15 +165,15 @@ def _dynamic(graph: Graph) -> frozenset[str]:
     return frozenset(n.attrs.access for n in typed if isinstance(n.type.shape[0], Expr))
 
 
-def _contract(task: _Task, exported: Exported, dynamic: frozenset[str], reads: Reads) -> Contract:
-    graph = exported.graph
+def _contract(mode: _Mode, modes: Mapping[str, bool]) -> Contract:
+    task, graph = mode.task, mode.exported.graph
     used = _used(graph)
     return Contract(
         signature=task.arguments.signature,
         inputs=(*_input_facts(task.arguments, graph), *_tie_facts(task.module, used)),
         weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
-        modules=module_facts(task.module, reads, _mode_matters(task, exported, dynamic, reads)),
-        symbols=_symbol_facts(task, exported),
+        modules=module_facts(task.module, mode.reads, modes),
+        symbols=_symbol_facts(task, mode.exported),
     )
 
 
@@ -148,9 +190,11 @@ def _path(access: str) -> str:
 
 
 def _used(graph: Graph) -> Graph:
-    """Without the weights that no output needs."""
+    """Without the weights that no output needs and no call changes."""
     needed = {node.serial for node in topological(graph.outputs)}
-    return replace(graph, weights=tuple(n for n in graph.weights if n.serial in needed))
+    changed = {buffer for each in graph.tracked for buffer in each.buffers}
+    used = (n for n in graph.weights if n.serial in needed or n.attrs.access in changed)
+    return replace(graph, weights=tuple(used))
 
 
 def _input_facts(arguments: Arguments, graph: Graph) -> tuple[InputFact, ...]:
@@ -178,16 +222,6 @@ def _tie_facts(module: nn.Module, used: Graph) -> tuple[InputFact, ...]:
         if read & {first, *others}
         for other in others
     )
-
-
-def _mode_matters(task: _Task, exported: Exported, dynamic: frozenset[str], reads: Reads) -> bool:
-    if not reads.mode_readers():
-        return False
-    try:
-        trained = task.export(dynamic, training=True)
-    except (CaptureError, NeedsFixedSizes):
-        return True
-    return canonical(trained.graph) != canonical(exported.graph)
 
 
 def _symbol_facts(task: _Task, exported: Exported) -> tuple[SymbolFact, ...]:
@@ -240,6 +274,8 @@ def _same_nothing(fixed: Graph, ours: Graph) -> bool:
         and types == [node.type for node in fixed.outputs]
         and [_given(n) for n in fixed.outputs] == [_given(n) for n in ours.outputs]
         and fixed.structure == ours.structure
+        and not fixed.tracked
+        and not ours.tracked
         and calls[0] == calls[1]
     )
 
@@ -265,13 +301,11 @@ def _resized(task: _Task, graph: Graph, name: str, size: int) -> Arguments:
     return bind(task.module, args, kwargs)
 
 
-def _under_autocast(
-    task: _Task, plain: Variant, dynamic: frozenset[str], dtype: torch.dtype
-) -> Variant | None:
+def _under_autocast(mode: _Mode, plain: Variant, dtype: torch.dtype) -> Variant | None:
     """The variant under autocast; None where the graph is the same."""
     if not autocast_acts(plain.graph):
         return None
-    graph = _used(task.export(dynamic, autocast=dtype).graph)
+    graph = _used(mode.task.export(mode.dynamic, autocast=dtype).graph)
     if canonical(graph) == canonical(plain.graph):
         return None
     return replace(plain, graph=without_library_casts(graph, FROM_TORCH[dtype]))

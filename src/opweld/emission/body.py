@@ -5,11 +5,11 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..ir.graph import Graph, Leaf, Node
-from ..ir.operator import Operator
+from ..ir.graph import Graph, Leaf, Node, Tracking
+from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .composites import Call, calls
@@ -35,13 +35,15 @@ RESERVED = frozenset((*keyword.kwlist, "self", "torch", "float"))
 class Body:
     """Lines of a function body, and the text by which each node made so far is known.
 
-    `calls` has nodes that are made by one call, from another operand than their own.
+    `calls` has nodes that are made by one call, from another operand than their own, `wishes` names
+    for some nodes.
     """
 
     graph: Graph
     device: str
     texts: dict[int, str] = field(default_factory=dict)
     calls: dict[int, Call] = field(default_factory=dict)
+    wishes: dict[int, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: set(RESERVED))
     lines: list[str] = field(default_factory=list)
     assigned: set[str] = field(default_factory=set)
@@ -143,6 +145,8 @@ class Body:
             )
 
     def _name(self, node: Node) -> str:
+        if node.serial in self.wishes:
+            return self.fresh(self.wishes[node.serial])
         call = self.calls.get(node.serial)
         return self.fresh(_wish(self.graph, node, call.name if call else _own_name(node)))
 
@@ -197,7 +201,13 @@ def size_reads(operator: Operator) -> list[str]:
 
 
 def reference(graph: Graph, group: Group, operator: Operator) -> str:
-    """`def _<name>_reference(...)`: what the kernel computes, in PyTorch."""
+    """`def _<name>_reference(...)`: what the kernel computes, in PyTorch.
+
+    It is there for gradients: what only running statistics go towards is left out.
+    """
+    silent = only_tracked(graph, group)
+    kept = tuple(node for node in group.outputs if node.serial not in silent)
+    outputs, group = group.outputs, replace(group, outputs=kept)
     names = [python_name(argument.name) for argument in operator.arguments]
     body = Body(graph, f"{names[0]}.device")
     body.taken.update(names)
@@ -212,7 +222,9 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
             body.inline(node)
         else:
             body.assign(node)
-    results = ", ".join(body.texts[node.serial] for node in group.outputs)
+    results = ", ".join(
+        "None" if node.serial in silent else body.texts[node.serial] for node in outputs
+    )
     reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
     lines = [*reads, *_ending(body.lines, results)]
     head = f"def _{operator.name}_reference({', '.join(parameters(operator))}):"
@@ -312,14 +324,42 @@ def forward(
     for source in (*graph.inputs, *graph.weights):
         body.texts[source.serial] = source.attrs.access
     body.taken.update(line.split(" ", 1)[0] for line in symbols)
+    for each in graph.tracked:
+        values = (graph.outputs[place].serial for place in each.towards)
+        body.wishes.update(zip(values, ("batch_mean", "batch_variance"), strict=True))
     for index, group in enumerate(plan.groups):
         _statement(body, group, operators.get(group.name))
         dead = _dead(plan, index, body)
         if dead:
             body.lines.append(f"del {', '.join(dead)}")
+    for together in _tracked_together(graph):
+        body.lines += _tracked(graph, body, together)
     result = _returned(graph, body, graph.structure)
     used = [line for line in symbols if _names_size(line, [*body.lines, result])]
     return [*used, *_ending(body.lines, result)]
+
+
+def _tracked_together(graph: Graph) -> list[list[Tracking]]:
+    """What one call can track, in order: statistics of one momentum in buffers of their own."""
+    found: list[list[Tracking]] = []
+    for each in graph.tracked:
+        last = found[-1] if found else []
+        taken = {buffer for other in last for buffer in other.buffers}
+        alike = bool(last) and each.momentum is not None and last[0].momentum == each.momentum
+        if alike and not taken & set(each.buffers):
+            last.append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _tracked(graph: Graph, body: Body, together: list[Tracking]) -> list[str]:
+    """The call that moves running statistics towards those of the batch."""
+    counts = [each.count for each in together if each.count is not None]
+    running = [buffer for each in together for buffer in (each.mean, each.variance)]
+    towards = [body.text(graph.outputs[place]) for each in together for place in each.towards]
+    lists = [f"    [{', '.join(texts)}]," for texts in (counts, running, towards)]
+    return ["_weld.track(", f"    {together[0].momentum},", *lists, ")"]
 
 
 def _statement(body: Body, group: Group, operator: Operator | None) -> None:

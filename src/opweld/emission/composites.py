@@ -177,6 +177,11 @@ def _are_trailing(match: Match) -> bool:
     return all(axis in axes or shape[axis] == 1 for axis in range(min(axes), len(shape)))
 
 
+def _spares_channels(match: Match) -> bool:
+    rank = len(_shape(match))
+    return _reduced(match) == tuple(axis for axis in range(rank) if axis != 1) and rank > 1
+
+
 _scattered = Condition("x is no window", lambda match: not is_windowed(match.node("x")))
 _always = Condition("always", lambda match: True)
 _same_axes = Condition(
@@ -186,6 +191,7 @@ _one_axis = Condition("it is one axis", lambda match: len(_reduced(match)) == 1)
 _counts = Condition("n counts a row", lambda match: _is_number(match, "n", _length(match)))
 _corrected = Condition("m counts a row but one", lambda match: _correction(match) is not None)
 _trailing = Condition("the axes are the last", _are_trailing)
+_all_but_channels = Condition("the axes are all but the channels", _spares_channels)
 
 ARGUMENTS: Mapping[str, Callable[[Match], str]] = {
     "axis": lambda match: number(_reduced(match)[0]),
@@ -207,6 +213,7 @@ def _moments(variances: tuple[Apply, ...], when: Condition) -> Iterator[Composit
             yield Composite(name, of(variance), f"torch.{name}({_MOMENT})", when)
 
 
+_BATCH_NORM = "torch.batch_norm({x}, None, None, None, None, True, 0.0, {eps}, True)"
 _KEPT = "{x}, dim={axes}, keepdim=True"
 _MOMENT = "{x}, dim={axes}, correction={correction}, keepdim=True"
 
@@ -234,6 +241,10 @@ COMPOSITES: tuple[Composite, ...] = (
         for total in _sums_of_finite_powers
     ),
     *(_norm("layer_norm", normal) for normal in _standardised),
+    *(
+        Composite("batch_norm", normal, _BATCH_NORM, _counts & _all_but_channels)
+        for normal in _standardised
+    ),
     *(_norm("rms_norm", normal) for normal in _of_unit_square),
     *_moments(_variances, _counts & _corrected),
     *_moments(_variances_of_one_count, _corrected),

@@ -16,6 +16,7 @@ from ..ir.contract import (
     ModuleFact,
     OpaqueValue,
     SymbolFact,
+    Variant,
 )
 from ..ir.expr import symbol
 from ..ir.types import TensorType
@@ -68,14 +69,19 @@ def _names_in(value: Any) -> Iterator[str]:
         yield from (name for item in value for name in _names_in(item))
 
 
-def guard(contract: Contract, objects: tuple[str, ...], tf32: bool = False) -> list[str]:
+def guard(
+    contract: Contract, objects: tuple[str, ...], tf32: bool = False, tracks: bool = False
+) -> list[str]:
     """The body of the guard. In scope: self, the forward's parameters, and `_weld`.
 
     `tf32`: there are kernels of less precision, which torch's flag must allow at this call too.
+    `tracks`: the call changes buffers, which torch.func lets the library do and not us.
     """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
     if tf32:
         tests.append("_weld.allows_tf32()")
+    if tracks:
+        tests.append("not torch._C._are_functorch_transforms_active()")
     own = next((f for f in contract.modules if not f.path), None)
     tests += _value_tests("self", own, objects) if own is not None else []
     lines: list[str] = []
@@ -191,14 +197,11 @@ def _state_tests(contract: Contract) -> list[str]:
     return tests
 
 
-def autocast_test(name: str, autocast: str | None, same: tuple[str, ...]) -> str:
-    """Whether a variant is the one for the dtype `name`, None where autocast is off.
-
-    `same` are the dtypes in which the first variant, captured without autocast, is right too.
-    """
-    if autocast is not None:
-        return f"{name} is torch.{autocast}"
-    return " or ".join([f"{name} is None", *(f"{name} is torch.{each}" for each in same)])
+def autocast_test(name: str, variant: Variant) -> str:
+    """Whether a variant is the one for the dtype `name`, None where autocast is off."""
+    dtypes = [f"torch.{each}" for each in variant.also]
+    own = "None" if variant.autocast is None else f"torch.{variant.autocast}"
+    return " or ".join(f"{name} is {each}" for each in (own, *dtypes))
 
 
 def _module_paths(contract: Contract) -> list[str]:

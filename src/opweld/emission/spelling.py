@@ -93,6 +93,7 @@ CALLS = {
     "aten.bmm.default": "torch.bmm",
     "aten.softmax.int": "torch.softmax",
     "aten.clone.default": "torch.clone",
+    "aten.dropout.default": f"{_FUNCTIONAL}.dropout",
 }
 
 # Where an operator has more arguments than the function of that name.

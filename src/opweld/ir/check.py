@@ -128,9 +128,10 @@ def check_graph(value: Graph) -> None:
     _check_sources(value, nodes)
     for node in nodes:
         _check_node(node)
-    leaves = tuple(_leaves(value.structure))
+    leaves = (*_leaves(value.structure), *(n for each in value.tracked for n in each.towards))
     if sorted(set(leaves)) != list(range(len(value.outputs))):
         raise InvalidGraph(f"the structure has leaves {leaves} for {len(value.outputs)} outputs")
+    _check_tracked(value)
 
 
 @check.register
@@ -177,6 +178,20 @@ def _check_sources(graph: Graph, nodes: tuple[Node, ...]) -> None:
         accesses = [node.attrs.access for node in listed if isinstance(node.attrs, SourceAttrs)]
         if len(set(accesses)) != len(accesses):
             raise InvalidGraph(f"two {op.value}s have the same access: {', '.join(accesses)}")
+
+
+def _check_tracked(graph: Graph) -> None:
+    """Each buffer is a weight, and those of statistics are as large as what they go towards."""
+    weights = {node.attrs.access: node.type for node in graph.weights}
+    for each in graph.tracked:
+        unknown = [buffer for buffer in each.buffers if buffer not in weights]
+        if unknown:
+            raise InvalidGraph(f"{unknown[0]} is tracked and no weight")
+        if each.momentum is None and each.count is None:
+            raise InvalidGraph(f"{each.mean} is an average over calls that nothing counts")
+        for buffer, place in zip((each.mean, each.variance), each.towards, strict=True):
+            if weights[buffer].num_elems != graph.outputs[place].type.num_elems:
+                raise InvalidGraph(f"{buffer} and output {place} differ in size")
 
 
 def _check_node(node: Node) -> None:

@@ -100,21 +100,39 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One captured forward. `autocast` is the state it was captured in: None or a dtype."""
+    """One captured forward.
+
+    `autocast` is the state it was captured in: None or a dtype; `also` names the autocast dtypes in
+    which the graph is the same. A variant in `training` is one of a module whose training mode is
+    another computation.
+    """
 
     name: str
     autocast: str | None
     graph: Graph
     contract: Contract
+    also: tuple[str, ...] = ()
+    training: bool = False
+
+    @property
+    def state(self) -> str:
+        """The state that it is for, "" for the plain one: "training, autocast float16", say."""
+        autocast = f"autocast {self.autocast}" if self.autocast else ""
+        return ", ".join(part for part in ("training" if self.training else "", autocast) if part)
+
+    @property
+    def suffix(self) -> str:
+        """What ends the names of its kernels."""
+        parts = ("training" if self.training else "", self.autocast or "")
+        return "".join(f"_{part}" for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The result of the first stage: the same module in one or several autocast states.
-
-    `same_under_autocast` names the autocast dtypes in which the first variant's graph is unchanged.
+    """The result of the first stage: the same module in one or several states, the plain one (in
+    eval, without autocast) first. `kept` has states in which the original runs, with the reason.
     """
 
     name: str
     variants: tuple[Variant, ...]
-    same_under_autocast: tuple[str, ...]
+    kept: tuple[tuple[str, str], ...] = ()

@@ -119,11 +119,33 @@ Structure = Leaf | tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Tracking:
+    """What a norm in training leaves in its buffers, once the outputs are there.
+
+    The buffers `mean` and `variance` go `momentum` of the way to the values of the graph's outputs
+    `towards`, in this order; `count`, where there is one, goes up by 1 before. A momentum of None
+    is 1 / count: the average over all calls. Buffers are named by the access of their WEIGHT.
+    """
+
+    mean: str
+    variance: str
+    count: str | None
+    momentum: float | None
+    towards: tuple[int, int]
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        return (self.mean, self.variance, *([] if self.count is None else [self.count]))
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Tensor operations with the framework left behind.
 
     `origins` maps a node's serial to the user's source line: ("gelu.py:14", "return x * 2"). It
-    stands beside the nodes so that it does not disturb interning.
+    stands beside the nodes so that it does not disturb interning. `tracked` is what a call leaves
+    in the module's buffers, in order; outputs that only this reads stand behind those of the
+    structure.
     """
 
     name: str
@@ -132,6 +154,7 @@ class Graph:
     outputs: tuple[Node, ...]
     structure: Structure
     origins: tuple[tuple[int, tuple[str, str]], ...] = ()
+    tracked: tuple[Tracking, ...] = ()
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that the outputs need, and all inputs, operands first."""
@@ -139,6 +162,17 @@ class Graph:
 
     def origin(self, node: Node) -> tuple[str, str] | None:
         return dict(self.origins).get(node.serial)
+
+
+def leaves_of(structure: Structure) -> Iterator[int]:
+    """The places of the outputs that the structure holds, in order."""
+    if isinstance(structure, Leaf):
+        yield structure.index
+        return
+    kind, content = structure
+    if kind != "const":
+        for item in content:
+            yield from leaves_of(item[1] if kind == "dict" else item)
 
 
 def topological(roots: tuple[Node, ...]) -> tuple[Node, ...]:

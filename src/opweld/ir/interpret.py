@@ -80,6 +80,22 @@ def interpret_outputs(
         )
 
 
+def interpret_tracked(
+    graph: Graph, feeds: Mapping[str, Array], outputs: tuple[Array, ...]
+) -> dict[str, Array]:
+    """What a call that gives `outputs` leaves in the buffers that the graph tracks, by access."""
+    held = {buffer: np.asarray(feeds[buffer]) for each in graph.tracked for buffer in each.buffers}
+    for each in graph.tracked:
+        if each.count is not None:
+            held[each.count] = np.asarray(held[each.count] + 1)
+        momentum = each.momentum if each.momentum is not None else 1.0 / held[each.count or ""]
+        for buffer, place in zip((each.mean, each.variance), each.towards, strict=True):
+            before = held[buffer]
+            value = np.reshape(outputs[place], before.shape).astype(np.float64)
+            held[buffer] = ((1.0 - momentum) * before + momentum * value).astype(before.dtype)
+    return held
+
+
 def in_structure(structure: Structure, outputs: tuple[Any, ...]) -> Any:
     """`outputs` arranged as the forward returns them."""
     if isinstance(structure, Leaf):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
-from .graph import Node
+from .graph import Graph, Node, leaves_of
 from .kernel import Definition, Load, RowBlocks, Welded
 from .ops import Kind, Op
 from .plan import Group, GroupKind
@@ -109,6 +109,18 @@ def _reached(group: Group, result: Node) -> tuple[int, ...]:
         else:
             waiting.extend(node.inputs)
     return tuple(sorted(found))
+
+
+def only_tracked(graph: Graph, group: Group) -> frozenset[int]:
+    """The serials of a group's results that only running statistics go towards: no gradient comes
+    from them.
+    """
+    inside = {node.serial for node in group.nodes}
+    others = (node for node in graph.nodes() if node.serial not in inside)
+    read = {operand.serial for node in others for operand in node.inputs}
+    returned = {graph.outputs[place].serial for place in leaves_of(graph.structure)}
+    tracked = {graph.outputs[place].serial for each in graph.tracked for place in each.towards}
+    return frozenset(tracked & inside - returned - read)
 
 
 def _source(buffer: Any) -> int:

@@ -29,9 +29,15 @@ class Original:
 class Part:
     """One captured forward with its plan and the kernels of its welded groups, in that order.
 
-    Group names are unique in a file: those of a second variant carry its name.
+    Groups of one name in a file are one kernel: those of a second variant carry its name, but for
+    those that are equal to one of the first.
     """
 
     variant: Variant
     plan: Plan
     kernels: tuple[Lowered, ...]
+
+    @property
+    def welds(self) -> bool:
+        """Whether it has a kernel of ours."""
+        return bool(self.kernels)

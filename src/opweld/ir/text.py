@@ -3,9 +3,10 @@
 Equal values give equal bytes in every process: numbers follow the topological order, never serials,
 and nothing iterates a set. A golden file is exactly this text.
 
-graph   = "graph" name, line*, "return" structure
+graph   = "graph" name, line*, tracked*, "return" structure
 line    = "%"number type "=" op operand* attrs ["#" origin]
 operand = "%"number | constant | constant":"dtype          the dtype where no other operand tells it
+tracked = "track" buffer buffer "towards" operand operand ["momentum" number] ["count" buffer]
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
-from .graph import Graph, Leaf, Node, Structure
+from .graph import Graph, Leaf, Node, Structure, Tracking
 from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Source, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import CallAttrs, Kind, Op, Operand
@@ -46,8 +47,7 @@ def graph_text(value: Graph) -> str:
         for node in value.nodes()
         if node.op is not Op.CONST
     ]
-    ending = f"return {_structure_text(value.structure, value, names)}"
-    return "\n".join([f"graph {value.name}", *lines, ending, ""])
+    return "\n".join([f"graph {value.name}", *lines, *_endings(value, names), ""])
 
 
 @to_text.register
@@ -55,8 +55,8 @@ def plan_text(value: Plan) -> str:
     names = node_names(value.graph)
     places = {serial: place for serial, (place, _) in value.graph.origins}
     groups = [line for group in value.groups for line in _group_lines(group, names, places)]
-    ending = f"return {_structure_text(value.graph.structure, value.graph, names)}"
-    return "\n".join([f"plan {value.graph.name} for {value.target}", *groups, ending, ""])
+    endings = _endings(value.graph, names)
+    return "\n".join([f"plan {value.graph.name} for {value.target}", *groups, *endings, ""])
 
 
 @to_text.register
@@ -154,15 +154,14 @@ def contract_text(value: Contract) -> str:
 
 @to_text.register
 def capture_text(value: Capture) -> str:
-    parts = [f"capture {value.name}\n"]
-    if value.same_under_autocast:
-        parts.append(f"same under autocast: {', '.join(value.same_under_autocast)}\n")
-    return "".join([*parts, *(variant_text(variant) for variant in value.variants)])
+    return "".join([f"capture {value.name}\n", *map(variant_text, value.variants)])
 
 
 @to_text.register
 def variant_text(value: Variant) -> str:
-    head = f"variant {value.name}, autocast {value.autocast or 'off'}\n"
+    mode = ", training" if value.training else ""
+    also = f" and {', '.join(value.also)}" if value.also else ""
+    head = f"variant {value.name}, autocast {value.autocast or 'off'}{also}{mode}\n"
     return head + contract_text(value.contract) + graph_text(value.graph)
 
 
@@ -228,6 +227,20 @@ def _argument_text(argument: Any, operands: list[str]) -> str:
     if isinstance(argument, tuple):
         return f"[{', '.join(_argument_text(a, operands) for a in argument)}]"
     return repr(argument) if isinstance(argument, str) else str(argument)
+
+
+def _endings(graph: Graph, names: Names) -> list[str]:
+    """What a call leaves in buffers, and what it returns."""
+    tracked = [_tracking_text(each, graph, names) for each in graph.tracked]
+    return [*tracked, f"return {_structure_text(graph.structure, graph, names)}"]
+
+
+def _tracking_text(tracking: Tracking, graph: Graph, names: Names) -> str:
+    towards = [_operand_text(graph.outputs[place], None, names) for place in tracking.towards]
+    momentum = "" if tracking.momentum is None else f" momentum {tracking.momentum}"
+    count = "" if tracking.count is None else f" count {tracking.count}"
+    buffers = f"{tracking.mean} {tracking.variance}"
+    return f"track {buffers} towards {' '.join(towards)}{momentum}{count}"
 
 
 def _structure_text(structure: Structure, graph: Graph, names: Names) -> str:

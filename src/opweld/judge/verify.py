@@ -354,7 +354,7 @@ class Verifier:
         return again.compare(kind)
 
     def _training(self) -> Check:
-        """Training mode with gradients on; not where the original draws random numbers."""
+        """Training mode with gradients on: results, the buffers afterwards, and random numbers."""
         trial, state = self._trial, copy_state(self.pair.original)
         trial.pristine, trial.grad = state, True
         self._set_training(True)

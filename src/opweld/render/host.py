@@ -9,10 +9,11 @@ from importlib import resources
 
 from ..ir.expr import product, symbols_of
 from ..ir.kernel import Attending, Contraction, Kernel, RowBlocks, Welded
-from ..ir.operator import Operator, Result, operator_of, operators_of
+from ..ir.operator import Operator, Result, operator_of
 from ..ir.original import Part
 from ..ir.plan import Group
 from ..ir.reduction import Lowered, Reduction, Scan
+from ..ir.shared import welds_of
 from .c import index_text
 from .cpp_statements import picks
 from .host_attention import attention_declarations, attention_run
@@ -40,26 +41,27 @@ def host(parts: tuple[Part, ...], language: str) -> str:
 
     The namespace of the operators is the macro OPWELD_NAMESPACE.
     """
-    welds = [w for part in parts for w in operators_of(part.plan.groups, part.kernels)]
+    welds = welds_of(parts)
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
-    products = [w for _, w, _ in welds if isinstance(w, Contraction)]
-    reductions = [w for _, w, _ in welds if isinstance(w, Reduction | Scan)]
+    lowereds = [lowered for _, _, lowered, _ in welds]
+    products = [w for w in lowereds if isinstance(w, Contraction)]
+    reductions = [w for w in lowereds if isinstance(w, Reduction | Scan)]
     cut = any(reduction.cut for reduction in reductions)
-    attends = any(isinstance(w, Attending) for _, w, _ in welds)
+    attends = any(isinstance(w, Attending) for w in lowereds)
     files = ["host.h", extra, *(["memory.h"] if products or cut or attends else [])]
     files += ["product.h"] if products or attends else []
     files += ["held.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions and language == "c++" else []
-    checked = any(picks(w.kernels) for _, w, _ in welds)
+    checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
-    files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for _, w, _ in welds) else []
+    files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
     pieces = [_device(file) for file in files]
     if language == "cuda":
         pieces.append("")
-        pieces += [line for _, lowered, _ in welds for line in _declarations(lowered)]
+        pieces += [line for lowered in lowereds for line in _declarations(lowered)]
     pieces.append("\nnamespace {\n")
-    pieces += [_operator_text(*weld, language) for weld in welds]
-    operators = [operator for _, _, operator in welds]
+    pieces += [_operator_text(group, made, op, language) for _, group, made, op in welds]
+    operators = [operator for _, _, _, operator in welds]
     return "\n".join([*pieces, "}  // namespace\n", _registration(operators, key)]) + "\n"
 
 

@@ -78,7 +78,7 @@ def test_nested_inputs_and_outputs() -> None:
 
 def test_autocast_gives_variants_only_where_it_acts() -> None:
     pointwise = captured(module_of(lambda self, x: torch.exp(x) * 2), torch.randn(4, 8))
-    assert pointwise.same_under_autocast == ("bfloat16", "float16")
+    assert pointwise.variants[0].also == ("bfloat16", "float16")
     assert len(pointwise.variants) == 1
     model = module_of(lambda self, x: torch.relu(self.fc(x)), fc=nn.Linear(8, 3))
     x = torch.randn(4, 8)

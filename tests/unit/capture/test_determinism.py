@@ -28,7 +28,7 @@ torch.manual_seed(0)
 result = capture(Model(), (torch.randn(3, 4), {"k": torch.randn(3, 1)}), {}, name="model")
 for variant in result.variants:
     print(canonical(variant.graph), variant.graph.origins, variant.contract)
-print(result.same_under_autocast)
+print([variant.also for variant in result.variants])
 """
 
 

@@ -262,7 +262,7 @@ def capture(fact: InputFact, symbols: tuple[SymbolFact, ...]) -> Capture:
     arena = Arena()
     x = tensor(arena, "x", BATCH, 4)
     contract = Contract("self, x", (fact,), (), (), symbols)
-    return Capture("m", (Variant("main", None, graph(arena.make(Op.EXP, x)), contract),), ())
+    return Capture("m", (Variant("main", None, graph(arena.make(Op.EXP, x)), contract),))
 
 
 SIZE = SymbolFact("s0", ("x", 0), 0, None, 2)
