@@ -19,6 +19,7 @@ from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
 from .distances import DISTANCES
+from .draws import lies_alike
 from .library import Place, library_call, operator_of, reason_for, refuse_effects
 from .losses import LOSSES
 from .norms import NORMS
@@ -158,7 +159,21 @@ class Converter:
         )
         if call.attrs.draws:
             self.draws.add(call.serial)
+            self._require_order(node)
         return call
+
+    def _require_order(self, node: fx.Node) -> None:
+        """Elements that numbers are drawn for must lie in memory as eager's do."""
+        if "scaled_dot_product" in str(node.target):
+            return  # drawn for scores, which are nobody's operand
+        for given in node.all_input_nodes:
+            ours, fake = self.values[given.name], given.meta.get("val")
+            known = isinstance(ours, Node) and isinstance(fake, torch.Tensor)
+            if known and fake.layout is torch.strided and not lies_alike(ours, fake):
+                raise OriginalKept(
+                    "random numbers go to a tensor that would lie otherwise in memory",
+                    where=where_of(node),
+                )
 
     def _refuse_given_back(self, node: fx.Node) -> None:
         place, _ = origin_of(node) or ("", "")

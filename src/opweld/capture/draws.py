@@ -7,14 +7,30 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from opweld.errors import OriginalKept
+from opweld.ir.graph import Node
+from opweld.ir.ops import Kind
 
 from .origins import where_in
+from .views import REORDERING, SHARING
 
 
 def draws(target: object) -> bool:
     """Whether an operator takes numbers from torch's generator."""
     tags = getattr(target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
+
+
+def lies_alike(ours: Node, fake: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory as eager's, of which `fake` shows the strides, where inputs
+    and weights are row-major: what kernels compute is so, too, and views are eager's.
+    """
+    reordered = False
+    while ours.op in SHARING:
+        reordered |= ours.op in REORDERING
+        ours = ours.inputs[0]
+    if fake.is_contiguous():
+        return not reordered
+    return ours.kind in (Kind.SOURCE, Kind.OPAQUE)
 
 
 def refuse_unread_draws(program: ExportedProgram) -> None:

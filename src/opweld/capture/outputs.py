@@ -22,10 +22,9 @@ from opweld.ir.ops import CallAttrs, Op, Operand, TorchLiteral
 
 from .build import Builder
 from .call import RunTimeScalar
-from .views import ALIASING, SHARING
+from .views import ALIASING, REORDERING, SHARING
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
-_REORDERING = (Op.PERMUTE, Op.EXPAND, Op.SLICE, Op.WINDOW)
 
 
 @dataclass(slots=True)
@@ -60,7 +59,7 @@ class Outputs:
         our_root = root_of(ours)
         if our_root.op in _SOURCES and eager_root.op != "placeholder":
             return self.as_call(value) if value is eager_root else self._copy(value, ours)
-        if value is eager_root and ours.op in _REORDERING and our_root.op is not Op.CONST:
+        if value is eager_root and ours.op in REORDERING and our_root.op is not Op.CONST:
             return self.as_call(value)
         if self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name:
             return self._copy(value, ours)

@@ -174,7 +174,13 @@ def _contract(mode: _Mode, modes: Mapping[str, bool]) -> Contract:
         weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
         modules=module_facts(task.module, mode.reads, modes),
         symbols=_symbol_facts(task, mode.exported),
+        row_major=_draws_by_memory(graph),
     )
+
+
+def _draws_by_memory(graph: Graph) -> bool:
+    """Whether random numbers go to the elements of a tensor, in the order in which these lie."""
+    return any(node.op is Op.CALL and node.attrs.draws and node.inputs for node in graph.nodes())
 
 
 def _path(access: str) -> str:

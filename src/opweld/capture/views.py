@@ -338,3 +338,5 @@ ALIASING = frozenset(
     + ("alias", "detach", "broadcast_tensors", "meshgrid", "unfold")
 )
 SHARING = frozenset((Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.WINDOW))
+# Those of them that may lie otherwise in memory than row by row.
+REORDERING = SHARING - {Op.RESHAPE}

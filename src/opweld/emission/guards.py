@@ -122,6 +122,7 @@ def _argument_tests(contract: Contract) -> list[str]:
         assert fact.type is not None
         devices = "_weld.devices" if index == 0 else _same_device(contract)
         tests += _tensor_tests(fact.access, fact.type, devices)
+        tests += _layout_tests(fact.access, fact.type, contract)
     return tests + _symbol_tests(contract, tensors)
 
 
@@ -143,6 +144,10 @@ def _tensor_tests(access: str, type: TensorType, devices: str) -> list[str]:
         f"_weld.plain({access}, {dtype(type.dtype)}, {devices})",
         f"{access}.dim() == {type.rank}",
     ]
+
+
+def _layout_tests(access: str, type: TensorType, contract: Contract) -> list[str]:
+    return [f"{access}.is_contiguous()"] if contract.row_major and type.rank > 1 else []
 
 
 def _tuple(sizes: tuple[Any, ...]) -> str:
@@ -288,4 +293,5 @@ def _weight_tests(contract: Contract) -> list[str]:
         if not name.isidentifier():
             access = f'{local_name(owner)}._parameters.get("{name}")'
         tests += _tensor_tests(access, weight.type, _same_device(contract))
+        tests += _layout_tests(access, weight.type, contract)
     return tests + [f.access.strip("()") for f in contract.inputs if _is_tie(f)]

@@ -88,7 +88,8 @@ class SymbolFact:
 class Contract:
     """All that must hold at a call for the graph to stand for the module's forward.
 
-    `parameters` are the forward's own parameters as text, for the emitted signature.
+    `parameters` are the forward's own parameters as text, for the emitted signature. With
+    `row_major` all tensors must lie so in memory: numbers are drawn in the order of memory.
     """
 
     signature: str
@@ -96,6 +97,7 @@ class Contract:
     weights: tuple[WeightFact, ...]
     modules: tuple[ModuleFact, ...]
     symbols: tuple[SymbolFact, ...]
+    row_major: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,7 @@ def contract_text(value: Contract) -> str:
     lines += [f"  weight {fact.path} {fact.type}" for fact in value.weights]
     lines += [_module_line(fact) for fact in value.modules]
     lines += [_symbol_line(fact) for fact in value.symbols]
+    lines += ["  all tensors row-major"] if value.row_major else []
     return "\n".join([*lines, ""])
 
 

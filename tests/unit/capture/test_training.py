@@ -196,6 +196,29 @@ class Assigns(nn.Module):
         return y
 
 
+class DropsTurned(nn.Module):
+    """What is dropped would lie in memory by another axis than eager's."""
+
+    def forward(self, x):
+        return F.dropout(torch.exp(x.t()), 0.5, self.training)
+
+
+class DropsCopied(nn.Module):
+    def forward(self, x):
+        return F.dropout(torch.exp(x).t().contiguous(), 0.5, self.training)
+
+
+class DropsViewed(nn.Module):
+    """A view of a call's result is eager's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(5, 5)
+
+    def forward(self, x):
+        return torch.exp(F.dropout(self.fc(x).t(), 0.5, self.training))
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -206,6 +229,8 @@ class Assigns(nn.Module):
         (Averages, "averages norm.running_mean over more"),
         (Assigns, "assigns to self.last"),
         (lambda: nn.SyncBatchNorm(5), "over processes"),
+        (DropsTurned, "lie otherwise in memory"),
+        (DropsCopied, "lie otherwise in memory"),
     ],
 )
 def test_what_no_graph_holds_stays_the_originals_in_training_alone(model: Any, words: str) -> None:
@@ -252,6 +277,12 @@ def test_dropouts_draw_what_eager_draws() -> None:
     assert not variant.graph.tracked
     whole = [op for op in ops_of(variant.graph) if op == "aten.dropout.default"]
     assert len(whole) == 2
+
+
+def test_numbers_are_drawn_in_the_order_of_memory() -> None:
+    variants = captured(DropsViewed(), torch.randn(6, 5), batch=False).variants
+    assert all(variant.contract.row_major == variant.training for variant in variants)
+    assert any(variant.training for variant in variants)
 
 
 def test_a_mode_that_makes_no_difference_has_no_variant() -> None:
