@@ -34,11 +34,30 @@ constexpr int kStripsThreads = kStrips < 32 ? 256 : 1024;
 template <int kStrips, typename Index>
 constexpr int kStripsBlocks = kLeastBlocks<kStripsThreads<kStrips>, Index>;
 
+// @CutStrips deps: kLeastBlocks
+// The same where columns are cut, so that more of them in a block leave blocks enough: where rows are
+// odd, neighbouring warps read lines that they share.
+template <int kStrips>
+constexpr int kCutStripsThreads = kStrips < 8 ? 256 : 512;
+template <int kStrips, typename Index>
+constexpr int kCutStripsBlocks = kLeastBlocks<kCutStripsThreads<kStrips>, Index>;
+
 // @NoPacket deps:
 // What is kept of a packet of which nothing is needed by two walks.
 struct NoPacket {};
 
-// @Walks deps:
+// @kAtOnce deps: NoFolds
+// Packets that are loaded before the first of them is folded: of single elements as many as a chain
+// has, and twice as many where folds ask for no chains; no more where registers are short.
+template <typename Folds, typename Packet, int kUnroll>
+constexpr int kAtOnce = sizeof(Packet) > 16 || sizeof(Folds) > 16     ? kUnroll
+                        : Folds::kChain == NoFolds::kChain            ? 8
+                        : Folds::kChain == 16 && sizeof(Packet) == 4 ? 16
+                                                                      : kUnroll;
+template <typename Packet, int kUnroll>
+constexpr int kAtOnce<NoFolds, Packet, kUnroll> = kUnroll;
+
+// @Walks deps: kAtOnce
 // The packets of a row that one thread handles: those at begin, begin + kStep, ... before end. With
 // kItems > 0 there are at most kItems + kShared, and what is loaded of them once stays on the chip:
 // kItems in registers, the others in the block's shared memory, where each thread has places of its
@@ -150,22 +169,24 @@ struct Walks {
 
     template <typename Folds, typename Load, typename Visit>
     OPWELD_FN void chain(Index at, Index end, Folds (&folds)[kLanes], Load load, Visit visit) {
-        for (; at + (kUnroll - 1) * kStep < end; at += kUnroll * kStep) {
+        constexpr int kCount = kAtOnce<Folds, Packet, kUnroll>;
+        for (; at + (kCount - 1) * kStep < end; at += kCount * kStep) {
             batch<true>(at, end, folds, load, visit);
         }
         if (at < end) batch<false>(at, end, folds, load, visit);
     }
 
-    // kUnroll packets, all loaded before any is visited, or as many as there are left.
+    // Packets that are all loaded before any is visited, or as many as there are left.
     template <bool kFull, typename Folds, typename Load, typename Visit>
     OPWELD_FN void batch(Index at, Index end, Folds (&folds)[kLanes], Load load, Visit visit) {
-        Packet packets[kUnroll];
+        constexpr int kCount = kAtOnce<Folds, Packet, kUnroll>;
+        Packet packets[kCount];
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) {
+        for (int k = 0; k < kCount; ++k) {
             if (kFull || at + k * kStep < end) packets[k] = load(at + k * kStep);
         }
 #pragma unroll
-        for (int k = 0; k < kUnroll; ++k) {
+        for (int k = 0; k < kCount; ++k) {
             if (kFull || at + k * kStep < end) visit(packets[k], at + k * kStep, folds);
         }
     }

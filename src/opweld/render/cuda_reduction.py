@@ -20,7 +20,16 @@ from .c import compute_type
 from .chunks import has_chunks, takes_chunks
 from .cuda_alone import alone_parts
 from .cuda_folds import finish_sizes, fold_pieces, folds_struct, tell
-from .cuda_teams import BLOCKS, SHARED, launchers, pieces_entries, spread, template_line
+from .cuda_teams import (
+    BLOCKS,
+    SHARED,
+    launchers,
+    packet_words,
+    pieces_entries,
+    spread,
+    template_line,
+    threads_of,
+)
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
@@ -37,12 +46,15 @@ from .walk import (
     walk_function,
 )
 
+# Three operands of 16 bytes: with 64 registers a triplet loss spilled, and ran at 77 instead of
+# 110 % of a copy's speed (H200, 2026-11-22, CUDA 13.0).
+_WIDE_PACKET = 12
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _ALONG = {"Team", "merged", "in_team"}
 _SPREAD = {SHARED: "launch_held", BLOCKS: "RowOfBlocks"}
 _ACROSS = {"Strips", "in_columns"}
 _ALONE = {"kLeastBlocks"}
-_CUT = _ACROSS | {"piece_of", "pieces_for"}
+_CUT = _ACROSS | {"CutStrips", "piece_of", "pieces_for"}
 
 
 def reduction_pieces(reduction: Reduction) -> set[str]:
@@ -132,7 +144,8 @@ def _kernel(
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
     index = "uint64_t" if _takes_registers(folding, cut) else "Index"
-    bounds = f"op::{team}Threads<{team}>, op::{team}Blocks<{team}, {index}>"
+    shape = threads_of(folding, cut)
+    bounds = f"op::{shape}Threads<{team}>, op::{shape}Blocks<{team}, {index}>"
     body = _across_start(folding, cut) if folding.across else _along_start(folding, cut, more)
     body += _load_lines(functions.load)
     for number, step in enumerate(folding.steps):
@@ -156,12 +169,15 @@ def _kernel(
 
 
 def _takes_registers(folding: Folding, cut: bool) -> bool:
-    """Whether chunks need more than 64, as wide indices do: of float64 or places, of as many rows
-    as there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values.
+    """Whether more than 64 are needed, as by wide indices: by chunks of float64 or places, of as
+    many rows as there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values, and
+    by wide packets of which several are under way.
     """
     folds = (fold for step in folding.steps for fold in step.walk.folds)
     wide = any(fold.dtype.itemsize_bytes > 4 for fold in folds)
-    return has_chunks(folding) and (wide or folding.across or (cut and folding.lanes > 4))
+    if has_chunks(folding):
+        return wide or folding.across or (cut and folding.lanes > 4)
+    return len(folding.steps) == 1 and packet_words(folding) >= _WIDE_PACKET
 
 
 def _range(cut: bool) -> list[str]:
@@ -196,7 +212,7 @@ def _along_start(folding: Folding, cut: bool, more: tuple[str, ...]) -> list[str
 def _across_start(folding: Folding, cut: bool) -> list[str]:
     deep = ", 2" if has_chunks(folding) else ""
     return [
-        "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
+        f"  constexpr int kColumns = op::{threads_of(folding, cut)}Threads<kStrips> / kStrips;",
         "  const int strip = threadIdx.x / kColumns;",
         "  const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;",
         "  const bool inside = row < num_rows;",

@@ -118,8 +118,48 @@ def test_floats_are_added_in_short_chains() -> None:
     x, n = m.x("x", BATCH, 1000), m.x("n", BATCH, 1000, dtype=DType.I64)
     assert "kChain = 8;" in text_of(m.reduced("sum", x, 1))
     assert "kChain = 8;" in text_of(m.reduced("prod", x, 1))
-    for unchained in (m.reduced("amax", x, 1), m.reduced("argmax", x, 1), m.reduced("sum", n, 1)):
+    for unchained in (m.reduced("argmax", x, 1), m.reduced("sum", n, 1)):
         assert "kChain = op::NoFolds::kChain;" in text_of(unchained)
+
+
+@pytest.mark.parametrize(
+    ("folds", "chain"),
+    [
+        (("amax", "amin"), "16"),
+        (("amax", "sum"), "8"),
+        (("argmax",), "op::NoFolds::kChain"),
+        (("amax", "argmax"), "op::NoFolds::kChain"),
+    ],
+)
+def test_chains_of_extremes_are_for_loads_alone(folds: tuple[str, ...], chain: str) -> None:
+    m = Make()
+    x = m.x("x", BATCH, 1000)
+    text = text_of(*(m.reduced(name, x, 1) for name in folds))
+    assert re.findall(r"kChain = (.*?);", text[text.index("_folds0 {") :])[0] == chain
+
+
+@pytest.mark.parametrize(("operands", "index"), [(2, "Index"), (3, "uint64_t")])
+def test_wide_packets_have_the_registers_of_wide_indices(operands: int, index: str) -> None:
+    m = Make()
+    total = m.x("x0", BATCH, 1000)
+    for number in range(1, operands):
+        total = m.mul(total, m.x(f"x{number}", BATCH, 1000))
+    text = text_of(m.reduced("sum", total, 1))
+    assert f"op::kTeamBlocks<kTeam, {index}>" in text
+
+
+def test_cut_columns_have_blocks_of_their_own() -> None:
+    m = Make()
+    x = m.x("x", BATCH, LENGTH, 4095)
+    cut, whole = text_of(m.reduced("amax", x, 1)), text_of(m.softmax(x, 1))
+    assert "op::kCutStripsThreads<kStrips> / kStrips" in cut
+    assert "pieces_for((num_rows + 63) / 64, length, 256)" in cut
+    assert "kCutStrips" not in whole
+    # 7 places of 16 bytes for each of 512 threads are too much.
+    parts = (m.mul(x, float(number)) for number in range(2, 9))
+    many = text_of(*(m.reduced("argmax", part, 1) for part in parts))
+    assert "kCutStripsThreads<kStrips> / kStrips" not in many
+    assert "pieces_for((num_rows + 31) / 32, length, 256)" in many
 
 
 def test_only_a_row_that_may_be_cut_has_pieces() -> None:
