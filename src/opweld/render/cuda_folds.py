@@ -43,9 +43,9 @@ _TAKE = {Op.SUMEXP: "take_powers", Op.DEVSQ: "take_spread"}
 # Additions of floats one after another, and of what such chains give. With 32, and strips one after
 # another, sums of columns of 128 to 700000 elements had 1.3 to 1.7 times eager's error on an H200.
 _MOST_CHAIN = 8
-# Extremes lose nothing, but chains let more loads be under way: 92 instead of 98 % of a copy's speed
-# over the middle axis of 128x4096x4095 without them, and 96 instead of 100 over all of it. Places,
-# whose chains take more instructions, have none (96 instead of 92 %; H200, 2026-11-22, CUDA 13.0).
+# Extremes lose nothing, but chains let more loads be under way: 98 % of a copy's speed over the
+# middle axis of 128x4096x4095, 92 without, and 100 over all of it, 96 without. Places, whose chains
+# take more instructions, have none: 96 %, and 92 with chains (H200, 2026-11-22, CUDA 13.0).
 _EXTREMES, _EXTREMES_CHAIN = (Op.AMAX, Op.AMIN), 16
 # Chunks of up to 16 elements, each folded in a tree.
 _MOST_CHUNKS = 32

@@ -170,8 +170,8 @@ def _kernel(
 
 def _takes_registers(folding: Folding, cut: bool) -> bool:
     """Whether more than 64 are needed, as by wide indices: by chunks of float64 or places, of as
-    many rows as there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values, and
-    by wide packets of which several are under way.
+    many rows as there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values,
+    and by wide packets of which several are under way.
     """
     folds = (fold for step in folding.steps for fold in step.walk.folds)
     wide = any(fold.dtype.itemsize_bytes > 4 for fold in folds)

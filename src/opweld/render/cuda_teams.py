@@ -43,9 +43,9 @@ _LEAST_ALONG = 4096
 _LEAST_ACROSS = 256
 # So many columns keep every multiprocessor busy with a block that takes several a thread.
 _MANY_COLUMNS = 16384
-# Columns of a block in which each is walked by several strips, and where they are cut in pieces: the
-# middle axis of 128x4096x4095 is summed at 95 instead of 89 % of a copy's speed with as many, its
-# extremes are found at 92 instead of 84 % (H200, 2026-11-22, CUDA 13.0).
+# Columns of a block in which each is walked by several strips, and where they are cut in pieces:
+# with as many the middle axis of 128x4096x4095 is summed at 95 instead of 89 % of a copy's speed,
+# and its extremes are found at 92 instead of 84 % (H200, 2026-11-22, CUDA 13.0).
 _COLUMNS, _CUT_COLUMNS, _CUT_THREADS = 32, 64, 512
 
 
