@@ -51,12 +51,12 @@ def _text(held: str, result: str, example: str) -> str:
 IMAGES = "torch.randn(16, 3, 32, 32)"
 MODELS = {
     "convolution": _text(
-        "self.conv, self.norm = nn.Conv2d(3, 64, 3, padding=1), nn.BatchNorm2d(64)",
+        "self.conv, self.norm = nn.Conv2d(3, 64, 3, bias=False), nn.BatchNorm2d(64)",
         "F.max_pool2d(torch.relu(self.norm(self.conv(x))), 2)",
         IMAGES,
     ),
     "product": _text(
-        "self.fc, self.norm = nn.Linear(512, 1024), nn.BatchNorm1d(1024, momentum=0.3)",
+        "self.fc, self.norm = nn.Linear(512, 1024, bias=False), nn.BatchNorm1d(1024, momentum=0.3)",
         "F.gelu(self.norm(self.fc(x)))",
         "torch.randn(4096, 512)",
     ),

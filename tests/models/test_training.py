@@ -72,6 +72,8 @@ def assert_trains(emitted: Emitted, calls: Sequence[tuple[Any, ...]], graded: bo
 
 def test_values_buffers_and_gradients(vision: Emitted) -> None:
     assert num_kernels(vision) == 3
+    norms = ("torch.batch_norm(conv2d, norm_weight, norm_bias", ", last_weight, last_bias")
+    assert all(norm in vision.compiled.text for norm in norms)
     assert_trains(vision, [(images(6),), (images(9, 3),), (images(5, 4),)], graded=False)
 
 

@@ -4,7 +4,8 @@ A reference speaks in these where it can: eager's gradients of them are more exa
 their parts (the gradient of a softmax's maximum is zero only up to roundings), one call is faster
 than many, and it is what the user wrote. Weights and biases of norms stand outside the calls, which
 sum their gradients three times less exactly than eager does where the user wrote the norm out
-(layer_norm of torch 2.13 on the CPU, 512 rows).
+(layer_norm of torch 2.13 on the CPU, 512 rows). Those of a batch norm stand inside: a gradient of
+its own walks over all that was normalised for each of them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from .spelling import number, sizes
 class Composite:
     """What `before` computes is `text` too, with the same values, NaN and infinities included.
 
-    In `text`, {x} and {c} are the operands that x and c stand for; all other fields are in
-    ARGUMENTS.
+    In `text`, {x}, {c}, {w} and {b} are the operands that x, c, w and b stand for; all other fields
+    are in ARGUMENTS.
     """
 
     name: str
@@ -38,13 +39,13 @@ class Composite:
     when: Condition
 
 
-OPERANDS = ("x", "c")
+OPERANDS = ("x", "c", "w", "b")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call in place of a node and of what it needs, down to the operands: {x} and, where there
-    is a second one, {c} in `text`.
+    are more, {c} or {w} and {b} in `text`.
     """
 
     name: str
@@ -53,10 +54,11 @@ class Call:
 
     def spelled(self, operands: Iterable[str]) -> str:
         """The expression on the texts of the operands."""
-        return self.text.format(**dict(zip(OPERANDS, operands, strict=False)))
+        names = (name for name in OPERANDS if f"{{{name}}}" in self.text)
+        return self.text.format(**dict(zip(names, operands, strict=False)))
 
 
-x = Var("x")
+x, w, b = Var("x"), Var("w"), Var("b")
 exp, log, sqrt, rsqrt = call(Op.EXP), call(Op.LOG), call(Op.SQRT), call(Op.RSQRT)
 where, equal, isinf = call(Op.WHERE), call(Op.EQ), call(Op.ISINF)
 maximum = call(Op.MAXIMUM)
@@ -182,6 +184,23 @@ def _spares_channels(match: Match) -> bool:
     return _reduced(match) == tuple(axis for axis in range(rank) if axis != 1) and rank > 1
 
 
+def _lie_along_channels(match: Match) -> bool:
+    """Whether weight and bias have one element a channel."""
+    channels = _shape(match)[1]
+    places = (channels, *(1,) * (len(_shape(match)) - 2))
+    given = [match.node(name) for name in ("w", "b")]
+    types = {node.type.dtype for node in (match.node("x"), *given)}
+    shapes = {node.type.shape for node in given} | {(1, *places)}
+    flat = all(_vector(node).type.shape == (channels,) for node in given)
+    return len(types) == 1 and flat and shapes <= {places, (1, *places)}
+
+
+def _vector(node: Node) -> Node:
+    """What lies along the channels, before it was given axes of one element beside them."""
+    flat = node.op is Op.RESHAPE and node.inputs[0].type.rank == 1
+    return node.inputs[0] if flat else node
+
+
 _scattered = Condition("x is no window", lambda match: not is_windowed(match.node("x")))
 _always = Condition("always", lambda match: True)
 _same_axes = Condition(
@@ -192,6 +211,7 @@ _counts = Condition("n counts a row", lambda match: _is_number(match, "n", _leng
 _corrected = Condition("m counts a row but one", lambda match: _correction(match) is not None)
 _trailing = Condition("the axes are the last", _are_trailing)
 _all_but_channels = Condition("the axes are all but the channels", _spares_channels)
+_along_channels = Condition("w and b lie along the channels", _lie_along_channels)
 
 ARGUMENTS: Mapping[str, Callable[[Match], str]] = {
     "axis": lambda match: number(_reduced(match)[0]),
@@ -213,7 +233,7 @@ def _moments(variances: tuple[Apply, ...], when: Condition) -> Iterator[Composit
             yield Composite(name, of(variance), f"torch.{name}({_MOMENT})", when)
 
 
-_BATCH_NORM = "torch.batch_norm({x}, None, None, None, None, True, 0.0, {eps}, True)"
+_STATISTICS = "None, None, True, 0.0, {eps}, True"
 _KEPT = "{x}, dim={axes}, keepdim=True"
 _MOMENT = "{x}, dim={axes}, correction={correction}, keepdim=True"
 
@@ -242,7 +262,21 @@ COMPOSITES: tuple[Composite, ...] = (
     ),
     *(_norm("layer_norm", normal) for normal in _standardised),
     *(
-        Composite("batch_norm", normal, _BATCH_NORM, _counts & _all_but_channels)
+        Composite(
+            "batch_norm",
+            normal * w + b,
+            f"torch.batch_norm({{x}}, {{w}}, {{b}}, {_STATISTICS})",
+            _counts & _all_but_channels & _along_channels,
+        )
+        for normal in _standardised
+    ),
+    *(
+        Composite(
+            "batch_norm",
+            normal,
+            f"torch.batch_norm({{x}}, None, None, {_STATISTICS})",
+            _counts & _all_but_channels,
+        )
         for normal in _standardised
     ),
     *(_norm("rms_norm", normal) for normal in _of_unit_square),
@@ -296,9 +330,9 @@ def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
 def _made(composite: Composite, match: Match) -> Call:
     fields = [field for _, field, _, _ in Formatter().parse(composite.text) if field in ARGUMENTS]
     arguments = {field: ARGUMENTS[field](match) for field in fields if field}
-    text = composite.text.format(x="{x}", c="{c}", **arguments)
-    named = (match.node(name) for name in OPERANDS if f"{{{name}}}" in text)
-    return Call(composite.name, text, tuple(named))
+    text = composite.text.format(**{name: f"{{{name}}}" for name in OPERANDS}, **arguments)
+    named = [match.node(name) for name in OPERANDS if f"{{{name}}}" in text]
+    return Call(composite.name, text, (named[0], *map(_vector, named[1:])))
 
 
 def _lies_inside(root: Node, operands: tuple[Node, ...], inside: Mapping[int, Node]) -> bool:

@@ -124,6 +124,10 @@ RECOGNISED: tuple[tuple[str, Function], ...] = (
         "torch.nn.functional.layer_norm(x, (20,), eps=1e-05)",
         lambda x: functional.instance_norm(x),
     ),
+    (
+        "torch.batch_norm(x, None, None, None, None, True, 0.0, 1e-05, True)",
+        lambda x: functional.batch_norm(x, None, None, training=True),
+    ),
     ("torch.nn.functional.layer_norm(x, (20,), eps=0.001)", layer_norm_by_hand),
     ("torch.nn.functional.rms_norm(x, (5, 20), eps=0.001)", rms_by_hand),
     ("torch.nn.functional.rms_norm(x, (20,), eps=0.001)", attention_norm),
