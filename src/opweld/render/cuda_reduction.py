@@ -193,7 +193,7 @@ def _along_start(folding: Folding, cut: bool, more: tuple[str, ...]) -> list[str
     team, rank = "kTeam", "threadIdx.x % kTeam"
     if BLOCKS in more:
         team, rank = "Row::kThreads", "Row::rank()"
-    shared = f", {SHARED}" if more and not has_chunks(folding) else ""
+    shared = f", {SHARED}" if more else ""
     walks = (
         f"{_walks(folding)}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
     )

@@ -49,10 +49,6 @@ _MANY_COLUMNS = 16384
 _COLUMNS, _CUT_COLUMNS, _CUT_THREADS = 32, 64, 512
 
 
-# Blocks of a cluster that loads its row again in each walk: as many divide what the 16 or 18
-# multiprocessors of each part of a chip hold, two blocks each. And the least packets of a block.
-_STREAMED_BLOCKS, _STREAMED_PACKETS = 4, 8192
-
 # Threads of a block that has a multiprocessor for itself, or shares it with another one.
 _WHOLE, _HALF = 1024, 512
 # Shared memory of a multiprocessor that the system takes for each block.
@@ -117,10 +113,8 @@ def _along(items: int) -> list[tuple[int, int]]:
 def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
     """For rows of so many packets, if they fit on the chip."""
     items = _fitting_items(folding, lanes)
-    if folding.across or folding.variant != "contiguous" or len(folding.steps) == 1:
+    if folding.across or folding.variant != "contiguous" or items < 2:
         return None
-    if items < 2:
-        return _streamed(folding, packets)
     # The fewest threads: rows that wait at barriers of their own wait less. (Softmax of 2048 to
     # 32768 elements reaches 97 to 100 % of a copy's speed, with twice the threads 71 to 88 %; H200,
     # 2026-11-22, CUDA 13.0; 128 threads with 8 packets of a row of 4096 elements gain 1 % over 256,
@@ -140,16 +134,7 @@ def _to_measure(folding: Folding, packets: int, lanes: int) -> _Instance | None:
             if each <= held + shared:
                 return _Instance(team, held, packets, None, max(each - held, 0), blocks)
             blocks *= 2
-    return _streamed(folding, packets)
-
-
-def _streamed(folding: Folding, packets: int) -> _Instance | None:
-    """For rows that every walk loads again: a cluster each. With a block for each row there are few
-    rounds of blocks, and the last one leaves multiprocessors idle: 896 rows are 3.4 rounds of 264.
-    """
-    if packets < _STREAMED_BLOCKS * _STREAMED_PACKETS or folding.multiprocessors < _STREAMED_BLOCKS:
-        return None
-    return _Instance(_HALF, 0, packets, None, 0, _STREAMED_BLOCKS)
+    return None
 
 
 def stay_on_chip(reduction: Reduction, num_rows: int, length: int) -> bool:
