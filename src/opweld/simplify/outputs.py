@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.graph import Graph, Node
-from ..ir.ops import Op
+from ..ir.graph import Arena, Graph, Node
+from ..ir.ops import Kind, Op
+from ..ir.types import DType
 
 _ALIASING = (Op.PERMUTE, Op.EXPAND, Op.RESHAPE, Op.SLICE, Op.WINDOW)
 
@@ -21,23 +22,35 @@ def _root(node: Node) -> Node:
     return node
 
 
-def keep_fresh(before: Graph, after: Graph) -> Graph:
+def keep_fresh(before: Graph, after: Graph, arena: Arena) -> Graph:
     """`after`; where it would return an input for what was computed (`x * 1.0`), or one tensor for
-    two (`x.abs(), x.abs().abs()`, or two parts of `torch.cat((y, y))`), that as before.
+    two (`x.abs(), x.abs().abs()`, or two parts of `torch.cat((y, y))`), that as before. A
+    comparison is made again in its new form: the old one may be what a compiler has wrong (see
+    `comparisons`).
     """
+    origins = {**dict(before.origins), **dict(after.origins)}
     owners: dict[int, list[tuple[Node, Node]]] = {}
     outputs = []
     for old, new in zip(before.outputs, after.outputs, strict=True):
         others = owners.setdefault(_root(new).serial, [])
         shared = any(_now_share(old, new, *other) for other in others)
         others.append((old, new))
-        outputs.append(old if shared or (may_alias(new) and not may_alias(old)) else new)
+        if shared and _compares(new):
+            again = arena.again(new.op, *new.inputs, attrs=new.attrs)
+            if old.serial in origins:
+                origins[again.serial] = origins[old.serial]
+            outputs.append(again)
+        else:
+            outputs.append(old if shared or (may_alias(new) and not may_alias(old)) else new)
     if tuple(outputs) == after.outputs:
         return after
-    origins = {**dict(before.origins), **dict(after.origins)}
     kept = replace(after, outputs=tuple(outputs), origins=())
     serials = sorted({node.serial for node in kept.nodes()} & origins.keys())
     return replace(kept, origins=tuple((serial, origins[serial]) for serial in serials))
+
+
+def _compares(node: Node) -> bool:
+    return node.kind is Kind.POINTWISE and node.type.dtype is DType.BOOL
 
 
 def _now_share(old: Node, new: Node, old_other: Node, new_other: Node) -> bool:
