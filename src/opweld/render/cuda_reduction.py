@@ -20,16 +20,8 @@ from .c import compute_type
 from .chunks import has_chunks, takes_chunks
 from .cuda_alone import alone_parts
 from .cuda_folds import finish_sizes, fold_pieces, folds_struct, tell
-from .cuda_teams import (
-    BLOCKS,
-    SHARED,
-    launchers,
-    packet_words,
-    pieces_entries,
-    spread,
-    template_line,
-    threads_of,
-)
+from .cuda_team_launch import launchers, pieces_entries, template_line
+from .cuda_teams import BLOCKS, SHARED, packet_words, spread, threads_of
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
