@@ -64,8 +64,9 @@ def text(
         for mode in modes
         for count in lanes
     ]
+    live = [f"live_{family}"] if "FaithfulLive" in modes else []
     return "\n".join(
-        [*pieces(["contract", f"tensor_cores_{family}", *modes]), EPILOGUE, *launchers]
+        [*pieces(["contract", f"tensor_cores_{family}", *modes, *live]), EPILOGUE, *launchers]
     )
 
 
@@ -119,11 +120,13 @@ def reach(view: np.ndarray) -> int:
     return 1 + sum((extent - 1) * stride // view.itemsize for extent, stride in pairs)
 
 
-def needs(extents: Sequence[int], call: Call, *, held: bool = False) -> tuple[int, int]:
+def needs(
+    extents: Sequence[int], call: Call, *, held: bool = False, source: str | None = None
+) -> tuple[int, int]:
     """The bytes of workspace and of the copy held for [batches, m, n, k]."""
     found = np.zeros(2, np.int64)
     launcher = f"product_{call.mode.lower()}_1_needs"
-    emulate(text(family=call.family), launcher, [*extents, int(held), found])
+    emulate(source or text(family=call.family), launcher, [*extents, int(held), found])
     return int(found[0]), int(found[1])
 
 
@@ -145,9 +148,9 @@ def product(
     return _product(a, b, call, shift=shift, held=held, source=source)[0]
 
 
-def makers(a: np.ndarray, b: np.ndarray, call: Call) -> int:
+def makers(a: np.ndarray, b: np.ndarray, call: Call, source: str | None = None) -> int:
     """How many kernels made the product, one after the other."""
-    return _product(a, b, call, shift=0, held=None, source=None)[1]
+    return _product(a, b, call, shift=0, held=None, source=source)[1]
 
 
 def _product(
@@ -162,7 +165,7 @@ def _product(
     extents = [a.shape[0], a.shape[1], b.shape[1], a.shape[2]]
     result = np.full(extents[:3], np.nan, np.float32)
     times = np.zeros(extents[:3], np.int32)
-    bytes_ = needs(extents, call, held=held is not None)[0]
+    bytes_ = needs(extents, call, held=held is not None, source=source)[0]
     workspace = np.full(bytes_ // 4, np.nan, np.float32)
     operands = [*_arguments(a, shift), *_arguments(b, shift)]
     memory = [workspace if bytes_ else None, bytes_, held, int(call.changed)]

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.record import keep, slug
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
-NO_SCRIPTS = ("record", "one_expression")
+NO_SCRIPTS = ("record", "one_expression", "compiled")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

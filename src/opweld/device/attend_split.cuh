@@ -69,11 +69,12 @@ OPWELD_FN int parts_place(int row, int chunk) {
 // kCount scaled values as upper and lower parts.
 template <int kCount>
 OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower, const float (&scaled)[kCount]) {
-    alignas(2 * kCount) half high[kCount], low[kCount];
+    alignas(2 * kCount) __half2 high[kCount / 2], low[kCount / 2];
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        high[i] = __float2half_rn(scaled[i]);
-        low[i] = __float2half_rn(scaled[i] - __half2float(high[i]));
+    for (int i = 0; i < kCount / 2; ++i) {  // two at a time take one conversion
+        high[i] = __floats2half2_rn(scaled[2 * i], scaled[2 * i + 1]);
+        const float2 wide = __half22float2(high[i]);
+        low[i] = __floats2half2_rn(scaled[2 * i] - wide.x, scaled[2 * i + 1] - wide.y);
     }
     using Word = typename Packet<2 * kCount>::type;
     *reinterpret_cast<Word*>(upper) = *reinterpret_cast<const Word*>(high);

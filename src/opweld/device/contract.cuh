@@ -78,6 +78,19 @@ static bool is_skinny(const Product& product, bool held) {
 template <typename Mode>
 struct TensorCores;
 
+// @LiveProducts deps: Product, Memory, Sink
+// What kernels that split operands themselves take of a mode's products: nothing, but see
+// contract_live.cuh.
+template <typename Mode>
+struct LiveProducts {
+    static bool takes(const Product&, bool) { return false; }
+    static int64_t workspace_bytes(const Product&) { return 0; }
+    template <typename Epilogue>
+    static int launch(const Product&, const Memory&, const Sink<Epilogue>&, cudaStream_t) {
+        return -1;
+    }
+};
+
 // @sums_are_short deps: Product, ShortSums
 // Short sums of float32 are more exact, and bound by storing them, on the CUDA cores.
 template <typename Mode>

@@ -126,7 +126,7 @@ struct MmaFragments {
     }
 };
 
-// @MmaSums deps: MmaFragments, mma_16x8x16, store_vector
+// @MmaSums deps: MmaFragments, exponents, mma_16x8x16, store_vector
 // A thread's share of the sums of a warp's tile.
 struct MmaSums {
     float of[MmaTile::kDown][MmaTile::kAcross][4];
@@ -162,6 +162,34 @@ struct MmaSums {
                     of[i][j][v] = fmaf(block.of[i][j][v], scale[v / 2], of[i][j][v]);
         }
     }
+    // The same where the columns of the block have scales, too.
+    __device__ __forceinline__ void promote(const MmaSums& block, const float* scales,
+                                            const float* columns) {
+        const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+        const float* own = scales + warp / 4 * MmaTile::kWarpM + lane / 4;
+        const float* across = columns + warp % 4 * MmaTile::kWarpN + lane % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < MmaTile::kAcross; ++j) {
+            const float column[2] = {across[8 * j], across[8 * j + 1]};
+#pragma unroll
+            for (int i = 0; i < MmaTile::kDown; ++i)
+#pragma unroll
+                for (int v = 0; v < 4; ++v)
+                    of[i][j][v] = fmaf(block.of[i][j][v], own[16 * i + v / 2 * 8] * column[v % 2],
+                                       of[i][j][v]);
+        }
+    }
+    // Whether any is Inf or NaN.
+    __device__ __forceinline__ bool are_odd() const {
+        bool odd = false;
+#pragma unroll
+        for (int i = 0; i < MmaTile::kDown; ++i)
+#pragma unroll
+            for (int j = 0; j < MmaTile::kAcross; ++j)
+#pragma unroll
+                for (int v = 0; v < 4; ++v) odd |= exponent_of(of[i][j][v]) == 128;
+        return odd;
+    }
     // Lays the sums out as a tile of floats in shared memory.
     __device__ __forceinline__ void lay_out(float* tile) const {
         const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -180,16 +208,14 @@ struct MmaSums {
     }
 };
 
-// @mma_stage deps: MmaFormat, MmaSums
+// @mma_products deps: MmaFormat, MmaSums
 // Adds the products of one stage. Of values in two parts the small products come first, while the
-// block's sums are small too and nothing of them is cut off.
-template <typename Mode>
-OPWELD_FN void mma_stage(MmaSums& sums, unsigned int stage, const float* scales) {
+// block's sums are small too and nothing of them is cut off. kHolds: upper parts stay in registers
+// until they meet each other, else they are read again.
+template <typename Mode, bool kHolds = true>
+OPWELD_FN void mma_products(MmaSums& into, unsigned int stage) {
     using Format = MmaFormat<Mode>;
     using Element = typename Format::Element;
-    MmaSums block;
-    if constexpr (Mode::kScaled) block.clear();
-    MmaSums& into = Mode::kScaled ? block : sums;
     if constexpr (Format::kParts == 2) {
         MmaFragments high[Format::kSteps];
 #pragma unroll
@@ -203,8 +229,13 @@ OPWELD_FN void mma_stage(MmaSums& sums, unsigned int stage, const float* scales)
             into.template add<Element>(high[step], low);
         }
 #pragma unroll
-        for (int step = 0; step < Format::kSteps; ++step)
+        for (int step = 0; step < Format::kSteps; ++step) {
+            if constexpr (!kHolds) {
+                high[step].load_a(stage, 2 * step);
+                high[step].load_b(stage, 2 * step);
+            }
             into.template add<Element>(high[step], high[step]);
+        }
     } else {
 #pragma unroll
         for (int step = 0; step < Format::kSteps; ++step) {
@@ -214,16 +245,30 @@ OPWELD_FN void mma_stage(MmaSums& sums, unsigned int stage, const float* scales)
             into.template add<Element>(both, both);
         }
     }
-    if constexpr (Mode::kScaled) sums.promote(block, scales);
 }
 
-// @MmaTask deps: MmaTile, PackedProduct
+// @mma_stage deps: mma_products
+// Adds the products of one stage, under scales apart.
+template <typename Mode>
+OPWELD_FN void mma_stage(MmaSums& sums, unsigned int stage, const float* scales) {
+    if constexpr (Mode::kScaled) {
+        MmaSums block;
+        block.clear();
+        mma_products<Mode>(block, stage);
+        sums.promote(block, scales);
+    } else {
+        mma_products<Mode>(sums, stage);
+    }
+}
+
+// @MmaTask deps: MmaTile
 // Which tile a block makes, and of which part of k. Tiles of 8 rows of tiles lie together, so that
 // what runs at once shares operands.
 struct MmaTask {
     int64_t split, batch, m, n;
 
-    OPWELD_FN MmaTask of(int64_t task, const PackedProduct& p) {
+    template <typename Extents>
+    OPWELD_FN MmaTask of(int64_t task, const Extents& p) {
         constexpr int64_t kGroup = 8;
         const int64_t down = (p.m + MmaTile::kM - 1) / MmaTile::kM;
         const int64_t across = (p.n + MmaTile::kN - 1) / MmaTile::kN, tiles = down * across;

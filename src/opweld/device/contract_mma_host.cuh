@@ -40,12 +40,16 @@ struct MmaCall {
     }
 };
 
-// @launch_split_mma deps: MmaCall, launch_mma_product, launch_fma_product
+// @launch_split_mma deps: LiveProducts, MmaCall, launch_mma_product, launch_fma_product
 // A product of float32 operands, the values of a from `source`. What does not fit the split form is
 // left to the float32 kernel.
 template <typename Mode, typename Source, typename Epilogue>
 static int launch_split_mma(const Product& p, const Memory& memory, const Source& source,
                             const Sink<Epilogue>& sink, cudaStream_t stream) {
+    if constexpr (Source::kStored) {
+        if (LiveProducts<Mode>::takes(p, memory.held != nullptr))
+            return LiveProducts<Mode>::launch(p, memory, sink, stream);
+    }
     using Call = MmaCall<Mode::kParts>;
     const Call call = Call::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
     const auto& split = call.operands;
@@ -92,8 +96,10 @@ struct TensorCores {
     static bool take(const Product& p) { return suits_tensor_cores<Mode>(p); }
     static int64_t workspace_bytes(const Product& p, bool held) {
         using Call = MmaCall<Mode::kParts>;
-        if constexpr (kSplits) return Call::of_split(p, nullptr, nullptr, held).bytes;
-        return Call::of_whole(p, nullptr).bytes;
+        if constexpr (!kSplits) return Call::of_whole(p, nullptr).bytes;
+        const int64_t bytes = Call::of_split(p, nullptr, nullptr, held).bytes;
+        const int64_t live = LiveProducts<Mode>::workspace_bytes(p);
+        return bytes > live ? bytes : live;
     }
     static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
         Workspace space{};

@@ -122,7 +122,7 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
     return combine_parts(sink, plan.splits, scales.call ? &scales.call->again : nullptr, stream);
 }
 
-// @launch_split deps: SplitOperands, TilePlan, launch_tiles, launch_fma_product
+// @launch_split deps: LiveProducts, SplitOperands, TilePlan, launch_tiles, launch_fma_product
 // A float32 product on the tensor cores, the values of a from `source`; what does not fit the split
 // form is left to the float32 kernel.
 template <int kParts>
@@ -150,6 +150,10 @@ struct SplitCall {
 template <typename Mode, typename Source, typename Epilogue>
 static int launch_split(const Product& p, const Memory& memory, const Source& source,
                         Sink<Epilogue> sink, cudaStream_t stream) {
+    if constexpr (Source::kStored) {
+        if (LiveProducts<Mode>::takes(p, memory.held != nullptr))
+            return LiveProducts<Mode>::launch(p, memory, sink, stream);
+    }
     using Call = SplitCall<Mode::kParts>;
     const Call call = Call::of(p, memory.workspace, memory.held, memory.held != nullptr);
     const auto& split = call.operands;
@@ -233,7 +237,9 @@ struct TensorCores {
     static bool take(const Product& p) { return suits_tensor_cores<Mode>(p) && is_hopper(); }
     static int64_t workspace_bytes(const Product& p, bool held) {
         if constexpr (kSplits) {
-            return SplitCall<Mode::kParts>::of(p, nullptr, nullptr, held).bytes;
+            const int64_t bytes = SplitCall<Mode::kParts>::of(p, nullptr, nullptr, held).bytes;
+            const int64_t live = LiveProducts<Mode>::workspace_bytes(p);
+            return bytes > live ? bytes : live;
         } else {
             return WholeCall::of(p, nullptr).bytes;
         }

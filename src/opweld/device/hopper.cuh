@@ -10,7 +10,7 @@ namespace op {
 
 // @shared_address deps:
 // the 32-bit address that PTX takes for a pointer into shared memory
-OPWELD_FN uint32_t shared_address(const void* p) {
+[[maybe_unused]] OPWELD_FN uint32_t shared_address(const void* p) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
@@ -30,6 +30,10 @@ struct Barrier {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at()),
                      "r"(bytes)
                      : "memory");
+    }
+
+    __device__ __forceinline__ void arrive() {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at()) : "memory");
     }
 
     // One arrival at the same barrier of another block of the cluster. It orders nothing but what
@@ -166,6 +170,10 @@ OPWELD_FN void wait_for_results() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+// @fence_proxy deps:
+// What this thread has stored in shared memory is there for the tensor cores, too.
+OPWELD_FN void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // @tile_descriptor deps: shared_address
 // What wgmma takes for an operand in shared memory: rows of 128 bytes, swizzled by 128 bytes, groups

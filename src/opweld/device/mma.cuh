@@ -58,7 +58,7 @@ OPWELD_FN void await_copies() {
 // @copy_async deps: copy_groups
 // Starts a copy of 16 bytes from global to shared memory, the first `bytes` of them; the others
 // become zero.
-OPWELD_FN void copy_async(unsigned int address, const void* from, int bytes) {
+[[maybe_unused]] OPWELD_FN void copy_async(unsigned int address, const void* from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
                  : "r"(address), "l"(from), "r"(bytes)

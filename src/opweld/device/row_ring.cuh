@@ -1,7 +1,8 @@
 // Products of float32 with few rows on one side, of which the other operand's lie along k: dot
 // products at the speed of memory. A block copies what it needs into a ring of stages in shared
 // memory, many stages ahead, also across the ends of its tasks, while its warps multiply the oldest:
-// what is on its way takes no registers and does not wait for arithmetic.
+// what is on its way takes no registers and does not wait for arithmetic. How they multiply is a Ring:
+// here on the CUDA cores; in row_ring_mma.cuh on the tensor cores, where rows lie across k.
 //
 // An H200 (132 multiprocessors of four schedulers, 4.5 TB/s) brings a stage's 32 KB of `many` to each
 // multiprocessor in 0.95 us. Five stages on their way, four beside 16 rows, are more than 128 KB; the
@@ -24,6 +25,9 @@ struct RowRing {
     static constexpr int kMostParts = kFew == 16 ? 1 : kFew == 8 ? 4 : 8;
     static constexpr int kMostStages = 6;
     static constexpr int kTotals = Skinny::kWarps * kCount;
+    static constexpr bool kAcross = false, kChecked = false;
+    // microseconds of a stage, alone and by its arithmetic
+    static constexpr double kBusyUs = kFew > 12 ? 0.041 * kFew : 0.5;
     // Stages after which the lanes' sums are added up and kept apart: long sums lose digits.
     static constexpr int kStretch = kFew == 16 ? 16 : 8;
     static constexpr int kKept = kCount > 32 ? kCount / 32 : 1;
@@ -58,7 +62,8 @@ struct RowRing {
         for (int i = 0; i < kKept; ++i) kept[i] += sums[i];
         begin_stretch();
     }
-    __device__ __forceinline__ void add(const float* stage, int parts) {
+    __host__ __device__ static int prepared_floats(int) { return 0; }
+    __device__ __forceinline__ void add(const float* stage, const float*, int parts) {
         const int warp = int(threadIdx.x) / 32, own = int(threadIdx.x) % 32 * kTake;
         Vector<float, kTake> taken[kMany];
 #pragma unroll
@@ -91,6 +96,7 @@ struct RowRing {
     // Value r * kFew + f of a warp is the product of its row r and row f of `few`.
     __device__ __forceinline__ void keep(float* totals) {
         const int lane = int(threadIdx.x) % 32;
+        totals += int(threadIdx.x) / 32 * kCount;
 #pragma unroll
         for (int i = 0; i < kKept; ++i)
             if (lane * kCount % 32 == 0) totals[lane * kCount / 32 + i] = kept[i];
@@ -115,15 +121,17 @@ struct RingTask {
 };
 
 // @RingFeed deps: RingTask, RowRing, copy_async, copy_async_word, shared_address
-// Copies stages into the ring, in the order in which the block's tasks take them.
+// Copies stages into the ring, in the order in which the block's tasks take them. Of rows of `few` a
+// warp copies as many at once as it has lanes for.
 template <typename Ring>
 struct RingFeed {
+    static constexpr int kLanesOfRow = Ring::kDepth / Ring::kTake, kAtOnce = 32 / kLanesOfRow;
     const Skinny& p;
     const SkinnyPlan& plan;
     int64_t task, tasks, k, end;  // of the next stage
-    const float* many;            // this lane's first value of it: of its warp's first row,
-    const float* few;             // of row 0
-    int rows;                     // of the warp that exist
+    const float* many;            // this lane's first value of it: of its first row,
+    const float* few;             // of row 0, or of those that are copied at once the lane's own
+    int rows;                     // of `many`, from the first one on, that exist
     bool packed;                  // both operands may be read 16 bytes at a time
 
     __device__ __forceinline__ RingFeed(const Skinny& product, const SkinnyPlan& shared,
@@ -133,7 +141,12 @@ struct RingFeed {
     }
     // the lane's first k of a stage, and its warp's
     __device__ __forceinline__ int own_k() const {
-        return int(threadIdx.x) % 32 * (packed ? Ring::kTake : 1);
+        const int lane = int(threadIdx.x) % 32;
+        return packed ? lane % kLanesOfRow * Ring::kTake : lane;
+    }
+    // the lane's row among those that are copied at once
+    __device__ __forceinline__ int own_row() const {
+        return packed && kAtOnce > 1 ? int(threadIdx.x) % 32 / kLanesOfRow : 0;
     }
     __device__ __forceinline__ int warp_k() const {
         return (int(threadIdx.x) / 32 & (plan.parts - 1)) * Ring::kDepth;
@@ -141,14 +154,20 @@ struct RingFeed {
     __device__ __forceinline__ void begin() {
         if (task >= tasks) return;
         const RingTask at(p, plan, Ring::kRows / plan.parts, task);
-        const int64_t row = at.first + Ring::team(plan.parts) * Ring::kMany;
-        const int64_t left = p.many_rows - row;
-        rows = left < 0 ? 0 : left < Ring::kMany ? int(left) : Ring::kMany;
         k = at.begin, end = at.end;
-        many = static_cast<const float*>(p.many.data) + at.batch * p.many.batch +
-               row * p.many.row + (k + own_k() + warp_k()) * p.many.inner;
         few = static_cast<const float*>(p.few.data) + at.batch * p.few.batch +
-              (k + own_k()) * p.few.inner;
+              own_row() * p.few.row + (k + own_k()) * p.few.inner;
+        const auto* from = static_cast<const float*>(p.many.data) + at.batch * p.many.batch;
+        if constexpr (Ring::kAcross) {  // four rows of one k
+            const int64_t row = at.first + int(threadIdx.x) % 32 * 4, left = p.many_rows - row;
+            rows = left < 0 ? 0 : left < 4 ? int(left) : 4;
+            many = from + row + (k + int(threadIdx.x) / 32) * p.many.inner;
+        } else {
+            const int64_t row = at.first + Ring::team(plan.parts) * Ring::kMany;
+            const int64_t left = p.many_rows - row;
+            rows = left < 0 ? 0 : left < Ring::kMany ? int(left) : Ring::kMany;
+            many = from + row * p.many.row + (k + own_k() + warp_k()) * p.many.inner;
+        }
     }
     // The lane's values of one row and kDepth k; `left`: how far the end is from the first of them,
     // 0 where the row does not exist. Zeros stand beyond it.
@@ -156,34 +175,60 @@ struct RingFeed {
     OPWELD_FN void bring_row(unsigned int to, const float* from, int64_t inner, int left) {
         const unsigned int lane = threadIdx.x % 32;
         if constexpr (kPacked) {
-            copy_async(to + lane * 16, from, left > 0 ? 16 : 0);
+            copy_async(to + lane % kLanesOfRow * 16, from, left > 0 ? 16 : 0);
         } else {
 #pragma unroll 1
-            for (int j = 0; j < 32 * Ring::kTake; j += 32)
+            for (int j = 0; j < Ring::kDepth; j += 32)
                 copy_async_word(to + (lane + j) * 4, from + j * inner, j < left ? 4 : 0);
         }
     }
     template <bool kPacked>
-    __device__ __forceinline__ void bring_rows(unsigned int to, int left) const {
-        const int warp = int(threadIdx.x) / 32, parts = plan.parts, deep = warp_k();
+    __device__ __forceinline__ void bring_many(unsigned int to, int left) const {
+        const int warp = int(threadIdx.x) / 32;
         const float* from = many;
 #pragma unroll(kPacked ? Ring::kMany : 1)
         for (int r = 0; r < Ring::kMany; ++r, from += p.many.row)
             bring_row<kPacked>(to + (warp * Ring::kOfWarp + r * Ring::kDepth) * 4, from,
                                p.many.inner, r < rows ? left : 0);
+    }
+    // Of an operand that lies across: 16 bytes of every eighth k.
+    __device__ __forceinline__ void bring_across(unsigned int to, int left) const {
+        const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+        const float* from = many;
+#pragma unroll
+        for (int i = 0; i < Ring::kDepth; i += Skinny::kWarps, from += Skinny::kWarps * p.many.inner) {
+            const int at = i + warp;
+            const bool exists = rows > 0 && at < left;
+            copy_async(to + at * Ring::kRows * 4 + (lane ^ Ring::turn_across(at)) * 16,
+                       exists ? from : static_cast<const float*>(p.many.data),
+                       exists ? rows * 4 : 0);
+        }
+    }
+    template <bool kPacked>
+    __device__ __forceinline__ void bring_few(unsigned int to, int left) const {
+        constexpr int kStep = kPacked ? kAtOnce : 1;
+        const int warp = int(threadIdx.x) / 32, parts = plan.parts, deep = warp_k();
         if constexpr (Ring::kMostParts == 1) {
-            from = few + warp * p.few.row;
-#pragma unroll(kPacked ? Ring::kFew / Skinny::kWarps : 1)
-            for (int f = 0; f < Ring::kFew; f += Skinny::kWarps, from += Skinny::kWarps * p.few.row)
-                bring_row<kPacked>(to + (Ring::kOfMany + (f + warp) * Ring::kDepth) * 4, from,
-                                   p.few.inner, f + warp < p.few_rows ? left : 0);
+            constexpr int kTogether = Skinny::kWarps * kStep;
+            const float* from = few + warp * kStep * p.few.row;
+#pragma unroll(kPacked ? (Ring::kFew + kTogether - 1) / kTogether : 1)
+            for (int first = 0; first < Ring::kFew; first += kTogether, from += kTogether * p.few.row) {
+                const int f = first + warp * kStep + own_row();
+                bring_row<kPacked>(to + f * Ring::kDepth * 4, from, p.few.inner,
+                                   f < p.few_rows ? left : 0);
+            }
         } else {
-            from = few + deep * p.few.inner;
+            const float* from = few + deep * p.few.inner;
 #pragma unroll 1
             for (int f = Ring::team(parts); f < Ring::kFew; f += Ring::teams(parts))
-                bring_row<kPacked>(to + (Ring::kOfMany + f * parts * Ring::kDepth + deep) * 4,
+                bring_row<kPacked>(to + (f * parts * Ring::kDepth + deep) * 4,
                                    from + f * p.few.row, p.few.inner, f < p.few_rows ? left : 0);
         }
+    }
+    template <bool kPacked>
+    __device__ __forceinline__ void bring_rows(unsigned int to, int left) const {
+        bring_many<kPacked>(to, left);
+        bring_few<kPacked>(to + Ring::kOfMany * 4, left);
     }
     // The next stage; a group of copies even where there is none.
     __device__ __forceinline__ void bring(float* stage) {
@@ -191,7 +236,12 @@ struct RingFeed {
             const int step = plan.parts * Ring::kDepth;
             const int left = (end - k < step ? int(end - k) : step) - own_k() - warp_k();
             const unsigned int to = shared_address(stage);
-            packed ? bring_rows<true>(to, left) : bring_rows<false>(to, left);
+            if constexpr (Ring::kAcross) {  // taken where rows of `few` may be read in vectors
+                bring_across(to, left + own_k());
+                bring_few<true>(to + Ring::kOfMany * 4, left);
+            } else {
+                packed ? bring_rows<true>(to, left) : bring_rows<false>(to, left);
+            }
             k += step;
             many += step * p.many.inner;
             few += step * p.few.inner;
@@ -222,15 +272,15 @@ struct RingFeed {
 template <typename Ring>
 static double ring_time(const Skinny& p, int64_t tasks, int64_t steps, int parts, int64_t splits) {
     constexpr int64_t kSlots = 132;
-    // of a stage of a multiprocessor: alone, by its arithmetic, while all share the memory
-    constexpr double kAloneUs = 0.5, kOfRowUs = 0.041, kSharedUs = 0.95;
+    // of a stage of a multiprocessor, while all share the memory
+    constexpr double kSharedUs = 0.95 * Ring::kOfMany / 8192;
     constexpr double kTaskUs = 0.3, kCombineUs = 4.0, kBytesOfUs = 3e6;
     const int64_t rounds = (tasks + kSlots - 1) / kSlots;
     const double busy = double(tasks < kSlots ? tasks : kSlots) / kSlots;
     // rows of `few` come from the L2 cache, at about three times the speed
     const double read = kSharedUs * busy * (1.0 + Ring::kFew * parts / (3.0 * Ring::kRows));
-    const double least = kOfRowUs * Ring::kFew > kAloneUs ? kOfRowUs * Ring::kFew : kAloneUs;
-    const double time = double(rounds) * (double(steps) * (read > least ? read : least) + kTaskUs);
+    const double of_step = read > Ring::kBusyUs ? read : Ring::kBusyUs;
+    const double time = double(rounds) * (double(steps) * of_step + kTaskUs);
     if (splits == 1) return time;
     return time + kCombineUs + 8.0 * double(splits * p.batches * p.batch_step) / kBytesOfUs;
 }
@@ -260,7 +310,28 @@ static SkinnyPlan ring_plan(const Skinny& p) {
     return best;
 }
 
-// @row_ring deps: RingFeed, Sink, await_stages, num_multiprocessors, ring_plan
+// @chain_of_fmas deps: Skinny
+// Row `f` of few times row `r` of many over begin <= k < end, stretch by stretch: for sums that are
+// not finite, or are to be made again.
+[[maybe_unused]] OPWELD_FN float chain_of_fmas(const Skinny& p, int64_t batch, int64_t f, int64_t r,
+                                               int64_t begin, int64_t end) {
+    constexpr int64_t kStretch = 64;
+    const auto* few = static_cast<const float*>(p.few.data) + batch * p.few.batch + f * p.few.row;
+    const auto* many =
+        static_cast<const float*>(p.many.data) + batch * p.many.batch + r * p.many.row;
+    float all = 0.0f;
+    while (begin < end) {
+        const int64_t stop = begin + kStretch < end ? begin + kStretch : end;
+        float some = 0.0f;
+#pragma unroll 1
+        for (; begin < stop; ++begin)
+            some = fmaf(many[begin * p.many.inner], few[begin * p.few.inner], some);
+        all += some;
+    }
+    return all;
+}
+
+// @row_ring deps: RingFeed, Sink, await_stages, chain_of_fmas, num_multiprocessors, ring_plan
 template <typename Ring, typename Epilogue>
 __global__ void __launch_bounds__(Skinny::kThreads, 1)
     row_ring_kernel(Skinny p, SkinnyPlan plan, bool packed, int stages, int64_t tasks,
@@ -268,9 +339,9 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
     constexpr int kMany = Ring::kMany, kFew = Ring::kFew;
     extern __shared__ __align__(16) float ring_memory[];
     float* const totals = ring_memory;
-    float* const first_stage = ring_memory + Ring::kTotals;
+    float* const prepared = ring_memory + Ring::kTotals;
+    float* const first_stage = prepared + Ring::prepared_floats(plan.parts);
     const int size = Ring::stage_floats(plan.parts), rows = Ring::kRows / plan.parts;
-    const int warp = int(threadIdx.x) / 32;
     RingFeed<Ring> feed(p, plan, tasks, packed);
 #pragma unroll 1
     for (int i = 0; i < stages - 1; ++i) feed.bring(first_stage + i * size);
@@ -283,12 +354,16 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
             await_stages(stages - 2);
             __syncthreads();  // the stage is there for all, and all have read the one before it
             feed.bring(first_stage + empty * size);
-            ring.add(first_stage + slot * size, plan.parts);
+            if constexpr (Ring::kChecked) {
+                ring.prepare(first_stage + slot * size, prepared);
+                __syncthreads();
+            }
+            ring.add(first_stage + slot * size, prepared, plan.parts);
             ring.end_stretch(k + plan.parts * Ring::kDepth >= at.end);
             empty = slot;
             slot = slot + 1 < stages ? slot + 1 : 0;
         }
-        ring.keep(totals + warp * Ring::kCount);
+        ring.keep(totals);
         __syncthreads();
         // Neighbouring threads take neighbouring rows of `many`. Before the totals are written
         // again, all meet at a stage.
@@ -301,6 +376,10 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
             for (int part = 0; part < plan.parts; ++part)
                 total[0] += totals[(in_block / kMany * plan.parts + part) * Ring::kCount +
                                    in_block % kMany * kFew + f];
+            if constexpr (Ring::kChecked) {
+                if (Ring::is_odd(total[0], totals, f))
+                    total[0] = chain_of_fmas(p, at.batch, f, at.first + in_block, at.begin, at.end);
+            }
             sink.take(at.split,
                       at.batch * p.batch_step + f * p.few_step +
                           (at.first + in_block) * p.many_step,
@@ -317,11 +396,12 @@ static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, bool packed,
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     const int size = Ring::stage_floats(plan.parts) * int(sizeof(float));
-    constexpr int kTotalBytes = Ring::kTotals * int(sizeof(float));
-    const int fitting = (room - kTotalBytes) / size;
+    const int total_bytes =
+        (Ring::kTotals + Ring::prepared_floats(plan.parts)) * int(sizeof(float));
+    const int fitting = (room - total_bytes) / size;
     const int stages = fitting < Ring::kMostStages ? fitting : Ring::kMostStages;
     if (stages < 2) return int(cudaErrorInvalidConfiguration);
-    const int bytes = kTotalBytes + stages * size;
+    const int bytes = total_bytes + stages * size;
     const int error =
         int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     if (error) return error;

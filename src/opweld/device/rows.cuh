@@ -1,7 +1,7 @@
 // Products with few rows on one side: the other operand, `many`, is read once, at the speed of
 // memory. Where its rows lie along k, warps make dot products (row_ring.cuh, for 16-bit operands
 // row_dots.cuh); where they lie across it, threads keep the sums of neighbouring rows
-// (column_sums.cuh).
+// (column_sums.cuh), or warps make dot products of these, too (row_ring_mma.cuh).
 
 namespace op {
 
@@ -67,12 +67,13 @@ static bool can_load_vectors(const Operand& operand, int64_t along, int64_t acro
            reinterpret_cast<uintptr_t>(operand.data) % (sizeof(T) * kLanes) == 0;
 }
 
-// @skinny_case deps: ColumnSums, FmaDots, MmaDots, RowRing, can_load_vectors, ring_plan, row_dots_plan
+// @skinny_case deps: ColumnSums, FmaDots, MmaDots, MmaRing, RowRing, can_load_vectors, ring_plan, row_dots_plan
 // Calls visit.dots<Dots>(plan), visit.ring<Ring>(plan, packed) or visit.sums<Sums>(plan) with the
 // kernel for a product. `packed`: its operands may be read in vectors.
-template <int kFew, typename Visit>
+static constexpr int64_t kMostColumnSums = 4;  // rows, of float32, of which the tensor cores make more
+template <typename Ring, typename Visit>
 static int visit_ring(const Skinny& p, bool packed, const Visit& visit) {
-    return visit.template ring<RowRing<kFew>>(ring_plan<RowRing<kFew>>(p), packed);
+    return visit.template ring<Ring>(ring_plan<Ring>(p), packed);
 }
 template <typename T, typename Visit>
 static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
@@ -80,14 +81,19 @@ static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
         if (!packed) return visit.template dots<FmaDots<T>>(row_dots_plan<FmaDots<T>>(p));
         return visit.template dots<MmaDots<T>>(row_dots_plan<MmaDots<T>>(p));
     } else {
-        if (p.few_rows == 1) return visit_ring<1>(p, packed, visit);
-        if (p.few_rows <= 4) return visit_ring<4>(p, packed, visit);
-        if (p.few_rows <= 8) return visit_ring<8>(p, packed, visit);
-        return visit_ring<16>(p, packed, visit);
+        if (p.few_rows == 1) return visit_ring<RowRing<1>>(p, packed, visit);
+        if (p.few_rows <= 4) return visit_ring<RowRing<4>>(p, packed, visit);
+        if (p.few_rows <= 8) return visit_ring<RowRing<8>>(p, packed, visit);
+        return visit_ring<RowRing<16>>(p, packed, visit);
     }
 }
+// `few_packed`: rows of `few` may be read in vectors, too.
 template <typename T, typename Visit>
-static int visit_column_sums(const Skinny& p, bool packed, const Visit& visit) {
+static int visit_column_sums(const Skinny& p, bool packed, bool few_packed, const Visit& visit) {
+    if constexpr (sizeof(T) == 4) {
+        if (packed && few_packed && p.few_rows > kMostColumnSums)
+            return visit_ring<MmaRing>(p, true, visit);
+    }
     using Apart = ColumnSums<T, 16, false>;
     using Four = ColumnSums<T, 4, true>;
     using Sixteen = ColumnSums<T, 16, true>;
@@ -98,12 +104,13 @@ static int visit_column_sums(const Skinny& p, bool packed, const Visit& visit) {
 template <typename T, typename Visit>
 static int visit_skinny(const Skinny& p, const Visit& visit) {
     constexpr int kAlong = 16 / sizeof(T), kAcross = 4;
+    const bool few_packed = can_load_vectors<T, kAlong>(p.few, p.few.inner, p.few.row, p.k);
     if (p.lies_across())
         return visit_column_sums<T>(
-            p, can_load_vectors<T, kAcross>(p.many, p.many.row, p.many.inner, p.many_rows), visit);
-    const bool packed = can_load_vectors<T, kAlong>(p.many, p.many.inner, p.many.row, p.k) &&
-                        can_load_vectors<T, kAlong>(p.few, p.few.inner, p.few.row, p.k);
-    return visit_row_dots<T>(p, packed, visit);
+            p, can_load_vectors<T, kAcross>(p.many, p.many.row, p.many.inner, p.many_rows),
+            few_packed, visit);
+    const bool packed = can_load_vectors<T, kAlong>(p.many, p.many.inner, p.many.row, p.k);
+    return visit_row_dots<T>(p, packed && few_packed, visit);
 }
 
 // @launch_skinny deps: column_sums, combine_parts, row_dots, row_ring, skinny_case
@@ -168,9 +175,9 @@ static int64_t skinny_bytes(const Product& product) {
     const int64_t extent = p.batches * p.batch_step;
     if (extent == 0) return 0;
     int most = 1;
-    for (int packed = 0; packed < 2; ++packed) {
-        const int along = visit_row_dots<T>(p, packed != 0, SkinnySplits{});
-        const int across = visit_column_sums<T>(p, packed != 0, SkinnySplits{});
+    for (int packed = 0; packed < 4; ++packed) {
+        const int along = visit_row_dots<T>(p, packed % 2 != 0, SkinnySplits{});
+        const int across = visit_column_sums<T>(p, packed % 2 != 0, packed > 1, SkinnySplits{});
         most = along > most ? along : most;
         most = across > most ? across : most;
     }

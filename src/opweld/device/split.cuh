@@ -15,10 +15,12 @@ static inline int64_t interval_count(int64_t k) { return (k + kInterval - 1) / k
 
 // @exponents deps:
 // floor(log2 |x|) of a normal number; -127 of zero and subnormal numbers, 128 of Inf and NaN
-OPWELD_FN int exponent_of(float x) { return int(__float_as_uint(x) >> 23 & 255) - 127; }
+[[maybe_unused]] OPWELD_FN int exponent_of(float x) { return int(__float_as_uint(x) >> 23 & 255) - 127; }
 
 // 2^e for -126 <= e <= 127
-OPWELD_FN float power_of_two(int e) { return __uint_as_float(uint32_t(127 + e) << 23); }
+[[maybe_unused]] OPWELD_FN float power_of_two(int e) {
+    return __uint_as_float(uint32_t(127 + e) << 23);
+}
 
 // What a largest value of this exponent is multiplied by to reach 2^14 <= |x| < 2^15.
 [[maybe_unused]] OPWELD_FN int lift(int exponent) {
@@ -78,6 +80,7 @@ OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packet
 template <typename Value>
 struct InMemory {
     using T = Value;
+    static constexpr bool kStored = true;
     static constexpr bool packed = true;  // neighbours may be asked for at once, if aligned
     const T* data;
 

@@ -35,6 +35,16 @@ PARTS = {Mode.FAITHFUL: 2, Mode.TF32: 1}
 # How often splitting reads operand a, and an operand b that is not held. What it makes is written
 # once.
 SPLIT_READS, LIVE_SPLIT_READS = 1, 3
+# Of FAITHFUL operands that are not held: sums so long, of so few results for the rows and columns
+# that are read (contract_live.cuh), are made by a kernel that splits both itself.
+LIVE_DEPTH, LIVE_WORTH = 1024, 176
+
+
+def splits_in_kernel(mode: Mode, held: bool, m: int, n: int, k: int) -> bool:
+    """Whether the kernel that multiplies splits both operands itself, in place of passes before."""
+    few = min(m, n) <= SKINNY[mode]
+    worth = k >= LIVE_DEPTH and m * n < LIVE_WORTH * (m + 2 * n)
+    return mode is Mode.FAITHFUL and not held and not few and worth
 
 
 @dataclass(frozen=True, slots=True)

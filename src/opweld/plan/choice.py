@@ -14,7 +14,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.product import Mode, Product
 from ..target import Target
 from .attention import written_out
-from .cost import estimate_product, held_bytes
+from .cost import estimate_product, held_bytes, splits_itself
 from .function_attention import of_function
 from .fusion import Cluster, fuse
 from .measured import maker_of, measured, product_class
@@ -140,6 +140,8 @@ def _compare(
     if faster:
         kept = held_bytes(product, mode)
         memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
+        if splits_itself(product, mode, conditions.sizes):
+            figures += "; both operands are split as they are multiplied"
         choice.accepted[serial] = figures + (memory if kept else "")
         return
     del choice.products[serial]

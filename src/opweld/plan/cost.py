@@ -18,6 +18,7 @@ from ..ir.product import (
     Mode,
     Product,
     RowsProduct,
+    splits_in_kernel,
 )
 from ..target import Target
 from .places import HERE, Way, places_of
@@ -132,6 +133,9 @@ LIBRARY_SHARES = ((1, 0.84), (16, 0.42), (64, 0.25))
 # Of the speed of memory, at which an operand b that is not held is split (8192x8192 in two parts:
 # 0.32 ms); a held one's splitting is paid when it changes.
 LIVE_SPEED = 0.8
+# Of the rate of products whose operands are split before, that of a kernel which splits them
+# itself, by mma.sync on an H200 (62 of 101 TFLOP/s, 2026-11-22).
+LIVE_SHARE = 0.6
 # Of the speed of a copy, where sums of float32 are short and storing them is all there is: ours, an
 # estimate, and the library's, which stores 16384x12288 sums of 16 terms in 0.36 ms, where a copy of
 # as much takes 0.19 (H200, 2026-11-22, torch 2.11). Small ones take as long as a launch, and
@@ -162,12 +166,15 @@ def estimate_product(
     rate = rates.ours
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
     short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
+    live = splits_itself(product, mode, sizes)
     moved_us = operands_us + written_us + _copy_us(beside, target, sizes)
     if short and few > SKINNY[mode]:
         rate, moved_us = rates.short or rate, moved_us / SHORT_SHARE
+    if live:
+        rate = rates.live or LIVE_SHARE * rate
     ours = max(flops / rate * 1e6, moved_us)
     if few > SKINNY[mode]:
-        split_us = _split_us(product, mode, target, sizes)
+        split_us = 0.0 if live else _split_us(product, mode, target, sizes)
         ours += SHORT_OVERHEAD_US if short else rates.overhead_us + split_us
     stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
     library = max(flops / rates.library * 1e6, operands_us + stored_us)
@@ -237,10 +244,17 @@ def held_bytes(product: Product, mode: Mode) -> int:
     return number_at(product.b.type.size_bytes, ()) * PARTS[mode] // 2
 
 
+def splits_itself(product: Product, mode: Mode, sizes: Sizes) -> bool:
+    """Whether the kernel that makes the product splits both operands."""
+    m, n, k = (number_at(extent, sizes) for extent in (product.m, product.n, product.k))
+    return splits_in_kernel(mode, product.held, m, n, k)
+
+
 def splits_a(product: Product, mode: Mode, sizes: Sizes) -> bool:
     """Whether a pass of its own reads operand a, to split it."""
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
-    return mode in PARTS and few > SKINNY[mode] and number_at(product.k, sizes) >= SHORTEST_SPLIT
+    long = number_at(product.k, sizes) >= SHORTEST_SPLIT
+    return mode in PARTS and few > SKINNY[mode] and long and not splits_itself(product, mode, sizes)
 
 
 def _split_us(product: Product, mode: Mode, target: Target, sizes: Sizes) -> float:

@@ -36,7 +36,9 @@ EXTENTS = ("num_batches", "num_rows", "num_columns", "num_inner")
 def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
     made = "contract_computed" if contraction.prologue else "contract"
-    needed = {made, f"tensor_cores_{contraction.family}", MODES[contraction.mode]}
+    name = _mode_name(contraction)
+    needed = {made, f"tensor_cores_{contraction.family}", name}
+    needed |= {f"live_{contraction.family}"} if name.endswith("Live") else set()
     return needed | HOLDING_PIECES if contraction.held else needed
 
 
@@ -55,7 +57,14 @@ def contraction_text(contraction: Contraction) -> str:
 
 
 def _mode(contraction: Contraction) -> str:
-    return f"op::{MODES[contraction.mode]}"
+    return f"op::{_mode_name(contraction)}"
+
+
+def _mode_name(contraction: Contraction) -> str:
+    """Where both operands are new at each call, kernels may split them themselves."""
+    name = MODES[contraction.mode]
+    new = not contraction.held and contraction.prologue is None
+    return f"{name}Live" if new and contraction.mode is Mode.FAITHFUL else name
 
 
 def _prologue_text(kernel: Kernel) -> list[str]:

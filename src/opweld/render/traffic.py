@@ -15,7 +15,15 @@ from math import prod
 from ..ir.expr import Size, symbols_of
 from ..ir.kernel import Attending, Contraction, Factor, Kernel, Load, Loop, RowBlocks, Store
 from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
-from ..ir.product import LIVE_SPLIT_READS, PARTS, SHORTEST_SPLIT, SKINNY, SPLIT_READS, extent
+from ..ir.product import (
+    LIVE_SPLIT_READS,
+    PARTS,
+    SHORTEST_SPLIT,
+    SKINNY,
+    SPLIT_READS,
+    extent,
+    splits_in_kernel,
+)
 from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..target import Target
 from .cpp_lanes import lanes_of
@@ -235,12 +243,15 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
     if contraction.mode not in PARTS or min(m, n) <= SKINNY[contraction.mode] or k < SHORTEST_SPLIT:
         stored = 2 * size[0] if contraction.prologue is not None else 0
         return moved + sum(read) + stored
+    parts = _sum_parts(site.target, batches, m, n, k)
+    sums = 2 * parts * batches * m * n * 4 if parts > 1 else 0
+    if splits_in_kernel(contraction.mode, contraction.held, m, n, k) and not contraction.prologue:
+        return moved + sum(read) + sums
     copy = [each * PARTS[contraction.mode] // 2 for each in size]
     moved += (SPLIT_READS * read[0] + copy[0]) + copy[0] + copy[1]
     if not contraction.held:
         moved += LIVE_SPLIT_READS * read[1] + copy[1]
-    parts = _sum_parts(site.target, batches, m, n, k)
-    return moved + (2 * parts * batches * m * n * 4 if parts > 1 else 0)
+    return moved + sums
 
 
 def _factor_bytes(site: _Site, factor: Factor) -> int:

@@ -40,13 +40,13 @@ struct k1_matmul_mul_add_epilogue {
 extern "C" int64_t k1_matmul_mul_add_workspace(
     int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner, int held) {
   const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
-  return op::workspace_bytes<op::Faithful>(product, held);
+  return op::workspace_bytes<op::FaithfulLive>(product, held);
 }
 
 extern "C" int64_t k1_matmul_mul_add_held(
     int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner) {
   const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
-  return op::held_bytes<op::Faithful>(product);
+  return op::held_bytes<op::FaithfulLive>(product);
 }
 
 extern "C" int k1_matmul_mul_add_contract(
@@ -65,5 +65,5 @@ extern "C" int k1_matmul_mul_add_contract(
   // 32-bit positions must not wrap round.
   const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&
                       max_offset < (1ll << 31);
-  return op::contract<op::Faithful>(product, memory, epilogue, narrow, aligned, stream);
+  return op::contract<op::FaithfulLive>(product, memory, epilogue, narrow, aligned, stream);
 }

@@ -106,11 +106,12 @@ def test_a_value_that_a_product_reads_twice_is_written(place: str):
     assert reason.endswith("; its result is needed beside the product's operand")
 
 
-@pytest.mark.parametrize("case", ["few rows", "short sums", "half", "no tensor cores"])
+@pytest.mark.parametrize("case", ["few rows", "short sums", "half", "no tensor cores", "long sums"])
 def test_an_operand_that_is_not_split_is_written(case: str):
     m = Make()
     dtype = DType.F16 if case == "half" else DType.F32
-    rows, inner = {"few rows": (16, 64), "short sums": (40, 32)}.get(case, (40, 64))
+    sizes = {"few rows": (16, 64), "short sums": (40, 32), "long sums": (40, 1024)}
+    rows, inner = sizes.get(case, (40, 64))
     h = m.exp(m.x("x", rows, inner, dtype=dtype))
     y = m.product("mm", h, m.x("y", inner, 48, dtype=dtype), shape=(rows, 48))
     target = replace(EAGER, tensor_cores="none") if case == "no tensor cores" else EAGER

@@ -150,8 +150,17 @@ def test_a_small_product_writes_and_reads_partial_sums():
     y = m.product("mm", a, m.permute(b, 1, 0), shape=(512, 512))
     (found,) = traffic_of(m.relu(y))
     operand, result = 4 * 512 * 16384, 4 * 512 * 512
+    # Both operands are split as they are multiplied.
+    assert found == Traffic(2 * operand + result, 2 * operand + result + 2 * 8 * result)
+
+
+def test_two_new_operands_of_many_results_are_split_before():
+    m = Make()
+    a, b = m.x("a", 1024, 16384), m.x("b", 1024, 16384)
+    (found,) = traffic_of(m.product("mm", a, m.permute(b, 1, 0), shape=(1024, 1024)))
+    operand, result = 4 * 1024 * 16384, 4 * 1024 * 1024
     split = (operand + operand) + (3 * operand + operand) + 2 * operand
-    assert found == Traffic(2 * operand + result, split + result + 2 * 8 * result)
+    assert found == Traffic(2 * operand + result, split + result + 2 * 2 * result)
 
 
 def test_the_plan_says_both():
