@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .device import CPP_FLAGS
 from .emission import piece
-from .emission.body import apart, forward, parameters, reference, size_reads
+from .emission.body import apart, forward, parameters, reference, size_reads, together
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
@@ -16,6 +16,7 @@ from .emission.guards import (
     size_lines,
 )
 from .emission.signature import bare, handed_on, parameter_names
+from .emission.spans import Span, spans_of
 from .emission.spelling import dtype, number
 from .ir.graph import Graph
 from .ir.kernel import RowBlocks, Source
@@ -53,7 +54,11 @@ def emit(
         if any(weld.group.tail is not None for weld in welds):
             sections.append(piece("row_blocks").strip())
         sections += [_load_text(original, source, welds[0].operator.name)]
+        spans = _spans(parts)
+        if spans:
+            sections.append(piece("span").strip())
         sections += [text for weld in welds for text in _reference_and_fake(weld)]
+        sections += [text for each in spans for text in _span_texts(*each)]
         sections.append(_holder_text(original, parts, source, welds))
     sections.append(_class_text(parts, bool(welds)))
     sections.append(_exports_text(original))
@@ -75,6 +80,33 @@ def _welds(parts: tuple[Part, ...]) -> list[_Welded]:
         _Welded(graph, group, operator, _tail(group, lowered))
         for graph, group, lowered, operator in welds_of(parts)
     ]
+
+
+_Spanned = tuple[Graph, dict[str, Operator], Span]
+
+
+def _spans(parts: tuple[Part, ...]) -> list[_Spanned]:
+    """What has one gradient over several kernels, each once."""
+    found: dict[str, _Spanned] = {}
+    for part in parts:
+        operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
+        for span in spans_of(part.plan, operators):
+            found.setdefault(span.operator.name, (part.plan.graph, operators, span))
+    return list(found.values())
+
+
+def _span_texts(graph: Graph, operators: dict[str, Operator], span: Span) -> list[str]:
+    return [reference(graph, span.whole, span.operator), together(graph, span, operators)]
+
+
+def _span_call(graph: Graph, operators: dict[str, Operator], span: Span) -> str:
+    name, kernels = span.operator.name, [group.name for group in span.parts]
+    functions = ", ".join(f"{kernel}.__func__" for kernel in kernels)
+    sizes = f", num_sizes={len(span.operator.sizes)}" if span.operator.sizes else ""
+    places = _reached(_Welded(graph, span.whole, span.operator, None))
+    arguments = [f"_ops, {tuple(kernels)!r}", f"_{name}_together, _{name}_reference"]
+    arguments.append(f"({functions}){sizes}, reached={places!r}")
+    return _static("_in_one_span", arguments)
 
 
 def _tail(group: Group, lowered: Lowered) -> Operator | None:
@@ -213,6 +245,7 @@ def _holder_text(
         *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
         *(["    track = staticmethod(_track)"] if _any_tracked(parts) else []),
         *(f"    {weld.operator.name} = {_holder_call(weld)}" for weld in welds),
+        *(f"    {each[2].operator.name} = {_span_call(*each)}" for each in _spans(parts)),
     ]
     return "\n".join(lines)
 

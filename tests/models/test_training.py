@@ -20,8 +20,11 @@ from tests.models.comparing import (
     tensors,
 )
 from tests.models.emitted import Emitted, emit_module
-from tests.models.training import Frozen, Norms, Vision, norms_call
+from tests.models.training import Frozen, LongRows, Norms, Vision, norms_call
 from torch import nn
+
+# What a gradient ends in.
+LEAVES = {"AccumulateGrad", "NoneType"}
 
 
 def images(batch: int, seed: int = 2) -> torch.Tensor:
@@ -199,6 +202,23 @@ def test_a_norm_that_is_frozen_and_one_called_twice(tmp_path: Path) -> None:
     torch.manual_seed(1)
     emitted = emit_module(Frozen().eval(), ((torch.randn(6, 5),), {}), tmp_path)
     assert_trains(emitted, [(torch.randn(n, 5),) for n in (6, 2, 33)])
+
+
+def test_kernels_under_one_gradient(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    calls = [(torch.randn(n, 1, 64, 64) + 1,) for n in (16, 2, 9)]
+    emitted = emit_module(LongRows().eval(), (calls[0], {}), tmp_path)
+    assert num_kernels(emitted) == 2
+    assert "torch.batch_norm(x, norm_weight, norm_bias" in emitted.compiled.text
+    assert_trains(emitted, calls)
+    new, _ = both(emitted)
+    result = new(calls[0][0])
+    assert type(result.grad_fn).__name__ == "QuickWeldBackward"
+    assert {type(given).__name__ for given, _ in result.grad_fn.next_functions} <= LEAVES
+    compiled, (_, old) = torch.compile(new, fullgraph=True, backend="aot_eager"), both(emitted)
+    old(calls[0][0])
+    assert_close(run(compiled, calls[2], {}), run(old, calls[2], {}))
+    assert_same_state(new, old)
 
 
 def test_bfloat16(tmp_path: Path) -> None:

@@ -57,3 +57,14 @@ class Frozen(nn.Module):
 
     def forward(self, x):
         return self.second(torch.tanh(self.second(self.first(x))) * 2)
+
+
+class LongRows(nn.Module):
+    """One channel of many elements: its statistics are a kernel of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(1)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x) + x) * 2

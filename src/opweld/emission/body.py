@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .composites import Call, calls
 from .picks import pick_text
+from .spans import Span, spans_of
 from .spelling import (
     dtype,
     is_infix,
@@ -247,6 +248,23 @@ def apart(graph: Graph, group: Group, operator: Operator, tail: Operator) -> str
     return "\n".join([head, *(f"    {line}" for line in (*reads, *body.lines))])
 
 
+def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str:
+    """`def _<name>_together(_kernels, ...)`: the kernels of a span, one after the other."""
+    names = [python_name(argument.name) for argument in span.operator.arguments]
+    body = Body(graph, f"{names[0]}.device")
+    body.taken.update(names)
+    body.texts.update(zip((node.serial for node in span.whole.inputs), names, strict=True))
+    for place, group in enumerate(span.parts):
+        given = [body.text(node) for node in group.inputs]
+        given += [size_name(name) for name in operators[group.name].sizes]
+        body.define(group.outputs, f"_kernels[{place}]({', '.join(given)})")
+    results = ", ".join(body.texts[node.serial] for node in span.whole.outputs)
+    reads = [line for line in size_reads(span.operator) if _names_size(line, body.lines)]
+    lines = [*reads, *_ending(body.lines, results)]
+    head = f"def _{span.operator.name}_together(_kernels, {', '.join(parameters(span.operator))}):"
+    return "\n".join([head, *(f"    {line}" for line in lines)])
+
+
 def _names_size(line: str, lines: list[str]) -> bool:
     name = line.split(" ", 1)[0]
     return any(re.search(rf"\b{name}\b", each) for each in lines)
@@ -327,8 +345,13 @@ def forward(
     for each in graph.tracked:
         values = (graph.outputs[place].serial for place in each.towards)
         body.wishes.update(zip(values, ("batch_mean", "batch_variance"), strict=True))
+    spans = spans_of(plan, operators)
     for index, group in enumerate(plan.groups):
-        _statement(body, group, operators.get(group.name))
+        span = next((span for span in spans if group in span.parts), None)
+        if span is None:
+            _statement(body, group, operators.get(group.name))
+        elif group is span.parts[-1]:
+            _statement(body, span.whole, span.operator)
         dead = _dead(plan, index, body)
         if dead:
             body.lines.append(f"del {', '.join(dead)}")

@@ -111,6 +111,17 @@ def _reached(group: Group, result: Node) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def operator_over(group: Group, names: tuple[str, ...]) -> Operator:
+    """The operator of a group that several kernels compute; results have no layout of its own."""
+    pairs = zip(names, group.inputs, strict=True)
+    arguments = tuple(Argument(name, node.type) for name, node in pairs)
+    needed = _symbols(group)
+    reads = _reads(group.inputs, needed)
+    sizes = tuple(sorted(needed - {read.name for read in reads}))
+    reached = tuple(_reached(group, node) for node in group.outputs)
+    return Operator(group.name, arguments, reads, sizes, (), None, reached)
+
+
 def only_tracked(graph: Graph, group: Group) -> frozenset[int]:
     """The serials of a group's results that only running statistics go towards: no gradient comes
     from them.

@@ -1,0 +1,100 @@
+"""Kernels under one gradient: a norm in training whose statistics are a kernel of their own.
+
+Each kernel's own backward would go through the statistics element by element, which takes three
+times as long as the norm's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.graph import Graph, leaves_of
+from ..ir.operator import Operator, operator_over
+from ..ir.plan import Group, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Two welded groups of which the second alone reads what the first computes for it, and both as
+    one: a group that is no kernel, and its operator.
+    """
+
+    parts: tuple[Group, Group]
+    whole: Group
+    operator: Operator
+
+
+def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:
+    """The spans of a graph that tracks running statistics; a group is in one of them at most."""
+    found: list[Span] = []
+    taken: set[str] = set()
+    for first in plan.groups if plan.graph.tracked else ():
+        second = _only_reader(plan, first)
+        if second is None or taken & {first.name, second.name}:
+            continue
+        if not all(_is_plain(group) for group in (first, second)):
+            continue
+        taken |= {first.name, second.name}
+        found.append(_span(plan.graph, first, second, operators))
+    return found
+
+
+def _is_plain(group: Group) -> bool:
+    return group.welded and group.anchor is None and group.tail is None
+
+
+def _only_reader(plan: Plan, first: Group) -> Group | None:
+    """The group that alone reads results of `first`, but for what is only tracked."""
+    made = {node.serial for node in first.outputs}
+    if made & {plan.graph.outputs[place].serial for place in leaves_of(plan.graph.structure)}:
+        return None
+    inside = {node.serial for node in first.nodes}
+    readers = [
+        group
+        for group in plan.groups
+        if group is not first
+        and made & {o.serial for n in group.nodes for o in n.inputs if n.serial not in inside}
+    ]
+    return readers[0] if len(readers) == 1 and _is_norm(first) else None
+
+
+def _is_norm(group: Group) -> bool:
+    return group.rows is not None
+
+
+def _span(graph: Graph, first: Group, second: Group, operators: Mapping[str, Operator]) -> Span:
+    made = {node.serial for node in first.outputs}
+    inputs = dict.fromkeys(
+        (*first.inputs, *(node for node in second.inputs if node.serial not in made))
+    )
+    nodes = {node.serial: node for node in (*first.nodes, *second.nodes)}
+    tracked = {graph.outputs[place].serial for each in graph.tracked for place in each.towards}
+    kept = tuple(node for node in first.outputs if node.serial in tracked)
+    name = f"{first.name.split('_')[0]}_{second.name}"
+    whole = replace(
+        second,
+        name=name,
+        nodes=tuple(nodes[serial] for serial in sorted(nodes)),
+        inputs=tuple(inputs),
+        outputs=(*second.outputs, *kept),
+        reuse=None,
+    )
+    return Span(
+        (first, second), whole, operator_over(whole, _names(whole, first, second, operators))
+    )
+
+
+def _names(
+    whole: Group, first: Group, second: Group, operators: Mapping[str, Operator]
+) -> tuple[str, ...]:
+    """A name for each operand, no two alike: the one that a kernel gives it."""
+    wishes: dict[int, str] = {}
+    for group in (second, first):
+        pairs = zip(group.inputs, operators[group.name].arguments, strict=True)
+        wishes |= {node.serial: argument.name for node, argument in pairs}
+    names: list[str] = []
+    for node in whole.inputs:
+        name = wishes[node.serial]
+        names.append(name if name not in names else f"{name}_{len(names)}")
+    return tuple(names)
