@@ -108,8 +108,8 @@ def test_without_promotion_the_tensor_cores_rounding_would_show() -> None:
     a, b = (random.uniform(0.5, 1, (1, 8, 2048)).astype(np.float32) for _ in range(2))
     straight = text(("Faithful",))
     for sound, other in (
-        ("MmaSums& into = Mode::kScaled ? block : sums;", "MmaSums& into = sums;"),
-        ("if constexpr (Mode::kScaled) sums.promote(block, scales);", ""),
+        ("mma_products<Mode>(block, stage);", "mma_products<Mode>(sums, stage);"),
+        ("sums.promote(block, scales);", ""),
         ("column] *= scale;", "column] *= scale * 0x1p-15f;"),
     ):
         assert sound in straight
@@ -122,7 +122,7 @@ def test_without_promotion_the_tensor_cores_rounding_would_show() -> None:
 
 # What may be broken, one at a time, and must show.
 FAULTS = {
-    "sums that begin anywhere": ("if constexpr (Mode::kScaled) block.clear();", ""),
+    "sums that begin anywhere": ("block.clear();", ""),
     "no small parts of b": ("into.template add<Element>(high[step], low);", ""),
     "a's scale of another row": ("own[16 * i], own[16 * i + 8]", "own[16 * i], own[16 * i]"),
     "rows not rotated alike": ("place(row + 16 * i, chunk + lane / 16)", "place(row, chunk)"),

@@ -87,11 +87,8 @@ def together(orders: list[Order]) -> dict[str, Any]:
 
 
 # The families of tensor cores' kernels define the same; a kernel of each tells which a text has.
-_FAMILIES = {
-    "tensor_cores_sm90": "contract_sm90_kernel",
-    "tensor_cores_mma": "mma_product_kernel",
-    "tensor_cores_none": "",
-}
+_FAMILIES = {"sm90": "contract_sm90_kernel", "mma": "mma_product_kernel", "none": ""}
+_OF_FAMILY = ("tensor_cores", "live")
 
 
 def _library(orders: list[Order], language: str) -> list[str]:
@@ -99,7 +96,8 @@ def _library(orders: list[Order], language: str) -> list[str]:
     texts = [text for order in orders for text in order.inputs.get("cuda_sources", ())]
     used = (name for name, kernel in _FAMILIES.items() if any(kernel in t for t in texts))
     family = next(used, None)
-    return [name for name in names(language) if name == family or name not in _FAMILIES]
+    others = {f"{what}_{name}" for what in _OF_FAMILY for name in _FAMILIES if name != family}
+    return [name for name in names(language) if name not in others]
 
 
 def _apart(order: Order, number: int) -> tuple[str, str]:

@@ -25,7 +25,7 @@ struct LiveOperand {
     int across;           // lines are those of one k
 
     static LiveOperand of(const Operand& from) {
-        const bool across = op::lies_across(from);
+        const bool across = lies_across(from);
         return {static_cast<const float*>(from.data), from.batch, across ? from.inner : from.row,
                 across};
     }
