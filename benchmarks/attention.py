@@ -1,4 +1,4 @@
-"""Times attention in float32 beside eager and torch.compile.
+"""Times attention beside eager and torch.compile.
 
     python benchmarks/attention.py                       every case
     python benchmarks/attention.py --only '8192|mask'
@@ -30,7 +30,7 @@ from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E40
 from benchmarks.reductions import line_of, made_side_by_side, outcome  # noqa: E402
 
 BATCHES, HEADS = 8, 4
-NORMAL = "torch.randn({shape}, device='{device}')"
+NORMAL = "torch.randn({shape}, device='{device}', dtype=torch.{dtype})"
 FUNCTION = "F.scaled_dot_product_attention(x, y, z{more})"
 WRITTEN_OUT = "torch.softmax(x @ y.mT / {root} + w, -1) @ z"
 
@@ -45,20 +45,23 @@ class Case:
     depth: int
     causal: bool = False
     mask: str = ""
+    dtype: str = "float32"
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (BATCHES, HEADS, self.length, self.depth)
 
     def source(self, device: str) -> str:
-        operands = [text.format(shape=self.shape, device=device) for text in (NORMAL,) * 3]
         pairs = (BATCHES, 1, self.length, self.length)
-        operands += [self.mask.format(shape=pairs, device=device)] if self.mask else []
+        texts = [(NORMAL, self.shape)] * 3 + ([(self.mask, pairs)] if self.mask else [])
+        operands = [
+            text.format(shape=shape, device=device, dtype=self.dtype) for text, shape in texts
+        ]
         return model_text(self.result, operands)
 
     @property
     def num_bytes(self) -> int:
-        return 4 * 4 * math.prod(self.shape)
+        return 4 * getattr(torch, self.dtype).itemsize * math.prod(self.shape)
 
     @property
     def flops(self) -> int:
@@ -67,10 +70,11 @@ class Case:
         return 4 * BATCHES * HEADS * pairs * self.depth
 
 
-def function(length: int, depth: int, causal: bool = False) -> Case:
+def function(length: int, depth: int, causal: bool = False, dtype: str = "float32") -> Case:
     name = f"{length} keys, head size {depth}{', causal' if causal else ''}"
+    name += "" if dtype == "float32" else f", {dtype}"
     more = ", is_causal=True" if causal else ""
-    return Case(name, FUNCTION.format(more=more), length, depth, causal)
+    return Case(name, FUNCTION.format(more=more), length, depth, causal, dtype=dtype)
 
 
 BOOLS = "torch.randint(2, {shape}, dtype=torch.bool, device='{device}')"
@@ -82,6 +86,8 @@ CASES = (
         for length in (512, 2048, 8192)
     ),
     function(2048, 256),
+    *(function(length, 1024) for length in (512, 2048, 8192)),
+    function(2048, 1024, causal=True),
     Case(
         "2048 keys, head size 64, a bool mask",
         FUNCTION.format(more=", attn_mask=w"),
@@ -92,6 +98,7 @@ CASES = (
         WRITTEN_OUT.format(root=8.0),
         *(2048, 64, False, NORMAL),
     ),
+    *(function(2048, depth, dtype="bfloat16") for depth in (64, 128, 1024)),
 )
 
 

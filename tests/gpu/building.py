@@ -1,12 +1,17 @@
-"""Emitted files of many models, compiled and built side by side: most of it is waiting for nvcc."""
+"""Emitted files of many models, compiled and built side by side: most of it is waiting for nvcc.
+
+Under pytest-xdist one worker builds, and the others wait for what they need.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
+import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
@@ -14,18 +19,21 @@ import pytest
 from tests.behaviour.emitted import load_file
 from tests.gpu.emitting import emitted_module
 
+PATIENCE_S = 500
+
 
 class SideBySide:
     """The modules by the names of their models; asking for one waits for it."""
 
-    def __init__(self, futures: Mapping[str, Future[str]], folder: Path) -> None:
-        self._futures, self._folder = futures, folder
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._modules = dict[str, ModuleType]()
 
     def __getitem__(self, name: str) -> ModuleType:
         if name not in self._modules:
-            text = self._futures[name].result(timeout=500)
-            module = load_file(self._folder / f"{_stem(name)}_here.py", text)
+            text = _waited_for(self._folder, _stem(name))
+            worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
+            module = load_file(self._folder / f"{_stem(name)}_{worker}.py", text)
             assert module._ops is not None, "the kernels were not built"
             self._modules[name] = module
         return self._modules[name]
@@ -36,23 +44,48 @@ def built_side_by_side(
     sources: Mapping[str, str], factory: pytest.TempPathFactory
 ) -> Iterator[SideBySide]:
     """Begins to compile and to build all these models, each in a process of its own."""
-    folder = factory.mktemp("built")
-    workers = max(1, min(12, (os.cpu_count() or 2) - 1))
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    base = factory.getbasetemp().parent if worker else factory.mktemp("built")
+    folder = base / f"built_{sha256(repr(sorted(sources.items())).encode()).hexdigest()[:12]}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(factory.mktemp("extensions")))
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(base / "extensions"))
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            yield SideBySide(folder)
+            return
         spawn = multiprocessing.get_context("spawn")
+        workers = max(1, min(16, (os.cpu_count() or 2) - 1))
         with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-            futures = {
-                name: pool.submit(_build, str(folder), _stem(name), source)
-                for name, source in sources.items()
-            }
-            yield SideBySide(futures, folder)
+            for name, source in sources.items():
+                pool.submit(_build, str(folder), _stem(name), source)
+            yield SideBySide(folder)
 
 
-def _build(folder: str, stem: str, source: str) -> str:
-    """Leaves the kernels where the next import finds them; the emitted text."""
-    module = emitted_module(Path(folder), stem, source)
-    return Path(str(module.__file__)).read_text("utf-8")
+def _build(folder: str, stem: str, source: str) -> None:
+    """Leaves the kernels where the next import finds them, and the emitted text or what failed."""
+    try:
+        module = emitted_module(Path(folder), stem, source)
+        _leave(Path(folder) / f"{stem}.built", Path(str(module.__file__)).read_text("utf-8"))
+    except BaseException as failure:
+        _leave(Path(folder) / f"{stem}.failed", f"{type(failure).__name__}: {failure}")
+        raise
+
+
+def _leave(path: Path, text: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(text, "utf-8")
+    part.rename(path)
+
+
+def _waited_for(folder: Path, stem: str) -> str:
+    built, failed = folder / f"{stem}.built", folder / f"{stem}.failed"
+    end = time.monotonic() + PATIENCE_S
+    while not built.exists():
+        assert not failed.exists(), failed.read_text("utf-8")
+        assert time.monotonic() < end, f"{stem} was not built in {PATIENCE_S} s"
+        time.sleep(0.1)
+    return built.read_text("utf-8")
 
 
 def _stem(name: str) -> str:

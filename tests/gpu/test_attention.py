@@ -144,8 +144,28 @@ def test_what_the_parts_do_not_hold(
     torch.testing.assert_close(ours, wanted, equal_nan=True, rtol=1e-4, atol=1e-5)
 
 
-def test_gradients(emitted: Callable[..., ModuleType]) -> None:
-    shape = (2, 4, 100, 64)
+@pytest.mark.parametrize("more", ["", ", is_causal=True", ", attn_mask=m"])
+@pytest.mark.parametrize("length", [130, 1024])
+def test_rows_longer_than_a_tile(
+    emitted: Callable[..., ModuleType], length: int, more: str
+) -> None:
+    """Two products and a softmax."""
+    shape = (2, 4, length, 1000)
+    mask = f"torch.randint(2, ({length}, {length}), dtype=torch.bool)" if "mask" in more else ""
+    module = emitted(FUNCTION.format(more), shape, shape, mask)
+    inputs = [normal(*shape) for _ in range(3)]
+    if mask:
+        inputs.append(torch.rand(length, length, device="cuda") > 0.5)
+        inputs[-1][17] = False
+    ours, eager, exact = results(module, *inputs)
+    require_as_exact(ours, eager, exact)
+    if mask:
+        assert ours[:, :, 17].abs().max() == 0
+
+
+@pytest.mark.parametrize("depth", [64, 300])
+def test_gradients(emitted: Callable[..., ModuleType], depth: int) -> None:
+    shape = (2, 4, 100, depth)
     module = emitted(FUNCTION.format(", is_causal=True"), shape, shape)
     inputs = [normal(*shape).requires_grad_() for _ in range(3)]
     copies = [x.detach().clone().requires_grad_() for x in inputs]

@@ -11,6 +11,7 @@ from .buffers import reuse_buffers
 from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
+from .long_attention import in_two_products
 from .one_walk import in_one_walk
 from .prologues import weld_prologues
 from .row_blocks import weld_row_blocks
@@ -26,7 +27,8 @@ def make_plan(
     conditions: Conditions = NO_CONDITIONS,
     table: Table = NO_TABLE,
 ) -> Plan:
-    """The plan of a simplified graph, or of one in which folds over long rows take one walk.
+    """The plan of a simplified graph, or of one in which folds over long rows take one walk and
+    attention of long rows is products and a softmax.
 
     `excluded` has the names of groups that are given back to PyTorch: they become LIBRARY groups of
     the same name, so that a group which measured slower than the calls it replaced is not welded
@@ -34,6 +36,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
+    graph = in_two_products(graph, target, conditions)
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)

@@ -8,9 +8,10 @@ both kernels compute it from what is in memory, less moves than if a third one s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from ..ir.graph import Arena, Graph, Node, arena_of, consumers
+from ..ir.copying import Copier
+from ..ir.graph import Graph, Node, arena_of, consumers
 from ..ir.ops import Kind, Op
 from .cost import OP_FLOPS
 from .rows import Parallelism
@@ -37,7 +38,7 @@ def computed_again(graph: Graph, parallelism: Parallelism) -> Graph:
                 chosen[operand.serial] = own
     if not chosen:
         return graph
-    return _Copier(arena_of(graph), chosen, dict(graph.origins)).copied(graph)
+    return _Folds(chosen).apart(graph)
 
 
 def _elements_of(
@@ -76,53 +77,28 @@ def _is_cheap(own: tuple[Node, ...], operand: Node, parallelism: Parallelism) ->
 
 
 @dataclass(slots=True)
-class _Copier:
+class _Folds:
     """`chosen` has, by the serial of a fold's operand, what is copied for it."""
 
-    arena: Arena
     chosen: dict[int, tuple[Node, ...]]
-    origins: dict[int, tuple[str, str]]
-    made: dict[int, Node] = field(default_factory=dict)
+    copier: Copier = field(init=False)
     copies: dict[int, Node] = field(default_factory=dict)
-    calls_moved: bool = False
 
-    def copied(self, graph: Graph) -> Graph:
-        # Serials are a topological order, and that of the calls.
-        for node in sorted(graph.nodes(), key=lambda node: node.serial):
-            self.made[node.serial] = self._known_as(node, self._on(node))
-        outputs = tuple(self.made[node.serial] for node in graph.outputs)
-        result = replace(graph, outputs=outputs, origins=())
-        serials = sorted(node.serial for node in result.nodes())
-        return replace(
-            result, origins=tuple((s, self.origins[s]) for s in serials if s in self.origins)
-        )
+    def apart(self, graph: Graph) -> Graph:
+        self.copier = Copier(arena_of(graph), self._on_copy, dict(graph.origins))
+        return self.copier.copied(graph)
 
-    def _on(self, node: Node) -> Node:
-        """The same operation on the new operands."""
-        operands = tuple(self.made[operand.serial] for operand in node.inputs)
-        if node.kind is Kind.REDUCTION and node.inputs[0].serial in self.chosen:
-            operands = (self._copy_of(node.inputs[0]),)
-        if node.op is Op.CALL:
-            # Later calls must have later serials.
-            self.calls_moved |= operands != node.inputs
-            return self.arena.call(operands, node.attrs) if self.calls_moved else node
-        if operands == node.inputs:
-            return node
-        if node.op is Op.ITEM:
-            return self.arena.item(operands[0], node.attrs.index, node.type)
-        return self.arena.make(node.op, *operands, attrs=node.attrs)
+    def _on_copy(self, node: Node, operands: tuple[Node, ...]) -> Node | None:
+        if node.kind is not Kind.REDUCTION or node.inputs[0].serial not in self.chosen:
+            return None
+        return self.copier.arena.make(node.op, self._copy_of(node.inputs[0]), attrs=node.attrs)
 
     def _copy_of(self, operand: Node) -> Node:
         if operand.serial not in self.copies:
             own: dict[int, Node] = {}
             for node in self.chosen[operand.serial]:
-                inputs = (own.get(o.serial, self.made[o.serial]) for o in node.inputs)
-                copy = self.arena.again(node.op, *inputs, attrs=node.attrs)
-                own[node.serial] = self._known_as(node, copy)
+                inputs = (own.get(o.serial, self.copier.made[o.serial]) for o in node.inputs)
+                copy = self.copier.arena.again(node.op, *inputs, attrs=node.attrs)
+                own[node.serial] = self.copier.known_as(node, copy)
             self.copies[operand.serial] = own[operand.serial]
         return self.copies[operand.serial]
-
-    def _known_as(self, old: Node, new: Node) -> Node:
-        if old.serial in self.origins:
-            self.origins[new.serial] = self.origins[old.serial]
-        return new

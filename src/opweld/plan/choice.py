@@ -19,7 +19,7 @@ from .function_attention import of_function
 from .fusion import Cluster, fuse
 from .measured import maker_of, measured, product_class
 from .products import MODES, NoProduct, is_product, product_of
-from .scores import NoAttention, users_in
+from .scores import LEAST_QUERIES, NoAttention, users_in
 from .uses import Made, behind_views, uses_of
 
 
@@ -65,10 +65,6 @@ def choose_products(
 
 def _attention_in(choice: Choice) -> list[Attention]:
     return [made for made in choice.products.values() if isinstance(made, Attention)]
-
-
-LEAST_QUERIES = 16
-"""A tile of fewer rows is mostly empty, and splitting keys and values costs more than it saves."""
 
 
 def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: Conditions) -> None:

@@ -20,7 +20,7 @@ TARGET = "aten.scaled_dot_product_attention.default"
 
 
 @dataclass(frozen=True, slots=True)
-class _Arguments:
+class Arguments:
     q: Node
     k: Node
     v: Node
@@ -30,13 +30,17 @@ class _Arguments:
     shares: bool
 
 
+def is_function(node: Node) -> bool:
+    return node.op is Op.CALL and node.attrs.target == TARGET
+
+
 def of_function(call: Node, users: Users, arena: Arena) -> Attention | None:
     """The attention that a call of the function computes, None where it is no such call. The
     operations on scores are new nodes. Raises NoAttention.
     """
-    if call.op is not Op.CALL or call.attrs.target != TARGET:
+    if not is_function(call):
         return None
-    given = _arguments(call)
+    given = arguments_of(call)
     shape = call.type.shape
     batch, heads, shared = _batch(given, shape)
     bounds: dict[str, Size] = {**dict(batch), ROW: shape[-2], KEY: given.k.type.shape[-2]}
@@ -73,7 +77,8 @@ def of_function(call: Node, users: Users, arena: Arena) -> Attention | None:
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 
-def _arguments(call: Node) -> _Arguments:
+def arguments_of(call: Node) -> Arguments:
+    """What a call of the function is given. Raises NoAttention."""
     values = [*call.attrs.arguments, *(value for _, value in call.attrs.keywords)]
     names = [*_NAMES[: len(call.attrs.arguments)], *(name for name, _ in call.attrs.keywords)]
     found: dict[str, Any] = {
@@ -95,7 +100,7 @@ def _arguments(call: Node) -> _Arguments:
         scale = 1.0 / math.sqrt(depth)
     if not isinstance(scale, float | int):
         raise NoAttention("its scale is a size")
-    return _Arguments(
+    return Arguments(
         q,
         k,
         v,
@@ -107,7 +112,7 @@ def _arguments(call: Node) -> _Arguments:
 
 
 def _batch(
-    given: _Arguments, shape: tuple[Size, ...]
+    given: Arguments, shape: tuple[Size, ...]
 ) -> tuple[tuple[tuple[str, Size], ...], Coords, Coords]:
     """The variables of the batch, and coordinates by them for q and for k and v: where several
     heads of q share one of these, their axis is two.
@@ -131,11 +136,11 @@ def _batch(
     return tuple(loops), tuple(coords), tuple(shared)
 
 
-def _is_heads(axis: int, shape: tuple[Size, ...], given: _Arguments) -> bool:
+def _is_heads(axis: int, shape: tuple[Size, ...], given: Arguments) -> bool:
     return given.shares and axis == len(shape) - 3
 
 
-def _scores(given: _Arguments, call: Node, arena: Arena) -> tuple[Node, Node]:
+def _scores(given: Arguments, call: Node, arena: Arena) -> tuple[Node, Node]:
     """The product of q and k, and what the softmax takes."""
     shape = (*call.type.shape[:-2], given.q.type.shape[-2], given.k.type.shape[-2])
     attrs = CallAttrs(
@@ -146,10 +151,15 @@ def _scores(given: _Arguments, call: Node, arena: Arena) -> tuple[Node, Node]:
         reason="",
     )
     anchor = arena.call((given.q, given.k), attrs)
-    scores = arena.make(Op.MUL, anchor, arena.const(given.scale, DType.F32))
+    return anchor, masked(anchor, given, arena)
+
+
+def masked(products: Node, given: Arguments, arena: Arena) -> Node:
+    """Scores: the scaled products of q and k, under the mask."""
+    scores = arena.make(Op.MUL, products, arena.const(given.scale, DType.F32))
     if given.mask is None:
-        return anchor, scores
+        return scores
     if given.mask.type.dtype is DType.BOOL:
         nothing = arena.const(-math.inf, DType.F32)
-        return anchor, arena.make(Op.WHERE, given.mask, scores, nothing)
-    return anchor, arena.make(Op.ADD, scores, given.mask)
+        return arena.make(Op.WHERE, given.mask, scores, nothing)
+    return arena.make(Op.ADD, scores, given.mask)

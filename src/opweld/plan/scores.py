@@ -14,6 +14,8 @@ from .uses import is_free_view
 
 MOST_PLACES = 48
 """The most places at which a score's operations are evaluated."""
+LEAST_QUERIES = 16
+"""A tile of fewer rows is mostly empty, and splitting keys and values costs more than it saves."""
 
 
 class NoAttention(Exception):

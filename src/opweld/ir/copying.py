@@ -1,0 +1,56 @@
+"""Copies of graphs in which some nodes are others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from .graph import Arena, Graph, Node
+from .ops import Op
+
+Operands = tuple[Node, ...]
+
+
+@dataclass(slots=True)
+class Copier:
+    """`instead` gives the node that stands for one of the graph on its new operands, or None where
+    that is the same operation. `made` has the new nodes by the serials of the old ones; nodes keep
+    where they come from in `origins`.
+    """
+
+    arena: Arena
+    instead: Callable[[Node, Operands], Node | None]
+    origins: dict[int, tuple[str, str]]
+    made: dict[int, Node] = field(default_factory=dict)
+    calls_moved: bool = False
+
+    def copied(self, graph: Graph) -> Graph:
+        # Serials are a topological order, and that of the calls.
+        for node in sorted(graph.nodes(), key=lambda node: node.serial):
+            operands = tuple(self.made[operand.serial] for operand in node.inputs)
+            new = self.instead(node, operands) or self._on(node, operands)
+            self.made[node.serial] = self.known_as(node, new)
+        outputs = tuple(self.made[node.serial] for node in graph.outputs)
+        result = replace(graph, outputs=outputs, origins=())
+        serials = sorted(node.serial for node in result.nodes())
+        return replace(
+            result, origins=tuple((s, self.origins[s]) for s in serials if s in self.origins)
+        )
+
+    def _on(self, node: Node, operands: Operands) -> Node:
+        """The same operation on the new operands."""
+        if node.op is Op.CALL:
+            # Later calls must have later serials.
+            self.calls_moved |= operands != node.inputs
+            return self.arena.call(operands, node.attrs) if self.calls_moved else node
+        if operands == node.inputs:
+            return node
+        if node.op is Op.ITEM:
+            return self.arena.item(operands[0], node.attrs.index, node.type)
+        return self.arena.make(node.op, *operands, attrs=node.attrs)
+
+    def known_as(self, old: Node, new: Node) -> Node:
+        """The new node, of the old one's origin where it has none."""
+        if old.serial in self.origins:
+            self.origins.setdefault(new.serial, self.origins[old.serial])
+        return new

@@ -1,0 +1,122 @@
+"""Attention whose rows no tile holds, as two products and a softmax, each a kernel of its own.
+
+Of rows so long a score costs more than writing and reading it: at 1024 values 4096 operations
+against 12 bytes or so. The products run on the tensor cores as any others do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..ir.attention import MOST_DEPTH
+from ..ir.copying import Copier
+from ..ir.expr import product
+from ..ir.graph import Arena, Graph, Node, arena_of
+from ..ir.ops import CallAttrs, IotaAttrs, Op, Operand, PermuteAttrs, ReduceAttrs, ShapeAttrs
+from ..ir.plan import Conditions, number_at
+from ..ir.product import Mode
+from ..ir.types import DType, TensorType, broadcast
+from ..target import Target
+from .function_attention import Arguments, arguments_of, is_function, masked
+from .scores import LEAST_QUERIES, NoAttention
+
+MOST_SCORES = 4
+"""The most that scores may take in memory, times what the operands and the result take."""
+
+
+def in_two_products(graph: Graph, target: Target, conditions: Conditions) -> Graph:
+    """The graph in which such calls of torch's function are products, a mask and a softmax."""
+    known = not conditions.autocast and not conditions.tf32 and Mode.FAITHFUL in target.products
+    chosen = [node for node in graph.nodes() if known and _is_long(node, conditions)]
+    if not chosen:
+        return graph
+    return _Parts(arena_of(graph), dict(graph.origins), {n.serial for n in chosen}).of(graph)
+
+
+def _is_long(node: Node, conditions: Conditions) -> bool:
+    if not is_function(node):
+        return False
+    try:
+        given = arguments_of(node)
+    except NoAttention:
+        return False
+    q, k, v = (x.type.shape for x in (given.q, given.k, given.v))
+    if not any(isinstance(x, int) and x > MOST_DEPTH for x in (q[-1], v[-1])):
+        return False
+    same = len(q) == len(k) == len(v) and (not given.shares or q[-3] == k[-3] == v[-3])
+    if not same or not isinstance(k[-2], int) or k[-2] == 0:
+        return False
+    if number_at(q[-2], conditions.sizes) < LEAST_QUERIES:
+        return False
+    scores = product((*node.type.shape[:-1], k[-2])) * DType.F32.itemsize_bytes
+    memory = [x.type.size_bytes for x in (given.q, given.k, given.v, node)]
+    most = MOST_SCORES * sum(number_at(size, conditions.sizes) for size in memory)
+    return number_at(scores, conditions.sizes) <= most
+
+
+@dataclass(slots=True)
+class _Parts:
+    """`chosen` has the serials of the calls."""
+
+    arena: Arena
+    origins: dict[int, tuple[str, str]]
+    chosen: set[int]
+
+    def of(self, graph: Graph) -> Graph:
+        copier = Copier(self.arena, self._instead, self.origins)
+        # The products are calls of late serials, which all calls behind them must exceed.
+        copier.calls_moved = True
+        return copier.copied(graph)
+
+    def _instead(self, node: Node, operands: tuple[Node, ...]) -> Node | None:
+        if node.serial not in self.chosen:
+            return None
+        call = self.arena.call(operands, node.attrs)
+        given = arguments_of(call)
+        weights = self._softmax(self._scores(given), given.mask is not None)
+        made = self._product(weights, given.v)
+        if node.serial in self.origins:
+            places = range(call.serial, made.serial + 1)
+            self.origins.update((serial, self.origins[node.serial]) for serial in places)
+        return made
+
+    def _scores(self, given: Arguments) -> Node:
+        scores = masked(self._product(given.q, self._turned(given.k)), given, self.arena)
+        if not given.causal:
+            return scores
+        rows, keys = scores.type.shape[-2:]
+        row = self.arena.iota(IotaAttrs(0, 1, rows), DType.I64)
+        row = self.arena.make(Op.RESHAPE, row, attrs=ShapeAttrs((rows, 1)))
+        key = self.arena.iota(IotaAttrs(0, 1, keys), DType.I64)
+        counts = self.arena.make(Op.LE, key, row)
+        return self.arena.make(Op.WHERE, counts, scores, self.arena.const(-math.inf, DType.F32))
+
+    def _softmax(self, scores: Node, may_be_empty: bool) -> Node:
+        """Over the last axis; a row for which no key counts is zeros."""
+        make, attrs = self.arena.make, ReduceAttrs((scores.type.rank - 1,))
+        zero, one, nothing = (self.arena.const(x, DType.F32) for x in (0.0, 1.0, -math.inf))
+        largest = make(Op.AMAX, scores, attrs=attrs)
+        if may_be_empty:
+            largest = make(Op.WHERE, make(Op.EQ, largest, nothing), zero, largest)
+        powers = make(Op.EXP, make(Op.SUB, scores, largest))
+        total = make(Op.SUM, powers, attrs=attrs)
+        if may_be_empty:
+            total = make(Op.WHERE, make(Op.EQ, total, zero), one, total)
+        return make(Op.DIV, powers, total)
+
+    def _turned(self, k: Node) -> Node:
+        *batch, row, column = range(k.type.rank)
+        return self.arena.make(Op.PERMUTE, k, attrs=PermuteAttrs((*batch, column, row)))
+
+    def _product(self, a: Node, b: Node) -> Node:
+        batch = broadcast((a.type.shape[:-2], b.type.shape[:-2]))
+        shape = (*batch, a.type.shape[-2], b.type.shape[-1])
+        attrs = CallAttrs(
+            target="aten.matmul.default",
+            arguments=(Operand(0), Operand(1)),
+            keywords=(),
+            results=(TensorType(DType.F32, shape),),
+            reason="",
+        )
+        return self.arena.call((a, b), attrs)

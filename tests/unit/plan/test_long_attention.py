@@ -1,0 +1,131 @@
+"""Attention whose rows no tile holds becomes products and a softmax of the same meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.emulation.attention import graph_of
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from opweld.ir.attention import MOST_DEPTH
+from opweld.ir.graph import Graph
+from opweld.ir.interpret import interpret_outputs
+from opweld.ir.ops import CallAttrs
+from opweld.ir.plan import Conditions, GroupKind
+from opweld.plan import make_plan
+from opweld.plan.long_attention import in_two_products
+from opweld.target import CPU, SM_80, SM_90A
+
+LONG = MOST_DEPTH + 4
+
+
+class Function(nn.Module):
+    def __init__(self, **given: Any) -> None:
+        super().__init__()
+        self.given = given
+
+    def forward(self, *operands: Tensor) -> Tensor:
+        q, k, v, *mask = operands
+        more = {"attn_mask": mask[0]} if mask else {}
+        return F.scaled_dot_product_attention(q, k, v, **more, **self.given)
+
+
+def operands(rows: int = 20, keys: int = 24, depth: int = LONG, columns: int = 8) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((2, 3, rows, depth), (2, 3, keys, depth), (2, 3, keys, columns))
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+def targets(graph: Graph) -> list[str]:
+    calls = [node.attrs for node in graph.nodes() if hasattr(node.attrs, "target")]
+    return [attrs.target.removeprefix("aten.").removesuffix(".default") for attrs in calls]
+
+
+def split(module: nn.Module, *given: Tensor) -> Graph:
+    graph = in_two_products(graph_of(module, *given), SM_90A, Conditions())
+    assert targets(graph) == ["matmul", "matmul"]
+    return graph
+
+
+def multiplied(call: CallAttrs, arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray]:
+    assert call.target == "aten.matmul.default"
+    return (np.matmul(*arrays),)
+
+
+def require_the_same(module: nn.Module, *given: Tensor) -> Tensor:
+    """Beside torch's own in float64. Returns what the graph means."""
+    graph = split(module, *given)
+    feeds = {n.attrs.access: x.numpy() for n, x in zip(graph.inputs, given, strict=True)}
+    (made,) = interpret_outputs(graph, feeds, calls=multiplied)
+    wide = [x.double() if x.is_floating_point() else x for x in given]
+    torch.testing.assert_close(torch.from_numpy(made).double(), module(*wide), rtol=0, atol=1e-5)
+    return torch.from_numpy(made)
+
+
+@pytest.mark.parametrize("given", [{}, {"is_causal": True}, {"scale": 0.25}], ids=str)
+def test_the_meaning_stays(given: dict[str, Any]) -> None:
+    require_the_same(Function(**given), *operands())
+
+
+def test_values_may_be_the_long_ones() -> None:
+    require_the_same(Function(), *operands(depth=8, columns=LONG))
+
+
+def test_a_row_without_keys_is_zeros() -> None:
+    mask = torch.rand(2, 1, 20, 24) > 0.5
+    mask[1, :, 7] = False
+    made = require_the_same(Function(), *operands(), mask)
+    assert made[1, :, 7].abs().max() == 0
+    numbers = torch.randn(20, 24).masked_fill(~mask[1, 0], -torch.inf)
+    made = require_the_same(Function(), *operands(), numbers)
+    assert made[:, :, 7].abs().max() == 0
+
+
+def test_gradients_of_a_row_without_keys_are_numbers() -> None:
+    """As PyTorch computes what the graph says: no infinity less another is on the way."""
+    graph = split(Function(), *operands(), torch.rand(20, 24) > 0.5)
+    powers = next(node for node in graph.nodes() if node.op.value == "exp")
+    assert powers.inputs[0].inputs[1].op.value == "where"
+
+
+def test_layers_behind_each_other_keep_their_order() -> None:
+    class Two(nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            first = F.scaled_dot_product_attention(q, k, v)
+            return F.scaled_dot_product_attention(torch.cumsum(first, 0), k, v)
+
+    q, k, v = operands(columns=LONG)
+    graph = in_two_products(graph_of(Two(), q, k, v), SM_90A, Conditions())
+    serials = [node.serial for node in graph.nodes() if hasattr(node.attrs, "target")]
+    assert len(serials) == 4 and serials == sorted(serials)
+    make_plan(graph_of(Two(), q, k, v), SM_90A)
+
+
+@pytest.mark.parametrize(
+    ("given", "conditions", "target"),
+    [
+        (operands(depth=MOST_DEPTH), Conditions(), SM_90A),
+        (operands(rows=8), Conditions(), SM_90A),
+        (operands(rows=2400, keys=2400), Conditions(), SM_90A),
+        ([x.half() for x in operands()], Conditions(), SM_90A),
+        (operands(), Conditions(tf32=True), SM_90A),
+        (operands(), Conditions(autocast=True), SM_90A),
+        (operands(), Conditions(), CPU),
+    ],
+    ids=["short", "few rows", "many scores", "half", "tf32", "autocast", "cpu"],
+)
+def test_what_stays_one_call(given: list[Tensor], conditions: Conditions, target: Any) -> None:
+    graph = graph_of(Function(), *given)
+    assert in_two_products(graph, target, conditions) is graph
+
+
+@pytest.mark.parametrize("target", [SM_80, SM_90A])
+def test_the_plan_has_products_of_ours(target: Any) -> None:
+    q = torch.empty(4, 8, 512, 1024)
+    groups = make_plan(graph_of(Function(), q, q, q), target).groups
+    kinds = [group.kind for group in groups if group.kind is not GroupKind.VIEW]
+    assert kinds == [GroupKind.CONTRACTION, GroupKind.REDUCTION, GroupKind.CONTRACTION]
