@@ -45,6 +45,9 @@ inline float lg2_approx_f32(float x) {
     if (!absolute) return emulation::erring(exact, 0x1p-22, x);
     return float(exact + emulation::share(x) * 0x1p-22);
 }
+inline float lg2_approx_ftz_f32(float x) {
+    return emulation::flushed(lg2_approx_f32(emulation::flushed(x)));
+}
 inline float sqrt_approx_f32(float x) { return emulation::erring(sqrt(double(x)), 0x1p-23, x); }
 inline float div_full_f32(float a, float b) {
     return emulation::erring(double(a) / double(b), 0x1p-22, a);

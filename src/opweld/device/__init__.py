@@ -28,7 +28,7 @@ CPP_FLAGS = (
 # Where a language has two pieces of one name, the earlier file's is taken.
 _FILES = {
     "cuda": (
-        *("storage_cuda.cuh", "extremes.cuh", "math.h", "approximate.cuh"),
+        *("storage_cuda.cuh", "extremes.cuh", "math_cuda.cuh", "math.h", "approximate.cuh"),
         *("storage.h", "positions.cuh", "vector.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
         *("rows.cuh", "row_dots.cuh", "row_ring.cuh", "row_ring_mma.cuh", "column_sums.cuh"),

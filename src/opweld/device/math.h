@@ -646,7 +646,7 @@ OPWELD_FN T logaddexp(T a, T b) {
 template <typename T>
 OPWELD_FN T xlogy(T x, T y) {
     T product = x * op::log(y);
-    return y != y ? y : (x == T(0) ? T(0) : product);
+    return (x == T(0)) & (y == y) ? T(0) : product;
 }
 
 // @heaviside deps:

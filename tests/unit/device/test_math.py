@@ -88,6 +88,17 @@ def test_dense_samples(run: Run, name: str):
         assert not wrong.any(), (dtype, show(values, error, allowed, wrong))
 
 
+def test_the_logarithm_is_exact_over_all_magnitudes(run: Run):
+    """Within a unit in the last place, of subnormal numbers as of those next to 1."""
+    bits = torch.arange(1, 0x7F800000, 7919, dtype=torch.int32)
+    near_one = torch.arange(0x3F7FF000, 0x3F801000, dtype=torch.int32)
+    x = torch.cat([bits, near_one]).view(torch.float32)
+    exact = torch.log(x.double())
+    ulp = 2.0 ** (torch.frexp(exact).exponent.double() - 24)
+    off = (run(BY_NAME["log"], [x]).double() - exact).abs() / ulp
+    assert off.max() <= 1.0
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", OF_INTEGERS)
 def test_integers_are_exact(run: Run, name: str, dtype: torch.dtype):
