@@ -102,6 +102,13 @@ def test_sums_across_many_rows(length: int) -> None:
         check(name, feeds_of(name, 1, length, 16388), ({},))
 
 
+@pytest.mark.parametrize("columns", [32772, 270340])
+def test_sums_across_blocks_of_many_columns(columns: int) -> None:
+    """Of single columns, which several strips scan, or one: two chunks, and a last one in part."""
+    length = {32772: 70, 270340: 17}[columns]
+    check("across", feeds_of("across", 1, length, columns), ({"aligned": False},))
+
+
 def test_more_rows_than_fit_beside_each_other() -> None:
     """A row has a block of a quarter of its threads where there are rows for every other one."""
     check("odd", {"x": values(1100, 2300)}, ({},))

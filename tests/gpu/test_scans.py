@@ -56,7 +56,7 @@ MODELS = {
     "float64": rows_of({**SUMS, **OTHERS, **EXTREMES}, SOME, "float64"),
     "int64": rows_of(INTEGERS, SOME, "int64"),
     "bool": rows_of({"cumsum": "x.cumsum(-1)"}, SOME, "bool"),
-    "columns": Model(AXIS_1, ((1, 8), (300, 3), (257, 64), (1000, 132))),
+    "columns": Model(AXIS_1, ((1, 8), (300, 3), (257, 64), (1000, 132), (40, 255))),
     "half columns": Model(AXIS_1, ((300, 8), (257, 64)), "bfloat16"),
     "any length": Model(AXIS_0, ((), (1,), (5,), (64,)), example=2**20),
     "many columns": Model(AXIS_0, ((16384,), (16387,)), example=256),

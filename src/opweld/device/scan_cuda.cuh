@@ -272,11 +272,23 @@ struct ScanAlong {
     }
 };
 
-// @ScanAcross deps: Strips, scan_in_thread, tell_in_thread
-// Columns that kStrips threads each scan together, kItems neighbours of kLanes columns a thread.
-template <int kStrips, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
+// @ScanStrips deps:
+// The shape of a launch whose columns kStrips threads each scan. Where a thread has single columns
+// and registers suffice, blocks are as wide as can be: rows are then odd, and blocks that share a
+// sector at every row's end, and go apart, write half of it each.
+template <int kStrips, int kLanes, typename State>
+constexpr int kScanThreads = kStrips == 32 || (kLanes == 1 && sizeof(State) <= 8) ? 1024 : 256;
+template <int kStrips, int kLanes, typename State, typename Index>
+constexpr int kScanBlocks = kScanThreads<kStrips, kLanes, State> == 1024 ? 1
+                            : sizeof(Index) > 4                          ? 2
+                            : kLanes == 1                                ? 4
+                                                                         : 3;
+
+// @ScanAcross deps: ScanStrips, scan_in_thread, tell_in_thread
+// kColumns times kLanes columns that kStrips threads each scan together, kItems neighbours a thread.
+template <int kStrips, int kColumns, int kItems, int kLanes, bool kReverse, bool kExclusive,
+          typename Index>
 struct ScanAcross {
-    static constexpr int kColumns = kStripsThreads<kStrips> / kStrips;
     static constexpr Index kChunk = kStrips * kItems;
     Index first, last, length;
     bool inside;
@@ -350,10 +362,20 @@ struct ScanAcross {
         }
     }
 
-    // What the strips before each one come to, and all strips; memory is used in turns.
+    // What the strips before each one come to, and all strips; memory is used in turns. A single
+    // strip waits, too: warps that go on alone drift apart, and take twice as long together.
     template <typename State>
     OPWELD_FN void before_in_column(const State (&mine)[kLanes][kItems], State (&before)[kLanes],
                                     State (&whole)[kLanes], int turn) {
+        if constexpr (kStrips == 1) {
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) {
+                before[lane] = State::nothing();
+                whole[lane] = mine[lane][kItems - 1];
+            }
+            __syncthreads();
+            return;
+        }
         __shared__ State of_strip[2][kStrips][kLanes][kColumns];
         const int strip = threadIdx.x / kColumns, column = threadIdx.x % kColumns;
 #pragma unroll

@@ -51,10 +51,14 @@ from .walk import (
 _MANY_ROWS = 1056
 _MANY_COLUMNS = 16384
 _COLUMNS = 32
+# Strips of blocks that are wide, and the columns from which there are enough such blocks.
+_WIDE_BLOCKS = ((4, 32768), (1, 270336))
 # Shared memory of a block, in bytes.
 _SHARED_BYTES = 48 * 1024
 # Single elements that a thread has of a chunk, and elements of a column.
 _ITEMS_ALONG, _ITEMS_ACROSS = 4, 4
+# Elements of so many columns at once that keep memory busy.
+_ITEMS_OF_LANES = {2: 4, 4: 4}
 # Bytes of an element's state of which a thread can have several.
 _SMALL_STATE = 8
 
@@ -159,11 +163,11 @@ def _across_kernel(
     carry = carry_name(folding)
     each_lane = ["#pragma unroll", "  for (int lane = 0; lane < kLanes; ++lane) {"]
     body = [
-        "  constexpr int kColumns = op::kStripsThreads<kTeam> / kTeam;",
+        f"  constexpr int kColumns = {_threads(folding)} / kTeam;",
         "  const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;",
         "  const bool inside = row < num_rows;",
         *_range(scan.cut, "length"),
-        f"  const op::ScanAcross<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
+        f"  const op::ScanAcross<kTeam, kColumns, kItems, kLanes, {_ways(scan)}, Index> scan(",
         "      first, last, length, inside);",
         f"  {carry} carry[kLanes];",
         *each_lane,
@@ -221,14 +225,12 @@ def _walk(folding: Folding, load: Function | None, functions: list[Function]) ->
 
 
 def _kernel(folding: Folding, scan: Scan, operands: tuple[str, ...], body: list[str]) -> str:
-    team = "Strips" if folding.across else "Team"
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
     if scan.cut:
         params += ["Index piece", f"{carry_name(folding)}* __restrict__ partials"]
-    bounds = f"op::k{team}Threads<kTeam>, op::k{team}Blocks<kTeam, Index>"
     lines = [
         "template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>",
-        f"__global__ void __launch_bounds__({bounds})",
+        *_bounds(folding),
         head(f"{prefix(folding)}_kernel", params, " {"),
         *(folded(line) for text in body for line in text.split("\n")),
         "}",
@@ -236,12 +238,25 @@ def _kernel(folding: Folding, scan: Scan, operands: tuple[str, ...], body: list[
     return "\n".join(lines)
 
 
+def _threads(folding: Folding) -> str:
+    if folding.across:
+        return f"op::kScanThreads<kTeam, kLanes, {folds_name(folding, 0)}>"
+    return "op::kTeamThreads<kTeam>"
+
+
+def _bounds(folding: Folding) -> list[str]:
+    if not folding.across:
+        bounds = f"{_threads(folding)}, op::kTeamBlocks<kTeam, Index>"
+        return [f"__global__ void __launch_bounds__({bounds})"]
+    blocks = f"op::kScanBlocks<kTeam, kLanes, {folds_name(folding, 0)}, Index>"
+    return ["__global__ void", f"__launch_bounds__({_threads(folding)},", f"    {blocks})"]
+
+
 # --- launchers ---
 
 
 def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     """Launches an instance; with pieces it runs twice, to fold them and to scan them."""
-    team = "Strips" if folding.across else "Team"
     cut = scan.cut
     params = [
         *pointers(folding, operands),
@@ -265,7 +280,7 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
         head(f"static void {prefix(folding)}_launch", params, " {"),
-        f"  constexpr int kThreads = op::k{team}Threads<kTeam>;",
+        f"  constexpr int kThreads = {_threads(folding)};",
         f"  constexpr int64_t kRows = kThreads / kTeam{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *([f"  const int64_t piece = op::piece_of({packets}, pieces, 1);", *fold] if cut else []),
@@ -355,12 +370,20 @@ def _by_shape(folding: Folding, length: Size, lanes: int, single: bool) -> list[
 
 
 def _across_by_shape(folding: Folding, lanes: int) -> list[str]:
-    items = max(_ITEMS_ACROSS // lanes, 1) * (2 if state_bytes(folding) <= _SMALL_STATE else 1)
+    small = state_bytes(folding) <= _SMALL_STATE
+    items = max(_ITEMS_ACROSS // lanes, 1) * (2 if small else 1)
+    if small:
+        items = _ITEMS_OF_LANES.get(lanes, items)
     lines = [f"    launch = {_name(folding, _Instance(8, items, lanes, 'uint32_t'))};"]
-    if lanes == 1 and _fits(folding, 32, 1):
+    if lanes > 1:
+        return lines
+    if _fits(folding, 32, 1):
         name = _name(folding, _Instance(32, items, 1, "uint32_t"))
         few = f"num_rows < {_MANY_COLUMNS} && length > {8 * items}"
         lines.append(f"    if ({few}) launch = {name};")
+    for strips, many in _WIDE_BLOCKS if small else ():
+        name = _name(folding, _Instance(strips, items, 1, "uint32_t"))
+        lines.append(f"    if (num_rows >= {many}) launch = {name};")
     return lines
 
 

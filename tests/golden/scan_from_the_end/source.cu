@@ -100,15 +100,17 @@ OPWELD_FN void k1_cast_cumsum_contiguous_after(
 }
 
 template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kTeam>, op::kStripsBlocks<kTeam, Index>)
+__global__ void
+__launch_bounds__(op::kScanThreads<kTeam, kLanes, k1_cast_cumsum_folds0>,
+    op::kScanBlocks<kTeam, kLanes, k1_cast_cumsum_folds0, Index>)
 k1_cast_cumsum_contiguous_kernel(
     const op::bfloat16* __restrict__ x, op::bfloat16* __restrict__ result, Index num_rows,
     Index length) {
-  constexpr int kColumns = op::kStripsThreads<kTeam> / kTeam;
+  constexpr int kColumns = op::kScanThreads<kTeam, kLanes, k1_cast_cumsum_folds0> / kTeam;
   const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
   const bool inside = row < num_rows;
   const Index first = 0, last = length;
-  const op::ScanAcross<kTeam, kItems, kLanes, true, true, Index> scan(
+  const op::ScanAcross<kTeam, kColumns, kItems, kLanes, true, true, Index> scan(
       first, last, length, inside);
   k1_cast_cumsum_carry carry[kLanes];
 #pragma unroll
@@ -132,7 +134,7 @@ k1_cast_cumsum_contiguous_kernel(
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_cast_cumsum_contiguous_launch(
     const void* x, void* result, int64_t num_rows, int64_t length, cudaStream_t stream) {
-  constexpr int kThreads = op::kStripsThreads<kTeam>;
+  constexpr int kThreads = op::kScanThreads<kTeam, kLanes, k1_cast_cumsum_folds0>;
   constexpr int64_t kRows = kThreads / kTeam * kLanes;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_cast_cumsum_contiguous_kernel<kTeam, kItems, kLanes, true, Index>;
@@ -157,6 +159,8 @@ extern "C" int k1_cast_cumsum_contiguous(
     launch = k1_cast_cumsum_contiguous_launch<8, 8, 1, uint32_t>;
     if (num_rows < 16384
         && length > 64) launch = k1_cast_cumsum_contiguous_launch<32, 8, 1, uint32_t>;
+    if (num_rows >= 32768) launch = k1_cast_cumsum_contiguous_launch<4, 8, 1, uint32_t>;
+    if (num_rows >= 270336) launch = k1_cast_cumsum_contiguous_launch<1, 8, 1, uint32_t>;
   }
   launch(x, result, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
@@ -215,16 +219,18 @@ OPWELD_FN void k1_cast_cumsum_strided_after(
 }
 
 template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
-__global__ void __launch_bounds__(op::kStripsThreads<kTeam>, op::kStripsBlocks<kTeam, Index>)
+__global__ void
+__launch_bounds__(op::kScanThreads<kTeam, kLanes, k1_cast_cumsum_folds0>,
+    op::kScanBlocks<kTeam, kLanes, k1_cast_cumsum_folds0, Index>)
 k1_cast_cumsum_strided_kernel(
     const op::bfloat16* __restrict__ x, op::bfloat16* __restrict__ result, Index x_stride0,
     Index x_stride1, Index x_stride2, Index result_stride0, Index result_stride1,
     Index result_stride2, Index num_rows, Index length) {
-  constexpr int kColumns = op::kStripsThreads<kTeam> / kTeam;
+  constexpr int kColumns = op::kScanThreads<kTeam, kLanes, k1_cast_cumsum_folds0> / kTeam;
   const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
   const bool inside = row < num_rows;
   const Index first = 0, last = length;
-  const op::ScanAcross<kTeam, kItems, kLanes, true, true, Index> scan(
+  const op::ScanAcross<kTeam, kColumns, kItems, kLanes, true, true, Index> scan(
       first, last, length, inside);
   k1_cast_cumsum_carry carry[kLanes];
 #pragma unroll
@@ -251,7 +257,7 @@ static void k1_cast_cumsum_strided_launch(
     const void* x, void* result, int64_t x_stride0, int64_t x_stride1, int64_t x_stride2,
     int64_t result_stride0, int64_t result_stride1, int64_t result_stride2, int64_t num_rows,
     int64_t length, cudaStream_t stream) {
-  constexpr int kThreads = op::kStripsThreads<kTeam>;
+  constexpr int kThreads = op::kScanThreads<kTeam, kLanes, k1_cast_cumsum_folds0>;
   constexpr int64_t kRows = kThreads / kTeam * kLanes;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_cast_cumsum_strided_kernel<kTeam, kItems, kLanes, true, Index>;
@@ -271,6 +277,8 @@ extern "C" int k1_cast_cumsum_strided(
   if (narrow) {
     launch = k1_cast_cumsum_strided_launch<8, 8, 1, uint32_t>;
     if (num_rows < 16384 && length > 64) launch = k1_cast_cumsum_strided_launch<32, 8, 1, uint32_t>;
+    if (num_rows >= 32768) launch = k1_cast_cumsum_strided_launch<4, 8, 1, uint32_t>;
+    if (num_rows >= 270336) launch = k1_cast_cumsum_strided_launch<1, 8, 1, uint32_t>;
   }
   launch(
       x, result, x_stride0, x_stride1, x_stride2, result_stride0, result_stride1, result_stride2,
