@@ -48,6 +48,11 @@ SOFTMAX = TEXT.format(results="x.softmax(0)", shape="2**20", dtype="bfloat16")
 SOFTMAX_OF_ROWS = TEXT.format(results="x.softmax(1)", shape=f"2**16, {WIDTH}", dtype="bfloat16")
 SOFTMAX_OF_COLUMNS = TEXT.format(results="x.softmax(0)", shape=f"2**16, {WIDTH}", dtype="bfloat16")
 
+# Rows that no cluster keeps, and enough of them.
+GROUP_NORM = TEXT.format(
+    results="nn.functional.group_norm(x.relu(), 4)", shape="66, 8, 512, 520", dtype="float32"
+)
+
 
 @pytest.fixture
 def emitted(tmp_path: Path) -> Callable[[str], ModuleType]:
@@ -103,6 +108,20 @@ def test_rows_and_columns(emitted: Callable[[str], ModuleType]) -> None:
     for piece in slices(ROWS, WIDTH):
         assert torch.equal(row_sums[piece], x[piece].sum(1))
         assert torch.equal(row_places[piece], x[piece].argmax(1))
+
+
+def test_group_norm_of_long_rows(emitted: Callable[[str], ModuleType]) -> None:
+    x = torch.randn(66, 8, 512, 520, device="cuda") + 1
+    x[3, 2, 1, 0], x[4, 7, 0, 5] = float("inf"), float("nan")
+    module = emitted(GROUP_NORM)
+    model = module.ModelNew()
+    with torch.no_grad():
+        assert kernels_in(lambda: model(x)) >= 2
+        got, again = model(x), model(x)
+    assert torch.equal(got.nan_to_num(), again.nan_to_num())
+    for image, result in zip(x, got, strict=True):
+        wanted = torch.nn.functional.group_norm(image[None].double().relu(), 4)[0]
+        torch.testing.assert_close(result.double(), wanted, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def require_softmax(result: Tensor, x: Tensor, axis: int) -> None:

@@ -1,8 +1,8 @@
-"""What is computed again rather than stored: the elements of rows that are cut in pieces.
+"""What is computed again rather than stored: the elements of rows that one kernel folds while what
+needs both an element and a fold is another's, as they are cut in pieces or too long (see apart.py).
 
-Such rows are folded by one kernel, and what needs both an element and a fold is another's. Between
-the two stands what the elements are computed from: a cast of 16-bit values, scores with a mask. If
-both kernels compute it from what is in memory, less moves than if a third one stored it.
+Between the two kernels stands what the elements are computed from: a cast of 16-bit values, scores
+with a mask. If both compute it from what is in memory, less moves than if a third one stored it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ..ir.copying import Copier
 from ..ir.graph import Graph, Node, arena_of, consumers
 from ..ir.ops import Kind, Op
+from .apart import walk_apart
 from .cost import OP_FLOPS
 from .rows import Parallelism
 from .uses import is_free_view
@@ -24,7 +25,7 @@ _MOST_READ = 3
 
 
 def computed_again(graph: Graph, parallelism: Parallelism) -> Graph:
-    """The graph in which the folds of cut rows have nodes of their own, down to what is in memory,
+    """The graph in which the folds of such rows have nodes of their own, down to what is in memory,
     where others read them too.
     """
     users = consumers(graph.nodes())
@@ -32,7 +33,7 @@ def computed_again(graph: Graph, parallelism: Parallelism) -> Graph:
     chosen: dict[int, tuple[Node, ...]] = {}
     for fold in folds:
         operand = fold.inputs[0]
-        if parallelism.needs_pieces(operand.type.shape, fold.attrs.axes):
+        if walk_apart(fold, users[operand.serial], parallelism):
             own = _elements_of(operand, users, graph.outputs)
             if own and _is_shared(own, users, folds) and _is_cheap(own, operand, parallelism):
                 chosen[operand.serial] = own

@@ -36,7 +36,7 @@ OP_FLOPS: dict[Op, int] = {
     Op.LOGADDEXP: 34, Op.XLOGY: 16, Op.DIV_FLOOR: 24, Op.DIV_TRUNC: 12, Op.LERP: 6,
 }  # fmt: skip
 # The difference, its square and two sums beside the mean's; exp, the difference, the largest.
-_FOLD_FLOPS: dict[Op, int] = {Op.SUMEXP: 10, Op.DEVSQ: 5}
+FOLD_FLOPS: dict[Op, int] = {Op.SUMEXP: 10, Op.DEVSQ: 5}
 # An element is combined within its thread, its team and its row; other scans take four.
 _SCAN_FLOPS: dict[Op, int] = {Op.LOGCUMSUMEXP: 140}
 
@@ -53,7 +53,7 @@ def estimate(group: Group, target: Target) -> Estimate:
         if node.kind is Kind.POINTWISE:
             flops = flops + node.type.num_elems * OP_FLOPS.get(node.op, 1)
         if node.kind is Kind.REDUCTION:
-            flops = flops + node.inputs[0].type.num_elems * _FOLD_FLOPS.get(node.op, 1)
+            flops = flops + node.inputs[0].type.num_elems * FOLD_FLOPS.get(node.op, 1)
         if node.kind is Kind.SCAN:
             flops = flops + node.type.num_elems * _SCAN_FLOPS.get(node.op, 4)
     if group.rows_product is not None and target.row_blocks is not None:

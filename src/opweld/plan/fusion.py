@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op, ScanAttrs
+from .apart import walk_apart
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
@@ -209,7 +210,33 @@ def _have_rows(
     if scanned:
         return scanned_rows_of(nodes, results, space, rows, MAX_CLUSTER_NODES) is not None
     pieces = state.parallelism.needs_pieces(space, rows)
-    return rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES) is not None
+    found = rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES)
+    if found is None or found.num_walks == 1:
+        return found is not None
+    return not _walk_apart(state, nodes)
+
+
+def _walk_apart(state: _Fusion, nodes: list[Node]) -> bool:
+    """Whether each walk is better another kernel's, and what is computed of an element for folds is
+    for nothing else: it would have to be stored.
+    """
+    folds = [node for node in nodes if node.kind is Kind.REDUCTION]
+    users = state.uses.users
+    if not all(walk_apart(f, users[f.inputs[0].serial], state.parallelism) for f in folds):
+        return False
+    inside = {node.serial for node in nodes}
+    elements: dict[int, Node] = {}
+    waiting = [behind_views(fold.inputs[0]) for fold in folds]
+    while waiting:
+        node = waiting.pop()
+        if node.serial in inside and node.kind is not Kind.REDUCTION:
+            elements[node.serial] = node
+            waiting += map(behind_views, node.inputs)
+    return all(
+        reader.serial in elements or reader.kind is Kind.REDUCTION
+        for serial in elements
+        for reader in state.uses.readers[serial]
+    )
 
 
 def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool:

@@ -120,10 +120,10 @@ def in_one_walk(graph: Graph, parallelism: Parallelism) -> Graph:
 
 
 def _is_read_again(operand: Node, attrs: ReduceAttrs, parallelism: Parallelism) -> bool:
-    return parallelism.reads_again(operand.type.shape, attrs.axes, _bytes_read(operand))
+    return parallelism.reads_again(operand.type.shape, attrs.axes, bytes_read(operand))
 
 
-def _bytes_read(operand: Node) -> int:
+def bytes_read(operand: Node) -> int:
     """Of an element: what is in memory for each, behind all that is computed where it is read."""
     found: dict[Node, None] = {}
     seen = {operand.serial}
