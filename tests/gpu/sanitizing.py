@@ -23,6 +23,13 @@ emitted = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(emitted)
 assert emitted._ops is not None, "the kernels were not built"
 """
+# The same, and a call that the kernels were not made for fails: nothing of ours would be watched.
+ALONE = f"""{LOADED}
+def original(*args):
+    raise AssertionError("the original ran")
+
+emitted._Original.forward = original
+"""
 
 
 def require_nothing_found(tool: str, calls: str, new: Path) -> None:
@@ -30,8 +37,10 @@ def require_nothing_found(tool: str, calls: str, new: Path) -> None:
     # The caching allocator would hide an access past the end of a tensor.
     environ = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     subprocess.run(command, env=environ, check=True, timeout=300)  # builds before it is watched
+    # PyTorch's own reductions are not free of races, for the tool at least.
+    watched = ["--error-exitcode", "9", "--kernel-name-exclude", "kernel_substring=at6native"]
     done = subprocess.run(
-        ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command],
+        ["compute-sanitizer", "--tool", tool, *watched, *command],
         env=environ,
         capture_output=True,
         text=True,

@@ -173,7 +173,30 @@ struct Powers {
     Total sum;
 };
 
-// @Sumexp deps: Powers, exp, kInfinity, maximum, minimum
+// @times_exp deps: exp
+// x * exp(from - to), in double precision or rounded three times only: the last moves of a sum have
+// no others beside them that would even their errors out.
+OPWELD_FN double times_exp(double x, double from, double to) {
+    return x * op::exp(from - to);
+}
+OPWELD_FN float times_exp(float x, float from, float to) {
+    const float d = from - to;
+    if (!(::fabs(d) < 80.0f)) return x * op::exp(d);
+    const float back = d - from, lost = (from - (d - back)) - (to + back);
+    // d + lost = k log(2) + r + low; e^r = 1 + r + r^2 q, of which low has its share. The first part of log(2) has zeros at its
+    // end, so that r is exact.
+    const float k = ::rint(d * 1.44269504f);
+    const float r = ::fma(k, -0.693145752f, d), low = ::fma(k, -1.42860677e-6f, lost);
+    float q = ::fma(r, 1.0f / 5040, 1.0f / 720);
+    q = ::fma(r, q, 1.0f / 120);
+    q = ::fma(r, q, 1.0f / 24);
+    q = ::fma(r, q, 1.0f / 6);
+    q = ::fma(r, q, 0.5f);
+    const float rest = r * r * q, more = r + (rest + ::fma(low, r + rest, low));
+    return ::ldexp(::fma(x, more, x), int(k));
+}
+
+// @Sumexp deps: Powers, exp, kInfinity, maximum, minimum, times_exp
 // The sum of exp(v - largest), taken together with the largest. A largest that is infinite gives
 // NaN, as the difference does where the largest is known beforehand.
 struct Sumexp {
@@ -181,24 +204,24 @@ struct Sumexp {
     OPWELD_FN Powers<T, Total> identity() {
         return {-kInfinity<T>, -kInfinity<T>, Total(0)};
     }
-    // What a sum is multiplied by when its origin moves. Origins may both be -Inf.
-    template <typename T>
-    OPWELD_FN T moved(T from, T to) {
-        return from == to ? T(1) : op::exp(from - to);
+    // A sum whose origin moves. Origins may both be -Inf.
+    template <typename T, typename Total>
+    OPWELD_FN Total moved(Total sum, T from, T to) {
+        return from == to ? sum : times_exp(sum, Total(from), Total(to));
     }
     template <typename T, typename Total>
     OPWELD_FN Powers<T, Total> combine(Powers<T, Total> a, Powers<T, Total> b) {
         const T low = op::minimum(a.origin, b.origin), high = op::maximum(a.origin, b.origin);
         const T origin = high <= low + Powers<T, Total>::kLag ? low : high;
         return {op::maximum(a.largest, b.largest), origin,
-                a.sum * moved(a.origin, origin) + b.sum * moved(b.origin, origin)};
+                moved(a.sum, a.origin, origin) + moved(b.sum, b.origin, origin)};
     }
     // Before values up to `top` are taken in. NaN moves the origin, too.
     template <typename T, typename Total>
     OPWELD_FN void reach(Powers<T, Total>& powers, T top) {
         powers.largest = op::maximum(powers.largest, top);
         if (!(top <= powers.origin + Powers<T, Total>::kLag)) {
-            powers.sum *= moved(powers.origin, top);
+            powers.sum = moved(powers.sum, powers.origin, top);
             powers.origin = top;
         }
     }
@@ -209,7 +232,7 @@ struct Sumexp {
     }
     template <typename T, typename Total>
     OPWELD_FN T told(const Powers<T, Total>& powers) {
-        return T(powers.sum * op::exp(powers.origin - powers.largest));
+        return T(times_exp(powers.sum, Total(powers.origin), Total(powers.largest)));
     }
     template <typename T, typename Total>
     OPWELD_FN T largest_told(const Powers<T, Total>& powers) {

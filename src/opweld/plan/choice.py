@@ -110,6 +110,45 @@ def _mode(call: Node, target: Target, conditions: Conditions) -> Mode:
     return mode
 
 
+def is_ours(call: Node, target: Target, conditions: Conditions, table: Table = NO_TABLE) -> bool:
+    """Whether a product, with nothing after it, would be a kernel of ours."""
+    try:
+        product, mode = _product(call, conditions), _mode(call, target, conditions)
+    except NoProduct:
+        return False
+    return _compared(call, product, mode, [], target, conditions, table).faster
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A product of ours beside the library's; `figures` says by how much."""
+
+    faster: bool
+    figures: str
+    shape: ProductClass
+
+
+def _compared(
+    anchor: Node,
+    product: Product,
+    mode: Mode,
+    tail: list[Node],
+    target: Target,
+    conditions: Conditions,
+    table: Table,
+) -> _Compared:
+    ours, library = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
+    rest = " and a kernel for the rest" if tail else ""
+    figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
+    shape = product_class(product, mode, tail, conditions.sizes)
+    maker, row = maker_of(shape, target, table), table.row(target.name, shape)
+    if maker is None:
+        return _Compared(ours < library, figures, shape)
+    beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
+    figures = f"{measured(row)} of {beaten}" if row else figures
+    return _Compared(maker is Maker.OURS, figures, shape)
+
+
 def _compare(
     choice: Choice,
     cluster: Cluster,
@@ -123,17 +162,9 @@ def _compare(
     product, mode = choice.products[serial], choice.modes[serial]
     assert isinstance(product, Product), "only products are compared"
     tail = [node for node in cluster.nodes if node is not anchor]
-    ours, library = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
-    rest = " and a kernel for the rest" if tail else ""
-    figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
-    faster = ours < library
-    shape = choice.classes[serial] = product_class(product, mode, tail, conditions.sizes)
-    maker, row = maker_of(shape, target, table), table.row(target.name, shape)
-    if maker is not None:
-        faster = maker is Maker.OURS
-        beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
-        figures = f"{measured(row)} of {beaten}" if row else figures
-    if faster:
+    found = _compared(anchor, product, mode, tail, target, conditions, table)
+    choice.classes[serial], figures = found.shape, found.figures
+    if found.faster:
         kept = held_bytes(product, mode)
         memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
         if splits_itself(product, mode, conditions.sizes):

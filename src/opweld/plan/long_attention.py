@@ -7,17 +7,19 @@ against 12 bytes or so. The products run on the tensor cores as any others do.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..ir.attention import MOST_DEPTH
 from ..ir.copying import Copier
 from ..ir.expr import product
 from ..ir.graph import Arena, Graph, Node, arena_of
+from ..ir.measured import NO_TABLE, Table
 from ..ir.ops import CallAttrs, IotaAttrs, Op, Operand, PermuteAttrs, ReduceAttrs, ShapeAttrs
 from ..ir.plan import Conditions, number_at
 from ..ir.product import Mode
 from ..ir.types import DType, TensorType, broadcast
 from ..target import Target
+from .choice import is_ours
 from .function_attention import Arguments, arguments_of, is_function, masked
 from .scores import LEAST_QUERIES, NoAttention
 
@@ -25,13 +27,20 @@ MOST_SCORES = 4
 """The most that scores may take in memory, times what the operands and the result take."""
 
 
-def in_two_products(graph: Graph, target: Target, conditions: Conditions) -> Graph:
-    """The graph in which such calls of torch's function are products, a mask and a softmax."""
+def in_two_products(
+    graph: Graph, target: Target, conditions: Conditions, table: Table = NO_TABLE
+) -> Graph:
+    """The graph in which such calls of torch's function are products, a mask and a softmax, where
+    both products would be kernels of ours: the library's are less exact than its attention.
+    """
     known = not conditions.autocast and not conditions.tf32 and Mode.FAITHFUL in target.products
     chosen = [node for node in graph.nodes() if known and _is_long(node, conditions)]
     if not chosen:
         return graph
-    return _Parts(arena_of(graph), dict(graph.origins), {n.serial for n in chosen}).of(graph)
+    parts = _Parts(arena_of(graph), dict(graph.origins), {n.serial for n in chosen})
+    made = parts.of(graph)
+    gain = all(is_ours(product, target, conditions, table) for product in parts.products)
+    return made if gain else graph
 
 
 def _is_long(node: Node, conditions: Conditions) -> bool:
@@ -57,11 +66,12 @@ def _is_long(node: Node, conditions: Conditions) -> bool:
 
 @dataclass(slots=True)
 class _Parts:
-    """`chosen` has the serials of the calls."""
+    """`chosen` has the serials of the calls, `products` those that were made of them."""
 
     arena: Arena
     origins: dict[int, tuple[str, str]]
     chosen: set[int]
+    products: list[Node] = field(default_factory=list)
 
     def of(self, graph: Graph) -> Graph:
         copier = Copier(self.arena, self._instead, self.origins)
@@ -119,4 +129,5 @@ class _Parts:
             results=(TensorType(DType.F32, shape),),
             reason="",
         )
-        return self.arena.call((a, b), attrs)
+        self.products.append(self.arena.call((a, b), attrs))
+        return self.products[-1]
