@@ -32,6 +32,18 @@ def test_any_batch_size(pair: Pair, batch: int) -> None:
     check(pair, new, old, pair.inputs(batch))
 
 
+def test_too_little_memory_is_an_error_that_says_so(pair: Pair) -> None:
+    """And the next call is as before."""
+    old, new = pair.models()
+    inputs = pair.inputs(2)
+    endless = [x[:1].expand(2**40, *x.shape[1:]) for x in inputs]
+    with torch.no_grad():
+        for model in (old, new):
+            with pytest.raises(RuntimeError, match="memory"):
+                model(*endless)
+    check(pair, new, old, inputs)
+
+
 def _column_major(x: torch.Tensor) -> torch.Tensor:
     return x.t().contiguous().t()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.gpu.emitting import write_pair
-from tests.gpu.sanitizing import ALONE, needs_sanitizer, require_nothing_found
+from tests.gpu.sanitizing import ALONE, LOADED, needs_sanitizer, require_nothing_found
 
 from opweld.worker import child_environment
 
@@ -98,6 +98,35 @@ def test_memcheck_finds_nothing(pair: tuple[Path, Path]) -> None:
 def test_nothing_is_found_in_products(tool: str, tmp_path: Path) -> None:
     _, new = write_pair(tmp_path, "product", PRODUCT)
     require_nothing_found(tool, PRODUCT_CALLS, new)
+
+
+ERRORS = f"""{LOADED}
+def require_error(words, call):
+    try:
+        call()
+    except RuntimeError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError("no error")
+
+model, x, row = emitted.ModelNew(), torch.randn(5, 1003).cuda(), torch.randn(1003).cuda()
+with torch.no_grad():
+    wanted = model(x, row)
+    welded = emitted._ops.k1_mul_tanh_add
+    require_error("has size 7 along axis 0", lambda: welded(x, row[:7]))
+    require_error("CUDA out of memory", lambda: model(x[:1].expand(2**40, 1003), row))
+    for new, old in zip(model(x, row), wanted):
+        assert torch.equal(new, old)
+print("ENDED")
+"""
+
+
+def test_errors_of_kernels_are_errors(pair: tuple[Path, Path]) -> None:
+    """Of a wrong call, and of a result for which there is no memory; the next call is as before."""
+    done = subprocess.run(
+        [sys.executable, "-c", ERRORS, str(pair[1])], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0 and "ENDED" in done.stdout, done.stderr[-2000:]
 
 
 BREAKAGES = {

@@ -19,7 +19,7 @@ from .call import Call, Lower, NotWelded, ReadArguments
 from .constants import constant
 from .creation import CREATION
 from .distances import DISTANCES
-from .draws import lies_alike
+from .draws import draws_by_memory, lies_alike
 from .library import Place, library_call, operator_of, reason_for, refuse_effects
 from .losses import LOSSES
 from .norms import NORMS
@@ -164,8 +164,8 @@ class Converter:
 
     def _require_order(self, node: fx.Node) -> None:
         """Elements that numbers are drawn for must lie in memory as eager's do."""
-        if "scaled_dot_product" in str(node.target):
-            return  # drawn for scores, which are nobody's operand
+        if not draws_by_memory(str(node.target)):
+            return
         for given in node.all_input_nodes:
             ours, fake = self.values[given.name], given.meta.get("val")
             known = isinstance(ours, Node) and isinstance(fake, torch.Tensor)

@@ -14,10 +14,28 @@ from .origins import where_in
 from .views import REORDERING, SHARING
 
 
-def draws(target: object) -> bool:
-    """Whether an operator takes numbers from torch's generator."""
-    tags = getattr(target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
+def draws(node: fx.Node) -> bool:
+    """Whether a call takes numbers from torch's generator: not attention that drops nothing."""
+    tagged = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return tagged and _chance(node) != 0
+
+
+def _chance(node: fx.Node) -> object:
+    """The argument `dropout_p` of a call; None where its operator has none."""
+    arguments = [argument.name for argument in node.target._schema.arguments]
+    if "dropout_p" not in arguments:
+        return None
+    place = arguments.index("dropout_p")
+    default = node.target._schema.arguments[place].default_value
+    given = node.args[place] if place < len(node.args) else default
+    return node.kwargs.get("dropout_p", given)
+
+
+def draws_by_memory(target: str) -> bool:
+    """Whether a call that draws does so for the elements of an operand, in the order in which these
+    lie in memory. Attention draws for scores, which are nobody's operand.
+    """
+    return "scaled_dot_product" not in target
 
 
 def lies_alike(ours: Node, fake: torch.Tensor) -> bool:
@@ -42,7 +60,7 @@ def refuse_unread_draws(program: ExportedProgram) -> None:
         if node not in needed:
             needed.add(node)
             waiting.extend(node.all_input_nodes)
-    unread = [n for n in program.graph.nodes if draws(n.target) and n not in needed]
+    unread = [n for n in program.graph.nodes if n not in needed and draws(n)]
     if unread:
         raise OriginalKept(
             "the forward draws random numbers that its result does not need",

@@ -78,7 +78,7 @@ def library_call(
         keywords=tuple((k, writer.write(v)) for k, v in kwargs.items()),
         results=result_types(node.meta["val"], symbols),
         reason=reason,
-        draws=draws(node.target),
+        draws=draws(node),
     )
     return build.arena.call(tuple(operands), attrs)
 

@@ -27,6 +27,7 @@ from opweld.ir.ops import Op
 from .access import weight_access
 from .arguments import Arguments, bind
 from .autocast import autocast_acts, without_library_casts
+from .draws import draws_by_memory
 from .dtypes import FROM_TORCH
 from .export import Exported, NeedsFixedSizes, export_graph
 from .facts import Reads, module_facts, recording
@@ -180,7 +181,8 @@ def _contract(mode: _Mode, modes: Mapping[str, bool]) -> Contract:
 
 def _draws_by_memory(graph: Graph) -> bool:
     """Whether random numbers go to the elements of a tensor, in the order in which these lie."""
-    return any(node.op is Op.CALL and node.attrs.draws and node.inputs for node in graph.nodes())
+    calls = [node for node in graph.nodes() if node.op is Op.CALL and node.inputs]
+    return any(call.attrs.draws and draws_by_memory(call.attrs.target) for call in calls)
 
 
 def _path(access: str) -> str:

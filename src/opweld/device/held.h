@@ -14,12 +14,10 @@ namespace {
 // How often the tensor was changed in place, as PyTorch counts; inference tensors have no count.
 inline int64_t version_of(const Tensor& tensor) {
   std::array<StableIValue, 1> stack{torch::stable::detail::from(tensor)};
-  TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher("aten::is_inference", "", stack.data(), TORCH_ABI_VERSION));
+  done(torch_call_dispatcher("aten::is_inference", "", stack.data(), TORCH_ABI_VERSION));
   if (torch::stable::detail::to<bool>(stack[0])) return 0;
   stack[0] = torch::stable::detail::from(tensor);
-  TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher("aten::_version", "", stack.data(), TORCH_ABI_VERSION));
+  done(torch_call_dispatcher("aten::_version", "", stack.data(), TORCH_ABI_VERSION));
   return torch::stable::detail::to<int64_t>(stack[0]);
 }
 
@@ -56,7 +54,7 @@ struct Held {
     if (capturing) return nullptr;  // nothing runs now that could fill a new one
     make_room();
     const Tensor bytes = bytes_beside(weight.tensor, num_bytes);
-    TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(bytes.get()));
+    done(aoti_torch_zero_(bytes.get()));
     void* event = nullptr;
     check_launch("an event", make_event(&event));
     forms.push_back({key, bytes, -1, event, stream, false, uses});

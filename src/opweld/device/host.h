@@ -5,6 +5,8 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <array>
+#include <stdexcept>
+#include <string>
 #include <tuple>
 
 using torch::headeronly::ScalarType;
@@ -12,19 +14,43 @@ using torch::stable::Tensor;
 
 namespace host {
 
+inline std::string text(const char* part) { return part; }
+inline std::string text(int64_t part) { return std::to_string(part); }
+
+// Stops with a sentence where something does not hold. Without a stream: a toolchain that links its
+// own C++ library into this file ends the process where a number is written to one.
+template <typename... Parts>
+void require(bool holds, const Parts&... parts) {
+  if (!holds) throw std::runtime_error((std::string() + ... + text(parts)));
+}
+
+// Stops where a call of PyTorch's failed; it has printed why.
+inline void done(AOTITorchError status) { require(status == 0, "PyTorch could not do its part"); }
+
 // Stops with the operand's name when it is not what the kernel was made for.
 template <size_t kRank>
 void expect(const char* name, const Tensor& tensor, const Tensor& first, ScalarType dtype,
             const std::array<int64_t, kRank>& shape) {
-  STD_TORCH_CHECK(tensor.scalar_type() == dtype, name, " has another dtype than its kernel");
-  STD_TORCH_CHECK(tensor.dim() == int64_t(kRank), name, " has ", tensor.dim(), " axes, not ",
-                  kRank);
-  STD_TORCH_CHECK(tensor.get_device_index() == first.get_device_index(), name, " is elsewhere");
+  require(tensor.scalar_type() == dtype, name, " has another dtype than its kernel");
+  require(tensor.dim() == int64_t(kRank), name, " has ", tensor.dim(), " axes, not ", kRank);
+  require(tensor.get_device_index() == first.get_device_index(), name, " is elsewhere");
   const auto sizes = tensor.sizes();
   for (size_t axis = 0; axis < kRank; ++axis) {
-    STD_TORCH_CHECK(sizes[axis] == shape[axis], name, " has size ", sizes[axis], " along axis ",
-                    axis, ", not ", shape[axis]);
+    require(sizes[axis] == shape[axis], name, " has size ", sizes[axis], " along axis ", axis,
+            ", not ", shape[axis]);
   }
+}
+
+// Stops where a tensor was not made: in PyTorch's words, which callers look for to go on with less.
+template <size_t kRank>
+void expect_made(bool made, const Tensor& beside, const std::array<int64_t, kRank>& shape) {
+  if (made) return;
+  int32_t device_type;
+  done(aoti_torch_get_device_type(beside.get(), &device_type));
+  const char* device = device_type == aoti_torch_device_type_cuda() ? "CUDA " : "";
+  int64_t elements = 1;
+  for (int64_t size : shape) elements *= size;
+  require(false, device, "out of memory. Tried to allocate a tensor of ", elements, " elements.");
 }
 
 // A new tensor, contiguous, on the device of `beside`.
@@ -36,11 +62,12 @@ Tensor row_major(const Tensor& beside, ScalarType dtype, const std::array<int64_
     strides[axis] = stride;
   }
   int32_t device_type;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(beside.get(), &device_type));
-  AtenTensorHandle handle;
-  TORCH_ERROR_CODE_CHECK(
+  done(aoti_torch_get_device_type(beside.get(), &device_type));
+  AtenTensorHandle handle = nullptr;
+  const auto failed =
       aoti_torch_empty_strided(kRank, shape.data(), strides.data(), int32_t(dtype), device_type,
-                               beside.get_device_index(), &handle));
+                               beside.get_device_index(), &handle);
+  expect_made(failed == 0, beside, shape);
   return Tensor(handle);
 }
 
@@ -53,8 +80,9 @@ Tensor laid_out_like(const Tensor& like, ScalarType dtype,
       torch::stable::detail::from(like), torch::stable::detail::from(std::make_optional(dtype)),
       torch::stable::detail::from(std::nullopt), torch::stable::detail::from(std::nullopt),
       torch::stable::detail::from(std::nullopt), torch::stable::detail::from(std::nullopt)};
-  TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher("aten::empty_like", "", stack.data(), TORCH_ABI_VERSION));
+  const auto failed =
+      torch_call_dispatcher("aten::empty_like", "", stack.data(), TORCH_ABI_VERSION);
+  expect_made(failed == 0, like, shape);
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 

@@ -24,13 +24,12 @@ int all_aligned(const Tensors&... tensors) {
 
 inline void* current_stream(const Tensor& tensor) {
   void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(
-      aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
+  done(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
   return stream;
 }
 
 inline void check_launch(const char* name, int error) {
-  STD_TORCH_CHECK(error == 0, name, " was not launched: CUDA error ", error);
+  require(error == 0, name, " was not launched: CUDA error ", error);
 }
 
 }  // namespace host

@@ -53,11 +53,11 @@ Tensor copied(const Tensor& tensor, const Axes<kAxes>& axes) {
     strides[axis] = axes[axis].stride;
   }
   AtenTensorHandle handle;
-  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), kAxes, sizes.data(),
-                                                        strides.data(), 0, &handle));
+  done(aoti_torch__reinterpret_tensor(tensor.get(), kAxes, sizes.data(), strides.data(), 0,
+                                      &handle));
   const Tensor view(handle);
   const Tensor copy = row_major(tensor, tensor.scalar_type(), sizes);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), view.get(), 0));
+  done(aoti_torch_copy_(copy.get(), view.get(), 0));
   return copy;
 }
 
@@ -85,7 +85,7 @@ template <size_t kRank>
 Tensor without_gaps(const Tensor& tensor, const std::array<int64_t, kRank>& shape) {
   if (tensor.is_contiguous()) return tensor;
   const Tensor copy = row_major(tensor, tensor.scalar_type(), shape);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(copy.get(), tensor.get(), 0));
+  done(aoti_torch_copy_(copy.get(), tensor.get(), 0));
   return copy;
 }
 

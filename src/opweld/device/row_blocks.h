@@ -9,8 +9,8 @@ namespace {
 Tensor matrix_at(const Tensor& tensor, int64_t offset, std::array<int64_t, 2> sizes,
                  std::array<int64_t, 2> strides) {
   AtenTensorHandle handle;
-  TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(tensor.get(), 2, sizes.data(),
-                                                        strides.data(), offset, &handle));
+  done(aoti_torch__reinterpret_tensor(tensor.get(), 2, sizes.data(), strides.data(), offset,
+                                      &handle));
   return Tensor(handle);
 }
 
@@ -21,11 +21,11 @@ Tensor in_order(const Tensor& tensor) {
   int64_t stride = 1;
   for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis]) strides[axis] = stride;
   AtenTensorHandle handle;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(shape.size(), shape.data(), strides.data(),
-                                                  int32_t(tensor.scalar_type()),
-                                                  aoti_torch_device_type_cpu(), -1, &handle));
+  done(aoti_torch_empty_strided(shape.size(), shape.data(), strides.data(),
+                                int32_t(tensor.scalar_type()), aoti_torch_device_type_cpu(), -1,
+                                &handle));
   const Tensor copy(handle);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(handle, tensor.get(), 0));
+  done(aoti_torch_copy_(handle, tensor.get(), 0));
   return copy;
 }
 
@@ -64,10 +64,9 @@ struct RowsProduct {
   void operator()(int64_t first, int64_t last) const {
     const Tensor from = rows_of(a, first, last), to = rows_of(c, first, last);
     if (added) {
-      TORCH_ERROR_CODE_CHECK(
-          aoti_torch_cpu_addmm_out(to.get(), added->get(), from.get(), b.get(), beta, alpha));
+      done(aoti_torch_cpu_addmm_out(to.get(), added->get(), from.get(), b.get(), beta, alpha));
     } else {
-      TORCH_ERROR_CODE_CHECK(aoti_torch_cpu_mm_out(to.get(), from.get(), b.get()));
+      done(aoti_torch_cpu_mm_out(to.get(), from.get(), b.get()));
     }
   }
 

@@ -292,3 +292,14 @@ def test_attachments_are_refused() -> None:
     patched.forward = lambda x: x
     with pytest.raises(CaptureError, match="a forward of its own object"):
         captured(patched, X)
+
+
+@pytest.mark.parametrize(("dropout", "draws"), [(0.0, False), (0.5, True)])
+def test_attention_reads_operands_of_any_layout(dropout: float, draws: bool) -> None:
+    """It draws for what it drops alone, and for scores: in no tensor's order."""
+    attention = nn.functional.scaled_dot_product_attention
+    model = module_of(lambda self, x: attention(x, x, x, dropout_p=dropout))
+    variant = captured(model, torch.randn(2, 4, 32, 16)).variants[0]
+    calls = [n.attrs for n in variant.graph.nodes() if n.op is Op.CALL]
+    assert [call.draws for call in calls] == [draws]
+    assert not variant.contract.row_major

@@ -16,6 +16,7 @@ from tests.emulation.emulate import EmulationFault, Shifted, emulate
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.unit.device.programs import build_cpp
 
+import opweld.device
 from opweld.device import pieces
 
 CONVERSIONS = {"half": torch.float16, "bfloat16": torch.bfloat16}
@@ -256,3 +257,10 @@ def test_16_bytes_are_one_access():
             (text,) = [f for mangled, f in functions.items() if f"{len(name)}{name}P" in mangled]
             assert f"LDG.{access}.128" in text, name
             assert f"STG.{access}.128" in text, name
+
+
+def test_host_code_writes_no_numbers_to_streams() -> None:
+    """As these macros of PyTorch do: with some toolchains that ends the process."""
+    for path in Path(opweld.device.__file__).parent.glob("*.h"):
+        for macro in ("STD_TORCH_CHECK", "TORCH_ERROR_CODE_CHECK"):
+            assert macro not in path.read_text("utf-8"), path.name
