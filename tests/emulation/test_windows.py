@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -60,8 +61,41 @@ def integers(m: Make) -> Outputs:
     return (m.reduced("amax", m.windows(x, (3, 2, 0, 1), (3, 2, 0, 1)), 0, 1),)
 
 
-CASES = (same_size, side_by_side, dilated, mean, cubes, long, integers)
-LANES = {same_size: 4, mean: 2, cubes: 4, integers: 4}
+def layers(m: Make) -> Outputs:
+    """Above and behind each other, some of them folded twice."""
+    seen = m.windows(
+        m.x("x", BATCH, 7, 9, 9), (3, 1, 1, 1), (4, 2, 2, 2), (2, 2, 2, 2), outside=-INF
+    )
+    return (m.reduced("amax", seen, 0, 1, 2),)
+
+
+def layers_apart(m: Make) -> Outputs:
+    """Their means, where each begins at the third element of the one before."""
+    seen = m.windows(
+        m.x("x", BATCH, 9, 7, 9), (3, 2, 1, 1), (3, 2, 1, 1), (3, 2, 1, 1), outside=0.0
+    )
+    return (m.div(m.reduced("sum", seen, 0, 1, 2), 27.0),)
+
+
+def places(m: Make) -> Outputs:
+    """Above each other, each of which has other places for what they share."""
+    seen = m.windows(m.x("x", BATCH, 9, 9), (3, 1, 0, 1), (2, 2, 0, 1))
+    return m.reduced("amax", seen, 0, 1), m.reduced("argmax", seen, 0, 1)
+
+
+CASES = (
+    *(same_size, side_by_side, dilated, mean, cubes, long, integers),
+    *(layers, layers_apart, places),
+)
+LANES = {
+    same_size: (4,),
+    mean: (2,),
+    cubes: (4,),
+    integers: (4,),
+    layers: (4, 4),
+    layers_apart: (2, 4),
+    places: (4,),
+}
 HARD = np.array([np.nan, INF, -INF, 0.0, -0.0])
 
 
@@ -118,16 +152,19 @@ def check(make: Callable[[Make], Outputs], kernels: str, feeds: dict[str, np.nda
 def test_one_window_a_thread(make: Callable[[Make], Outputs], batch: int) -> None:
     schedule = case_of(make).group.schedule
     assert isinstance(schedule, ReductionSchedule)
-    assert schedule.alone and not schedule.cut and schedule.lanes == LANES.get(make, 1)
+    assert schedule.alone and not schedule.cut
+    lanes = (schedule.layers, schedule.lanes) if schedule.layers > 1 else (schedule.lanes,)
+    assert lanes == LANES.get(make, (1,))
     check(make, text(), values(make, batch, hard=make is not long))
 
 
 @pytest.mark.parametrize("make", LANES, ids=lambda make: make.__name__)
 def test_several_windows_a_thread(make: Callable[[Make], Outputs]) -> None:
-    """As where there are many: the limit is lowered."""
-    limit = f"num_rows >= {LANES[make] * 132 * 1024}"
-    assert limit in text()
-    check(make, text().replace(limit, "num_rows >= 0"), values(make, 3, hard=True))
+    """As where there are many: the limit is lowered, and with layers that of one layer, too."""
+    for together in (math.prod(LANES[make]), LANES[make][-1]):
+        limit = f"num_rows >= {together * 132 * 1024}"
+        assert limit in text()
+        check(make, text().replace(limit, "num_rows >= 0"), values(make, 3, hard=True))
 
 
 def test_windows_of_few_elements_in_turns() -> None:

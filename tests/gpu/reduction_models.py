@@ -115,6 +115,7 @@ PLANES = {
     "max_pool 2": "F.max_pool2d(x, 2, return_indices=True)",
     "max_pool 3 2": "F.max_pool2d(F.relu(x + 0.5), 3, 2, 1) * 2",
     "max_pool 3 1": "F.max_pool2d(F.gelu(x), 3, 1, 1)",
+    "max_pool 4 dilated": "F.max_pool2d(x, 4, 2, 2, 2)",
     "max_pool 8": "F.max_pool2d(x, 8, ceil_mode=True)",
     "max_pool dilated": "F.max_pool2d(x, (3, 2), 2, 1, (2, 3), return_indices=True)",
     "avg_pool 3 2": "F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)",
@@ -124,6 +125,7 @@ PLANES = {
 CUBES = {
     "max_pool 2": "F.max_pool3d(x, 2, return_indices=True)",
     "max_pool 3 2": "F.max_pool3d(x, 3, 2, 1)",
+    "max_pool 4 dilated": "F.max_pool3d(x, 4, 2, 2, 2)",
     "max_pool 8": "F.max_pool3d(x, 8, 4)",
     "avg_pool 3 1": "F.avg_pool3d(x, 3, 1, 1)",
     "adaptive": "F.adaptive_max_pool3d(x, (4, 2, 8)), F.adaptive_avg_pool3d(x, (2, 4, 1))",

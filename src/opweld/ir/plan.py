@@ -58,7 +58,7 @@ class ReductionSchedule:
     by side, whose results a second kernel puts together; otherwise one team walks a row as often as
     it must, or keeps it on the chip: in registers, in up to `shared_bytes` of each multiprocessor,
     and on up to `multiprocessors` of them. With `alone` each row is one thread's, which takes
-    `lanes` of them.
+    `lanes` of them below each other, of `layers` behind each other.
     """
 
     lanes: int
@@ -67,10 +67,12 @@ class ReductionSchedule:
     shared_bytes: int = 0
     multiprocessors: int = 1
     alone: bool = False
+    layers: int = 1
 
     def __str__(self) -> str:
         ways = f"{' cut' if self.cut else ''}{' alone' if self.alone else ''}"
-        return f"lanes {self.lanes} threads {self.threads}{ways}"
+        layers = f" layers {self.layers}" if self.layers > 1 else ""
+        return f"lanes {self.lanes}{layers} threads {self.threads}{ways}"
 
 
 @dataclass(frozen=True, slots=True)

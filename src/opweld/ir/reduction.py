@@ -80,10 +80,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Element k + step of a row is element k of the next, in loop `var`."""
+    """Element k + step of a row is element k of the next, in loop `var`, where the next is that in
+    the kept loop `kept`, of so many `rows`; `lanes` of them are one thread's.
+    """
 
     var: str
     step: int
+    kept: str
+    rows: int
+    lanes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +100,9 @@ class Folding:
     rows. Every kernel in the steps has the same loops, buffers, lanes and threads. `shared_bytes`
     and `multiprocessors` are how much of the chip a row may take to be read only once.
 
-    Rows that are `alone` are short, walked once, and each one thread's. With `overlap` a thread
-    takes `lanes` rows, neighbours in the second kept loop from within, which share what they read.
+    Rows that are `alone` are short, walked once, and each one thread's. With `overlaps`, outermost
+    first, a thread takes `lanes` rows together, neighbours in these kept loops, which share what
+    they read.
 
     Where a row is `scanned` there are two steps: what the first one folds is known, so far, to each
     element in the second, which stores; both take an element in one walk.
@@ -115,7 +121,7 @@ class Folding:
     shared_bytes: int = 0
     multiprocessors: int = 1
     alone: bool = False
-    overlap: Overlap | None = None
+    overlaps: tuple[Overlap, ...] = ()
     scanned: bool = False
 
     @property

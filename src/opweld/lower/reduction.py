@@ -6,6 +6,7 @@ to loads. What is known of the row by then stands in place of the nodes that mad
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -58,7 +59,7 @@ def lower_reduction(origins: Origins, group: Group) -> Reduction:
     strided = _folding(Context(origins, group, rows, by_strides, levels), alone)
     return Reduction(
         group.name,
-        _with_overlap(with_lanes(contiguous)),
+        _with_overlaps(with_lanes(contiguous), schedule),
         as_variant(strided, "strided"),
         num_rows=rows.num_rows,
         length=rows.length,
@@ -188,24 +189,32 @@ def with_lanes(folding: Folding) -> Folding:
     return replace(folding, steps=steps)
 
 
-def _with_overlap(folding: Folding) -> Folding:
+def _with_overlaps(folding: Folding, schedule: ReductionSchedule) -> Folding:
     """Rows alone have lanes where these share what they read."""
     if not folding.alone:
         return folding
-    overlap = _overlap(folding) if folding.lanes > 1 else None
-    return replace(folding, lanes=folding.lanes if overlap else 1, overlap=overlap)
+    found = tuple(
+        overlap
+        for place, lanes in ((-3, schedule.layers), (-2, schedule.lanes))
+        if lanes > 1 and (overlap := _overlap(folding, place, lanes))
+    )
+    return replace(folding, lanes=math.prod(each.lanes for each in found), overlaps=found)
 
 
-def _overlap(folding: Folding) -> Overlap | None:
-    if len(folding.kept) < 2 or not divides(folding.lanes, folding.kept[-2].extent):
+def _overlap(folding: Folding, place: int, lanes: int) -> Overlap | None:
+    """Of neighbours in the kept loop at `place`."""
+    if len(folding.kept) < -place:
+        return None
+    kept = folding.kept[place]
+    if not isinstance(kept.extent, int) or kept.extent < lanes:
         return None
     (walk,) = (step.walk.kernel for step in folding.steps)
     exprs = [expr for d in walk.definitions for expr in expressions_of(d)]
     for loop in folding.reduced:
-        steps = {_shift(expr, folding.kept[-2].var, loop.var) for expr in exprs} - {0}
+        steps = {_shift(expr, kept.var, loop.var) for expr in exprs} - {0}
         step = steps.pop() if len(steps) == 1 else None
         if step and isinstance(loop.extent, int) and step < loop.extent:
-            return Overlap(loop.var, step)
+            return Overlap(loop.var, step, kept.var, kept.extent, lanes)
     return None
 
 

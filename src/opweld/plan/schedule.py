@@ -19,6 +19,7 @@ from ..ir.plan import (
 from ..ir.product import Mode, Product
 from ..ir.types import DType
 from ..target import Target
+from .alone import windows_together
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
@@ -66,8 +67,9 @@ def choose_reduction_schedule(
     where rows need `pieces`.
     """
     if not pieces and _are_alone(group, rows):
-        lanes = _lanes_alone(group, rows)
-        return ReductionSchedule(lanes, target.reduction_threads, cut=False, alone=True)
+        lanes, layers = windows_together(group, rows)
+        threads = target.reduction_threads
+        return ReductionSchedule(lanes, threads, cut=False, alone=True, layers=layers)
     lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
     whole = divides(lanes, product(_innermost(rows)))
     cut = pieces or (_condenses(group, rows) and target.cuts_at_launch)
@@ -105,8 +107,6 @@ def _condenses(group: Group, rows: Rows) -> bool:
 # Windows of up to so many elements are folded by one thread each, and of floats that are added:
 # a chain that is longer loses digits.
 MOST_ALONE, MOST_ADDED_ALONE = 1024, 256
-# So many windows below each other are one thread's at most.
-LANES_ALONE = (4, 2)
 
 
 def _are_alone(group: Group, rows: Rows) -> bool:
@@ -120,18 +120,6 @@ def _are_alone(group: Group, rows: Rows) -> bool:
     most = MOST_ADDED_ALONE if added else MOST_ALONE
     short = isinstance(rows.length, int) and rows.length <= most
     return short and is_across(rows.space, rows.axes)
-
-
-def _lanes_alone(group: Group, rows: Rows) -> int:
-    """Windows of a thread: one above the other, where they overlap. Beside each other they would
-    take threads apart that read neighbours: each access would fill more of the cache's lines.
-    """
-    kept = [size for axis, size in enumerate(rows.space) if axis not in rows.axes and size != 1]
-    windows = [node.attrs for node in group.nodes if node.op is Op.WINDOW]
-    above = kept[-2] if len(kept) > 1 else 1
-    if not any(w.step < w.width and w.count == above for w in windows):
-        return 1
-    return next((lanes for lanes in LANES_ALONE if divides(lanes, above)), 1)
 
 
 def _widest_element(group: Group, rows: Rows) -> DType:

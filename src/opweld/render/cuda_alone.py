@@ -1,8 +1,8 @@
 """Short rows in CUDA, each one thread's.
 
 Made for windows: neighbours in memory are read by neighbouring threads. Where windows below each
-other share what they read, a thread has several of them, and reads it once; of very short rows it
-takes several in turns, so that enough loads are under way. In C:
+other, or behind each other, share what they read, a thread has several of them, and reads it once;
+of very short rows it takes several in turns, so that enough loads are under way. In C:
     int <group>_<variant>(operands, extents, int64_t num_rows, int64_t length, int64_t max_offset,
                           int aligned, void* stream)
 """
@@ -10,10 +10,11 @@ takes several in turns, so that enough loads are under way. In C:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ..ir.expr import Size, coefficient, substitute, symbol, terms_of
 from ..ir.kernel import Given, Kernel, Load, Loop, Own
-from ..ir.reduction import Folding, Once, Walk
+from ..ir.reduction import Folding, Once, Overlap, Walk
 from .c import Integers, named_in, store_text
 from .element import call_element
 from .layout import call, folded, head, indented
@@ -32,8 +33,9 @@ from .walk import (
     prefix,
 )
 
-# So many elements are written out one after another, so that their loads are under way together.
-_UNROLLED_ELEMS = 32
+# So many elements are written out one after another, so that their loads are under way together;
+# of rows that share them, all.
+_UNROLLED_ELEMS, _UNROLLED_SHARED = 32, 256
 # Of so many in one loop.
 _IN_FLIGHT = 8
 # So many loads of a thread, in several rows if one has fewer, keep memory busy.
@@ -42,11 +44,49 @@ _LOADS = 8
 _MANY_THREADS = 132 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Together:
+    """Rows of a thread along one kept loop: their number in the text, and the counter of them."""
+
+    overlap: Overlap
+    count: str
+    index: str
+
+    @property
+    def rows(self) -> str:
+        return address_text(self.overlap.rows)
+
+    @property
+    def blocks(self) -> str:
+        """How many threads there are along the loop."""
+        return f"({self.rows} + {self.count} - 1) / {self.count}"
+
+    @property
+    def first(self) -> str:
+        """The first row of a thread. The last threads take some rows that others take, too."""
+        start = f"block_{self.overlap.kept} * {self.count}"
+        if self.overlap.rows % self.overlap.lanes == 0:
+            return start
+        last = f"{self.rows} - {self.count}"
+        return f"{start} < {last} ? {start} : {last}"
+
+    def loop(self, lines: list[str]) -> list[str]:
+        """The lines once for each of the rows."""
+        head = f"for (int {self.index} = 0; {self.index} < {self.count}; ++{self.index}) {{"
+        return ["#pragma unroll", head, *indented(lines, 2), "}"]
+
+
+def _together(folding: Folding) -> tuple[_Together, ...]:
+    """Outermost first."""
+    names = (("kLayers", "layer"), ("kLanes", "lane"))[2 - len(folding.overlaps) :]
+    return tuple(_Together(o, *name) for o, name in zip(folding.overlaps, names, strict=True))
+
+
 def alone_parts(folding: Folding) -> list[str]:
     """The kernel, what launches it, and the entry."""
     body = _body(folding)
     operands = named_operands(folding, "\n".join(body))
-    params = [*operand_parameters(folding, operands), "Index num_rows"]
+    params = [*operand_parameters(folding, operands), f"Index {_number_of(folding)}"]
     kernel = [
         f"template <{_template_parameters(folding)}>",
         f"__global__ void __launch_bounds__({_bounds(folding)})",
@@ -57,49 +97,79 @@ def alone_parts(folding: Folding) -> list[str]:
     return ["\n".join(kernel), _template(folding, operands), _entry(folding, operands)]
 
 
+def _number_of(folding: Folding) -> str:
+    return "num_threads" if folding.overlaps else "num_rows"
+
+
 def _bounds(folding: Folding) -> str:
+    if len(folding.overlaps) > 1:  # 80 registers, which layers of rows need, or all that there are
+        return f"{folding.threads}, sizeof(Index) > 4 ? 1 : 3"
     return f"{folding.threads}, op::kLeastBlocks<{folding.threads}, Index>"
 
 
 def _template_parameters(folding: Folding) -> str:
-    several = _several(folding)
-    return f"int {several[0]}, typename Index" if several else "typename Index"
+    return ", ".join([*(f"int {name}" for name in _several(folding)), "typename Index"])
 
 
-def _several(folding: Folding) -> tuple[str, int] | None:
-    """The name and the number of a thread's rows, where there are enough of them: lanes that share
-    what they read, or turns.
+def _several(folding: Folding) -> tuple[str, ...]:
+    """The names of the numbers of a thread's rows: those that share what they read, or turns."""
+    if folding.overlaps:
+        return tuple(each.count for each in _together(folding))
+    return ("kTurns",) if _instances(folding) != [(1,)] else ()
+
+
+def _instances(folding: Folding) -> list[tuple[int, ...]]:
+    """The numbers of a thread's rows, the largest last: of few rows each thread takes one, so that
+    there are enough threads.
     """
-    if folding.lanes > 1:
-        return "kLanes", folding.lanes
-    turns = _LOADS // math.prod(_number(loop.extent) for loop in folding.reduced)
-    return ("kTurns", turns) if turns > 1 else None
+    most = tuple(each.lanes for each in folding.overlaps)
+    if not most:
+        turns = _LOADS // math.prod(_number(loop.extent) for loop in folding.reduced)
+        return [(1,), (turns,)] if turns > 1 else [(1,)]
+    one = (1,) * len(most)
+    fewer = (1, most[-1]) if len(most) > 1 else (4,)
+    return [one, fewer, most] if math.prod(fewer) < math.prod(most) else [one, most]
 
 
 def _body(folding: Folding) -> list[str]:
     (step,) = folding.steps
     folds = folds_name(folding, 0)
     walk, end = _fold_lines(folding, step.walk), _end_lines(folding, step.once)
-    thread = "Index(blockIdx.x) * blockDim.x + threadIdx.x"
-    if folding.lanes == 1:
-        own = [
-            *coordinates(folding.kept, "row", [*walk, *end]),
-            f"{folds} folds = {folds}::nothing();",
-            *walk,
-            *end,
-        ]
-        if _several(folding):
-            return _in_turns(own)
-        return [f"const Index row = {thread};", "if (row >= num_rows) return;", *own]
-    *outer, lane, inner = folding.kept
-    blocks = Loop(f"block_{lane.var}", symbol("kBlocks"))
+    if folding.overlaps:
+        return _body_of_several(folding, walk, end)
+    own = [
+        *coordinates(folding.kept, "row", [*walk, *end]),
+        f"{folds} folds = {folds}::nothing();",
+        *walk,
+        *end,
+    ]
+    if _several(folding):
+        return _in_turns(own)
     return [
-        f"constexpr Index kBlocks = {address_text(lane.extent)} / kLanes;",
-        f"const Index rows = {thread};",
-        "if (rows * kLanes >= num_rows) return;",
-        *coordinates((*outer, blocks, inner), "rows", [*walk, *end]),
-        f"{folds} of_lane[kLanes];",
-        *_each_lane(folding, [f"of_lane[lane] = {folds}::nothing();"]),
+        "const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;",
+        "if (row >= num_rows) return;",
+        *own,
+    ]
+
+
+def _body_of_several(folding: Folding, walk: list[str], end: list[str]) -> list[str]:
+    """Of rows that share what they read."""
+    folds, together = folds_name(folding, 0), _together(folding)
+    blocks = {
+        var: Loop(f"block_{var}", symbol(f"blocks_{var}"))
+        for var in (each.overlap.kept for each in together)
+    }
+    threads = tuple(blocks.get(loop.var, loop) for loop in folding.kept)
+    first = [f"const Index first_{each.overlap.kept} = {each.first};" for each in together]
+    lanes = "".join(f"[{each.count}]" for each in together)
+    return [
+        "const Index thread = Index(blockIdx.x) * blockDim.x + threadIdx.x;",
+        "if (thread >= num_threads) return;",
+        *(f"constexpr Index blocks_{each.overlap.kept} = {each.blocks};" for each in together),
+        *coordinates(threads, "thread", [*walk, *end, *first]),
+        *first,
+        f"{folds} of_lane{lanes};",
+        *_each_lane(folding, [f"{_folds(folding)} = {folds}::nothing();"]),
         *walk,
         *end,
     ]
@@ -123,48 +193,75 @@ def _in_turns(own: list[str]) -> list[str]:
 
 def _each_lane(folding: Folding, lines: list[str]) -> list[str]:
     """The lines once for each of a thread's rows."""
-    if folding.lanes == 1:
-        return lines
-    head = "for (int lane = 0; lane < kLanes; ++lane) {"
-    return ["#pragma unroll", head, *indented(lines, 2), "}"]
+    for each in reversed(_together(folding)):
+        lines = each.loop(lines)
+    return lines
 
 
-def _of_lane(folding: Folding, lane: str, lines: list[str]) -> list[str]:
-    """The lines, with the coordinate of a thread's row where they name it."""
-    var = folding.kept[-2].var if folding.lanes > 1 else ""
-    if not var or not named_in((var,), "\n".join(lines)):
-        return lines
-    return [f"const Index {var} = block_{var} * kLanes{lane};", *lines]
+def _of_rows(folding: Folding, own: bool, lines: list[str]) -> list[str]:
+    """The lines, with the coordinates that they name: a thread's first row's, or its `own` ones."""
+    for each in reversed(_together(folding)):
+        var = each.overlap.kept
+        if named_in((var,), "\n".join(lines)):
+            lines = [f"const Index {var} = first_{var}{f' + {each.index}' if own else ''};", *lines]
+    return lines
 
 
 def _folds(folding: Folding) -> str:
-    return "of_lane[lane]" if folding.lanes > 1 else "folds"
+    return (
+        "of_lane" + "".join(f"[{e.index}]" for e in _together(folding))
+        if folding.overlaps
+        else "folds"
+    )
 
 
 def _fold_lines(folding: Folding, walk: Walk) -> list[str]:
     """The loops over a row, or over what a thread's rows share, outermost first."""
     inside = _definitions(walk.kernel, folding.reduced)
     inside += call_element(walk.kernel, [name for name, _ in walk.kernel.element.params])
-    lines = [*_of_lane(folding, "", inside), *_add(folding, walk)]
+    apart = _apart(folding, walk)
+    add = [f"part.add({_values(folding, walk)});"] if apart else _add(folding, walk)
+    lines = [*_of_rows(folding, False, inside), *add]
     elems = 1
-    for loop in reversed(folding.reduced):
+    for position in reversed(range(len(folding.reduced))):
+        loop = folding.reduced[position]
         extent, most = _extent(folding, loop)
-        few = elems * most <= _UNROLLED_ELEMS
+        few = elems * most <= (_UNROLLED_SHARED if folding.overlaps else _UNROLLED_ELEMS)
         unroll = ["#pragma unroll"] if few else []
         if not few and elems == 1:
             unroll = [f"#pragma unroll {_IN_FLIGHT}"]
         opening = f"for (int {loop.var} = 0; {loop.var} < {extent}; ++{loop.var}) {{"
         lines, elems = [*unroll, opening, *indented(lines, 2), "}"], elems * most
+        if apart and position == apart:
+            folds = folds_name(folding, 0)
+            lines = [
+                f"{folds} part = {folds}::nothing();",
+                *lines,
+                *_to_rows(folding, "merge(part)"),
+            ]
     return lines
+
+
+def _apart(folding: Folding, walk: Walk) -> int:
+    """The first of the inner loops whose elements are folded by themselves, once for all rows that
+    have them; 0 if there are none, or each row has other places for them.
+    """
+    if not folding.overlaps or any(fold.op in ARG for fold in walk.folds):
+        return 0
+    shared = {overlap.var for overlap in folding.overlaps}
+    inner = max(i for i, loop in enumerate(folding.reduced) if loop.var in shared) + 1
+    return inner if inner < len(folding.reduced) else 0
 
 
 def _extent(folding: Folding, loop: Loop) -> tuple[str, int]:
     """How often a loop turns, and the most that is."""
-    number, overlap = _number(loop.extent), folding.overlap
-    if overlap is None or overlap.var != loop.var:
-        return str(number), number
-    shift = "kLanes - 1" if overlap.step == 1 else f"{overlap.step} * (kLanes - 1)"
-    return f"{number} + {shift}", number + overlap.step * (folding.lanes - 1)
+    number = _number(loop.extent)
+    for each in _together(folding):
+        if each.overlap.var == loop.var:
+            step = each.overlap.step
+            shift = f"{each.count} - 1" if step == 1 else f"{step} * ({each.count} - 1)"
+            return f"{number} + {shift}", number + step * (each.overlap.lanes - 1)
+    return str(number), number
 
 
 def _number(extent: Size) -> int:
@@ -173,23 +270,33 @@ def _number(extent: Size) -> int:
 
 
 def _add(folding: Folding, walk: Walk) -> list[str]:
-    """An element goes to the folds of every row that has it."""
-    overlap = folding.overlap
-    shifted: dict[str, Size] = {overlap.var: symbol("place")} if overlap else {}
-    place = substitute(position_among(folding.reduced), shifted)
+    return _to_rows(folding, f"add({_values(folding, walk)})")
+
+
+def _values(folding: Folding, walk: Walk) -> str:
+    """What is folded of an element."""
     values = [folded_value(fold, walk) for fold in walk.folds]
     if any(fold.op in ARG for fold in walk.folds):
-        values.append(_PLACES.text(place))
-    add = f"{_folds(folding)}.add({', '.join(values)});"
-    if overlap is None:
-        return [add]
-    (extent,) = (loop.extent for loop in folding.reduced if loop.var == overlap.var)
-    shift = "lane" if overlap.step == 1 else f"{overlap.step} * lane"
-    of_row = [
-        f"const int place = {overlap.var} - {shift};",
-        f"if (0 <= place && place < {extent}) {add}",
-    ]
-    return _each_lane(folding, of_row)
+        moved: dict[str, Size] = {o.var: symbol(f"place_{o.var}") for o in folding.overlaps}
+        values.append(_PLACES.text(substitute(position_among(folding.reduced), moved)))
+    return ", ".join(values)
+
+
+def _to_rows(folding: Folding, taken: str) -> list[str]:
+    """What is folded goes to the folds of every row that has it."""
+    lines = [f"{_folds(folding)}.{taken};"]
+    for each in reversed(_together(folding)):
+        overlap = each.overlap
+        place = f"place_{overlap.var}"
+        (extent,) = (loop.extent for loop in folding.reduced if loop.var == overlap.var)
+        shift = each.index if overlap.step == 1 else f"{overlap.step} * {each.index}"
+        own = [f"const int {place} = {overlap.var} - {shift};"]
+        if len(lines) == 1:
+            own += [f"if (0 <= {place} && {place} < {extent}) {lines[0]}"]
+        else:
+            own += [f"if ({place} < 0 || {place} >= {extent}) continue;", *lines]
+        lines = each.loop(own)
+    return lines
 
 
 # Places in a row, which is short, are small, and may be before it.
@@ -227,7 +334,7 @@ def _end_lines(folding: Folding, once: Once | None) -> list[str]:
     for store in kernel.stores:
         value = store_text(store.dtype, f"value{store.result}")
         lines.append(f"{store.buffer}[{address_text(store.address)}] = {value};")
-    return _each_lane(folding, _of_lane(folding, " + lane", lines))
+    return _each_lane(folding, _of_rows(folding, True, lines))
 
 
 def _template(folding: Folding, operands: tuple[str, ...]) -> str:
@@ -236,20 +343,34 @@ def _template(folding: Folding, operands: tuple[str, ...]) -> str:
         *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows")),
         "cudaStream_t stream",
     ]
-    arguments = [*casts(folding, operands), "Index(num_rows)"]
-    several = _several(folding)
-    rows = f"{folding.threads} * {several[0]}" if several else str(folding.threads)
-    instance = f"{several[0]}, Index" if several else "Index"
+    number = _number_of(folding)
+    arguments = [*casts(folding, operands), f"Index({number})"]
+    instance = ", ".join([*_several(folding), "Index"])
+    rows = (
+        str(folding.threads)
+        if folding.overlaps or not _several(folding)
+        else f"{folding.threads} * kTurns"
+    )
     lines = [
         f"template <{_template_parameters(folding)}>",
         head(f"static void {prefix(folding)}_launch", params, " {"),
         f"  constexpr int64_t kRows = {rows};",
-        "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
+        *_num_threads(folding),
+        f"  const unsigned int blocks = ({number} + kRows - 1) / kRows;",
         f"  const auto kernel = {prefix(folding)}_kernel<{instance}>;",
         call(f"kernel<<<blocks, {folding.threads}, 0, stream>>>", arguments, 2),
         "}",
     ]
     return "\n".join(lines)
+
+
+def _num_threads(folding: Folding) -> list[str]:
+    if not folding.overlaps:
+        return []
+    together = _together(folding)
+    rows = "".join(f" / {each.rows}" for each in together)
+    blocks = "".join(f" * ({each.blocks})" for each in together)
+    return [folded(f"  const int64_t num_threads = num_rows{rows}{blocks};")]
 
 
 def _entry(folding: Folding, operands: tuple[str, ...]) -> str:
@@ -260,24 +381,25 @@ def _entry(folding: Folding, operands: tuple[str, ...]) -> str:
         *("int64_t num_rows", "int64_t length", "int64_t max_offset", "int aligned"),
         "void* stream",
     ]
-    name, several = f"{prefix(folding)}_launch", _several(folding)
-    one = "1, " if several else ""
-    choice = [
-        folded(f"  auto launch = narrow ? {name}<{one}uint32_t> : {name}<{one}uint64_t>;"),
-    ]
-    if several:
-        # Of few rows each thread takes one, so that there are enough threads.
-        most = several[1]
-        launch = f"narrow ? {name}<{most}, uint32_t> : {name}<{most}, uint64_t>"
-        choice.append(f"  if (num_rows >= {most * _MANY_THREADS}) {{")
-        choice += [folded(f"    launch = {launch};"), "  }"]
+    first, *others = _instances(folding)
+    choice = [folded(f"  auto launch = {_launch(folding, first)};")]
+    for numbers in others:
+        choice.append(f"  if (num_rows >= {math.prod(numbers) * _MANY_THREADS}) {{")
+        choice += [folded(f"    launch = {_launch(folding, numbers)};"), "  }"]
     lines = [
         head(f'extern "C" int {prefix(folding)}', params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
-        "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
+        "  const bool narrow = num_rows < (1ll << 31) && max_offset < (1ll << 31);",
         *choice,
         call("launch", [*operands, "num_rows", "static_cast<cudaStream_t>(stream)"], 2),
         "  return int(cudaGetLastError());",
         "}",
     ]
     return "\n".join(lines)
+
+
+def _launch(folding: Folding, numbers: tuple[int, ...]) -> str:
+    """Of 32-bit positions, or wider ones."""
+    given = "".join(f"{number}, " for number in numbers) if _several(folding) else ""
+    name = f"{prefix(folding)}_launch"
+    return f"narrow ? {name}<{given}uint32_t> : {name}<{given}uint64_t>"

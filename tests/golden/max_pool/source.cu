@@ -43,16 +43,17 @@ template <int kLanes, typename Index>
 __global__ void __launch_bounds__(256, op::kLeastBlocks<256, Index>)
 k1_relu_amax_mul_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ bias, float* __restrict__ result,
-    Index num_rows) {
-  constexpr Index kBlocks = 16u / kLanes;
-  const Index rows = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (rows * kLanes >= num_rows) return;
-  const Index i3 = rows % 16u;
-  const Index above_i3 = rows / 16u;
-  const Index block_i2 = above_i3 % kBlocks;
-  const Index above_block_i2 = above_i3 / kBlocks;
+    Index num_threads) {
+  const Index thread = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (thread >= num_threads) return;
+  constexpr Index blocks_i2 = (16u + kLanes - 1) / kLanes;
+  const Index i3 = thread % 16u;
+  const Index above_i3 = thread / 16u;
+  const Index block_i2 = above_i3 % blocks_i2;
+  const Index above_block_i2 = above_i3 / blocks_i2;
   const Index i1 = above_block_i2 % 16u;
   const Index i0 = above_block_i2 / 16u;
+  const Index first_i2 = block_i2 * kLanes;
   k1_relu_amax_mul_folds0 of_lane[kLanes];
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -60,24 +61,26 @@ k1_relu_amax_mul_contiguous_kernel(
   }
 #pragma unroll
   for (int r0 = 0; r0 < 3 + 2 * (kLanes - 1); ++r0) {
+    k1_relu_amax_mul_folds0 part = k1_relu_amax_mul_folds0::nothing();
 #pragma unroll
     for (int r1 = 0; r1 < 3; ++r1) {
-      const Index i2 = block_i2 * kLanes;
+      const Index i2 = first_i2;
       const bool inside_1 = i2 * 2u + r0 - 1u < 32u && i3 * 2u + r1 - 1u < 32u;
       const float x_1 = inside_1
           ? (x + (i0 * 16384u + i1 * 1024u + i2 * 64u + i3 * 2u))[r0 * 32 + r1 - 33] : 0.0f;
       const float bias_1 = bias[i1];
       const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+      part.add(value0);
+    }
 #pragma unroll
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const int place = r0 - 2 * lane;
-        if (0 <= place && place < 3) of_lane[lane].add(value0);
-      }
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int place_r0 = r0 - 2 * lane;
+      if (0 <= place_r0 && place_r0 < 3) of_lane[lane].merge(part);
     }
   }
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const Index i2 = block_i2 * kLanes + lane;
+    const Index i2 = first_i2 + lane;
     k1_relu_amax_mul_known known;
     of_lane[lane].tell(known);
     const float value0 = k1_relu_amax_mul_once0(known.amax_1);
@@ -88,19 +91,20 @@ k1_relu_amax_mul_contiguous_kernel(
 template <int kLanes, typename Index>
 static void k1_relu_amax_mul_contiguous_launch(
     const void* x, const void* bias, void* result, int64_t num_rows, cudaStream_t stream) {
-  constexpr int64_t kRows = 256 * kLanes;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
+  constexpr int64_t kRows = 256;
+  const int64_t num_threads = num_rows / 16u * ((16u + kLanes - 1) / kLanes);
+  const unsigned int blocks = (num_threads + kRows - 1) / kRows;
   const auto kernel = k1_relu_amax_mul_contiguous_kernel<kLanes, Index>;
   kernel<<<blocks, 256, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(bias), static_cast<float*>(result),
-      Index(num_rows));
+      Index(num_threads));
 }
 
 extern "C" int k1_relu_amax_mul_contiguous(
     const void* x, const void* bias, void* result, int64_t s0, int64_t num_rows, int64_t length,
     int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
-  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  const bool narrow = num_rows < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = narrow ? k1_relu_amax_mul_contiguous_launch<1, uint32_t>
       : k1_relu_amax_mul_contiguous_launch<1, uint64_t>;
   if (num_rows >= 540672) {
@@ -168,7 +172,7 @@ extern "C" int k1_relu_amax_mul_strided(
     int64_t result_stride1, int64_t result_stride2, int64_t result_stride3, int64_t num_rows,
     int64_t length, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
-  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  const bool narrow = num_rows < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = narrow ? k1_relu_amax_mul_strided_launch<uint32_t>
       : k1_relu_amax_mul_strided_launch<uint64_t>;
   launch(

@@ -91,11 +91,41 @@ def test_rows_that_are_no_windows_are_a_teams() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "window", "lanes"), [(32, HALF, 4), (20, HALF, 2), (33, HALF, 1), (32, APART, 1)]
+    ("rows", "window", "op", "lanes"),
+    [
+        (31, OVERLAPPING, "amax", 8),
+        (32, HALF, "amax", 4),
+        (33, HALF, "amax", 4),
+        (17, HALF, "amax", 2),
+        (5, HALF, "amax", 1),
+        (3, HALF, "amax", 2),
+        (32, APART, "amax", 1),
+        (31, OVERLAPPING, "argmax", 4),
+        (31, (6, 1, 1, 1), "sum", 8),
+        (31, (16, 1, 1, 1), "sum", 4),
+    ],
 )
 def test_a_thread_has_windows_below_each_other_where_they_overlap(
-    rows: int, window: tuple[int, int, int, int], lanes: int
+    rows: int, window: tuple[int, int, int, int], op: str, lanes: int
+) -> None:
+    """As many as leave few that two threads fold, are not too long a text, and have registers."""
+    m = Make()
+    schedule = group_of(pooled(m, m.x("x", BATCH, rows, 64), window, op)).schedule
+    assert isinstance(schedule, ReductionSchedule)
+    assert (schedule.lanes, schedule.layers) == (lanes, 1)
+
+
+@pytest.mark.parametrize(
+    ("window", "lanes", "layers"),
+    [(OVERLAPPING, 4, 4), (HALF, 4, 2), (APART, 1, 1), ((6, 1, 0, 1), 4, 1), ((4, 2, 2, 2), 4, 4)],
+)
+def test_a_thread_has_windows_behind_each_other(
+    window: tuple[int, ...], lanes: int, layers: int
 ) -> None:
     m = Make()
-    schedule = group_of(pooled(m, m.x("x", BATCH, rows, 64), window)).schedule
-    assert isinstance(schedule, ReductionSchedule) and schedule.lanes == lanes
+    x = m.x("x", BATCH, 24, 24, 36)
+    outside = float("-inf") if window[2] else None
+    seen = m.windows(x, window, window, window, outside=outside)  # type: ignore[arg-type]
+    schedule = group_of(m.reduced("amax", seen, 0, 1, 2)).schedule
+    assert isinstance(schedule, ReductionSchedule)
+    assert (schedule.lanes, schedule.layers) == (lanes, layers)
