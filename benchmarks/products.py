@@ -200,6 +200,9 @@ CASES = (
         for dtype in (BF16, F16)
         for tail in ("y", SIX)
     ),
+    *(linear(16384, 512, 2048, dtype, SIX) for dtype in (BF16, F16)),
+    linear(16384, 1024, 4096, BF16, SIX),
+    linear(16384, 2048, 8192, BF16, SIX),
 )
 
 

@@ -11,7 +11,8 @@ from ..ir.graph import Graph, Node, arena_of
 from ..ir.measured import NO_TABLE, Maker, ProductClass, Table
 from ..ir.ops import Op
 from ..ir.plan import Conditions, number_at
-from ..ir.product import Mode, Product
+from ..ir.product import SKINNY, Mode, Product, even_strides
+from ..ir.types import DType
 from ..target import Target
 from .attention import written_out
 from .cost import estimate_product, held_bytes, splits_itself
@@ -52,8 +53,8 @@ def choose_products(
     calls = [node for node in graph.nodes() if is_product(node) and node.serial not in taken]
     for call in calls:
         try:
-            choice.products[call.serial] = _product(call, conditions)
-            choice.modes[call.serial] = _mode(call, target, conditions)
+            product = choice.products[call.serial] = _product(call, conditions)
+            choice.modes[call.serial] = _mode(call, product, target, conditions)
         except NoProduct as reason:
             choice.products.pop(call.serial, None)
             choice.refused[call.serial] = f"a matrix product of the library's: {reason}"
@@ -97,26 +98,45 @@ def _product(call: Node, conditions: Conditions) -> Product:
     if conditions.autocast:
         raise NoProduct("autocast casts its operands")
     product = product_of(call)
-    is_weight = behind_views(product.b).op is Op.WEIGHT
-    return replace(product, held=is_weight and conditions.weight_cache)
+    is_split_weight = behind_views(product.b).op is Op.WEIGHT and call.type.dtype is DType.F32
+    return replace(product, held=is_split_weight and conditions.weight_cache)
 
 
-def _mode(call: Node, target: Target, conditions: Conditions) -> Mode:
+def _mode(call: Node, product: Product, target: Target, conditions: Conditions) -> Mode:
     mode = MODES[call.type.dtype]
     if mode is Mode.FAITHFUL and conditions.tf32:
         mode = Mode.TF32
     if mode not in target.products:
         raise NoProduct(f"there is no kernel for it in mode {mode.value} yet")
+    if mode in (Mode.HALF, Mode.BFLOAT16):
+        _require_tiles(product, mode, conditions)
     return mode
 
 
-def is_ours(call: Node, target: Target, conditions: Conditions, table: Table = NO_TABLE) -> bool:
-    """Whether a product, with nothing after it, would be a kernel of ours."""
+def _require_tiles(product: Product, mode: Mode, conditions: Conditions) -> None:
+    """That the copy engine reads both operands of 16 bits where they are, tile by tile."""
+    few = min(number_at(size, conditions.sizes) for size in (product.m, product.n))
+    if few <= SKINNY[mode]:
+        raise NoProduct("of few rows of 16 bits")
+    for node, axes in ((product.a, product.a_axes), (product.b, product.b_axes)):
+        *outer, inner = even_strides(axes, node.type.shape) or (0, 0, 0)
+        if inner != 1 or any(not isinstance(s, int) or s % _EIGHT for s in outer):
+            raise NoProduct("its 16-bit operands do not lie as the copy engine reads them")
+
+
+_EIGHT = 8  # values of 16 bits in the 16 bytes that strides are multiples of
+
+
+def is_ours(
+    call: Node, tail: list[Node], target: Target, conditions: Conditions, table: Table = NO_TABLE
+) -> bool:
+    """Whether a product with these operations after it would be a kernel of ours."""
     try:
-        product, mode = _product(call, conditions), _mode(call, target, conditions)
+        product = _product(call, conditions)
+        mode = _mode(call, product, target, conditions)
     except NoProduct:
         return False
-    return _compared(call, product, mode, [], target, conditions, table).faster
+    return _compared(call, product, mode, tail, target, conditions, table).faster
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from ..ir.attention import INNER, KEY, ROW, Attention, Seen
 from ..ir.expr import Size, symbol
 from ..ir.graph import Arena, Node
 from ..ir.index import Coords, align
-from ..ir.ops import CallAttrs, Op, Operand
+from ..ir.ops import CallAttrs, CastAttrs, Op, Operand
 from ..ir.product import Matrix, Product
 from ..ir.types import DType, TensorType
 from .scores import NoAttention, Users, Walk, divided, in_memory, width
@@ -77,8 +77,8 @@ def of_function(call: Node, users: Users, arena: Arena) -> Attention | None:
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 
 
-def arguments_of(call: Node) -> Arguments:
-    """What a call of the function is given. Raises NoAttention."""
+def arguments_of(call: Node, dtypes: tuple[DType, ...] = (DType.F32,)) -> Arguments:
+    """What a call of the function is given, all of one of these types. Raises NoAttention."""
     values = [*call.attrs.arguments, *(value for _, value in call.attrs.keywords)]
     names = [*_NAMES[: len(call.attrs.arguments)], *(name for name, _ in call.attrs.keywords)]
     found: dict[str, Any] = {
@@ -87,11 +87,12 @@ def arguments_of(call: Node) -> Arguments:
     }
     q, k, v = (found[name] for name in _NAMES[:3])
     mask, scale = found.get("attn_mask"), found.get("scale")
-    if any(node.type.dtype is not DType.F32 for node in (q, k, v, call)):
+    if call.type.dtype not in dtypes or len({node.type.dtype for node in (q, k, v, call)}) > 1:
         raise NoAttention(f"the library's kernels for {call.type.dtype.value} are faster")
     if found.get("dropout_p", 0.0) != 0.0:
         raise NoAttention("it draws random numbers")
-    if mask is not None and (mask.type.dtype not in (DType.BOOL, DType.F32) or mask.type.rank < 2):
+    adds = (DType.BOOL, call.type.dtype)
+    if mask is not None and (mask.type.dtype not in adds or mask.type.rank < 2):
         raise NoAttention("its mask is of another form")
     if any(node.op in (Op.CONST, Op.IOTA) for node in map(behind_views, (q, k, v))):
         raise NoAttention("an operand is a constant")
@@ -155,11 +156,18 @@ def _scores(given: Arguments, call: Node, arena: Arena) -> tuple[Node, Node]:
 
 
 def masked(products: Node, given: Arguments, arena: Arena) -> Node:
-    """Scores: the scaled products of q and k, under the mask."""
+    """Scores in float32: the scaled products of q and k, under the mask."""
+    products = wide(products, arena)
     scores = arena.make(Op.MUL, products, arena.const(given.scale, DType.F32))
     if given.mask is None:
         return scores
     if given.mask.type.dtype is DType.BOOL:
         nothing = arena.const(-math.inf, DType.F32)
         return arena.make(Op.WHERE, given.mask, scores, nothing)
-    return arena.make(Op.ADD, scores, given.mask)
+    return arena.make(Op.ADD, scores, wide(given.mask, arena))
+
+
+def wide(node: Node, arena: Arena) -> Node:
+    """As float32."""
+    is_wide = node.type.dtype is DType.F32
+    return node if is_wide else arena.make(Op.CAST, node, attrs=CastAttrs(DType.F32))

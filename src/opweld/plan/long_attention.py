@@ -12,17 +12,26 @@ from dataclasses import dataclass, field
 from ..ir.attention import MOST_DEPTH
 from ..ir.copying import Copier
 from ..ir.expr import product
-from ..ir.graph import Arena, Graph, Node, arena_of
+from ..ir.graph import Arena, Graph, Node, arena_of, topological
 from ..ir.measured import NO_TABLE, Table
-from ..ir.ops import CallAttrs, IotaAttrs, Op, Operand, PermuteAttrs, ReduceAttrs, ShapeAttrs
+from ..ir.ops import (
+    CallAttrs,
+    CastAttrs,
+    IotaAttrs,
+    Op,
+    Operand,
+    PermuteAttrs,
+    ReduceAttrs,
+    ShapeAttrs,
+)
 from ..ir.plan import Conditions, number_at
-from ..ir.product import Mode
 from ..ir.types import DType, TensorType, broadcast
 from ..target import Target
 from .choice import is_ours
 from .function_attention import Arguments, arguments_of, is_function, masked
 from .scores import LEAST_QUERIES, NoAttention
 
+DTYPES = (DType.F32, DType.F16, DType.BF16)
 MOST_SCORES = 4
 """The most that scores may take in memory, times what the operands and the result take."""
 
@@ -31,15 +40,16 @@ def in_two_products(
     graph: Graph, target: Target, conditions: Conditions, table: Table = NO_TABLE
 ) -> Graph:
     """The graph in which such calls of torch's function are products, a mask and a softmax, where
-    both products would be kernels of ours: the library's are less exact than its attention.
+    this is no less exact: where kernels of ours make both products of float32, and scores of 16-bit
+    operands, which they leave in float32.
     """
-    known = not conditions.autocast and not conditions.tf32 and Mode.FAITHFUL in target.products
+    known = target.products and not conditions.autocast
     chosen = [node for node in graph.nodes() if known and _is_long(node, conditions)]
     if not chosen:
         return graph
     parts = _Parts(arena_of(graph), dict(graph.origins), {n.serial for n in chosen})
     made = parts.of(graph)
-    gain = all(is_ours(product, target, conditions, table) for product in parts.products)
+    gain = all(is_ours(call, tail, target, conditions, table) for call, tail in parts.exact)
     return made if gain else graph
 
 
@@ -47,8 +57,10 @@ def _is_long(node: Node, conditions: Conditions) -> bool:
     if not is_function(node):
         return False
     try:
-        given = arguments_of(node)
+        given = arguments_of(node, DTYPES)
     except NoAttention:
+        return False
+    if node.type.dtype is DType.F32 and conditions.tf32:
         return False
     q, k, v = (x.type.shape for x in (given.q, given.k, given.v))
     if not any(isinstance(x, int) and x > MOST_DEPTH for x in (q[-1], v[-1])):
@@ -66,12 +78,14 @@ def _is_long(node: Node, conditions: Conditions) -> bool:
 
 @dataclass(slots=True)
 class _Parts:
-    """`chosen` has the serials of the calls, `products` those that were made of them."""
+    """`chosen` has the serials of the calls; `exact` has the products made of them that must be
+    kernels of ours, each with what comes after it.
+    """
 
     arena: Arena
     origins: dict[int, tuple[str, str]]
     chosen: set[int]
-    products: list[Node] = field(default_factory=list)
+    exact: list[tuple[Node, list[Node]]] = field(default_factory=list)
 
     def of(self, graph: Graph) -> Graph:
         copier = Copier(self.arena, self._instead, self.origins)
@@ -83,16 +97,23 @@ class _Parts:
         if node.serial not in self.chosen:
             return None
         call = self.arena.call(operands, node.attrs)
-        given = arguments_of(call)
-        weights = self._softmax(self._scores(given), given.mask is not None)
+        given = arguments_of(call, DTYPES)
+        products = self._product(given.q, self._turned(given.k))
+        scores = self._scores(products, given)
+        self.exact.append((products, _between(products, scores)))
+        weights = self._softmax(scores, given.mask is not None)
+        if weights.type.dtype is not given.v.type.dtype:
+            weights = self.arena.make(Op.CAST, weights, attrs=CastAttrs(given.v.type.dtype))
         made = self._product(weights, given.v)
+        if made.type.dtype is DType.F32:
+            self.exact.append((made, []))
         if node.serial in self.origins:
             places = range(call.serial, made.serial + 1)
             self.origins.update((serial, self.origins[node.serial]) for serial in places)
         return made
 
-    def _scores(self, given: Arguments) -> Node:
-        scores = masked(self._product(given.q, self._turned(given.k)), given, self.arena)
+    def _scores(self, products: Node, given: Arguments) -> Node:
+        scores = masked(products, given, self.arena)
         if not given.causal:
             return scores
         rows, keys = scores.type.shape[-2:]
@@ -126,8 +147,16 @@ class _Parts:
             target="aten.matmul.default",
             arguments=(Operand(0), Operand(1)),
             keywords=(),
-            results=(TensorType(DType.F32, shape),),
+            results=(TensorType(a.type.dtype, shape),),
             reason="",
         )
-        self.products.append(self.arena.call((a, b), attrs))
-        return self.products[-1]
+        return self.arena.call((a, b), attrs)
+
+
+def _between(first: Node, last: Node) -> list[Node]:
+    """The operations down to the last node in which the first one has a part."""
+    found = [first]
+    for node in topological((last,)):
+        if any(operand in found for operand in node.inputs):
+            found.append(node)
+    return found[1:]

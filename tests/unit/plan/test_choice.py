@@ -226,3 +226,35 @@ def test_rows_of_odd_length_are_written_one_by_one():
     x = m.x("x", BATCH, 8)
     lanes = {n: plan_of(linear(m, x, n), target=EAGER).groups[0].schedule.lanes for n in (6, 7, 8)}
     assert lanes == {6: 2, 7: 1, 8: 4}
+
+
+def of_16_bits(m: Make, rows: int, inner: int, columns: int, turned: bool, tail: int) -> Node:
+    x = m.x("x", rows, inner, dtype=DType.BF16)
+    shape = (columns, inner) if turned else (inner, columns)
+    y = m.product(
+        "linear" if turned else "mm", x, m.x("y", *shape, dtype=DType.BF16), shape=(rows, columns)
+    )
+    for _ in range(tail):
+        y = m.sigmoid(y)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "turned", "tail", "reason"),
+    [
+        (16384, 512, 2048, True, 1, ""),
+        (16384, 512, 2048, True, 0, "gains nothing"),
+        (1024, 8192, 8192, True, 6, "gains nothing"),
+        (16, 512, 2048, True, 1, "few rows of 16 bits"),
+        (16384, 512, 2048, False, 1, "do not lie as the copy engine reads them"),
+        (16384, 515, 2048, True, 1, "do not lie as the copy engine reads them"),
+    ],
+)
+def test_products_of_16_bits_are_ours_where_a_tail_outweighs_the_sums(
+    rows: int, inner: int, columns: int, turned: bool, tail: int, reason: str
+) -> None:
+    plan = plan_of(of_16_bits(Make(), rows, inner, columns, turned, tail), target=SM_90A)
+    made = contractions(plan)
+    assert len(made) == (0 if reason else 1)
+    assert all(group.schedule.mode is Mode.BFLOAT16 for group in made)
+    assert any(reason in group.reason for group in plan.groups)

@@ -113,7 +113,7 @@ def test_an_operand_that_is_not_split_is_written(case: str):
     sizes = {"few rows": (16, 64), "short sums": (40, 32), "long sums": (40, 1024)}
     rows, inner = sizes.get(case, (40, 64))
     h = m.exp(m.x("x", rows, inner, dtype=dtype))
-    y = m.product("mm", h, m.x("y", inner, 48, dtype=dtype), shape=(rows, 48))
+    y = m.product("linear", h, m.x("y", 48, inner, dtype=dtype), shape=(rows, 48))
     target = replace(EAGER, tensor_cores="none") if case == "no tensor cores" else EAGER
     plan = plan_of(y, target=target)
     reason = only(plan, GroupKind.POINTWISE).reason
