@@ -169,7 +169,7 @@ def test_several_windows_a_thread(make: Callable[[Make], Outputs]) -> None:
 
 def test_windows_of_few_elements_in_turns() -> None:
     """As where there are many: a block with all of its windows, and one without."""
-    limit = f"num_rows >= {2 * 132 * 1024}"
+    limit = f"num_rows >= {4 * 132 * 1024}"
     assert limit in text()
     check(side_by_side, text().replace(limit, "num_rows >= 0"), values(side_by_side, 29, hard=True))
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from ..ir.expr import Size, coefficient, substitute, symbol, terms_of
 from ..ir.kernel import Given, Kernel, Load, Loop, Own
 from ..ir.reduction import Folding, Once, Overlap, Walk
-from .c import Integers, named_in, store_text
+from .c import Integers, argument, named_in, store_text
 from .element import call_element
 from .layout import call, folded, head, indented
 from .packet import address_text, coordinates, definition_text, element_place
+from .padding import known_inside, padded
 from .walk import (
     ARG,
     casts,
@@ -38,8 +39,8 @@ from .walk import (
 _UNROLLED_ELEMS, _UNROLLED_SHARED = 32, 256
 # Of so many in one loop.
 _IN_FLIGHT = 8
-# So many loads of a thread, in several rows if one has fewer, keep memory busy.
-_LOADS = 8
+# So many loads of a thread, in up to so many rows if one has few, keep memory busy.
+_FEW_LOADS, _LOADS, _TURNS = 4, 16, 4
 # Fewer threads leave multiprocessors idle: half of what 132 of them hold.
 _MANY_THREADS = 132 * 1024
 
@@ -124,8 +125,8 @@ def _instances(folding: Folding) -> list[tuple[int, ...]]:
     """
     most = tuple(each.lanes for each in folding.overlaps)
     if not most:
-        turns = _LOADS // math.prod(_number(loop.extent) for loop in folding.reduced)
-        return [(1,), (turns,)] if turns > 1 else [(1,)]
+        loads = math.prod(_number(loop.extent) for loop in folding.reduced)
+        return [(1,), (min(_LOADS // loads, _TURNS),)] if loads <= _FEW_LOADS else [(1,)]
     one = (1,) * len(most)
     fewer = (1, most[-1]) if len(most) > 1 else (4,)
     return [one, fewer, most] if math.prod(fewer) < math.prod(most) else [one, most]
@@ -218,7 +219,9 @@ def _folds(folding: Folding) -> str:
 def _fold_lines(folding: Folding, walk: Walk) -> list[str]:
     """The loops over a row, or over what a thread's rows share, outermost first."""
     inside = _definitions(walk.kernel, folding.reduced)
-    inside += call_element(walk.kernel, [name for name, _ in walk.kernel.element.params])
+    known = known_inside(walk.kernel)
+    params = [name for name, _ in walk.kernel.element.params]
+    inside += call_element(walk.kernel, ["true" if name in known else name for name in params])
     apart = _apart(folding, walk)
     add = [f"part.add({_values(folding, walk)});"] if apart else _add(folding, walk)
     lines = [*_of_rows(folding, False, inside), *add]
@@ -304,8 +307,12 @@ _PLACES = Integers(str)
 
 
 def _definitions(kernel: Kernel, reduced: tuple[Loop, ...] = ()) -> list[str]:
-    own = (d for d in kernel.definitions if isinstance(d, Own))
-    return [definition_text(d, kernel, lambda load: _place_of(load, reduced)) for d in own]
+    outside = {load: argument(let.args[2]) for load, let in padded(kernel).items()}
+    return [
+        definition_text(d, kernel, lambda load: _place_of(load, reduced), outside=outside)
+        for d in kernel.definitions
+        if isinstance(d, Own)
+    ]
 
 
 def _place_of(load: Load, reduced: tuple[Loop, ...]) -> str:

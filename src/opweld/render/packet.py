@@ -232,9 +232,11 @@ def definition_text(
     kernel: Kernel,
     place: Callable[[Load], str] = element_place,
     read: Mapping[str, str] = NOTHING,
+    outside: Mapping[str, str] = NOTHING,
 ) -> str:
-    """The statement that defines it for one element; `place` spells what is read, and `read` has
-    the texts of what has been read otherwise.
+    """The statement that defines it for one element; `place` spells what is read, `read` has the
+    texts of what has been read otherwise, and `outside` those of loads whose guard does not hold,
+    where that is not zero.
     """
     name = definition.name
     if isinstance(definition, Pick):
@@ -245,8 +247,8 @@ def definition_text(
         return f"const bool {name} = {condition_text(definition, kernel, _between)};"
     text = load_text(definition.dtype, place(definition))
     if definition.guard:
-        nothing = constant(0, definition.dtype)
-        text = f"{condition_text(definition, kernel, _between)} ? {text} : {nothing}"
+        otherwise = outside.get(name) or constant(0, definition.dtype)
+        text = f"{condition_text(definition, kernel, _between)} ? {text} : {otherwise}"
     return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 
