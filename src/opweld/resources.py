@@ -24,6 +24,16 @@ _FUNCTION = re.compile(
 _SERIALISED = re.compile(r"instructions are serialized due to [^\n]*function '(\w+)'")
 
 
+# COMMON_NVCC_FLAGS of torch.utils.cpp_extension, which takes long to import.
+PYTORCHS_FLAGS = (
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelUse:
     """What one kernel takes: registers a thread, bytes a thread of stack and spills, bytes a block
@@ -45,7 +55,7 @@ class KernelUse:
 
 
 def kernel_uses(text: str, arch: str, options: Sequence[str] = ()) -> tuple[KernelUse, ...]:
-    """Compiles a CUDA text to a cubin and reads the report.
+    """Compiles a CUDA text to a cubin, with PyTorch's own flags, and reads the report.
 
     Raises:
         FileNotFoundError: there is no nvcc on PATH.
@@ -57,7 +67,10 @@ def kernel_uses(text: str, arch: str, options: Sequence[str] = ()) -> tuple[Kern
         output = ["-o", str(Path(folder, "kernel.cubin")), str(source)]
         command = ["nvcc", "-cubin", f"-arch={arch}", "-O3", "-std=c++17", "-Xptxas", "-v"]
         done = subprocess.run(
-            [*command, *options, *output], capture_output=True, text=True, timeout=TIME_LIMIT_S
+            [*command, *PYTORCHS_FLAGS, *options, *output],
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
         )
     if done.returncode != 0:
         raise CompileError(f"nvcc -arch={arch} fails:\n{done.stderr}\n{done.stdout}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.nvcc import needs_nvcc
 
 from opweld.compiled import Compiled, PlanRow
-from opweld.resources import parse_report, with_resources
+from opweld.resources import PYTORCHS_FLAGS, parse_report, with_resources
 
 REPORT = """\
 ptxas info    : Compiling entry function '_Z9k1_kernelv' for 'sm_90a'
@@ -51,3 +51,9 @@ def test_a_group_gets_its_kernels_figures() -> None:
 def test_a_text_that_does_not_compile_is_left_to_the_judge() -> None:
     compiled = Compiled("", "sm_90a", (), {"source": "__global__ nonsense"})
     assert with_resources(compiled) == compiled
+
+
+def test_texts_are_compiled_as_pytorch_compiles_them() -> None:
+    from torch.utils.cpp_extension import COMMON_NVCC_FLAGS
+
+    assert set(COMMON_NVCC_FLAGS) <= set(PYTORCHS_FLAGS)

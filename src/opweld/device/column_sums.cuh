@@ -15,7 +15,7 @@ OPWELD_FN Vector<T, kOwn> take_across(const T* at, int64_t stride, int64_t rows)
     Vector<T, kOwn> taken;
 #pragma unroll
     for (int j = 0; j < kOwn; ++j)
-        taken.lane[j] = !kPacked && lane + 32 * j < rows ? at[(lane + 32 * j) * stride] : T(0.0f);
+        taken.lane[j] = !kPacked && lane + 32 * j < rows ? at[(lane + 32 * j) * stride] : T{};
     return taken;
 }
 

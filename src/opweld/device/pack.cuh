@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(256)
     for (int i = y; i < 32; i += 8) {
         const int r = along ? i : x, c = along ? x : i;
         const bool inside = row + r < rows && at + c < k;
-        tile[r][c] = inside ? source[(row + r) * from.row + (at + c) * from.inner] : T(0.0f);
+        tile[r][c] = inside ? source[(row + r) * from.row + (at + c) * from.inner] : T{};
     }
     __syncthreads();
     for (int i = y; i < 32; i += 8) {

@@ -35,7 +35,7 @@ OPWELD_FN Vector<T, kTake> take_along(const T* first, int64_t inner, int64_t lef
     Vector<T, kTake> taken;
 #pragma unroll
     for (int j = 0; j < kTake; ++j)
-        taken.lane[j] = 32 * j < left ? first[32 * j * inner] : T(0.0f);
+        taken.lane[j] = 32 * j < left ? first[32 * j * inner] : T{};
     return taken;
 }
 

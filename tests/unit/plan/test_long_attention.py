@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
 from opweld.ir.ops import CallAttrs
 from opweld.ir.plan import Conditions, GroupKind
+from opweld.ir.product import Mode
 from opweld.ir.types import DType
 from opweld.plan import make_plan
 from opweld.plan.long_attention import in_two_products
@@ -139,7 +141,8 @@ def test_scores_of_16_bit_operands_are_float32(mask: str) -> None:
     """As in PyTorch's kernel: rounded once, as the weights that they become."""
     q = torch.empty(4, 8, 2048, 1024, dtype=torch.bfloat16)
     more = [torch.ones(2048, 2048, dtype=getattr(torch, mask))] if mask else []
-    groups = make_plan(graph_of(Function(), q, q, q, *more), SM_90A).groups
+    target = replace(SM_90A, products=frozenset(Mode))
+    groups = make_plan(graph_of(Function(), q, q, q, *more), target).groups
     scores, softmax, *_ = (group for group in groups if group.kind is not GroupKind.VIEW)
     assert (scores.kind, softmax.kind) == (GroupKind.CONTRACTION, GroupKind.REDUCTION)
     assert [node.type.dtype for node in scores.outputs] == [DType.F32]
