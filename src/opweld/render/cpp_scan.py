@@ -33,6 +33,7 @@ from .scan_state import STRUCTS, scanned_folds, state_type, value_type
 # Neighbouring rows that are scanned together: so many fill the cache's lines.
 _COLUMNS = 256
 _ROUNDED = (Op.CUMSUM, Op.CUMPROD, Op.LOGCUMSUMEXP)
+_WIDE = ("double", "int64_t")
 
 
 def scan_pieces(scan: Scan) -> set[str]:
@@ -43,7 +44,7 @@ def scan_pieces(scan: Scan) -> set[str]:
     for fold in scanned_folds(scan.contiguous):
         needed.add(STRUCTS[fold.op])
         if not scan.contiguous.across:
-            needed.add("scan_places" if fold.op in SCANNED_PLACES else "scan_span")
+            needed.add(_along(fold, scan.contiguous))
     return needed
 
 
@@ -78,6 +79,14 @@ def _total_type(fold: Fold, folding: Folding) -> str:
     if fold.op in _ROUNDED and fold.dtype.is_float:
         return "double"
     return state_type(fold, value)
+
+
+def _along(fold: Fold, folding: Folding) -> str:
+    """The function of the device library that scans a span of a row."""
+    if fold.op in SCANNED_PLACES:
+        return "scan_places"
+    adds = fold.op in (Op.CUMSUM, Op.CUMPROD) and _total_type(fold, folding) in _WIDE
+    return "scan_neighbours" if adds else "scan_span"
 
 
 def _nothing(fold: Fold, folding: Folding) -> str:
@@ -154,15 +163,16 @@ class _Rows:
         into = [f"{fold.name}_scanned[k] = value{fold.result};" for fold in self.own]
         lines = _loop("k", "0", "count", [place, *_evaluated(first, {}), *into])
         for fold in self.own:
-            struct, carry = STRUCTS[fold.op], f"{fold.name}_carry"
-            if fold.op in SCANNED_PLACES:
-                where = f"{fold.name}_scanned, {fold.name}_place, count, span"
-                lines.append(f"op::scan_places<op::{struct}>({where}, {carry});")
+            function, options = _along(fold, self.folding), [f"op::{STRUCTS[fold.op]}"]
+            arguments = [f"{fold.name}_scanned", "count", f"{fold.name}_carry"]
+            if function == "scan_places":
+                arguments[1:1] = [f"{fold.name}_place"]
+                arguments[3:3] = ["span"]
             else:
-                ways = (self.scan.exclusive, fold.op is Op.LOGCUMSUMEXP)
-                options = ", ".join("true" if way else "false" for way in ways)
-                arguments = f"{fold.name}_scanned, count, {carry}"
-                lines.append(f"op::scan_span<op::{struct}, {options}>({arguments});")
+                options.append("true" if self.scan.exclusive else "false")
+            if function == "scan_span":
+                options.append("true" if fold.op is Op.LOGCUMSUMEXP else "false")
+            lines.append(f"op::{function}<{', '.join(options)}>({', '.join(arguments)});")
         if self.folds:
             return lines
         stores = [stored(store) for store in second.stores]

@@ -35,7 +35,7 @@ extern "C" void k1_cumsum_contiguous_fold(
         const float value0 = k1_cumsum_scanned(x_1);
         cumsum_1_scanned[k] = value0;
       }
-      op::scan_span<op::Sum, false, false>(cumsum_1_scanned, count, cumsum_1_carry);
+      op::scan_neighbours<op::Sum, false>(cumsum_1_scanned, count, cumsum_1_carry);
     }
     partial[i - begin] = {cumsum_1_carry};
   }
@@ -64,7 +64,7 @@ extern "C" void k1_cumsum_contiguous_scan(
         const float value0 = k1_cumsum_scanned(x_1);
         cumsum_1_scanned[k] = value0;
       }
-      op::scan_span<op::Sum, false, false>(cumsum_1_scanned, count, cumsum_1_carry);
+      op::scan_neighbours<op::Sum, false>(cumsum_1_scanned, count, cumsum_1_carry);
 #pragma omp simd
       for (int64_t k = 0; k < count; ++k) {
         const int64_t r = span + k;
@@ -94,7 +94,7 @@ extern "C" void k1_cumsum_strided_fold(
         const float value0 = k1_cumsum_scanned(x_1);
         cumsum_1_scanned[k] = value0;
       }
-      op::scan_span<op::Sum, false, false>(cumsum_1_scanned, count, cumsum_1_carry);
+      op::scan_neighbours<op::Sum, false>(cumsum_1_scanned, count, cumsum_1_carry);
     }
     partial[i0 - begin] = {cumsum_1_carry};
   }
@@ -123,7 +123,7 @@ extern "C" void k1_cumsum_strided_scan(
         const float value0 = k1_cumsum_scanned(x_1);
         cumsum_1_scanned[k] = value0;
       }
-      op::scan_span<op::Sum, false, false>(cumsum_1_scanned, count, cumsum_1_carry);
+      op::scan_neighbours<op::Sum, false>(cumsum_1_scanned, count, cumsum_1_carry);
 #pragma omp simd
       for (int64_t k = 0; k < count; ++k) {
         const int64_t r0 = span + k;

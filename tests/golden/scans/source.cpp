@@ -41,7 +41,7 @@ extern "C" void k1_cummax_div_cummax_place_contiguous(
         cumsum_1_scanned[k] = value0;
         cummax_place_1_scanned[k] = value0;
       }
-      op::scan_span<op::Sum, false, false>(cumsum_1_scanned, count, cumsum_1_carry);
+      op::scan_neighbours<op::Sum, false>(cumsum_1_scanned, count, cumsum_1_carry);
       op::scan_places<op::Cummax>(cummax_place_1_scanned, cummax_place_1_place, count, span,
           cummax_place_1_carry);
 #pragma omp simd
@@ -87,7 +87,7 @@ extern "C" void k1_cummax_div_cummax_place_strided(
         cumsum_1_scanned[k] = value0;
         cummax_place_1_scanned[k] = value0;
       }
-      op::scan_span<op::Sum, false, false>(cumsum_1_scanned, count, cumsum_1_carry);
+      op::scan_neighbours<op::Sum, false>(cumsum_1_scanned, count, cumsum_1_carry);
       op::scan_places<op::Cummax>(cummax_place_1_scanned, cummax_place_1_place, count, span,
           cummax_place_1_carry);
 #pragma omp simd
