@@ -84,9 +84,15 @@ class Builder:
 
 
 def _as_element(value: Any, dtype: DType) -> Any:
-    """A Python number as an element: 2 is 2.0 in a float tensor, True is 1 in an integer one."""
+    """A Python number as an element: 2 is 2.0 in a float tensor, True is 1 in an integer one, -2 is
+    254 in one of uint8.
+    """
     if not isinstance(value, int | float):
         return value
     if dtype is DType.BOOL:
         return bool(value)
-    return float(value) if dtype.is_float else int(value)
+    if dtype.is_float:
+        return float(value)
+    values = 1 << 8 * dtype.itemsize_bytes
+    least = 0 if dtype is DType.U8 else -values // 2
+    return (int(value) - least) % values + least

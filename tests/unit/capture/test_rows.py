@@ -10,7 +10,10 @@ import torch.nn.functional as F
 from tests.capturing import assert_row, exported, module_of, ops_of
 from torch import nn
 
+from opweld.ir.graph import arena_of
+from opweld.ir.interpret import interpret_outputs
 from opweld.ir.ops import Op
+from opweld.simplify import simplify
 
 HARD = torch.tensor(
     [math.nan, math.inf, -math.inf, -0.0, 0.0, 1e-40, -1e-40, 3e38, -3e38, 1.0, -1.0, 0.5, 7.25]
@@ -124,6 +127,23 @@ def test_promotion(function) -> None:
     integers = torch.arange(12).reshape(3, 4) - 4
     graph = assert_row(module_of(lambda self, i, x: function(i, x)), integers, torch.randn(3, 4))
     assert not any(name.startswith("aten.") for name in ops_of(graph))
+
+
+def _beyond(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    within = (x.clamp(-2, 1), x.clamp(max=-3), torch.where(x > -2, x, -2))
+    return (*within, x < -2, x == -1, x < 300, x == 300, x + 300, x * -300)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8], ids=str)
+def test_numbers_that_a_type_does_not_hold_are_wrapped(dtype: torch.dtype) -> None:
+    """Also to the rules that know what values a type has."""
+    x = torch.arange(256).to(dtype)
+    variant = exported(module_of(lambda self, x: _beyond(x)), x)
+    simplified = simplify(variant.graph, arena_of(variant.graph)).graph
+    for found, wanted in zip(
+        interpret_outputs(simplified, {"x": x.numpy()}), _beyond(x), strict=True
+    ):
+        assert torch.equal(torch.from_numpy(found), wanted)
 
 
 @pytest.mark.parametrize(
