@@ -24,7 +24,7 @@ spec.loader.exec_module(emitted)
 assert emitted._ops is not None, "the kernels were not built"
 """
 # The same, and a call that the kernels were not made for fails: nothing of ours would be watched.
-ALONE = f"""{LOADED}
+KERNELS_ALONE = f"""{LOADED}
 def original(*args):
     raise AssertionError("the original ran")
 

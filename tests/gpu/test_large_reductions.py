@@ -15,7 +15,7 @@ import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import emitted_module, write_pair
-from tests.gpu.sanitizing import ALONE, needs_sanitizer, require_nothing_found
+from tests.gpu.sanitizing import KERNELS_ALONE, needs_sanitizer, require_nothing_found
 from torch import Tensor
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
@@ -174,7 +174,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-CALLS = f"""{ALONE}model = emitted.ModelNew()
+CALLS = f"""{KERNELS_ALONE}model = emitted.ModelNew()
 
 def normal(*shape):
     return torch.randn(*shape, device="cuda")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.gpu.emitting import write_pair
-from tests.gpu.sanitizing import ALONE, LOADED, needs_sanitizer, require_nothing_found
+from tests.gpu.sanitizing import KERNELS_ALONE, LOADED, needs_sanitizer, require_nothing_found
 
 from opweld.worker import child_environment
 
@@ -36,7 +36,7 @@ def get_init_inputs():
     return []
 """
 
-CALLS = f"""{ALONE}model = emitted.ModelNew()
+CALLS = f"""{KERNELS_ALONE}model = emitted.ModelNew()
 with torch.no_grad():
     for rows in (1, 2, 37):
         row = torch.randn(1003, device="cuda")
@@ -73,7 +73,8 @@ def get_init_inputs():
 """
 # Few rows, small tiles with k in parts, large tiles in clusters; operands that cannot be read four
 # at a time, or lie across; data that the float32 kernel takes; a weight that was changed.
-PRODUCT_CALLS = f"""{ALONE}assert "_contract(" in emitted._CUDA, "the product is the library's"
+PRODUCT_CALLS = f"""{KERNELS_ALONE}
+assert "_contract(" in emitted._CUDA, "the product is the library's"
 model = emitted.ModelNew().cuda()
 with torch.no_grad():
     for rows in (1, 3, 9, 130, 4100):

@@ -175,11 +175,11 @@ def _contract(mode: _Mode, modes: Mapping[str, bool]) -> Contract:
         weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
         modules=module_facts(task.module, mode.reads, modes),
         symbols=_symbol_facts(task, mode.exported),
-        row_major=_draws_by_memory(graph),
+        row_major=_needs_order(graph),
     )
 
 
-def _draws_by_memory(graph: Graph) -> bool:
+def _needs_order(graph: Graph) -> bool:
     """Whether random numbers go to the elements of a tensor, in the order in which these lie."""
     calls = [node for node in graph.nodes() if node.op is Op.CALL and node.inputs]
     return any(call.attrs.draws and draws_by_memory(call.attrs.target) for call in calls)

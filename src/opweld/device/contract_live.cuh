@@ -150,7 +150,7 @@ OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile:
     return power_of_two(-up);
 }
 
-// @live_product_kernel deps: CallState, Faithful, Sink, LiveCopies, LiveProduct, MmaTask, await_stages, give_tile, mma_products, read_line, shared_address, split_line
+// @live_product_kernel deps: CallState, Faithful, Sink, LiveCopies, LiveProduct, await_stages, give_task, mma_products, read_line, shared_address, split_line
 // The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another kernel
 // has to make it: operands are unfit, or a sum is not finite.
 template <typename Epilogue>
@@ -229,10 +229,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
         auto* tile = reinterpret_cast<float*>(live_memory);
         sums.lay_out(tile);
         __syncthreads();
-        const int64_t rows = p.m - task.m < MmaTile::kM ? p.m - task.m : MmaTile::kM;
-        give_tile<MmaTile::kThreads, MmaTile::kN, MmaTile::kPitch>(
-            sink, task.split, tile, rows, p.n - task.n,
-            (task.batch * p.m + task.m) * p.n + task.n, p.n);
+        give_task(sink, task, p, tile);
         __syncthreads();  // the tile becomes stages
     }
     if (unfit) call->again = 1;

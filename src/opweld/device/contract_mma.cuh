@@ -280,6 +280,17 @@ struct MmaTask {
     }
 };
 
+// @give_task deps: MmaTask, give_tile
+// A block gives the tile that a task has laid out in shared memory.
+template <typename Extents, typename Epilogue>
+OPWELD_FN void give_task(const Sink<Epilogue>& sink, const MmaTask& task, const Extents& p,
+                         const float* tile) {
+    const int64_t rows = p.m - task.m < MmaTile::kM ? p.m - task.m : MmaTile::kM;
+    give_tile<MmaTile::kThreads, MmaTile::kN, MmaTile::kPitch>(
+        sink, task.split, tile, rows, p.n - task.n, (task.batch * p.m + task.m) * p.n + task.n,
+        p.n);
+}
+
 // @find_drowned_mma deps: Drowned, largest_scale, MmaCopies, MmaSums
 // Looks among a warp's sums of `count` blocks of k, before the scales of their columns, for drowned
 // ones. `scale`: of the tile's first row in the first of these blocks.
@@ -304,7 +315,7 @@ OPWELD_FN void find_drowned(const MmaSums& sums, const MmaCopies<Mode>& copies, 
     drowned.tell(call);
 }
 
-// @mma_product_kernel deps: MmaCopies, MmaTask, find_drowned_mma, give_tile, mma_stage, shared_address
+// @mma_product_kernel deps: MmaCopies, find_drowned_mma, give_task, mma_stage, shared_address
 // The product, each tile's k in `splits` parts of `each` blocks. Where `call` is given and says that
 // the operands are unfit, or that lost digits count, another kernel makes the product.
 template <typename Mode, typename Epilogue>
@@ -367,10 +378,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
                 tile[row * MmaTile::kPitch + column] *= scale;
             __syncthreads();
         }
-        const int64_t rows = p.m - task.m < MmaTile::kM ? p.m - task.m : MmaTile::kM;
-        give_tile<MmaTile::kThreads, MmaTile::kN, MmaTile::kPitch>(
-            sink, task.split, tile, rows, p.n - task.n,
-            (task.batch * p.m + task.m) * p.n + task.n, p.n);
+        give_task(sink, task, p, tile);
         __syncthreads();  // the tile becomes stages
     }
 }

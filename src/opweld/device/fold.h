@@ -174,8 +174,8 @@ struct Powers {
 };
 
 // @times_exp deps: exp
-// x * exp(from - to), in double precision or rounded three times only: the last moves of a sum have
-// no others beside them that would even their errors out.
+// x * exp(from - to), within an ulp or so in float: the last moves of a sum have no others beside
+// them that would even their errors out.
 OPWELD_FN double times_exp(double x, double from, double to) {
     return x * op::exp(from - to);
 }
@@ -183,8 +183,8 @@ OPWELD_FN float times_exp(float x, float from, float to) {
     const float d = from - to;
     if (!(::fabs(d) < 80.0f)) return x * op::exp(d);
     const float back = d - from, lost = (from - (d - back)) - (to + back);
-    // d + lost = k log(2) + r + low; e^r = 1 + r + r^2 q, of which low has its share. The first part of log(2) has zeros at its
-    // end, so that r is exact.
+    // d + lost = k log(2) + r + low; e^r = 1 + r + r^2 q, of which low has its share. The first part
+    // of log(2) has zeros at its end, so that r is exact.
     const float k = ::rint(d * 1.44269504f);
     const float r = ::fma(k, -0.693145752f, d), low = ::fma(k, -1.42860677e-6f, lost);
     float q = ::fma(r, 1.0f / 5040, 1.0f / 720);

@@ -120,11 +120,11 @@ def _require_tiles(product: Product, mode: Mode, conditions: Conditions) -> None
         raise NoProduct("of few rows of 16 bits")
     for node, axes in ((product.a, product.a_axes), (product.b, product.b_axes)):
         *outer, inner = even_strides(axes, node.type.shape) or (0, 0, 0)
-        if inner != 1 or any(not isinstance(s, int) or s % _EIGHT for s in outer):
+        if inner != 1 or any(not isinstance(s, int) or s % _ALIGNED for s in outer):
             raise NoProduct("its 16-bit operands do not lie as the copy engine reads them")
 
 
-_EIGHT = 8  # values of 16 bits in the 16 bytes that strides are multiples of
+_ALIGNED = 8  # in values, what strides are multiples of: 16 bytes
 
 
 def is_ours(

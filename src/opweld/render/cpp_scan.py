@@ -163,20 +163,22 @@ class _Rows:
         into = [f"{fold.name}_scanned[k] = value{fold.result};" for fold in self.own]
         lines = _loop("k", "0", "count", [place, *_evaluated(first, {}), *into])
         for fold in self.own:
-            function, options = _along(fold, self.folding), [f"op::{STRUCTS[fold.op]}"]
-            arguments = [f"{fold.name}_scanned", "count", f"{fold.name}_carry"]
-            if function == "scan_places":
-                arguments[1:1] = [f"{fold.name}_place"]
-                arguments[3:3] = ["span"]
-            else:
-                options.append("true" if self.scan.exclusive else "false")
-            if function == "scan_span":
-                options.append("true" if fold.op is Op.LOGCUMSUMEXP else "false")
-            lines.append(f"op::{function}<{', '.join(options)}>({', '.join(arguments)});")
+            lines.append(self._scan(fold))
         if self.folds:
             return lines
         stores = [stored(store) for store in second.stores]
         return lines + _loop("k", "0", "count", [place, *_evaluated(second, self._told()), *stores])
+
+    def _scan(self, fold: Fold) -> str:
+        """The call that scans a span."""
+        function, struct = _along(fold, self.folding), f"op::{STRUCTS[fold.op]}"
+        scanned, carry = f"{fold.name}_scanned", f"{fold.name}_carry"
+        if function == "scan_places":
+            return f"op::scan_places<{struct}>({scanned}, {fold.name}_place, count, span, {carry});"
+        ways = [self.scan.exclusive]
+        ways += [fold.op is Op.LOGCUMSUMEXP] if function == "scan_span" else []
+        options = ", ".join("true" if way else "false" for way in ways)
+        return f"op::{function}<{struct}, {options}>({scanned}, count, {carry});"
 
     def _told(self) -> dict[str, str]:
         """What is known of each fold at place k of a span."""

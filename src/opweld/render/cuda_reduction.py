@@ -20,8 +20,8 @@ from .c import compute_type
 from .chunks import has_chunks, takes_chunks
 from .cuda_alone import alone_parts
 from .cuda_folds import finish_sizes, fold_pieces, folds_struct, tell
-from .cuda_team_launch import launchers, pieces_entries, template_line
-from .cuda_teams import BLOCKS, SHARED, packet_words, spread, threads_of
+from .cuda_team_launch import launchers, template_line
+from .cuda_teams import BLOCKS, SHARED, packet_words, pieces_entries, spread, threads_of
 from .element import element_text, title
 from .layout import folded, head
 from .walk import (
@@ -76,7 +76,7 @@ def reduction_text(reduction: Reduction) -> str:
         *(folds_struct(folding, n) for n, step in enumerate(folding.steps) if step.walk.folds),
     ]
     if reduction.cut:
-        parts.append(pieces_entries(reduction))
+        parts.append(pieces_entries(reduction, folds_name(reduction.contiguous, 0)))
     for each in reduction.foldings:
         parts += alone_parts(each) if each.alone else _folding_parts(each, reduction)
     return "\n\n".join(parts) + "\n"

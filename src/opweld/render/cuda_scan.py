@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
-from .cuda_teams import columns_and_least
+from .cuda_teams import pieces_entries
 from .element import element_text, title
 from .layout import COLUMNS, call, folded, head
 from .scan_state import (
@@ -99,7 +99,7 @@ def scan_text(scan: Scan) -> str:
         carry_struct(folding),
     ]
     if scan.cut:
-        parts.append(_pieces_entries(scan))
+        parts.append(pieces_entries(scan, carry_name(scan.contiguous)))
     for each in scan.foldings:
         parts += _folding_parts(each, scan)
     return "\n\n".join(parts) + "\n"
@@ -395,20 +395,3 @@ def _fits(folding: Folding, strips: int, lanes: int) -> bool:
 def _name(folding: Folding, instance: _Instance) -> str:
     numbers = f"{instance.team}, {instance.items}, {instance.lanes}, {instance.index}"
     return f"{prefix(folding)}_launch<{numbers}>"
-
-
-def _pieces_entries(scan: Scan) -> str:
-    """In how many pieces a row is cut, and the bytes of what one comes to."""
-    folding = scan.contiguous
-    columns, least = columns_and_least(folding)
-    blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
-    lines = [
-        f'extern "C" int64_t {scan.group}_pieces(int64_t num_rows, int64_t length) {{',
-        f"  return op::pieces_for({blocks}, length, {least});",
-        "}",
-        "",
-        f'extern "C" int64_t {scan.group}_partial_bytes() {{',
-        f"  return sizeof({carry_name(folding)});",
-        "}",
-    ]
-    return "\n".join(lines)

@@ -11,7 +11,6 @@ from .cuda_teams import (
     MANY_COLUMNS,
     SHARED,
     Instance,
-    columns_and_least,
     fits_wide,
     for_packets,
     for_rare,
@@ -207,20 +206,3 @@ def _instance(folding: Folding, choice: Instance, lanes: int, index: str) -> str
     if choice.blocks > 1:
         numbers.append(f"{choice.blocks}")
     return f"{prefix(folding)}_launch<{', '.join(numbers)}>"
-
-
-def pieces_entries(reduction: Reduction) -> str:
-    """In how many pieces a row is cut, and the bytes of one piece."""
-    folding = reduction.contiguous
-    columns, least = columns_and_least(folding)
-    blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
-    lines = [
-        f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
-        f"  return op::pieces_for({blocks}, length, {least});",
-        "}",
-        "",
-        f'extern "C" int64_t {reduction.group}_partial_bytes() {{',
-        f"  return sizeof({folds_name(folding, 0)});",
-        "}",
-    ]
-    return "\n".join(lines)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir.expr import Size
 from ..ir.kernel import Access, Load
-from ..ir.reduction import Folding, Reduction
+from ..ir.reduction import Folding, Reduction, Scan
 from .chunks import CHUNKED, has_chunks
 from .walk import (
     ARG,
@@ -245,6 +245,23 @@ def columns_and_least(folding: Folding) -> tuple[int, int]:
         return 1, _LEAST_ALONG
     columns = _CUT_COLUMNS if _fits_cut(folding) else _COLUMNS
     return columns * folding.lanes, _LEAST_ACROSS
+
+
+def pieces_entries(reduction: Reduction | Scan, partial: str) -> str:
+    """In how many pieces a row is cut, and the bytes of one: of a struct of the text, `partial`."""
+    folding = reduction.contiguous
+    columns, least = columns_and_least(folding)
+    blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
+    lines = [
+        f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
+        f"  return op::pieces_for({blocks}, length, {least});",
+        "}",
+        "",
+        f'extern "C" int64_t {reduction.group}_partial_bytes() {{',
+        f"  return sizeof({partial});",
+        "}",
+    ]
+    return "\n".join(lines)
 
 
 def reaching(choices: list[Instance], packets: Size) -> list[Instance]:
