@@ -88,10 +88,7 @@ class _Parts:
     exact: list[tuple[Node, list[Node]]] = field(default_factory=list)
 
     def of(self, graph: Graph) -> Graph:
-        copier = Copier(self.arena, self._instead, self.origins)
-        # The products are calls of late serials, which all calls behind them must exceed.
-        copier.calls_moved = True
-        return copier.copied(graph)
+        return Copier(self.arena, self._instead, self.origins).copied(graph)
 
     def _instead(self, node: Node, operands: tuple[Node, ...]) -> Node | None:
         if node.serial not in self.chosen:

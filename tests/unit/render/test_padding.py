@@ -55,3 +55,11 @@ def test_what_two_choices_read_is_chosen_afterwards() -> None:
     wide = m.windows(m.relu(x), WINDOW, WINDOW, outside=0.25)
     kernel = walk_of(reduction_of(m.reduced("sum", m.add(seen, wide), 0, 1)))
     assert not padded(kernel)
+
+
+def test_a_test_that_another_choice_reads_is_made() -> None:
+    m = Make()
+    seen = m.windows(m.x("x", BATCH, 9, 10), WINDOW, WINDOW, outside=0.5)
+    other = m.windows(m.relu(m.x("y", BATCH, 9, 10)), WINDOW, WINDOW, outside=0.25)
+    kernel = walk_of(reduction_of(m.reduced("sum", m.add(seen, other), 0, 1)))
+    assert list(padded(kernel)) == ["x_1"] and not known_inside(kernel)
