@@ -69,14 +69,14 @@ def eagers(module: ModuleType, args: Sequence[Tensor]) -> list[dict[str, Any]]:
 
 def pairs(
     module: ModuleType, model: Model, args: Sequence[Tensor]
-) -> Iterator[tuple[str, Tensor, Tensor]]:
+) -> list[tuple[str, Tensor, Tensor]]:
     """Our results beside eager's."""
     with torch.no_grad():
-        ours = parts(module.ModelNew()(*args), model)
-        theirs = parts(eagers(module, args), model)
-        for (label, new), (_, eager) in zip(ours, theirs, strict=True):
-            assert (new.dtype, new.shape) == (eager.dtype, eager.shape), label
-            yield label, new, eager
+        ours = list(parts(module.ModelNew()(*args), model))
+        theirs = list(parts(eagers(module, args), model))
+    for (label, new), (_, eager) in zip(ours, theirs, strict=True):
+        assert (new.dtype, new.shape) == (eager.dtype, eager.shape), label
+    return [(label, new, eager) for (label, new), (_, eager) in zip(ours, theirs, strict=True)]
 
 
 class Graded:

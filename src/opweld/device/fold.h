@@ -162,7 +162,23 @@ struct Argmin {
     }
 };
 
-// @Powers deps:
+// @Compensated deps:
+// A sum, and what its roundings have left out.
+template <typename T>
+struct Compensated {
+    T sum, rest;
+};
+
+// @left_out deps:
+// What the addition of a and b leaves out, exactly: Knuth, "The Art of Computer Programming", volume 2,
+// 4.2.2, theorem B.
+template <typename T>
+OPWELD_FN T left_out(T a, T b, T sum) {
+    const T of_b = sum - a;
+    return (a - (sum - of_b)) + (b - of_b);
+}
+
+// @Powers deps: Compensated
 // The largest of values v, and the sum of exp(v - origin). The origin is an earlier largest, which
 // the largest has not left by more than two kLag: a sum that is moved to every new largest would be
 // rounded as often, and where rows ascend slowly these roundings add up.
@@ -170,18 +186,19 @@ template <typename T, typename Total>
 struct Powers {
     static constexpr int kLag = 1;
     T largest, origin;
-    Total sum;
+    Total sum, rest;
 };
 
-// @times_exp deps: exp
-// x * exp(from - to), within an ulp or so in float: the last moves of a sum have no others beside
-// them that would even their errors out.
-OPWELD_FN double times_exp(double x, double from, double to) {
-    return x * op::exp(from - to);
+// @times_exp deps: Compensated, exp
+// x * exp(from - to), within an ulp or so of a rounded sum in float: the last moves of a sum have no
+// others beside them that would even their errors out. Where that overflows or vanishes, or is no
+// number, all of it is the sum.
+OPWELD_FN Compensated<double> times_exp(Compensated<double> x, double from, double to) {
+    return {(x.sum + x.rest) * op::exp(from - to), 0.0};
 }
-OPWELD_FN float times_exp(float x, float from, float to) {
+OPWELD_FN Compensated<float> times_exp(Compensated<float> x, float from, float to) {
     const float d = from - to;
-    if (!(::fabs(d) < 80.0f)) return x * op::exp(d);
+    if (!(::fabs(d) < 80.0f)) return {x.sum * op::exp(d), 0.0f};
     const float back = d - from, lost = (from - (d - back)) - (to + back);
     // d + lost = k log(2) + r + low; e^r = 1 + r + r^2 q, of which low has its share. The first part
     // of log(2) has zeros at its end, so that r is exact.
@@ -193,35 +210,42 @@ OPWELD_FN float times_exp(float x, float from, float to) {
     q = ::fma(r, q, 1.0f / 6);
     q = ::fma(r, q, 0.5f);
     const float rest = r * r * q, more = r + (rest + ::fma(low, r + rest, low));
-    return ::ldexp(::fma(x, more, x), int(k));
+    const float sum = ::fma(x.sum, more, x.sum);
+    const float beside = ::fma(x.sum, more, x.sum - sum) + ::fma(x.rest, more, x.rest);
+    const int twos = int(k);
+    return {::ldexp(sum, twos), beside - beside == 0.0f ? ::ldexp(beside, twos) : 0.0f};
 }
 
-// @Sumexp deps: Powers, exp, kInfinity, maximum, minimum, times_exp
+// @Sumexp deps: Powers, exp, kInfinity, left_out, maximum, minimum, times_exp
 // The sum of exp(v - largest), taken together with the largest. A largest that is infinite gives
 // NaN, as the difference does where the largest is known beforehand.
 struct Sumexp {
     template <typename T, typename Total>
     OPWELD_FN Powers<T, Total> identity() {
-        return {-kInfinity<T>, -kInfinity<T>, Total(0)};
+        return {-kInfinity<T>, -kInfinity<T>, Total(0), Total(0)};
     }
-    // A sum whose origin moves. Origins may both be -Inf.
+    // The sum where its origin moves. Origins may both be -Inf.
     template <typename T, typename Total>
-    OPWELD_FN Total moved(Total sum, T from, T to) {
-        return from == to ? sum : times_exp(sum, Total(from), Total(to));
+    OPWELD_FN Compensated<Total> moved(const Powers<T, Total>& powers, T to) {
+        const Compensated<Total> sum{powers.sum, powers.rest};
+        return powers.origin == to ? sum : times_exp(sum, Total(powers.origin), Total(to));
     }
     template <typename T, typename Total>
-    OPWELD_FN Powers<T, Total> combine(Powers<T, Total> a, Powers<T, Total> b) {
+    OPWELD_FN Powers<T, Total> combine(const Powers<T, Total>& a, const Powers<T, Total>& b) {
         const T low = op::minimum(a.origin, b.origin), high = op::maximum(a.origin, b.origin);
         const T origin = high <= low + Powers<T, Total>::kLag ? low : high;
-        return {op::maximum(a.largest, b.largest), origin,
-                moved(a.sum, a.origin, origin) + moved(b.sum, b.origin, origin)};
+        const Compensated<Total> one = moved(a, origin), other = moved(b, origin);
+        const Total sum = one.sum + other.sum;
+        return {op::maximum(a.largest, b.largest), origin, sum,
+                one.rest + other.rest + left_out(one.sum, other.sum, sum)};
     }
     // Before values up to `top` are taken in. NaN moves the origin, too.
     template <typename T, typename Total>
     OPWELD_FN void reach(Powers<T, Total>& powers, T top) {
         powers.largest = op::maximum(powers.largest, top);
         if (!(top <= powers.origin + Powers<T, Total>::kLag)) {
-            powers.sum = moved(powers.sum, powers.origin, top);
+            const Compensated<Total> sum = moved(powers, top);
+            powers.sum = sum.sum, powers.rest = sum.rest;
             powers.origin = top;
         }
     }
@@ -232,7 +256,9 @@ struct Sumexp {
     }
     template <typename T, typename Total>
     OPWELD_FN T told(const Powers<T, Total>& powers) {
-        return T(times_exp(powers.sum, Total(powers.origin), Total(powers.largest)));
+        const Compensated<Total> sum =
+            times_exp({powers.sum, powers.rest}, Total(powers.origin), Total(powers.largest));
+        return T(sum.sum + sum.rest);
     }
     template <typename T, typename Total>
     OPWELD_FN T largest_told(const Powers<T, Total>& powers) {
@@ -240,25 +266,12 @@ struct Sumexp {
     }
 };
 
-// @Compensated deps:
-// A sum, and what its roundings have left out.
-template <typename T>
-struct Compensated {
-    T sum, rest;
-};
-
-// @Mean deps: Compensated
-// The mean, rounded once: that of equal elements is one of them. What an addition leaves out is
-// exact: Knuth, "The Art of Computer Programming", volume 2, 4.2.2, theorem B.
+// @Mean deps: Compensated, left_out
+// The mean, rounded once: that of equal elements is one of them.
 struct Mean {
     template <typename T>
     OPWELD_FN Compensated<T> identity() {
         return {T(0), T(0)};
-    }
-    template <typename T>
-    OPWELD_FN T left_out(T a, T b, T sum) {
-        const T of_b = sum - a;
-        return (a - (sum - of_b)) + (b - of_b);
     }
     // What many additions leave out goes back to the sum.
     template <typename T>

@@ -61,7 +61,7 @@ def _fields(text: str) -> list[int]:
     """The sizes of the scalars of a fold's state (fold.h)."""
     names = re.findall(r"\w+", text.removeprefix("op::"))
     if names[0] == "Powers":
-        return [_BYTES[names[1]], _BYTES[names[1]], _BYTES[names[2]]]
+        return [_BYTES[names[1]]] * 2 + [_BYTES[names[2]]] * 2
     if names[0] == "Compensated":
         return [_BYTES[names[1]]] * 2
     if names[0] == "Spread":
