@@ -12,13 +12,15 @@ from .ir.product import Mode
 class ProductRates:
     """How fast matrix products of one mode are, in operations (two a term) a second.
 
-    `overhead_us` is what a product of ours takes beside the multiplying and the splitting; `short`
-    is our rate where sums are too short for splitting (contract_short.cuh), where it is another.
+    `overhead_us` is what a product of ours takes beside the multiplying and the splitting, and
+    `given_us` a million results to what follows; `short` is our rate where sums are too short for
+    splitting (contract_short.cuh), where it is another.
     """
 
     ours: float
     library: float
     overhead_us: float = 0.0
+    given_us: float = 0.0
     short: float | None = None
     live: float | None = None
 
@@ -119,8 +121,7 @@ SM_90A = Target(
     cuts_at_launch=True,
     held_row_elems=32768,  # 8 packets of 16 bytes in the registers of each of 1024 threads
     tensor_cores="sm90",
-    # Those of 16-bit operands are emulated and compiled, but have not run as part of emitted files.
-    products=frozenset({Mode.FAITHFUL, Mode.TF32}),
+    products=frozenset(Mode),
     # The library's: 1024x8192x8192 on an H200, 2026-11-21, torch 2.11, CUDA 13.0; the weaker of
     # that and 8192^3 is 51, 346, 692 and 662e12. Ours in float32: 8192^3 by three float16 products,
     # promoted every 64 terms, in the same run 4.9 to 5.0 ms; 1024x8192x8192 0.56 to 0.61 ms. Ours
@@ -128,14 +129,16 @@ SM_90A = Target(
     # quarters with a promotion after 4 instead of 12 of their instructions. Short, an estimate: of
     # the data sheet's 67e12, what is left where every fourth instruction adds nothing to a sum and
     # 9 to 16 terms take as long as 16. Live: 256x524288 by 524288x256, and 512 x 65536 terms. Ours
-    # of 16 bits: 82 to 87 % of the library, 94 % at 8192^3 (H200, 2026-11-21).
+    # of 16 bits: 82 to 87 % of the library, 94 % at 8192^3 (H200, 2026-11-21); a million results
+    # take 0.5 to 1.5 us with a ReLU, up to twice that with a sigmoid and a tanh, while the tensor
+    # cores wait: no faster than the library and a kernel (2026-11-23, benchmarks/README.md).
     product_rates={
         Mode.FAITHFUL: ProductRates(
             220e12, library=51e12, overhead_us=12.0, short=30e12, live=85e12
         ),
         Mode.TF32: ProductRates(480e12, library=379e12, overhead_us=12.0, short=30e12),
-        Mode.HALF: ProductRates(ours=590e12, library=706e12),
-        Mode.BFLOAT16: ProductRates(ours=615e12, library=736e12),
+        Mode.HALF: ProductRates(ours=590e12, library=706e12, given_us=1.0),
+        Mode.BFLOAT16: ProductRates(ours=615e12, library=736e12, given_us=1.0),
     },
 )
 

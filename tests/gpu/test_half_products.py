@@ -6,7 +6,6 @@ python3 -m pytest -m gpu tests/gpu/test_half_products.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from types import ModuleType
 from unittest import mock
 
@@ -16,15 +15,12 @@ from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import emitted_module
 from torch import Tensor
 
-from opweld.ir.product import Mode
 from opweld.judge.compare import ErrorSums
 from opweld.judge.grade import grade
-from opweld.target import SM_90A
 
 pytestmark = pytest.mark.gpu
 
 DTYPES = ("bfloat16", "float16")
-EVERY_MODE = replace(SM_90A, products=frozenset(Mode))
 ROWS, INNER, COLUMNS = 512, 1536, 1000
 LINEAR = """
 import torch
@@ -64,17 +60,14 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def emitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ModuleType]]:
-    """Whatever the plan expects of them; the target leaves them out until these tests have run."""
+    """Whatever the plan expects of them."""
     made = dict[str, ModuleType]()
 
     def emit(source: str, **sizes: object) -> ModuleType:
         text = source.format(**sizes)
         if text not in made:
             folder = tmp_path_factory.mktemp("half")
-            with (
-                mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)),
-                mock.patch("opweld.driver.choose_target", return_value=EVERY_MODE),
-            ):
+            with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
                 module = emitted_module(folder, f"half{len(made)}", text)
             assert module._ops is not None, "the kernels were not built"
             assert "_contract(" in module._CUDA, "the product is the library's"

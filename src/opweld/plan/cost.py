@@ -20,6 +20,7 @@ from ..ir.product import (
     RowsProduct,
     splits_in_kernel,
 )
+from ..ir.types import DType
 from ..target import Target
 from .places import HERE, Way, places_of
 from .uses import behind_views, computes
@@ -152,7 +153,8 @@ def estimate_product(
     sizes: Sizes,
 ) -> tuple[float, float]:
     """Microseconds of a product and its tail as one kernel of ours, and as the library's call and
-    a pointwise kernel.
+    a pointwise kernel. Where the tail takes sums of 16-bit operands as float32, the library's call
+    is of float32 operands: one of 16 bits would round them.
 
     The splitting of a held weight is not counted: in inference one is split once for all calls.
     Where a weight changes between calls, as in training, each call takes longer by
@@ -176,8 +178,12 @@ def estimate_product(
     if few > SKINNY[mode]:
         split_us = 0.0 if live else _split_us(product, mode, target, sizes)
         ours += SHORT_OVERHEAD_US if short else rates.overhead_us + split_us
+        ours += rates.given_us * number_at(anchor.type.num_elems, sizes) / 1e6
     stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
-    library = max(flops / rates.library * 1e6, operands_us + stored_us)
+    library_rate = rates.library
+    if mode in (Mode.HALF, Mode.BFLOAT16) and _stays_wide(anchor, tail):
+        library_rate = target.product_rates[Mode.FAITHFUL].library
+    library = max(flops / library_rate * 1e6, operands_us + stored_us)
     share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
     library = max(library, operands_us / share + written_us)
     if tail:
@@ -218,6 +224,14 @@ def _is_source(call: Node, operand: Node) -> bool:
     if call.op is not Op.PICK or operand is not call.inputs[0]:
         return False
     return number_at(call.type.num_elems, ()) < number_at(operand.type.num_elems, ())
+
+
+def _stays_wide(anchor: Node, tail: Sequence[Node]) -> bool:
+    """Whether all that reads the product takes it as float32."""
+    readers = [node for node in tail if anchor in node.inputs]
+    return bool(readers) and all(
+        node.op is Op.CAST and node.type.dtype is DType.F32 for node in readers
+    )
 
 
 def _read_beside(anchor: Node, tail: Sequence[Node]) -> tuple[Node, ...]:

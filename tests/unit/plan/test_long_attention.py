@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
 from opweld.ir.ops import CallAttrs
 from opweld.ir.plan import Conditions, GroupKind
-from opweld.ir.product import Mode
 from opweld.ir.types import DType
 from opweld.plan import make_plan
 from opweld.plan.long_attention import in_two_products
@@ -141,8 +139,7 @@ def test_scores_of_16_bit_operands_are_float32(mask: str) -> None:
     """As in PyTorch's kernel: rounded once, as the weights that they become."""
     q = torch.empty(4, 8, 2048, 1024, dtype=torch.bfloat16)
     more = [torch.ones(2048, 2048, dtype=getattr(torch, mask))] if mask else []
-    target = replace(SM_90A, products=frozenset(Mode))
-    groups = make_plan(graph_of(Function(), q, q, q, *more), target).groups
+    groups = make_plan(graph_of(Function(), q, q, q, *more), SM_90A).groups
     scores, softmax, *_ = (group for group in groups if group.kind is not GroupKind.VIEW)
     assert (scores.kind, softmax.kind) == (GroupKind.CONTRACTION, GroupKind.REDUCTION)
     assert [node.type.dtype for node in scores.outputs] == [DType.F32]
