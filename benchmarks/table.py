@@ -190,9 +190,7 @@ def product_row(case: dict[str, Any]) -> str:
 
 def of_torch_compile(case: dict[str, Any]) -> tuple[str, ...]:
     """Its times as it is and tuned, where they were taken."""
-    return tuple(
-        f"{case[way]:.4g}" if way in case else "" for way in ("compile_ms", "autotune_ms")
-    )
+    return tuple(f"{case[way]:.4g}" if way in case else "" for way in ("compile_ms", "autotune_ms"))
 
 
 def row(case: dict[str, Any], hand: bool) -> str:
