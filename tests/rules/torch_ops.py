@@ -214,6 +214,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.SHIFT_RIGHT: torch.bitwise_right_shift,
     Op.WHERE: torch.where,
     Op.LERP: torch.lerp,
+    Op.ADDCMUL: torch.addcmul,
     Op.SUM: lambda x, a: torch.sum(x, a.axes, keepdim=True, dtype=x.dtype),
     Op.PROD: _prod,
     Op.AMAX: _extreme(torch.amax, torch.max),

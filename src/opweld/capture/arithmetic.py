@@ -98,9 +98,10 @@ def _clamp(call: Call) -> Node:
 
 
 def _addcmul(call: Call) -> Node:
-    scaled = _scaled(call, "tensor1", "value")
-    product = call.make(Op.MUL, scaled, call.operand("tensor2"))
-    return call.make(Op.ADD, call.operand("self"), product)
+    scaled, factor = _scaled(call, "tensor1", "value"), call.operand("tensor2")
+    if call.dtype.is_float:
+        return call.make(Op.ADDCMUL, call.operand("self"), scaled, factor)
+    return call.make(Op.ADD, call.operand("self"), call.make(Op.MUL, scaled, factor))
 
 
 def _addcdiv(call: Call) -> Node:

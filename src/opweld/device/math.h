@@ -664,6 +664,13 @@ OPWELD_FN T lerp(T a, T b, T w) {
     return (near_a ? a : b) + (near_a ? w : w - T(1)) * (b - a);
 }
 
+// @addcmul deps:
+// a + b * c, rounded once: where a sum cancels, that is what is left
+template <typename T>
+OPWELD_FN T addcmul(T a, T b, T c) {
+    return ::fma(b, c, a);
+}
+
 // @shift_left deps: is_negative
 // a << b, 0 where b is negative or as wide as T; integers
 template <typename T>

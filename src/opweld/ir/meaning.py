@@ -230,6 +230,12 @@ def lerp(a: Array, b: Array, weight: Array) -> Array:
     return np.where(np.abs(weight) < 0.5, a + weight * (b - a), b - (b - a) * (1 - weight))
 
 
+def addcmul(a: Array, b: Array, c: Array) -> Array:
+    """Rounded once in float32, as PyTorch's kernels have it."""
+    wide = np.longdouble if np.issubdtype(np.result_type(a), np.floating) else np.result_type(a)
+    return (np.asarray(a, wide) + np.asarray(b, wide) * c).astype(np.result_type(a))
+
+
 def permute(x: Array, attrs: Any) -> Array:
     return np.transpose(x, attrs.dims)
 

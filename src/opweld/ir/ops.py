@@ -135,6 +135,7 @@ class Op(enum.Enum):
     # ternary
     WHERE = "where"
     LERP = "lerp"
+    ADDCMUL = "addcmul"
     # reductions
     SUM = "sum"
     PROD = "prod"
@@ -740,6 +741,7 @@ OPS: dict[Op, OpSpec] = {
     Op.SHIFT_RIGHT: _binary(meaning.shift_right),
     Op.WHERE: OpSpec(Kind.POINTWISE, 3, NoAttrs, _where, np.where),
     Op.LERP: OpSpec(Kind.POINTWISE, 3, NoAttrs, _same, meaning.lerp),
+    Op.ADDCMUL: OpSpec(Kind.POINTWISE, 3, NoAttrs, _same, meaning.addcmul),
     Op.SUM: _reduction(meaning.sum_of),
     Op.PROD: _reduction(meaning.product_of),
     # A NaN is the largest and the smallest, and the first place of several counts.

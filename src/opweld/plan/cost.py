@@ -34,7 +34,7 @@ OP_FLOPS: dict[Op, int] = {
     Op.ACOSH: 24, Op.ATANH: 20, Op.ERF: 22, Op.ERFC: 34, Op.SIGMOID: 18, Op.GELU: 26,
     Op.GELU_TANH: 28, Op.SILU: 18, Op.MISH: 50, Op.SOFTPLUS: 34, Op.LOGSIGMOID: 34, Op.ELU: 22,
     Op.TANHSHRINK: 20, Op.POW: 60, Op.ATAN2: 30, Op.FMOD: 20, Op.REMAINDER: 24, Op.HYPOT: 20,
-    Op.LOGADDEXP: 34, Op.XLOGY: 16, Op.DIV_FLOOR: 24, Op.DIV_TRUNC: 12, Op.LERP: 6,
+    Op.LOGADDEXP: 34, Op.XLOGY: 16, Op.DIV_FLOOR: 24, Op.DIV_TRUNC: 12, Op.LERP: 6, Op.ADDCMUL: 2,
 }  # fmt: skip
 # The difference, its square and two sums beside the mean's; exp, the difference, the largest.
 FOLD_FLOPS: dict[Op, int] = {Op.SUMEXP: 10, Op.DEVSQ: 5}

@@ -22,7 +22,7 @@ _FUNCTIONS = (
     Op.ASIN, Op.ACOS, Op.ATAN, Op.SINH, Op.COSH, Op.TANH, Op.ASINH, Op.ACOSH, Op.ATANH, Op.ERF,
     Op.ERFC, Op.POW, Op.ATAN2, Op.HYPOT, Op.LOGADDEXP, Op.XLOGY, Op.SIGMOID, Op.GELU, Op.GELU_TANH,
     Op.SILU, Op.MISH, Op.SOFTSIGN, Op.HARDSIGMOID, Op.HARDSWISH, Op.LOGSIGMOID, Op.TANHSHRINK,
-    Op.ELU, Op.SOFTPLUS, Op.RSQRT, Op.LERP,
+    Op.ELU, Op.SOFTPLUS, Op.RSQRT, Op.LERP, Op.ADDCMUL,
 )  # fmt: skip
 """Operations of more than one correct rounding: folded in float64, then rounded once."""
 

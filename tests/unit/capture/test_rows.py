@@ -245,3 +245,16 @@ def test_calls_keep_their_arguments_and_say_why() -> None:
         ),
     ]
     assert {str(t) for c in calls for t in c.results} == {"f32[1, 20]", "f32[1, 7]"}
+
+
+def test_a_sum_of_products_is_rounded_once() -> None:
+    """What is left where it cancels is right, in the results of a file and in its gradients."""
+    x, y = torch.rand(64) + 1, torch.rand(64) * 1e-3 - 1
+    graph = exported(module_of(lambda self, x, y: torch.addcmul(x, x, y)), x, y).graph
+    assert ops_of(graph) == ["addcmul"]
+    (found,) = interpret_outputs(graph, {"x": x.numpy(), "y": y.numpy()})
+    exact = x.double() * (1 + y.double())
+    torch.testing.assert_close(torch.from_numpy(found).double(), exact, rtol=1e-7, atol=0)
+    counts = torch.arange(4)
+    graph = assert_row(module_of(lambda self, x: torch.addcmul(x, x, x, value=2)), counts)
+    assert "addcmul" not in ops_of(graph)

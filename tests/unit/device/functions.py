@@ -119,6 +119,7 @@ FUNCTIONS = (
     _binary("shift_left", torch.bitwise_left_shift, floats=False, integers=True),
     _binary("shift_right", torch.bitwise_right_shift, floats=False, integers=True),
     Function("lerp", torch.lerp, 3),
+    Function("addcmul", torch.addcmul, 3),
 )
 BY_NAME = {f.name: f for f in FUNCTIONS}
 OF_FLOATS = tuple(f.name for f in FUNCTIONS if f.floats)

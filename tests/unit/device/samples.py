@@ -16,7 +16,7 @@ HARD = (
     *(1e20, -1e20, 1e-20, -1e-20),
 )
 # The last step subtracts numbers that are nearly equal, in eager PyTorch as well.
-CANCELLING = ("gelu", "gelu_tanh", "tanhshrink", "logaddexp", "lerp", "frac")
+CANCELLING = ("gelu", "gelu_tanh", "tanhshrink", "logaddexp", "lerp", "addcmul", "frac")
 
 
 def hard(function: Function, dtype: torch.dtype) -> list[torch.Tensor]:

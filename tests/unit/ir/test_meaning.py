@@ -60,7 +60,7 @@ ULPS = 4.0
 WIDER_ULPS = {Op.TAN: 8.0, Op.POW: 8.0, Op.LOGADDEXP: 8.0, Op.LERP: 8.0}
 ABSOLUTE = {
     Op.GELU: 4.0, Op.GELU_TANH: 4.0, Op.TANHSHRINK: 4.0, Op.MISH: 4.0, Op.LOGSIGMOID: 1.0,
-    Op.LERP: 8.0, Op.SOFTPLUS: 1.0, Op.SIN: 1.0, Op.COS: 1.0, Op.LOGADDEXP: 1.0,
+    Op.LERP: 8.0, Op.ADDCMUL: 1.0, Op.SOFTPLUS: 1.0, Op.SIN: 1.0, Op.COS: 1.0, Op.LOGADDEXP: 1.0,
 }  # fmt: skip
 
 
