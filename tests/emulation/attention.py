@@ -23,7 +23,7 @@ from opweld.plan import make_plan
 from opweld.render import render
 from opweld.render.attention import counts, entry_integers
 from opweld.simplify import simplify
-from opweld.target import SM_90A
+from opweld.target import SM_90A, Target
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def graph_of(module: nn.Module, *inputs: Any) -> Graph:
     return simplify(graph, arena_of(graph)).graph
 
 
-def compiled(module: nn.Module, *inputs: Any) -> Compiled:
+def compiled(module: nn.Module, *inputs: Any, target: Target = SM_90A) -> Compiled:
     """Fails where the forward is anything but one attention kernel and views."""
-    plan = make_plan(graph_of(module, *inputs), SM_90A)
+    plan = make_plan(graph_of(module, *inputs), target)
     welded = [group for group in plan.groups if group.kind is not GroupKind.VIEW]
     assert [g.kind for g in welded] == [GroupKind.ATTENTION], [(g.name, g.reason) for g in welded]
     (attending,) = lower(plan)

@@ -14,6 +14,7 @@
 #define __CUDACC__ 1
 #define OPWELD_EMULATION 1
 #define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
 #define __global__
 #define __device__
 #define __host__
@@ -59,7 +60,7 @@ constexpr int cudaMemcpyDeviceToDevice = 3;
 
 namespace emulation {
 
-enum class Exchange { kNone, kIdx, kUp, kDown, kXor, kBallot, kAll, kAny };
+enum class Exchange { kNone, kIdx, kUp, kDown, kXor, kBallot, kAll, kAny, kMax };
 enum class Count { kNone, kSum, kAnd, kOr };
 
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
@@ -268,6 +269,10 @@ inline int __any_sync(unsigned mask, int predicate, OPWELD_HERE) {
     return int(
         emulation::warp_exchange(emulation::Exchange::kAny, mask, predicate != 0, 0, 32, line));
 }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value, OPWELD_HERE) {
+    return unsigned(
+        emulation::warp_exchange(emulation::Exchange::kMax, mask, value, 0, 32, line));
+}
 #undef OPWELD_HERE
 inline unsigned __activemask() { return emulation::active_lanes(); }
 
@@ -388,6 +393,7 @@ inline double __longlong_as_double(long long x) { return emulation::bits<double>
 
 #include "ptx.h"
 #include "tensor_core.h"
+#include "hopper.h"
 
 // CUDA's global min and max: of mixed integers the usual arithmetic conversions decide.
 template <typename A, typename B>

@@ -247,14 +247,20 @@ _SHARED = re.compile(
 _INSTRUCTION = re.compile(r'asm\("([\w.]+) %0(?:, %\d)+;" : "=f"\((\w+)\) : (.*?)\);')
 
 
-# Any other: a call of the function named by its first word, with all operands in their order.
-_ASM = re.compile(r'asm(?:\s+volatile)?\s*\(\s*"([\w.:]+)')
-_OPERAND = re.compile(r'"[=+]?[a-z]"\s*\(')
+# Any other: a call of the function named by its first word, with all operands in their order. What
+# declares predicates and labels goes before; the text may be a macro. OPWELD_<n> names an array and
+# the first of its elements.
+_BEFORE = r'(?:"\{\\n"\s*)?(?:"(?:\.reg|setp|\w+:)[^"]*"\s*)*'
+_ASM = re.compile(rf'asm(?:\s+volatile)?\s*\(\s*{_BEFORE}(?:"([\w.:]+)|(OPWELD_\w+)(?=\s*"))')
+_OPERAND = re.compile(r'(?:"[=+]?[a-z]"|OPWELD_\d+)\s*\(')
+# It keeps the compiler from moving a value, and does nothing.
+_PIN = re.compile(r'asm volatile\(""[^;]*\);')
+_MACRO = re.compile(r'#define (OPWELD_\w+) *\\\n\s*"([\w.:]+)')
 
 
 def translate(cu_text: str) -> str:
     """The CUDA text as C++: launches, shared memory, and the table of its launchers."""
-    text = _INSTRUCTION.sub(_instruction, _COMMENT.sub(_blank, cu_text))
+    text = _PIN.sub(";", _INSTRUCTION.sub(_instruction, _COMMENT.sub(_blank, cu_text)))
     text = _rewrite_instructions(text)
     text = _SHARED.sub(_shared, _rewrite_launches(text))
     rows = [
@@ -278,12 +284,13 @@ def _instruction(match: re.Match[str]) -> str:
 
 
 def _rewrite_instructions(text: str) -> str:
+    macros = {match[1]: match[2] for match in _MACRO.finditer(text)}
     while match := _ASM.search(text):
         closing = _closing(text, text.index("(", match.start()))
         inside = text[match.end() : closing]
         starts = [operand.end() - 1 for operand in _OPERAND.finditer(inside)]
         operands = [inside[at + 1 : _closing(inside, at)] for at in starts]
-        name = re.sub(r"[.:]+", "_", match[1])
+        name = re.sub(r"[.:]+", "_", match[1] or macros[match[2]])
         call = f"::{name}({', '.join(operands)})" + "\n" * inside.count("\n")
         text = text[: match.start()] + call + text[closing + 1 :]
     return text

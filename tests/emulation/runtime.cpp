@@ -18,7 +18,7 @@ constexpr size_t kStackBytes = 256 << 10;
 constexpr size_t kDefaultSharedBytes = 48 << 10, kMostSharedBytes = 227 << 10;
 
 enum class Order { kForward, kReverse, kSeeded };
-enum class State { kNew, kReady, kAtBarrier, kAtCluster, kAtWarp, kDone };
+enum class State { kNew, kReady, kAtBarrier, kAtCluster, kAtWarp, kAtCondition, kDone };
 
 struct Fiber {
     jmp_buf context;
@@ -36,6 +36,7 @@ struct Thread {
     unsigned mask;
     int operand, width;
     uint64_t value;
+    std::function<bool()> condition;
 };
 
 Order order = Order::kForward;
@@ -175,11 +176,14 @@ int source_lane(const Thread& t, int i) {
 
 uint64_t vote(const Warp& warp, const Thread& caller) {
     uint32_t ones = 0, lanes = 0;
+    uint64_t most = 0;
     for (int i = 0; i < 32; ++i) {
         if (!(caller.mask >> i & 1) || !warp.live(i)) continue;
         lanes |= 1u << i;
         ones |= uint32_t(warp.lane(i).value != 0) << i;
+        most = std::max(most, warp.lane(i).value);
     }
+    if (caller.kind == Exchange::kMax) return most;
     if (caller.kind == Exchange::kBallot) return ones;
     return caller.kind == Exchange::kAll ? ones == lanes : ones != 0;
 }
@@ -235,8 +239,9 @@ const char* describe(const Thread& t) {
     char* out = text[next ^= 1];
     const char* what =
         t.state == State::kAtBarrier   ? "waits at __syncthreads"
-        : t.state == State::kAtCluster ? "waits for its cluster"
-                                       : "waits at a warp function";
+        : t.state == State::kAtCluster   ? "waits for its cluster"
+        : t.state == State::kAtCondition ? "waits at a barrier of its own"
+                                         : "waits at a warp function";
     if (t.state == State::kDone) return "has ended";
     snprintf(out, 96, "%s, line %d", what, t.line);
     return out;
@@ -293,6 +298,16 @@ bool release_cluster() {
     return true;
 }
 
+bool release_conditions() {
+    bool released = false;
+    for (Thread& t : threads) {
+        if (t.state != State::kAtCondition || !t.condition()) continue;
+        t.state = State::kReady;
+        released = true;
+    }
+    return released;
+}
+
 bool all_done() {
     return std::all_of(threads.begin(), threads.end(),
                        [](const Thread& t) { return t.state == State::kDone; });
@@ -317,9 +332,13 @@ void run_cluster(size_t num_threads) {
     for (;;) {
         for (int i : turns)
             if (threads[size_t(i)].state <= State::kReady) resume(i);
-        if (all_done()) return require_no_copies(num_threads);
-        const bool released = release_warps() || release_blocks() || release_cluster();
-        if (!released) report_divergence();
+        if (all_done()) {
+            require_nothing_under_way();
+            return require_no_copies(num_threads);
+        }
+        const bool released = release_warps() || release_blocks() || release_cluster() ||
+                              release_conditions();
+        if (!released && !land_bulk_copy()) report_divergence();
     }
 }
 
@@ -342,7 +361,8 @@ void open_shared(size_t bytes, size_t num_blocks) {
     dynamic_data.clear();
     dynamic_bytes = bytes;
     for (size_t i = 0; i < num_blocks; ++i) {
-        dynamic_data.push_back(guarded(bytes, 16, true).data);
+        const size_t alignment = bytes % 1024 ? 16 : 1024;  // tiles that are swizzled
+        dynamic_data.push_back(guarded(bytes, alignment, true).data);
         watch("dynamic shared memory", dynamic_data[i], bytes);
     }
 }
@@ -417,6 +437,22 @@ int block_barrier(Count count, int predicate, int line) {
 void cluster_barrier(int line) {
     threads[size_t(current)].line = line;
     wait(State::kAtCluster);
+}
+
+int thread_in_cluster() { return current; }
+
+size_t block_in_cluster() { return rank(); }
+
+void wait_until(std::function<bool()> condition, int line) {
+    if (condition()) return;
+    threads[size_t(current)].line = line;
+    threads[size_t(current)].condition = std::move(condition);
+    wait(State::kAtCondition);
+}
+
+size_t pick(size_t count) {
+    if (order == Order::kSeeded) return random_number() % count;
+    return order == Order::kForward ? 0 : count - 1;
 }
 
 uint64_t warp_exchange(Exchange kind, unsigned mask, uint64_t value, int operand, int width,

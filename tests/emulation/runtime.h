@@ -1,6 +1,7 @@
 // What the parts of the emulation's program share.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,15 @@ constexpr int kPoison = 0xff;  // floats of it are NaN
 
 void set_order(char order, uint64_t seed);  // f(orward), r(everse) or s(eeded)
 std::string place();                        // which thread of which kernel runs now
+int thread_in_cluster();
+size_t block_in_cluster();
+void wait_until(std::function<bool()> condition, int line);
+size_t pick(size_t count);  // one of as many, by the order of threads
+
+// --- hopper.cpp: what is asynchronous ---
+
+bool land_bulk_copy();  // one; false where none is under way
+void require_nothing_under_way();
 
 // --- memory.cpp: guard pages and faults ---
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.emulation.attention import Compiled, attend, compiled
+from tests.emulation.emulate import EmulationFault
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from opweld.target import SM_80, SM_90A, Target
 
 
 class Function(nn.Module):
@@ -75,11 +80,14 @@ def rms(values: np.ndarray) -> float:
 
 
 SHAPE = (2, 2, 37, 64)
+FAMILIES = {"sm90": SM_90A, "mma": SM_80}
 
 
-@pytest.fixture(scope="module")
-def made() -> Compiled:
-    return compiled(Function(), *three(*SHAPE))
+@pytest.fixture(scope="module", params=FAMILIES)
+def made(request: pytest.FixtureRequest) -> Compiled:
+    made = compiled(Function(), *three(*SHAPE), target=FAMILIES[request.param])
+    assert made.attending.family == request.param
+    return made
 
 
 class TestFunction:
@@ -120,18 +128,60 @@ class TestFunction:
 
 
 @pytest.mark.parametrize(
-    ("rows", "keys", "depth", "columns", "causal"),
+    ("rows", "keys", "depth", "columns", "causal", "target"),
     [
-        (33, 1, 24, 40, False),
-        (70, 65, 80, 80, True),
-        (130, 31, 64, 64, True),
-        (20, 45, 256, 200, False),
+        (33, 1, 24, 40, False, SM_90A),
+        (33, 100, 24, 24, False, SM_90A),
+        (70, 65, 80, 80, True, SM_90A),
+        (150, 200, 64, 128, True, SM_90A),
+        (130, 31, 64, 64, True, SM_90A),
+        (130, 31, 64, 64, True, SM_80),
+        (20, 45, 256, 200, False, SM_90A),
     ],
+    ids=lambda value: getattr(value, "name", None),
 )
-def test_sizes(rows: int, keys: int, depth: int, columns: int, causal: bool) -> None:
+def test_sizes(
+    rows: int, keys: int, depth: int, columns: int, causal: bool, target: Target
+) -> None:
     module = Function(is_causal=causal)
     q, k, v = normal(2, rows, depth), normal(2, keys, depth, seed=1), normal(2, keys, columns)
-    require_as_exact(compiled(module, q, k, v), module, [q, k, v])
+    require_as_exact(compiled(module, q, k, v, target=target), module, [q, k, v])
+
+
+def test_warpgroups_agree_in_any_order() -> None:
+    """More tiles than the ring holds, and one more for the second warpgroup than for the first."""
+    module = Function(is_causal=True)
+    inputs = [normal(1, 300, 80, seed=seed) for seed in range(3)]
+    made = compiled(module, *inputs)
+    first = require_as_exact(made, module, inputs)
+    for options in ({"order": "reverse"}, {"order": "seeded", "seed": 1}):
+        np.testing.assert_array_equal(attend(made, inputs, **options), first)
+
+
+FAULTS = {
+    "keys are not waited for": ("memory.keys[ring.stage].wait(ring.parity);", ";"),
+    "values are not waited for": ("memory.values[now.stage].wait(now.parity);", ""),
+    "products are not waited for": ("wgmma_wait<int(kStarts) + int(kStartsRest)>();", ""),
+    "a stage is not given back": ("release(memory.no_keys[now.stage]);", ""),
+    "a stage is given back early": (
+        "turns.wait(tile);",
+        "turns.wait(tile); release(memory.no_values[now.stage]);",
+    ),
+    "a turn does not end": ("turns.end(tile);", ";"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_a_kernel_shows(fault: str) -> None:
+    module = Function()
+    inputs = [normal(1, 300, 80, seed=seed) for seed in range(3)]
+    made = compiled(module, *inputs)
+    sound, broken = FAULTS[fault]
+    assert sound in made.text
+    text = made.text.replace(sound, broken)
+    with pytest.raises((EmulationFault, AssertionError)):
+        require_as_exact(replace(made, text=text), module, inputs)
 
 
 def test_no_keys() -> None:
@@ -172,3 +222,24 @@ def test_parts_of_one_tensor() -> None:
     made = compiled(module, x)
     assert len(made.group.inputs) == 1, "nothing is copied"
     require_as_exact(made, module, [x])
+
+
+SLOW = pytest.mark.slow
+COMPILED = [
+    (Function(is_causal=True), 128, SM_90A),
+    pytest.param(Function(is_causal=True), 64, SM_90A, marks=SLOW),
+    pytest.param(Function(), 128, SM_90A, marks=SLOW),
+    pytest.param(Function(), 40, SM_90A, marks=SLOW),
+    pytest.param(WrittenOut(), 128, SM_90A, marks=SLOW),
+    pytest.param(Function(is_causal=True), 128, SM_80, marks=SLOW),
+]
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("module", "depth", "target"), COMPILED)
+def test_the_kernels_compile_without_warnings_and_spills(
+    module: nn.Module, depth: int, target: Target
+) -> None:
+    more = [normal(100, 100), normal(depth)] if isinstance(module, WrittenOut) else []
+    made = compiled(module, *three(2, 2, 100, depth), *more, target=target)
+    require_no_spills(compile_cuda(made.text, target.arch))

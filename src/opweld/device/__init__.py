@@ -35,7 +35,8 @@ _FILES = {
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
         *("drowned.cuh", "pack.cuh", "contract_prologue.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_live.cuh", "contract_mma_host.cuh"),
-        *("attend_split.cuh", "attend_plain.cuh", "attend_mma.cuh", "attend.cuh"),
+        *("attend_split.cuh", "attend_plain.cuh", "attend_softmax.cuh", "attend.cuh"),
+        *("attend_mma.cuh", "attend_sm90.cuh"),
         *("hopper.cuh", "contract_sm90.cuh", "contract_live_sm90.cuh", "contract_sm90_host.cuh"),
         *(
             "held.cuh",

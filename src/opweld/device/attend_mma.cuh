@@ -132,110 +132,7 @@ OPWELD_FN void attend_products(float (&products)[Tile::kDown][Tile::kKeys / 8][4
         }
 }
 
-// @AttendRows deps: ex2_approx_ftz
-// What a lane knows of its rows: the largest score so far, and its own share of the sum of powers. A
-// power is 2^15 times exp(score - largest): its parts hold 22 bits down to 2^-18 of the largest.
-template <int kDown>
-struct AttendRows {
-    float top[kDown][2], total[kDown][2];
-    float factor[kDown][2];  // powers of two in a score of 1
-
-    // The largest is now at least `score`; what sums so far are to be multiplied by.
-    __device__ __forceinline__ float raise(int m, int half, float score) {
-        score = fmaxf(score, __shfl_xor_sync(~0u, score, 1));
-        score = fmaxf(score, __shfl_xor_sync(~0u, score, 2));
-        const float before = top[m][half];
-        top[m][half] = fmaxf(before, score);
-        return ex2_approx_ftz((before - top[m][half]) * factor[m][half]);
-    }
-    __device__ __forceinline__ float power(int m, int half, float score) const {
-        return ex2_approx_ftz(fmaf(score - top[m][half], factor[m][half], 15.0f));
-    }
-};
-
-// @AttendPowers deps: half_header
-// AttendPowers of scores as operands a, in two parts.
-template <int kDown, int kSteps>
-struct AttendPowers {
-    unsigned int upper[kDown][kSteps][4], lower[kDown][kSteps][4];
-
-    // of two neighbours in a row; what lies where follows from how sums lie
-    __device__ __forceinline__ void put(int m, int n, int half, float a, float b) {
-        const __half2 high = __floats2half2_rn(a, b);
-        const float2 wide = __half22float2(high);
-        const __half2 low = __floats2half2_rn(a - wide.x, b - wide.y);
-        memcpy(&upper[m][n / 2][n % 2 * 2 + half], &high, 4);
-        memcpy(&lower[m][n / 2][n % 2 * 2 + half], &low, 4);
-    }
-    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step,
-                                        bool low) const {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = low ? lower[m][step][i] : upper[m][step][i];
-    }
-};
-
-// @AttendPlace deps:
-// The batch, a lane's first row of its 16 * kDown, the first key of a tile.
-struct AttendPlace {
-    int64_t batch, row, key;
-};
-
-// @attend_scores deps: AttendPlace, AttendTile, attend_score
-// Products become scores: where rows have a factor of their own, up to that. kEdge: not all keys of
-// the tile count for all rows of the warp.
-template <bool kEdge, typename Problem, typename Tile = AttendTile<Problem>>
-OPWELD_FN void attend_scores(float (&scores)[Tile::kDown][Tile::kKeys / 8][4],
-                             const Problem& problem, const AttendSizes& sizes,
-                             const AttendPlace& place, const float* key_scales,
-                             const float* query_scales) {
-    const int pair = int(threadIdx.x) % 4 * 2;
-#pragma unroll
-    for (int n = 0; n < Tile::kKeys / 8; ++n) {
-        const float2 scale = *reinterpret_cast<const float2*>(key_scales + 8 * n + pair);
-#pragma unroll
-        for (int m = 0; m < Tile::kDown; ++m)
-#pragma unroll
-            for (int v = 0; v < 4; ++v) {
-                float& own = scores[m][n][v];
-                const int64_t i = place.row + 16 * m + v / 2 * 8, j = place.key + 8 * n + pair + v % 2;
-                own *= v % 2 ? scale.y : scale.x;
-                if constexpr (!Problem::kPlain) {
-                    own *= query_scales[16 * m + v / 2 * 8];
-                    const int64_t row = i < sizes.queries ? i : sizes.queries - 1;
-                    own = problem.score_of(place.batch, row, kEdge && j >= sizes.keys ? 0 : j, own);
-                }
-                if (kEdge && (j >= sizes.keys || (Problem::kCausal && j > i))) own = -kInfinity<float>;
-            }
-    }
-}
-
-// @attend_powers deps: AttendRows, AttendPowers, kInfinity
-// Scores become powers; `kept` is what the sums of each row so far are to be multiplied by.
-template <int kDown, int kAcross>
-OPWELD_FN void attend_powers(AttendPowers<kDown, kAcross / 2>& powers, float (&kept)[kDown][2],
-                             AttendRows<kDown>& rows, const float (&scores)[kDown][kAcross][4]) {
-#pragma unroll
-    for (int m = 0; m < kDown; ++m)
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float most = -kInfinity<float>;
-#pragma unroll
-            for (int n = 0; n < kAcross; ++n)
-                most = fmaxf(most, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
-            kept[m][half] = rows.raise(m, half, most);
-            float sum = 0.0f;
-#pragma unroll
-            for (int n = 0; n < kAcross; ++n) {
-                const float a = rows.power(m, half, scores[m][n][2 * half]);
-                const float b = rows.power(m, half, scores[m][n][2 * half + 1]);
-                powers.put(m, n, half, a, b);
-                sum += a + b;
-            }
-            rows.total[m][half] = fmaf(rows.total[m][half], kept[m][half], sum);
-        }
-}
-
-// @attend_values deps: AttendTile, multiply_parts
+// @attend_values deps: multiply_parts
 // Adds the powers times the values of a tile to the sums, rounding to nearest.
 template <typename Tile, typename P>
 OPWELD_FN void attend_values(float (&sums)[Tile::kDown][Tile::kColumns / 8][4], const P& powers,
@@ -260,6 +157,124 @@ OPWELD_FN void attend_values(float (&sums)[Tile::kDown][Tile::kColumns / 8][4], 
                 }
         }
     }
+}
+
+// @AttendCopies deps: copy_async
+// How a block brings parts of images, which lie in memory as they are wanted.
+template <int kThreads>
+OPWELD_FN void copy_image(unsigned int to, const unsigned char* from, int bytes) {
+    for (int at = int(threadIdx.x) * 16; at < bytes; at += kThreads * 16)
+        copy_async(to + at, from + at, 16);
+}
+
+// @AttendBlockMma deps: AttendBlock, AttendCopies, AttendTileMma, LargestScales, attend_powers, attend_products, attend_rows_drowned, attend_values, shared_address
+// A block, and its shared memory: the parts and scales of q, then the image of a tile, of which keys
+// come while values are used and the other way round; at the end a tile of the result.
+template <typename Problem>
+struct AttendBlockMma : AttendBlock<AttendTileMma<Problem>> {
+    using Tile = AttendTileMma<Problem>;
+    using Base = AttendBlock<Tile>;
+    using Base::kAcross, Base::kDown;
+    unsigned char* memory;
+
+    __device__ __forceinline__ float* query_scales() const {
+        return reinterpret_cast<float*>(memory + Tile::kRows * Tile::kDepth * 4);
+    }
+    __device__ __forceinline__ unsigned char* image() const { return memory + Tile::kQueryBytes; }
+    __device__ __forceinline__ unsigned char* columns() const { return image() + Tile::kKeyBytes; }
+    __device__ __forceinline__ const float* key_scales() const {
+        return reinterpret_cast<const float*>(image() + Tile::kKeys * Tile::kDepth * 4);
+    }
+    __device__ __forceinline__ const float* column_scales() const {
+        return reinterpret_cast<const float*>(columns() + Tile::kKeys * Tile::kColumns * 4);
+    }
+    __device__ __forceinline__ void start_keys(int tile) const {
+        if (tile < this->tiles())
+            copy_image<Tile::kThreads>(shared_address(image()),
+                                       this->images + int64_t(tile) * Tile::kImageBytes,
+                                       Tile::kKeyBytes);
+        commit_copies();
+    }
+    __device__ __forceinline__ void start_values(int tile) const {
+        if (tile < this->tiles())
+            copy_image<Tile::kThreads>(
+                shared_address(columns()),
+                this->images + int64_t(tile) * Tile::kImageBytes + Tile::kKeyBytes,
+                Tile::kValueBytes);
+        commit_copies();
+    }
+
+    // Rows times keys and values on the tensor cores, into the tile. Rows of which digits are missing
+    // are to be made again.
+    __device__ __forceinline__ void make() const {
+        start_keys(0);
+        start_values(0);
+        const HeldParts<Tile::kDepth, kDown, Tile::kHolds> queries(
+            PartsTile<Tile::kDepth>{shared_address(memory)}, this->warp_row());
+        const float* scales = query_scales() + this->warp_row() + int(threadIdx.x) % 32 / 4;
+        AttendRows<kDown> rows;
+        float sums[kDown][kAcross][4];
+        LargestScales<Tile::kColumns, Tile::kThreads> largest;
+        this->begin(rows, sums, scales);
+#pragma unroll 1
+        for (int tile = 0; tile < this->tiles(); ++tile) {
+            float scores[kDown][Tile::kKeys / 8][4];
+            await_copies<1>();
+            __syncthreads();  // the keys are there
+            attend_products<Tile>(scores, queries, shared_address(image()));
+            this->turn_into_scores(scores, tile, scales, key_scales());
+            __syncthreads();  // all have used the keys
+            start_keys(tile + 1);
+            AttendPowers<kDown, Tile::kKeys / 16> powers;
+            float kept[kDown][2];
+            attend_powers(powers, kept, rows, scores);
+            this->multiply(sums, kept);
+            await_copies<1>();
+            __syncthreads();  // the values are there
+            largest.take(column_scales());
+            attend_values<Tile>(sums, powers, shared_address(columns()), column_scales());
+            __syncthreads();  // all have used the values
+            start_values(tile + 1);
+        }
+        await_copies<0>();
+        largest.put(const_cast<float*>(column_scales()));
+        __syncthreads();
+        const bool drowned = are_drowned<Tile>(sums, column_scales());
+        __syncthreads();  // the memory becomes the result's
+        this->divide_and_lay_out(sums, rows, drowned, reinterpret_cast<float*>(memory));
+    }
+};
+
+// @attend_mma deps: AttendBlockMma, attend_bytes, block_of, dependents, launch_attend
+template <typename Problem, typename Epilogue>
+__global__ void __launch_bounds__(AttendTileMma<Problem>::kThreads, AttendTileMma<Problem>::kBlocks)
+    attend_mma_kernel(const Problem problem, const AttendSizes sizes, const unsigned char* images,
+                      const int* unfit, const Sink<Epilogue> sink) {
+    using Tile = AttendTileMma<Problem>;
+    extern __shared__ __align__(128) unsigned char attend_memory[];
+    __shared__ bool again[Tile::kRows];
+    const AttendBlockMma<Problem> block{block_of<Tile>(problem, sizes, images, unfit, again),
+                                        attend_memory};
+    auto* tile = reinterpret_cast<float*>(attend_memory);
+    int own = block.split_queries(attend_memory, block.query_scales());
+    wait_for_results();  // of what splits keys and values
+    own |= block.find_unfit();
+    if (__syncthreads_or(own)) {
+        block.leave();
+    } else {
+        block.make();
+    }
+    __syncthreads();
+    block.make_again(tile);
+    __syncthreads();
+    block.give(sink, tile);
+}
+
+template <typename Problem, typename Epilogue>
+static int attend_mma(const Problem& problem, const AttendSizes& sizes, void* workspace,
+                      const Epilogue& epilogue, bool narrow, bool aligned, void* stream) {
+    return launch_attend<AttendTileMma<Problem>>(attend_mma_kernel<Problem, Epilogue>, problem, sizes,
+                                                 workspace, epilogue, narrow, aligned, stream);
 }
 
 }  // namespace op

@@ -28,24 +28,22 @@ OPWELD_FN float attend_score(const Problem& problem, int64_t batch, int64_t i, i
     return x;
 }
 
-// @attend_plain deps: AttendTile, AttendLines, attend_limit, attend_score, kInfinity, warp_largest
+// @attend_plain deps: AttendLines, attend_limit, attend_score, kInfinity, warp_largest
 // Those of the rows `first` and on of a batch that are `wanted`, into a tile of Tile::kPitch floats a
 // row: a warp takes a row, its lanes 32 keys at a time, and then its columns.
-template <typename Problem>
-OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes,
-                                          int64_t batch, int64_t first, const bool* wanted,
-                            float* tile) {
-    using Tile = AttendTile<Problem>;
+template <typename Tile, typename Problem>
+OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes, int64_t batch,
+                            int64_t first, const bool* wanted, float* tile) {
     constexpr int kOwn = Tile::kColumns / 32;
     const int lane = int(threadIdx.x) % 32;
     const int64_t shared = problem.shared_of(batch);
     const AttendLines queries = problem.query_lines(batch), keys = problem.key_lines(shared);
     const AttendLines values = problem.value_lines(shared);
-    const int64_t limit = attend_limit<Problem>(sizes, first + Tile::kRows);
-    for (int row = int(threadIdx.x) / 32; row < Tile::kRows; row += Tile::kWarps) {
+    for (int row = int(threadIdx.x) / 32; row < Tile::kRows; row += Tile::kThreads / 32) {
         const int64_t i = first + row;
         if (i >= sizes.queries) break;
         if (!wanted[row]) continue;
+        const int64_t limit = attend_limit<Problem>(sizes, i + 1);
         const float* q = queries.data + i * queries.row;
         float top = -3.402823466e38f, total = 0.0f, sums[kOwn] = {};
         for (int64_t begin = 0; begin < limit; begin += 32) {

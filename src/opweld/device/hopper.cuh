@@ -139,6 +139,16 @@ OPWELD_FN void copy_tile(void* to, const CUtensorMap* map, const Barrier& barrie
     }
 }
 
+// @copy_bulk deps: Barrier
+// `bytes`, a multiple of 16, from global into shared memory; `barrier` gets them.
+OPWELD_FN void copy_bulk(void* to, const void* from, int bytes, const Barrier& barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"(shared_address(to)),
+        "l"(from), "r"(bytes), "r"(barrier.at())
+        : "memory");
+}
+
 // @prefetch_map deps: tensor_map_header
 OPWELD_FN void prefetch_map(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -153,6 +163,18 @@ OPWELD_FN void set_registers() {
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
     }
+}
+
+// @sync_threads deps:
+// A barrier of kThreads threads of a block, whole warps; 0 is that of __syncthreads.
+template <int kThreads>
+OPWELD_FN void sync_threads(int barrier) {
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+// One arrival of this thread there, without waiting.
+template <int kThreads>
+OPWELD_FN void arrive_at_threads(int barrier) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
 }
 
 // @start_dependents deps:
@@ -211,6 +233,39 @@ struct Type {};
         "+f"(d[i + 6]), "+f"(d[i + 7])
 #define OPWELD_32(d, i) \
     OPWELD_8(d, i), OPWELD_8(d, i + 8), OPWELD_8(d, i + 16), OPWELD_8(d, i + 24)
+
+// @wgmma_text_64 deps:
+#define OPWELD_WGMMA_64 \
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" \
+    "%0, %1, %2, %3, %4, %5, %6, %7, " \
+    "%8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31}, "
+
+// @wgmma_half_64 deps: half, wgmma_operands, wgmma_text_64
+// sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, a and b in shared memory; where `add` is 0
+// the sums begin anew. They lie as those of 128 columns do.
+[[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n"
+        ".reg .pred add;\n"
+        "setp.ne.b32 add, %34, 0;\n" OPWELD_WGMMA_64 "%32, %33, add, 1, 1, 0, 0;\n"
+        "}"
+        : OPWELD_32(sums, 0)
+        : "l"(a), "l"(b), "r"(add));
+}
+
+// The same with a in registers: words[i] of a thread has row 16 warp + lane / 4 + 8 (i % 2), columns
+// 2 (lane % 4) + 8 (i / 2) and the next.
+[[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], const uint32_t (&a)[4], uint64_t b, int add) {
+    asm volatile(
+        "{\n"
+        ".reg .pred add;\n"
+        "setp.ne.b32 add, %37, 0;\n" OPWELD_WGMMA_64 "{%32, %33, %34, %35}, %36, add, 1, 1, 0;\n"
+        "}"
+        : OPWELD_32(sums, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
 
 // @wgmma_text_128 deps:
 #define OPWELD_WGMMA_128(type) \

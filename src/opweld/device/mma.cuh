@@ -37,7 +37,7 @@ OPWELD_FN void mma_16x8x16(float (&sums)[4], const unsigned int (&a)[4],
 // Four 8x8 matrices of 16-bit elements from shared memory: lane i gives the address of row i % 8 of
 // matrix i / 8, of 16 bytes, and is left with elements 2 * (i % 4) and the next of row i / 4 of
 // each.
-OPWELD_FN void load_matrices(unsigned int (&words)[4], unsigned int address) {
+[[maybe_unused]] OPWELD_FN void load_matrices(unsigned int (&words)[4], unsigned int address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                  : "r"(address)

@@ -19,6 +19,8 @@ from .product import Product
 ROW, KEY, INNER = "i", "r", "k"
 MOST_DEPTH = 256
 """The most values of a row of q, k or v of which a tile holds all."""
+MOST_DEPTH_SM90 = 128
+"""The most of which the registers of a warpgroup hold all, beside the powers of a tile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,10 +355,12 @@ class Attending:
     of a row: what it loads as `q`, `k` and `v`, rows of `depth`, `depth` and `columns` values, and
     the score of their product, which is `factor` > 0 times that where `factor` is given. Batches
     that differ in `alone` variables only have the same k and v. `place` is the position of an
-    element of the result. See `ir/attention.py`.
+    element of the result. `family` is that of the kernels on the tensor cores. See
+    `ir/attention.py`.
     """
 
     group: str
+    family: str
     scores: Kernel
     q: str
     k: str

@@ -87,12 +87,15 @@ class RowBlockSchedule:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSchedule:
-    """Its epilogue takes `lanes` neighbours of a row at once."""
+    """By which family of kernels on the tensor cores ("sm90", "mma") it is made; its epilogue takes
+    `lanes` neighbours of a row at once.
+    """
 
+    family: str
     lanes: int
 
     def __str__(self) -> str:
-        return f"lanes {self.lanes}"
+        return f"tensor cores {self.family} lanes {self.lanes}"
 
 
 Schedule = (

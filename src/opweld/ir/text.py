@@ -92,7 +92,7 @@ def _(value: Attending) -> str:
     ways = (("causal", value.causal), ("zeros without keys", value.zeros))
     told = "".join(f" {name}" for name, holds in ways if holds)
     lines = [
-        f"attention {value.group} {_shape_text(value.shape)}{told}",
+        f"attention {value.group} {_shape_text(value.shape)} on {value.family}{told}",
         f"  q {value.q} k {value.k} of {value.depth}, v {value.v} of {value.columns}",
         *([f"  batches along {', '.join(value.alone)} share k and v"] if value.alone else []),
         *([f"  a score is {value.factor} times the product"] if value.factor else []),

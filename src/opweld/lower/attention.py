@@ -30,6 +30,7 @@ def lower_attention(origins: Origins, group: Group) -> Attending:
     shared = symbols_of(k.address) | symbols_of(v.address)
     return Attending(
         group=group.name,
+        family=schedule.family,
         scores=scores,
         q=q.name,
         k=k.name,

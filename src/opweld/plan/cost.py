@@ -8,7 +8,7 @@ from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.ops import OPS, Kind, Op
-from ..ir.plan import ContractionSchedule, Estimate, Group, Sizes, number_at
+from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
 from ..ir.product import (
     LIVE_SPLIT_READS,
     PARTS,
@@ -64,7 +64,8 @@ def estimate(group: Group, target: Target) -> Estimate:
         return Estimate(num_bytes, flops + product_flops, limit)
     if group.attention is not None:
         attended = group.attention.flops
-        rate = ATTENTION_SHARE * target.product_rates[Mode.FAITHFUL].ours
+        assert isinstance(group.schedule, AttentionSchedule), "attention has its family"
+        rate = ATTENTION_SHARES[group.schedule.family] * target.product_rates[Mode.FAITHFUL].ours
         limit = _limit(num_bytes, flops, number_at(attended, ()) / rate, target)
         return Estimate(num_bytes, flops + attended, limit)
     if group.product is None:
@@ -125,8 +126,9 @@ def _limit(num_bytes: Size, flops: Size, multiply_s: float, target: Target) -> s
     return "memory" if memory_s >= compute_s else "compute"
 
 
-# Of the rate of products, at which attention multiplies: an estimate.
-ATTENTION_SHARE = 0.5
+# Of the rate of products, at which attention multiplies, by the family of its kernels: on an H200
+# 142 to 201 TFLOP/s from 2048 keys on by wgmma, of 240, and 63 to 96 by mma.sync (2026-11-23).
+ATTENTION_SHARES = {"sm90": 0.75, "mma": 0.4}
 # Of the speed of a copy, at which the library reads the operand of many rows beside few: 0.84 where
 # they are one (2048x1048576 times a vector; 0.64 for 8192x8192), 0.42 for up to 16 (H200,
 # 2026-11-21, torch 2.11), 0.18 for 64 (2026-11-22), where smaller operands may be better off.

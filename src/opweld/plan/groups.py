@@ -9,7 +9,7 @@ from ..ir.attention import Attention
 from ..ir.graph import Node
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
-from ..ir.plan import AttentionSchedule, Conditions, Estimate, Group, GroupKind, Rows
+from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
 from ..ir.product import Product
 from ..target import Target
 from .choice import Choice
@@ -17,7 +17,12 @@ from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
 from .measured import scheduled
 from .rows import parallelism, rows_of, scanned_rows_of
-from .schedule import choose_contraction_schedule, choose_reduction_schedule, choose_scan_schedule
+from .schedule import (
+    choose_attention_schedule,
+    choose_contraction_schedule,
+    choose_reduction_schedule,
+    choose_scan_schedule,
+)
 from .uses import CALCULATING, Uses, behind_views, computes, is_free_view, reads_of
 
 
@@ -191,7 +196,7 @@ def _attention(
         _with_views(context.uses, unit, inputs),
         inputs,
         outputs,
-        AttentionSchedule(1 if attention.columns % 2 else 2),
+        choose_attention_schedule(attention, context.target),
         Estimate(0, 0, ""),
         _attention_reason(unit, context.choice.accepted[anchor.serial]),
         anchor=anchor,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from itertools import dropwhile, takewhile
 
+from ..ir.attention import MOST_DEPTH_SM90, Attention
 from ..ir.expr import Size, divides, product
 from ..ir.index import is_across
 from ..ir.ops import Op
 from ..ir.plan import (
+    AttentionSchedule,
     ContractionSchedule,
     Group,
     PointwiseSchedule,
@@ -138,6 +140,13 @@ def widest_type(group: Group) -> DType:
 def _vectors(num_inputs: int, target: Target) -> int:
     """Fewer accesses of each operand where there are more: what counts is bytes in flight."""
     return max(1, target.loads_in_flight // max(1, num_inputs))
+
+
+def choose_attention_schedule(attention: Attention, target: Target) -> AttentionSchedule:
+    """On Hopper by wgmma, where rows fit its registers and fill most of its tiles of 64 columns."""
+    fits = max(attention.depth, attention.columns) <= MOST_DEPTH_SM90 and attention.columns > 32
+    family = "mma" if target.tensor_cores == "sm90" and not fits else target.tensor_cores
+    return AttentionSchedule(family, 1 if attention.columns % 2 else 2)
 
 
 def choose_contraction_schedule(

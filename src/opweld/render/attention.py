@@ -23,7 +23,11 @@ from .layout import folded, head, indented
 from .packet import address_text, coordinates, definition_text, extents
 
 COUNTS = ("num_batches", "num_shared", "num_rows", "num_keys")
-PIECES = {"attend"}
+
+
+def attention_pieces(attending: Attending) -> set[str]:
+    """The pieces of the device library that make it."""
+    return {f"attend_{attending.family}"}
 
 
 def attention_text(attending: Attending) -> str:
@@ -156,10 +160,11 @@ def _score_of(attending: Attending) -> list[str]:
 
 def _workspace_entry(attending: Attending) -> str:
     counts = [f"int64_t {name}" for name in COUNTS]
+    tile = f"AttendTile{attending.family.title()}<{_problem_name(attending)}>"
     lines = [
         head(f'extern "C" int64_t {attending.group}_workspace', counts, " {"),
         f"  const op::AttendSizes sizes{{{', '.join(COUNTS)}, 0}};",
-        f"  return op::attend_bytes<{_problem_name(attending)}>(sizes);",
+        f"  return op::attend_bytes<op::{tile}>(sizes);",
         "}",
     ]
     return "\n".join(lines)
@@ -179,7 +184,8 @@ def _entry(attending: Attending) -> str:
         "  // 32-bit positions must not wrap round.",
         "  const bool narrow = num_batches * num_rows * row_step < (1ll << 31) &&",
         "                      max_offset < (1ll << 31);",
-        "  return op::attend(problem, sizes, workspace, epilogue, narrow, aligned, stream);",
+        f"  return op::attend_{attending.family}(problem, sizes, workspace, epilogue, narrow,",
+        "      aligned, stream);",
         "}",
     ]
     return "\n".join(lines)

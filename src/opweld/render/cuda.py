@@ -17,7 +17,7 @@ from __future__ import annotations
 from ..device import pieces
 from ..ir.kernel import Attending, Contraction, Kernel, Welded
 from ..ir.reduction import Lowered, Reduction, Scan
-from .attention import PIECES, attention_text
+from .attention import attention_pieces, attention_text
 from .c import dtypes_of, storage_pieces
 from .contraction import contraction_pieces, contraction_text
 from .cuda_launch import launcher
@@ -45,7 +45,7 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
         for kernel in lowered.kernels:
             needed |= pieces_of(kernel.element, "cuda") | storage_pieces(dtypes_of(kernel))
         if isinstance(lowered, Attending):
-            needed |= PIECES
+            needed |= attention_pieces(lowered)
         if isinstance(lowered, Contraction):
             needed |= contraction_pieces(lowered)
         if isinstance(lowered, Reduction):

@@ -105,7 +105,7 @@ struct k1_attention_relu_epilogue {
 extern "C" int64_t k1_attention_relu_workspace(
     int64_t num_batches, int64_t num_shared, int64_t num_rows, int64_t num_keys) {
   const op::AttendSizes sizes{num_batches, num_shared, num_rows, num_keys, 0};
-  return op::attend_bytes<k1_attention_relu_problem>(sizes);
+  return op::attend_bytes<op::AttendTileSm90<k1_attention_relu_problem>>(sizes);
 }
 
 extern "C" int k1_attention_relu_attend(
@@ -142,5 +142,6 @@ extern "C" int k1_attention_relu_attend(
   // 32-bit positions must not wrap round.
   const bool narrow = num_batches * num_rows * row_step < (1ll << 31) &&
                       max_offset < (1ll << 31);
-  return op::attend(problem, sizes, workspace, epilogue, narrow, aligned, stream);
+  return op::attend_sm90(problem, sizes, workspace, epilogue, narrow,
+      aligned, stream);
 }

@@ -19,7 +19,7 @@ from opweld.plan.attention import written_out
 from opweld.plan.choice import choose_products
 from opweld.plan.function_attention import of_function
 from opweld.plan.scores import NoAttention, users_in
-from opweld.target import CPU, SM_90A
+from opweld.target import CPU, SM_80, SM_90A, Target
 
 
 class Forward(nn.Module):
@@ -82,6 +82,26 @@ def test_forms(form: str) -> None:
     (attention,) = found(FORMS[form], *QKV)
     assert (attention.queries, attention.keys) == (32, 40)
     assert (attention.depth, attention.columns) == (64, 48)
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "target", "family"),
+    [
+        (64, 64, SM_90A, "sm90"),
+        (8, 33, SM_90A, "sm90"),
+        (128, 128, SM_90A, "sm90"),
+        (64, 32, SM_90A, "mma"),  # half of a tile's columns would be padding
+        (64, 129, SM_90A, "mma"),
+        (129, 64, SM_90A, "mma"),
+        (64, 64, SM_80, "mma"),
+    ],
+)
+def test_hopper_multiplies_rows_that_fit_by_wgmma(
+    depth: int, columns: int, target: Target, family: str
+) -> None:
+    q, k, v = normal(2, 32, depth), normal(2, 40, depth), normal(2, 40, columns)
+    (group,) = make_plan(graph_of(Forward(FORMS["function"]), q, k, v), target).groups
+    assert str(group.schedule) == f"tensor cores {family} lanes {1 if columns % 2 else 2}"
 
 
 @pytest.mark.parametrize(
