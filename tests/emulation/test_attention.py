@@ -231,7 +231,7 @@ COMPILED = [
     pytest.param(Function(), 128, SM_90A, marks=SLOW),
     pytest.param(Function(), 40, SM_90A, marks=SLOW),
     pytest.param(WrittenOut(), 128, SM_90A, marks=SLOW),
-    pytest.param(Function(is_causal=True), 128, SM_80, marks=SLOW),
+    pytest.param(Function(is_causal=True), 64, SM_80, marks=SLOW),
 ]
 
 

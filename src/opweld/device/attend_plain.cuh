@@ -28,7 +28,26 @@ OPWELD_FN float attend_score(const Problem& problem, int64_t batch, int64_t i, i
     return x;
 }
 
-// @attend_plain deps: AttendLines, attend_limit, attend_score, kInfinity, warp_largest
+// @attend_product deps: load_vector
+// The product of two rows, of four neighbours at once where both lie as `packets`.
+template <int kDepth>
+OPWELD_FN float attend_product(const float* q, int64_t q_inner, const float* k, int64_t k_inner,
+                               bool packets) {
+    float product = 0.0f;
+    if (packets) {
+#pragma unroll 4
+        for (int d = 0; d < kDepth; d += 4) {
+            const auto a = load_vector<4>(q + d), b = load_vector<4>(k + d);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) product = fmaf(a.lane[i], b.lane[i], product);
+        }
+    } else {
+        for (int d = 0; d < kDepth; ++d) product = fmaf(q[d * q_inner], k[d * k_inner], product);
+    }
+    return product;
+}
+
+// @attend_plain deps: AttendLines, attend_limit, attend_product, attend_score, kInfinity, warp_largest
 // Those of the rows `first` and on of a batch that are `wanted`, into a tile of Tile::kPitch floats a
 // row: a warp takes a row, its lanes 32 keys at a time, and then its columns.
 template <typename Tile, typename Problem>
@@ -39,6 +58,7 @@ OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes, in
     const int64_t shared = problem.shared_of(batch);
     const AttendLines queries = problem.query_lines(batch), keys = problem.key_lines(shared);
     const AttendLines values = problem.value_lines(shared);
+    const bool packets = queries.are_packets(Problem::kDepth) && keys.are_packets(Problem::kDepth);
     for (int row = int(threadIdx.x) / 32; row < Tile::kRows; row += Tile::kThreads / 32) {
         const int64_t i = first + row;
         if (i >= sizes.queries) break;
@@ -50,9 +70,8 @@ OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes, in
             const int64_t j = begin + lane;
             float product = 0.0f, score = -kInfinity<float>;
             if (j < limit) {
-                const float* k = keys.data + j * keys.row;
-                for (int d = 0; d < Problem::kDepth; ++d)
-                    product = fmaf(q[d * queries.inner], k[d * keys.inner], product);
+                product = attend_product<Problem::kDepth>(q, queries.inner, keys.data + j * keys.row,
+                                                          keys.inner, packets);
                 score = attend_score(problem, batch, i, j, product);
             }
             const float higher = fmaxf(top, warp_largest(score));

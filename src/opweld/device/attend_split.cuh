@@ -18,6 +18,12 @@ namespace op {
 struct AttendLines {
     const float* data;
     int64_t row, inner;
+
+    // whether rows of `count` values can be read four neighbours at once
+    __device__ __forceinline__ bool are_packets(int count) const {
+        return inner == 1 && row % 4 == 0 && count % 4 == 0 &&
+               reinterpret_cast<uintptr_t>(data) % 16 == 0;
+    }
 };
 
 // @AttendSizes deps:
@@ -58,7 +64,8 @@ struct AttendTileMma {
     static constexpr int kDepth = (Problem::kDepth + 31) / 32 * 32;
     static constexpr int kColumns = (Problem::kColumns + 31) / 32 * 32;
     static constexpr int kWide = kDepth > kColumns ? kDepth : kColumns;
-    static constexpr int kThreads = 128, kBlockThreads = kThreads, kSplitThreads = 128;
+    static constexpr int kThreads = 128, kBlockThreads = kThreads;
+    static constexpr int kSplitThreads = 128, kSplitBlocks = 5;  // at once
     static constexpr int kDown = kWide <= 32 ? 2 : 1, kRows = kThreads / 32 * 16 * kDown;
     static constexpr int kKeys = kWide <= 128 ? 32 : 16;
     static constexpr bool kHolds = kWide <= 128;  // q, in registers
@@ -167,8 +174,7 @@ OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const At
     constexpr int kSide = 32 / Row::kLanes, kMost = 8 / Row::kTurns;  // rows side by side, one by one
     constexpr int kAtOnce = kRows / kSide < kMost ? kRows / kSide : kMost;
     static_assert(kRows % (kSide * kAtOnce) == 0, "rows of a warp come in whole turns");
-    const bool packets = lines.inner == 1 && lines.row % 4 == 0 && count % 4 == 0 &&
-                         reinterpret_cast<uintptr_t>(lines.data) % 16 == 0;
+    const bool packets = lines.are_packets(count);
 #pragma unroll 1
     for (int begin = int(threadIdx.x) % 32 / Row::kLanes; begin < kRows; begin += kSide * kAtOnce) {
         Row rows[kAtOnce];
@@ -266,10 +272,9 @@ OPWELD_FN void split_columns(unsigned char* image, float* scales, const AttendLi
 // @attend_split_kernel deps: AttendLines, AttendSizes, split_columns, split_rows, start_dependents
 // A block makes the keys of the image of one tile, another one its values; each says whether they are
 // unfit. They are laid out in shared memory, so that memory is written straight along: 5.4 instead of
-// 9.7 us for 512 keys of 64, 32 times (H200). With 512 threads at once instead of 768 all of attention
-// takes 4 % longer.
+// 9.7 us for 512 keys of 64, 32 times (H200).
 template <typename Tile>
-__global__ void __launch_bounds__(Tile::kSplitThreads, 768 / Tile::kSplitThreads)
+__global__ void __launch_bounds__(Tile::kSplitThreads, Tile::kSplitBlocks)
     attend_split_kernel(const typename Tile::Problem problem, const AttendSizes sizes,
                         unsigned char* images, int* unfit) {
     constexpr int kBytes = Tile::kKeyBytes > Tile::kValueBytes ? Tile::kKeyBytes : Tile::kValueBytes;
