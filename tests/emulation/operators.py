@@ -21,6 +21,7 @@ from tests.emulation.emulate import translate
 from opweld.emit import ABI_FLAG
 
 _HERE = Path(__file__).parent
+_EMULATION = tuple(_HERE / name for name in ("runtime.cpp", "memory.cpp", "hopper.cpp"))
 _TORCH = Path(torch.__file__).parent / "include"
 _FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-march=native", "-ffp-contract=fast", "-fwrapv")
 _GUARD = re.compile(r"  const torch::stable::accelerator::DeviceGuard device_guard\(.*?\);\n")
@@ -66,7 +67,9 @@ def load_operators(kernels: str, host_text: str) -> tuple[Any, ctypes.CDLL]:
 
     `kernels` is C++ that defines what the host text declares: emulated kernels, or a stand-in.
     """
-    digest = hashlib.sha256("\0".join((kernels, host_text, SHIM)).encode()).hexdigest()[:16]
+    emulation = [path.read_text("utf-8") for path in _EMULATION]
+    parts = "\0".join((kernels, host_text, SHIM, *emulation))
+    digest = hashlib.sha256(parts.encode()).hexdigest()[:16]
     name = f"opweld_emulated_{digest}"
     library = _built(name, kernels, host_text)
     torch.ops.load_library(library)
@@ -90,7 +93,7 @@ def _built(name: str, kernels: str, host_text: str) -> Path:
         source = folder / f"{name}-{os.getpid()}-{part}.cpp"
         source.write_text(text)
         sources.append(source)
-    emulation = [_HERE / "runtime.cpp", _HERE / "memory.cpp"] if "emulation::" in kernels else []
+    emulation = _EMULATION if "emulation::" in kernels else ()
     partial = library.with_suffix(f".{os.getpid()}.so")
     command = ["g++", *_FLAGS, "-shared", "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG]
     command += [f"-DOPWELD_NAMESPACE={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
