@@ -97,7 +97,7 @@ FAULTS = {
     "a gap left uninitialised": (
         "y = torch.empty_like(x); z = super().forward(x)\n"
         "        y[:-1] = z[:-1]; y[-1:].view(-1)[1:] = z[-1:].reshape(-1)[1:]; return y",
-        {OWN, "uninitialised memory filled with NaN"},
+        {"uninitialised memory filled with NaN"},  # what lay there may be right by chance
     ),
     "wrong in training": (
         "y = super().forward(x); return y * 2 if self.training else y",
