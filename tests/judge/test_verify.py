@@ -97,7 +97,7 @@ FAULTS = {
     "a gap left uninitialised": (
         "y = torch.empty_like(x); z = super().forward(x)\n"
         "        y[:-1] = z[:-1]; y[-1:].view(-1)[1:] = z[-1:].reshape(-1)[1:]; return y",
-        {"uninitialised memory filled with NaN"},  # what lay there may be right by chance
+        {"uninitialised memory filled with NaN"},
     ),
     "wrong in training": (
         "y = super().forward(x); return y * 2 if self.training else y",
@@ -108,6 +108,9 @@ FAULTS = {
         {"global settings of torch"},
     ),
 }
+
+# What lies in uninitialised memory may be right by chance.
+SEEN_BY_CHANCE = {"a gap left uninitialised"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -122,7 +125,7 @@ def test_each_fault_fails_its_check(fault: str, tmp_path: Path) -> None:
     assert not judgement.verdict.passed
     assert judgement.exit_code == 1
     assert failing(judgement) >= expected, judgement.verdict.reason
-    if OWN not in expected:
+    if OWN not in expected and fault not in SEEN_BY_CHANCE:
         assert named(judgement, OWN).passed, "the fault is to be found by its own check"
 
 
