@@ -6,8 +6,8 @@ namespace op {
 
 // @attend_rows_drowned deps: Drowned
 // Whether a warp's sums lack digits that count, beside the largest value of each column. It is asked of
-// all warps, 16384 for 8192 rows of 32 heads: 16 digits beyond half are too many by chance for one of
-// these now and then, and its rows would take longer than all the others.
+// all warps, 16384 for 8192 rows of 32 heads, and the rows of one that chance chose would take longer
+// than all the others.
 template <typename Tile>
 OPWELD_FN bool are_drowned(const float (&sums)[Tile::kDown][Tile::kColumns / 8][4],
                            const float* largest) {
@@ -21,7 +21,7 @@ OPWELD_FN bool are_drowned(const float (&sums)[Tile::kDown][Tile::kColumns / 8][
 #pragma unroll
             for (int v = 0; v < 4; ++v) drowned.add(sums[m][n][v], v % 2 ? most.y : most.x);
     }
-    return drowned.are_many(32);
+    return drowned.are_many(drowned.kMarginOfMany);
 }
 
 // @attend_quotient deps:

@@ -3,6 +3,46 @@
 
 namespace op {
 
+// @PartsRows deps: parts_place
+// Where parts of rows of kLength values lie: those of a row side by side.
+template <int kLength>
+struct PartsRows {
+    static __device__ __forceinline__ int at(int row, int place, bool lower) {
+        return parts_place<kLength>(row, (lower * kLength + place) / 8) + place % 8 * 2;
+    }
+};
+
+// @AttendTileMma deps: AttendLines, PartsRows
+// Four warps make kRows rows of the result, kDown times 16 each, and take kKeys keys at a time. What
+// they take of keys and values is an image of shared memory: rows of both parts and a scale for each.
+template <typename ProblemOf>
+struct AttendTileMma {
+    using Problem = ProblemOf;
+    static constexpr int kDepth = (Problem::kDepth + 31) / 32 * 32;
+    static constexpr int kColumns = (Problem::kColumns + 31) / 32 * 32;
+    static constexpr int kWide = kDepth > kColumns ? kDepth : kColumns;
+    static constexpr int kThreads = 128, kBlockThreads = kThreads;
+    static constexpr int kSplitThreads = 128, kSplitBlocks = 5;  // at once
+    static constexpr int kDown = kWide <= 32 ? 2 : 1, kRows = kThreads / 32 * 16 * kDown;
+    static constexpr int kKeys = kWide <= 128 ? 32 : 16;
+    static constexpr bool kHolds = kWide <= 128;  // q, in registers
+    using Queries = PartsRows<kDepth>;
+    using Keys = PartsRows<kDepth>;
+    using Values = PartsRows<kKeys>;
+    static constexpr int kKeyBytes = kKeys * (kDepth + 1) * 4;
+    static constexpr int kValueBytes = kColumns * (kKeys + 1) * 4;
+    static constexpr int kImageBytes = kKeyBytes + kValueBytes;
+    static constexpr int kQueryBytes = kRows * (kDepth + 1) * 4;
+    static constexpr int kPitch = kColumns + 8;  // floats of a result row
+    static constexpr int kResultBytes = kRows * kPitch * 4;
+    static constexpr int kBytes = kQueryBytes + kImageBytes > kResultBytes
+                                      ? kQueryBytes + kImageBytes
+                                      : kResultBytes;
+    static constexpr int kBlocks = 232448 / (kBytes + 1024) < 2 ? 1 : 2;  // at once, at least
+
+    static __host__ __device__ int64_t tiles(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
+};
+
 // @PartsTile deps: load_matrices, parts_place
 // Rows of kLength values in two parts in shared memory, as operands of 16 values of k.
 template <int kLength>

@@ -17,7 +17,7 @@ struct PartsChunks {
     }
 };
 
-// @AttendTileSm90 deps: AttendLines, Barrier, PartsChunks
+// @AttendTileSm90 deps: AttendLines, Barrier, PartsChunks, tile_memory
 // Warpgroups make kRows rows of the result, 64 each, and take 64 keys at a time: no more terms than that
 // are summed before a sum is promoted. kStages images are in shared memory at once.
 template <typename ProblemOf>
@@ -57,8 +57,7 @@ struct AttendTileSm90 {
         bool again[kRows];
         Barrier keys[kStages], values[kStages], no_keys[kStages], no_values[kStages];
     };
-    static constexpr int kBytes = sizeof(Memory) + 1024;  // the start is rounded up to 1024
-    static_assert(kBytes <= 227 * 1024, "more shared memory than a block can have");
+    static constexpr int kBytes = kTileMemoryBytes<Memory>;
 
     static __host__ __device__ int64_t tiles(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
 };
@@ -314,9 +313,7 @@ struct AttendGroupSm90 {
 // @attend_sm90 deps: AttendGroupSm90, attend_bytes, block_of, dependents, fence_proxy, fill_images, launch_attend, set_registers
 template <typename Tile>
 OPWELD_FN typename Tile::Memory& make_attend_memory() {
-    extern __shared__ unsigned char opweld_shared[];
-    const uint32_t misfit = shared_address(opweld_shared) & 1023;
-    auto& memory = *reinterpret_cast<typename Tile::Memory*>(opweld_shared + (misfit ? 1024 - misfit : 0));
+    auto& memory = tile_memory<typename Tile::Memory>();
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < Tile::kStages; ++stage) {
             memory.keys[stage].init(1);

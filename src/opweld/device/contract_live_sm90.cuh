@@ -17,8 +17,6 @@ struct LiveLots {
     Staging staging;
     Barrier full[kSplits], empty[kSplits];
 };
-constexpr int kLiveBytes = sizeof(LiveLots) + 1024;  // the start is rounded up to 1024
-static_assert(kLiveBytes <= 227 * 1024, "more shared memory than a block can have");
 
 // @LiveTask deps: LiveProduct, LiveTile, MmaTask
 // A tile, and its part of k in blocks.
@@ -140,15 +138,13 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
     if (odd) call->again = 1;
 }
 
-// @live_sm90 deps: FaithfulLive, cluster, LiveProducts, LiveWith, multiply_lots, set_registers, split_lots
+// @live_sm90 deps: FaithfulLive, cluster, LiveProducts, LiveWith, multiply_lots, set_registers, split_lots, tile_memory
 template <typename Epilogue>
 static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
     live_sm90_kernel(const LiveProduct p, const int64_t tasks, const int64_t each,
                      const Sink<Epilogue> sink, CallHead* call) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    extern __shared__ unsigned char live_sm90_memory[];
-    const uint32_t misfit = shared_address(live_sm90_memory) & 1023;
-    auto& memory = *reinterpret_cast<LiveLots*>(live_sm90_memory + (misfit ? 1024 - misfit : 0));
+    auto& memory = tile_memory<LiveLots>();
     if (threadIdx.x == 0) {
         for (int i = 0; i < LiveLots::kSplits; ++i) {
             memory.full[i].init(LiveLots::kSplitters);
@@ -173,12 +169,13 @@ struct LiveSm90 {
     static int launch(const LiveProduct& p, int, int64_t each, int64_t tasks,
                       const Sink<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
         constexpr int64_t kSms = 132;  // H100, H200
+        constexpr int kBytes = kTileMemoryBytes<LiveLots>;
         const auto kernel = live_sm90_kernel<Epilogue>;
-        const int error = int(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kLiveBytes));
+        const int error =
+            int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
         if (error) return error;
-        kernel<<<(unsigned int)(tasks < kSms ? tasks : kSms), LiveLots::kThreads, kLiveBytes,
-                 stream>>>(p, tasks, each, sink, head);
+        kernel<<<(unsigned int)(tasks < kSms ? tasks : kSms), LiveLots::kThreads, kBytes, stream>>>(
+            p, tasks, each, sink, head);
         return int(cudaGetLastError());
     }
 };

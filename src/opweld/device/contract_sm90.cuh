@@ -84,7 +84,7 @@ struct Cluster {
     }
 };
 
-// @Tiles deps: Chunks, Stages, Cluster, TileGrid, Ring
+// @Tiles deps: Chunks, Stages, Cluster, TileGrid, Ring, tile_memory
 // The sizes of a kernel. `kPromotedOf`: how many values of k the tensor cores sum before a sum of
 // split operands is promoted; fewer are more exact and slower.
 template <typename ModeOf, int kTileNOf, int kBlocksOf, int kStagesOf, int kPromotedOf>
@@ -94,8 +94,7 @@ struct Tiles {
     static constexpr int kTileM = 128, kTileN = kTileNOf, kBlocks = kBlocksOf;
     static constexpr int kStages = kStagesOf, kPromoted = kPromotedOf;
     using Memory = Stages<kTileM, kTileN, kStages>;
-    static constexpr int kBytes = sizeof(Memory) + 1024;  // the start is rounded up to 1024
-    static_assert(kBytes <= 227 * 1024, "more shared memory than a block can have");
+    static constexpr int kBytes = kTileMemoryBytes<Memory>;
     static constexpr int kThreads = 384;
 };
 
@@ -474,9 +473,7 @@ OPWELD_FN void find_drowned(const Sums<kTileN, kPiece>& sums, const float* scale
 // @make_stages deps: Tiles, sync_cluster
 template <typename T>
 OPWELD_FN typename T::Memory& make_stages() {
-    extern __shared__ unsigned char opweld_shared[];
-    const uint32_t misfit = shared_address(opweld_shared) & 1023;
-    auto& memory = *reinterpret_cast<typename T::Memory*>(opweld_shared + (misfit ? 1024 - misfit : 0));
+    auto& memory = tile_memory<typename T::Memory>();
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < T::kStages; ++stage) {
             memory.full[stage].init(1);

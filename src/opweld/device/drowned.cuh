@@ -21,12 +21,14 @@ namespace op {
 // Counts, among the sums of a warp, those that drown. Some are small by chance, where products cancel:
 // as many in each stretch of a size, so that of those below 16 times a bound one in 16 lies below it,
 // and of these one in 2^i below 2^-i of it. Binary digits below the bound are counted; by chance
-// these are an eighth of the sums that are near. Half of them, and 16, is not chance, or 32 where no
-// digits have to be missing for that the question is asked.
+// these are an eighth of the sums that are near. Half of them and a margin is not chance.
 template <int kParts>
 struct Drowned {
     // times the largest scale: below this a sum lacks more than float32 sums, or values of 11 bits, do
     static constexpr float kBound = kParts == 2 ? 0x1p17f : 0x1p5f;
+    // The margin of warps that are asked because digits of their operands are missing, and of all warps
+    // of a large grid: among many, one is far from what chance gives.
+    static constexpr int kMargin = 16, kMarginOfMany = 32;
     int digits = 0, near = 0;
 
     // A sum before the scale of its column, of a row with this largest scale. Zeros meant zero.
@@ -38,13 +40,13 @@ struct Drowned {
         near += 1;
     }
     // Whether the warp has more of them than chance explains: the same in all lanes.
-    __device__ __forceinline__ bool are_many(int beyond_half = 16) {
+    __device__ __forceinline__ bool are_many(int margin = kMargin) {
 #pragma unroll
         for (int step = 16; step; step /= 2) {
             digits += __shfl_xor_sync(~0u, digits, step);
             near += __shfl_xor_sync(~0u, near, step);
         }
-        return 2 * digits > near + 2 * beyond_half;
+        return 2 * digits > near + 2 * margin;
     }
     __device__ __forceinline__ void tell(CallHead* call) {
         if (are_many() && threadIdx.x % 32 == 0) call->again = 1;

@@ -63,6 +63,21 @@ struct Barrier {
     }
 };
 
+// @tile_memory deps: shared_address
+// All dynamic shared memory of a block as a Memory, which begins where tiles may, at a multiple of 1024:
+// swizzled rows and their descriptors ask for that, and a launch promises 16. So it asks for
+// kTileMemoryBytes.
+template <typename Memory>
+constexpr int kTileMemoryBytes = int(sizeof(Memory)) + 1024;
+
+template <typename Memory>
+OPWELD_FN Memory& tile_memory() {
+    static_assert(kTileMemoryBytes<Memory> <= 227 * 1024, "more shared memory than a block can have");
+    extern __shared__ unsigned char opweld_shared[];
+    const uint32_t misfit = shared_address(opweld_shared) & 1023;
+    return *reinterpret_cast<Memory*>(opweld_shared + (misfit ? 1024 - misfit : 0));
+}
+
 // @Ring deps:
 // The position in a ring of kStages buffers, and the parity of the phase it is in.
 template <int kStages>
