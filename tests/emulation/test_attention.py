@@ -162,10 +162,10 @@ FAULTS = {
     "keys are not waited for": ("memory.keys[ring.stage].wait(ring.parity);", ";"),
     "values are not waited for": ("memory.values[now.stage].wait(now.parity);", ""),
     "products are not waited for": ("wgmma_wait<int(kStarts) + int(kStartsRest)>();", ""),
-    "a stage is not given back": ("release(memory.no_keys[now.stage]);", ""),
+    "a stage is not given back": ("memory.no_keys[now.stage].arrive();", ""),
     "a stage is given back early": (
         "turns.wait(tile);",
-        "turns.wait(tile); release(memory.no_values[now.stage]);",
+        "turns.wait(tile); memory.no_values[now.stage].arrive();",
     ),
     "a turn does not end": ("turns.end(tile);", ";"),
 }

@@ -183,16 +183,18 @@ def test_rows_longer_than_a_tile(
 def test_gradients(emitted: Callable[..., ModuleType], rows: int, depth: int) -> None:
     shape = (2, 4, rows, depth)
     module = emitted(FUNCTION.format(", is_causal=True"), shape, shape)
-    inputs = [normal(*shape).requires_grad_() for _ in range(3)]
-    copies = [x.detach().clone().requires_grad_() for x in inputs]
-    module.ModelNew()(*inputs).square().sum().backward()
-    module.Model()(*copies).square().sum().backward()
-    wide = [x.detach().double().requires_grad_() for x in inputs]
-    module.Model()(*wide).square().sum().backward()
-    for ours, eager, exact in zip(inputs, copies, wide, strict=True):
-        sums = ErrorSums(torch.float32)
-        sums.add(ours.grad, eager.grad, exact.grad)
-        assert grade(sums.figures()) in "ABC", sums.figures()
+    sums = [ErrorSums(torch.float32) for _ in range(3)]
+    for _ in range(4):  # the first rows' few gradients are so large that one draw decides by chance
+        inputs = [normal(*shape).requires_grad_() for _ in range(3)]
+        copies = [x.detach().clone().requires_grad_() for x in inputs]
+        module.ModelNew()(*inputs).square().sum().backward()
+        module.Model()(*copies).square().sum().backward()
+        wide = [x.detach().double().requires_grad_() for x in inputs]
+        module.Model()(*wide).square().sum().backward()
+        for own, ours, eager, exact in zip(sums, inputs, copies, wide, strict=True):
+            own.add(ours.grad, eager.grad, exact.grad)
+    for own in sums:
+        assert grade(own.figures()) in "ABC", own.figures()
 
 
 def test_replays_and_operands_that_were_just_written(emitted: Callable[..., ModuleType]) -> None:

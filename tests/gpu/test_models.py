@@ -1,4 +1,9 @@
-"""The models that must be welded, on the device: values, layouts, streams, graphs, autocast."""
+"""The models that must be welded, on the device: values, layouts, streams, graphs, autocast.
+
+    python3 -m pytest -m gpu -n 0 tests/gpu/test_models.py
+
+builds in processes of its own.
+"""
 
 from __future__ import annotations
 

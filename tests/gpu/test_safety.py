@@ -87,6 +87,42 @@ torch.cuda.synchronize()
 """
 
 
+ATTENTION = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def forward(self, q, k, v, few):
+        whole = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return whole, F.scaled_dot_product_attention(few, few, few)
+
+def get_inputs():
+    return [*(torch.randn(1, 3, 300, 64) for _ in range(3)), torch.randn(2, 2, 150, 24)]
+
+def get_init_inputs():
+    return []
+"""
+# By both families; rows that are made again.
+ATTENTION_CALLS = f"""{KERNELS_ALONE}
+assert emitted._CUDA.count("_attention_attend(") == 2, "attention is the library's"
+model = emitted.ModelNew()
+with torch.no_grad():
+    few = torch.randn(2, 2, 150, 24, device="cuda")
+    for factor in (1.0, 1e30):
+        model(*(torch.randn(1, 3, 300, 64, device="cuda") * factor for _ in range(3)), few * factor)
+torch.cuda.synchronize()
+"""
+
+
+@pytest.mark.slow
+@needs_sanitizer
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_nothing_is_found_in_attention(tool: str, tmp_path: Path) -> None:
+    _, new = write_pair(tmp_path, "attention", ATTENTION)
+    require_nothing_found(tool, ATTENTION_CALLS, new)
+
+
 @pytest.mark.slow
 @needs_sanitizer
 def test_memcheck_finds_nothing(pair: tuple[Path, Path]) -> None:

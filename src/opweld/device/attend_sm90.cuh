@@ -225,12 +225,6 @@ struct AttendGroupSm90 {
     static __device__ __forceinline__ int of_warp(int number) {
         return int(__reduce_max_sync(~0u, unsigned(number)));
     }
-    // This warp has read what the ring has there.
-    static __device__ __forceinline__ void release(Barrier& barrier) {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier.arrive();
-    }
-
     // Rows times keys and values, into the result. Rows of which digits are missing are to be made
     // again.
     __device__ __forceinline__ void make() {
@@ -265,7 +259,7 @@ struct AttendGroupSm90 {
             float scores[1][8][4], kept[1][2];
             products.take(scores);
             block.turn_into_scores(scores, tile, scales, stage.key_scales);
-            release(memory.no_keys[now.stage]);
+            memory.no_keys[now.stage].arrive();
             attend_powers(powers, kept, rows, scores);
             block.multiply(sums, kept);
         }
@@ -274,7 +268,7 @@ struct AttendGroupSm90 {
         turns.wait(tile);
         add_piece<kMore, 0>(powers, stage, tile);
         if constexpr (kPieces == 2) add_piece<kMore, 1>(powers, stage, tile);
-        release(memory.no_values[now.stage]);
+        memory.no_values[now.stage].arrive();
     }
 
     // Powers times 64 columns of values, and then a part of the next scores, which is under way when
@@ -318,8 +312,9 @@ OPWELD_FN typename Tile::Memory& make_attend_memory() {
         for (int stage = 0; stage < Tile::kStages; ++stage) {
             memory.keys[stage].init(1);
             memory.values[stage].init(1);
-            memory.no_keys[stage].init(Tile::kThreads / 32);
-            memory.no_values[stage].init(Tile::kThreads / 32);
+            // Each thread for itself: racecheck doubts what one of a warp says for all.
+            memory.no_keys[stage].init(Tile::kThreads);
+            memory.no_values[stage].init(Tile::kThreads);
         }
     }
     return memory;
