@@ -108,6 +108,14 @@ def test_a_module_without_a_constructor_takes_no_arguments() -> None:
     assert parameters_of(Plain) == parameters_of(Keeps) == ()
 
 
+def test_the_instance_may_have_any_name() -> None:
+    class Other(nn.Module):
+        def forward(this, x, mask=None, *, scale: float = 1.5):  # type: ignore[no-untyped-def]  # noqa: N805
+            return x, mask, scale
+
+    assert parameters_of(Other().forward) == parameters_of(original)
+
+
 def test_signatures_survive_the_wire() -> None:
     found = parameters_of(original)
     assert read_parameters(to_plain(found)) == found

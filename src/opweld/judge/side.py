@@ -193,7 +193,7 @@ class Side:
         with self._guard():
             assert self._new_module
             constructor = parameters_of(self._new_module.ModelNew)
-            return constructor, parameters_of(type(self.model).forward)
+            return constructor, parameters_of(self.model.forward)
 
     def train(self, mode: bool) -> None:
         with self._guard():

@@ -28,7 +28,8 @@ Signature = tuple["tuple[Parameter, ...] | None", "tuple[Parameter, ...] | None"
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...] | None:
-    """The parameters without `self`; None where Python cannot tell them.
+    """The parameters of a class's constructor, a bound method or a function; None where Python cannot
+    tell them.
 
     A module without a constructor of its own takes none, although torch's reads `*args, **kwargs`.
     """
@@ -38,8 +39,6 @@ def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...] | None:
         found = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return None
-    if found and found[0].name == "self":
-        found = found[1:]
     return tuple(Parameter(p.name, p.kind.name, _default_text(p.default)) for p in found)
 
 

@@ -182,7 +182,7 @@ class Verifier:
 
     def _signature(self) -> Check:
         original = self.pair.original
-        theirs = parameters_of(self.pair.module.Model), parameters_of(type(original).forward)
+        theirs = parameters_of(self.pair.module.Model), parameters_of(original.forward)
         try:
             clause = signature_clause(self.pair.new.signature(), theirs)
         except Raised as error:

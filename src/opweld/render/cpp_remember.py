@@ -98,16 +98,18 @@ def _in_result(
 def _dear_results(
     step: Step, keys: Mapping[str, Key], later: frozenset[Key], held: Mapping[Key, _Place]
 ) -> list[tuple[str, int]]:
-    """The folded results that are worth keeping: their names and numbers."""
+    """The folded results that are worth keeping: their names and numbers. Of those that are one
+    value, as the mean's and the largest of a row, the first.
+    """
     element = step.walk.kernel.element
     dear = _dear(element)
-    found = []
+    found = dict[Key, tuple[str, int]]()
     for result in dict.fromkeys(fold.result for fold in step.walk.folds):
         dtype, arg = element.results[result]
         if isinstance(arg, Name) and arg.text in dear and dtype.compute.is_float:
             if keys[arg.text] in later and keys[arg.text] not in held:
-                found.append((arg.text, result))
-    return found
+                found.setdefault(keys[arg.text], (arg.text, result))
+    return list(found.values())
 
 
 def _dear(element: Element) -> frozenset[str]:

@@ -320,6 +320,23 @@ def test_two_values_that_are_kept(length: int) -> None:
         np.testing.assert_allclose(got[2], a * b * total, rtol=2e-6)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_one_value_of_two_folds_is_kept_once(axis: int) -> None:
+    """The sum's and the largest's element; nothing but its array can hold it."""
+    r = Reduce()
+    exp = r.exp(r.x("x", 40, 50))
+    scale = r.add(r.fold("sum", exp, axis), r.fold("amax", exp, axis))
+    case = reduction_of(r.fold("amin", r.mul(exp, scale), axis))
+    assert text_of(case).count("exp_1_row[") >= 2
+    x = RNG.standard_normal((40, 50)).astype("f4")
+    wide = np.exp(x.astype("f8"))
+    scales = wide.sum(axis, keepdims=True) + wide.max(axis, keepdims=True)
+    wanted = (wide * scales).min(axis, keepdims=True)
+    for variant in ("contiguous", "strided"):
+        (got,) = run_reduction(case, [x], {}, [wanted.shape], variant=variant)
+        np.testing.assert_allclose(got, wanted, rtol=2e-6)
+
+
 def test_a_value_that_is_needed_after_its_result_was_stored() -> None:
     """The first result is stored by a walk that is not the last one to need the value."""
     r = Reduce()
