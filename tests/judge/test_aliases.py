@@ -110,7 +110,7 @@ def test_a_module_without_a_constructor_takes_no_arguments() -> None:
 
 def test_the_instance_may_have_any_name() -> None:
     class Other(nn.Module):
-        def forward(this, x, mask=None, *, scale: float = 1.5):  # type: ignore[no-untyped-def]  # noqa: N805
+        def forward(this, x, mask=None, *, scale: float = 1.5):  # type: ignore[no-untyped-def]
             return x, mask, scale
 
     assert parameters_of(Other().forward) == parameters_of(original)

@@ -28,7 +28,7 @@ Signature = tuple["tuple[Parameter, ...] | None", "tuple[Parameter, ...] | None"
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...] | None:
-    """The parameters of a class's constructor, a bound method or a function; None where Python cannot
+    """The parameters of a constructor, a bound method or a function; None where Python cannot
     tell them.
 
     A module without a constructor of its own takes none, although torch's reads `*args, **kwargs`.
