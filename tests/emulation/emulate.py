@@ -26,6 +26,10 @@ _FLAGS = (
 )
 # -O1 without these keeps compiling fast; the runtime defines the two functions that they call.
 _CHECKS = ("-fsanitize=alignment,bounds", "-fno-sanitize-recover=all")
+_RUNTIME_FLAGS = (
+    *("-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE"),
+    *("-fPIC", "-fno-gnu-unique", "-c"),
+)
 _INCLUDES = ("-I", str(_HERE / "include"), "-I", str(_HERE))
 _FAULT_EXIT = 70
 ORDERS = ("forward", "reverse", "seeded")
@@ -191,21 +195,22 @@ def build(cu_text: str) -> Path:
     if not program.exists():
         source = program.with_suffix(f".{os.getpid()}.cpp")
         source.write_text(text)
-        _compile([*_FLAGS, *_CHECKS, *_INCLUDES, str(source), *map(str, _runtime())], program)
+        _compile([*_FLAGS, *_CHECKS, *_INCLUDES, str(source), *map(str, runtime())], program)
         source.unlink()
     return program
 
 
 @cache
-def _runtime() -> tuple[Path, ...]:
+def runtime() -> tuple[Path, ...]:
+    """The objects that every program is linked with; libraries take them too."""
     return tuple(_object(source) for source in sorted(_HERE.glob("*.cpp")))
 
 
 def _object(source: Path) -> Path:
-    compiled = _folder() / f"{source.stem}-{_digest(source.read_text(), *_headers())}.o"
+    digest = _digest(source.read_text(), *_headers(), *_RUNTIME_FLAGS)
+    compiled = _folder() / f"{source.stem}-{digest}.o"
     if not compiled.exists():
-        flags = ("-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-c")
-        _compile([*flags, *_INCLUDES, str(source)], compiled)
+        _compile([*_RUNTIME_FLAGS, *_INCLUDES, str(source)], compiled)
     return compiled
 
 

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.emulation.emulate import translate
+from tests.emulation.emulate import runtime, translate
 
 from opweld.emit import ABI_FLAG
 
 _HERE = Path(__file__).parent
-_EMULATION = tuple(_HERE / name for name in ("runtime.cpp", "memory.cpp", "hopper.cpp"))
 _TORCH = Path(torch.__file__).parent / "include"
 _FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-march=native", "-ffp-contract=fast", "-fwrapv")
 _GUARD = re.compile(r"  const torch::stable::accelerator::DeviceGuard device_guard\(.*?\);\n")
@@ -62,22 +61,46 @@ def emulated_kernels(cuda_text: str) -> str:
     return translate(_HELD.sub("", cuda_text))
 
 
-def load_operators(kernels: str, host_text: str) -> tuple[Any, ctypes.CDLL]:
+def load_operators(kernels: str, host_text: str, *, instance: int = 0) -> tuple[Any, ctypes.CDLL]:
     """The operators, and the library with the shim's functions.
 
     `kernels` is C++ that defines what the host text declares: emulated kernels, or a stand-in.
+    Instances share their code and nothing else: each holds weights of its own.
     """
-    emulation = [path.read_text("utf-8") for path in _EMULATION]
-    parts = "\0".join((kernels, host_text, SHIM, *emulation))
-    digest = hashlib.sha256(parts.encode()).hexdigest()[:16]
-    name = f"opweld_emulated_{digest}"
-    library = _built(name, kernels, host_text)
+    linked = tuple(map(str, _runtime())) if "emulation::" in kernels else ()
+    parts = (kernels, host_text, SHIM, *linked)
+    name = _name(*parts)
+    library = _built(name, kernels, host_text, linked)
+    if instance:
+        name, first = _name(*parts, str(instance)), name
+        library = _copied(library, first, name)
     torch.ops.load_library(library)
     return getattr(torch.ops, name), ctypes.CDLL(str(library))
 
 
+def _name(*parts: str) -> str:
+    """A namespace; all are equally long, so that a library can be given another."""
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return f"opweld_emulated_{digest}"
+
+
+def _runtime() -> list[Path]:
+    """The emulation's objects, without the program's."""
+    return [part for part in runtime() if not part.name.startswith("program")]
+
+
+def _copied(library: Path, name: str, other: str) -> Path:
+    """The same library under another namespace, without a second compilation."""
+    copy = library.with_name(f"{other}.so")
+    if not copy.exists():
+        partial = copy.with_suffix(f".{os.getpid()}.so")
+        partial.write_bytes(library.read_bytes().replace(name.encode(), other.encode()))
+        partial.rename(copy)
+    return copy
+
+
 @cache
-def _built(name: str, kernels: str, host_text: str) -> Path:
+def _built(name: str, kernels: str, host_text: str, linked: tuple[str, ...]) -> Path:
     folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"opweld-operators-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     library = folder / f"{name}.so"
@@ -93,11 +116,10 @@ def _built(name: str, kernels: str, host_text: str) -> Path:
         source = folder / f"{name}-{os.getpid()}-{part}.cpp"
         source.write_text(text)
         sources.append(source)
-    emulation = _EMULATION if "emulation::" in kernels else ()
     partial = library.with_suffix(f".{os.getpid()}.so")
     command = ["g++", *_FLAGS, "-shared", "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG]
     command += [f"-DOPWELD_NAMESPACE={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
-    command += ["-I", str(_HERE), "-Wl,-Bsymbolic", *map(str, [*sources, *emulation])]
+    command += ["-I", str(_HERE), "-Wl,-Bsymbolic", *map(str, sources), *linked]
     libraries = _TORCH.parent / "lib"
     command += [f"-L{libraries}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{libraries}"]
     done = subprocess.run([*command, "-o", str(partial)], capture_output=True, text=True)
