@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import gc
 import os
 import re
 import shutil
@@ -18,6 +19,9 @@ import pytest
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
     cores = len(os.sched_getaffinity(0))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(workers))))
+
+# Inductor compiles a few kernels here, and precompiled headers pay from many on.
+os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
 # A shell starts what runs behind it deaf to interrupts, and so would be the tools under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,3 +56,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("gpu") and not has_gpu():
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Tests and modules stay to the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()

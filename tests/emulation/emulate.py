@@ -23,6 +23,11 @@ _HERE = Path(__file__).parent
 _FLAGS = (
     *("-std=c++17", "-O1", "-w", "-march=native", "-ffp-contract=fast"),
     *("-fexpensive-optimizations", "-fwrapv", "-fno-strict-aliasing"),
+    # Most of the time goes into code that runs once: passes that only make it faster are left out.
+    *("-fira-region=one", "-fno-tree-pta", "-fno-ivopts", "-fno-dse", "-fno-forward-propagate"),
+    *("-fno-cprop-registers", "-fno-if-conversion", "-fno-if-conversion2", "-fno-reorder-blocks"),
+    *("-fno-shrink-wrap", "-fno-split-wide-types", "-fno-compare-elim"),
+    "-fno-combine-stack-adjustments",
 )
 # -O1 without these keeps compiling fast; the runtime defines the two functions that they call.
 _CHECKS = ("-fsanitize=alignment,bounds", "-fno-sanitize-recover=all")
