@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
 from benchmarks.record import run_of_today  # noqa: E402
 from tests.fuzz.campaign import Judging  # noqa: E402
-from tests.fuzz.generate import generate  # noqa: E402
+from tests.fuzz.generate import generate, is_of_rows  # noqa: E402
 from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome  # noqa: E402
 from tests.fuzz.program import Program  # noqa: E402
 from tests.fuzz.shrink import shrink  # noqa: E402
@@ -45,13 +45,15 @@ def main(
     batch: Annotated[int, typer.Option(help="Models judged by one process.")] = 20,
     seconds: Annotated[float, typer.Option(help="Begin no batch after so long.")] = math.inf,
     out: Annotated[Path | None, typer.Option(help="Where the account goes.")] = None,
+    rows: Annotated[bool, typer.Option(help="Programs of rows alone.")] = False,
     small: Annotated[bool, typer.Option(help="Make failing models small.")] = True,
 ) -> None:
     """Judges random models and writes results/fuzz-<target>.json; exit code 1 where one fails."""
     out = out or HERE / "results" / f"fuzz-{target}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
-    seeds = range(first, first + models)
+    fitting = (seed for seed in itertools.count(first) if is_of_rows(seed) or not rows)
+    seeds = itertools.islice(fitting, models)
     outcomes: dict[int, Outcome] = {}
     with tempfile.TemporaryDirectory(prefix="opweld-fuzz-") as folder:
         work = Path(folder)

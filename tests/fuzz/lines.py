@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 from tests.fuzz import operations as words
+from tests.fuzz import row_operations as row_words
 from tests.fuzz.author import (
     Author,
     anything,
@@ -190,6 +191,59 @@ def condensing(author: Author) -> bool:
     return author.form(words.CONDENSING_TWO, x, y) if y else author.form(words.CONDENSING, x)
 
 
+def fold(author: Author) -> bool:
+    """Over an axis of any place, which is kept, so that a next line may take both."""
+    x = author.pick(lambda v: is_float(v) and v.dim() > 0)
+    if x is None:
+        return False
+    axis = author.rng.randrange(-1, author.values[x].dim())
+    table = author.rng.choice((row_words.FOLDS, row_words.FOLDS_OF_ONE, row_words.WHOLE))
+    op, text = author.rng.choice(table)
+    return author.attempt(text.replace("{dim}", str(axis)), (x,), op)
+
+
+def window(author: Author) -> bool:
+    x = author.pick(lambda v: is_float(v) and v.dim() in (2, 3, 4))
+    return x is not None and author.form(row_words.WINDOWS, x)
+
+
+def norm(author: Author) -> bool:
+    """By a module, whose statistics and weights are the model's."""
+    x = author.pick(lambda v: is_float(v) and v.dim() >= 2)
+    if x is None:
+        return False
+    shape, kind = author.values[x].shape, keyword_dtype(author.values[x].dtype, ", dtype=")
+    op, made = author.rng.choice(row_words.NORMS)
+    name = f"norm{len(author.holdings) + 1}"
+    made = made.format(c=shape[1], n=shape[-1], kind=kind)
+    return author.hold(name, made, f"self.{name}({{0}})", x, op)
+
+
+def gather(author: Author) -> bool:
+    x = author.pick(lambda v: is_float(v) and v.dim() > 0)
+    y = author.pick(is_integer)
+    if x is None:
+        return False
+    if y is None or author.rng.random() < 0.3:
+        return author.form(row_words.GATHERS_OF_ONE, x)
+    return author.form(row_words.GATHERS, x, y)
+
+
+def loss(author: Author) -> bool:
+    """Of two values of one shape, mostly."""
+    x = author.pick(lambda v: is_float(v) and v.dim() >= 1)
+    if x is None:
+        return False
+    shape = author.values[x].shape
+    same = author.rng.random() < 0.8
+    y = (
+        author.pick(lambda v: is_float(v) and v.shape == shape)
+        if same
+        else author.mate(x, is_float)
+    )
+    return y is not None and author.form(row_words.LOSSES, x, y)
+
+
 def library(author: Author) -> bool:
     x = author.pick(lambda v: is_float(v) and v.dim() > 0)
     return x is not None and author.form(words.LIBRARY, x)
@@ -247,6 +301,11 @@ KINDS: Kinds = (
     (join, 6),
     (split, 4),
     (condensing, 12),
+    (fold, 6),
+    (window, 3),
+    (norm, 2),
+    (gather, 2),
+    (loss, 2),
     (library, 2),
     (in_place, 7),
 )

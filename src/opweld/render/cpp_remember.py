@@ -7,7 +7,7 @@ stores to, or else in an array of the row, or of a strip of rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.expr import Size, coefficient
@@ -72,13 +72,20 @@ def remembering(
             needed = max(n for n, each in enumerate(keys) if key in each.values())
             place = var and _in_result(folding.steps[needed:], dtype, var, taken)
             if not place:
-                place = _Place(f"{name}_row", dtype, address)
+                place = _Place(_fresh(name, arrays), dtype, address)
                 arrays.append(Remembered(place.buffer, dtype))
             held[key] = place
             store = Store(place.buffer, dtype, place.address, result)
             kernel = replace(kernel, stores=(*kernel.stores, store))
         steps.append(replace(step, walk=replace(step.walk, kernel=kernel)))
     return replace(folding, steps=tuple(steps)), tuple(arrays)
+
+
+def _fresh(name: str, arrays: Sequence[Remembered]) -> str:
+    """An array's name, after its value: those of two walks may share one."""
+    taken = {array.name for array in arrays}
+    wishes = (f"{name}_row", *(f"{name}_{number}_row" for number in range(2, len(arrays) + 2)))
+    return next(wish for wish in wishes if wish not in taken)
 
 
 def _in_result(
