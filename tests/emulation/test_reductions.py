@@ -31,6 +31,11 @@ def softmax_odd(m: Make) -> Outputs:
     return (m.softmax(m.x("x", BATCH, 37), 1),)
 
 
+def softmax_of_products(m: Make) -> Outputs:
+    x = m.x("x", BATCH, LENGTH * 4)
+    return (m.softmax(m.mul(x, 0.3), 1), m.softmax(m.mul(x, x), 1))
+
+
 def softmax_half(m: Make) -> Outputs:
     wide = m.arena.make(Op.CAST, m.x("x", BATCH, 264, dtype=DType.F16), attrs=CastAttrs(DType.F32))
     return (m.arena.make(Op.CAST, m.softmax(wide, 1), attrs=CastAttrs(DType.F16)),)
@@ -111,7 +116,7 @@ def half_places(m: Make) -> Outputs:
 
 
 NORMS = (layer_norm, channel_norm, batch_norm)
-UNCUT = (softmax, softmax_odd, softmax_half, softmax_across, *NORMS, padded)
+UNCUT = (softmax, softmax_odd, softmax_of_products, softmax_half, softmax_across, *NORMS, padded)
 CUT = (total, total_across, whole, extremes, extremes_across, truths, integers, half_places)
 
 
@@ -185,6 +190,20 @@ def test_softmax_of_other_lanes() -> None:
     check(softmax_odd, {"x": values(11, 37)}, {"s0": 11}, rtol=2e-6)
     half = values(11, 264, dtype=np.float16)
     check(softmax_half, {"x": half}, {"s0": 11}, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("length", [32, 1028, 32772])
+def test_the_largest_product_is_itself(length: int) -> None:
+    x = values(4, length)
+    x[:, 5] = np.float32([1e4, 1.2345678e6, 1e9, 1.2345678e12])
+    calls = ANY_CALL if length == 32 else ({},)
+    for mine, product in zip(
+        run(text(), case_of(softmax_of_products), {"x": x}, sizes_of(x)),
+        (x * np.float32(0.3), x * x),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine[:, 5], product[:, 5] / product[:, 5])
+    check(softmax_of_products, {"x": x}, sizes_of(x), calls, rtol=2e-6)
 
 
 def test_norms() -> None:

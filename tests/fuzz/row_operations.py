@@ -66,7 +66,6 @@ WHOLE: tuple[Form, ...] = (
     ("normalize", "F.normalize({0}, p=1.0, dim={dim})"),
     ("cumsum", "torch.cumsum({0}, {dim})"),
     ("cumsum", "{0}.flip({dim}).cumsum({dim}).flip({dim})"),
-    ("cumsum", "({0} - {0}.cumsum({dim}) / {0}.shape[{dim}])"),
     ("cumprod", "torch.cumprod(torch.tanh({0}) + 0.4, dim={dim})"),
     ("cummax", "torch.cummax({0}, dim={dim}).values"),
     ("cummin", "{0}.cummin({dim})[0]"),

@@ -14,6 +14,17 @@ constexpr float kIntegerShift = 12582912.0f;  // 1.5 * 2^23
 // The same, and the sum's bits, moved up by 23, are those of 2^k for k in [-126, 128].
 constexpr float kExponentShift = 12583039.0f;  // 1.5 * 2^23 + 127
 
+// @rounded_product deps:
+// a * b, to which nothing is added before it is rounded: a sum of its own is not contracted again
+template <typename T>
+OPWELD_FN T rounded_product(T a, T b) {
+#ifdef __FP_FAST_FMAF
+    return ::fma(a, b, T(-0.0));
+#else
+    return a * b;
+#endif
+}
+
 // @times_power_of_two deps: kIntegerShift, bits_from_float, float_from_bits
 // x * 2^k for k in [-150, 128] and k + kIntegerShift given; two factors, as 2^k may not be a normal
 // number by itself

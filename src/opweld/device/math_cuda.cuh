@@ -2,6 +2,17 @@
 
 namespace op {
 
+// @rounded_product deps:
+// a * b, to which nothing is added before it is rounded
+template <typename T>
+OPWELD_FN T rounded_product(T a, T b) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+        return __fmul_rn(a, b);
+    } else {
+        return __dmul_rn(a, b);
+    }
+}
+
 // @log deps:
 // ln(x) = k ln(2) + ln(1 + f) with |f| <= 1/3; (ln(1 + f) - f + f^2 / 2) / f^3 is fitted to 4.7e-9 of
 // the logarithm (minimax in float32). As exact as logf over all floats, in 22 instructions for 25: k

@@ -218,7 +218,7 @@ Arg = Name | Const
 class Let:
     """`name = op(args)`. `operands` is the dtype that the arguments have, `dtype` the result's;
     both are storage types: 16-bit floats calculate in float32 and are rounded only by CAST and by
-    stores.
+    stores. A `rounded` product or quotient is not contracted with what is added to it.
     """
 
     name: str
@@ -228,6 +228,7 @@ class Let:
     operands: DType
     attrs: Any
     comment: str = ""
+    rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

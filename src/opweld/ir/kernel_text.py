@@ -136,7 +136,7 @@ def _pick_text(pick: Pick) -> str:
 
 def _let_text(let: Let) -> str:
     args = " ".join(_arg_text(arg) for arg in let.args)
-    words = (let.op.value, args, str(let.attrs))
+    words = ("rounded" if let.rounded else "", let.op.value, args, str(let.attrs))
     source = f" from {let.operands.value}" if let.op is Op.CAST else ""
     call = " ".join(word for word in words if word)
     return f"{let.name} {let.dtype.value} = {call}{source}{_comment(let.comment)}"

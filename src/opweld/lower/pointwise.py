@@ -51,6 +51,7 @@ from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSc
 from ..ir.product import Product
 from ..ir.types import DType
 from .names import Names, stride_name, wish_for
+from .rounding import rounded_products
 from .space import extents_of, merge_loops, with_access
 
 Addressing = Callable[[Buffer, Node, Coords], Size]
@@ -126,7 +127,7 @@ class Builder:
 
     `given` are scalars of a row, by the node that made them and where it is evaluated. `picks` are
     the nodes whose indices tell places, by what expressions call these; `places` are the names that
-    kernels of one group give to them.
+    kernels of one group give to them. `rounded` are the serials of `rounded_products`.
     """
 
     origins: Origins
@@ -139,6 +140,7 @@ class Builder:
     given: Mapping[tuple[int, Coords], Given] = field(default_factory=dict)
     picks: Mapping[str, Node] = field(default_factory=dict)
     places: dict[Pick, str] = field(default_factory=dict)
+    rounded: frozenset[int] = frozenset()
     definitions: list[Definition] = field(default_factory=list)
     lets: list[Let] = field(default_factory=list)
     known: dict[object, Arg] = field(default_factory=dict)
@@ -331,7 +333,8 @@ class Builder:
         name = self.names.fresh(op.value, always_number=True)
         dtype = attrs.dtype if isinstance(attrs, CastAttrs) else node.type.dtype
         comment = self._comment(node)
-        self.lets.append(Let(name, dtype, op, tuple(args), operands, attrs, comment))
+        rounded = node.serial in self.rounded and dtype.is_float
+        self.lets.append(Let(name, dtype, op, tuple(args), operands, attrs, comment, rounded))
         return Name(name)
 
     def _comment(self, node: Node) -> str:
@@ -376,7 +379,7 @@ def _body(
     read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
     names = Names({buffer.name for buffer in buffers})
     builder = Builder(origins, read, names, address, bounds, group.anchor, group.product)
-    builder.picks = picks_in(group.nodes)
+    builder.picks, builder.rounded = picks_in(group.nodes), rounded_products(group.nodes)
     results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
     written = buffers[len(group.inputs) :]
     stores = tuple(

@@ -38,6 +38,7 @@ from .pointwise import (
     picks_in,
     row_major,
 )
+from .rounding import rounded_products
 from .space import accessed, extents_of, merge_together
 
 Change = Callable[[Kernel], Kernel]
@@ -337,6 +338,7 @@ class StepMaker:
             given=dict(known),
             picks=picks_in(group.nodes),
             places=self.places,
+            rounded=rounded_products(group.nodes),
         )
         results = tuple(
             (node.type.dtype, builder.value(node, coords, ()))

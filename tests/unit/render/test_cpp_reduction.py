@@ -337,6 +337,39 @@ def test_one_value_of_two_folds_is_kept_once(axis: int) -> None:
         np.testing.assert_allclose(got, wanted, rtol=2e-6)
 
 
+def test_two_values_of_one_name_are_kept_apart() -> None:
+    """Each walk numbers its own values: what either folds is its `exp_1`."""
+    r = Reduce()
+    x = r.x("x", 4, 50)
+    first = r.exp(x)
+    second = r.exp(r.div(x, r.fold("sum", first, 1)))
+    total = r.fold("sum", second, 1)
+    case = reduction_of(r.fold("amin", r.mul(r.mul(first, second), total), 1))
+    text = text_of(case)
+    assert "float exp_1_row[50];" in text and "float exp_1_2_row[50];" in text
+    values = RNG.standard_normal((4, 50)).astype("f4")
+    (got,) = run_reduction(case, [values], {}, [(4, 1)])
+    a = np.exp(values.astype("f8"))
+    b = np.exp(values / a.sum(1, keepdims=True))
+    wanted = (a * b * b.sum(1, keepdims=True)).min(1, keepdims=True)
+    np.testing.assert_allclose(got, wanted, rtol=2e-6)
+
+
+@pytest.mark.parametrize("factor", [0.3, None])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_largest_product_is_itself(factor: float | None, axis: int) -> None:
+    """A contracted difference to it would be half an ulp of 1e12, of which exp is infinite."""
+    r = Reduce()
+    x = r.x("x", 40, 50)
+    case = reduction_of(r.softmax(r.mul(x, factor or x), axis))
+    values = RNG.standard_normal((40, 50)).astype("f4")
+    np.fill_diagonal(values, np.float32([1e4, 1.2345678e6, 1e9, 1.2345678e12] * 12))
+    products = values * (np.float32(factor) if factor else values)
+    for variant in ("contiguous", "strided"):
+        (got,) = run_reduction(case, [values], {}, [(40, 50)], variant=variant)
+        np.testing.assert_allclose(got, softmax(products, axis), rtol=1e-6)
+
+
 def test_a_value_that_is_needed_after_its_result_was_stored() -> None:
     """The first result is stored by a walk that is not the last one to need the value."""
     r = Reduce()
@@ -395,7 +428,7 @@ def test_a_folded_cast_rounds() -> None:
     got = run_reduction(case, [values], {"s0": 5}, [(5, 1), (5, 1)])
     halves = values.astype("f2")
     np.testing.assert_array_equal(got[0], halves.max(1, keepdims=True))
-    np.testing.assert_allclose(got[1], halves.astype("f8").sum(1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(got[1], halves.astype("f8").sum(1, keepdims=True), 1e-6, 4e-6)
 
 
 def test_values_of_guarded_loads_are_kept() -> None:
