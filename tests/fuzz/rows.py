@@ -45,7 +45,8 @@ class _Rows:
         self.axes = self._axes()
         self.value = "x"
         self.folded: list[str] = []
-        self.positions: list[str] = []
+        # Of what shape the row is in which a value says places. Eager reads beyond a shorter one.
+        self.positions: dict[str, torch.Size] = {}
 
     def _axes(self) -> tuple[int, ...]:
         kind, last = self.rng.random(), self.rank - 1
@@ -136,7 +137,8 @@ class _Rows:
             table = tables.FOLDS
         if self._form(table, self.value):
             self.folded.append(self.author.last())
-            self.positions += [self.author.last()] * (table is tables.INDICES)
+            if table is tables.INDICES:
+                self.positions[self.author.last()] = self.author.values[self.value].shape
 
     def _bring_back(self) -> None:
         """The row value together with what was folded from it, or from one before it."""
@@ -157,10 +159,10 @@ class _Rows:
             self._go_on(row_words.TOGETHER, self.rng.choice(names))
 
     def _fits(self, name: str, row: torch.Tensor) -> bool:
-        other = self.author.values[name]
-        return (
-            name != self.value and other.dim() <= row.dim() and broadcasts(other.shape, row.shape)
-        )
+        other = self.author.values[name].shape
+        if name == self.value or self.positions.get(name, row.shape) != row.shape:
+            return False
+        return len(other) <= row.dim() and broadcasts(other, row.shape)
 
     def _write_in_place(self) -> None:
         author = self.author
