@@ -28,7 +28,7 @@ def arguments(case: Case, batch: int, seed: int, device: torch.device) -> Call:
 def check_model(case: Case, emitted: Emitted) -> None:
     """All of it."""
     assert emitted.num_ops >= case.ops
-    assert 0 < emitted.num_kernels <= case.kernels
+    assert 0 < emitted.num_kernels <= case.kernels + emitted.num_products
     check_call(case, emitted)
     check_batches(case, emitted)
     check_layouts(case, emitted)
@@ -74,7 +74,9 @@ def check_batches(case: Case, emitted: Emitted) -> None:
 
 
 def check_layouts(case: Case, emitted: Emitted) -> None:
-    """Inputs that begin off a vector's boundary, and inputs with other strides."""
+    """Inputs that begin off a vector's boundary, and inputs with other strides: as a GPU's generator
+    deals numbers along memory, the original draws there for tensors that are not row-major.
+    """
     given = arguments(case, BATCH, 5, emitted.device)
     for change in (shifted, turned):
         args, kwargs = pytree.tree_map_only(torch.Tensor, change, given)
@@ -84,7 +86,8 @@ def check_layouts(case: Case, emitted: Emitted) -> None:
             torch.manual_seed(6)
             assert_close(ours, emitted.original(*args, **kwargs), case.coarse)
             ran = kernels_in(lambda: emitted.new(*args, **kwargs))  # noqa: B023
-        assert ran == emitted.num_kernels, change.__name__
+        original = change is turned and case.draws and emitted.device.type == "cuda"
+        assert ran == (0 if original else emitted.num_kernels), change.__name__
 
 
 def shifted(tensor: torch.Tensor) -> torch.Tensor:

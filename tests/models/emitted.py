@@ -43,6 +43,11 @@ class Emitted:
     def num_kernels(self) -> int:
         return len(self._welded)
 
+    @property
+    def num_products(self) -> int:
+        """Kernels that multiply matrices: the library's calls on another target."""
+        return sum(row.kind in ("contraction", "attention") for row in self._welded)
+
 
 def emit_case(case: Case, folder: Path, target: str = "cpu") -> Emitted:
     module = model_of(case, target)

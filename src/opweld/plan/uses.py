@@ -47,7 +47,7 @@ class Uses:
     `nodes` are in topological order and `place` is a node's position there. `readers` are the nodes
     that read a value, free views of it followed to their readers. `returned` values, or free views
     of them, are outputs of the graph. `shown` free views are needed as tensors: by the caller, by a
-    PyTorch call, or by another such view. `drawn_before` is the call that draws random numbers
+    PyTorch call, by a product's kernel, which sees through some views, or by another such view. `drawn_before` is the call that draws random numbers
     before the one of that serial does: it must run first. `products` has the calls whose matrix
     product, or attention, a kernel of ours makes; what attention computes on the way is left out
     everywhere.
@@ -101,6 +101,7 @@ def uses_of(graph: Graph, products: Mapping[int, Made] | None = None) -> Uses:
     users = _users(nodes, products)
     readers: dict[int, tuple[Node, ...]] = {}
     returned = {node.serial for node in graph.outputs}
+    read = {operand.serial for made in products.values() for operand in reads_of(made)}
     shown: set[int] = set()
     for node in reversed(nodes):
         found: dict[Node, None] = {}
@@ -108,8 +109,9 @@ def uses_of(graph: Graph, products: Mapping[int, Made] | None = None) -> Uses:
             found.update(dict.fromkeys(readers[user.serial] if is_free_view(user) else (user,)))
         readers[node.serial] = tuple(found)
         views = [user for user in users[node.serial] if is_free_view(user)]
-        called = any(_is_given_to(node, user, products) for user in users[node.serial])
-        if node.serial in returned or called or any(view.serial in shown for view in views):
+        calls = (user for user in users[node.serial] if user.serial not in products)
+        given = node.serial in read or any(call.kind is Kind.OPAQUE for call in calls)
+        if node.serial in returned or given or any(view.serial in shown for view in views):
             shown.add(node.serial)
         if any(view.serial in returned for view in views):
             returned.add(node.serial)
@@ -132,13 +134,6 @@ def _users(nodes: tuple[Node, ...], products: Mapping[int, Made]) -> dict[int, t
             if operand.serial in users:
                 users[operand.serial].append(node)
     return {serial: tuple(readers) for serial, readers in users.items()}
-
-
-def _is_given_to(node: Node, user: Node, products: Mapping[int, Made]) -> bool:
-    """Whether a call gets the node as a tensor; the kernel of a product sees through views."""
-    if user.serial in products:
-        return node in reads_of(products[user.serial])
-    return user.kind is Kind.OPAQUE
 
 
 def _in_order(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[int, Node]]:

@@ -109,6 +109,17 @@ def test_a_view_with_an_offset_is_made_before():
     assert plan.groups[1].product.held
 
 
+def test_a_view_with_an_offset_behind_another_view_is_made_before():
+    """As of an LSTM's gates, or of scores that take another shape before they are turned."""
+    m = Make()
+    for x in (m.slice(m.x("x", 6, 16), 1, 8, 8), m.reshape(m.exp(m.x("x", 48)), 6, 8)):
+        product = m.product("mm", m.x("y", 5, 6), m.permute(m.permute(x, 1, 0), 1, 0), shape=(5, 8))
+        turned = m.product("matmul", m.permute(x, 1, 0), m.w("w", 6, 3), shape=(8, 3))
+        plan = plan_of(product, turned, target=EAGER)
+        assert [group.nodes for group in plan.groups if group.kind is GroupKind.VIEW] == [(x,)]
+        assert len(contractions(plan)) == 2
+
+
 def test_the_larger_product_gains_and_the_smaller_does_not():
     m = Make()
     small = plan_of(m.relu(linear(m, m.x("x", BATCH, 64), 64)))
