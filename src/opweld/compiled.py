@@ -17,7 +17,8 @@ class PlanRow:
     that of autocast.
     `replaced_copies` is an estimate of how long the PyTorch calls take that a kernel replaces, in
     times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
-    reductions of the kernel.
+    reductions of the kernel. `planned_name` names the group alone where `name` is that of an
+    earlier one whose kernel it shares.
     """
 
     name: str
@@ -32,6 +33,7 @@ class PlanRow:
     variant: str = ""
     replaced_copies: float | None = None
     lines: tuple[str, ...] = ()
+    planned_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

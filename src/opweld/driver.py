@@ -6,6 +6,7 @@ code.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -247,8 +248,11 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     welding = next((part for part in parts if part.welds), parts[0])
     groups = [group for group in welding.plan.groups if group.welded]
     lines = [_title(original, target)]
+    places = Counter(group.name for group in groups)
     for group in groups:
-        lines.append(f"{group.name}: {group.reason}.")
+        if count := places.pop(group.name, 0):
+            often = f" ({count} times)" if count > 1 else ""
+            lines.append(f"{group.name}{often}: {group.reason}.")
     if not groups:
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)
@@ -302,7 +306,7 @@ def _row(group: Group, target: Target, part: Part) -> PlanRow:
     sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
-    row = replace(row, lines=_condensing_lines(group, part.plan))
+    row = replace(row, lines=_condensing_lines(group, part.plan), planned_name=group.planned_name)
     if not group.welded:
         return row
     row = replace(row, replaced_copies=replaced_copies(group, target, sizes))

@@ -205,7 +205,7 @@ def excluded_for(
     found: set[str] = set()
     for row in rows:
         if row.name in losing:
-            found |= set(row.lines) - excluded or {row.name}
+            found |= set(row.lines) - excluded or {row.planned_name or row.name}
     return frozenset(found)
 
 

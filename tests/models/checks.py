@@ -74,8 +74,8 @@ def check_batches(case: Case, emitted: Emitted) -> None:
 
 
 def check_layouts(case: Case, emitted: Emitted) -> None:
-    """Inputs that begin off a vector's boundary, and inputs with other strides: as a GPU's generator
-    deals numbers along memory, the original draws there for tensors that are not row-major.
+    """Inputs that begin off a vector's boundary, and inputs with other strides. A GPU's generator
+    deals numbers along memory: there the original draws for tensors that are not row-major.
     """
     given = arguments(case, BATCH, 5, emitted.device)
     for change in (shifted, turned):

@@ -38,10 +38,13 @@ struct HeldForm {
 // its weight is found out on the device, by every call: no host code runs when a CUDA graph does,
 // and not every change of a weight is counted. A counted one is told to the kernels besides.
 struct Held {
-  static constexpr size_t kMostForms = 4;
+  static constexpr size_t kMostForms = 4;  // of each site of the forward that calls the operator
+  const size_t sites;
   std::mutex mutex;
   std::vector<HeldForm> forms;
   uint64_t uses = 0;
+
+  explicit Held(size_t all_sites = 1) : sites(all_sites) {}
 
   HeldForm* find(const HeldKey& key, const Matrix& weight, int64_t num_bytes, void* stream,
                  bool capturing) {
@@ -68,7 +71,7 @@ struct Held {
       if (forms[i].in_graph) continue;
       if (count++ == 0 || forms[i].used < forms[oldest].used) oldest = i;
     }
-    if (count < kMostForms) return;
+    if (count < kMostForms * sites) return;
     end_event(forms[oldest].event);
     forms.erase(forms.begin() + oldest);
   }

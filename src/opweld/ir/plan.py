@@ -173,7 +173,8 @@ class Group:
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the
     first axes, and that a thread keeps while it goes along these. `traffic` is known where there
-    are kernels.
+    are kernels. Where an earlier group's kernel computes it too, `name` is that group's, and
+    `planned_name` its own.
     """
 
     name: str
@@ -194,6 +195,7 @@ class Group:
     tail: Group | None = None
     held: tuple[int, ...] = ()
     traffic: Traffic | None = None
+    planned_name: str = ""
 
     @property
     def welded(self) -> bool:

@@ -1,14 +1,22 @@
-"""Kernels that several variants of a file have in common: later ones take those of the first."""
+"""Kernels that several groups of a file have in common: later ones take that of the first.
+
+The layers of a network, the steps of a loop and the variants of a forward are often alike: their
+kernels differ in the names of what they read, if at all. A file has each once, and is built in a
+part of the time.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from .graph import Graph
-from .kernel import RowBlocks
+from .kernel import Let, RowBlocks
 from .operator import Operator, only_tracked, operator_of, operators_of
+from .ops import Kind
 from .original import Part
 from .plan import Group
 from .reduction import Lowered
@@ -17,9 +25,10 @@ Kept = tuple[Group, Lowered]
 
 
 def sharing(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts, with the names and the kernels of equal groups in earlier ones.
+    """The parts, with the names and the kernels of the first groups that are alike.
 
-    Two groups of one part stay two: an operator keeps the forms of few weights.
+    Where running statistics are tracked, two groups of one part stay two: one gradient may go over
+    several of their kernels.
     """
     known: dict[str, list[Kept]] = {}
     return tuple(_shared(part, known) for part in parts)
@@ -39,8 +48,17 @@ def welds_of(parts: Iterable[Part]) -> list[tuple[Graph, Group, Lowered, Operato
     return list(found.values())
 
 
+def sites_of(parts: Iterable[Part]) -> Counter[str]:
+    """How many groups of one part each operator stands for: in the part that has the most."""
+    sites: Counter[str] = Counter()
+    for part in parts:
+        sites |= Counter(group.name for group in part.plan.groups if group.welded)
+    return sites
+
+
 def _shared(part: Part, known: dict[str, list[Kept]]) -> Part:
     kernels = iter(part.kernels)
+    repeats = not part.plan.graph.tracked
     num_taken: Counter[str] = Counter()
     groups: list[Group] = []
     lowereds: list[Lowered] = []
@@ -49,9 +67,10 @@ def _shared(part: Part, known: dict[str, list[Kept]]) -> Part:
             lowered = next(kernels)
             key = _key(group, lowered, only_tracked(part.plan.graph, group))
             alike = known.setdefault(key, [])
-            if num_taken[key] == len(alike):
+            number = 0 if repeats else num_taken[key]
+            if number == len(alike):
                 alike.append((group, lowered))
-            first, lowered = alike[num_taken[key]]
+            first, lowered = alike[number]
             num_taken[key] += 1
             group = _named_as(group, first)
             lowereds.append(lowered)
@@ -61,7 +80,7 @@ def _shared(part: Part, known: dict[str, list[Kept]]) -> Part:
 
 
 def _key(group: Group, lowered: Lowered, silent: frozenset[int]) -> str:
-    """All that a group's texts are made from but for its name: 0.0 and -0.0 differ in it.
+    """All that a group's texts are made from but for names and comments: 0.0 and -0.0 differ in it.
 
     No gradient comes from the results that are `silent`.
     """
@@ -71,13 +90,37 @@ def _key(group: Group, lowered: Lowered, silent: frozenset[int]) -> str:
     if group.tail is not None and isinstance(lowered, RowBlocks):
         made.append(operator_of(group.tail, lowered.tail))
         names.append(group.tail.name)
-    text = repr(made)
+    text = repr(_without_comments(made))
     for position, name in enumerate(names):
         text = text.replace(name, f"<{position}>")
-    return text
+    # What nodes say of themselves has no names, and may have a word that elsewhere is one.
+    told = [(node.op, node.attrs) for node in group.nodes if node.kind is not Kind.SOURCE]
+    return f"{_without_names(text, [buffer.name for buffer in lowered.buffers])} {told!r}"
+
+
+def _without_comments(value: Any) -> Any:
+    """A copy in which no statement tells the user's line."""
+    if isinstance(value, tuple | list):
+        return [_without_comments(item) for item in value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    if isinstance(value, Let):
+        return replace(value, comment="")
+    return type(value), [_without_comments(getattr(value, f.name)) for f in fields(value)]
+
+
+def _without_names(text: str, names: list[str]) -> str:
+    """With the places of names in the list for them, also where a stride or a value is named after
+    one.
+    """
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    either = "|".join(sorted(map(re.escape, places), key=len, reverse=True))
+    word = re.compile(rf"(?<![\w<])({either})(?=_stride\d+\b|_\d+\b|\b)")
+    return word.sub(lambda found: f"<b{places[found[1]]}>", text)
 
 
 def _named_as(group: Group, first: Group) -> Group:
-    if group.tail is None or first.tail is None:
-        return replace(group, name=first.name)
-    return replace(group, name=first.name, tail=replace(group.tail, name=first.tail.name))
+    """`group` by the operator of `first`."""
+    if group.tail is not None and first.tail is not None:
+        group = replace(group, tail=replace(group.tail, name=first.tail.name))
+    return replace(group, name=first.name, planned_name=group.name)

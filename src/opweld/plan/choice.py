@@ -124,6 +124,9 @@ def _require_tiles(product: Product, mode: Mode, conditions: Conditions) -> None
             raise NoProduct("its 16-bit operands do not lie as the copy engine reads them")
 
 
+# What a product by itself must save to be worth its compiling: an estimate has no more digits. What
+# follows one saves a launch besides.
+LEAST_GAIN_US = 0.5
 _ALIGNED = 8  # in values, what strides are multiples of: 16 bytes
 
 
@@ -163,7 +166,8 @@ def _compared(
     shape = product_class(product, mode, tail, conditions.sizes)
     maker, row = maker_of(shape, target, table), table.row(target.name, shape)
     if maker is None:
-        return _Compared(ours < library, figures, shape)
+        least_us = 0.0 if tail else LEAST_GAIN_US
+        return _Compared(ours + least_us < library, figures, shape)
     beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
     figures = f"{measured(row)} of {beaten}" if row else figures
     return _Compared(maker is Maker.OURS, figures, shape)

@@ -47,9 +47,10 @@ class Uses:
     `nodes` are in topological order and `place` is a node's position there. `readers` are the nodes
     that read a value, free views of it followed to their readers. `returned` values, or free views
     of them, are outputs of the graph. `shown` free views are needed as tensors: by the caller, by a
-    PyTorch call, by a product's kernel, which sees through some views, or by another such view. `drawn_before` is the call that draws random numbers
-    before the one of that serial does: it must run first. `products` has the calls whose matrix
-    product, or attention, a kernel of ours makes; what attention computes on the way is left out
+    PyTorch call, by a product's kernel, which sees through some views, or by another such view.
+    `drawn_before` is the call that draws random numbers before the one of that serial does: it must
+    run first. `products` has the calls whose matrix product, or attention, a kernel of ours makes;
+    what attention computes on the way is left out
     everywhere.
     """
 

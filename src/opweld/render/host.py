@@ -13,7 +13,7 @@ from ..ir.operator import Operator, Result, operator_of
 from ..ir.original import Part
 from ..ir.plan import Group
 from ..ir.reduction import Lowered, Reduction, Scan
-from ..ir.shared import welds_of
+from ..ir.shared import sites_of, welds_of
 from .c import index_text
 from .cpp_statements import picks
 from .host_attention import attention_declarations, attention_run
@@ -60,7 +60,10 @@ def host(parts: tuple[Part, ...], language: str) -> str:
         pieces.append("")
         pieces += [line for lowered in lowereds for line in _declarations(lowered)]
     pieces.append("\nnamespace {\n")
-    pieces += [_operator_text(group, made, op, language) for _, group, made, op in welds]
+    sites = sites_of(parts)
+    pieces += [
+        _operator_text(group, made, op, language, sites[op.name]) for _, group, made, op in welds
+    ]
     operators = [operator for _, _, _, operator in welds]
     return "\n".join([*pieces, "}  // namespace\n", _registration(operators, key)]) + "\n"
 
@@ -87,18 +90,20 @@ def _declaration(kernel: Kernel) -> str:
     return f'extern "C" int {kernel.name}_{kernel.variant}({", ".join(types)});'
 
 
-def _operator_text(group: Group, lowered: Lowered, operator: Operator, language: str) -> str:
-    parts = [_run(group, lowered, operator, language), _fresh_text(operator)]
+def _operator_text(
+    group: Group, lowered: Lowered, operator: Operator, language: str, sites: int
+) -> str:
+    parts = [_run(group, lowered, operator, language, sites), _fresh_text(operator)]
     if operator.reuse is not None:
         parts.append(_into_text(operator))
     return "\n\n".join(parts) + "\n"
 
 
-def _run(group: Group, lowered: Lowered, operator: Operator, language: str) -> str:
+def _run(group: Group, lowered: Lowered, operator: Operator, language: str, sites: int) -> str:
     if isinstance(lowered, Attending):
         return attention_run(operator, lowered)
     if isinstance(lowered, Contraction):
-        return contraction_run(operator, lowered)
+        return contraction_run(operator, lowered, sites)
     if isinstance(lowered, Reduction | Scan):
         return reduction_run(operator, lowered, language)
     if isinstance(lowered, RowBlocks):

@@ -23,8 +23,10 @@ def entry_declarations(contraction: Contraction) -> list[str]:
     ]
 
 
-def contraction_run(operator: Operator, contraction: Contraction) -> str:
-    """Brings operands into the form that the kernels take, and runs them."""
+def contraction_run(operator: Operator, contraction: Contraction, sites: int = 1) -> str:
+    """Brings operands into the form that the kernels take, and runs them. A forward calls it at so
+    many sites, each with a weight of its own.
+    """
     device = f"{operator.results[0].name}.get_device_index()"
     flat = [b for b in contraction.touched if not b.written]
     lines = [
@@ -37,7 +39,7 @@ def contraction_run(operator: Operator, contraction: Contraction) -> str:
         *_matrix("a", operator, contraction.a),
         *_matrix("b", operator, contraction.b),
         f"  void* const stream = host::current_stream({operator.results[0].name});",
-        *(_held(contraction.group) if contraction.held else []),
+        *(_held(contraction.group, sites) if contraction.held else []),
         *_launch(operator, contraction),
         "}",
     ]
@@ -93,10 +95,11 @@ def _stride(name: str, axis: Axis) -> str:
     return "0" if axis.place is None else f"{name}.stride({axis.place})"
 
 
-def _held(group: str) -> list[str]:
+def _held(group: str, sites: int) -> list[str]:
     extents_text = ", ".join(EXTENTS)
     return [
-        "  static host::Held& forms = *new host::Held;  // CUDA may be gone when statics end",
+        "  // CUDA may be gone when statics end",
+        f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
         "  const host::HeldUse held(forms, b_matrix, num_batches, num_columns, num_inner,",
         f"      {group}_held({extents_text}), stream);",
     ]

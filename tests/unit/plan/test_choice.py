@@ -169,6 +169,15 @@ def test_where_tf32_is_allowed_one_part_of_a_weight_is_kept():
     assert "; 134.2 MB are kept of the weight, " in group.reason
 
 
+def test_a_small_product_is_ours_for_what_follows_it():
+    """By itself it would save less than an estimate can tell."""
+    for follows in (False, True):
+        m = Make()
+        made = linear(m, m.x("x", 40, 16), 4)
+        plan = plan_of(m.relu(m.relu(made)) if follows else made, target=SM_90A)
+        assert len(contractions(plan)) == follows
+
+
 def test_symbols_stand_for_their_examples():
     m = Make()
     result = graph(linear(m, m.x("x", BATCH, 1024), 1024))
