@@ -280,7 +280,6 @@ LOSSES: tuple[Form, ...] = (
     ("smooth_l1_loss", "F.smooth_l1_loss({0}, {1}, reduction='sum')"),
     ("huber_loss", "F.huber_loss({0}, {1}, delta=0.5)"),
     ("poisson_nll_loss", "F.poisson_nll_loss({0}, {1}.abs())"),
-    ("gaussian_nll_loss", "F.gaussian_nll_loss({0}, {1}, {1}.square() + 0.1)"),
     ("soft_margin_loss", "F.soft_margin_loss({0}, torch.where({1} > 0, 1.0, -1.0))"),
     ("hinge_embedding_loss", "F.hinge_embedding_loss({0}, torch.where({1} > 0, 1.0, -1.0))"),
     ("multi_margin_loss", "F.multi_margin_loss({0}, {1}.argmax(1))"),

@@ -21,7 +21,7 @@ MAX_INPUT_ELEMS = 12_000
 NUM_ROUNDS = (1, 2, 2, 3, 3, 4, 6)
 FLOATS = (torch.float32,) * 9 + (torch.float16, torch.bfloat16)
 LARGEST = 1e4
-LEAST_VARIOUS = 0.3
+LEAST_VARIOUS, LEAST_OF_16_BITS = 0.3, 50
 
 
 def write(author: Author) -> None:
@@ -187,8 +187,10 @@ class _Rows:
 
     def _is_modest(self, made: torch.Tensor) -> bool:
         """Of equal values all roundings are alike, so that chance decides which sum is better."""
-        various = made.unique().numel() >= LEAST_VARIOUS * made.numel() or made.dtype.itemsize < 4
-        return various and bool((made.abs() < LARGEST).all())
+        least = LEAST_VARIOUS * made.numel()
+        if made.dtype.itemsize < 4:
+            least = min(least, LEAST_OF_16_BITS)
+        return made.unique().numel() >= least and bool((made.abs() < LARGEST).all())
 
     def _form(self, table: Sequence[words.Form], *operands: str, count: int = 1) -> bool:
         op, text = self.rng.choice(table)
