@@ -55,6 +55,10 @@ def layer_norm(m: Make) -> Outputs:
     return m.add(m.mul(scaled, weight), bias), mean, variance
 
 
+def norm_of_products(m: Make) -> Outputs:
+    return (m.standardised(m.mul(m.x("x", BATCH, 64), 0.3), 1),)
+
+
 def channel_norm(m: Make) -> Outputs:
     """Several reduced loops around the kept one."""
     return (m.standardised(m.x("x", 5, BATCH, 12), 0, 2),)
@@ -115,7 +119,7 @@ def half_places(m: Make) -> Outputs:
     return m.reduced("amax", x, 1), m.reduced("argmax", x, 1)
 
 
-NORMS = (layer_norm, channel_norm, batch_norm)
+NORMS = (layer_norm, norm_of_products, channel_norm, batch_norm)
 UNCUT = (softmax, softmax_odd, softmax_of_products, softmax_half, softmax_across, *NORMS, padded)
 CUT = (total, total_across, whole, extremes, extremes_across, truths, integers, half_places)
 
@@ -204,6 +208,12 @@ def test_the_largest_product_is_itself(length: int) -> None:
     ):
         np.testing.assert_array_equal(mine[:, 5], product[:, 5] / product[:, 5])
     check(softmax_of_products, {"x": x}, sizes_of(x), calls, rtol=2e-6)
+
+
+def test_equal_products_are_zero_beside_their_mean() -> None:
+    x = np.repeat(np.float32([[1.2345], [123.456], [1.2345678e6], [1.2345678e12]]), 64, 1)
+    (got,) = run(text(), case_of(norm_of_products), {"x": x}, {"s0": 4})
+    np.testing.assert_array_equal(got, np.zeros((4, 64)))
 
 
 def test_norms() -> None:

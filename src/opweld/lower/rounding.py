@@ -1,8 +1,9 @@
 """Products that are rounded before anything is added to them.
 
 Both compilers contract `a * b - c` to one rounding, which is mostly the better number. Not where c
-is the largest of such products: that was rounded, so that the largest would miss itself by its
-rounding, and e to the power of that is 0 or infinite once it is a few dozens.
+is the largest of such products, or their mean: these are of rounded ones, so that a product that
+should leave nothing would leave its own rounding. Of 1e12 that is thousands: softmax has NaN of
+exp, and a norm makes ones of the zeros of a constant row.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from collections.abc import Iterable, Iterator
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
 
-_EXTREMES = frozenset((Op.AMAX, Op.AMIN, Op.CUMMAX, Op.CUMMIN))
+_FOLDS = frozenset((Op.AMAX, Op.AMIN, Op.CUMMAX, Op.CUMMIN, Op.SUM, Op.MEAN))
 _KEEPING = frozenset((Op.NEG, Op.CAST))
+_PRODUCTS = frozenset((Op.MUL, Op.DIV))
 
 
 def rounded_products(nodes: Iterable[Node]) -> frozenset[int]:
-    """The serials of products and quotients from which their own extreme is subtracted, or that are
-    subtracted from it.
+    """The serials of products and quotients from which their own extreme or mean is subtracted, or
+    that are subtracted from it.
     """
     differences = (node.inputs for node in nodes if node.op is Op.SUB)
     pairs = (pair for a, b in differences for pair in ((a, b), (b, a)))
     return frozenset(
         value.serial
-        for value, extreme in ((_core(one), other) for one, other in pairs)
-        if value.op in (Op.MUL, Op.DIV) and any(_core(e) is value for e in _extremes(extreme))
+        for value, other in ((_core(one), other) for one, other in pairs)
+        if value.op in _PRODUCTS and any(_core(each) is value for each in _folded(other))
     )
 
 
@@ -36,10 +38,12 @@ def _core(node: Node) -> Node:
     return node
 
 
-def _extremes(node: Node) -> Iterator[Node]:
-    """What the extremes that a node may be are taken of."""
+def _folded(node: Node) -> Iterator[Node]:
+    """What is folded for an extreme or a mean, as which the node may be chosen."""
     node = _core(node)
-    if node.op in _EXTREMES:
+    if node.op in _FOLDS:
         yield node.inputs[0]
     elif node.op is Op.WHERE:
-        yield from (found for each in node.inputs[1:] for found in _extremes(each))
+        yield from (found for each in node.inputs[1:] for found in _folded(each))
+    elif node.op in _PRODUCTS and node.inputs[1].op is Op.CONST:
+        yield from _folded(node.inputs[0])

@@ -1,4 +1,4 @@
-"""Which products are rounded before anything is added to them."""
+"""Which products are rounded before anything is added to them: those that meet their own fold."""
 
 from __future__ import annotations
 
@@ -36,11 +36,19 @@ def test_behind_signs_views_and_choices() -> None:
     assert rounded(m.sub(negative, chosen)) == {product.serial}
 
 
+def test_a_product_that_meets_its_own_mean() -> None:
+    m = Make()
+    product = m.div(m.x("x", BATCH, 30), 3.0)
+    total = m.reduced("sum", product, 1)
+    for mean in (m.div(total, 30.0), m.mul(total, 1 / 30)):
+        assert rounded(m.sub(product, mean)) == {product.serial}
+
+
 def test_others_may_be_contracted() -> None:
     m = Make()
     x, y = m.x("x", BATCH, 30), m.x("y", BATCH, 30)
     product = m.mul(x, 0.3)
-    assert not rounded(m.sub(product, m.reduced("sum", product, 1)))
+    assert not rounded(m.sub(product, m.reduced("sum", m.relu(product), 1)))
     assert not rounded(m.sub(product, m.reduced("amax", m.mul(y, 0.3), 1)))
     assert not rounded(m.sub(m.relu(product), m.reduced("amax", m.relu(product), 1)))
     assert not rounded(m.sub(x, m.reduced("amax", x, 1)))

@@ -370,6 +370,19 @@ def test_the_largest_product_is_itself(factor: float | None, axis: int) -> None:
         np.testing.assert_allclose(got, softmax(products, axis), rtol=1e-6)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_equal_products_are_zero_beside_their_mean(axis: int) -> None:
+    """The sum of two is exact."""
+    r = Reduce()
+    shape = (40, 2) if axis else (2, 40)
+    case = reduction_of(r.normalized(r.mul(r.x("x", *shape), 0.3), (axis,), 2))
+    along = np.float32([1.2345, 123.456, 1.2345678e6, 1.2345678e12] * 10)
+    values = np.ascontiguousarray(np.broadcast_to(np.expand_dims(along, axis), shape))
+    for variant in ("contiguous", "strided"):
+        (got,) = run_reduction(case, [values], {}, [shape], variant=variant)
+        np.testing.assert_array_equal(got, np.zeros(shape))
+
+
 def test_a_value_that_is_needed_after_its_result_was_stored() -> None:
     """The first result is stored by a walk that is not the last one to need the value."""
     r = Reduce()
