@@ -12,7 +12,7 @@ from ..ir.graph import Graph, Leaf, Node, Tracking
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
-from .composites import Call, calls
+from .composites import Call, calls, in_parts
 from .picks import pick_text
 from .spans import Span, spans_of
 from .spelling import (
@@ -214,6 +214,7 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
     body.taken.update(names)
     body.texts.update(zip((node.serial for node in group.inputs), names, strict=True))
     body.calls.update(calls(_inside(group)))
+    body.calls.update(in_parts(_inside(group), body.fresh))
     spelled = _inside(group, body.operands)
     once = _used_once(group, spelled, body.operands)
     for node in spelled:

@@ -308,6 +308,31 @@ def calls(nodes: Iterable[Node]) -> dict[int, Call]:
     return {serial: call for serial, call in found if call is not None}
 
 
+# The first rows of causal attention have the largest terms, and so the shortest parts. PyTorch's
+# kernel has parts of 64 rows: on causal calls these are less exact, and there is more to add up.
+_IN_PARTS = """torch.cat(
+        [
+            torch.matmul({part}, {c})
+            for {part} in {x}.tensor_split((16, 64, *range(128, {x}.shape[-2], 128)), dim=-2)
+        ],
+        dim=-2,
+    )"""
+
+
+def in_parts(nodes: Iterable[Node], fresh: Callable[[str], str]) -> dict[int, Call]:
+    """By serial, those of `nodes` that are products made a part of the rows at a time.
+
+    This is for the gradient of the second operand, a sum over all rows. The library's product adds
+    them one by one, and rounds each time as the largest, first terms demand; autograd adds up the
+    sums of parts from the last to the first. `fresh` gives a name that no operand has.
+    """
+    chosen = (node for node in nodes if node.op is Op.CALL and node.attrs.summed_in_parts)
+    return {
+        node.serial: Call("matmul", _IN_PARTS.replace("{part}", fresh("part")), node.inputs)
+        for node in chosen
+    }
+
+
 def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
     pick = pick_of(node)
     if pick is not None and _lies_inside(node, pick[2], inside):

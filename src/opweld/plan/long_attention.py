@@ -101,8 +101,10 @@ class _Parts:
         weights = self._softmax(scores, given.mask is not None)
         if weights.type.dtype is not given.v.type.dtype:
             weights = self.arena.make(Op.CAST, weights, attrs=CastAttrs(given.v.type.dtype))
-        made = self._product(weights, given.v)
-        if made.type.dtype is DType.F32:
+        # Sums of 16-bit parts would be rounded to 16 bits.
+        is_wide = given.v.type.dtype is DType.F32
+        made = self._product(weights, given.v, summed_in_parts=is_wide)
+        if is_wide:
             self.exact.append((made, []))
         if node.serial in self.origins:
             places = range(call.serial, made.serial + 1)
@@ -137,7 +139,7 @@ class _Parts:
         *batch, row, column = range(k.type.rank)
         return self.arena.make(Op.PERMUTE, k, attrs=PermuteAttrs((*batch, column, row)))
 
-    def _product(self, a: Node, b: Node) -> Node:
+    def _product(self, a: Node, b: Node, summed_in_parts: bool = False) -> Node:
         batch = broadcast((a.type.shape[:-2], b.type.shape[:-2]))
         shape = (*batch, a.type.shape[-2], b.type.shape[-1])
         attrs = CallAttrs(
@@ -146,6 +148,7 @@ class _Parts:
             keywords=(),
             results=(TensorType(a.type.dtype, shape),),
             reason="",
+            summed_in_parts=summed_in_parts,
         )
         return self.arena.call((a, b), attrs)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,17 @@ import torch
 from tests.emulation.attention import graph_of
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from opweld.emission.body import reference
 from opweld.ir.attention import MOST_DEPTH
 from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
+from opweld.ir.operator import operators_of
 from opweld.ir.ops import CallAttrs
 from opweld.ir.plan import Conditions, GroupKind
 from opweld.ir.types import DType
+from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.plan.long_attention import in_two_products
 from opweld.target import CPU, SM_80, SM_90A
@@ -144,3 +150,71 @@ def test_scores_of_16_bit_operands_are_float32(mask: str) -> None:
     assert (scores.kind, softmax.kind) == (GroupKind.CONTRACTION, GroupKind.REDUCTION)
     assert [node.type.dtype for node in scores.outputs] == [DType.F32]
     assert [node.type.dtype for node in softmax.outputs] == [DType.BF16]
+
+
+class InOrder(TorchDispatchMode):
+    """Products whose terms are added one by one, as one thread of a GPU's float32 product does."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.ops.aten.bmm.default:
+            return func(*args, **(kwargs or {}))
+        a, b = args
+        total = a.new_zeros(a.shape[0], a.shape[1], b.shape[2])
+        for index in range(a.shape[2]):
+            total.addcmul_(a[:, :, index, None], b[:, index, None, :])
+        return total
+
+
+@functools.cache
+def product_with_values() -> Callable[[Tensor, Tensor], Tensor]:
+    """What the emitted file computes its gradients by."""
+    q = torch.empty(4, 8, 512, 1024)
+    plan = make_plan(graph_of(Function(is_causal=True), q, q, q), SM_90A)
+    group, _, operator = operators_of(plan.groups, lower(plan))[-1]
+    names: dict[str, Any] = {"torch": torch}
+    exec(reference(plan.graph, group, operator), names)
+    found: Callable[[Tensor, Tensor], Tensor] = names[f"_{group.name}_reference"]
+    return found
+
+
+def causal_weights(generator: torch.Generator) -> Tensor:
+    scores = torch.randn(1, 2, 512, 512, generator=generator)
+    return scores.masked_fill(torch.ones(512, 512).triu(1) > 0, -torch.inf).softmax(-1)
+
+
+def test_gradients_of_values_are_sums_of_parts() -> None:
+    """The first rows' are the largest, and lose a little with each later row that is added."""
+    generator = torch.Generator().manual_seed(0)
+    weights = causal_weights(generator)
+    values = torch.randn(1, 2, 512, 32, generator=generator)
+    grads = 2 * (weights @ values)
+    exact = weights.double().mT @ grads.double()
+
+    def largest_error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
+        v = values.clone().requires_grad_()
+        with InOrder():
+            made = product(weights, v)
+            (found,) = torch.autograd.grad(made, v, grads)
+        torch.testing.assert_close(made, weights @ values)
+        return float((found - exact).abs().max())
+
+    in_parts = product_with_values()
+    assert largest_error(in_parts) < 0.25 * largest_error(torch.matmul)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 16, 129])
+def test_a_product_in_parts_has_any_number_of_rows(rows: int) -> None:
+    in_parts = product_with_values()
+    weights, values = torch.randn(2, 3, rows, 40), torch.randn(2, 3, 40, 8)
+    torch.testing.assert_close(in_parts(weights, values), weights @ values)
+    mapped = torch.func.vmap(torch.func.grad(lambda a, b: in_parts(a, b).sum(), argnums=1))
+    expected = weights.sum(-2)[..., None].expand(values.shape)
+    torch.testing.assert_close(mapped(weights, values), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sums_of_parts_are_not_rounded_to_16_bits(dtype: torch.dtype) -> None:
+    q = torch.empty(4, 8, 2048, 1024, dtype=dtype)
+    graph = split(Function(), q, q, q)
+    products = [node.attrs for node in graph.nodes() if hasattr(node.attrs, "target")]
+    assert [each.summed_in_parts for each in products] == [False, dtype is torch.float32]
