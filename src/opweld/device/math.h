@@ -247,19 +247,20 @@ OPWELD_FN T relu(T x) {
     return op::is_negative(x) ? T(0) : x;
 }
 
-// @gelu deps: erf
-// x / 2 * (1 + erf(x / sqrt(2)))
+// @gelu deps: erf, rounded_product
+// x / 2 * (1 + erf(x / sqrt(2))), rounded, as are other functions that end in a product: contracted with
+// what is subtracted from it, its own largest or its mean, it would leave its rounding
 template <typename T>
 OPWELD_FN T gelu(T x) {
-    return x * T(0.5) * (T(1) + op::erf(x * T(0.70710678118654752440)));
+    return op::rounded_product(x * T(0.5), T(1) + op::erf(x * T(0.70710678118654752440)));
 }
 
-// @gelu_tanh deps: tanh
+// @gelu_tanh deps: rounded_product, tanh
 // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 template <typename T>
 OPWELD_FN T gelu_tanh(T x) {
     T inner = T(0.79788456080286535588) * (x + T(0.044715) * (x * x * x));
-    return T(0.5) * x * (T(1) + op::tanh(inner));
+    return op::rounded_product(T(0.5) * x, T(1) + op::tanh(inner));
 }
 
 // @silu deps: exp
@@ -421,26 +422,26 @@ OPWELD_FN T nan_to_num(T x, T nan, T posinf, T neginf) {
     return x != x ? nan : finite;
 }
 
-// @leaky_relu deps:
+// @leaky_relu deps: rounded_product
 // x if x > 0 else x * slope
 template <typename T>
 OPWELD_FN T leaky_relu(T x, T slope) {
-    return x > T(0) ? x : x * slope;
+    return x > T(0) ? x : op::rounded_product(x, slope);
 }
 
-// @prelu deps:
+// @prelu deps: rounded_product
 // x if x > 0 else w * x
 template <typename T>
 OPWELD_FN T prelu(T x, T w) {
-    return x > T(0) ? x : w * x;
+    return x > T(0) ? x : op::rounded_product(w, x);
 }
 
-// @elu deps: expm1
+// @elu deps: expm1, rounded_product
 // scale * x if x > 0 else scale * alpha * (e^(x * input_scale) - 1)
 template <typename T>
 OPWELD_FN T elu(T x, T alpha, T scale, T input_scale) {
     T below = op::expm1(x * input_scale) * (alpha * scale);
-    return x <= T(0) ? below : x * scale;
+    return x <= T(0) ? below : op::rounded_product(x, scale);
 }
 
 // @softplus deps: exp, log1p

@@ -370,13 +370,16 @@ def test_the_largest_product_is_itself(factor: float | None, axis: int) -> None:
         np.testing.assert_allclose(got, softmax(products, axis), rtol=1e-6)
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-def test_equal_products_are_zero_beside_their_mean(axis: int) -> None:
+@pytest.mark.parametrize("function", ["mul", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize(("axis", "length"), [(0, 2), (1, 2), (1, 1)])
+def test_equal_products_are_zero_beside_their_mean(axis: int, length: int, function: str) -> None:
     """The sum of two is exact."""
     r = Reduce()
-    shape = (40, 2) if axis else (2, 40)
-    case = reduction_of(r.normalized(r.mul(r.x("x", *shape), 0.3), (axis,), 2))
-    along = np.float32([1.2345, 123.456, 1.2345678e6, 1.2345678e12] * 10)
+    shape = (40, length) if axis else (length, 40)
+    x = r.x("x", *shape)
+    made = r.mul(x, 0.3) if function == "mul" else getattr(r, function)(x)
+    case = reduction_of(r.normalized(made, (axis,), length))
+    along = np.float32([0.7, 1.2345, 1.2345678e6, 1.2345678e12] * 10)
     values = np.ascontiguousarray(np.broadcast_to(np.expand_dims(along, axis), shape))
     for variant in ("contiguous", "strided"):
         (got,) = run_reduction(case, [values], {}, [shape], variant=variant)
