@@ -173,14 +173,14 @@ def run_cuda(
 
 @cache
 def library(text: str) -> ctypes.CDLL:
-    folder = Path(tempfile.mkdtemp(prefix="opweld-test-"))
-    source = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-    source.write_text(text)
-    library = source.with_suffix(".so")
-    shared = ("-std=c++17", "-shared", "-fPIC")
-    command = ["g++", *shared, *CPP_FLAGS, str(source), "-o", str(library), "-lmvec"]
-    subprocess.run(command, check=True, timeout=240)
-    return ctypes.CDLL(str(library))
+    with tempfile.TemporaryDirectory(prefix="opweld-test-") as folder:  # what is loaded may go
+        source = Path(folder) / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        source.write_text(text)
+        library = source.with_suffix(".so")
+        shared = ("-std=c++17", "-shared", "-fPIC")
+        command = ["g++", *shared, *CPP_FLAGS, str(source), "-o", str(library), "-lmvec"]
+        subprocess.run(command, check=True, timeout=240)
+        return ctypes.CDLL(str(library))
 
 
 def run_cpp(

@@ -5,7 +5,7 @@ import math
 import subprocess
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -67,12 +67,13 @@ def test_constants(value: object, dtype: DType, text: str) -> None:
 
 @cache
 def compiled_constants(texts: tuple[str, ...], kind: str) -> ctypes.CDLL:
-    source = Path(mkdtemp(prefix="opweld-test-")) / "c.cpp"
     lines = [f'extern "C" {kind} f{k}() {{ return {text}; }}' for k, text in enumerate(texts)]
-    source.write_text("\n".join(lines))
-    library = source.with_suffix(".so")
-    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
-    return ctypes.CDLL(str(library))
+    with TemporaryDirectory(prefix="opweld-test-") as folder:  # what is loaded may go
+        source = Path(folder) / "c.cpp"
+        source.write_text("\n".join(lines))
+        library = source.with_suffix(".so")
+        subprocess.run(["g++", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+        return ctypes.CDLL(str(library))
 
 
 def test_float_constants_are_exact() -> None:
