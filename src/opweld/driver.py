@@ -248,11 +248,10 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     welding = next((part for part in parts if part.welds), parts[0])
     groups = [group for group in welding.plan.groups if group.welded]
     lines = [_title(original, target)]
-    places = Counter(group.name for group in groups)
-    for group in groups:
-        if count := places.pop(group.name, 0):
-            often = f" ({count} times)" if count > 1 else ""
-            lines.append(f"{group.name}{often}: {group.reason}.")
+    reasons = {group.name: group.reason for group in reversed(groups)}
+    for name, count in Counter(group.name for group in groups).items():
+        often = f" ({count} times)" if count > 1 else ""
+        lines.append(f"{name}{often}: {reasons[name]}.")
     if not groups:
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)

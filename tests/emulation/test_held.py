@@ -17,6 +17,7 @@ from tests.unit.plan.plans import BATCH, Make, graph
 from tests.unit.plan.test_choice import EAGER
 
 from opweld.ir.original import Part
+from opweld.ir.shared import sharing
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render.host import host
@@ -75,12 +76,15 @@ class Product:
         getattr(self.library, f"set_{name}")(ctypes.c_int64(value))
 
 
-def operator(number: int) -> tuple[Any, ctypes.CDLL]:
-    """A library of its own for every test: what is held lasts as long as the process."""
+def operator(number: int, sites: int = 1) -> tuple[Any, ctypes.CDLL]:
+    """A library of its own for every test: what is held lasts as long as the process. A forward
+    calls the operator at so many sites.
+    """
     m = Make()
-    result = m.product("mm", m.x("x", BATCH, 6), m.w("w", 6, 4), shape=(BATCH, 4))
-    plan = make_plan(graph(result), EAGER)
-    main = host((Part(None, plan, lower(plan)),), "cuda")  # type: ignore[arg-type]
+    x, weights = m.x("x", BATCH, 6), [m.w(f"w{site}", 6, 4) for site in range(sites)]
+    plan = make_plan(graph(*(m.product("mm", x, w, shape=(BATCH, 4)) for w in weights)), EAGER)
+    part = Part(None, plan, lower(plan))  # type: ignore[arg-type]
+    main = host(sharing((part,)), "cuda")
     ops, library = load_operators(STAND_IN, main, instance=number)
     return ops.k1_mm, library
 
@@ -152,6 +156,19 @@ def test_the_oldest_is_dropped(product: Product) -> None:
     assert product.count("made") == 5
     check(product, x, weights[0])
     assert product.count("made") == 6
+
+
+def test_every_site_has_its_weights() -> None:
+    call, library = operator(next(_numbers), sites=2)
+    product = Product(call, library, {})
+    product.before = {"made": product.count("made")}
+    x, weights = torch.randn(3, 6), [torch.randn(6, 4) for _ in range(9)]
+    for w in (*weights[:8], *weights[:8]):
+        check(product, x, w)
+    assert product.count("made") == 8
+    for w in (weights[8], weights[0]):
+        check(product, x, w)
+    assert product.count("made") == 10
 
 
 def test_while_a_graph_is_captured_nothing_new_is_kept(product: Product) -> None:

@@ -14,8 +14,8 @@ from opweld.judge import verify
 def test_an_honest_rewrite_passes_with_its_figures(tmp_path: Path) -> None:
     new = """
     class ModelNew(Base):
-        def forward(self, x):
-            y = torch.addmm(self.fc.bias, x.flip(1), self.fc.weight.flip(1).t())
+        def forward(this, x):
+            y = torch.addmm(this.fc.bias, x.flip(1), this.fc.weight.flip(1).t())
             return torch.tanh(F.silu(y))
     """
     judgement = judge_pair(tmp_path, LINEAR, new)

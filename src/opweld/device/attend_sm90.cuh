@@ -225,6 +225,7 @@ struct AttendGroupSm90 {
     static __device__ __forceinline__ int of_warp(int number) {
         return int(__reduce_max_sync(~0u, unsigned(number)));
     }
+
     // Rows times keys and values, into the result. Rows of which digits are missing are to be made
     // again.
     __device__ __forceinline__ void make() {

@@ -248,8 +248,8 @@ OPWELD_FN T relu(T x) {
 }
 
 // @gelu deps: erf, rounded_product
-// x / 2 * (1 + erf(x / sqrt(2))), rounded, as are other functions that end in a product: contracted with
-// what is subtracted from it, its own largest or its mean, it would leave its rounding
+// x / 2 * (1 + erf(x / sqrt(2))), rounded: contracted with what is subtracted from it, its own largest or
+// its mean, it would leave its rounding
 template <typename T>
 OPWELD_FN T gelu(T x) {
     return op::rounded_product(x * T(0.5), T(1) + op::erf(x * T(0.70710678118654752440)));
@@ -422,26 +422,26 @@ OPWELD_FN T nan_to_num(T x, T nan, T posinf, T neginf) {
     return x != x ? nan : finite;
 }
 
-// @leaky_relu deps: rounded_product
+// @leaky_relu deps:
 // x if x > 0 else x * slope
 template <typename T>
 OPWELD_FN T leaky_relu(T x, T slope) {
-    return x > T(0) ? x : op::rounded_product(x, slope);
+    return x > T(0) ? x : x * slope;
 }
 
-// @prelu deps: rounded_product
+// @prelu deps:
 // x if x > 0 else w * x
 template <typename T>
 OPWELD_FN T prelu(T x, T w) {
-    return x > T(0) ? x : op::rounded_product(w, x);
+    return x > T(0) ? x : w * x;
 }
 
-// @elu deps: expm1, rounded_product
+// @elu deps: expm1
 // scale * x if x > 0 else scale * alpha * (e^(x * input_scale) - 1)
 template <typename T>
 OPWELD_FN T elu(T x, T alpha, T scale, T input_scale) {
     T below = op::expm1(x * input_scale) * (alpha * scale);
-    return x <= T(0) ? below : op::rounded_product(x, scale);
+    return x <= T(0) ? below : x * scale;
 }
 
 // @softplus deps: exp, log1p

@@ -174,7 +174,7 @@ class Group:
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the
     first axes, and that a thread keeps while it goes along these. `traffic` is known where there
     are kernels. Where an earlier group's kernel computes it too, `name` is that group's, and
-    `planned_name` its own.
+    `planned_name`, otherwise empty, its own.
     """
 
     name: str

@@ -93,7 +93,7 @@ def _key(group: Group, lowered: Lowered, silent: frozenset[int]) -> str:
     text = repr(_without_comments(made))
     for position, name in enumerate(names):
         text = text.replace(name, f"<{position}>")
-    # What nodes say of themselves has no names, and may have a word that elsewhere is one.
+    # What gradients are computed by has its words from the nodes themselves.
     told = [(node.op, node.attrs) for node in group.nodes if node.kind is not Kind.SOURCE]
     return f"{_without_names(text, [buffer.name for buffer in lowered.buffers])} {told!r}"
 
@@ -121,6 +121,8 @@ def _without_names(text: str, names: list[str]) -> str:
 
 def _named_as(group: Group, first: Group) -> Group:
     """`group` by the operator of `first`."""
+    if group is first:
+        return group
     if group.tail is not None and first.tail is not None:
         group = replace(group, tail=replace(group.tail, name=first.tail.name))
     return replace(group, name=first.name, planned_name=group.name)

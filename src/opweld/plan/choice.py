@@ -124,9 +124,6 @@ def _require_tiles(product: Product, mode: Mode, conditions: Conditions) -> None
             raise NoProduct("its 16-bit operands do not lie as the copy engine reads them")
 
 
-# What a product by itself must save to be worth its compiling: an estimate has no more digits. What
-# follows one saves a launch besides.
-LEAST_GAIN_US = 0.5
 _ALIGNED = 8  # in values, what strides are multiples of: 16 bytes
 
 
@@ -140,6 +137,11 @@ def is_ours(
     except NoProduct:
         return False
     return _compared(call, product, mode, tail, target, conditions, table).faster
+
+
+# What a product by itself must save to be worth its compiling: an estimate has no more digits. What
+# follows one saves a launch besides.
+_LEAST_GAIN_US = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def _compared(
     shape = product_class(product, mode, tail, conditions.sizes)
     maker, row = maker_of(shape, target, table), table.row(target.name, shape)
     if maker is None:
-        least_us = 0.0 if tail else LEAST_GAIN_US
+        least_us = 0.0 if tail else _LEAST_GAIN_US
         return _Compared(ours + least_us < library, figures, shape)
     beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
     figures = f"{measured(row)} of {beaten}" if row else figures

@@ -50,8 +50,7 @@ class Uses:
     PyTorch call, by a product's kernel, which sees through some views, or by another such view.
     `drawn_before` is the call that draws random numbers before the one of that serial does: it must
     run first. `products` has the calls whose matrix product, or attention, a kernel of ours makes;
-    what attention computes on the way is left out
-    everywhere.
+    what attention computes on the way is left out everywhere.
     """
 
     nodes: tuple[Node, ...]

@@ -121,11 +121,13 @@ def spelled(let: Let, language: str) -> str:
     `language` is "cuda" or "cpp". Results of 16-bit operands are as exact as 16 bits need.
     """
     args = [argument(arg) for arg in let.args]
-    if let.rounded and (let.op is Op.MUL or constant_divisor(let)):
-        factor = f"1.0f / {args[1]}" if constant_divisor(let) else args[1]
-        return _call(let, "rounded_product", [args[0], factor])
     if constant_divisor(let):
-        return f"{args[0]} * (1.0f / {args[1]})"
+        factor = f"1.0f / {args[1]}"
+        if let.rounded:
+            return _call(let, "rounded_product", [args[0], factor])
+        return f"{args[0]} * ({factor})"
+    if let.rounded and let.op is Op.MUL:
+        return _call(let, "rounded_product", args)
     if name := approximate_name(let, language):
         return _call(let, name, args)
     if let.op is Op.CAST:

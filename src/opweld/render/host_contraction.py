@@ -23,9 +23,9 @@ def entry_declarations(contraction: Contraction) -> list[str]:
     ]
 
 
-def contraction_run(operator: Operator, contraction: Contraction, sites: int = 1) -> str:
+def contraction_run(operator: Operator, contraction: Contraction, sites: int) -> str:
     """Brings operands into the form that the kernels take, and runs them. A forward calls it at so
-    many sites, each with a weight of its own.
+    many sites, which may have a weight each.
     """
     device = f"{operator.results[0].name}.get_device_index()"
     flat = [b for b in contraction.touched if not b.written]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
+from tests.unit.plan.plans import Make, graph
 from torch import nn
 
 from opweld.compiled import Compiled
 from opweld.driver import compile_module
-from opweld.ir.original import Original
+from opweld.ir.original import Original, Part
+from opweld.ir.shared import kernels_of, sharing
+from opweld.lower import lower
 from opweld.options import Options
 from opweld.pipeline import excluded_for
+from opweld.plan import make_plan
+from opweld.target import SM_90A
 
 
 def compiled(module: nn.Module, *inputs: torch.Tensor, target: str = "cpu") -> Compiled:
@@ -40,6 +46,7 @@ class Layers(nn.Module):
 
 
 def test_layers_of_one_form_have_one_kernel() -> None:
+    assert " (3 times): " in compiled(Layers(8, 8, 8, 8), torch.randn(5, 8)).text
     assert list(calls(Layers(8, 8, 8, 8), torch.randn(5, 8)).values()) == [3]
     assert list(calls(Layers(8, 8, 8, 9), torch.randn(5, 8)).values()) == [2, 1]
 
@@ -87,6 +94,18 @@ class Numbers(nn.Module):
 
 def test_numbers_tell_kernels_apart() -> None:
     assert list(calls(Numbers(), torch.randn(6, 8)).values()) == [1, 1, 2]
+
+
+def test_kernels_whose_gradients_are_computed_otherwise_stay_two() -> None:
+    m = Make()
+    x, weights = m.x("x", 512, 4096), [m.w(name, 4096, 4096) for name in "vw"]
+    products = [m.product("mm", x, w, shape=(512, 4096)) for w in weights]
+    attrs = replace(products[1].attrs, summed_in_parts=True)
+    in_parts = m.arena.call(products[1].inputs, attrs)
+    for second, kernels in ((products[1], 1), (in_parts, 2)):
+        plan = make_plan(graph(products[0], second), SM_90A)
+        part = Part(None, plan, lower(plan))  # type: ignore[arg-type]
+        assert len(kernels_of(sharing((part,)))) == kernels
 
 
 def test_all_groups_of_a_kernel_that_loses_are_given_back() -> None:
