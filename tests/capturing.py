@@ -16,11 +16,12 @@ from opweld.capture import capture, variants
 from opweld.capture.arguments import bind
 from opweld.capture.export import export_graph
 from opweld.capture.preserve import unchanged
+from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.contract import Capture, Contract, Variant
 from opweld.ir.expr import Expr, evaluate
 from opweld.ir.graph import Graph, Node
 from opweld.ir.interpret import bind_sizes, interpret_outputs, numbered
-from opweld.ir.ops import CallAttrs, Op, Operand, TorchLiteral
+from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
 TORCH = {

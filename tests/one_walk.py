@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from tests.unit.plan.plans import BATCH, Make, graph
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.plan.one_walk import in_one_walk
 from opweld.plan.rows import Parallelism

@@ -8,12 +8,13 @@ import numpy as np
 from tests.kernel_meaning import Array, apply, run_kernel, stored
 from tests.reduction_meaning import run_reduction
 
+from opweld.ir.attrs import CallAttrs
 from opweld.ir.check import check
 from opweld.ir.expr import Size, evaluate, substitute, symbol
 from opweld.ir.graph import Node
 from opweld.ir.interpret import Calls, bind_sizes, numbered
 from opweld.ir.kernel import Kernel, Load, Welded
-from opweld.ir.ops import OPS, CallAttrs, Kind, Op
+from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.ir.reduction import Lowered, Reduction, Scan
 

@@ -10,19 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 from tests.kernel_meaning import apply, stored
 
-from opweld.ir.expr import Size, evaluate, product, symbol
-from opweld.ir.graph import Arena, Graph, Leaf, Node
-from opweld.ir.interpret import NUMPY_DTYPES, numbered
-from opweld.ir.ops import (
-    OPS,
+from opweld.ir.attrs import (
     CallAttrs,
     CastAttrs,
     CatAttrs,
     EluAttrs,
     FlipAttrs,
     IotaAttrs,
-    Kind,
-    Op,
     Operand,
     PadAttrs,
     PermuteAttrs,
@@ -33,6 +27,10 @@ from opweld.ir.ops import (
     SoftplusAttrs,
     WindowAttrs,
 )
+from opweld.ir.expr import Size, evaluate, product, symbol
+from opweld.ir.graph import Arena, Graph, Leaf, Node
+from opweld.ir.interpret import NUMPY_DTYPES, numbered
+from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.types import DType, ShapeMismatch, TensorType, broadcast
 
 T = TypeVar("T")

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from tests.kernel_meaning import Array, definition_values, element_values, everywhere, stored
 
+from opweld.ir.attrs import ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
 from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernel import Given, Kernel
-from opweld.ir.ops import OPS, ReduceAttrs, ScanAttrs
+from opweld.ir.ops import OPS
 from opweld.ir.reduction import Folding, Reduction, Scan
 
 

@@ -8,9 +8,10 @@ from functools import partial
 import numpy as np
 from tests.unit.plan.plans import BATCH, Make
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 LENGTH, WIDTH = symbol("s1"), symbol("s2")

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from tests.kernels import run_groups, with_gaps
 
-from opweld.ir.expr import symbol
-from opweld.ir.graph import Arena, Graph, Leaf, Node
-from opweld.ir.interpret import interpret
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     CastAttrs,
     CatAttrs,
     FlipAttrs,
     IotaAttrs,
-    Op,
     PadAttrs,
     PermuteAttrs,
     ShapeAttrs,
     SliceAttrs,
 )
+from opweld.ir.expr import symbol
+from opweld.ir.graph import Arena, Graph, Leaf, Node
+from opweld.ir.interpret import interpret
+from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
 F32 = DType.F32

@@ -12,10 +12,11 @@ from tests.kernels import executor, run_groups, with_gaps
 from tests.plan_meaning import run_plan
 from tests.reduction_kernels import rows_executor
 
+from opweld.ir.attrs import CatAttrs, PadAttrs, PickAttrs, ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.interpret import interpret
-from opweld.ir.ops import CatAttrs, Op, PadAttrs, PickAttrs, ReduceAttrs, ScanAttrs
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan

@@ -12,9 +12,10 @@ from tests.emulation.reductions import ANY_CALL, Calls, Case, case, each_result,
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.unit.plan.plans import BATCH, Make
 
+from opweld.ir.attrs import CastAttrs, ReduceAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
-from opweld.ir.ops import OPS, CastAttrs, Op, ReduceAttrs
+from opweld.ir.ops import OPS, Op
 from opweld.ir.types import DType
 from opweld.render.cuda import cuda_text
 

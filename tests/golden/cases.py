@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from opweld.ir.expr import Size
 from opweld.ir.graph import Graph, Node
-from opweld.ir.ops import CastAttrs, EluAttrs, IotaAttrs, Op, PickAttrs
+from opweld.ir.attrs import CastAttrs, EluAttrs, IotaAttrs, PickAttrs
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from tests.unit.ir.graphs import BATCH, graph
 from tests.unit.plan.plans import Make

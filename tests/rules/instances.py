@@ -10,24 +10,22 @@ import numpy as np
 from tests.rules.hard_values import hard_operands, hard_values
 from tests.unit.ir.graphs import BATCH, graph
 
-from opweld.ir.check import InvalidGraph, check
-from opweld.ir.graph import Arena, Graph, Node
-from opweld.ir.interpret import NUMPY_DTYPES, interpret
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     NO_ATTRS,
-    OPS,
     CastAttrs,
     CatAttrs,
     FlipAttrs,
-    Kind,
     NanToNumAttrs,
-    Op,
     PadAttrs,
     PermuteAttrs,
     ShapeAttrs,
     SliceAttrs,
-    TypeRule,
 )
+from opweld.ir.check import InvalidGraph, check
+from opweld.ir.graph import Arena, Graph, Node
+from opweld.ir.infer import TypeRule
+from opweld.ir.interpret import NUMPY_DTYPES, interpret
+from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.pattern import AnyOf, Apply, Const, Match, Pattern, Var, build
 from opweld.ir.rewrite import Rule, apply_rule
 from opweld.ir.types import DType, ShapeMismatch, TensorType

@@ -10,10 +10,11 @@ from tests.rules.hard_values import hard_values
 from tests.rules.torch_ops import run_torch
 from tests.unit.ir.graphs import graph, tensor
 
+from opweld.ir.attrs import CastAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.interpret import interpret
-from opweld.ir.ops import OPS, CastAttrs, Op, PermuteAttrs, ShapeAttrs, SliceAttrs
+from opweld.ir.ops import OPS, Op
 from opweld.ir.rewrite import Numerics
 from opweld.ir.text import to_text
 from opweld.ir.types import DType

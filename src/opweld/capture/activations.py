@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from opweld.ir.graph import Node
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     BoundsAttrs,
     EluAttrs,
     LambdaAttrs,
-    Op,
     SlopeAttrs,
     SoftplusAttrs,
     ThresholdAttrs,
 )
+from opweld.ir.graph import Node
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from opweld.ir.expr import Size
-from opweld.ir.graph import Arena, Node
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     NO_ATTRS,
     CastAttrs,
     CatAttrs,
     FlipAttrs,
-    Op,
     PadAttrs,
     PermuteAttrs,
     ShapeAttrs,
     SliceAttrs,
     WindowAttrs,
 )
+from opweld.ir.expr import Size
+from opweld.ir.graph import Arena, Node
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 Shape = tuple[Size, ...]

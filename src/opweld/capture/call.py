@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
+from opweld.ir.attrs import NO_ATTRS
 from opweld.ir.expr import Expr, Size
 from opweld.ir.graph import Node
-from opweld.ir.ops import NO_ATTRS, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
 from .build import Builder, Shape

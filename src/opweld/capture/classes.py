@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opweld.ir.attrs import PickAttrs
 from opweld.ir.graph import Node
-from opweld.ir.ops import INDEX_DTYPES, Op, PickAttrs
+from opweld.ir.infer import INDEX_DTYPES
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from opweld.ir.attrs import CallAttrs, IotaAttrs, TorchLiteral
 from opweld.ir.graph import Node
-from opweld.ir.ops import CallAttrs, IotaAttrs, Op, TorchLiteral
+from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
 from .build import Builder

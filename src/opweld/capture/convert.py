@@ -11,7 +11,8 @@ from torch import fx
 
 from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.graph import Graph, Node, topological
-from opweld.ir.ops import Op, TypeRule
+from opweld.ir.infer import TypeRule
+from opweld.ir.ops import Op
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from opweld.ir.attrs import IotaAttrs
 from opweld.ir.expr import Expr, Size
 from opweld.ir.graph import Node
-from opweld.ir.ops import IotaAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded

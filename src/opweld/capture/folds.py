@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from opweld.ir.attrs import ReduceAttrs
 from opweld.ir.expr import Size, product
 from opweld.ir.graph import Node
-from opweld.ir.ops import Kind, Op, ReduceAttrs
+from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType, TensorType
 
 from .build import Builder

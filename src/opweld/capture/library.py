@@ -9,9 +9,9 @@ import torch
 from torch import fx
 
 from opweld.errors import CaptureError, OriginalKept, Where
+from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.expr import Expr
 from opweld.ir.graph import Node
-from opweld.ir.ops import CallAttrs, Operand, TorchLiteral
 from opweld.ir.types import TensorType
 
 from .build import Builder

@@ -17,8 +17,9 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from opweld.errors import OriginalKept
+from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.graph import Leaf, Node, Structure
-from opweld.ir.ops import CallAttrs, Op, Operand, TorchLiteral
+from opweld.ir.ops import Op
 
 from .build import Builder
 from .call import RunTimeScalar

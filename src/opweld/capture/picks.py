@@ -10,9 +10,11 @@ from functools import cache
 
 import torch
 
+from opweld.ir.attrs import IotaAttrs, PickAttrs
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node
-from opweld.ir.ops import INDEX_DTYPES, IotaAttrs, Kind, Op, PickAttrs
+from opweld.ir.infer import INDEX_DTYPES
+from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 
 from .build import Builder

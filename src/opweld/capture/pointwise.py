@@ -9,8 +9,9 @@ import math
 
 import torch
 
+from opweld.ir.attrs import NanToNumAttrs
 from opweld.ir.graph import Node
-from opweld.ir.ops import NanToNumAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .activations import ACTIVATIONS

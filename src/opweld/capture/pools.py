@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from opweld.ir.attrs import CastAttrs, IotaAttrs
 from opweld.ir.graph import Node
 from opweld.ir.interpret import NUMPY_DTYPES
-from opweld.ir.ops import CastAttrs, IotaAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .build import Builder, Shape

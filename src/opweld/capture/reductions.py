@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .call import Call, Lower, NotWelded

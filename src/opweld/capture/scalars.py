@@ -14,9 +14,10 @@ import torch
 from torch import fx
 
 from opweld.errors import CaptureError
+from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.expr import Expr
 from opweld.ir.graph import Node
-from opweld.ir.ops import CallAttrs, Op, Operand
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .build import Builder

@@ -6,8 +6,9 @@ in front; both are one scan here.
 
 from __future__ import annotations
 
+from opweld.ir.attrs import CastAttrs, CatAttrs, ScanAttrs, SliceAttrs
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, CatAttrs, Kind, Op, ScanAttrs, SliceAttrs
+from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 
 from .build import Builder

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.attrs import WindowAttrs
 from ..ir.graph import Node
-from ..ir.ops import Op, WindowAttrs
+from ..ir.ops import Op
 from .spelling import sizes
 
 _OUTSIDE = {Op.AMAX: float("-inf"), Op.SUM: 0.0}

@@ -11,9 +11,23 @@ from functools import singledispatch
 from itertools import chain
 from typing import Any
 
+from .attrs import (
+    CallAttrs,
+    CatAttrs,
+    FlipAttrs,
+    ItemAttrs,
+    Operand,
+    PadAttrs,
+    PickAttrs,
+    ShapeAttrs,
+    SliceAttrs,
+    SourceAttrs,
+    WindowAttrs,
+)
 from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Structure
+from .infer import TypeRule
 from .kernel import Attending, Contraction, Kernel, RowBlocks, Welded
 from .kernel_check import (
     InvalidKernel,
@@ -25,22 +39,7 @@ from .kernel_check import (
     check_scan,
     check_welded,
 )
-from .ops import (
-    OPS,
-    CallAttrs,
-    CatAttrs,
-    FlipAttrs,
-    ItemAttrs,
-    Op,
-    Operand,
-    PadAttrs,
-    PickAttrs,
-    ShapeAttrs,
-    SliceAttrs,
-    SourceAttrs,
-    TypeRule,
-    WindowAttrs,
-)
+from .ops import OPS, Op
 from .plan import Group, Plan
 from .reduction import Reduction, Scan
 from .types import ShapeMismatch, TensorType

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .ops import NO_ATTRS, OPS, CallAttrs, ConstAttrs, IotaAttrs, ItemAttrs, Kind, Op, SourceAttrs
+from .attrs import NO_ATTRS, CallAttrs, ConstAttrs, IotaAttrs, ItemAttrs, SourceAttrs
+from .ops import OPS, Kind, Op
 from .types import DType, TensorType
 
 

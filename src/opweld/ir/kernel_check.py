@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from .attrs import ReduceAttrs, ScanAttrs
 from .expr import Size, coefficient, divides, picks_of, product, symbols_of
+from .infer import INDEX_DTYPES, TypeRule
 from .kernel import (
     Arg,
     Attending,
@@ -28,7 +30,7 @@ from .kernel import (
     Welded,
     expressions_of,
 )
-from .ops import INDEX_DTYPES, OPS, Kind, Op, ReduceAttrs, ScanAttrs, TypeRule
+from .ops import OPS, Kind, Op
 from .reduction import Fold, Folding, Reduction, Scan
 from .types import DType, TensorType
 

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .attrs import NO_ATTRS, ConstAttrs
 from .graph import Arena, Node
-from .ops import NO_ATTRS, OPS, ConstAttrs, Kind, Op
+from .ops import OPS, Kind, Op
 
 Bindings = Mapping[str, Any]
 

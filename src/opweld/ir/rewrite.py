@@ -12,8 +12,9 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from .attrs import ShapeAttrs
 from .graph import Arena, Graph, Node
-from .ops import Op, ShapeAttrs
+from .ops import Op
 from .pattern import AnyOf, Apply, Match, Pattern, build, matches
 from .types import DType, ShapeMismatch, broadcast
 

@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
+from .attrs import CallAttrs, Operand
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure, Tracking
 from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Source, Welded
 from .kernel_text import folding_text, kernel_text
-from .ops import CallAttrs, Kind, Op, Operand
+from .ops import Kind, Op
 from .plan import Group, Plan, Traffic
 from .product import Axis, Matrix
 from .reduction import Reduction, Scan

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
+from ..ir.attrs import NO_ATTRS, CastAttrs
 from ..ir.expr import (
     Picked,
     Size,
@@ -46,7 +47,7 @@ from ..ir.kernel import (
     Test,
     Welded,
 )
-from ..ir.ops import NO_ATTRS, CastAttrs, Kind, Op
+from ..ir.ops import Kind, Op
 from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSchedule
 from ..ir.product import Product
 from ..ir.types import DType

@@ -6,7 +6,8 @@ that read neighbours: each access would fill more of the cache's lines.
 
 from __future__ import annotations
 
-from ..ir.ops import Op, WindowAttrs
+from ..ir.attrs import WindowAttrs
+from ..ir.ops import Op
 from ..ir.plan import Group, Rows
 
 Together = tuple[int, int]

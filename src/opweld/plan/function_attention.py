@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.attention import INNER, KEY, ROW, Attention, Seen
+from ..ir.attrs import CallAttrs, CastAttrs, Operand
 from ..ir.expr import Size, symbol
 from ..ir.graph import Arena, Node
 from ..ir.index import Coords, align
-from ..ir.ops import CallAttrs, CastAttrs, Op, Operand
+from ..ir.ops import Op
 from ..ir.product import Matrix, Product
 from ..ir.types import DType, TensorType
 from .scores import NoAttention, Users, Walk, divided, in_memory, width

@@ -18,9 +18,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
-from ..ir.ops import Kind, Op, ScanAttrs
+from ..ir.ops import Kind, Op
 from .apart import walk_apart
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of

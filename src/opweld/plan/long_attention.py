@@ -10,20 +10,20 @@ import math
 from dataclasses import dataclass, field
 
 from ..ir.attention import MOST_DEPTH
-from ..ir.copying import Copier
-from ..ir.expr import product
-from ..ir.graph import Arena, Graph, Node, arena_of, topological
-from ..ir.measured import NO_TABLE, Table
-from ..ir.ops import (
+from ..ir.attrs import (
     CallAttrs,
     CastAttrs,
     IotaAttrs,
-    Op,
     Operand,
     PermuteAttrs,
     ReduceAttrs,
     ShapeAttrs,
 )
+from ..ir.copying import Copier
+from ..ir.expr import product
+from ..ir.graph import Arena, Graph, Node, arena_of, topological
+from ..ir.measured import NO_TABLE, Table
+from ..ir.ops import Op
 from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType, broadcast
 from ..target import Target

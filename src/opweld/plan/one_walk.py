@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.attrs import ReduceAttrs
 from ..ir.expr import Size, product
 from ..ir.graph import Graph, Node, arena_of
-from ..ir.ops import Kind, Op, ReduceAttrs
+from ..ir.ops import Kind, Op
 from ..ir.pattern import Apply, Const, Match, Pattern, Var, call
 from ..ir.rewrite import Condition, Domain, Numerics, Rule, rewrite
 from .rows import Parallelism

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..ir.attrs import Operand
 from ..ir.expr import Size
 from ..ir.graph import Node
-from ..ir.ops import Op, Operand
+from ..ir.ops import Op
 from ..ir.product import Axis, Matrix, Mode, Product, RowsProduct
 from ..ir.types import DType
 from .uses import behind_views

@@ -6,8 +6,9 @@ conversion to its own type rounds it, so that one stays.
 
 from __future__ import annotations
 
+from ..ir.attrs import CastAttrs
 from ..ir.graph import Node
-from ..ir.ops import CastAttrs, Op
+from ..ir.ops import Op
 from ..ir.pattern import Match
 from ..ir.rewrite import Condition, Numerics, Rule
 from ..ir.types import DType

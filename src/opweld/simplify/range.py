@@ -15,10 +15,11 @@ from itertools import product
 
 import numpy as np
 
+from ..ir.attrs import CallAttrs, NanToNumAttrs
 from ..ir.graph import Node
 from ..ir.interpret import NUMPY_DTYPES
 from ..ir.meaning import round_to_bfloat16
-from ..ir.ops import OPS, CallAttrs, NanToNumAttrs, Op
+from ..ir.ops import OPS, Op
 from ..ir.pattern import is_number
 from ..ir.types import DType
 

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from tests.capturing import assert_row, exported, module_of, ops_of, run, tolerance
 from tests.spelled import gradients, run_spelled
 
+from opweld.ir.attrs import ScanAttrs
 from opweld.ir.graph import Graph, Node
-from opweld.ir.ops import Kind, Op, ScanAttrs
+from opweld.ir.ops import Kind, Op
 
 INF = math.inf
 Function = Callable[[torch.Tensor], Any]

@@ -11,20 +11,20 @@ from tests.rules.torch_ops import TORCH, TORCH_DTYPES, call_torch
 from tests.unit.ir.test_meaning import REDUCED, TAKEN, VIEWS, operands_for, rows_of
 
 from opweld.emission.body import Body
-from opweld.ir.expr import symbol
-from opweld.ir.graph import Arena, Graph, Leaf, Node
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     NO_ATTRS,
     CallAttrs,
     CastAttrs,
     CatAttrs,
     IotaAttrs,
-    Op,
     Operand,
     PadAttrs,
     SliceAttrs,
     TorchLiteral,
 )
+from opweld.ir.expr import symbol
+from opweld.ir.graph import Arena, Graph, Leaf, Node
+from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
 FROM_TORCH = {value: key for key, value in TORCH_DTYPES.items()}

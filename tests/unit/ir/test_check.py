@@ -4,23 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from opweld.ir.check import InvalidCapture, InvalidGraph, InvalidKernel, InvalidPlan, check
-from opweld.ir.contract import Capture, Contract, InputFact, SymbolFact, Variant
-from opweld.ir.expr import symbol
-from opweld.ir.graph import Arena, Leaf, Node
-from opweld.ir.kernel import Access, Index, Let, Loop, Name, Welded
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     NO_ATTRS,
     CallAttrs,
     CatAttrs,
     FlipAttrs,
-    Op,
     Operand,
     PadAttrs,
     PermuteAttrs,
     SliceAttrs,
     WindowAttrs,
 )
+from opweld.ir.check import InvalidCapture, InvalidGraph, InvalidKernel, InvalidPlan, check
+from opweld.ir.contract import Capture, Contract, InputFact, SymbolFact, Variant
+from opweld.ir.expr import symbol
+from opweld.ir.graph import Arena, Leaf, Node
+from opweld.ir.kernel import Access, Index, Let, Loop, Name, Welded
+from opweld.ir.ops import Op
 from opweld.ir.plan import Estimate, Group, GroupKind, Plan
 from opweld.ir.types import DType, TensorType
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.random_graphs import Builder
 
+from opweld.ir.attrs import FlipAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs, WindowAttrs
 from opweld.ir.expr import Size, evaluate, symbol
 from opweld.ir.graph import Arena, Node
 from opweld.ir.index import align, flatten, through_view, unflatten
 from opweld.ir.interpret import numbered
-from opweld.ir.ops import OPS, FlipAttrs, Op, PermuteAttrs, ShapeAttrs, SliceAttrs, WindowAttrs
+from opweld.ir.ops import OPS, Op
 from opweld.ir.types import DType, TensorType
 
 N = symbol("s0")

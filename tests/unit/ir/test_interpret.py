@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from opweld.ir.attrs import CallAttrs, CastAttrs, IotaAttrs, Operand, ShapeAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf
 from opweld.ir.interpret import Uninterpretable, interpret
-from opweld.ir.ops import CallAttrs, CastAttrs, IotaAttrs, Op, Operand, ShapeAttrs
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .graphs import BATCH, graph, tensor, weight

@@ -8,19 +8,14 @@ import torch
 from tests.rules.hard_values import hard_operands
 from tests.rules.torch_ops import TORCH, call_torch
 
-from opweld.ir.interpret import NUMPY_DTYPES
-from opweld.ir.meaning import round_to_bfloat16
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     NO_ATTRS,
-    OPS,
     BoundsAttrs,
     CatAttrs,
     EluAttrs,
     FlipAttrs,
-    Kind,
     LambdaAttrs,
     NanToNumAttrs,
-    Op,
     PadAttrs,
     PermuteAttrs,
     PickAttrs,
@@ -31,9 +26,12 @@ from opweld.ir.ops import (
     SlopeAttrs,
     SoftplusAttrs,
     ThresholdAttrs,
-    TypeRule,
     WindowAttrs,
 )
+from opweld.ir.infer import TypeRule
+from opweld.ir.interpret import NUMPY_DTYPES
+from opweld.ir.meaning import round_to_bfloat16
+from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.types import DType, TensorType
 
 ATTRS = {

@@ -3,10 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opweld.ir.attrs import NO_ATTRS, CallAttrs, CastAttrs, Operand, PermuteAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Arena
 from opweld.ir.interpret import interpret
-from opweld.ir.ops import NO_ATTRS, CallAttrs, CastAttrs, Op, Operand, PermuteAttrs
+from opweld.ir.ops import Op
 from opweld.ir.pattern import Computed, Const, Var, call, matches
 from opweld.ir.rewrite import (
     Condition,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from opweld.ir.attrs import NO_ATTRS, CallAttrs, CastAttrs, Operand, ShapeAttrs
 from opweld.ir.contract import Contract, InputFact, ModuleFact, SymbolFact, WeightFact
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf
@@ -24,7 +25,7 @@ from opweld.ir.kernel import (
     Store,
     Welded,
 )
-from opweld.ir.ops import NO_ATTRS, CallAttrs, CastAttrs, Op, Operand, ShapeAttrs
+from opweld.ir.ops import Op
 from opweld.ir.plan import Estimate, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.text import to_text
 from opweld.ir.types import DType, TensorType

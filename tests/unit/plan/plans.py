@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 from tests.unit.ir.graphs import BATCH, graph, tensor, weight
 
-from opweld.ir.check import check
-from opweld.ir.graph import Arena, Node
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     CallAttrs,
     CatAttrs,
     FlipAttrs,
-    Op,
     Operand,
     PadAttrs,
     PermuteAttrs,
@@ -21,6 +18,9 @@ from opweld.ir.ops import (
     SliceAttrs,
     WindowAttrs,
 )
+from opweld.ir.check import check
+from opweld.ir.graph import Arena, Node
+from opweld.ir.ops import Op
 from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.ir.types import DType, TensorType
 from opweld.plan import make_plan

@@ -6,9 +6,10 @@ import numpy as np
 from tests.plan_meaning import run_plan
 from tests.unit.plan.plans import Make, graph, plan_of
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
 from opweld.ir.interpret import interpret_outputs
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan.again import computed_again

@@ -9,9 +9,10 @@ import pytest
 from tests.plan_meaning import run_plan
 from tests.unit.plan.plans import BATCH, Make, graph, plan_of
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
 from opweld.ir.interpret import interpret_outputs
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.plan import GroupKind, ReductionSchedule
 from opweld.ir.types import DType
 from opweld.lower import lower

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
 from opweld.ir.product import Mode
 from opweld.ir.types import DType

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from opweld.ir.ops import IotaAttrs
+from opweld.ir.attrs import IotaAttrs
 from opweld.ir.plan import GroupKind
 from opweld.ir.types import DType
 

@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.emission.body import reference
 from opweld.ir.attention import MOST_DEPTH
+from opweld.ir.attrs import CallAttrs
 from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
 from opweld.ir.operator import operators_of
-from opweld.ir.ops import CallAttrs
 from opweld.ir.plan import Conditions, GroupKind
 from opweld.ir.types import DType
 from opweld.lower import lower

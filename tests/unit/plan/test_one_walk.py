@@ -8,9 +8,10 @@ import torch
 from tests.capturing import graph_of, module_of
 from tests.unit.plan.plans import BATCH, Make, graph
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Graph, Node, arena_of
 from opweld.ir.interpret import interpret_outputs
-from opweld.ir.ops import CastAttrs, Kind, Op
+from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 from opweld.plan.one_walk import in_one_walk
 from opweld.plan.rows import KEPT_EACH, LONG_ROW, Parallelism

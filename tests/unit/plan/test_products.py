@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
-from opweld.ir.ops import CallAttrs, Operand, TorchLiteral
 from opweld.ir.product import Axis, Matrix, Product
 from opweld.ir.types import DType, TensorType
 from opweld.plan.products import NoProduct, is_product, product_of

@@ -9,8 +9,9 @@ from tests.kernels import NUMPY
 from tests.reduction_kernels import cut, reduction_of, run_reduction
 from tests.unit.plan.plans import BATCH, Make
 
+from opweld.ir.attrs import CastAttrs, ReduceAttrs
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op, ReduceAttrs
+from opweld.ir.ops import Op
 from opweld.ir.reduction import Reduction
 from opweld.ir.types import DType
 from opweld.render import render

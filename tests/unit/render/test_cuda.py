@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
+from opweld.ir.attrs import IotaAttrs
 from opweld.ir.graph import Node
-from opweld.ir.ops import IotaAttrs
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render

@@ -7,9 +7,10 @@ import re
 import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render

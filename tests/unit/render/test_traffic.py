@@ -14,9 +14,10 @@ from tests.reduction_kernels import reduction_of
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld import device
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
-from opweld.ir.ops import CastAttrs, Op
+from opweld.ir.ops import Op
 from opweld.ir.plan import Conditions, Plan, Traffic
 from opweld.ir.reduction import Reduction
 from opweld.ir.text import to_text

@@ -9,9 +9,10 @@ import pytest
 from tests.rules.hard_values import hard_operands
 from tests.unit.ir.graphs import BATCH, graph, tensor
 
+from opweld.ir.attrs import NO_ATTRS, CastAttrs, NanToNumAttrs
 from opweld.ir.graph import Arena
 from opweld.ir.interpret import interpret
-from opweld.ir.ops import NO_ATTRS, OPS, CastAttrs, Kind, NanToNumAttrs, Op
+from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.types import DType
 from opweld.simplify.range import ANYTHING, Range, range_of
 

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from tests.unit.ir.graphs import BATCH, graph, tensor
 
-from opweld.ir.check import check
-from opweld.ir.graph import Arena
-from opweld.ir.interpret import interpret
-from opweld.ir.ops import (
+from opweld.ir.attrs import (
     CallAttrs,
     CastAttrs,
     CatAttrs,
     FlipAttrs,
-    Op,
     Operand,
     PadAttrs,
     PermuteAttrs,
     ShapeAttrs,
     SliceAttrs,
 )
+from opweld.ir.check import check
+from opweld.ir.graph import Arena
+from opweld.ir.interpret import interpret
+from opweld.ir.ops import Op
 from opweld.ir.rewrite import Numerics
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
