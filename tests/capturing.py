@@ -35,6 +35,8 @@ TORCH = {
     DType.BF16: torch.bfloat16,
     DType.F32: torch.float32,
     DType.F64: torch.float64,
+    DType.C64: torch.complex64,
+    DType.C128: torch.complex128,
 }
 
 
@@ -75,7 +77,7 @@ def ops_of(graph: Graph) -> list[str]:
 
 
 def to_numpy(value: torch.Tensor) -> np.ndarray:
-    value = value.detach()
+    value = value.detach().resolve_conj()
     return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
 
 

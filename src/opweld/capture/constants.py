@@ -26,6 +26,8 @@ def constant(build: Builder, value: torch.Tensor, device: str) -> Node:
     """
     dtype = FROM_TORCH[value.dtype]
     shape = tuple(value.shape)
+    if dtype.is_complex:
+        return _written(build, value, TensorType(dtype, shape), device)
     numbers = value.reshape(-1).tolist()
     if numbers and all(repr(n) == repr(numbers[0]) for n in numbers):
         return build.expand(build.const(numbers[0], dtype), shape)

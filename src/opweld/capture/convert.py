@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
+from .complexes import COMPLEX, PARTS, Complex, ComplexLower, Wholes, is_complex
 from .constants import constant
 from .creation import CREATION
 from .distances import DISTANCES
@@ -33,7 +35,7 @@ from .reductions import REDUCTIONS
 from .scalars import scalar_node
 from .scans import SCANS
 from .sizes import DataDependentSize, Symbols
-from .views import VIEWS
+from .views import ALIASING, VIEWS
 
 _CONDENSING: dict[str, Lower] = {
     **REDUCTIONS,
@@ -78,6 +80,10 @@ class Converter:
     weights: list[Node] = field(default_factory=list)
     draws: set[int] = field(default_factory=set)
     towards: dict[str, list[Node]] = field(default_factory=dict)
+    wholes: Wholes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.wholes = Wholes(self.build)
 
     def graph(
         self, exported: fx.Graph, sources: dict[str, Source], returned: list[Any], out_spec: Any
@@ -95,7 +101,7 @@ class Converter:
                 raise OriginalKept(
                     f"the forward has a body that runs on a condition, {node.target}"
                 )
-        outputs = Outputs(self.build, self.values, self._as_call)
+        outputs = Outputs(self.build, self.values, self._as_call, self.wholes.whole)
         leaves = outputs.leaves(returned)
         structure = structure_of(leaves, out_spec)
         nodes = tuple(outputs.nodes)
@@ -119,13 +125,17 @@ class Converter:
         if not isinstance(fake, torch.Tensor):
             return source.value
         if source.value is not None:
-            return constant(self.build, source.value, self.place.text)
+            return self._seen(constant(self.build, source.value, self.place.text))
         type = self.symbols.type(fake)
         if type is None:
             raise OriginalKept(f"{source.access} has elements of type {fake.dtype}")
         made = self.build.arena.source(source.op, source.name, source.access, type)
         (self.inputs if source.op is Op.INPUT else self.weights).append(made)
-        return made
+        return self._seen(made)
+
+    def _seen(self, node: Node) -> Node | Complex:
+        """A tensor as rows take it: a complex one by its parts."""
+        return self.wholes.parts(node) if node.type.dtype in PARTS else node
 
     def _convert(self, node: fx.Node) -> None:
         first_new = len(self.build.arena._nodes)
@@ -147,7 +157,8 @@ class Converter:
         if not isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
             return self._scalar(node)
         refuse_effects(node, where_of(node))
-        row = ROWS.get(target._opname) if target.namespace == "aten" else None
+        rows = COMPLEX if _any_complex(node) else ROWS
+        row = rows.get(target._opname) if target.namespace == "aten" else None
         reason = reason_for(operator_of(node))
         if row is not None:
             try:
@@ -161,7 +172,7 @@ class Converter:
         if call.attrs.draws:
             self.draws.add(call.serial)
             self._require_order(node)
-        return call
+        return self._seen(call) if isinstance(node.meta["val"], torch.Tensor) else call
 
     def _require_order(self, node: fx.Node) -> None:
         """Elements that numbers are drawn for must lie in memory as eager's do."""
@@ -195,7 +206,7 @@ class Converter:
         value = self.values[parent.name]
         if isinstance(value, tuple):
             return value[index]
-        return self._item(value, index)
+        return self._seen(self._item(value, index))
 
     def _item(self, call: Node, index: int) -> Node:
         type = call.attrs.results[index]
@@ -207,8 +218,9 @@ class Converter:
             return None
         return scalar_node(node, self.values, self.build, self.symbols)
 
-    def _welded(self, node: fx.Node, row: Lower) -> Any:
+    def _welded(self, node: fx.Node, row: Lower | ComplexLower) -> Any:
         self._check_devices(node)
+        self._check_elements(node)
         values, fakes = self._bound(node)
         read = ReadArguments(values)
         call = Call(
@@ -226,7 +238,25 @@ class Converter:
             raise NotWelded(f"{node.target} on these operands is not welded: {error}") from None
         _require_read(node, read)
         self.towards[node.name] = call.towards
-        return self._checked(node, call, result)
+        checked = self._checked(node, call, result)
+        self._remember_views(node, checked)
+        return checked
+
+    def _remember_views(self, node: fx.Node, result: Any) -> None:
+        """Views of a complex tensor that is there as a whole are so too."""
+        if node.target._opname not in ALIASING:
+            return
+        given = [self.values[each.name] for each in node.all_input_nodes]
+        if all(self.wholes.exists(each) for each in given if isinstance(each, Complex)):
+            for index, one in enumerate(result if isinstance(result, tuple) else (result,)):
+                if isinstance(one, Complex):
+                    self.wholes.is_view(one, partial(self._viewed, node, result, index))
+
+    def _viewed(self, node: fx.Node, result: Any, index: int) -> Node:
+        reason = "a view of complex elements"
+        args = self._arguments(node)
+        call = library_call(node, args, self.build, self.symbols, self.place, reason)
+        return self._item(call, index) if isinstance(result, tuple) else call
 
     def _checked(self, node: fx.Node, call: Call, result: Any) -> Any:
         """What a row made must have torch's own type; anything else would be our mistake."""
@@ -250,6 +280,12 @@ class Converter:
             if isinstance(fake, torch.Tensor) and fake.device.type != self.place.device.type:
                 raise NotWelded(f"a tensor on {fake.device.type} is left to the library")
 
+    def _check_elements(self, node: fx.Node) -> None:
+        for given in node.all_input_nodes:
+            fake = given.meta.get("val")
+            if isinstance(fake, torch.Tensor) and self.symbols.type(fake) is None:
+                raise NotWelded(f"elements of type {fake.dtype} are not welded")
+
     def _is_number(self, node: fx.Node) -> bool:
         ours = self.values.get(node.name)
         return isinstance(ours, Node) and ours.op is Op.CONST
@@ -266,8 +302,14 @@ class Converter:
         return values, {name: _fake(value) for name, value in raw.items()}
 
     def _arguments(self, node: fx.Node) -> tuple[Any, Any]:
-        args = [self._ours(a) for a in node.args]
-        return args, {k: self._ours(v) for k, v in node.kwargs.items()}
+        """What a library call is given: ours, complex tensors as wholes."""
+        args = [self._whole(self._ours(a)) for a in node.args]
+        return args, {k: self._whole(self._ours(v)) for k, v in node.kwargs.items()}
+
+    def _whole(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._whole(v) for v in value]
+        return self.wholes.whole(value) if isinstance(value, Complex) else value
 
     def _ours(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
@@ -287,6 +329,13 @@ def _require_read(node: fx.Node, read: ReadArguments) -> None:
         default = argument.has_default_value() and given == argument.default_value
         if unread and argument.name not in _IN_TYPE and not default:
             raise NotWelded(f"{node.target} with {argument.name}={given} is left to the library")
+
+
+def _any_complex(node: fx.Node) -> bool:
+    """Whether an argument or a result is complex."""
+    written: list[Any] = [node.args, tuple(node.kwargs.values())]
+    fakes = [given.meta.get("val") for given in node.all_input_nodes]
+    return is_complex([node.meta["val"], fakes, written])
 
 
 def _fake(value: Any) -> Any:

@@ -19,6 +19,8 @@ FROM_TORCH: dict[torch.dtype, DType] = {
     torch.bfloat16: DType.BF16,
     torch.float32: DType.F32,
     torch.float64: DType.F64,
+    torch.complex64: DType.C64,
+    torch.complex128: DType.C128,
 }
 TO_TORCH: dict[DType, torch.dtype] = {ours: theirs for theirs, ours in FROM_TORCH.items()}
 

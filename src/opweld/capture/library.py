@@ -103,7 +103,7 @@ class _Arguments:
             return self._operand(value)
         if isinstance(value, tuple | list):
             return tuple(self.write(v) for v in value)
-        if value is None or isinstance(value, int | float | str | Expr):
+        if value is None or isinstance(value, int | float | complex | str | Expr):
             return value
         return TorchLiteral(self._literal(value))
 

@@ -23,6 +23,7 @@ from opweld.ir.ops import Op
 
 from .build import Builder
 from .call import RunTimeScalar
+from .complexes import Complex
 from .views import ALIASING, REORDERING, SHARING
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
@@ -35,6 +36,7 @@ class Outputs:
     build: Builder
     values: dict[str, Any]
     as_call: Callable[[fx.Node], Node]
+    whole: Callable[[Complex], Node]
     nodes: list[Node] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
     owners: dict[int, str] = field(default_factory=dict)
@@ -48,6 +50,8 @@ class Outputs:
         ours = self.values[value.name]
         if isinstance(ours, RunTimeScalar):
             raise OriginalKept("the forward returns a Python number read from a tensor")
+        if isinstance(ours, Complex):
+            ours = self.whole(ours)
         if not isinstance(ours, Node):
             return ("const", ours)
         if value.name not in self.seen:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from opweld.errors import CaptureError
+from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.expr import Expr
 from opweld.ir.graph import Node
@@ -38,7 +38,10 @@ _READS = ("aten.item.default", "aten._local_scalar_dense.default")
 def scalar_node(node: fx.Node, values: dict[str, Any], build: Builder, symbols: Symbols) -> Any:
     """The number that an exported node computes. Raises CaptureError for one that is unknown."""
     if str(node.target) in _READS:
-        return RunTimeScalar(_read(values[node.args[0].name], build))
+        tensor = values[node.args[0].name]
+        if not isinstance(tensor, Node):
+            raise OriginalKept("the forward reads a complex number", where=where_of(node))
+        return RunTimeScalar(_read(tensor, build))
     fake = node.meta.get("val")
     operands = [values[a.name] if isinstance(a, fx.Node) else a for a in node.args]
     if isinstance(fake, int | torch.SymInt) and not any(map(_at_run_time, operands)):

@@ -336,6 +336,7 @@ ALIASING = frozenset(
     + ("expand", "expand_as", "broadcast_to", "permute", "transpose", "swapaxes", "swapdims")
     + ("t", "slice", "select", "split", "split_with_sizes", "chunk", "tensor_split", "unbind")
     + ("alias", "detach", "broadcast_tensors", "meshgrid", "unfold")
+    + ("view_as_real", "view_as_complex", "real", "imag", "_conj")
 )
 SHARING = frozenset((Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.WINDOW))
 # Those of them that may lie otherwise in memory than row by row.

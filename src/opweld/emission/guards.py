@@ -137,6 +137,12 @@ def _same_device(contract: Contract) -> str:
 
 
 def _tensor_tests(access: str, type: TensorType, devices: str) -> list[str]:
+    # One that is conjugated when it is read cannot be seen as pairs.
+    read = [f"not {access}.is_conj()"] if type.dtype.is_complex else []
+    return [*_shape_tests(access, type, devices), *read]
+
+
+def _shape_tests(access: str, type: TensorType, devices: str) -> list[str]:
     if all(isinstance(size, int) for size in type.shape):
         shape = _tuple(type.shape)
         return [f"_weld.plain({access}, {dtype(type.dtype)}, {devices}, {shape})"]

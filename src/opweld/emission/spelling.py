@@ -24,6 +24,8 @@ TORCH_DTYPES = {
     DType.BF16: "torch.bfloat16",
     DType.F32: "torch.float32",
     DType.F64: "torch.float64",
+    DType.C64: "torch.complex64",
+    DType.C128: "torch.complex128",
 }
 
 INFIX = {
@@ -107,6 +109,8 @@ def number(value: Any) -> str:
     """A Python number, or a size expression, as text."""
     if isinstance(value, Expr):
         return str(substitute(value, {n: symbol(size_name(n)) for n in symbols_of(value)}))
+    if isinstance(value, complex):
+        return f"complex({number(value.real)}, {number(value.imag)})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)

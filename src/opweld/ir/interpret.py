@@ -33,6 +33,8 @@ NUMPY_DTYPES: dict[DType, Any] = {
     DType.BF16: np.float32,
     DType.F32: np.float32,
     DType.F64: np.float64,
+    DType.C64: np.complex64,
+    DType.C128: np.complex128,
 }
 """The NumPy type that holds a tensor of each element type outside the interpreter."""
 

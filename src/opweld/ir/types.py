@@ -21,10 +21,17 @@ class DType(enum.Enum):
     BF16 = "bf16"
     F32 = "f32"
     F64 = "f64"
+    # No kernel has these: they belong to what stays with PyTorch.
+    C64 = "c64"
+    C128 = "c128"
 
     @property
     def is_float(self) -> bool:
         return self.value.endswith(("f16", "f32", "f64"))
+
+    @property
+    def is_complex(self) -> bool:
+        return self in (DType.C64, DType.C128)
 
     @property
     def is_half(self) -> bool:
@@ -32,7 +39,7 @@ class DType(enum.Enum):
 
     @property
     def itemsize_bytes(self) -> int:
-        digits = self.value.lstrip("abfiuol")
+        digits = self.value.lstrip("abcfiuol")
         return int(digits) // 8 if digits else 1
 
     @property

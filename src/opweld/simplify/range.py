@@ -91,7 +91,7 @@ def range_of(node: Node, depth: int = DEPTH) -> Range:
 
 def of_type(dtype: DType) -> Range:
     """What values an element of this type can have."""
-    if dtype.is_float:
+    if dtype.is_float or dtype.is_complex:
         return ANYTHING
     if dtype is DType.BOOL:
         return Range(0, 1)
