@@ -33,6 +33,7 @@ from opweld.ir.original import Original, Part
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rewrite import Simplified
 from opweld.ir.shared import kernels_of, sharing
+from opweld.ir.source import NO_LIBRARIES
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
@@ -42,6 +43,7 @@ from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
 from opweld.render.host import host
+from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
 from opweld.schedules import read_table, table_path
 from opweld.simplify import simplify
@@ -179,7 +181,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language)
     head = _head(original, target, parts)
-    text = trace.run("emit", emit, original, parts, source, calls, head)
+    text = trace.run("emit", emit, original, parts, libraries(source, calls), head)
     _note_texts(trace, captured, lines, source.text, text)
     return _account(trace, captured, lines, text, target)
 
@@ -228,8 +230,7 @@ def _conditions(variant: Variant, options: Options) -> Conditions:
 def _as_it_is(trace: Trace, original: Original, target: Target, refusal: OriginalKept) -> Compiled:
     """The file of a module that no graph can stand for: ModelNew is the original."""
     head = f"{_title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
-    nothing = render(Path(original.file).stem, (), target.language)
-    text = trace.run("emit", emit, original, (), nothing, "", head)
+    text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)
     trace.note("emit", text)
     row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
     left = ((row.name, row.reason),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .device import CPP_FLAGS
 from .emission import piece
 from .emission.body import apart, forward, parameters, reference, size_reads, together
 from .emission.guards import (
@@ -15,51 +14,51 @@ from .emission.guards import (
     object_expression,
     size_lines,
 )
+from .emission.libraries import load_text, raw_string, sources_text
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, spans_of
 from .emission.spelling import dtype, number
 from .ir.graph import Graph
-from .ir.kernel import RowBlocks, Source
+from .ir.kernel import RowBlocks
 from .ir.operator import Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
 from .ir.plan import ContractionSchedule, Group
 from .ir.product import Mode
 from .ir.reduction import Lowered
 from .ir.shared import welds_of
+from .ir.source import Libraries
 from .ir.types import TensorType
-
-# The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
-ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 
 
 def emit(
     original: Original,
     parts: tuple[Part, ...],
-    source: Source,
-    host: str,
+    libraries: Libraries,
     head: str,
 ) -> str:
     """The text of the emitted file.
 
-    `head` is what its docstring says, without the quotes. `source` and `host` hold the kernels of
-    all parts; a file without kernels is the original under the name ModelNew.
+    `head` is what its docstring says, without the quotes. `libraries` hold the kernels of all
+    parts; a file without kernels is the original under the name ModelNew.
     """
     welds = _welds(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
     if welds:
-        sections += [_sources_text(source, host), piece("library").strip()]
+        sections += [sources_text(libraries), piece("library").strip()]
+        if len(libraries.each) > 1:
+            sections.append(piece("libraries").strip())
         sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
         if _any_tracked(parts):
             sections.append(piece("track").strip())
         if any(weld.group.tail is not None for weld in welds):
             sections.append(piece("row_blocks").strip())
-        sections += [_load_text(original, source, welds[0].operator.name)]
+        sections += [load_text(original, libraries)]
         spans = _spans(parts)
         if spans:
             sections.append(piece("span").strip())
         sections += [text for weld in welds for text in _reference_and_fake(weld)]
         sections += [text for each in spans for text in _span_texts(*each)]
-        sections.append(_holder_text(original, parts, source, welds))
+        sections.append(_holder_text(original, parts, libraries.language, welds))
     sections.append(_class_text(parts, bool(welds)))
     sections.append(_exports_text(original))
     return "\n\n\n".join(sections) + "\n"
@@ -120,14 +119,6 @@ def _docstring(head: str) -> str:
     return f'"""{safe}\n"""' if "\n" in safe else f'"""{safe}"""'
 
 
-def raw_string(text: str) -> str:
-    """A string literal that shows `text` line by line, whatever quotes are in it."""
-    for quotes in ('"""', "'''"):
-        if quotes not in text and not text.endswith((quotes[0], "\\")):
-            return f"r{quotes}{text}{quotes}"
-    return '"""' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""'
-
-
 def _original_text(original: Original) -> str:
     if original.source is None:
         names = f'"{original.module}", "{original.class_name}"'
@@ -146,54 +137,6 @@ def _original_text(original: Original) -> str:
             f"_Original = _original.{original.class_name}",
         ]
     )
-
-
-def _sources_text(source: Source, host: str) -> str:
-    name = "_CUDA" if source.language == "cuda" else "_CPU"
-    return "\n".join(
-        [
-            "# The kernels.",
-            f"{name} = {raw_string(source.text)}",
-            "",
-            "# What PyTorch calls: checks operands, makes results, chooses and runs a kernel.",
-            f"_MAIN = {raw_string(host)}",
-        ]
-    )
-
-
-def _load_text(original: Original, source: Source, first: str) -> str:
-    """Builds and loads the kernels; afterwards `_ops` and `_devices` are there."""
-    stem = original.file.rpartition(".")[0] or original.file
-    slug = "".join(c if c.isalnum() and c.isascii() else "_" for c in stem.lower())
-    cuda = source.language == "cuda"
-    lines = [
-        *(["_devices = _cuda_devices()"] if cuda else []),
-        "_ops, _devices = _load(",
-        f'    "{slug}",',
-        f'    "{first}",',
-        *(_CUDA_INPUTS if cuda else _CPU_INPUTS),
-        ")",
-    ]
-    return "\n".join([piece("cuda" if cuda else "cpu").strip(), "", "", *lines])
-
-
-_CUDA_INPUTS = (
-    "    _devices,",
-    "    cpp_sources=[_MAIN],",
-    "    cuda_sources=[_CUDA],",
-    f'    extra_cflags=["-O2", "-DUSE_CUDA", "{ABI_FLAG}"],',
-    '    extra_cuda_cflags=["-O3", *_architectures(_devices)],',
-    '    extra_ldflags=["-Wl,-Bsymbolic"],',
-)
-
-_CPU_INPUTS = (
-    '    (torch.device("cpu"),),',
-    "    cpp_sources=[_CPU, _MAIN],",
-    "    extra_cflags=[",
-    *(f'        "{flag}",' for flag in (*CPP_FLAGS, ABI_FLAG)),
-    "    ],",
-    '    extra_ldflags=["-Wl,-Bsymbolic", *_vector_library()],',
-)
 
 
 def _reference_and_fake(weld: _Welded) -> list[str]:
@@ -228,11 +171,11 @@ def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
 
 
 def _holder_text(
-    original: Original, parts: tuple[Part, ...], source: Source, welds: list[_Welded]
+    original: Original, parts: tuple[Part, ...], language: str, welds: list[_Welded]
 ) -> str:
     objects = named_objects(tuple(part.variant.contract for part in parts))
     texts = ", ".join(object_expression(name, original.module) for name in objects)
-    device_type = "cuda" if source.language == "cuda" else "cpu"
+    device_type = "cuda" if language == "cuda" else "cpu"
     lines = [
         "class _Weld:",
         '    """What ModelNew uses, held by its class: names in a namespace can be rebound."""',

@@ -27,6 +27,7 @@ from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
 from opweld.render.host import host
+from opweld.render.libraries import libraries
 from opweld.simplify import simplify
 from opweld.target import CPU
 
@@ -97,7 +98,7 @@ def emitted_text(module: nn.Module, tensors: list[torch.Tensor]) -> str:
     parts = (Part(variant, plan, lower(plan)),)
     source = render(name, parts[0].kernels, "c++")
     original = Original(f"{name}.py", __name__, name, None)
-    return emit(original, parts, (), source, host(parts, "c++"), "Operators.")
+    return emit(original, parts, libraries(source, host(parts, "c++")), "Operators.")
 
 
 @dataclass(frozen=True)

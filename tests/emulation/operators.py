@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from tests.emulation.emulate import runtime, translate
 
-from opweld.emit import ABI_FLAG
+from opweld.emission.libraries import ABI_FLAG
 
 _HERE = Path(__file__).parent
 _TORCH = Path(torch.__file__).parent / "include"

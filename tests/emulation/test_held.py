@@ -84,7 +84,7 @@ def operator(number: int, sites: int = 1) -> tuple[Any, ctypes.CDLL]:
     x, weights = m.x("x", BATCH, 6), [m.w(f"w{site}", 6, 4) for site in range(sites)]
     plan = make_plan(graph(*(m.product("mm", x, w, shape=(BATCH, 4)) for w in weights)), EAGER)
     part = Part(None, plan, lower(plan))  # type: ignore[arg-type]
-    main = host(sharing((part,)), "cuda")
+    main = host(sharing((part,)), "cuda").text
     ops, library = load_operators(STAND_IN, main, instance=number)
     return ops.k1_mm, library
 

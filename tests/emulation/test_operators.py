@@ -31,7 +31,7 @@ def operator() -> Any:
     plan = make_plan(graph(m.add(m.relu(h), y), h), target)
     kernels = lower(plan)
     text = render("operator", kernels, "cuda").text
-    main = host((Part(None, plan, kernels),), "cuda")  # type: ignore[arg-type]
+    main = host((Part(None, plan, kernels),), "cuda").text  # type: ignore[arg-type]
     ops, _ = load_operators(emulated_kernels(text), main)
     return ops.k1_linear_relu_add
 

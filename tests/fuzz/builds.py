@@ -115,7 +115,9 @@ def _apart(order: Order, number: int) -> tuple[str, str]:
 
 def _texts(order: Order) -> tuple[str, str]:
     sources = order.inputs["cpp_sources"]
-    return (order.inputs["cuda_sources"][0], sources[0]) if order.is_cuda else tuple(sources)
+    if order.is_cuda:
+        return "\n".join(order.inputs["cuda_sources"]), "\n".join(sources)
+    return tuple(sources)
 
 
 def _host_library(order: Order) -> str:

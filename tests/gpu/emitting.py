@@ -23,3 +23,8 @@ def emitted_module(folder: Path, name: str, source: str) -> ModuleType:
     """The emitted file, imported."""
     _, new = write_pair(folder, name, source)
     return load_file(new, new.read_text("utf-8"))
+
+
+def cuda_of(module: ModuleType) -> str:
+    """The kernels of an emitted file, of all the libraries that it builds."""
+    return "".join(text for name, text in vars(module).items() if name.startswith("_CUDA"))

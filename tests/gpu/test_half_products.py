@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
-from tests.gpu.emitting import emitted_module
+from tests.gpu.emitting import cuda_of, emitted_module
 from torch import Tensor
 
 from opweld.judge.compare import ErrorSums
@@ -70,7 +70,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
             with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
                 module = emitted_module(folder, f"half{len(made)}", text)
             assert module._ops is not None, "the kernels were not built"
-            assert "_contract(" in module._CUDA, "the product is the library's"
+            assert "_contract(" in cuda_of(module), "the product is the library's"
             made[text] = module
         return made[text]
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 import torch
-from tests.gpu.emitting import emitted_module
+from tests.gpu.emitting import cuda_of, emitted_module
 from torch import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -86,7 +86,7 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
         modules = {name: built(emitted_module(folder, name, found[name])) for name in found}
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert all("op::Tf32" in module._CUDA for module in modules.values())
+    assert all("op::Tf32" in cuda_of(module) for module in modules.values())
     return modules
 
 
@@ -107,7 +107,7 @@ def across(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def built(module: ModuleType) -> ModuleType:
     assert module._ops is not None, "the kernels were not built"
-    assert "_contract(" in module._CUDA, "the product is the library's"
+    assert "_contract(" in cuda_of(module), "the product is the library's"
     return module
 
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 import torch
-from tests.gpu.emitting import emitted_module
+from tests.gpu.emitting import cuda_of, emitted_module
 from torch import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -44,7 +44,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
         found = emitted_module(tmp_path_factory.mktemp("prologues"), "prologues", MODEL)
         assert found._ops is not None, "the kernels were not built"
-        assert found._CUDA.count("op::contract_computed<") == 3
+        assert cuda_of(found).count("op::contract_computed<") == 3
         yield found
 
 

@@ -431,16 +431,3 @@ class RowBlocks:
     @property
     def shape(self) -> tuple[Size, ...]:
         return self.tail.shape
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Text of one translation unit: `language` is "cuda" or "c++"; `entry_points` are its
-    launchers.
-    """
-
-    name: str
-    language: str
-    text: str
-    entry_points: tuple[str, ...]
-    digest: str

@@ -19,12 +19,13 @@ from .attrs import CallAttrs, Operand
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Structure, Tracking
-from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Source, Welded
+from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import Kind, Op
 from .plan import Group, Plan, Traffic
 from .product import Axis, Matrix
 from .reduction import Reduction, Scan
+from .source import Source
 
 Names = Mapping[int, str]
 

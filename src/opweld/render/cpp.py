@@ -24,14 +24,14 @@ from .element import call_element, element_text, pieces_of, place_pieces, title
 from .layout import folded, head, indented
 
 
-def cpp_text(lowered: tuple[Lowered, ...]) -> str:
-    """The whole C++ text: the functions used, then each group's loops. Products are the library's
-    here, so of row blocks it has the tail.
+def cpp_texts(lowered: tuple[Lowered, ...]) -> tuple[str, list[str]]:
+    """The functions used, and each group's loops. Products are the library's here, so of row blocks
+    it has the tail.
     """
     tails = (each.tail if isinstance(each, RowBlocks) else each for each in lowered)
     ours = [rounded_once(each) for each in tails if isinstance(each, Ours)]
     needed = set[str]().union(*map(_pieces, ours), *(place_pieces(each.kernels) for each in ours))
-    return "\n".join([*pieces(sorted(needed), "cpp"), *map(_group_text, ours)])
+    return "\n".join(pieces(sorted(needed), "cpp")), [_group_text(each) for each in ours]
 
 
 def _pieces(lowered: Ours) -> set[str]:

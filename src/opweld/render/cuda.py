@@ -38,7 +38,13 @@ VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
 
 
 def cuda_text(kernels: tuple[Lowered, ...]) -> str:
-    """The whole `.cu` text: the device functions used, then each group's kernels."""
+    """The whole `.cu` text."""
+    device, texts = cuda_texts(kernels)
+    return "\n".join([device, *texts])
+
+
+def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
+    """The device functions used, and each group's kernels."""
     needed = set(VECTOR_PIECES)
     for lowered in kernels:
         needed |= place_pieces(lowered.kernels)
@@ -54,8 +60,7 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
             needed |= scan_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
-    device = ["#include <cuda_runtime.h>", *pieces(sorted(needed))]
-    return "\n".join([*device, *texts])
+    return "\n".join(["#include <cuda_runtime.h>", *pieces(sorted(needed))]), texts
 
 
 def _text(lowered: Lowered) -> str:

@@ -5,6 +5,8 @@ Only this text sees torch, and of torch only the headers that are stable between
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from importlib import resources
 
 from ..ir.expr import product, symbols_of
@@ -36,11 +38,44 @@ from .host_reduction import reduction_declarations, reduction_run
 from .host_row_blocks import row_blocks_run
 
 
-def host(parts: tuple[Part, ...], language: str) -> str:
-    """The host text for all kernels of one emitted file; `language` is "cuda" or "c++".
+@dataclass(frozen=True, slots=True)
+class HostOperator:
+    """The text of one operator: what it calls, itself, and how PyTorch gets to know it."""
+
+    name: str
+    declarations: tuple[str, ...]
+    text: str
+    schemas: tuple[str, ...]
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host code of one emitted file: what all operators have in common, and each of them.
 
     The namespace of the operators is the macro OPWELD_NAMESPACE.
     """
+
+    key: str
+    shared: str
+    operators: tuple[HostOperator, ...]
+
+    @property
+    def text(self) -> str:
+        """One translation unit with all."""
+        return "\n".join([self.shared, self.of(None)])
+
+    def of(self, names: Collection[str] | None) -> str:
+        """Some operators, or all."""
+        chosen = [each for each in self.operators if names is None or each.name in names]
+        declared = [line for each in chosen for line in each.declarations]
+        pieces = ["", *declared] if self.key == "CUDA" else []
+        pieces += ["\nnamespace {\n", *(each.text for each in chosen), "}  // namespace\n"]
+        return "\n".join([*pieces, _registration(chosen, self.key)]) + "\n"
+
+
+def host(parts: tuple[Part, ...], language: str) -> Host:
+    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++"."""
     welds = welds_of(parts)
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in welds]
@@ -55,17 +90,22 @@ def host(parts: tuple[Part, ...], language: str) -> str:
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
-    pieces = [_device(file) for file in files]
-    if language == "cuda":
-        pieces.append("")
-        pieces += [line for lowered in lowereds for line in _declarations(lowered)]
-    pieces.append("\nnamespace {\n")
     sites = sites_of(parts)
-    pieces += [
-        _operator_text(group, made, op, language, sites[op.name]) for _, group, made, op in welds
-    ]
-    operators = [operator for _, _, _, operator in welds]
-    return "\n".join([*pieces, "}  // namespace\n", _registration(operators, key)]) + "\n"
+    operators = (
+        HostOperator(
+            operator.name,
+            tuple(_declarations(lowered)) if language == "cuda" else (),
+            _operator_text(group, lowered, operator, language, sites[operator.name]),
+            (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
+            (operator.name, *([f"{operator.name}_into"] if _reuses(operator) else [])),
+        )
+        for _, group, lowered, operator in welds
+    )
+    return Host(key, "\n".join(map(_device, files)), tuple(operators))
+
+
+def _reuses(operator: Operator) -> bool:
+    return operator.reuse is not None
 
 
 def _device(file: str) -> str:
@@ -222,11 +262,12 @@ def _allocation(operator: Operator, result: Result) -> str:
     return f"  const Tensor {result.name} = {wrapped(f'host::{function}(', items, ');', 6)}"
 
 
-def _registration(operators: list[Operator], key: str) -> str:
-    defined = [f'  m.def("{_schema(o)}");' for o in operators]
-    defined += [f'  m.def("{_into_schema(o)}");' for o in operators if o.reuse is not None]
-    names = [o.name for o in operators]
-    names += [f"{o.name}_into" for o in operators if o.reuse is not None]
+def _registration(operators: list[HostOperator], key: str) -> str:
+    """The operators, then those of them that take the memory of an argument."""
+    places = [(each, place) for place in (0, 1) for each in operators]
+    there = [(each, place) for each, place in places if place < len(each.schemas)]
+    defined = [f'  m.def("{each.schemas[place]}");' for each, place in there]
+    names = [each.functions[place] for each, place in there]
     return "\n".join(
         [
             "STABLE_TORCH_LIBRARY(OPWELD_NAMESPACE, m) {",
