@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.capturing import assert_row, exported, module_of, ops_of
+from tests.capturing import assert_row, exported, graph_of, module_of, ops_of
 from tests.spelled import gradients, run_spelled
 from torch import nn
 
@@ -150,3 +150,9 @@ def test_a_table_of_complex_numbers() -> None:
     table = lambda self, x: seen(pairs(x) * torch.tensor([1j, 2, 3 - 1j, 4, float("nan")]))  # noqa: E731
     graph = assert_row(module_of(table), PAIRS)
     assert "torch.tensor" in ops_of(graph)
+
+
+def test_elements_that_no_operation_knows_stay_with_the_library() -> None:
+    module = module_of(lambda self, x: x.sum().to(torch.float8_e4m3fn).float() * 2)
+    ops = ops_of(graph_of(module, PAIRS))
+    assert ops[-1] == "mul" and ops[-2].startswith("aten."), "the eight bits are converted there"
