@@ -129,6 +129,14 @@ def test_without_one_of_them_the_original_runs(
     assert calls == "0" and said in warning, err
 
 
+def test_one_that_does_not_build_leaves_the_original(text: str, tmp_path: Path) -> None:
+    broken = text.replace('_MAIN_2 = r"""', '_MAIN_2 = r"""\n#error no operators here\n', 1)
+    (tmp_path / "emitted.py").write_text(broken, "utf-8")
+    out, err = start(tmp_path, USE).communicate(timeout=300)
+    calls, warning = out.splitlines()
+    assert calls == "0" and "no operators here" in warning, err
+
+
 @pytest.fixture(scope="module")
 def for_a_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     text = emitted(tmp_path_factory.mktemp("states"), STATES, "sm_90a")

@@ -106,6 +106,14 @@ LIBRARY: dict[str, tuple[Function, str]] = {
         lambda x, c: seen(torch.einsum("bij,ij->bi", pairs(x), c)),
         "aten.einsum.default",
     ),
+    "half a spectrum, conjugated when it is read": (
+        lambda x, c: seen(torch.fft.ihfft(x, dim=1).resolve_conj()) * 2,
+        "aten.fft_ihfft.default",
+    ),
+    "padding by a number": (
+        lambda x, c: seen(nn.functional.pad(pairs(x), (1, 2), value=1.5)),
+        "aten.pad.default",
+    ),
     "singular vectors": (
         lambda x, c: seen(torch.linalg.svd(c, False)[2].mH.resolve_conj()).square().sum(-1),
         "aten.linalg_svd.default",
@@ -140,8 +148,9 @@ def test_results_and_operands_are_complex() -> None:
 
 def test_infinities_spread_as_in_eager() -> None:
     x = PAIRS.clone()
-    x[0, 0, 0, 0], x[1, 1, 1, 1] = float("inf"), float("nan")
-    for function in (WELDED["rotation"], WELDED["quotient"], WELDED["product with real numbers"]):
+    x[0, 0, 0, 0], x[1, 1, 1, 1], x[2, 2, 2, 1] = float("inf"), float("nan"), float("inf")
+    functions = [WELDED[name] for name in ("rotation", "quotient", "product with real numbers")]
+    for function in (*functions, lambda x, c: seen(pairs(x) / 3)):
         ours, eager, *_ = both(function, x)
         torch.testing.assert_close(ours, eager, equal_nan=True)
 
