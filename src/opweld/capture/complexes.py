@@ -60,12 +60,14 @@ def is_complex(value: Any) -> bool:
 class Wholes:
     """The complex tensors in PyTorch's own form, by the serials of their parts.
 
-    `views` has those that are a view of such a tensor, made when they are asked for.
+    `views` has those that are a view of such a tensor, made when they are asked for; `packed` those
+    that were made of their parts, row by row.
     """
 
     build: Builder
     known: dict[tuple[int, int], Node] = field(default_factory=dict)
     views: dict[tuple[int, int], Callable[[], Node]] = field(default_factory=dict)
+    packed: dict[tuple[int, int], Node] = field(default_factory=dict)
 
     def parts(self, whole: Node) -> Complex:
         """A complex node by its parts, which are views of it. What a call gives may be conjugated
@@ -85,9 +87,13 @@ class Wholes:
     def whole(self, value: Complex) -> Node:
         """The complex node of two parts: an operand of the library's."""
         key = _key(value)
-        if key not in self.known:
-            self.known[key] = self.views[key]() if key in self.views else self._packed(value)
-        return self.known[key]
+        if key in self.views and key not in self.known:
+            self.known[key] = self.views[key]()
+        if key in self.known:
+            return self.known[key]
+        if key not in self.packed:
+            self.packed[key] = self._packed(value)
+        return self.packed[key]
 
     def is_view(self, value: Complex, make: Callable[[], Node]) -> None:
         """What is a view of a whole: `make` gives it."""

@@ -180,12 +180,17 @@ class Converter:
             return
         for given in node.all_input_nodes:
             ours, fake = self.values[given.name], given.meta.get("val")
-            known = isinstance(ours, Node) and isinstance(fake, torch.Tensor)
-            if known and fake.layout is torch.strided and not lies_alike(ours, fake):
+            strided = isinstance(fake, torch.Tensor) and fake.layout is torch.strided
+            if strided and not self._lies_alike(ours, fake):
                 raise OriginalKept(
                     "random numbers go to a tensor that would lie otherwise in memory",
                     where=where_of(node),
                 )
+
+    def _lies_alike(self, ours: Any, fake: torch.Tensor) -> bool:
+        if isinstance(ours, Complex):  # what is packed is row-major
+            return fake.is_contiguous() or self.wholes.exists(ours)
+        return not isinstance(ours, Node) or lies_alike(ours, fake)
 
     def _refuse_given_back(self, node: fx.Node) -> None:
         place, _ = origin_of(node) or ("", "")

@@ -11,6 +11,8 @@ from tests.capturing import assert_row, exported, graph_of, module_of, ops_of
 from tests.spelled import gradients, run_spelled
 from torch import nn
 
+from opweld.errors import OriginalKept
+
 Function = Callable[[torch.Tensor, torch.Tensor], Any]
 
 
@@ -165,3 +167,19 @@ def test_elements_that_no_operation_knows_stay_with_the_library() -> None:
     module = module_of(lambda self, x: x.sum().to(torch.float8_e4m3fn).float() * 2)
     ops = ops_of(graph_of(module, PAIRS))
     assert ops[-1] == "mul" and ops[-2].startswith("aten."), "the eight bits are converted there"
+
+
+def test_numbers_are_drawn_for_elements_that_lie_as_in_eager() -> None:
+    def dropped(x: torch.Tensor) -> torch.Tensor:
+        return seen(nn.functional.dropout(x, 0.5, True))
+
+    for function in (lambda self, x: dropped(pairs(x)), lambda self, x: dropped(pairs(x) * 2)):
+        assert "aten.dropout.default" in ops_of(graph_of(module_of(function), PAIRS))
+    for function in (
+        lambda self, x: dropped((pairs(x) * 2).mT),
+        lambda self, x: dropped(pairs(x).mT * 2),
+    ):
+        with pytest.raises(OriginalKept, match="lie otherwise in memory"):
+            graph_of(module_of(function), PAIRS)
+    read = lambda self, x: dropped(torch.fft.fft(x[..., 0]).mT)  # noqa: E731
+    assert "aten.dropout.default" in ops_of(graph_of(module_of(read), PAIRS))
