@@ -74,6 +74,7 @@ CASES = (
     Case(layers.Attention, _positional((8, 32)), 30, 5, slow=True),
     Case(layers.Embedded, lambda n: ((torch.randint(0, 50, (n, 16)),), {}), 4, 3, slow=True),
     Case(layers.RecurrentCell, _positional((16,)), 30, 6, slow=True),
+    Case(layers.Rotary, _positional((6, 24)), 8, 2, batches=(1, 7), slow=True),
     Case(layers.Einsum, _positional((3, 8)), 3, 2),
     Case(
         layers.Loss,
@@ -162,5 +163,5 @@ CASES = (
     Case(structure.Draws, _positional((16,)), 5, 3, draws=True),
     Case(structure.PartlyTrained, _positional((8,)), 5, 1),
     Case(structure.StopsGradient, _positional((8,)), 5, 2),
-    Case(structure.Complex, _positional((16,)), 3, 2, batches=(1, 7)),
+    Case(structure.Complex, _positional((16,)), 8, 3, batches=(1, 7)),
 )

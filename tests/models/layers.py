@@ -192,3 +192,19 @@ class Loss(nn.Module):
         negative = (1 - target) * F.logsigmoid(-logits)
         focus = (target - torch.sigmoid(logits)).abs() ** 2
         return -(focus * (positive + negative)).mean()
+
+
+class Rotary(nn.Module):
+    """A rotary embedding by complex numbers."""
+
+    def __init__(self, length: int = 6, width: int = 8) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3 * width, 3 * width)
+        angles = torch.outer(torch.arange(length).float(), torch.rand(width // 2))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = self.fc(x).view(*x.shape[:-1], 3, -1).float()
+        pairs = torch.view_as_complex(heads.reshape(*heads.shape[:-1], -1, 2))
+        turned = torch.view_as_real(pairs * self.turns[:, None])
+        return turned.flatten(-2).type_as(x) * 2
