@@ -164,7 +164,7 @@ def test_gcc_takes_the_operators_of_each(for_a_gpu: dict[str, str], tmp_path: Pa
 def test_nvcc_takes_the_kernels_of_each(for_a_gpu: dict[str, str]) -> None:
     """What some library does not use of the common text is no warning."""
     text = f"{for_a_gpu['_DEVICE']}\n{for_a_gpu['_CUDA_2']}"
-    assert compile_cuda(text, "sm_90a", ("-diag-suppress", "177", "--split-compile=0"))
+    assert compile_cuda(text, "sm_90a", ("-diag-suppress", "177"))
 
 
 def test_lists_are_filled_and_little_is_left_for_none() -> None:

@@ -12,8 +12,7 @@ ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 
 _CUDA_FLAGS = (
     f'    extra_cflags=["-O2", "-DUSE_CUDA", "{ABI_FLAG}"],',
-    # The code is the same, made on all cores.
-    '    extra_cuda_cflags=["-O3", "--split-compile=0", *_architectures(_devices)],',
+    '    extra_cuda_cflags=["-O3", *_architectures(_devices)],',
     '    extra_ldflags=["-Wl,-Bsymbolic"],',
 )
 
