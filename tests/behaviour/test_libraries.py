@@ -113,6 +113,15 @@ def test_kernels_of_all_libraries_run(
     assert not hasattr(made._ops, "k9_of_nobody")
 
 
+def test_a_path_that_is_not_set_stays_so(
+    text: str, built: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(built / "extensions"))
+    monkeypatch.delenv("PATH")
+    made = load_file(built / "layers_without_path.py", text)
+    assert made._ops is not None and "PATH" not in os.environ
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

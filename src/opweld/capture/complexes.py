@@ -19,6 +19,7 @@ from opweld.ir.types import DType, TensorType
 
 from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
+from .creation import CREATION
 from .picks import PICKS
 from .pointwise import POINTWISE
 from .reductions import REDUCTIONS
@@ -206,28 +207,12 @@ def _div(call: Call) -> Complex:
     return _result(call, call.make(Op.DIV, real, divisor), call.make(Op.DIV, imag, divisor))
 
 
-def _neg(call: Call) -> Complex:
-    x = _operand(call, "self")
-    return Complex(call.make(Op.NEG, x.real), call.make(Op.NEG, x.imag))
-
-
 def _conj(call: Call) -> Complex:
     x = _operand(call, "self")
     return Complex(x.real, call.make(Op.NEG, x.imag))
 
 
 # --- between real and complex ---
-
-
-def _converted(call: Call) -> Complex:
-    """A copy, in another complex type where one is asked for."""
-    kept = ("layout", "pin_memory")
-    if any(call.values.get(name) not in (None, False) for name in kept):
-        raise NotWelded("a change of layout is left to the library")
-    if call.values.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
-        raise NotWelded("a change of layout is left to the library")
-    x = _operand(call, "self")
-    return _result(call, x.real, x.imag)
 
 
 def _as_it_is(call: Call) -> Result:
@@ -293,24 +278,18 @@ def _by_parts(row: Lower, kept: tuple[str, ...] = ()) -> ComplexLower:
 
 
 def _part(call: Call, which: str, kept: tuple[str, ...]) -> Call:
-    dtype = _part_dtype(replace(call, fake=_first(call.fake)))
-
     def part(value: Any) -> Any:
         if isinstance(value, tuple | list):
             return [part(each) for each in value]
         if isinstance(value, Complex):
             return getattr(value, which)
         if isinstance(value, Node) and which == "imag":
-            return call.build.expand(call.const(0.0, dtype), value.type.shape)
+            return call.build.expand(call.const(0, value.type.dtype), value.type.shape)
         return value
 
     values = {n: v if n in kept else part(v) for n, v in call.values.items()}
     fakes = {n: v if n in kept else _real(v) for n, v in call.fakes.items()}
     return replace(call, values=ReadArguments(values), fakes=fakes, fake=_real(call.fake))
-
-
-def _first(fake: Any) -> Any:
-    return fake[0] if isinstance(fake, tuple | list) else fake
 
 
 def _real(fake: Any) -> Any:
@@ -328,16 +307,15 @@ def _padded(row: Lower) -> ComplexLower:
     return lower
 
 
-def _zero(call: Call) -> Complex:
-    zero = call.const(0.0, _part_dtype(call))
-    return _result(call, zero, zero)
-
+_COPIES = ("alias", "lift_fresh", "lift_fresh_copy", "clone", "contiguous", "_to_copy")
+_ZEROS = ("zeros", "zeros_like", "new_zeros")
 
 COMPLEX: dict[str, ComplexLower] = {
     **{name: _by_parts(row) for name, row in VIEWS.items()},
     **{name: _padded(VIEWS[name]) for name in ("constant_pad_nd", "pad")},
-    "sum": _by_parts(REDUCTIONS["sum"]),
-    "mean": _by_parts(REDUCTIONS["mean"]),
+    **{name: _by_parts(POINTWISE[name]) for name in ("neg", "negative", *_COPIES)},
+    **{name: _by_parts(CREATION[name]) for name in _ZEROS},
+    **{name: _by_parts(REDUCTIONS[name]) for name in ("sum", "mean")},
     "where": _by_parts(POINTWISE["where"], kept=("condition",)),
     "index_select": _by_parts(PICKS["index_select"], kept=("index",)),
     "gather": _by_parts(PICKS["gather"], kept=("index",)),
@@ -350,27 +328,16 @@ COMPLEX: dict[str, ComplexLower] = {
     "div": _div,
     "divide": _div,
     "true_divide": _div,
-    "neg": _neg,
-    "negative": _neg,
     "conj": _conj,
     "_conj": _conj,
     "conj_physical": _conj,
     "_conj_physical": _conj,
     "resolve_conj": _as_it_is,
     "resolve_neg": _as_it_is,
-    "alias": _as_it_is,
-    "lift_fresh": _as_it_is,
-    "lift_fresh_copy": _as_it_is,
-    "clone": _converted,
-    "contiguous": _converted,
-    "_to_copy": _converted,
     "complex": _of_parts,
     "polar": _polar,
     "view_as_complex": _from_pairs,
     "view_as_real": _to_pairs,
     "real": lambda call: _given(call).real,
     "imag": lambda call: _given(call).imag,
-    "zeros": _zero,
-    "zeros_like": _zero,
-    "new_zeros": _zero,
 }

@@ -18,7 +18,7 @@ from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
-from .complexes import COMPLEX, PARTS, Complex, ComplexLower, Wholes, is_complex
+from .complexes import COMPLEX, Complex, ComplexLower, Wholes, is_complex
 from .constants import constant
 from .creation import CREATION
 from .distances import DISTANCES
@@ -135,7 +135,7 @@ class Converter:
 
     def _seen(self, node: Node) -> Node | Complex:
         """A tensor as rows take it: a complex one by its parts."""
-        return self.wholes.parts(node) if node.type.dtype in PARTS else node
+        return self.wholes.parts(node) if node.type.dtype.is_complex else node
 
     def _convert(self, node: fx.Node) -> None:
         first_new = len(self.build.arena._nodes)

@@ -28,7 +28,6 @@ class Source:
     device: str
     kernels: tuple[KernelText, ...]
     entry_points: tuple[str, ...]
-    digest: str
 
     @property
     def text(self) -> str:

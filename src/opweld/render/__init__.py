@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from ..ir.kernel import Attending, Contraction, Welded
 from ..ir.reduction import Lowered, Reduction, Scan
 from ..ir.source import KernelText, Source
@@ -21,8 +19,7 @@ def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
         for lowered, text in pairs
     )
     entry_points = tuple(name for each in kernels for name in _entry_points(each, language))
-    digest = hashlib.sha256("\n".join([device, *texts]).encode()).hexdigest()
-    return Source(name, language, device, made, entry_points, digest)
+    return Source(name, language, device, made, entry_points)
 
 
 # What nvcc 13.0 takes for sm_90a on one core of an AMD EPYC, measured: by the length of a text, and
