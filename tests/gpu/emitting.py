@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 from tests.behaviour.emitted import load_file
 
 from opweld.driver import compile_file
 from opweld.options import Options
+from opweld.plan.cost import ProductTimes
 
 
 def write_pair(folder: Path, name: str, source: str) -> tuple[Path, Path]:
@@ -28,3 +31,11 @@ def emitted_module(folder: Path, name: str, source: str) -> ModuleType:
 def cuda_of(module: ModuleType) -> str:
     """The kernels of an emitted file, of all the libraries that it builds."""
     return "".join(text for name, text in vars(module).items() if name.startswith("_CUDA"))
+
+
+def all_products_ours() -> AbstractContextManager[object]:
+    """While a plan's products, and what follows them, are each one kernel of ours, whatever is
+    expected of them.
+    """
+    times = ProductTimes(welded=1.0, apart=2.0, library=2.0)
+    return mock.patch("opweld.plan.choice.estimate_product", return_value=times)

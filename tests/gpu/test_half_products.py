@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from unittest import mock
 
 import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
-from tests.gpu.emitting import cuda_of, emitted_module
+from tests.gpu.emitting import all_products_ours, cuda_of, emitted_module
 from torch import Tensor
 
 from opweld.judge.compare import ErrorSums
@@ -67,7 +66,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         text = source.format(**sizes)
         if text not in made:
             folder = tmp_path_factory.mktemp("half")
-            with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
+            with all_products_ours():
                 module = emitted_module(folder, f"half{len(made)}", text)
             assert module._ops is not None, "the kernels were not built"
             assert "_contract(" in cuda_of(module), "the product is the library's"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from types import ModuleType
-from unittest import mock
 
 import pytest
 import torch
-from tests.gpu.emitting import cuda_of, emitted_module
+from tests.gpu.emitting import all_products_ours, cuda_of, emitted_module
 from torch import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -51,7 +50,7 @@ def source(name: str) -> str:
 def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModuleType]:
     """Whatever the plan expects of products of these sizes."""
     folder = tmp_path_factory.mktemp("live")
-    with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
+    with all_products_ours():
         found = {name: emitted_module(folder, name, source(name)) for name in SHAPES}
     assert all(module._ops is not None for module in found.values()), "kernels were not built"
     return found

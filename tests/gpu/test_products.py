@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from unittest import mock
 
 import pytest
 import torch
-from tests.gpu.emitting import cuda_of, emitted_module
+from tests.gpu.emitting import all_products_ours, cuda_of, emitted_module
 from torch import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -54,7 +53,7 @@ def get_init_inputs():
 @pytest.fixture(scope="module", autouse=True)
 def kernels_of_ours() -> Iterator[None]:
     """Whatever the plan expects of them: some of these products are faster as the library's."""
-    with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
+    with all_products_ours():
         yield
 
 

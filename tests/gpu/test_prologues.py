@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
-from unittest import mock
 
 import pytest
 import torch
-from tests.gpu.emitting import cuda_of, emitted_module
+from tests.gpu.emitting import all_products_ours, cuda_of, emitted_module
 from torch import Tensor
 
 pytestmark = pytest.mark.gpu
@@ -41,7 +40,7 @@ def get_init_inputs():
 @pytest.fixture(scope="module")
 def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """Whatever the plan expects of products of these sizes."""
-    with mock.patch("opweld.plan.choice.estimate_product", return_value=(1.0, 2.0)):
+    with all_products_ours():
         found = emitted_module(tmp_path_factory.mktemp("prologues"), "prologues", MODEL)
         assert found._ops is not None, "the kernels were not built"
         assert cuda_of(found).count("op::contract_computed<") == 3

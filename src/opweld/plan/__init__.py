@@ -41,7 +41,7 @@ def make_plan(
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
     flops_per_byte = target.pointwise_flops_per_s / target.copy_bytes_per_s
-    clusters = fuse(uses, side_by_side, flops_per_byte)
+    clusters = fuse(uses, side_by_side, flops_per_byte, choice.alone)
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
     groups = reuse_buffers(uses, groups)
     groups = weld_prologues(uses, groups, target, excluded, conditions)

@@ -27,14 +27,15 @@ from .uses import Made, behind_views, uses_of
 @dataclass(frozen=True, slots=True)
 class Choice:
     """By the call's serial: the products and attention that become kernels, the modes of products,
-    what speaks for each, and why others are refused. `classes` has those whose choice is by
-    figures.
+    what speaks for each, and why others are refused. What follows the products of `alone` is
+    another kernel's. `classes` has those whose choice is by figures.
     """
 
     products: dict[int, Made] = field(default_factory=dict)
     modes: dict[int, Mode] = field(default_factory=dict)
     accepted: dict[int, str] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
+    alone: set[int] = field(default_factory=set)
     classes: dict[int, ProductClass] = field(default_factory=dict)
 
 
@@ -146,9 +147,12 @@ _LEAST_GAIN_US = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A product of ours beside the library's; `figures` says by how much."""
+    """A product of ours beside the library's, and whether it is better alone; `figures` says by
+    how much.
+    """
 
     faster: bool
+    alone: bool
     figures: str
     shape: ProductClass
 
@@ -162,17 +166,22 @@ def _compared(
     conditions: Conditions,
     table: Table,
 ) -> _Compared:
-    ours, library = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
+    times = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
+    alone = times.apart < times.welded
+    ours, library = min(times.welded, times.apart), times.library
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
+    if alone:
+        figures = f"about {_us(ours)} us with a kernel for the rest, as one {_us(times.welded)}"
+        figures += f", the library and that kernel {_us(library)} us"
     shape = product_class(product, mode, tail, conditions.sizes)
     maker, row = maker_of(shape, target, table), table.row(target.name, shape)
     if maker is None:
         least_us = 0.0 if tail else _LEAST_GAIN_US
-        return _Compared(ours + least_us < library, figures, shape)
+        return _Compared(ours + least_us < library, alone, figures, shape)
     beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
     figures = f"{measured(row)} of {beaten}" if row else figures
-    return _Compared(maker is Maker.OURS, figures, shape)
+    return _Compared(maker is Maker.OURS, alone, figures, shape)
 
 
 def _compare(
@@ -191,6 +200,8 @@ def _compare(
     found = _compared(anchor, product, mode, tail, target, conditions, table)
     choice.classes[serial], figures = found.shape, found.figures
     if found.faster:
+        if found.alone:
+            choice.alone.add(serial)
         kept = held_bytes(product, mode)
         memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
         if splits_itself(product, mode, conditions.sizes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ..ir.expr import Size
 from ..ir.expr import product as product_of
@@ -144,6 +145,21 @@ LIVE_SHARE = 0.6
 # as much takes 0.19 (H200, 2026-11-22, torch 2.11). Small ones take as long as a launch, and
 # the library's is no longer: an estimate, too.
 SHORT_SHARE, LIBRARY_SHORT_SHARE, SHORT_OVERHEAD_US = 0.67, 0.53, 2.0
+# Of the rate of operations element by element, that of what follows short sums in their kernel: 41
+# instructions for each of 16384x12288 sums of 16 terms make it 0.97 ms in place of 0.28 (H200,
+# 2026-11-23). A kernel of its own hides as many behind the memory.
+SHORT_TAIL_SHARE = 0.36
+
+
+@dataclass(frozen=True, slots=True)
+class ProductTimes:
+    """Microseconds of a product and its tail: as one kernel of ours, as a kernel of ours for each,
+    and as the library's call and a kernel for the tail.
+    """
+
+    welded: float
+    apart: float
+    library: float
 
 
 def estimate_product(
@@ -153,10 +169,9 @@ def estimate_product(
     tail: Sequence[Node],
     target: Target,
     sizes: Sizes,
-) -> tuple[float, float]:
-    """Microseconds of a product and its tail as one kernel of ours, and as the library's call and
-    a pointwise kernel. Where the tail takes sums of 16-bit operands as float32, the library's call
-    is of float32 operands: one of 16 bits would round them.
+) -> ProductTimes:
+    """Where the tail takes sums of 16-bit operands as float32, the library's call is of float32
+    operands: one of 16 bits would round them.
 
     The splitting of a held weight is not counted: in inference one is split once for all calls.
     Where a weight changes between calls, as in training, each call takes longer by
@@ -165,13 +180,36 @@ def estimate_product(
     rates = target.product_rates[mode]
     operands_us = _copy_us((product.a, product.b), target, sizes)
     written_us = _copy_us((anchor,), target, sizes)
-    beside = _read_beside(anchor, tail)
+    beside_us = _copy_us(_read_beside(anchor, tail), target, sizes)
     flops = number_at(product.flops, sizes)
-    rate = rates.ours
+    few = min(number_at(product.m, sizes), number_at(product.n, sizes))
+    short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
+    plain = _ours_us(anchor, product, mode, 0.0, target, sizes)
+    welded = _ours_us(anchor, product, mode, beside_us, target, sizes) if tail else plain
+    tail_us = _flops(tail, sizes) / target.pointwise_flops_per_s * 1e6
+    if short and few > SKINNY[mode]:
+        welded += tail_us / SHORT_TAIL_SHARE
+    rest_us = max(2 * written_us + beside_us, tail_us) if tail else 0.0
+    stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
+    library_rate = rates.library
+    if mode in (Mode.HALF, Mode.BFLOAT16) and _stays_wide(anchor, tail):
+        library_rate = target.product_rates[Mode.FAITHFUL].library
+    library = max(flops / library_rate * 1e6, operands_us + stored_us)
+    share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
+    library = max(library, operands_us / share + written_us)
+    return ProductTimes(welded, plain + rest_us, library + rest_us)
+
+
+def _ours_us(
+    anchor: Node, product: Product, mode: Mode, beside_us: float, target: Target, sizes: Sizes
+) -> float:
+    """A product as a kernel of ours, which reads for `beside_us` what its tail needs."""
+    rates = target.product_rates[mode]
+    rate, flops = rates.ours, number_at(product.flops, sizes)
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
     short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
     live = splits_itself(product, mode, sizes)
-    moved_us = operands_us + written_us + _copy_us(beside, target, sizes)
+    moved_us = _copy_us((product.a, product.b, anchor), target, sizes) + beside_us
     if short and few > SKINNY[mode]:
         rate, moved_us = rates.short or rate, moved_us / SHORT_SHARE
     if live:
@@ -181,16 +219,13 @@ def estimate_product(
         split_us = 0.0 if live else _split_us(product, mode, target, sizes)
         ours += SHORT_OVERHEAD_US if short else rates.overhead_us + split_us
         ours += rates.given_us * number_at(anchor.type.num_elems, sizes) / 1e6
-    stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
-    library_rate = rates.library
-    if mode in (Mode.HALF, Mode.BFLOAT16) and _stays_wide(anchor, tail):
-        library_rate = target.product_rates[Mode.FAITHFUL].library
-    library = max(flops / library_rate * 1e6, operands_us + stored_us)
-    share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
-    library = max(library, operands_us / share + written_us)
-    if tail:
-        library += 2 * written_us + _copy_us(beside, target, sizes)
-    return ours, library
+    return ours
+
+
+def _flops(nodes: Sequence[Node], sizes: Sizes) -> float:
+    """Of operations element by element."""
+    computed = (node for node in nodes if node.kind is Kind.POINTWISE)
+    return sum(OP_FLOPS.get(n.op, 1) * number_at(n.type.num_elems, sizes) for n in computed)
 
 
 def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
@@ -203,7 +238,8 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
     if group.product is not None and group.anchor is not None:
         assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
         mode = group.schedule.mode
-        replaced_us += estimate_product(group.anchor, group.product, mode, (), target, sizes)[1]
+        times = estimate_product(group.anchor, group.product, mode, (), target, sizes)
+        replaced_us += times.library
     if group.rows_product is not None and target.row_blocks is not None:
         flops = number_at(rows_flops(group.rows_product), sizes)
         replaced_us += flops / target.row_blocks.flops_per_s * 1e6

@@ -16,6 +16,7 @@ it is computed for each element, before or after.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ..ir.attrs import ScanAttrs
@@ -63,18 +64,23 @@ class _Fusion:
     parallelism: Parallelism
     flops_per_byte: float
     repeats: bool
+    alone: Collection[int]
     member: dict[int, Cluster] = field(default_factory=dict)
     merges: int = 0
 
 
 def fuse(
-    uses: Uses, parallelism: Parallelism = ANY_ROWS, flops_per_byte: float = math.inf
+    uses: Uses,
+    parallelism: Parallelism = ANY_ROWS,
+    flops_per_byte: float = math.inf,
+    alone: Collection[int] = (),
 ) -> tuple[Cluster, ...]:
     """Clusters of computing nodes and products, by their first node; each node is in exactly
-    one. The target does so many operations while it moves a byte.
+    one. The target does so many operations while it moves a byte. Nothing joins the products of
+    the serials `alone`.
     """
     repeats = any(node.op in REPEATING for node in uses.nodes)
-    state = _Fusion(uses, reach_of(uses), parallelism, flops_per_byte, repeats)
+    state = _Fusion(uses, reach_of(uses), parallelism, flops_per_byte, repeats, alone)
     computing = [node for node in uses.nodes if computes(node)]
     for node in computing:
         state.member[node.serial] = _alone(node)
@@ -160,6 +166,8 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     if len(left.nodes) + len(right.nodes) > MAX_CLUSTER_NODES:
         return False
     if left.anchor and right.anchor:
+        return False
+    if any(c.anchor is not None and c.anchor.serial in state.alone for c in (left, right)):
         return False
     rows = left.rows or right.rows
     if rows and not _may_share_rows(left, right):

@@ -149,6 +149,24 @@ def test_short_sums_are_ours_where_there_is_much_to_store(rows: int, inner: int,
     assert any("gains nothing" in group.reason for group in plan.groups) != ours
 
 
+@pytest.mark.parametrize(
+    ("inner", "heavy", "kernels"), [(16, False, 1), (16, True, 2), (64, True, 1)]
+)
+def test_what_follows_short_sums_is_theirs_unless_it_takes_long(
+    inner: int, heavy: bool, kernels: int
+) -> None:
+    """The kernel of short sums computes it slowly; that of long ones beside the tensor cores."""
+    m = Make()
+    y = linear(m, m.x("x", 16384, inner), 12288, bias=True)
+    plan = plan_of(m.tanh(m.mul(y, m.sigmoid(y))) if heavy else m.relu(y))
+    assert len(plan.groups) == kernels and len(contractions(plan)) == 1
+    (product,) = contractions(plan)
+    assert ("with a kernel for the rest, as one" in product.reason) == (kernels == 2)
+    assert operations(product) == ["call"] if kernels == 2 else operations(product)[0] == "call"
+    if kernels == 2:
+        assert plan.groups[1].kind is GroupKind.POINTWISE
+
+
 def test_nothing_is_kept_of_a_weight_that_is_read_as_it_is():
     m = Make()
     (group,) = plan_of(m.relu(linear(m, m.x("x", 65536, 16), 8192))).groups

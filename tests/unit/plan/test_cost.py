@@ -100,7 +100,7 @@ def test_a_product_replaces_the_librarys_call_and_a_pass_for_each_operation_afte
     y = m.product("linear", x, w, bias, shape=(BATCH, 4096))
     group, alone = replaced(y)
     sizes = (group.anchor, group.product, group.schedule.mode, (), SM_90A, SIZES)
-    library_us = estimate_product(*sizes)[1]
+    library_us = estimate_product(*sizes).library
     copy_us = evaluate(group.estimate.bytes, dict(SIZES)) / SM_90A.copy_bytes_per_s * 1e6
     assert alone == pytest.approx(library_us / copy_us) and alone > 20
     pass_us = 2 * 4 * 1024 * 4096 / SM_90A.copy_bytes_per_s * 1e6
