@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..device import CPP_FLAGS
 from ..ir.original import Original
-from ..ir.source import Libraries
+from ..ir.source import Libraries, LibraryText
 from . import piece
 
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
@@ -41,9 +41,16 @@ def sources_text(libraries: Libraries) -> str:
     for index, library in enumerate(libraries.each):
         kernels, main = _names(libraries, index)
         calls = "What PyTorch calls: checks operands, makes results, chooses and runs a kernel."
-        texts.append(("The kernels.", kernels, library.kernels))
+        texts.append((_said_of(libraries, library), kernels, library.kernels))
         texts.append((calls, main, library.host))
     return "\n\n".join(f"# {said}\n{name} = {raw_string(text)}" for said, name, text in texts)
+
+
+def _said_of(libraries: Libraries, library: LibraryText) -> str:
+    first, last = library.names[0], library.names[-1]
+    if len(libraries.each) == 1:
+        return "The kernels."
+    return f"Kernel {first}." if first == last else f"Kernels {first} to {last}."
 
 
 def load_text(original: Original, libraries: Libraries) -> str:
@@ -66,14 +73,15 @@ def load_text(original: Original, libraries: Libraries) -> str:
 
 def _the_only_one(libraries: Libraries, devices: str) -> list[str]:
     given = [f"    {kind}=[{', '.join(names)}]," for kind, names in _sources(libraries, 0)]
-    return [f'    "{libraries.each[0].first}",', f"    {devices},", *given]
+    return [f'    "{libraries.each[0].names[0]}",', f"    {devices},", *given]
 
 
 def _listed(libraries: Libraries, devices: str) -> list[str]:
     lines = []
     for index, each in enumerate(libraries.each):
         given = [f"{kind}=[{', '.join(names)}]" for kind, names in _sources(libraries, index)]
-        lines.append(f'        ("{each.first}", dict({", ".join(given)})),')
+        lines += ["        (", f'            "{each.names[0]}",']
+        lines += [f"            dict({', '.join(given)}),", "        ),"]
     return [f"    {devices},", "    [", *lines, "    ],"]
 
 

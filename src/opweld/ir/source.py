@@ -43,11 +43,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class LibraryText:
-    """What becomes one library: some kernels, and the operators that call them. `first` is the name
-    of the first one.
-    """
+    """What becomes one library: some kernels, and the operators that call them, by their names."""
 
-    first: str
+    names: tuple[str, ...]
     kernels: str
     host: str
 

@@ -18,9 +18,10 @@ def libraries(source: Source, host: Host) -> Libraries:
         return NO_LIBRARIES
     groups = _divided([(each.group, each.seconds) for each in source.kernels])
     if len(groups) == 1:
-        whole = LibraryText(host.operators[0].name, source.text, host.text)
+        names = tuple(each.group for each in source.kernels)
+        whole = LibraryText(names, source.text, host.text)
         return Libraries(source.language, "", "", (whole,))
-    each = tuple(LibraryText(names[0], source.of(names), host.of(names)) for names in groups)
+    each = tuple(LibraryText(tuple(n), source.of(n), host.of(n)) for n in groups)
     return Libraries(source.language, source.device, host.shared, each)
 
 

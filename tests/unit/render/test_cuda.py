@@ -49,7 +49,7 @@ def test_every_kernel_and_launcher_of_a_source_is_an_entry_point() -> None:
     )  # fmt: skip
     assert all(f'extern "C" int {name}(' in source.text for name in source.entry_points)
     again = render("case", lower(plan_of(m.exp(m.call(m.neg(x))))), "cuda")
-    assert again == source and len(source.digest) == 64
+    assert again == source
 
 
 def test_a_contiguous_operand_is_one_packet() -> None:
