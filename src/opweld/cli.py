@@ -177,7 +177,9 @@ def plan_command(
 
     def run() -> int:
         options = from_environment(target=target, batch=batch, check=False, time_limit_s=time_limit)
-        print(compile_in_child(model, options).stages[stage].rstrip("\n"))
+        stages = compile_in_child(model, options).stages
+        # Where ModelNew is the original there is nothing but a plan that says why.
+        print(stages.get(stage, stages["plan"]).rstrip("\n"))
         return 0
 
     _exit_with(run, debug)

@@ -231,6 +231,7 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Origina
     """The file of a module that no graph can stand for: ModelNew is the original."""
     head = f"{_title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
     text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)
+    trace.note("plan", f"plan for {target.name}\nforward  library\n  reason: {refusal}\n")
     trace.note("emit", text)
     row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
     left = ((row.name, row.reason),)

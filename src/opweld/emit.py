@@ -17,8 +17,8 @@ from .emission.guards import (
 from .emission.libraries import load_text, raw_string, sources_text
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, spans_of
-from .emission.spelling import dtype, number
-from .ir.graph import Graph
+from .emission.spelling import dtype, maker_name, number
+from .ir.graph import Graph, records_of
 from .ir.kernel import RowBlocks
 from .ir.operator import Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
@@ -183,6 +183,7 @@ def _holder_text(
         "    devices = _devices",
         f'    autocast = staticmethod(_autocast_of("{device_type}"))',
         f"    objects = ({texts}{',' if len(objects) == 1 else ''})",
+        *_record_lines(original, parts),
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
         *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
@@ -191,6 +192,15 @@ def _holder_text(
         *(f"    {each[2].operator.name} = {_span_call(*each)}" for each in _spans(parts)),
     ]
     return "\n".join(lines)
+
+
+def _record_lines(original: Original, parts: tuple[Part, ...]) -> list[str]:
+    """The types of objects that the forward returns."""
+    records = (r for part in parts for r in records_of(part.plan.graph.structure))
+    named = {
+        maker_name(each): object_expression(each.type_name, original.module) for each in records
+    }
+    return [f"    {name} = {text}" for name, text in named.items()]
 
 
 def _holder_call(weld: _Welded) -> str:

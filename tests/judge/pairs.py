@@ -85,8 +85,8 @@ def write_pair(folder: Path, model: str, new: str) -> tuple[Path, Path]:
 
 
 def judge_here(model: Path, new: Path, seed: int = 7, **settings: object) -> Judgement:
-    """The judgement without a child, without timing."""
-    chosen = Settings(device="cpu", measure=False, **settings)  # type: ignore[arg-type]
+    """The judgement without a child, and without timing where it is not asked for."""
+    chosen = Settings(**{"device": "cpu", "measure": False, **settings})  # type: ignore[arg-type]
     default = torch.get_default_dtype()
     try:
         return judge(Request(str(model), str(new), chosen, seed), Notes(), Side())

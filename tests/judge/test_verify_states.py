@@ -142,6 +142,8 @@ def test_a_model_that_counts_its_calls_starts_each_from_the_same_state(tmp_path:
     model = "\n".join(line[4:] for line in model.splitlines())
     judgement = judge_pair(tmp_path, model, SAME)
     assert judgement.verdict.passed, judgement.verdict.reason
+    timed = judge_pair(tmp_path, model, SAME, measure=True, baselines=("eager",), budget_s=0.02)
+    assert timed.verdict.passed, timed.verdict.reason
     twice = "class ModelNew(Base):\n    def forward(self, x):\n        self.calls += 1\n"
     twice += "        self.calls -= 1\n        return super().forward(x) + 0 * self.calls\n"
     assert judge_pair(tmp_path, model, twice).verdict.passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -153,6 +154,125 @@ class NoGradRegion(nn.Module):
         return x * scale
 
 
+class FrozenTarget(nn.Module):
+    """A whole method under no_grad, and a part within a part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+        self.register_buffer("centre", torch.linspace(-1, 1, 8))
+
+    @torch.no_grad()
+    def target(self, x):
+        with torch.no_grad():
+            shifted = x - self.centre
+        return torch.tanh(self.fc(shifted)), shifted
+
+    def forward(self, x):
+        target, shifted = self.target(x)
+        return x * target * 2, shifted
+
+
+class GradRegion(nn.Module):
+    """A part with gradients within one without."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = torch.sigmoid(x)
+            with torch.enable_grad():
+                y = y * x + 1
+        return y
+
+
+class MixedRegions(nn.Module):
+    """Without gradients within an autocast of its own, and the other way round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            y = self.fc(x)
+            with torch.no_grad():
+                z = torch.sigmoid(y)
+        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
+            w = torch.tanh(x) * 2
+        return y * z, w + x
+
+
+class InferenceRegion(nn.Module):
+    def forward(self, x):
+        with torch.inference_mode():
+            y = torch.sigmoid(x)
+        return y * 2
+
+
+class Straight(torch.autograd.Function):
+    """Rounds; the gradient goes straight through."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, step):
+        return torch.round(x / step) * step
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class OwnGradient(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(8))
+
+    def forward(self, x):
+        return torch.relu(Straight.apply(x * self.scale, 0.25)) + 1
+
+
+class ByNumpy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.from_numpy(x.detach().cpu().numpy() * 2).to(x.device)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+class OutsideTorch(nn.Module):
+    def forward(self, x):
+        return torch.tanh(ByNumpy.apply(x))
+
+
+class Lazy(nn.Module):
+    """Its layer takes its size from the first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.LazyLinear(8)
+
+    def forward(self, x):
+        return torch.relu(self.fc(x))
+
+
+class Named(nn.Module):
+    """Submodules and buffers that are called as attributes of every fx.GraphModule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code, self.graph = nn.Linear(8, 8), nn.BatchNorm1d(8)
+        self.register_buffer("recompile", torch.rand(8))
+
+    def forward(self, x):
+        return torch.tanh(self.graph(self.code(x))) * self.recompile
+
+
 class Counter(nn.Module):
     """A buffer that counts the calls."""
 
@@ -193,7 +313,53 @@ class Pair(NamedTuple):
 
 class NamedResult(nn.Module):
     def forward(self, x):
-        return Pair(torch.relu(x), x + 1)
+        return Pair(torch.relu(x) * 2, x + 1)
+
+
+@dataclass
+class Scored:
+    logits: torch.Tensor
+    pair: Pair
+    loss: torch.Tensor | None = None
+    steps: int = 1
+
+
+torch.export.register_dataclass(Scored)
+
+
+class RecordResult(nn.Module):
+    """Objects within objects."""
+
+    def forward(self, x):
+        return Scored(torch.sigmoid(x) * 3, Pair(x, x - 1), steps=2), [Pair(x + 2, x)]
+
+
+class LocalResult(nn.Module):
+    """Of a type that no name leads to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+        class Hidden(NamedTuple):
+            left: torch.Tensor
+            right: torch.Tensor
+
+        self.type = Hidden
+
+    def forward(self, x):
+        return self.type(torch.relu(x), x + 1)
+
+
+class Whole(Pair):
+    """More than its fields."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+class DerivedResult(nn.Module):
+    def forward(self, x):
+        return Whole(torch.relu(x), x + 1)
 
 
 class Spectral(nn.Module):

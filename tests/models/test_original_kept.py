@@ -30,11 +30,12 @@ class Kept:
 
 
 KEPT = (
-    Kept(structure.NoGradRegion, "switches the gradient mode"),
+    Kept(structure.OutsideTorch, "applies ByNumpy, which has its own gradient"),
     Kept(structure.Counter, "changes the buffer calls"),
     Kept(structure.AddsToInput, "changes its input x"),
     Kept(structure.Remembers, "assigns to self.last"),
-    Kept(structure.NamedResult, "returns a Pair"),
+    Kept(structure.LocalResult, "returns a Hidden"),
+    Kept(structure.DerivedResult, "returns a Whole"),
     Kept(structure.Spectral, "has a parametrization"),
     Kept(structure.Hooked, "has hooks"),
     Kept(structure.UnreadDraw, "draws random numbers"),
@@ -68,6 +69,25 @@ def assert_same_effects(new: nn.Module, old: nn.Module) -> None:
         assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
+def test_where_a_gradient_is_the_users_own_kernels_run_without_gradients(tmp_path: Path) -> None:
+    emitted = emit_module(structure.OwnGradient().eval(), _call(), tmp_path)
+    new, old, (x,) = emitted.new, emitted.original, _call()[0]
+    (said,) = (row for row in emitted.compiled.plan_rows if row.variant == "with gradients")
+    assert said.reason == "the forward applies Straight, which has its own gradient"
+    with torch.no_grad():
+        assert kernels_in(lambda: new(x)) == emitted.num_kernels == 1
+        assert torch.equal(new(x), old(x))
+    assert kernels_in(lambda: new(x)) == 0, "the parameter asks for a gradient"
+    new.requires_grad_(False)
+    assert kernels_in(lambda: new(x)) == 1
+    assert kernels_in(lambda: new(x.clone().requires_grad_())) == 0
+    with torch.inference_mode():
+        assert kernels_in(lambda: new(x)) == 1
+    assert kernels_in(lambda: torch.func.grad(lambda v: new(v).sum())(x)) == 0
+    got, wanted = (torch.func.grad(lambda v, m=m: m(v).sum())(x) for m in (new, old))
+    assert torch.equal(got, wanted)
+
+
 def test_nothing_to_weld(tmp_path: Path) -> None:
     emitted = emit_module(structure.Sliding().eval(), _call(), tmp_path)
     assert emitted.num_kernels == 0
@@ -90,6 +110,15 @@ def test_refused_with_the_reason_and_the_line(
         emit_module(model().eval(), _call(), tmp_path)
     assert refusal.value.where is not None and refusal.value.where.text == line
     assert refusal.value.exit_code == 2
+
+
+def test_a_weight_without_a_size_is_refused(tmp_path: Path) -> None:
+    module = structure.Lazy().eval()
+    said = "weight of submodule 'fc' has no size before the first call; give its layer sizes"
+    with pytest.raises(CaptureError, match=said):
+        emit_module(module, _call(), tmp_path)
+    module(*_call()[0])
+    assert emit_module(module, _call(), tmp_path).num_kernels == 1
 
 
 @pytest.mark.parametrize("model", [structure.Normalised, structure.ReadsMode, structure.Draws])

@@ -261,6 +261,15 @@ def test_an_interrupt_leaves_no_file_and_no_process(
     assert names(tmp_path) == ["m.py", "n.py", "note"]
 
 
+@pytest.mark.parametrize("stage", ["plan", "source"])
+def test_the_plan_of_a_model_that_no_graph_stands_for_says_why(tmp_path: Path, stage: str) -> None:
+    forward = "self.n = 1; return torch.relu(x)"
+    path = write(tmp_path / "m.py", forward=forward)
+    done = opweld("plan", path, "--stage", stage)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("  reason: the forward assigns to self.n\n")
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     model = tmp_path / "model.py"
     model.write_text(MODEL.format(**WHOLE))

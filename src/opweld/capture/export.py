@@ -29,9 +29,11 @@ from .arguments import Arguments
 from .convert import Converter, Source
 from .draws import refuse_unread_draws
 from .dropouts import WholeDropouts
-from .gradients import refusing_functions
+from .gradients import noting_gradients, said_of
 from .library import Place
 from .origins import where_in, where_raised
+from .regions import graphs_of, inline_regions
+from .renamed import unlike_modules
 from .running import TrackedNorm, tracked_norms
 from .sizes import NotPolynomial, Symbols
 
@@ -40,10 +42,13 @@ Bounds = dict[str, tuple[int, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A captured graph with the sizes that it holds for."""
+    """A captured graph with the sizes that it holds for. `own_gradients` says why its gradients are
+    not the forward's, where they are not.
+    """
 
     graph: Graph
     bounds: Bounds
+    own_gradients: str
 
 
 class NeedsFixedSizes(Exception):
@@ -65,7 +70,8 @@ def export_graph(
     """
     device = arguments.tensors[0].value.device
     with _quiet(), _autocast(device, autocast):
-        program = _exported(module, arguments, dynamic)
+        program, own_gradients = _exported(module, arguments, dynamic)
+        inline_regions(program)
         _refuse_modes(program, autocast)
         refuse_unread_draws(program)
         refuse_hidden_aliases(program.graph.nodes)
@@ -84,20 +90,26 @@ def export_graph(
         raise NeedsFixedSizes(f"a size is {error}") from None
     bounds = _bounds(program, symbols)
     _require_ranges(program, graph, bounds)
-    return Exported(graph, bounds)
+    return Exported(graph, bounds, own_gradients)
 
 
-def _exported(module: nn.Module, arguments: Arguments, dynamic: frozenset[str]) -> ExportedProgram:
+def _exported(
+    module: nn.Module, arguments: Arguments, dynamic: frozenset[str]
+) -> tuple[ExportedProgram, str]:
+    """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
-    try:
-        with refusing_functions(), WholeDropouts():
-            return torch.export.export(
+    with noting_gradients() as own, WholeDropouts():
+        try:
+            program = torch.export.export(
                 module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
             )
-    except Exception as error:  # the boundary to the user's code: anything may be raised there
-        for leaf in arguments.tensors:
-            _unmark(leaf.value)
-        raise _explained(error) from error
+        except Exception as error:  # the boundary to the user's code: anything may be raised there
+            for leaf in arguments.tensors:
+                _unmark(leaf.value)
+            if own:  # made for tensors with memory, say
+                raise OriginalKept(said_of(own), where=where_raised(error)) from error
+            raise _explained(error) from error
+    return program, said_of(own)
 
 
 def _unmark(t: torch.Tensor) -> None:
@@ -109,8 +121,8 @@ def _unmark(t: torch.Tensor) -> None:
 def _functional(program: ExportedProgram) -> ExportedProgram:
     """Without writes in place; composite operators that torch can keep are kept."""
     try:
-        with _composites_of(program):
-            return program.run_decompositions({})
+        with _composites_of(program), unlike_modules(program) as restored:
+            return restored(program.run_decompositions({}))
     except Exception as error:  # torch runs the operators again, with anything they may raise
         raise _explained(error) from error
 
@@ -138,7 +150,7 @@ def _composites_of(program: ExportedProgram) -> Iterator[None]:
 def _explained(error: Exception) -> CaptureError:
     where = where_raised(error)
     if isinstance(error, CaptureError):
-        return CaptureError(error.sentence, where=where)
+        return type(error)(error.sentence, where=where)
     if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
         return CaptureError(
             "the forward decides by the elements of a tensor, which a graph cannot hold",
@@ -160,21 +172,10 @@ def _dynamic_shapes(arguments: Arguments, dynamic: frozenset[str]) -> dict[str, 
 
 
 def _refuse_modes(program: ExportedProgram, autocast: torch.dtype | None) -> None:
-    """A region of another gradient mode would lose it, as would one of another autocast state."""
-    for node in program.graph.nodes:
-        target = str(node.target)
-        if "set_grad_enabled" in target or "inference_mode" in target:
-            where = where_in(_inside(program, node))
-            raise OriginalKept("the forward switches the gradient mode", where=where)
-        if "autocast" in target and autocast is not None:
-            raise OriginalKept("the forward switches autocast itself")
-
-
-def _inside(program: ExportedProgram, node: fx.Node) -> list[fx.Node]:
-    """The nodes of the regions that a higher-order operator runs."""
-    regions = [n.target for n in node.all_input_nodes if n.op == "get_attr"]
-    modules = [program.graph_module.get_submodule(str(name)) for name in regions]
-    return [inner for m in modules for inner in m.graph.nodes]  # type: ignore[union-attr]
+    """A region of another autocast state than the one around it would lose that."""
+    switches = (str(n.target) for m in graphs_of(program) for n in m.graph.nodes)
+    if autocast is not None and any("autocast" in target for target in switches):
+        raise OriginalKept("the forward switches autocast itself")
 
 
 def _literals(program: ExportedProgram) -> frozenset[str]:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from opweld.errors import OriginalKept
+from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.contract import ModuleFact
 
 from .attributes import facts_of_value, qualified_name
@@ -147,15 +147,23 @@ def _raw(module: nn.Module, name: str) -> Any:
 
 
 def refuse_attachments(module: nn.Module) -> None:
-    """Hooks and parametrizations would be baked into the graph. Raises CaptureError."""
+    """Hooks and parametrizations would be baked into the graph. Raises OriginalKept for them, and
+    CaptureError for a weight that the first call is to make.
+    """
     for path, child in module.named_modules():
         place = f"submodule {path!r}" if path else "the module"
+        tensors = (*child._parameters.items(), *child._buffers.items())
+        if lazy := next((name for name, each in tensors if nn.parameter.is_lazy(each)), None):
+            raise CaptureError(
+                f"{lazy} of {place} has no size before the first call",
+                next_step="give its layer sizes, or call the model once when it is made",
+            )
         if parametrize.is_parametrized(child):
             raise OriginalKept(f"{place} has a parametrization")
         if any(vars(child)[hooks] for hooks in _HOOKS):
             raise OriginalKept(f"{place} has hooks")
         if "forward" in vars(child):
             raise OriginalKept(f"{place} has a forward of its own object, not of its class")
-        for name, tensor in (*child._parameters.items(), *child._buffers.items()):
+        for name, tensor in tensors:
             if tensor is not None and type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer):
                 raise OriginalKept(f"{name} of {place} is a {type(tensor).__name__}")

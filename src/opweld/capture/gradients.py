@@ -1,34 +1,54 @@
-"""Gradients of the user's own making, which a captured graph would lose."""
+"""Gradients of the user's own making, which a captured graph loses."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
-from opweld.errors import OriginalKept
-
 
 @contextlib.contextmanager
-def refusing_functions() -> Iterator[None]:
-    """Raises CaptureError where a torch.autograd.Function outside torch is applied.
+def noting_gradients() -> Iterator[list[str]]:
+    """Yields why a graph's gradients are not the forward's, as the forward is run in between.
 
-    Export traces through its forward and drops its backward.
+    Export traces through the forward of a torch.autograd.Function and drops its backward, and
+    leaves no trace of inference mode, nor of `no_grad` in a part under an autocast of its own.
     """
-    function = torch.autograd.Function
-    original = function.__dict__["apply"]
+    function, mode, off = torch.autograd.Function, torch.inference_mode, torch.no_grad
+    applied, entered, switched = function.__dict__["apply"], mode.__enter__, off.__enter__
+    outside, found = _autocast_state(), list[str]()
 
     def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
         if not cls.__module__.startswith("torch."):
-            raise OriginalKept(
-                f"the forward applies {cls.__qualname__}, which has its own gradient"
-            )
-        return original.__get__(None, cls)(*args, **kwargs)
+            found.append(f"the forward applies {cls.__qualname__}, which has its own gradient")
+        return applied.__get__(None, cls)(*args, **kwargs)
 
-    function.apply = classmethod(apply)  # type: ignore[method-assign, assignment]
-    try:
-        yield
-    finally:
-        function.apply = original  # type: ignore[method-assign]
+    def enter(self: torch.inference_mode) -> None:
+        if self.mode:
+            found.append("the forward switches to inference mode")
+        entered(self)
+
+    def switch(self: torch.no_grad) -> None:
+        if _autocast_state() != outside:
+            found.append("the forward switches gradients off under an autocast of its own")
+        switched(self)
+
+    with (
+        mock.patch.object(function, "apply", classmethod(apply)),
+        mock.patch.object(mode, "__enter__", enter),
+        mock.patch.object(off, "__enter__", switch),
+    ):
+        yield found
+
+
+def _autocast_state() -> tuple[tuple[bool, torch.dtype], ...]:
+    kinds = ("cpu", "cuda")
+    return tuple((torch.is_autocast_enabled(k), torch.get_autocast_dtype(k)) for k in kinds)
+
+
+def said_of(found: list[str]) -> str:
+    """All reasons, each once."""
+    return "; ".join(dict.fromkeys(found))

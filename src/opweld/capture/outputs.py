@@ -7,7 +7,9 @@ fresh, and so row-major, in eager, and here a view in another order.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from opweld.errors import OriginalKept
 from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
-from opweld.ir.graph import Leaf, Node, Structure
+from opweld.ir.graph import Leaf, Node, Record, Structure, records_of
 from opweld.ir.ops import Op
 
 from .build import Builder
@@ -115,9 +117,22 @@ def root_of(node: Node) -> Node:
 
 
 def structure_of(leaves: list[Structure], out_spec: Any) -> Structure:
-    """The returned structure with leaves in it. Raises CaptureError for a type of its own."""
+    """The returned structure with leaves in it.
+
+    Raises OriginalKept for a type that cannot be made of its fields, or found by its name.
+    """
     placed = [_Placed(leaf) for leaf in leaves]
-    return _structure(pytree.tree_unflatten(placed, out_spec))
+    structure = _structure(pytree.tree_unflatten(placed, out_spec))
+    records = list(records_of(structure))
+    for name, count in Counter(qualname for _, qualname in {_split(r) for r in records}).items():
+        if count > 1:
+            raise OriginalKept(f"the forward returns objects of two types that are called {name}")
+    return structure
+
+
+def _split(record: Record) -> tuple[str, str]:
+    module, _, qualname = record.type_name.partition(":")
+    return module, qualname
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +143,29 @@ class _Placed:
 def _structure(value: Any) -> Structure:
     if isinstance(value, _Placed):
         return value.leaf
+    if value is None:  # a field that a flattened object does without
+        return ("const", None)
     if type(value) in (tuple, list):
         return (type(value).__name__, tuple(_structure(v) for v in value))
     if type(value) is dict and all(isinstance(key, str | int) for key in value):
         return ("dict", tuple((key, _structure(v)) for key, v in value.items()))
+    if (fields := _fields_of(value)) is not None:
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        return Record(name, tuple((key, _structure(getattr(value, key))) for key in fields))
     raise OriginalKept(
         f"the forward returns a {type(value).__name__}",
-        next_step="return tensors, tuples, lists or dicts",
+        next_step="return tensors, tuples, lists, dicts, named tuples or dataclasses",
     )
+
+
+def _fields_of(value: Any) -> tuple[str, ...] | None:
+    """The names by which an object is made; None for what is more than its fields."""
+    if "<locals>" in type(value).__qualname__:
+        return None
+    if isinstance(value, tuple) and type(value).__bases__ == (tuple,):
+        return getattr(value, "_fields", None)
+    if not dataclasses.is_dataclass(value) or type(value).__bases__ != (object,):
+        return None
+    fields = dataclasses.fields(value)
+    own = hasattr(value, "__post_init__") or not all(each.init for each in fields)
+    return None if own else tuple(each.name for each in fields)

@@ -90,18 +90,24 @@ def capture_variants(
         raise CaptureError("none of the inputs is a tensor", next_step="give at least one tensor")
     task = _Task(module, arguments, name, given_back)
     plain = _in_mode(task, _candidates(arguments) if batch else _NONE)
+    kept = _kept_for_gradients(plain)
     if not plain.reads.mode_readers():
-        return Capture(name, _states(plain, {}))
+        return Capture(name, _states(plain, {}), kept)
     try:
         trained = _in_mode(replace(task, training=True), plain.dynamic)
         modes = modes_in_training(module)
     except (CaptureError, NeedsFixedSizes) as error:
-        kept = (("training", str(error)),)
+        kept = (*kept, ("training", str(error)))
         return Capture(name, _states(plain, _all_in_eval(module)), kept)
     if canonical(trained.exported.graph) == canonical(plain.exported.graph):
-        return Capture(name, _states(plain, {}))
+        return Capture(name, _states(plain, {}), kept)
     in_eval = _states(plain, _all_in_eval(module))
-    return Capture(name, (*in_eval, *_states(trained, modes)))
+    return Capture(name, (*in_eval, *_states(trained, modes)), kept)
+
+
+def _kept_for_gradients(mode: _Mode) -> tuple[tuple[str, str], ...]:
+    said = mode.exported.own_gradients
+    return (("with gradients", said),) if said else ()
 
 
 def _all_in_eval(module: nn.Module) -> dict[str, bool]:
@@ -176,6 +182,7 @@ def _contract(mode: _Mode, modes: Mapping[str, bool]) -> Contract:
         modules=module_facts(task.module, mode.reads, modes),
         symbols=_symbol_facts(task, mode.exported),
         row_major=_needs_order(graph),
+        gradients=not mode.exported.own_gradients,
     )
 
 

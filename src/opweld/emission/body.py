@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..ir.graph import Graph, Leaf, Node, Tracking
+from ..ir.graph import Graph, Leaf, Node, Record, Tracking
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
@@ -18,6 +18,7 @@ from .spans import Span, spans_of
 from .spelling import (
     dtype,
     is_infix,
+    maker_name,
     needs_tensors,
     number,
     repeats_operands,
@@ -419,6 +420,9 @@ def _dead(plan: Plan, index: int, body: Body) -> list[str]:
 def _returned(graph: Graph, body: Body, structure: Any) -> str:
     if isinstance(structure, Leaf):
         return body.tensor(graph.outputs[structure.index])
+    if isinstance(structure, Record):
+        fields = [f"{key}={_returned(graph, body, part)}" for key, part in structure.fields]
+        return f"_weld.{maker_name(structure)}({', '.join(fields)})"
     kind, items = structure
     if kind == "const":
         return number(items)

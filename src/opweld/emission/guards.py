@@ -17,6 +17,7 @@ from ..ir.contract import (
     OpaqueValue,
     SymbolFact,
     Variant,
+    WeightFact,
 )
 from ..ir.expr import symbol
 from ..ir.types import TensorType
@@ -88,7 +89,9 @@ def guard(
     for path in _module_paths(contract):
         lines += [*_refused_unless(tests), _fetch(path)]
         tests = _module_tests(path, contract, objects)
-    return _sizes_read([*lines, *_returned(tests + _weight_tests(contract))], contract)
+    tests += _weight_tests(contract)
+    last = _returned(tests) if contract.gradients else _unless_differentiated(tests, contract)
+    return _sizes_read([*lines, *last], contract)
 
 
 def _refused_unless(tests: list[str]) -> list[str]:
@@ -294,10 +297,27 @@ def _literal_test(access: str, value: Any) -> str:
 def _weight_tests(contract: Contract) -> list[str]:
     tests: list[str] = []
     for weight in contract.weights:
-        owner, _, name = weight.path.rpartition(".")
-        access = f"{local_name(owner)}.{name}"
-        if not name.isidentifier():
-            access = f'{local_name(owner)}._parameters.get("{name}")'
+        access = _weight_access(weight)
         tests += _tensor_tests(access, weight.type, _same_device(contract))
         tests += _layout_tests(access, weight.type, contract)
     return tests + [f.access.strip("()") for f in contract.inputs if _is_tie(f)]
+
+
+def _weight_access(weight: WeightFact) -> str:
+    owner, _, name = weight.path.rpartition(".")
+    if not name.isidentifier():
+        return f'{local_name(owner)}._parameters.get("{name}")'
+    return f"{local_name(owner)}.{name}"
+
+
+def _unless_differentiated(tests: list[str], contract: Contract) -> list[str]:
+    """That the tests hold and no gradient is asked for: the graph's are not the forward's."""
+    tensors = [fact.access for fact in contract.inputs if fact.type is not None]
+    first, *others = [*tensors, *map(_weight_access, contract.weights)]
+    return [
+        *_refused_unless([*tests, "not torch._C._are_functorch_transforms_active()"]),
+        "return not torch.is_grad_enabled() or not (",
+        f"    {first}.requires_grad",
+        *(f"    or {access}.requires_grad" for access in others),
+        ")",
+    ]

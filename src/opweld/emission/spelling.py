@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ir.attrs import CallAttrs, Operand, TorchLiteral
 from ..ir.expr import Expr, Size, substitute, symbol, symbols_of
-from ..ir.graph import Node
+from ..ir.graph import Node, Record
 from ..ir.ops import Kind, Op
 from ..ir.types import DType
 from .scans import SCANS, scan_text
@@ -119,6 +119,11 @@ def number(value: Any) -> str:
 def size_name(name: str) -> str:
     """The Python name of a symbolic size; the underscore keeps it apart from the user's names."""
     return f"_{name}"
+
+
+def maker_name(record: Record) -> str:
+    """What the type of objects that the forward returns is called in the emitted file."""
+    return f"new_{record.qualname.replace('.', '_')}"
 
 
 def dtype(value: DType) -> str:

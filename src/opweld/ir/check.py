@@ -26,7 +26,7 @@ from .attrs import (
 )
 from .contract import Capture, Variant
 from .expr import Size, symbols_of
-from .graph import Graph, Leaf, Node, Structure
+from .graph import Graph, Leaf, Node, Record, Structure, parts_of
 from .infer import TypeRule
 from .kernel import Attending, Contraction, Kernel, RowBlocks, Welded
 from .kernel_check import (
@@ -327,12 +327,9 @@ def _leaves(structure: Structure) -> Iterator[int]:
     if isinstance(structure, Leaf):
         yield structure.index
         return
-    kind, content = structure
-    if kind not in ("tuple", "list", "dict", "const"):
-        raise InvalidGraph(f"the structure has an unknown part {kind!r}")
-    if kind != "const":
-        items = (item for _, item in content) if kind == "dict" else content
-        yield from chain.from_iterable(map(_leaves, items))
+    if not isinstance(structure, Record) and structure[0] not in ("tuple", "list", "dict", "const"):
+        raise InvalidGraph(f"the structure has an unknown part {structure[0]!r}")
+    yield from chain.from_iterable(map(_leaves, parts_of(structure)))
 
 
 def _is_given(node: Node) -> bool:

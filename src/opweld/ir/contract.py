@@ -89,7 +89,8 @@ class Contract:
     """All that must hold at a call for the graph to stand for the module's forward.
 
     `parameters` are the forward's own parameters as text, for the emitted signature. With
-    `row_major` all tensors must lie so in memory: numbers are drawn in the order of memory.
+    `row_major` all tensors must lie so in memory: numbers are drawn in the order of memory. Without
+    `gradients` the graph has the results of the forward, but not its gradients.
     """
 
     signature: str
@@ -98,6 +99,7 @@ class Contract:
     modules: tuple[ModuleFact, ...]
     symbols: tuple[SymbolFact, ...]
     row_major: bool = False
+    gradients: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,19 @@ class Leaf:
     index: int
 
 
-Structure = Leaf | tuple[str, Any]
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An object of the type "module:qualname", which is made of its fields by their names."""
+
+    type_name: str
+    fields: tuple[tuple[str, Structure], ...]
+
+    @property
+    def qualname(self) -> str:
+        return self.type_name.partition(":")[2]
+
+
+Structure = Leaf | Record | tuple[str, Any]
 """What the forward returns: a Leaf, ("tuple" | "list", items), ("dict", ((key, item), ...)) or
 ("const", value)."""
 
@@ -170,10 +182,30 @@ def leaves_of(structure: Structure) -> Iterator[int]:
     if isinstance(structure, Leaf):
         yield structure.index
         return
+    for part in parts_of(structure):
+        yield from leaves_of(part)
+
+
+def parts_of(structure: Record | tuple[str, Any]) -> Iterator[Structure]:
+    """What a structure that is no leaf is made of."""
+    if isinstance(structure, Record):
+        yield from (part for _, part in structure.fields)
+        return
     kind, content = structure
-    if kind != "const":
-        for item in content:
-            yield from leaves_of(item[1] if kind == "dict" else item)
+    if kind == "dict":
+        yield from (part for _, part in content)
+    elif kind != "const":
+        yield from content
+
+
+def records_of(structure: Structure) -> Iterator[Record]:
+    """The records in a structure, outer ones first."""
+    if isinstance(structure, Leaf):
+        return
+    if isinstance(structure, Record):
+        yield structure
+    for part in parts_of(structure):
+        yield from records_of(part)
 
 
 def topological(roots: tuple[Node, ...]) -> tuple[Node, ...]:

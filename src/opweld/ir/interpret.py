@@ -14,7 +14,7 @@ import numpy as np
 
 from .attrs import CallAttrs, CastAttrs, IotaAttrs, ItemAttrs
 from .expr import Expr, Size, Symbol, evaluate, terms_of
-from .graph import Graph, Leaf, Node, Structure
+from .graph import Graph, Leaf, Node, Record, Structure
 from .meaning import Array, cast_array, round_to_bfloat16
 from .ops import OPS, Kind, Op
 from .types import DType
@@ -100,9 +100,11 @@ def interpret_tracked(
 
 
 def in_structure(structure: Structure, outputs: tuple[Any, ...]) -> Any:
-    """`outputs` arranged as the forward returns them."""
+    """`outputs` arranged as the forward returns them; a record is the dict of its fields."""
     if isinstance(structure, Leaf):
         return outputs[structure.index]
+    if isinstance(structure, Record):
+        return {key: in_structure(item, outputs) for key, item in structure.fields}
     kind, content = structure
     if kind == "const":
         return content

@@ -18,7 +18,7 @@ from typing import Any
 from .attrs import CallAttrs, Operand
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
-from .graph import Graph, Leaf, Node, Structure, Tracking
+from .graph import Graph, Leaf, Node, Record, Structure, Tracking
 from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Welded
 from .kernel_text import folding_text, kernel_text
 from .ops import Kind, Op
@@ -152,6 +152,7 @@ def contract_text(value: Contract) -> str:
     lines += [_module_line(fact) for fact in value.modules]
     lines += [_symbol_line(fact) for fact in value.symbols]
     lines += ["  all tensors row-major"] if value.row_major else []
+    lines += [] if value.gradients else ["  no gradients"]
     return "\n".join([*lines, ""])
 
 
@@ -249,6 +250,9 @@ def _tracking_text(tracking: Tracking, graph: Graph, names: Names) -> str:
 def _structure_text(structure: Structure, graph: Graph, names: Names) -> str:
     if isinstance(structure, Leaf):
         return _operand_text(graph.outputs[structure.index], None, names)
+    if isinstance(structure, Record):
+        fields = [f"{key}={_structure_text(part, graph, names)}" for key, part in structure.fields]
+        return f"{structure.qualname}({', '.join(fields)})"
     kind, content = structure
     if kind == "const":
         return repr(content)

@@ -39,6 +39,7 @@ from opweld.judge.streams import stream
 from opweld.judge.trial import Phase
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
 from opweld.judge.verify import Verifier
+from opweld.judge.weights import state_restored
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
 UNGRADED = (gradients.NAME, LARGEST, *ILL_CONDITIONED)
@@ -215,7 +216,7 @@ def _wake(device: torch.device) -> None:
 
 
 def _time_alone(pair: Pair, seed: int, settings: Settings, channel: Channel) -> Alone:
-    """Eager before anything of ModelNew is imported."""
+    """Eager before anything of ModelNew is imported; its state is left as it was."""
     channel.phase(ORIGINAL, "timing it alone")
 
     def make(draw: int) -> Call:
@@ -223,9 +224,11 @@ def _time_alone(pair: Pair, seed: int, settings: Settings, channel: Channel) -> 
             pair.module, pair.model_path, stream(seed, "timing", draw), pair.device, pair.batch
         )
 
-    return guard_original(
-        pair.model_path, "Model.forward", lambda: alone(pair.original, make, pair.device, settings)
-    )
+    def timed() -> Alone:
+        with state_restored(pair.original):
+            return alone(pair.original, make, pair.device, settings)
+
+    return guard_original(pair.model_path, "Model.forward", timed)
 
 
 def _phases(channel: Channel, side: Any) -> Phase:

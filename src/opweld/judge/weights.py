@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +33,15 @@ def compare_state(original: nn.Module, left: State) -> Check:
 def copy_state(model: nn.Module) -> State:
     """The tensors of the state dictionary in memory of their own."""
     return {name: t.detach().clone() for name, t in state_tensors(model)}
+
+
+@contextlib.contextmanager
+def state_restored(model: nn.Module) -> Iterator[None]:
+    """Undoes what calls change of the state, such as a count of them."""
+    before = copy_state(model)
+    yield
+    if any(not same_bits(t, before[name]) for name, t in state_tensors(model)):
+        load_state(model, before)
 
 
 def load_state(model: nn.Module, state: State) -> None:

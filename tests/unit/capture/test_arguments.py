@@ -108,13 +108,6 @@ class Raises(nn.Module):
         raise ValueError("not today")
 
 
-class Quiets(nn.Module):
-    def forward(self, x):
-        with torch.no_grad():
-            y = x * 2
-        return x + y
-
-
 OUTSIDE = torch.ones(8)
 
 
@@ -130,7 +123,6 @@ class Reaches(nn.Module):
         (Selects, "return x[x > 0]", "a tensor's size depends on the elements of another"),
         (Fails, "return x @ x", "the forward raises RuntimeError"),
         (Raises, 'raise ValueError("not today")', "the forward raises ValueError: not today"),
-        (Quiets, "y = x * 2", "switches the gradient mode"),
         (Reaches, "return x * OUTSIDE", "no parameter, buffer or attribute"),
     ],
 )

@@ -179,11 +179,14 @@ class Rounds(nn.Module):
         return Straight.apply(x) * 2
 
 
-def test_gradients_of_the_users_own_are_refused() -> None:
-    with pytest.raises(CaptureError, match="the forward applies Straight") as refusal:
-        captured(Rounds(), X)
-    assert refusal.value.where.text == "return Straight.apply(x) * 2"
+def test_gradients_of_the_users_own_are_noted() -> None:
+    capture = captured(Rounds(), X)
+    assert not any(variant.contract.gradients for variant in capture.variants)
+    said = "the forward applies Straight, which has its own gradient"
+    assert capture.kept == (("with gradients", said),)
     assert torch.equal(Straight.apply(X), X.round())
+    plain = captured(module_of(lambda self, x: torch.relu(x)), X)
+    assert all(variant.contract.gradients for variant in plain.variants) and not plain.kept
 
 
 def test_random_numbers_are_drawn_as_the_original_draws_them() -> None:
