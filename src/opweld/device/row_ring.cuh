@@ -1,8 +1,7 @@
 // Products of float32 with few rows on one side, of which the other operand's lie along k: dot
 // products at the speed of memory. A block copies what it needs into a ring of stages in shared
 // memory, many stages ahead, also across the ends of its tasks, while its warps multiply the oldest:
-// what is on its way takes no registers and does not wait for arithmetic. How they multiply is a Ring:
-// here on the CUDA cores; in row_ring_mma.cuh on the tensor cores, where rows lie across k.
+// what is on its way takes no registers and does not wait for arithmetic.
 //
 // An H200 (132 multiprocessors of four schedulers, 4.5 TB/s) brings a stage's 32 KB of `many` to each
 // multiprocessor in 0.95 us. Five stages on their way, four beside 16 rows, are more than 128 KB; the
@@ -25,7 +24,6 @@ struct RowRing {
     static constexpr int kMostParts = kFew == 16 ? 1 : kFew == 8 ? 4 : 8;
     static constexpr int kMostStages = 6;
     static constexpr int kTotals = Skinny::kWarps * kCount;
-    static constexpr bool kAcross = false, kChecked = false;
     // microseconds of a stage, alone and by its arithmetic
     static constexpr double kBusyUs = kFew > 12 ? 0.041 * kFew : 0.5;
     // Stages after which the lanes' sums are added up and kept apart: long sums lose digits.
@@ -62,8 +60,7 @@ struct RowRing {
         for (int i = 0; i < kKept; ++i) kept[i] += sums[i];
         begin_stretch();
     }
-    __host__ __device__ static int prepared_floats(int) { return 0; }
-    __device__ __forceinline__ void add(const float* stage, const float*, int parts) {
+    __device__ __forceinline__ void add(const float* stage, int parts) {
         const int warp = int(threadIdx.x) / 32, own = int(threadIdx.x) % 32 * kTake;
         Vector<float, kTake> taken[kMany];
 #pragma unroll
@@ -158,16 +155,10 @@ struct RingFeed {
         few = static_cast<const float*>(p.few.data) + at.batch * p.few.batch +
               own_row() * p.few.row + (k + own_k()) * p.few.inner;
         const auto* from = static_cast<const float*>(p.many.data) + at.batch * p.many.batch;
-        if constexpr (Ring::kAcross) {  // four rows of one k
-            const int64_t row = at.first + int(threadIdx.x) % 32 * 4, left = p.many_rows - row;
-            rows = left < 0 ? 0 : left < 4 ? int(left) : 4;
-            many = from + row + (k + int(threadIdx.x) / 32) * p.many.inner;
-        } else {
-            const int64_t row = at.first + Ring::team(plan.parts) * Ring::kMany;
-            const int64_t left = p.many_rows - row;
-            rows = left < 0 ? 0 : left < Ring::kMany ? int(left) : Ring::kMany;
-            many = from + row * p.many.row + (k + own_k() + warp_k()) * p.many.inner;
-        }
+        const int64_t row = at.first + Ring::team(plan.parts) * Ring::kMany;
+        const int64_t left = p.many_rows - row;
+        rows = left < 0 ? 0 : left < Ring::kMany ? int(left) : Ring::kMany;
+        many = from + row * p.many.row + (k + own_k() + warp_k()) * p.many.inner;
     }
     // The lane's values of one row and kDepth k; `left`: how far the end is from the first of them,
     // 0 where the row does not exist. Zeros stand beyond it.
@@ -190,19 +181,6 @@ struct RingFeed {
         for (int r = 0; r < Ring::kMany; ++r, from += p.many.row)
             bring_row<kPacked>(to + (warp * Ring::kOfWarp + r * Ring::kDepth) * 4, from,
                                p.many.inner, r < rows ? left : 0);
-    }
-    // Of an operand that lies across: 16 bytes of every eighth k.
-    __device__ __forceinline__ void bring_across(unsigned int to, int left) const {
-        const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-        const float* from = many;
-#pragma unroll
-        for (int i = 0; i < Ring::kDepth; i += Skinny::kWarps, from += Skinny::kWarps * p.many.inner) {
-            const int at = i + warp;
-            const bool exists = rows > 0 && at < left;
-            copy_async(to + at * Ring::kRows * 4 + (lane ^ Ring::turn_across(at)) * 16,
-                       exists ? from : static_cast<const float*>(p.many.data),
-                       exists ? rows * 4 : 0);
-        }
     }
     template <bool kPacked>
     __device__ __forceinline__ void bring_few(unsigned int to, int left) const {
@@ -236,12 +214,7 @@ struct RingFeed {
             const int step = plan.parts * Ring::kDepth;
             const int left = (end - k < step ? int(end - k) : step) - own_k() - warp_k();
             const unsigned int to = shared_address(stage);
-            if constexpr (Ring::kAcross) {  // taken where rows of `few` may be read in vectors
-                bring_across(to, left + own_k());
-                bring_few<true>(to + Ring::kOfMany * 4, left);
-            } else {
-                packed ? bring_rows<true>(to, left) : bring_rows<false>(to, left);
-            }
+            packed ? bring_rows<true>(to, left) : bring_rows<false>(to, left);
             k += step;
             many += step * p.many.inner;
             few += step * p.few.inner;
@@ -310,28 +283,7 @@ static SkinnyPlan ring_plan(const Skinny& p) {
     return best;
 }
 
-// @chain_of_fmas deps: Skinny
-// Row `f` of few times row `r` of many over begin <= k < end, stretch by stretch: for sums that are
-// not finite, or are to be made again.
-[[maybe_unused]] OPWELD_FN float chain_of_fmas(const Skinny& p, int64_t batch, int64_t f, int64_t r,
-                                               int64_t begin, int64_t end) {
-    constexpr int64_t kStretch = 64;
-    const auto* few = static_cast<const float*>(p.few.data) + batch * p.few.batch + f * p.few.row;
-    const auto* many =
-        static_cast<const float*>(p.many.data) + batch * p.many.batch + r * p.many.row;
-    float all = 0.0f;
-    while (begin < end) {
-        const int64_t stop = begin + kStretch < end ? begin + kStretch : end;
-        float some = 0.0f;
-#pragma unroll 1
-        for (; begin < stop; ++begin)
-            some = fmaf(many[begin * p.many.inner], few[begin * p.few.inner], some);
-        all += some;
-    }
-    return all;
-}
-
-// @row_ring deps: RingFeed, Sink, await_stages, chain_of_fmas, num_multiprocessors, ring_plan
+// @row_ring deps: RingFeed, Sink, await_stages, num_multiprocessors, ring_plan
 template <typename Ring, typename Epilogue>
 __global__ void __launch_bounds__(Skinny::kThreads, 1)
     row_ring_kernel(Skinny p, SkinnyPlan plan, bool packed, int stages, int64_t tasks,
@@ -339,8 +291,7 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
     constexpr int kMany = Ring::kMany, kFew = Ring::kFew;
     extern __shared__ __align__(16) float ring_memory[];
     float* const totals = ring_memory;
-    float* const prepared = ring_memory + Ring::kTotals;
-    float* const first_stage = prepared + Ring::prepared_floats(plan.parts);
+    float* const first_stage = ring_memory + Ring::kTotals;
     const int size = Ring::stage_floats(plan.parts), rows = Ring::kRows / plan.parts;
     RingFeed<Ring> feed(p, plan, tasks, packed);
 #pragma unroll 1
@@ -354,11 +305,7 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
             await_stages(stages - 2);
             __syncthreads();  // the stage is there for all, and all have read the one before it
             feed.bring(first_stage + empty * size);
-            if constexpr (Ring::kChecked) {
-                ring.prepare(first_stage + slot * size, prepared);
-                __syncthreads();
-            }
-            ring.add(first_stage + slot * size, prepared, plan.parts);
+            ring.add(first_stage + slot * size, plan.parts);
             ring.end_stretch(k + plan.parts * Ring::kDepth >= at.end);
             empty = slot;
             slot = slot + 1 < stages ? slot + 1 : 0;
@@ -376,10 +323,6 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
             for (int part = 0; part < plan.parts; ++part)
                 total[0] += totals[(in_block / kMany * plan.parts + part) * Ring::kCount +
                                    in_block % kMany * kFew + f];
-            if constexpr (Ring::kChecked) {
-                if (Ring::is_odd(total[0], totals, f))
-                    total[0] = chain_of_fmas(p, at.batch, f, at.first + in_block, at.begin, at.end);
-            }
             sink.take(at.split,
                       at.batch * p.batch_step + f * p.few_step +
                           (at.first + in_block) * p.many_step,
@@ -396,8 +339,7 @@ static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, bool packed,
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     const int size = Ring::stage_floats(plan.parts) * int(sizeof(float));
-    const int total_bytes =
-        (Ring::kTotals + Ring::prepared_floats(plan.parts)) * int(sizeof(float));
+    const int total_bytes = Ring::kTotals * int(sizeof(float));
     const int fitting = (room - total_bytes) / size;
     const int stages = fitting < Ring::kMostStages ? fitting : Ring::kMostStages;
     if (stages < 2) return int(cudaErrorInvalidConfiguration);

@@ -1,7 +1,7 @@
 // Products with few rows on one side: the other operand, `many`, is read once, at the speed of
 // memory. Where its rows lie along k, warps make dot products (row_ring.cuh, for 16-bit operands
 // row_dots.cuh); where they lie across it, threads keep the sums of neighbouring rows
-// (column_sums.cuh), or warps make dot products of these, too (row_ring_mma.cuh).
+// (column_sums.cuh). More than a few rows of float32 are the tensor cores' (row_slices.cuh).
 
 namespace op {
 
@@ -67,10 +67,17 @@ static bool can_load_vectors(const Operand& operand, int64_t along, int64_t acro
            reinterpret_cast<uintptr_t>(operand.data) % (sizeof(T) * kLanes) == 0;
 }
 
-// @skinny_case deps: ColumnSums, FmaDots, MmaDots, MmaRing, RowRing, can_load_vectors, ring_plan, row_dots_plan
-// Calls visit.dots<Dots>(plan), visit.ring<Ring>(plan, packed) or visit.sums<Sums>(plan) with the
-// kernel for a product. `packed`: its operands may be read in vectors.
-static constexpr int64_t kMostColumnSums = 4;  // rows, of float32, of which the tensor cores make more
+// @skinny_case deps: ColumnSums, FmaDots, MmaDots, RowRing, SliceDots, can_load_vectors, ring_plan, row_dots_plan, slice_plan
+// Calls visit.dots<Dots>(plan), visit.ring<Ring>(plan, packed), visit.slices<Dots>(plan) or
+// visit.sums<Sums>(plan) with the kernel for a product. `packed`: its operands may be read in vectors.
+// Rows of float32, of which the tensor cores make more: the CUDA cores keep up with memory along k for
+// up to 8, and across for up to 4.
+static constexpr int64_t kMostRingRows = 8, kMostColumnSums = 4;
+template <bool kAcross, typename Visit>
+static int visit_slices(const Skinny& p, int64_t most_depth, const Visit& visit) {
+    using Dots = SliceDots<kAcross>;
+    return visit.template slices<Dots>(slice_plan<Dots>(p, most_depth));
+}
 template <typename Ring, typename Visit>
 static int visit_ring(const Skinny& p, bool packed, const Visit& visit) {
     return visit.template ring<Ring>(ring_plan<Ring>(p), packed);
@@ -83,7 +90,11 @@ static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
     } else {
         if (p.few_rows == 1) return visit_ring<RowRing<1>>(p, packed, visit);
         if (p.few_rows <= 4) return visit_ring<RowRing<4>>(p, packed, visit);
-        if (p.few_rows <= 8) return visit_ring<RowRing<8>>(p, packed, visit);
+        if (p.few_rows <= kMostRingRows) return visit_ring<RowRing<8>>(p, packed, visit);
+        // a row for each warp of a block
+        const bool wide = p.many_rows >= Slice::kWarps * SliceDots<false>::kMany;
+        const int64_t most_depth = packed && wide ? Slice::most_depth() : 0;
+        if (most_depth > 0) return visit_slices<false>(p, most_depth, visit);
         return visit_ring<RowRing<16>>(p, packed, visit);
     }
 }
@@ -91,8 +102,9 @@ static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
 template <typename T, typename Visit>
 static int visit_column_sums(const Skinny& p, bool packed, bool few_packed, const Visit& visit) {
     if constexpr (sizeof(T) == 4) {
-        if (packed && few_packed && p.few_rows > kMostColumnSums)
-            return visit_ring<MmaRing>(p, true, visit);
+        const bool many = p.few_rows > kMostColumnSums;
+        const int64_t most_depth = packed && few_packed && many ? Slice::most_depth() : 0;
+        if (most_depth > 0) return visit_slices<true>(p, most_depth, visit);
     }
     using Apart = ColumnSums<T, 16, false>;
     using Four = ColumnSums<T, 4, true>;
@@ -113,7 +125,7 @@ static int visit_skinny(const Skinny& p, const Visit& visit) {
     return visit_row_dots<T>(p, packed && few_packed, visit);
 }
 
-// @launch_skinny deps: column_sums, combine_parts, row_dots, row_ring, skinny_case
+// @launch_skinny deps: column_sums, combine_parts, row_dots, row_ring, row_slices, skinny_case
 // A product with at most Skinny::kMostFew rows on one side, and its epilogue. `workspace` has
 // skinny_bytes.
 template <typename Epilogue>
@@ -130,6 +142,10 @@ struct SkinnyLaunch {
     template <typename Ring>
     int ring(const SkinnyPlan& plan, bool packed) const {
         return combined(plan, launch_row_ring<Ring>(p, plan, packed, sink_of(plan), stream));
+    }
+    template <typename Dots>
+    int slices(const SkinnyPlan& plan) const {
+        return combined(plan, launch_row_slices<Dots>(p, plan, sink_of(plan), stream));
     }
     template <typename Sums>
     int sums(const SkinnyPlan& plan) const {
@@ -162,6 +178,10 @@ struct SkinnySplits {
     }
     template <typename Ring>
     int ring(const SkinnyPlan& plan, bool) const {
+        return plan.splits;
+    }
+    template <typename Dots>
+    int slices(const SkinnyPlan& plan) const {
         return plan.splits;
     }
     template <typename Sums>
