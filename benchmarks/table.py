@@ -56,6 +56,9 @@ def table(account: dict[str, Any]) -> str:
     return "\n".join([*lines, *(row(case, bool(hand)) for case in cases)])
 
 
+WAYS = ("eager", "torch.compile", "tuned", "ModelNew")
+
+
 def products(account: dict[str, Any]) -> str:
     """The products side by side: of some more than one was measured, the last one counts."""
     shares = ("TFLOP/s", "share of copy", "error")
@@ -65,7 +68,7 @@ def products(account: dict[str, Any]) -> str:
         "the share is that of the bytes that must move at the speed of a copy, the error ours over "
         "eager's, root mean square against float64.",
         "",
-        line(("product", "eager", "torch.compile", "tuned", "ModelNew", "times", *shares)),
+        line(("product", *WAYS, "times", *shares)),
         "|---" * 9 + "|",
     ]
     return "\n".join([*lines, *map(product_row, account["cases"])])
@@ -83,23 +86,23 @@ def attention(account: dict[str, Any]) -> str:
     """The attention of attention.py side by side."""
     lines = [
         f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}. Medians in "
-        "ms; TFLOP/s are of the two products, the error is ours over eager's, root mean square "
-        "against float64.",
+        "ms; tuned is torch.compile's max-autotune; TFLOP/s are of the two products, the error is "
+        "ours over eager's, root mean square against float64.",
         "",
-        line(("attention", "eager", "torch.compile", "ModelNew", "times", "TFLOP/s", "error")),
-        "|---" * 7 + "|",
+        line(("attention", *WAYS, "times", "TFLOP/s", "error")),
+        "|---" * 8 + "|",
     ]
     return "\n".join([*lines, *map(attention_row, account["cases"])])
 
 
 def attention_row(case: dict[str, Any]) -> str:
     if "problem" in case:
-        return line((case["name"], case["problem"].partition(":")[0], "", "", "", "", ""))
+        return line((case["name"], case["problem"].partition(":")[0], *[""] * 6))
     return line(
         (
             case["name"],
             f"{case['eager_ms']:.4g}",
-            f"{case['compile_ms']:.4g}" if "compile_ms" in case else "",
+            *of_torch_compile(case),
             f"**{case['opweld_ms']:.4g}**",
             f"{case['eager_ms'] / case['opweld_ms']:.2f}",
             f"{case['flops'] / case['opweld_ms'] / 1e9:.0f}",
@@ -115,7 +118,7 @@ def shares_of_copy(account: dict[str, Any]) -> str:
         "ms; tuned is torch.compile's max-autotune; the share is that of a copy of the bytes that "
         "must move, the error is ours over eager's, root mean square against float64.",
         "",
-        line(("work", "eager", "torch.compile", "tuned", "ModelNew", "share of copy", "error")),
+        line(("work", *WAYS, "share of copy", "error")),
         "|---" * 7 + "|",
     ]
     return "\n".join([*lines, *map(share_row, account["cases"])])
@@ -123,7 +126,7 @@ def shares_of_copy(account: dict[str, Any]) -> str:
 
 def share_row(case: dict[str, Any]) -> str:
     if "problem" in case:
-        return line((case["name"], case["problem"].partition(":")[0], "", "", "", "", ""))
+        return line((case["name"], case["problem"].partition(":")[0], *[""] * 6))
     return line(
         (
             case["name"],
