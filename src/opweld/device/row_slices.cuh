@@ -85,21 +85,20 @@ struct SliceDots {
     }
     // Which 16 bytes of a row of a stage lie in place of which, as an exclusive or.
     OPWELD_FN int turn(int row) { return kAcross ? row / 4 % 4 * 2 : row % 2 * 4; }
-    // Copies kDepth k of the rows of a tile; `rows` and `k` that do not exist become zeros. A stage's
-    // own rows are those of memory: across they have one k each.
-    OPWELD_FN void bring(unsigned int to, const float* from, const Operand& many, int64_t rows,
-                         int depth) {
+    // Copies kDepth k of the rows of a tile; `rows` and `depth` k exist, and others become zeros. A
+    // stage's own rows are those of memory: across they have one k each. `to` is a multiple of 128.
+    OPWELD_FN void bring(unsigned int to, const float* from, int64_t stride, int rows, int depth) {
         constexpr int kAlong = (kAcross ? kMany : kDepth) / 4, kAtOnce = 32 / kAlong;
-        const int lane = int(threadIdx.x) % 32, column = lane % kAlong;
-        const int64_t stride = kAcross ? many.inner : many.row;
-        const int exist = rows < kMany ? int(rows) : kMany;
-        const int down = kAcross ? depth : exist, across = kAcross ? exist : depth;
+        const int lane = int(threadIdx.x) % 32, row = lane / kAlong, column = lane % kAlong;
+        from += row * stride + column * 4;
+        to += (row * kAlong + (column ^ (kAcross ? 0 : turn(row)))) * 16;
+        const bool whole = rows >= kMany && depth >= kDepth;
+        const int down = kAcross ? depth : rows, across = kAcross ? rows : depth;
+        const int below = column * 4 < across ? down - row : 0;
 #pragma unroll
-        for (int i = 0; i < Slice::kStage / 128; ++i) {
-            const int row = i * kAtOnce + lane / kAlong;
-            const bool exists = row < down && column * 4 < across;
-            copy_async(to + (row * kAlong + (column ^ turn(row))) * 16,
-                       exists ? from + row * stride + column * 4 : from, exists ? 16 : 0);
+        for (int i = 0; i < Slice::kStage / 128; ++i, from += kAtOnce * stride) {
+            const unsigned int at = (to + i * 512) ^ (kAcross ? turn(i * kAtOnce) * 16 : 0);
+            copy_async(at, from, whole || i * kAtOnce < below ? 16 : 0);
         }
     }
     // Four neighbours in k of each row that a lane has.
@@ -197,18 +196,27 @@ OPWELD_FN void prepare_slice(const Skinny& p, int64_t batch, int64_t begin, int6
     const int of_part = depth / 16 * Slice::kOfStep;
     const float* from = static_cast<const float*>(p.few.data) + batch * p.few.batch +
                         row * p.few.row + begin;
-    uint32_t all = 0;
-    for (int i = lane; i < depth / 4; i += 32) {
-        Vector<float, 4> four = {};
-        if (row < p.few_rows && begin + i * 4 < end) four = load_vector<4>(from + i * 4);
+    constexpr int kLoads = Slice::kMostDepth / 128;
+    Vector<float, 4> loaded[kLoads] = {};
 #pragma unroll
-        for (int j = 0; j < 4; ++j) all |= __float_as_uint(four.lane[j]);
+    for (int j = 0; j < kLoads; ++j) {  // all at once: each takes the whole latency of memory
+        const int i = lane + 32 * j;
+        if (row < p.few_rows && begin + i * 4 < end) loaded[j] = load_vector<4>(from + i * 4);
+    }
+    uint32_t all = 0;
+#pragma unroll
+    for (int j = 0; j < kLoads; ++j) {
+        const int i = lane + 32 * j;
+        if (i >= depth / 4) break;
+        const auto& four = loaded[j];
+#pragma unroll
+        for (int v = 0; v < 4; ++v) all |= __float_as_uint(four.lane[v]);
         const ThreeParts made(four.lane[0], four.lane[1], four.lane[2], four.lane[3]);
         char* to = parts + Slice::place(i / 4, row, i % 4);
 #pragma unroll
-        for (int j = 0; j < 3; ++j)
-            *reinterpret_cast<uint2*>(to + j * of_part) =
-                make_uint2(made.part[j][0], made.part[j][1]);
+        for (int part = 0; part < 3; ++part)
+            *reinterpret_cast<uint2*>(to + part * of_part) =
+                make_uint2(made.part[part][0], made.part[part][1]);
     }
 #pragma unroll
     for (int step = 16; step; step /= 2) all |= __shfl_xor_sync(~0u, all, step);
@@ -265,7 +273,7 @@ static SkinnyPlan slice_plan(const Skinny& p, int64_t most) {
 template <typename Dots, typename Epilogue>
 __global__ void __launch_bounds__(Slice::kThreads, 1)
     row_slices_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
-    extern __shared__ __align__(16) float slice_memory[];
+    extern __shared__ __align__(128) float slice_memory[];
     char* const parts = reinterpret_cast<char*>(slice_memory + Slice::kRing);
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     const int depth = int(plan.k_each), of_part = depth / 16 * Slice::kOfStep;
@@ -282,9 +290,10 @@ __global__ void __launch_bounds__(Slice::kThreads, 1)
         if (feed_tile < tiles) {
             const int64_t row = int64_t(feed_tile) * Dots::kMany, k = begin + feed_k;
             const auto* many = static_cast<const float*>(p.many.data) + batch * p.many.batch;
-            many += Dots::kAcross ? row + k * p.many.inner : row * p.many.row + k;
-            Dots::bring(shared_address(ring + slot * Slice::kStage), many, p.many,
-                        p.many_rows - row, length - feed_k);
+            const int64_t stride = Dots::kAcross ? p.many.inner : p.many.row, left = p.many_rows - row;
+            many += Dots::kAcross ? row + k * stride : row * stride + k;
+            Dots::bring(shared_address(ring + slot * Slice::kStage), many, stride,
+                        left < Dots::kMany ? int(left) : Dots::kMany, length - feed_k);
             feed_k += Dots::kDepth;
             if (feed_k >= length) feed_k = 0, feed_tile += step;
         }
