@@ -4,10 +4,12 @@
 // up to 1024 k of it, in shared memory, and its warps go through the rows of `many`, each with a ring of
 // stages of its own. So `few` is read once a block, and no warp waits for another.
 //
-// 16x8192 by 8192x8192 takes 82 us where the matrix lies along k and 80 where it lies across, with the
-// combining of the slices (4 us; H200, 2026-11-23): a copy of as much takes 64, and one row 75. Rings of
-// a whole block that bring `few` with every stage took 92 and 104: its rows are a quarter of what passes
-// from the L2 cache to the multiprocessors. Sixteen warps with two stages beat eight with four by 6 us.
+// 16x8192 by 8192x8192 takes 88 us where the matrix lies along k and 86 where it lies across, the
+// combining of the slices (4 us) included (H200, 2026-11-23): a copy of as much takes 64, and one row 75.
+// Rings of a whole block that bring `few` with every stage took 92 and 104: its rows were a quarter of
+// what passed from the L2 cache to the multiprocessors. A kernel by hand for these sizes alone, without
+// a look at the values' sizes, takes 82 and 80; there sixteen warps with two stages beat eight with four
+// by 6 us.
 
 namespace op {
 
