@@ -48,6 +48,7 @@ def emit(
         if len(libraries.each) > 1:
             sections.append(piece("libraries").strip())
         sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
+        sections += [piece("parametrized").strip()] if _any_parametrized(parts) else []
         if _any_tracked(parts):
             sections.append(piece("track").strip())
         if any(weld.group.tail is not None for weld in welds):
@@ -186,6 +187,7 @@ def _holder_text(
         *_record_lines(original, parts),
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
+        *(["    parametrized = staticmethod(_parametrized)"] if _any_parametrized(parts) else []),
         *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
         *(["    track = staticmethod(_track)"] if _any_tracked(parts) else []),
         *(f"    {weld.operator.name} = {_holder_call(weld)}" for weld in welds),
@@ -322,6 +324,10 @@ def _guard_lines(mode: tuple[Part, ...], objects: tuple[str, ...]) -> list[str]:
 def _any_tf32(parts: tuple[Part, ...]) -> bool:
     schedules = [group.schedule for part in parts for group in part.plan.groups]
     return any(isinstance(s, ContractionSchedule) and s.mode is Mode.TF32 for s in schedules)
+
+
+def _any_parametrized(parts: tuple[Part, ...]) -> bool:
+    return any(fact.parametrized for part in parts for fact in part.variant.contract.modules)
 
 
 def _any_tracked(parts: tuple[Part, ...]) -> bool:

@@ -169,6 +169,7 @@ CASES = (
     Case(structure.GradRegion, _positional((8,)), 3, 2),
     Case(structure.FrozenTarget, _positional((8,)), 4, 3),
     Case(structure.OwnGradient, _positional((8,)), 6, 1),
+    Case(structure.Parametrized, _positional((8,)), 6, 8),
     Case(structure.Named, _positional((8,)), 3, 2),
     Case(structure.NamedResult, _positional((8,)), 3, 1),
     Case(structure.RecordResult, _positional((8,)), 4, 1),

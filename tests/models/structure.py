@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 
 class Dictionary(nn.Module):
@@ -362,15 +362,27 @@ class DerivedResult(nn.Module):
         return Whole(torch.relu(x), x + 1)
 
 
-class Spectral(nn.Module):
-    """A parametrized weight: computed anew at each access."""
+class Symmetric(nn.Module):
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, weight):
+        return (weight.triu() + weight.triu(1).mT) * self.scale
+
+
+class Parametrized(nn.Module):
+    """Weights that are computed anew at each access, one in another way in training."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.fc = parametrizations.weight_norm(nn.Linear(8, 8))
+        self.normed = parametrizations.weight_norm(nn.Linear(8, 8))
+        self.spectral = parametrizations.spectral_norm(nn.Linear(8, 8))
+        self.plain = nn.Linear(8, 8)
+        parametrize.register_parametrization(self.plain, "weight", Symmetric(0.5))
 
     def forward(self, x):
-        return torch.relu(self.fc(x))
+        return torch.tanh(self.plain(torch.relu(self.spectral(torch.sigmoid(self.normed(x))))))
 
 
 class Hooked(nn.Module):

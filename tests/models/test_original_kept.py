@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.models import structure
 from tests.models.comparing import assert_close, copied, tensors, training
 from tests.models.emitted import emit_module
 from torch import nn
+from torch.nn.utils import parametrize
 
 from opweld.errors import CaptureError
 
@@ -36,7 +38,6 @@ KEPT = (
     Kept(structure.Remembers, "assigns to self.last"),
     Kept(structure.LocalResult, "returns a Hidden"),
     Kept(structure.DerivedResult, "returns a Whole"),
-    Kept(structure.Spectral, "has a parametrization"),
     Kept(structure.Hooked, "has hooks"),
     Kept(structure.UnreadDraw, "draws random numbers"),
 )
@@ -86,6 +87,37 @@ def test_where_a_gradient_is_the_users_own_kernels_run_without_gradients(tmp_pat
     assert kernels_in(lambda: torch.func.grad(lambda v: new(v).sum())(x)) == 0
     got, wanted = (torch.func.grad(lambda v, m=m: m(v).sum())(x) for m in (new, old))
     assert torch.equal(got, wanted)
+
+
+def _add_another(model: nn.Module) -> None:
+    parametrize.register_parametrization(model.plain, "weight", structure.Symmetric(2.0))
+
+
+def _change_one(model: nn.Module) -> None:
+    model.plain.parametrizations.weight[0].scale = 2.0
+
+
+@pytest.mark.parametrize("change", [_add_another, _change_one])
+def test_weights_that_are_parametrized_otherwise(
+    change: Callable[[nn.Module], None], tmp_path: Path
+) -> None:
+    emitted = emit_module(structure.Parametrized().eval(), _call(), tmp_path)
+    new, old, (x,) = emitted.new, emitted.original, _call()[0]
+    assert kernels_in(lambda: new(x)) == emitted.num_kernels > 0
+    for model in (new, old):
+        change(model)
+    assert kernels_in(lambda: new(x)) == 0
+    assert torch.equal(new(x), old(x))
+
+
+def test_a_weight_that_is_parametrized_no_more(tmp_path: Path) -> None:
+    """The copy loses its property, too: PyTorch gives both one class."""
+    emitted = emit_module(structure.Parametrized().eval(), _call(), tmp_path)
+    (x,) = _call()[0]
+    wanted = emitted.original(x)
+    parametrize.remove_parametrizations(emitted.new.plain, "weight")
+    assert kernels_in(lambda: emitted.new(x)) == 0
+    assert torch.equal(emitted.new(x), wanted)
 
 
 def test_nothing_to_weld(tmp_path: Path) -> None:

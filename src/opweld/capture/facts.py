@@ -19,6 +19,7 @@ from opweld.ir.contract import ModuleFact
 from .attributes import facts_of_value, qualified_name
 
 _LAYERS = os.path.join(os.path.dirname(torch.__file__), "nn", "modules") + os.sep
+_PARAMETRIZING = os.path.join(os.path.dirname(torch.__file__), "nn", "utils", "parametriz")
 _MODULE_FILE = os.path.join(_LAYERS, "module.py")
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 # Names that nn.Module itself keeps; what they hold is covered by the other facts.
@@ -95,7 +96,7 @@ def _is_forward_code(file: str) -> bool:
     """The user's code, or torch.nn's layers; torch's own machinery reads attributes too."""
     if file == _MODULE_FILE or file.startswith(("<", _OURS)):
         return False
-    return file.startswith(_LAYERS) or not file.startswith(_TORCH)
+    return file.startswith((_LAYERS, _PARAMETRIZING)) or not file.startswith(_TORCH)
 
 
 def module_facts(
@@ -108,13 +109,20 @@ def module_facts(
     return tuple(
         ModuleFact(
             path=path,
-            type_name=qualified_name(type(child)),
+            type_name=qualified_name(_type_before(child)),
             attributes=_attributes(child, reads.names.get(path, {})),
             mode=modes.get(path) if path in readers else None,
+            parametrized=parametrize.is_parametrized(child),
         )
         for path, child in module.named_modules(remove_duplicate=False)
         if path == "" or path in reads.names
     )
+
+
+def _type_before(module: nn.Module) -> type:
+    """The class of a module, before its weights were parametrized."""
+    kind = type(module)
+    return kind.__bases__[0] if parametrize.is_parametrized(module) else kind
 
 
 def _attributes(module: nn.Module, names: dict[str, None]) -> tuple[tuple[str, Any], ...]:
@@ -147,8 +155,8 @@ def _raw(module: nn.Module, name: str) -> Any:
 
 
 def refuse_attachments(module: nn.Module) -> None:
-    """Hooks and parametrizations would be baked into the graph. Raises OriginalKept for them, and
-    CaptureError for a weight that the first call is to make.
+    """Hooks would be baked into the graph. Raises OriginalKept for them, and CaptureError for a
+    weight that the first call is to make.
     """
     for path, child in module.named_modules():
         place = f"submodule {path!r}" if path else "the module"
@@ -158,7 +166,7 @@ def refuse_attachments(module: nn.Module) -> None:
                 f"{lazy} of {place} has no size before the first call",
                 next_step="give its layer sizes, or call the model once when it is made",
             )
-        if parametrize.is_parametrized(child):
+        if not path and parametrize.is_parametrized(child):
             raise OriginalKept(f"{place} has a parametrization")
         if any(vars(child)[hooks] for hooks in _HOOKS):
             raise OriginalKept(f"{place} has hooks")

@@ -245,7 +245,8 @@ def _module_tests(path: str, contract: Contract, objects: tuple[str, ...]) -> li
     if fact is None:
         return [f"{name} is not None"]
     kind = _object(fact.type_name, objects)
-    return [f"_weld.unchanged({name}, {kind})", *_value_tests(name, fact, objects)]
+    test = "parametrized" if fact.parametrized else "unchanged"
+    return [f"_weld.{test}({name}, {kind})", *_value_tests(name, fact, objects)]
 
 
 def _object(name: str, objects: tuple[str, ...]) -> str:

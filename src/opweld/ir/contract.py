@@ -60,13 +60,15 @@ class ModuleFact:
     name or by dotted name (those of an object that it holds); values are plain Python values, torch
     dtypes and the like, nested lists, tuples and dicts of them, CallableValue or OpaqueValue. The
     name "_modules" stands for the names of its children, in order. `mode` is the training flag that
-    the graph is right for, None where it does not matter.
+    the graph is right for, None where it does not matter. Where weights are `parametrized`, the
+    type is the one before: each such module has a class of its own, derived from that.
     """
 
     path: str
     type_name: str
     attributes: tuple[tuple[str, Any], ...]
     mode: bool | None
+    parametrized: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,8 @@ def _input_line(fact: InputFact) -> str:
 def _module_line(fact: ModuleFact) -> str:
     mode = "" if fact.mode is None else f" training={fact.mode}"
     attributes = "".join(f" {name}={value!r}" for name, value in fact.attributes)
-    return f"  module {fact.path or '(itself)'} {fact.type_name}{mode}{attributes}"
+    kind = f"{fact.type_name}{' parametrized' if fact.parametrized else ''}"
+    return f"  module {fact.path or '(itself)'} {kind}{mode}{attributes}"
 
 
 def _symbol_line(fact: SymbolFact) -> str:

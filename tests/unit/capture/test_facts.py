@@ -288,9 +288,8 @@ def test_attachments_are_refused() -> None:
     hooked[0].register_forward_hook(lambda module, args, result: result * 2)
     with pytest.raises(CaptureError, match="submodule '0' has hooks"):
         captured(hooked, X)
-    normed = nn.Sequential(parametrizations.weight_norm(nn.Linear(8, 8)))
-    with pytest.raises(CaptureError, match="submodule '0' has a parametrization"):
-        captured(normed, X)
+    with pytest.raises(CaptureError, match="the module has a parametrization"):
+        captured(parametrizations.weight_norm(nn.Linear(8, 8)), X)
     patched = nn.ReLU()
     patched.forward = lambda x: x
     with pytest.raises(CaptureError, match="a forward of its own object"):
