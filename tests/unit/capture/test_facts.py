@@ -189,6 +189,29 @@ def test_gradients_of_the_users_own_are_noted() -> None:
     assert all(variant.contract.gradients for variant in plain.variants) and not plain.kept
 
 
+def test_submodules_are_called_as_they_like() -> None:
+    """A GraphModule has attributes of these names, too."""
+    model = nn.Sequential()
+    model.add_module("code", nn.Linear(8, 8))
+    model.code.register_buffer("graph", torch.zeros(8))
+    graph = captured(model, X).variants[0].graph
+    assert [node.attrs.access for node in graph.weights] == ["self.code.weight", "self.code.bias"]
+
+
+def test_parts_without_gradients_are_in_the_graph() -> None:
+    def forward(self, x):
+        with torch.no_grad():
+            y = torch.sigmoid(x)
+            with torch.no_grad():
+                z = y + 1
+        return y * x, z
+
+    graph = captured(module_of(forward), X).variants[0].graph
+    calls = [node.attrs.target for node in graph.nodes() if node.op is Op.CALL]
+    assert calls == ["aten.detach.default"] * 2
+    assert {Op.SIGMOID, Op.ADD, Op.MUL} <= {node.op for node in graph.nodes()}
+
+
 def test_random_numbers_are_drawn_as_the_original_draws_them() -> None:
     model = module_of(lambda self, x: (torch.randn_like(x) * x, torch.rand(3)))
     graph = captured(model, X).variants[0].graph
