@@ -163,7 +163,7 @@ CASES = (
     Case(structure.Draws, _positional((16,)), 5, 3, draws=True),
     Case(structure.PartlyTrained, _positional((8,)), 5, 1),
     Case(structure.StopsGradient, _positional((8,)), 5, 2),
-    Case(structure.NoGradRegion, _positional((8,)), 3, 2),
+    Case(structure.NoGradRegion, _positional((8,)), 3, 2, slow=True),
     Case(structure.MixedRegions, _positional((8,)), 5, 8, coarse=True, slow=True),
     Case(structure.InferenceRegion, _positional((8,)), 2, 1, gradients=False, slow=True),
     Case(structure.GradRegion, _positional((8,)), 3, 2, slow=True),
