@@ -126,7 +126,7 @@ def shares_of_copy(account: dict[str, Any]) -> str:
 
 def share_row(case: dict[str, Any]) -> str:
     if "problem" in case:
-        return line((case["name"], case["problem"].partition(":")[0], *[""] * 6))
+        return line((case["name"], case["problem"].partition(":")[0], *[""] * 5))
     return line(
         (
             case["name"],

@@ -106,8 +106,6 @@ def _exported(
         except Exception as error:  # the boundary to the user's code: anything may be raised there
             for leaf in arguments.tensors:
                 _unmark(leaf.value)
-            if own:  # made for tensors with memory, say
-                raise OriginalKept(said_of(own), where=where_raised(error)) from error
             raise _explained(error) from error
     return program, said_of(own)
 

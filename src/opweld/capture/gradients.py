@@ -9,6 +9,8 @@ from unittest import mock
 
 import torch
 
+from opweld.errors import OriginalKept
+
 
 @contextlib.contextmanager
 def noting_gradients() -> Iterator[list[str]]:
@@ -17,29 +19,34 @@ def noting_gradients() -> Iterator[list[str]]:
     Export traces through the forward of a torch.autograd.Function and drops its backward, and
     leaves no trace of inference mode, nor of `no_grad` in a part under an autocast of its own.
     """
-    function, mode, off = torch.autograd.Function, torch.inference_mode, torch.no_grad
-    applied, entered, switched = function.__dict__["apply"], mode.__enter__, off.__enter__
+    function, mode, off = torch.autograd.Function, torch.inference_mode, torch.set_grad_enabled
+    applied, entered, switched = function.__dict__["apply"], mode.__enter__, off.__init__
     outside, found = _autocast_state(), list[str]()
 
     def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
-        if not cls.__module__.startswith("torch."):
-            found.append(f"the forward applies {cls.__qualname__}, which has its own gradient")
-        return applied.__get__(None, cls)(*args, **kwargs)
+        run = applied.__get__(None, cls)
+        if cls.__module__.startswith("torch."):
+            return run(*args, **kwargs)
+        found.append(f"the forward applies {cls.__qualname__}, which has its own gradient")
+        try:
+            return run(*args, **kwargs)
+        except Exception as error:  # it is made for tensors with memory, say
+            raise OriginalKept(found[-1]) from error
 
     def enter(self: torch.inference_mode) -> None:
         if self.mode:
             found.append("the forward switches to inference mode")
         entered(self)
 
-    def switch(self: torch.no_grad) -> None:
-        if _autocast_state() != outside:
+    def switch(self: torch.set_grad_enabled, mode: bool) -> None:  # `no_grad` asks for it, too
+        if not mode and _autocast_state() != outside:
             found.append("the forward switches gradients off under an autocast of its own")
-        switched(self)
+        switched(self, mode)
 
     with (
         mock.patch.object(function, "apply", classmethod(apply)),
         mock.patch.object(mode, "__enter__", enter),
-        mock.patch.object(off, "__enter__", switch),
+        mock.patch.object(off, "__init__", switch),
     ):
         yield found
 

@@ -91,7 +91,7 @@ static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
         if (p.few_rows == 1) return visit_ring<RowRing<1>>(p, packed, visit);
         if (p.few_rows <= 4) return visit_ring<RowRing<4>>(p, packed, visit);
         if (p.few_rows <= kMostRingRows) return visit_ring<RowRing<8>>(p, packed, visit);
-        // a row for each warp of a block
+        // a tile for each warp of a block
         const bool wide = p.many_rows >= Slice::kWarps * SliceDots<false>::kMany;
         const int64_t most_depth = packed && wide ? Slice::most_depth() : 0;
         if (most_depth > 0) return visit_slices<false>(p, most_depth, visit);
