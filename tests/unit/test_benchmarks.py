@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.record import keep, slug
+from benchmarks.table import attention, products, shares_of_copy
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
 NO_SCRIPTS = ("record", "one_expression", "compiled")
@@ -43,3 +46,20 @@ def test_a_case_that_runs_again_replaces_its_figures_alone(tmp_path: Path) -> No
 def test_a_device_names_a_file() -> None:
     assert slug("NVIDIA H200") == "nvidia-h200"
     assert slug("CPU, 2 cores") == "cpu-2-cores"
+
+
+@pytest.mark.parametrize("made", [attention, products, shares_of_copy])
+def test_each_row_of_a_table_has_the_cells_of_its_head(
+    made: Callable[[dict[str, Any]], str],
+) -> None:
+    run = {"date": "2026-01-01", "command": "c"}
+    error = {"rms": 1.0, "max": 1.0}
+    whole = {
+        "name": "a", "run": run, "eager_ms": 2.0, "compile_ms": 1.5, "opweld_ms": 1.0, "flops": 1e9,
+        "tflops": 1.0, "share_of_copy": 0.5, "error": error, "eager_error": error,
+    }  # fmt: skip
+    failed = {"name": "b", "run": run, "problem": "OutOfMemoryError: of the device"}
+    cases = [whole] if made is products else [whole, failed]
+    text = made({"device": "d", "versions": {"torch": "2"}, "cases": cases})
+    rows = [line.count("|") for line in text.splitlines() if line.startswith("|")]
+    assert len(set(rows)) == 1 and len(rows) == 2 + len(cases)

@@ -212,6 +212,21 @@ def test_parts_without_gradients_are_in_the_graph() -> None:
     assert {Op.SIGMOID, Op.ADD, Op.MUL} <= {node.op for node in graph.nodes()}
 
 
+@pytest.mark.parametrize("off", [torch.no_grad, lambda: torch.set_grad_enabled(False)])
+@pytest.mark.parametrize("own", [True, False])
+def test_gradients_off_under_an_autocast_of_its_own_are_noted(off, own: bool) -> None:
+    """Export keeps the autocast, and not that gradients are off in it."""
+
+    def forward(self, x):
+        with torch.autocast("cpu", enabled=own), off():
+            y = torch.sigmoid(x)
+        return y * x
+
+    said = "the forward switches gradients off under an autocast of its own"
+    kept = (("with gradients", said),) if own else ()
+    assert captured(module_of(forward), X).kept == kept
+
+
 def test_random_numbers_are_drawn_as_the_original_draws_them() -> None:
     model = module_of(lambda self, x: (torch.randn_like(x) * x, torch.rand(3)))
     graph = captured(model, X).variants[0].graph
