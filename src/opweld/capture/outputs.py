@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,16 +122,12 @@ def structure_of(leaves: list[Structure], out_spec: Any) -> Structure:
     """
     placed = [_Placed(leaf) for leaf in leaves]
     structure = _structure(pytree.tree_unflatten(placed, out_spec))
-    records = list(records_of(structure))
-    for name, count in Counter(qualname for _, qualname in {_split(r) for r in records}).items():
-        if count > 1:
-            raise OriginalKept(f"the forward returns objects of two types that are called {name}")
+    types: dict[str, str] = {}
+    for record in records_of(structure):
+        if types.setdefault(record.qualname, record.type_name) != record.type_name:
+            said = f"objects of two types that are called {record.qualname}"
+            raise OriginalKept(f"the forward returns {said}")
     return structure
-
-
-def _split(record: Record) -> tuple[str, str]:
-    module, _, qualname = record.type_name.partition(":")
-    return module, qualname
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,10 +99,16 @@ def capture_variants(
     except (CaptureError, NeedsFixedSizes) as error:
         kept = (*kept, ("training", str(error)))
         return Capture(name, _states(plain, _all_in_eval(module)), kept)
-    if canonical(trained.exported.graph) == canonical(plain.exported.graph):
+    if _alike(trained.exported, plain.exported):
         return Capture(name, _states(plain, {}), kept)
     in_eval = _states(plain, _all_in_eval(module))
     return Capture(name, (*in_eval, *_states(trained, modes)), kept)
+
+
+def _alike(left: Exported, right: Exported) -> bool:
+    """Whether two captures have the same results and the same gradients."""
+    same = canonical(left.graph) == canonical(right.graph)
+    return same and left.own_gradients == right.own_gradients
 
 
 def _kept_for_gradients(mode: _Mode) -> tuple[tuple[str, str], ...]:

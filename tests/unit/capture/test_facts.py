@@ -174,6 +174,16 @@ class Straight(torch.autograd.Function):
         return gradient
 
 
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -gradient
+
+
 class Rounds(nn.Module):
     def forward(self, x):
         return Straight.apply(x) * 2
@@ -187,6 +197,17 @@ def test_gradients_of_the_users_own_are_noted() -> None:
     assert torch.equal(Straight.apply(X), X.round())
     plain = captured(module_of(lambda self, x: torch.relu(x)), X)
     assert all(variant.contract.gradients for variant in plain.variants) and not plain.kept
+
+
+def test_gradients_of_its_own_in_training_alone_make_a_graph_of_training() -> None:
+    """The results are the same: the gradient is turned."""
+
+    def forward(self, x):
+        return torch.relu(Reversed.apply(x) if self.training else x)
+
+    in_eval, trained = captured(module_of(forward), X).variants
+    assert (in_eval.training, in_eval.contract.gradients) == (False, True)
+    assert (trained.training, trained.contract.gradients) == (True, False)
 
 
 def test_submodules_are_called_as_they_like() -> None:
