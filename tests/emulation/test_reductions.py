@@ -329,12 +329,12 @@ extern "C" int asked(int64_t num_rows, int64_t length, int64_t* answers, void* s
 
 
 def test_rows_are_cut_until_the_device_is_busy() -> None:
-    """The emulated device has one multiprocessor: eight blocks keep it busy."""
+    """The emulated device has one multiprocessor: eight blocks keep it busy, up to 64 long ones."""
     group = case_of(total).reduction
     asking = cuda_text((group,)) + ASKED.replace("GROUP", group.group)
     for rows, length, pieces in (
-        *((1, 8191, 1), (1, 8192, 2), (1, 1 << 20, 8)),
-        *((2, 1 << 20, 4), (5, 1 << 20, 1), (1000, 1 << 20, 1)),
+        *((1, 8191, 1), (1, 8192, 2), (1, 1 << 19, 8), (1, 1 << 20, 16), (1, 1 << 24, 64)),
+        *((2, 1 << 18, 4), (2, 1 << 20, 16), (5, 1 << 16, 1), (5, 1 << 20, 12), (1000, 1 << 20, 1)),
     ):
         answers = np.zeros(2, np.int64)
         emulate(asking, "asked", [rows, length, answers])

@@ -204,15 +204,6 @@ static int64_t attend_bytes(const AttendSizes& sizes) {
     return sizes.shared * Tile::tiles(sizes.keys) * (Tile::kImageBytes + 2 * int64_t(sizeof(int)));
 }
 
-// @starts_early deps:
-// Whether the current device can start a kernel before the one ahead of it has ended: from sm_90 on.
-[[maybe_unused]] static bool starts_early() {
-    int device = 0, major = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major >= 9;
-}
-
 // @launch_attend deps: AttendSizes, Sink, attend_split_kernel, starts_early
 // Splits keys and values, and runs the kernel of a family that takes them. Hands the values of out,
 // float32, to `epilogue(at, values)`, with `at` the flat position of the first of one or two neighbours.

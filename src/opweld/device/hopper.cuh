@@ -208,6 +208,23 @@ OPWELD_FN void wait_for_results() {
 #endif
 }
 
+// @take_turn deps: dependents
+// Waits for the kernel ahead, and lets the next one begin: its blocks take the places of those that
+// have ended.
+OPWELD_FN void take_turn() {
+    wait_for_results();
+    start_dependents();
+}
+
+// @starts_early deps:
+// Whether the device can start a kernel before the one ahead of it has ended: from sm_90 on.
+[[maybe_unused]] static bool starts_early() {
+    int device = 0, major = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    return major >= 9;
+}
+
 // @fence_proxy deps:
 // What this thread has stored in shared memory is there for the tensor cores, too.
 OPWELD_FN void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

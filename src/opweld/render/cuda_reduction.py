@@ -42,11 +42,11 @@ from .walk import (
 # 110 % of a copy's speed (H200, 2026-11-22, CUDA 13.0).
 _WIDE_PACKET = 12
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
+_LAUNCHED = {"take_turn", "launch_early"}
 _ALONG = {"Team", "merged", "in_team"}
-_SPREAD = {SHARED: "launch_held", BLOCKS: "RowOfBlocks"}
 _ACROSS = {"Strips", "in_columns"}
 _ALONE = {"kLeastBlocks"}
-_CUT = _ACROSS | {"CutStrips", "piece_of", "pieces_for"}
+_CUT = _ACROSS | {"CutStrips", "in_strips", "merged_columns", "piece_of", "pieces_for"}
 
 
 def reduction_pieces(reduction: Reduction) -> set[str]:
@@ -58,7 +58,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
             needed |= _ALONE
             continue
         needed |= _ACROSS if folding.across else _ALONG
-        needed |= {_SPREAD[name] for name in spread(folding, reduction)}
+        needed |= _LAUNCHED | ({"RowOfBlocks"} if BLOCKS in spread(folding, reduction) else set())
     needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
     for step in steps:
         needed |= fold_pieces(step.walk)
@@ -154,6 +154,7 @@ def _kernel(
         template_line(folding, reduction),
         f"__global__ void __launch_bounds__({bounds})",
         head(f"{prefix(folding)}_kernel", params, " {"),
+        "  op::take_turn();",
         *map(folded, body),
         "}",
     ]
@@ -282,7 +283,7 @@ def _across_end(once: Function | None, number: int, walk: Walk, cut: bool) -> li
 
 
 def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str, ...]) -> str:
-    """Puts the pieces of each row together: a column for a row, strips over its pieces."""
+    """Puts the pieces of each row together: threads of a column have a row, strips its pieces."""
     assert once is not None, "what is cut is stored at the end"
     folds = folds_name(folding, 0)
     walk, params = folding.steps[0].walk, operand_parameters(folding, once.operands)
@@ -290,24 +291,24 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
     params.append(f"const {folds}* __restrict__ partials")
     name = f"{prefix(folding)}_finish_kernel"
     lines = [
-        "template <int kStrips, typename Index>",
-        "__global__ void",
-        "__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)",
-        head(name, params, " {"),
-        "  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;",
-        "  const int strip = threadIdx.x / kColumns;",
-        "  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;",
+        "template <int kThreads, typename Index>",
+        "__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)",
+        head(name, [*params, "int columns"], " {"),
+        "  op::take_turn();",
+        "  const Index strip = threadIdx.x / columns, strips = kThreads / columns;",
+        "  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;",
         "  const bool inside = row < num_rows;",
-        "  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);",
+        "  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;",
+        "  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);",
         "  const auto load = [](Index) { return op::NoPacket(); };",
         f"  {folds} row_folds[1];",
-        "  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {",
-        "    folds[0].merge(partials[piece * num_rows + row]);",
+        "  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {",
+        "    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);",
         "  });",
-        "  op::in_columns<kStrips, kColumns>(row_folds);",
+        "  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);",
         "  if (!inside || strip > 0) return;",
         f"  {known_name(folding)} known;",
-        f"  {tell('row_folds[0]', 'known', walk)}",
+        f"  {tell('merged', 'known', walk)}",
         once.call(["row", "true", "known"], 2),
         "}",
     ]

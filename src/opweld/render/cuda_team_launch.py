@@ -46,14 +46,15 @@ def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
     if cut:
         arguments += ["Index(piece)", f"static_cast<{folds_name(folding, 0)}*>(partials)"]
     lanes = 1 if folding.across else "kLanes"
-    grid = "dim3(blocks, pieces)" if cut else "blocks"
+    grid = "dim3(blocks, pieces)" if cut else "dim3(blocks)"
     names = ", ".join((team, "kItems", "kLanes", "Index", *more))
     name = f"{prefix(folding)}_kernel<{names}>"
-    launch, shared = f"kernel<<<{grid}, kThreads, 0, stream>>>", list[str]()
+    shared, held = list[str](), "0"
     if more:
         shared = [f"  const int64_t shared = kShared * kThreads * sizeof({packet_type(folding)});"]
-        arguments = ["kernel", "blocks", "kThreads", "shared", "stream", *arguments]
-        launch = f"op::launch_held<{BLOCKS if BLOCKS in more else 1}>"
+        held = "shared"
+    launch = f"op::launch_early<{BLOCKS}>" if BLOCKS in more else "op::launch_early"
+    arguments = [*_started(grid, held), *arguments]
     lines = [
         template_line(folding, reduction),
         head(f"static void {prefix(folding)}_launch", params, " {"),
@@ -67,6 +68,11 @@ def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
         "}",
     ]
     return "\n".join(lines)
+
+
+def _started(blocks: str, shared: str = "0") -> tuple[str, ...]:
+    """What launch_early is given before the arguments of the kernel."""
+    return "kernel", blocks, "kThreads", shared, "stream"
 
 
 def template_line(folding: Folding, reduction: Reduction) -> str:
@@ -87,16 +93,18 @@ def _finish_template(folding: Folding) -> str:
     ]
     arguments = [*casts(folding, once.operands), *(f"Index({name})" for name in sizes)]
     arguments.append(f"static_cast<const {folds_name(folding, 0)}*>(partials)")
-    name = f"{prefix(folding)}_finish_kernel<kStrips, Index>"
+    arguments.append("columns")
+    name = f"{prefix(folding)}_finish_kernel<kThreads, Index>"
     lines = [
         "template <typename Index>",
         head(f"static void {prefix(folding)}_finish", params, " {"),
-        f"  constexpr int kStrips = {32 if fits_wide(folding) else 8};",
-        "  constexpr int kThreads = op::kStripsThreads<kStrips>;",
-        "  constexpr int64_t kRows = kThreads / kStrips;",
-        "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
+        f"  constexpr int kThreads = {1024 if fits_wide(folding) else 256};",
+        "  const int columns = op::merged_columns<kThreads>(num_rows, pieces);",
+        "  const unsigned int blocks = (num_rows + columns - 1) / columns;",
         *_broken("  const auto kernel =", f"{name};"),
-        call("kernel<<<blocks, kThreads, 0, stream>>>", arguments, 2),
+        call(
+            "op::launch_early", ["kernel", "dim3(blocks)", "kThreads", "0", "stream", *arguments], 2
+        ),
         "}",
     ]
     return "\n".join(lines)

@@ -32,6 +32,9 @@ _SHARED_BYTES = 48 * 1024
 # The least that is worth a block of its own, in elements of a row.
 _LEAST_ALONG = 4096
 _LEAST_ACROSS = 256
+# Blocks of cut rows that a multiprocessor gets: so many, and more of long rows that are folded
+# (pieces_for in fold_cuda.cuh). Each piece of a scan reads what all before it come to.
+LEAST_BLOCKS_EACH, _MOST_BLOCKS_EACH = 8, 64
 # So many columns keep every multiprocessor busy with a block that takes several a thread.
 MANY_COLUMNS = 16384
 # Columns of a block in which each is walked by several strips, and where they are cut in pieces:
@@ -247,14 +250,20 @@ def columns_and_least(folding: Folding) -> tuple[int, int]:
     return columns * folding.lanes, _LEAST_ACROSS
 
 
+def most_blocks_each(reduction: Reduction | Scan) -> int:
+    """Blocks of cut rows that a multiprocessor gets at most."""
+    return _MOST_BLOCKS_EACH if isinstance(reduction, Reduction) else LEAST_BLOCKS_EACH
+
+
 def pieces_entries(reduction: Reduction | Scan, partial: str) -> str:
     """In how many pieces a row is cut, and the bytes of one: of a struct of the text, `partial`."""
     folding = reduction.contiguous
     columns, least = columns_and_least(folding)
     blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
+    given = f"{blocks}, num_rows, length, {least}, {most_blocks_each(reduction)}"
     lines = [
         f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
-        f"  return op::pieces_for({blocks}, length, {least});",
+        f"  return op::pieces_for({given});",
         "}",
         "",
         f'extern "C" int64_t {reduction.group}_partial_bytes() {{',

@@ -12,11 +12,12 @@ from ..target import Target
 from .chunks import own_folds
 from .cpp_fold import partial_type
 from .cuda_folds import fold_types, state_type
-from .cuda_teams import columns_and_least
+from .cuda_teams import LEAST_BLOCKS_EACH, columns_and_least, most_blocks_each
 
-# Blocks of a multiprocessor (pieces_for in fold_cuda.cuh), and the most pieces of a row there and
-# on a CPU, with the least elements of one (num_pieces in rows_cpu.h).
-_BLOCKS_EACH, _MOST_ON_CUDA = 8, 65535
+# The elements of a block of which a multiprocessor has more than the least (pieces_for in
+# fold_cuda.cuh), and the most pieces of a row there and on a CPU, with the least elements of one
+# (num_pieces in rows_cpu.h).
+_ENOUGH, _MOST_ON_CUDA = 65536, 65535
 _MOST_ON_CPU, _LEAST_ON_CPU = 64, 4 * 16384
 
 _BYTES = {
@@ -35,7 +36,9 @@ def num_pieces(reduction: Reduction | Scan, target: Target, num_rows: int, lengt
         pieces = 1 if num_rows >= _MOST_ON_CPU else num_rows * length // _LEAST_ON_CPU
         return max(min(pieces, _MOST_ON_CPU), 1)
     columns, least = columns_and_least(reduction.contiguous)
-    wanted = target.multiprocessors * _BLOCKS_EACH // -(-num_rows // columns)
+    worth = num_rows * length // (target.multiprocessors * _ENOUGH)
+    each = max(LEAST_BLOCKS_EACH, min(worth, most_blocks_each(reduction)))
+    wanted = target.multiprocessors * each // -(-num_rows // columns)
     return max(min(wanted, length // least, _MOST_ON_CUDA), 1)
 
 
