@@ -34,7 +34,7 @@ struct k1_amax_folds0 {
 };
 
 extern "C" int64_t k1_amax_pieces(int64_t num_rows, int64_t length) {
-  return op::pieces_for(num_rows, length, 4096);
+  return op::pieces_for(num_rows, num_rows, length, 4096, 64);
 }
 
 extern "C" int64_t k1_amax_partial_bytes() {
@@ -84,6 +84,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_amax_contiguous_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index s0, Index num_rows,
     Index length, Index piece, k1_amax_folds0* __restrict__ partials) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -110,26 +111,26 @@ k1_amax_contiguous_kernel(
   k1_amax_contiguous_once0(result, row, rank == 0, known);
 }
 
-template <int kStrips, typename Index>
-__global__ void
-__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
+template <int kThreads, typename Index>
+__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_amax_contiguous_finish_kernel(
     op::half* __restrict__ result, Index num_rows, Index pieces,
-    const k1_amax_folds0* __restrict__ partials) {
-  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
-  const int strip = threadIdx.x / kColumns;
-  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+    const k1_amax_folds0* __restrict__ partials, int columns) {
+  op::take_turn();
+  const Index strip = threadIdx.x / columns, strips = kThreads / columns;
+  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
-  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
+  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);
   const auto load = [](Index) { return op::NoPacket(); };
   k1_amax_folds0 row_folds[1];
-  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
-    folds[0].merge(partials[piece * num_rows + row]);
+  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {
+    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);
   });
-  op::in_columns<kStrips, kColumns>(row_folds);
+  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);
   if (!inside || strip > 0) return;
   k1_amax_known known;
-  row_folds[0].tell(known);
+  merged.tell(known);
   k1_amax_contiguous_once0(result, row, true, known);
 }
 
@@ -142,22 +143,22 @@ static void k1_amax_contiguous_launch(
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k1_amax_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-      static_cast<const op::half*>(x), static_cast<op::half*>(result), Index(s0), Index(num_rows),
-      Index(length), Index(piece), static_cast<k1_amax_folds0*>(partials));
+  op::launch_early(
+      kernel, dim3(blocks, pieces), kThreads, 0, stream, static_cast<const op::half*>(x),
+      static_cast<op::half*>(result), Index(s0), Index(num_rows), Index(length), Index(piece),
+      static_cast<k1_amax_folds0*>(partials));
 }
 
 template <typename Index>
 static void k1_amax_contiguous_finish(
     void* result, int64_t num_rows, int64_t pieces, const void* partials, cudaStream_t stream) {
-  constexpr int kStrips = 32;
-  constexpr int kThreads = op::kStripsThreads<kStrips>;
-  constexpr int64_t kRows = kThreads / kStrips;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_amax_contiguous_finish_kernel<kStrips, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<op::half*>(result), Index(num_rows), Index(pieces),
-      static_cast<const k1_amax_folds0*>(partials));
+  constexpr int kThreads = 1024;
+  const int columns = op::merged_columns<kThreads>(num_rows, pieces);
+  const unsigned int blocks = (num_rows + columns - 1) / columns;
+  const auto kernel = k1_amax_contiguous_finish_kernel<kThreads, Index>;
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<op::half*>(result), Index(num_rows),
+      Index(pieces), static_cast<const k1_amax_folds0*>(partials), columns);
 }
 
 extern "C" int k1_amax_contiguous(
@@ -236,6 +237,7 @@ k1_amax_strided_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index x_stride0, Index x_stride1,
     Index x_stride2, Index result_stride1, Index num_rows, Index length, Index piece,
     k1_amax_folds0* __restrict__ partials) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -262,26 +264,26 @@ k1_amax_strided_kernel(
   k1_amax_strided_once0(result, result_stride1, row, rank == 0, known);
 }
 
-template <int kStrips, typename Index>
-__global__ void
-__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
+template <int kThreads, typename Index>
+__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_amax_strided_finish_kernel(
     op::half* __restrict__ result, Index result_stride1, Index num_rows, Index pieces,
-    const k1_amax_folds0* __restrict__ partials) {
-  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
-  const int strip = threadIdx.x / kColumns;
-  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+    const k1_amax_folds0* __restrict__ partials, int columns) {
+  op::take_turn();
+  const Index strip = threadIdx.x / columns, strips = kThreads / columns;
+  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
-  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
+  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);
   const auto load = [](Index) { return op::NoPacket(); };
   k1_amax_folds0 row_folds[1];
-  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
-    folds[0].merge(partials[piece * num_rows + row]);
+  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {
+    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);
   });
-  op::in_columns<kStrips, kColumns>(row_folds);
+  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);
   if (!inside || strip > 0) return;
   k1_amax_known known;
-  row_folds[0].tell(known);
+  merged.tell(known);
   k1_amax_strided_once0(result, result_stride1, row, true, known);
 }
 
@@ -295,24 +297,25 @@ static void k1_amax_strided_launch(
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k1_amax_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-      static_cast<const op::half*>(x), static_cast<op::half*>(result), Index(x_stride0),
-      Index(x_stride1), Index(x_stride2), Index(result_stride1), Index(num_rows), Index(length),
-      Index(piece), static_cast<k1_amax_folds0*>(partials));
+  op::launch_early(
+      kernel, dim3(blocks, pieces), kThreads, 0, stream, static_cast<const op::half*>(x),
+      static_cast<op::half*>(result), Index(x_stride0), Index(x_stride1), Index(x_stride2),
+      Index(result_stride1), Index(num_rows), Index(length), Index(piece),
+      static_cast<k1_amax_folds0*>(partials));
 }
 
 template <typename Index>
 static void k1_amax_strided_finish(
     void* result, int64_t result_stride1, int64_t num_rows, int64_t pieces, const void* partials,
     cudaStream_t stream) {
-  constexpr int kStrips = 32;
-  constexpr int kThreads = op::kStripsThreads<kStrips>;
-  constexpr int64_t kRows = kThreads / kStrips;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_amax_strided_finish_kernel<kStrips, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<op::half*>(result), Index(result_stride1), Index(num_rows), Index(pieces),
-      static_cast<const k1_amax_folds0*>(partials));
+  constexpr int kThreads = 1024;
+  const int columns = op::merged_columns<kThreads>(num_rows, pieces);
+  const unsigned int blocks = (num_rows + columns - 1) / columns;
+  const auto kernel = k1_amax_strided_finish_kernel<kThreads, Index>;
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<op::half*>(result),
+      Index(result_stride1), Index(num_rows), Index(pieces),
+      static_cast<const k1_amax_folds0*>(partials), columns);
 }
 
 extern "C" int k1_amax_strided(
@@ -371,7 +374,7 @@ struct k2_argmax_folds0 {
 };
 
 extern "C" int64_t k2_argmax_pieces(int64_t num_rows, int64_t length) {
-  return op::pieces_for(num_rows, length, 4096);
+  return op::pieces_for(num_rows, num_rows, length, 4096, 64);
 }
 
 extern "C" int64_t k2_argmax_partial_bytes() {
@@ -420,6 +423,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k2_argmax_contiguous_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index num_rows, Index length,
     Index piece, k2_argmax_folds0* __restrict__ partials) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -446,26 +450,26 @@ k2_argmax_contiguous_kernel(
   k2_argmax_contiguous_once0(result, row, rank == 0, known);
 }
 
-template <int kStrips, typename Index>
-__global__ void
-__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
+template <int kThreads, typename Index>
+__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k2_argmax_contiguous_finish_kernel(
     int64_t* __restrict__ result, Index num_rows, Index pieces,
-    const k2_argmax_folds0* __restrict__ partials) {
-  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
-  const int strip = threadIdx.x / kColumns;
-  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+    const k2_argmax_folds0* __restrict__ partials, int columns) {
+  op::take_turn();
+  const Index strip = threadIdx.x / columns, strips = kThreads / columns;
+  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
-  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
+  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);
   const auto load = [](Index) { return op::NoPacket(); };
   k2_argmax_folds0 row_folds[1];
-  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
-    folds[0].merge(partials[piece * num_rows + row]);
+  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {
+    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);
   });
-  op::in_columns<kStrips, kColumns>(row_folds);
+  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);
   if (!inside || strip > 0) return;
   k2_argmax_known known;
-  row_folds[0].tell(known);
+  merged.tell(known);
   k2_argmax_contiguous_once0(result, row, true, known);
 }
 
@@ -478,22 +482,22 @@ static void k2_argmax_contiguous_launch(
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k2_argmax_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-      static_cast<const op::half*>(x), static_cast<int64_t*>(result), Index(num_rows),
-      Index(length), Index(piece), static_cast<k2_argmax_folds0*>(partials));
+  op::launch_early(
+      kernel, dim3(blocks, pieces), kThreads, 0, stream, static_cast<const op::half*>(x),
+      static_cast<int64_t*>(result), Index(num_rows), Index(length), Index(piece),
+      static_cast<k2_argmax_folds0*>(partials));
 }
 
 template <typename Index>
 static void k2_argmax_contiguous_finish(
     void* result, int64_t num_rows, int64_t pieces, const void* partials, cudaStream_t stream) {
-  constexpr int kStrips = 32;
-  constexpr int kThreads = op::kStripsThreads<kStrips>;
-  constexpr int64_t kRows = kThreads / kStrips;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k2_argmax_contiguous_finish_kernel<kStrips, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<int64_t*>(result), Index(num_rows), Index(pieces),
-      static_cast<const k2_argmax_folds0*>(partials));
+  constexpr int kThreads = 1024;
+  const int columns = op::merged_columns<kThreads>(num_rows, pieces);
+  const unsigned int blocks = (num_rows + columns - 1) / columns;
+  const auto kernel = k2_argmax_contiguous_finish_kernel<kThreads, Index>;
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<int64_t*>(result), Index(num_rows),
+      Index(pieces), static_cast<const k2_argmax_folds0*>(partials), columns);
 }
 
 extern "C" int k2_argmax_contiguous(
@@ -573,6 +577,7 @@ k2_argmax_strided_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index s0, Index x_stride0,
     Index x_stride1, Index x_stride2, Index result_stride0, Index result_stride1, Index num_rows,
     Index length, Index piece, k2_argmax_folds0* __restrict__ partials) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -599,26 +604,26 @@ k2_argmax_strided_kernel(
   k2_argmax_strided_once0(result, s0, result_stride0, result_stride1, row, rank == 0, known);
 }
 
-template <int kStrips, typename Index>
-__global__ void
-__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
+template <int kThreads, typename Index>
+__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k2_argmax_strided_finish_kernel(
     int64_t* __restrict__ result, Index s0, Index result_stride0, Index result_stride1,
-    Index num_rows, Index pieces, const k2_argmax_folds0* __restrict__ partials) {
-  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
-  const int strip = threadIdx.x / kColumns;
-  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+    Index num_rows, Index pieces, const k2_argmax_folds0* __restrict__ partials, int columns) {
+  op::take_turn();
+  const Index strip = threadIdx.x / columns, strips = kThreads / columns;
+  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
-  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
+  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);
   const auto load = [](Index) { return op::NoPacket(); };
   k2_argmax_folds0 row_folds[1];
-  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
-    folds[0].merge(partials[piece * num_rows + row]);
+  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {
+    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);
   });
-  op::in_columns<kStrips, kColumns>(row_folds);
+  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);
   if (!inside || strip > 0) return;
   k2_argmax_known known;
-  row_folds[0].tell(known);
+  merged.tell(known);
   k2_argmax_strided_once0(result, s0, result_stride0, result_stride1, row, true, known);
 }
 
@@ -632,24 +637,25 @@ static void k2_argmax_strided_launch(
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k2_argmax_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-      static_cast<const op::half*>(x), static_cast<int64_t*>(result), Index(s0), Index(x_stride0),
-      Index(x_stride1), Index(x_stride2), Index(result_stride0), Index(result_stride1),
-      Index(num_rows), Index(length), Index(piece), static_cast<k2_argmax_folds0*>(partials));
+  op::launch_early(
+      kernel, dim3(blocks, pieces), kThreads, 0, stream, static_cast<const op::half*>(x),
+      static_cast<int64_t*>(result), Index(s0), Index(x_stride0), Index(x_stride1),
+      Index(x_stride2), Index(result_stride0), Index(result_stride1), Index(num_rows),
+      Index(length), Index(piece), static_cast<k2_argmax_folds0*>(partials));
 }
 
 template <typename Index>
 static void k2_argmax_strided_finish(
     void* result, int64_t s0, int64_t result_stride0, int64_t result_stride1, int64_t num_rows,
     int64_t pieces, const void* partials, cudaStream_t stream) {
-  constexpr int kStrips = 32;
-  constexpr int kThreads = op::kStripsThreads<kStrips>;
-  constexpr int64_t kRows = kThreads / kStrips;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k2_argmax_strided_finish_kernel<kStrips, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<int64_t*>(result), Index(s0), Index(result_stride0), Index(result_stride1),
-      Index(num_rows), Index(pieces), static_cast<const k2_argmax_folds0*>(partials));
+  constexpr int kThreads = 1024;
+  const int columns = op::merged_columns<kThreads>(num_rows, pieces);
+  const unsigned int blocks = (num_rows + columns - 1) / columns;
+  const auto kernel = k2_argmax_strided_finish_kernel<kThreads, Index>;
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<int64_t*>(result), Index(s0),
+      Index(result_stride0), Index(result_stride1), Index(num_rows), Index(pieces),
+      static_cast<const k2_argmax_folds0*>(partials), columns);
 }
 
 extern "C" int k2_argmax_strided(

@@ -41,7 +41,7 @@ struct k1_mul_sum_div_folds0 {
 };
 
 extern "C" int64_t k1_mul_sum_div_pieces(int64_t num_rows, int64_t length) {
-  return op::pieces_for(num_rows, length, 4096);
+  return op::pieces_for(num_rows, num_rows, length, 4096, 64);
 }
 
 extern "C" int64_t k1_mul_sum_div_partial_bytes() {
@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_mul_sum_div_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, Index s0,
     Index num_rows, Index length, Index piece, k1_mul_sum_div_folds0* __restrict__ partials) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -118,26 +119,26 @@ k1_mul_sum_div_contiguous_kernel(
   k1_mul_sum_div_contiguous_once0(result, s0, row, rank == 0, known);
 }
 
-template <int kStrips, typename Index>
-__global__ void
-__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
+template <int kThreads, typename Index>
+__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_mul_sum_div_contiguous_finish_kernel(
     float* __restrict__ result, Index s0, Index num_rows, Index pieces,
-    const k1_mul_sum_div_folds0* __restrict__ partials) {
-  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
-  const int strip = threadIdx.x / kColumns;
-  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+    const k1_mul_sum_div_folds0* __restrict__ partials, int columns) {
+  op::take_turn();
+  const Index strip = threadIdx.x / columns, strips = kThreads / columns;
+  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
-  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
+  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);
   const auto load = [](Index) { return op::NoPacket(); };
   k1_mul_sum_div_folds0 row_folds[1];
-  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
-    folds[0].merge(partials[piece * num_rows + row]);
+  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {
+    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);
   });
-  op::in_columns<kStrips, kColumns>(row_folds);
+  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);
   if (!inside || strip > 0) return;
   k1_mul_sum_div_known known;
-  row_folds[0].tell(known);
+  merged.tell(known);
   k1_mul_sum_div_contiguous_once0(result, s0, row, true, known);
 }
 
@@ -150,24 +151,23 @@ static void k1_mul_sum_div_contiguous_launch(
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k1_mul_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(y), static_cast<float*>(result),
-      Index(s0), Index(num_rows), Index(length), Index(piece),
-      static_cast<k1_mul_sum_div_folds0*>(partials));
+  op::launch_early(
+      kernel, dim3(blocks, pieces), kThreads, 0, stream, static_cast<const float*>(x),
+      static_cast<const float*>(y), static_cast<float*>(result), Index(s0), Index(num_rows),
+      Index(length), Index(piece), static_cast<k1_mul_sum_div_folds0*>(partials));
 }
 
 template <typename Index>
 static void k1_mul_sum_div_contiguous_finish(
     void* result, int64_t s0, int64_t num_rows, int64_t pieces, const void* partials,
     cudaStream_t stream) {
-  constexpr int kStrips = 32;
-  constexpr int kThreads = op::kStripsThreads<kStrips>;
-  constexpr int64_t kRows = kThreads / kStrips;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_mul_sum_div_contiguous_finish_kernel<kStrips, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<float*>(result), Index(s0), Index(num_rows), Index(pieces),
-      static_cast<const k1_mul_sum_div_folds0*>(partials));
+  constexpr int kThreads = 1024;
+  const int columns = op::merged_columns<kThreads>(num_rows, pieces);
+  const unsigned int blocks = (num_rows + columns - 1) / columns;
+  const auto kernel = k1_mul_sum_div_contiguous_finish_kernel<kThreads, Index>;
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<float*>(result), Index(s0),
+      Index(num_rows), Index(pieces), static_cast<const k1_mul_sum_div_folds0*>(partials), columns);
 }
 
 extern "C" int k1_mul_sum_div_contiguous(
@@ -254,6 +254,7 @@ k1_mul_sum_div_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, Index s0,
     Index x_stride0, Index x_stride1, Index y_stride0, Index y_stride1, Index num_rows,
     Index length, Index piece, k1_mul_sum_div_folds0* __restrict__ partials) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -281,26 +282,26 @@ k1_mul_sum_div_strided_kernel(
   k1_mul_sum_div_strided_once0(result, s0, row, rank == 0, known);
 }
 
-template <int kStrips, typename Index>
-__global__ void
-__launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks<kStrips, Index>)
+template <int kThreads, typename Index>
+__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_mul_sum_div_strided_finish_kernel(
     float* __restrict__ result, Index s0, Index num_rows, Index pieces,
-    const k1_mul_sum_div_folds0* __restrict__ partials) {
-  constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
-  const int strip = threadIdx.x / kColumns;
-  const Index row = Index(blockIdx.x) * kColumns + threadIdx.x % kColumns;
+    const k1_mul_sum_div_folds0* __restrict__ partials, int columns) {
+  op::take_turn();
+  const Index strip = threadIdx.x / columns, strips = kThreads / columns;
+  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
-  const op::Walks<kStrips, 1, 0, op::NoPacket, Index> walks(strip, inside ? pieces : 0);
+  const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
+  const op::Walks<1, 1, 0, op::NoPacket, Index> walks(0, count);
   const auto load = [](Index) { return op::NoPacket(); };
   k1_mul_sum_div_folds0 row_folds[1];
-  walks.walk(row_folds, load, [&](const auto&, Index piece, auto& folds) {
-    folds[0].merge(partials[piece * num_rows + row]);
+  walks.walk(row_folds, load, [&](const auto&, Index at, auto& folds) {
+    folds[0].merge(partials[(strip + at * strips) * num_rows + row]);
   });
-  op::in_columns<kStrips, kColumns>(row_folds);
+  const auto merged = op::in_strips<kThreads>(row_folds[0], columns);
   if (!inside || strip > 0) return;
   k1_mul_sum_div_known known;
-  row_folds[0].tell(known);
+  merged.tell(known);
   k1_mul_sum_div_strided_once0(result, s0, row, true, known);
 }
 
@@ -314,24 +315,24 @@ static void k1_mul_sum_div_strided_launch(
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const int64_t piece = op::piece_of(length, pieces, kLanes);
   const auto kernel = k1_mul_sum_div_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(y), static_cast<float*>(result),
-      Index(s0), Index(x_stride0), Index(x_stride1), Index(y_stride0), Index(y_stride1),
-      Index(num_rows), Index(length), Index(piece), static_cast<k1_mul_sum_div_folds0*>(partials));
+  op::launch_early(
+      kernel, dim3(blocks, pieces), kThreads, 0, stream, static_cast<const float*>(x),
+      static_cast<const float*>(y), static_cast<float*>(result), Index(s0), Index(x_stride0),
+      Index(x_stride1), Index(y_stride0), Index(y_stride1), Index(num_rows), Index(length),
+      Index(piece), static_cast<k1_mul_sum_div_folds0*>(partials));
 }
 
 template <typename Index>
 static void k1_mul_sum_div_strided_finish(
     void* result, int64_t s0, int64_t num_rows, int64_t pieces, const void* partials,
     cudaStream_t stream) {
-  constexpr int kStrips = 32;
-  constexpr int kThreads = op::kStripsThreads<kStrips>;
-  constexpr int64_t kRows = kThreads / kStrips;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_mul_sum_div_strided_finish_kernel<kStrips, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<float*>(result), Index(s0), Index(num_rows), Index(pieces),
-      static_cast<const k1_mul_sum_div_folds0*>(partials));
+  constexpr int kThreads = 1024;
+  const int columns = op::merged_columns<kThreads>(num_rows, pieces);
+  const unsigned int blocks = (num_rows + columns - 1) / columns;
+  const auto kernel = k1_mul_sum_div_strided_finish_kernel<kThreads, Index>;
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<float*>(result), Index(s0),
+      Index(num_rows), Index(pieces), static_cast<const k1_mul_sum_div_folds0*>(partials), columns);
 }
 
 extern "C" int k1_mul_sum_div_strided(

@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks
 k1_div_add_sqrt_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ result0,
     float* __restrict__ result1, Index num_rows, Index length) {
+  op::take_turn();
   constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
   const int strip = threadIdx.x / kColumns;
   const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
@@ -153,9 +154,10 @@ static void k1_div_add_sqrt_contiguous_launch(
   constexpr int64_t kRows = kThreads / kStrips * kLanes;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_div_add_sqrt_contiguous_kernel<kStrips, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(weight), static_cast<float*>(result0),
-      static_cast<float*>(result1), Index(num_rows), Index(length));
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(x),
+      static_cast<const float*>(weight), static_cast<float*>(result0), static_cast<float*>(result1),
+      Index(num_rows), Index(length));
 }
 
 extern "C" int k1_div_add_sqrt_contiguous(
@@ -260,6 +262,7 @@ k1_div_add_sqrt_strided_kernel(
     Index result0_stride0, Index result0_stride2, Index result0_stride3, Index weight_stride0,
     Index result1_stride0, Index result1_stride1, Index result1_stride2, Index result1_stride3,
     Index num_rows, Index length) {
+  op::take_turn();
   constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
   const int strip = threadIdx.x / kColumns;
   const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
@@ -310,11 +313,12 @@ static void k1_div_add_sqrt_strided_launch(
   constexpr int64_t kRows = kThreads / kStrips * kLanes;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_div_add_sqrt_strided_kernel<kStrips, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(weight), static_cast<float*>(result0),
-      static_cast<float*>(result1), Index(x_stride0), Index(x_stride1), Index(x_stride2),
-      Index(x_stride3), Index(result0_stride0), Index(result0_stride2), Index(result0_stride3),
-      Index(weight_stride0), Index(result1_stride0), Index(result1_stride1), Index(result1_stride2),
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(x),
+      static_cast<const float*>(weight), static_cast<float*>(result0), static_cast<float*>(result1),
+      Index(x_stride0), Index(x_stride1), Index(x_stride2), Index(x_stride3),
+      Index(result0_stride0), Index(result0_stride2), Index(result0_stride3), Index(weight_stride0),
+      Index(result1_stride0), Index(result1_stride1), Index(result1_stride2),
       Index(result1_stride3), Index(num_rows), Index(length));
 }
 

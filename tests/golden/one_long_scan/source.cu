@@ -53,7 +53,7 @@ struct k1_cumsum_carry {
 };
 
 extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
-  return op::pieces_for(num_rows, length, 4096);
+  return op::pieces_for(num_rows, num_rows, length, 4096, 8);
 }
 
 extern "C" int64_t k1_cumsum_partial_bytes() {

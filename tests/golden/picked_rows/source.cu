@@ -127,6 +127,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_exp_sum_div_contiguous_kernel(
     const float* __restrict__ table_weight, const int64_t* __restrict__ ids,
     float* __restrict__ result, Index num_rows, Index length) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -167,9 +168,10 @@ static void k1_exp_sum_div_contiguous_launch(
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_exp_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<const float*>(table_weight), static_cast<const int64_t*>(ids),
-      static_cast<float*>(result), Index(num_rows), Index(length));
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(table_weight),
+      static_cast<const int64_t*>(ids), static_cast<float*>(result), Index(num_rows),
+      Index(length));
 }
 
 extern "C" int k1_exp_sum_div_contiguous(
@@ -265,6 +267,7 @@ k1_exp_sum_div_strided_kernel(
     float* __restrict__ result, Index table_weight_stride1, Index table_weight_stride2,
     Index ids_stride0, Index ids_stride1, Index result_stride0, Index result_stride1,
     Index result_stride2, Index num_rows, Index length) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -312,11 +315,11 @@ static void k1_exp_sum_div_strided_launch(
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_exp_sum_div_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<const float*>(table_weight), static_cast<const int64_t*>(ids),
-      static_cast<float*>(result), Index(table_weight_stride1), Index(table_weight_stride2),
-      Index(ids_stride0), Index(ids_stride1), Index(result_stride0), Index(result_stride1),
-      Index(result_stride2), Index(num_rows), Index(length));
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(table_weight),
+      static_cast<const int64_t*>(ids), static_cast<float*>(result), Index(table_weight_stride1),
+      Index(table_weight_stride2), Index(ids_stride0), Index(ids_stride1), Index(result_stride0),
+      Index(result_stride1), Index(result_stride2), Index(num_rows), Index(length));
 }
 
 extern "C" int k1_exp_sum_div_strided(

@@ -132,6 +132,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_exp_sum_div_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
     Index num_rows, Index length) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -172,9 +173,9 @@ static void k1_exp_sum_div_contiguous_launch(
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_exp_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(mask), static_cast<float*>(result),
-      Index(num_rows), Index(length));
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(x),
+      static_cast<const float*>(mask), static_cast<float*>(result), Index(num_rows), Index(length));
 }
 
 extern "C" int k1_exp_sum_div_contiguous(
@@ -266,6 +267,7 @@ k1_exp_sum_div_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
     Index x_stride0, Index x_stride1, Index mask_stride0, Index result_stride0,
     Index result_stride1, Index num_rows, Index length) {
+  op::take_turn();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -310,10 +312,11 @@ static void k1_exp_sum_div_strided_launch(
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
   const auto kernel = k1_exp_sum_div_strided_kernel<kTeam, kItems, kLanes, Index>;
-  kernel<<<blocks, kThreads, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(mask), static_cast<float*>(result),
-      Index(x_stride0), Index(x_stride1), Index(mask_stride0), Index(result_stride0),
-      Index(result_stride1), Index(num_rows), Index(length));
+  op::launch_early(
+      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(x),
+      static_cast<const float*>(mask), static_cast<float*>(result), Index(x_stride0),
+      Index(x_stride1), Index(mask_stride0), Index(result_stride0), Index(result_stride1),
+      Index(num_rows), Index(length));
 }
 
 extern "C" int k1_exp_sum_div_strided(
