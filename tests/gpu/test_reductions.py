@@ -124,7 +124,9 @@ def _is_sum(label: str) -> bool:
 
 @pytest.mark.parametrize("name", [n for n in FLOATS if n not in OF_ANY_LENGTH])
 def test_errors_are_no_larger_than_those_of_eager(built: SideBySide, name: str) -> None:
-    """For any number of rows; of losses, which are single numbers, for many draws of a few."""
+    """For any number of rows; of losses, which are single numbers, and sums over rows, few as well,
+    for many draws.
+    """
     model = MODELS[name]
     graded = Graded(built[name], model)
     for rows in ROWS:
@@ -132,6 +134,9 @@ def test_errors_are_no_larger_than_those_of_eager(built: SideBySide, name: str) 
     if name in ("losses", "soft labels"):
         for seed in range(32):
             graded.add(model.draw(37, seed))
+    if name == "axes":
+        for seed in range(1, 9):
+            graded.add(model.draw(ROWS[-1], seed))
     graded.require()
 
 

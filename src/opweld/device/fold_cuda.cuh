@@ -379,8 +379,8 @@ OPWELD_FN Folds in_strips(Folds mine, int columns) {
 }
 
 // @launch_early deps: starts_early
-// A launch that may begin before the kernel ahead of it has ended, in which it takes its turn
-// (take_turn). Blocks keep `shared` bytes each and stand in clusters of kCluster.
+// A launch while the kernel ahead is about to end, for whose results the kernel itself waits
+// (wait_for_results). Blocks keep `shared` bytes each and stand in clusters of kCluster.
 template <int kCluster = 1, typename... Parameters, typename... Given>
 static void launch_early(void (*kernel)(Parameters...), dim3 blocks, int threads, int64_t shared,
                          cudaStream_t stream, Given... given) {

@@ -202,18 +202,11 @@ OPWELD_FN void arrive_at_threads(int barrier) {
 }
 
 // @dependents deps: start_dependents
+// Waits for all kernels ahead.
 OPWELD_FN void wait_for_results() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-}
-
-// @take_turn deps: dependents
-// Waits for the kernel ahead, and lets the next one begin: its blocks take the places of those that
-// have ended.
-OPWELD_FN void take_turn() {
-    wait_for_results();
-    start_dependents();
 }
 
 // @starts_early deps:

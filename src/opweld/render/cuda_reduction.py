@@ -42,7 +42,7 @@ from .walk import (
 # 110 % of a copy's speed (H200, 2026-11-22, CUDA 13.0).
 _WIDE_PACKET = 12
 _PIECES = {"NoFolds", "NoPacket", "Walks"}
-_LAUNCHED = {"take_turn", "launch_early"}
+_LAUNCHED = {"dependents", "launch_early"}
 _ALONG = {"Team", "merged", "in_team"}
 _ACROSS = {"Strips", "in_columns"}
 _ALONE = {"kLeastBlocks"}
@@ -154,7 +154,7 @@ def _kernel(
         template_line(folding, reduction),
         f"__global__ void __launch_bounds__({bounds})",
         head(f"{prefix(folding)}_kernel", params, " {"),
-        "  op::take_turn();",
+        "  op::wait_for_results();",
         *map(folded, body),
         "}",
     ]
@@ -294,7 +294,7 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
         "template <int kThreads, typename Index>",
         "__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)",
         head(name, [*params, "int columns"], " {"),
-        "  op::take_turn();",
+        "  op::wait_for_results();",
         "  const Index strip = threadIdx.x / columns, strips = kThreads / columns;",
         "  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;",
         "  const bool inside = row < num_rows;",

@@ -32,8 +32,9 @@ _SHARED_BYTES = 48 * 1024
 # The least that is worth a block of its own, in elements of a row.
 _LEAST_ALONG = 4096
 _LEAST_ACROSS = 256
-# Blocks of cut rows that a multiprocessor gets: so many, and more of long rows that are folded
-# (pieces_for in fold_cuda.cuh). Each piece of a scan reads what all before it come to.
+# Blocks of cut rows that a multiprocessor gets: so many, and more where long rows are folded along
+# (pieces_for in fold_cuda.cuh); columns lose by it (sums of 256: 104 and 99 % of a copy's speed;
+# H200, 2026-11-23, CUDA 13.0), and each piece of a scan reads what all before it come to.
 LEAST_BLOCKS_EACH, _MOST_BLOCKS_EACH = 8, 64
 # So many columns keep every multiprocessor busy with a block that takes several a thread.
 MANY_COLUMNS = 16384
@@ -252,7 +253,8 @@ def columns_and_least(folding: Folding) -> tuple[int, int]:
 
 def most_blocks_each(reduction: Reduction | Scan) -> int:
     """Blocks of cut rows that a multiprocessor gets at most."""
-    return _MOST_BLOCKS_EACH if isinstance(reduction, Reduction) else LEAST_BLOCKS_EACH
+    many = isinstance(reduction, Reduction) and not reduction.contiguous.across
+    return _MOST_BLOCKS_EACH if many else LEAST_BLOCKS_EACH
 
 
 def pieces_entries(reduction: Reduction | Scan, partial: str) -> str:

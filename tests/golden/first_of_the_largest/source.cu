@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_amax_contiguous_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index s0, Index num_rows,
     Index length, Index piece, k1_amax_folds0* __restrict__ partials) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_amax_contiguous_finish_kernel(
     op::half* __restrict__ result, Index num_rows, Index pieces,
     const k1_amax_folds0* __restrict__ partials, int columns) {
-  op::take_turn();
+  op::wait_for_results();
   const Index strip = threadIdx.x / columns, strips = kThreads / columns;
   const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
@@ -237,7 +237,7 @@ k1_amax_strided_kernel(
     const op::half* __restrict__ x, op::half* __restrict__ result, Index x_stride0, Index x_stride1,
     Index x_stride2, Index result_stride1, Index num_rows, Index length, Index piece,
     k1_amax_folds0* __restrict__ partials) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_amax_strided_finish_kernel(
     op::half* __restrict__ result, Index result_stride1, Index num_rows, Index pieces,
     const k1_amax_folds0* __restrict__ partials, int columns) {
-  op::take_turn();
+  op::wait_for_results();
   const Index strip = threadIdx.x / columns, strips = kThreads / columns;
   const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
@@ -423,7 +423,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k2_argmax_contiguous_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index num_rows, Index length,
     Index piece, k2_argmax_folds0* __restrict__ partials) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -455,7 +455,7 @@ __global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k2_argmax_contiguous_finish_kernel(
     int64_t* __restrict__ result, Index num_rows, Index pieces,
     const k2_argmax_folds0* __restrict__ partials, int columns) {
-  op::take_turn();
+  op::wait_for_results();
   const Index strip = threadIdx.x / columns, strips = kThreads / columns;
   const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
@@ -577,7 +577,7 @@ k2_argmax_strided_kernel(
     const op::half* __restrict__ x, int64_t* __restrict__ result, Index s0, Index x_stride0,
     Index x_stride1, Index x_stride2, Index result_stride0, Index result_stride1, Index num_rows,
     Index length, Index piece, k2_argmax_folds0* __restrict__ partials) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -609,7 +609,7 @@ __global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k2_argmax_strided_finish_kernel(
     int64_t* __restrict__ result, Index s0, Index result_stride0, Index result_stride1,
     Index num_rows, Index pieces, const k2_argmax_folds0* __restrict__ partials, int columns) {
-  op::take_turn();
+  op::wait_for_results();
   const Index strip = threadIdx.x / columns, strips = kThreads / columns;
   const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;

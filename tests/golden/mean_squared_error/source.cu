@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_mul_sum_div_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, Index s0,
     Index num_rows, Index length, Index piece, k1_mul_sum_div_folds0* __restrict__ partials) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_mul_sum_div_contiguous_finish_kernel(
     float* __restrict__ result, Index s0, Index num_rows, Index pieces,
     const k1_mul_sum_div_folds0* __restrict__ partials, int columns) {
-  op::take_turn();
+  op::wait_for_results();
   const Index strip = threadIdx.x / columns, strips = kThreads / columns;
   const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;
@@ -254,7 +254,7 @@ k1_mul_sum_div_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ result, Index s0,
     Index x_stride0, Index x_stride1, Index y_stride0, Index y_stride1, Index num_rows,
     Index length, Index piece, k1_mul_sum_div_folds0* __restrict__ partials) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -287,7 +287,7 @@ __global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)
 k1_mul_sum_div_strided_finish_kernel(
     float* __restrict__ result, Index s0, Index num_rows, Index pieces,
     const k1_mul_sum_div_folds0* __restrict__ partials, int columns) {
-  op::take_turn();
+  op::wait_for_results();
   const Index strip = threadIdx.x / columns, strips = kThreads / columns;
   const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
   const bool inside = row < num_rows;

@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(op::kStripsThreads<kStrips>, op::kStripsBlocks
 k1_div_add_sqrt_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ weight, float* __restrict__ result0,
     float* __restrict__ result1, Index num_rows, Index length) {
-  op::take_turn();
+  op::wait_for_results();
   constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
   const int strip = threadIdx.x / kColumns;
   const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
@@ -262,7 +262,7 @@ k1_div_add_sqrt_strided_kernel(
     Index result0_stride0, Index result0_stride2, Index result0_stride3, Index weight_stride0,
     Index result1_stride0, Index result1_stride1, Index result1_stride2, Index result1_stride3,
     Index num_rows, Index length) {
-  op::take_turn();
+  op::wait_for_results();
   constexpr int kColumns = op::kStripsThreads<kStrips> / kStrips;
   const int strip = threadIdx.x / kColumns;
   const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_exp_sum_div_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
     Index num_rows, Index length) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -267,7 +267,7 @@ k1_exp_sum_div_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
     Index x_stride0, Index x_stride1, Index mask_stride0, Index result_stride0,
     Index result_stride1, Index num_rows, Index length) {
-  op::take_turn();
+  op::wait_for_results();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;

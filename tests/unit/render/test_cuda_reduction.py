@@ -154,13 +154,13 @@ def test_cut_columns_have_blocks_of_their_own() -> None:
     x = m.x("x", BATCH, LENGTH, 4095)
     cut, whole = text_of(m.reduced("amax", x, 1)), text_of(m.softmax(x, 1))
     assert "op::kCutStripsThreads<kStrips> / kStrips" in cut
-    assert "pieces_for((num_rows + 63) / 64, num_rows, length, 256, 64)" in cut
+    assert "pieces_for((num_rows + 63) / 64, num_rows, length, 256, 8)" in cut
     assert "kCutStrips" not in whole
     # 7 places of 16 bytes for each of 512 threads are too much.
     parts = (m.mul(x, float(number)) for number in range(2, 9))
     many = text_of(*(m.reduced("argmax", part, 1) for part in parts))
     assert "kCutStripsThreads<kStrips> / kStrips" not in many
-    assert "pieces_for((num_rows + 31) / 32, num_rows, length, 256, 64)" in many
+    assert "pieces_for((num_rows + 31) / 32, num_rows, length, 256, 8)" in many
 
 
 def test_only_a_row_that_may_be_cut_has_pieces() -> None:
