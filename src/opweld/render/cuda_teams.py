@@ -29,8 +29,9 @@ _REGISTERS_A_LANE = 2
 _MORE_REGISTERS = 8
 # Shared memory of a block, in bytes.
 _SHARED_BYTES = 48 * 1024
-# The least that is worth a block of its own, in elements of a row.
-_LEAST_ALONG = 4096
+# The least that is worth a block of its own, in elements of a row: along rows as many as a block of
+# 256 threads loads at once, of vectors or of single elements.
+_LEAST_ALONG, _LEAST_SINGLE = 4096, 2048
 _LEAST_ACROSS = 256
 # Blocks of cut rows that a multiprocessor gets: so many, and more where long rows are folded along
 # (pieces_for in fold_cuda.cuh); columns lose by it (sums of 256: 104 and 99 % of a copy's speed;
@@ -113,10 +114,10 @@ def _to_measure(folding: Folding, packets: int, lanes: int) -> Instance | None:
     # The fewest threads: rows that wait at barriers of their own wait less. (Softmax of 2048 to
     # 32768 elements reaches 97 to 100 % of a copy's speed, with twice the threads 71 to 88 %; H200,
     # 2026-11-22, CUDA 13.0; 128 threads with 8 packets of a row of 4096 elements gain 1 % over 256,
-    # and a cross-entropy 7 %.)
-    half = items // 2
-    few = max(half, min(items, 8))
-    for team, most in ((8, half), (32, items), (128, few), (256, items), (_HALF, items)):
+    # and a cross-entropy 7 %; 16 threads gain 1 % over 8 and 32 for rows of 128 and 256.)
+    few = max(items // 2, min(items, 8))
+    shapes = ((8, min(items, 2)), (16, min(items, 4)), (32, items), (128, few), (256, items))
+    for team, most in (*shapes, (_HALF, items)):
         if packets <= team * most:
             return Instance(team, max(-(-packets // team), 1), packets)
     more = items + _MORE_REGISTERS // packet_words(folding, lanes)
@@ -246,7 +247,7 @@ _STATE_BYTES = {**dict.fromkeys(ARG, 16), **dict.fromkeys(CHUNKED, 24)}
 def columns_and_least(folding: Folding) -> tuple[int, int]:
     """The rows of a block of cut rows, and the least elements of a piece."""
     if not folding.across:
-        return 1, _LEAST_ALONG
+        return 1, _LEAST_ALONG if folding.lanes > 1 else _LEAST_SINGLE
     columns = _CUT_COLUMNS if _fits_cut(folding) else _COLUMNS
     return columns * folding.lanes, _LEAST_ACROSS
 
