@@ -23,6 +23,10 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 # Inductor compiles a few kernels here, and precompiled headers pay from many on.
 os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
+# PyTorch's headers are most of what an emitted file takes to compile.
+if shutil.which("g++") and shutil.which("flock"):
+    os.environ.setdefault("CXX", str(Path(__file__).parent / "precompiled" / "g++"))
+
 # A shell starts what runs behind it deaf to interrupts, and so would be the tools under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
