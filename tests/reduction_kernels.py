@@ -25,7 +25,7 @@ from opweld.target import CPU
 Array = np.ndarray
 Sizes = Mapping[str, int]
 # Bytes of a row's folds, at least.
-PARTIAL_BYTES = 64
+PARTIAL_BYTES = 256
 
 
 def reduction_of(*outputs: Node) -> Reduction:

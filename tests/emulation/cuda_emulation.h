@@ -334,6 +334,10 @@ T __ldcg(const T* p) {
     return *p;
 }
 template <typename T>
+T __ldcv(const T* p) {
+    return *p;
+}
+template <typename T>
 T __ldca(const T* p) {
     return *p;
 }

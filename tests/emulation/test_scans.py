@@ -24,9 +24,15 @@ def case_of(name: str, cut: bool = False) -> Case:
     return case(f"{name}{'_cut' if cut else ''}", *GRAPHS[name](Make()), cut=cut)
 
 
+# Pieces of a row that a block keeps in registers stand in groups of 256; here in groups of 3.
+PIECE, GROUPS = 4096, ("kGroup = 256;", "kGroup = 3;")
+
+
 @cache
 def text_of(name: str, cut: bool = False) -> str:
-    return cuda_text((case_of(name, cut).scan,))
+    text = cuda_text((case_of(name, cut).scan,))
+    assert not cut or "across" in name or GROUPS[0] in text
+    return text.replace(*GROUPS)
 
 
 def sizes_of(name: str, x: np.ndarray) -> dict[str, int]:
@@ -115,12 +121,41 @@ def test_more_rows_than_fit_beside_each_other() -> None:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5, 70])
-@pytest.mark.parametrize("name", [name for name in CUT if name in SUMS])
-def test_sums_in_pieces(name: str, pieces: int) -> None:
-    shapes = [(3, 90, 20), (1, 1040, 4)] if name.startswith("across") else [(3, 1300), (2, 9004)]
-    calls = tuple({**options, "pieces": pieces} for options in ANY_CALL)
-    for shape in shapes:
+@pytest.mark.parametrize("name", [n for n in CUT if n in SUMS and n.startswith("across")])
+def test_sums_of_columns_in_pieces(name: str, pieces: int) -> None:
+    calls = in_pieces(pieces)
+    for shape in ((3, 90, 20), (1, 1040, 4)):
         check(name, feeds_of(name, *shape), calls, cut=True)
+
+
+def in_pieces(pieces: int) -> Calls:
+    return tuple({**options, "pieces": pieces} for options in ANY_CALL)
+
+
+@pytest.mark.parametrize("length", [4, PIECE + 4, 3 * PIECE, 7 * PIECE - 4])
+@pytest.mark.parametrize("name", [n for n in CUT if n in SUMS and not n.startswith("across")])
+def test_sums_of_rows_in_pieces(name: str, length: int) -> None:
+    check(name, feeds_of(name, 2, length), in_pieces(max(-(-length // PIECE), 2)), cut=True)
+
+
+def test_any_states_in_pieces() -> None:
+    """Those that are told in one access, and longer ones."""
+    x = values(1, 5 * PIECE + 8) * 10
+    check("powers", {"x": x}, in_pieces(6), cut=True, rtol=2e-6)
+    check("doubles", {"x": x.astype(np.float64)}, in_pieces(6), cut=True, rtol=0, of_largest=1e-15)
+    x = hard_rows(2, 4 * PIECE + 4)
+    check("extremes", {"x": x}, in_pieces(5), cut=True, rtol=0, of_largest=0)
+
+
+def test_a_sum_of_many_pieces_is_rounded_as_little_as_one() -> None:
+    x = np.full((1, 40 * PIECE + 4), 0.1, np.float32)
+    sizes = sizes_of("odd_exclusive", x)
+    (sums,) = exact(case_of("odd_exclusive", True), {"x": x}, sizes)
+    text, case = text_of("odd_exclusive", True), case_of("odd_exclusive", True)
+    (got,) = run(text, case, {"x": x}, sizes, pieces=41)
+    naive = np.cumsum(x, axis=1, dtype=np.float32)[0, :-1]
+    assert np.abs(got[0, 1:] / sums[0, 1:] - 1).max() < 3e-7
+    assert np.abs(naive / sums[0, 1:] - 1).max() > 1e-5
 
 
 def test_products() -> None:
@@ -137,8 +172,7 @@ def test_logarithms_of_sums_of_powers(length: int) -> None:
     for name in ("powers", "powers_reverse"):
         check(name, {"x": x}, rtol=2e-6)
     check("powers_across", {"x": values(2, length, 8)}, ({},), rtol=2e-6)
-    calls = tuple({**options, "pieces": 3} for options in ANY_CALL)
-    check("powers", {"x": x}, calls, cut=True, rtol=2e-6)
+    check("powers", {"x": x}, in_pieces(3), cut=True, rtol=2e-6)
 
 
 @pytest.mark.parametrize("pieces", [0, 1, 3])
@@ -215,7 +249,8 @@ def test_a_long_sum_is_rounded_as_little_as_a_short_one() -> None:
 
 @pytest.mark.parametrize("order", ORDERS[1:])
 def test_every_order_of_threads_gives_the_same_bits(order: str) -> None:
-    for name, cut, shape in (("odd", False, (2, 2500)), ("across", True, (1, 300, 12))):
+    cases = (("odd", False, (2, 2500)), ("across", True, (1, 300, 12)))
+    for name, cut, shape in (*cases, ("odd_exclusive", True, (1, 2 * PIECE + 5))):
         feeds = feeds_of(name, *shape)
         first, now = (
             run(

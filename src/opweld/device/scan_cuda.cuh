@@ -117,17 +117,108 @@ OPWELD_FN T before_in_team(const T& mine, T& whole, int turn) {
     return before;
 }
 
-// @carried_before deps: before_in_team
-// What is carried into piece `piece` of a row, by a team: partials[k * stride] is that of piece k.
-template <int kTeam, typename Carry>
-OPWELD_FN Carry carried_before(const Carry* partials, int64_t stride, int piece, int rank) {
-    const int each = (piece + kTeam - 1) / kTeam;
-    Carry mine = Carry::nothing(), whole;
-    for (int k = rank * each; k < (rank + 1) * each && k < piece; ++k) {
-        mine.follow(partials[k * stride]);
+// @LookBack deps: before_in_team, Packet
+// What is carried from piece to piece of rows, told by one block to the others while they run (the
+// single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other has,
+// so that whatever it waits for has begun. Pieces stand in groups: carried into one is what comes
+// before its group and the pieces of the group before it, always added in the same order, so that
+// results are the same in every run. Its memory, kBytes for each piece of each row, begins as zeros.
+template <typename Carry>
+struct LookBack {
+    static constexpr int kGroup = 256;
+    // Up to 16 bytes are written and read at once; of more, `told` is written last.
+    struct alignas(16) Slot {
+        Carry carry;
+        unsigned told;
+    };
+    static constexpr int64_t kBytes = 2 * sizeof(Slot);
+    Slot *pieces, *groups;  // [pieces, rows], [groups, rows]
+    unsigned* next;
+    int64_t rows;
+
+    OPWELD_HOST_FN int64_t num_groups(int64_t pieces) { return (pieces + kGroup - 1) / kGroup; }
+    // Two pieces or more leave room for their groups and a number.
+    OPWELD_HOST_FN int64_t bytes(int64_t pieces, int64_t rows) {
+        return ((pieces + num_groups(pieces)) * rows + 1) * int64_t(sizeof(Slot));
     }
-    before_in_team<kTeam>(mine, whole, 0);
-    return whole;
+
+    __device__ __forceinline__ LookBack(void* memory, int64_t num_pieces, int64_t rows)
+        : pieces(static_cast<Slot*>(memory)),
+          groups(pieces + num_pieces * rows),
+          next(reinterpret_cast<unsigned*>(groups + num_groups(num_pieces) * rows)),
+          rows(rows) {}
+
+    // The number of this block, in the order in which blocks begin.
+    __device__ __forceinline__ unsigned block() const {
+        __shared__ unsigned taken;
+        if (threadIdx.x == 0) taken = atomicAdd(next, 1u);
+        __syncthreads();
+        return taken;
+    }
+
+    // What is carried into a piece that comes to `mine`, for the kTeam threads of the block: the
+    // first looks at the group before, the others at pieces.
+    template <int kTeam>
+    __device__ __forceinline__ Carry carried(const Carry& mine, int64_t row, int piece) const {
+        const int group = piece / kGroup, earlier = piece % kGroup, rank = threadIdx.x;
+        const int each = (earlier + kTeam - 2) / (kTeam - 1);
+        Carry seen = Carry::nothing(), carry;
+        if (rank == 0) tell(pieces + piece * rows + row, mine);
+        if (rank == 0 && group > 0) seen = told(groups + (group - 1) * rows + row);
+        for (int k = (rank - 1) * each; rank > 0 && k < rank * each && k < earlier; ++k) {
+            seen.follow(told(pieces + (group * kGroup + k) * rows + row));
+        }
+        before_in_team<kTeam>(seen, carry, 0);
+        if (rank == 0 && earlier == kGroup - 1) {
+            Carry up_to = carry;
+            up_to.follow(mine);
+            tell(groups + group * rows + row, up_to);
+        }
+        return carry;
+    }
+
+    OPWELD_FN void tell(Slot* at, const Carry& carry) {
+        if constexpr (sizeof(Slot) == sizeof(uint4)) {
+            Slot slot{};
+            slot.carry = carry, slot.told = 1;
+            uint4 words;
+            memcpy(&words, &slot, sizeof words);
+            __stcg(reinterpret_cast<uint4*>(at), words);
+        } else {
+            at->carry = carry;
+            __threadfence();
+            *const_cast<volatile unsigned*>(&at->told) = 1;
+        }
+    }
+
+    // Waits until it is there.
+    OPWELD_FN Carry told(const Slot* at) {
+        Slot slot;
+        if constexpr (sizeof(Slot) == sizeof(uint4)) {
+            do {
+                const uint4 words = __ldcv(reinterpret_cast<const uint4*>(at));
+                memcpy(&slot, &words, sizeof words);
+            } while (!slot.told);
+        } else {
+            while (!*const_cast<const volatile unsigned*>(&at->told)) {
+            }
+            __threadfence();
+#pragma unroll
+            for (int word = 0; word < int(sizeof(Slot) / sizeof(uint4)); ++word) {
+                const uint4 words = __ldcv(reinterpret_cast<const uint4*>(at) + word);
+                memcpy(reinterpret_cast<char*>(&slot) + word * sizeof words, &words, sizeof words);
+            }
+        }
+        return slot.carry;
+    }
+};
+
+// @scan_pieces_for deps: pieces_for
+// In how many pieces rows are scanned: in those of `piece` elements where a block a row would leave
+// the device idle.
+static int64_t scan_pieces_for(int64_t num_rows, int64_t length, int64_t piece) {
+    const bool idle = pieces_for(num_rows, num_rows, length, piece, 8) > 1;
+    return idle ? (length + piece - 1) / piece : 1;
 }
 
 // @scan_in_thread deps:
@@ -166,11 +257,9 @@ struct ScanAlong {
     static constexpr int kWidth = kTeam < 32 ? kTeam : 32;
     static constexpr int kCount = kItems * kLanes, kWarpItems = kWidth * kItems;
     static constexpr Index kChunk = kTeam * kItems;
-    Index first, last, packets;
+    Index packets;  // of the row
 
-    // Packets first to last of the row's.
-    __device__ __forceinline__ ScanAlong(Index first, Index last, Index packets)
-        : first(first), last(last), packets(packets) {}
+    __device__ __forceinline__ explicit ScanAlong(Index packets) : packets(packets) {}
 
     __device__ __forceinline__ Index packet(Index chunk, int item) const {
         const int rank = threadIdx.x % kTeam;
@@ -187,24 +276,24 @@ struct ScanAlong {
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
             const Index at = packet(chunk, item);
-            if (at < last) loaded[item] = load(place(at));
+            if (at < packets) loaded[item] = load(place(at));
         }
     }
 
-    // scanned(at, packet, states) gives what is scanned of a packet at `at`, and with kStores
+    // scanned(at, packet, states) gives what is scanned of a packet at `at`, and
     // after(at, packet, known) takes what its elements know.
-    template <typename State, typename Known, bool kStores, typename Packet, typename Carry,
-              typename Load, typename Scanned, typename After>
+    template <typename State, typename Known, typename Packet, typename Carry, typename Load,
+              typename Scanned, typename After>
     __device__ __forceinline__ void walk(Carry& carry, Load load, Scanned scanned,
                                          After after) const {
         Packet next[kItems];
-        load_chunk(next, first, load);
+        load_chunk(next, 0, load);
         int turn = 0;
-        for (Index chunk = first; chunk < last; chunk += kChunk) {
+        for (Index chunk = 0; chunk < packets; chunk += kChunk) {
             Packet loaded[kItems];
 #pragma unroll
             for (int item = 0; item < kItems; ++item) loaded[item] = next[item];
-            if (last - chunk > kChunk) load_chunk(next, chunk + kChunk, load);
+            if (packets - chunk > kChunk) load_chunk(next, chunk + kChunk, load);
             State mine[kCount];
 #pragma unroll
             for (int item = 0; item < kItems; ++item) {
@@ -212,7 +301,7 @@ struct ScanAlong {
 #pragma unroll
                 for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = State::nothing();
                 const Index at = packet(chunk, item);
-                if (at < last) scanned(place(at), loaded[item], lanes);
+                if (at < packets) scanned(place(at), loaded[item], lanes);
 #pragma unroll
                 for (int lane = 0; lane < kLanes; ++lane) {
                     mine[item * kLanes + lane] = lanes[kReverse ? kLanes - 1 - lane : lane];
@@ -222,19 +311,17 @@ struct ScanAlong {
             scan_in_thread(mine);
             State whole;
             const State before = before_in_team<kTeam>(mine[kCount - 1], whole, turn);
-            if constexpr (kStores) {
-                tell_in_thread<kExclusive>(mine, before, carry);
-                exchange<false>(mine);
+            tell_in_thread<kExclusive>(mine, before, carry);
+            exchange<false>(mine);
 #pragma unroll
-                for (int item = 0; item < kItems; ++item) {
-                    Known known[kLanes];
+            for (int item = 0; item < kItems; ++item) {
+                Known known[kLanes];
 #pragma unroll
-                    for (int lane = 0; lane < kLanes; ++lane) {
-                        mine[item * kLanes + lane].tell(known[kReverse ? kLanes - 1 - lane : lane]);
-                    }
-                    const Index at = packet(chunk, item);
-                    if (at < last) after(place(at), loaded[item], known);
+                for (int lane = 0; lane < kLanes; ++lane) {
+                    mine[item * kLanes + lane].tell(known[kReverse ? kLanes - 1 - lane : lane]);
                 }
+                const Index at = packet(chunk, item);
+                if (at < packets) after(place(at), loaded[item], known);
             }
             carry.follow(whole);
             turn ^= 1;
@@ -268,6 +355,86 @@ struct ScanAlong {
                 mine[k] = own[at + at / 32];
             }
             __syncwarp(mask);
+        }
+    }
+};
+
+// @ScanPiece deps: LookBack, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
+// A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
+// neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours.
+template <int kTeam>
+constexpr int kPieceBlocks = kTeam > 768 ? 1 : 768 / kTeam;
+template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
+struct ScanPiece {
+    static constexpr int kWarps = kTeam / 32;
+    Index first, last, packets;
+
+    // Of a row of so many packets, from the first of the piece on.
+    __device__ __forceinline__ ScanPiece(Index first, Index packets)
+        : first(first),
+          last(first + kTeam * kItems < packets ? first + kTeam * kItems : packets),
+          packets(packets) {}
+
+    __device__ __forceinline__ Index packet(int item) const {
+        return first + threadIdx.x / 32 * (32 * kItems) + item * 32 + threadIdx.x % 32;
+    }
+    __device__ __forceinline__ Index place(Index packet) const {
+        return (kReverse ? packets - 1 - packet : packet) * kLanes;
+    }
+
+    // load, scanned and after are those of ScanAlong; carried(mine) is what comes before the piece.
+    template <typename State, typename Known, typename Packet, typename Carry, typename Load,
+              typename Scanned, typename Carried, typename After>
+    __device__ __forceinline__ void walk(Load load, Scanned scanned, Carried carried,
+                                         After after) const {
+        constexpr unsigned kAll = 0xffffffffu;
+        Packet loaded[kItems];
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            if (packet(item) < last) loaded[item] = load(place(packet(item)));
+        }
+        State mine[kItems][kLanes], before[kItems], of_warp = State::nothing();
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            State lanes[kLanes];
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = State::nothing();
+            if (packet(item) < last) scanned(place(packet(item)), loaded[item], lanes);
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) {
+                mine[item][lane] = lanes[kReverse ? kLanes - 1 - lane : lane];
+            }
+            scan_in_thread(mine[item]);
+            const State up_to = scanned_in_warp<32>(kAll, mine[item][kLanes - 1]);
+            State earlier = shuffled_up<32>(kAll, up_to, 1);
+            if (threadIdx.x % 32 == 0) earlier = State::nothing();
+            before[item] = of_warp;
+            before[item].follow(earlier);
+            of_warp.follow(shuffled_from<32>(kAll, up_to, 31));
+        }
+        __shared__ State of_block[kWarps];
+        if (threadIdx.x % 32 == 0) of_block[threadIdx.x / 32] = of_warp;
+        __syncthreads();
+        State whole = State::nothing(), warps_before = whole;
+#pragma unroll 8
+        for (int warp = 0; warp < kWarps; ++warp) {
+            if (warp == threadIdx.x / 32) warps_before = whole;
+            whole.follow(of_block[warp]);
+        }
+        Carry own = Carry::nothing();
+        own.follow(whole);
+        const Carry carry = carried(own);
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            State so_far = warps_before;
+            so_far.follow(before[item]);
+            tell_in_thread<kExclusive>(mine[item], so_far, carry);
+            Known known[kLanes];
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) {
+                mine[item][lane].tell(known[kReverse ? kLanes - 1 - lane : lane]);
+            }
+            if (packet(item) < last) after(place(packet(item)), loaded[item], known);
         }
     }
 };
@@ -314,7 +481,7 @@ struct ScanAcross {
         }
     }
 
-    // As ScanAlong does; each lane has a carry of its own.
+    // As ScanAlong does, without kStores only to fold; each lane has a carry of its own.
     template <typename State, typename Known, bool kStores, typename Packet, typename Carry,
               typename Load, typename Scanned, typename After>
     __device__ __forceinline__ void walk(Carry (&carry)[kLanes], Load load, Scanned scanned,

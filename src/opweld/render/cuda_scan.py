@@ -1,7 +1,8 @@
 """Scans as CUDA C++: what is scanned and carried, kernels that walk once over rows, launchers.
 
 Along rows a team of threads has a row; across rows a block has neighbouring rows as columns, each
-scanned by several strips. Where rows are cut in pieces, each piece is folded first, by the same
+scanned by several strips. Where rows are cut in pieces, a block along them keeps one in registers,
+and blocks tell each other what theirs come to; across rows each piece is folded first, by the same
 kernel without its second half, and then scanned from what the pieces before it come to. In C:
     int <group>_<variant>(operands, extents, int64_t num_rows, int64_t length,
                           [int64_t pieces, void* partials,] int64_t max_offset, int aligned,
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
-from .cuda_teams import pieces_entries
+from .cuda_teams import PIECE_OF_SCAN, pieces_entries
 from .element import element_text, title
 from .layout import COLUMNS, call, folded, head
 from .scan_state import (
@@ -80,7 +81,8 @@ def scan_pieces(scan: Scan) -> set[str]:
     needed |= {"CarriedSum" if _adds_floats(fold) else "Carried" for fold in folds}
     needed |= {"ScanAcross" if scan.contiguous.across else "ScanAlong"}
     if scan.cut:
-        needed |= {"carried_before", "piece_of", "pieces_for"}
+        across = scan.contiguous.across
+        needed |= {"piece_of", "pieces_for"} if across else {"ScanPiece", "scan_pieces_for"}
     return needed
 
 
@@ -117,7 +119,11 @@ def _folding_parts(folding: Folding, scan: Scan) -> list[str]:
     )
     parts = [packet_struct(folding)] if load else []
     parts += [function.text for function in every]
-    return [*parts, kernel, _template(folding, scan, operands), _entry(folding, scan, operands)]
+    parts += [kernel, _template(folding, scan, operands)]
+    if scan.cut and not folding.across:
+        parts.append(_piece_kernel(folding, scan, load, functions, operands))
+        parts.append(_piece_template(folding, operands))
+    return [*parts, _entry(folding, scan, operands)]
 
 
 # --- kernels ---
@@ -134,23 +140,42 @@ def _along_kernel(
     body = [
         "  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;",
         "  if (row >= num_rows) return;",
-        "  const Index packets = length / kLanes;",
-        *_range(scan.cut, "packets"),
         f"  const op::ScanAlong<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
-        "      first, last, packets);",
+        "      length / kLanes);",
         f"  {carry} carry = {carry}::nothing();",
+        *_walk(folding, load, functions),
     ]
-    if scan.cut:
-        body += [
-            "  const int rank = threadIdx.x % kTeam;",
-            "  if (kStores && blockIdx.y > 0) {",
-            "    carry = op::carried_before<kTeam>(partials + row, num_rows, blockIdx.y, rank);",
-            "  }",
-        ]
-    body += _walk(folding, load, functions)
-    if scan.cut:
-        body.append("  if (!kStores && rank == 0) partials[blockIdx.y * num_rows + row] = carry;")
-    return _kernel(folding, scan, operands, body)
+    return _kernel(folding, operands, body)
+
+
+def _piece_kernel(
+    folding: Folding,
+    scan: Scan,
+    load: Function | None,
+    functions: list[Function],
+    operands: tuple[str, ...],
+) -> str:
+    carry = carry_name(folding)
+    params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
+    params += ["unsigned pieces", "void* partials"]
+    types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
+    lines = [
+        "template <int kTeam, int kItems, int kLanes, typename Index>",
+        "__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam>)",
+        head(f"{prefix(folding)}_piece_kernel", params, " {"),
+        f"  const op::LookBack<{carry}> before(partials, pieces, num_rows);",
+        "  const unsigned block = before.block();",
+        "  const Index row = block % num_rows, piece = block / num_rows;",
+        f"  const op::ScanPiece<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
+        "      piece * (kTeam * kItems), length / kLanes);",
+        *_steps(folding, load, functions),
+        f"  const auto carried = [&](const {carry}& mine) {{",
+        "    return before.template carried<kTeam>(mine, row, piece);",
+        "  };",
+        f"  scan.template walk<{types}>(load, scanned, carried, after);",
+        "}",
+    ]
+    return "\n".join(folded(line) for text in lines for line in text.split("\n"))
 
 
 def _across_kernel(
@@ -166,7 +191,7 @@ def _across_kernel(
         f"  constexpr int kColumns = {_threads(folding)} / kTeam;",
         "  const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;",
         "  const bool inside = row < num_rows;",
-        *_range(scan.cut, "length"),
+        *_range(scan.cut),
         f"  const op::ScanAcross<kTeam, kColumns, kItems, kLanes, {_ways(scan)}, Index> scan(",
         "      first, last, length, inside);",
         f"  {carry} carry[kLanes];",
@@ -181,55 +206,63 @@ def _across_kernel(
             "      }",
             "    }",
         ]
-    body += ["  }", *_walk(folding, load, functions)]
+    body += ["  }", *_walk(folding, load, functions, "kStores, ")]
     if scan.cut:
         body += [
             "  if (kStores || !inside || threadIdx.x >= kColumns) return;",
             "  const Index at = blockIdx.y * num_rows + row;",
             "  for (int lane = 0; lane < kLanes; ++lane) partials[at + lane] = carry[lane];",
         ]
-    return _kernel(folding, scan, operands, body)
+    return _kernel(folding, operands, body, scan.cut)
 
 
 def _ways(scan: Scan) -> str:
     return f"{'true' if scan.reverse else 'false'}, {'true' if scan.exclusive else 'false'}"
 
 
-def _range(cut: bool, count: str) -> list[str]:
+def _range(cut: bool) -> list[str]:
     if not cut:
-        return [f"  const Index first = 0, last = {count};"]
+        return ["  const Index first = 0, last = length;"]
     return [
         "  const Index first = blockIdx.y * piece;",
-        f"  const Index last = first + piece < {count} ? first + piece : {count};",
+        "  const Index last = first + piece < length ? first + piece : length;",
     ]
 
 
-def _walk(folding: Folding, load: Function | None, functions: list[Function]) -> list[str]:
-    packet = packet_type(folding)
+def _steps(folding: Folding, load: Function | None, functions: list[Function]) -> list[str]:
+    """What a walk calls."""
     loaded = "return op::NoPacket();"
     if load:
         loaded = "return " + load.call(["row", "at"], 4).lstrip()
     scanned, after = functions
-    types = f"{folds_name(folding, 0)}, {known_name(folding)}, kStores, {packet}"
     return [
         f"  const auto load = [&](Index at) {{\n    {loaded}\n  }};",
-        f"  scan.template walk<{types}>(",
-        "      carry, load,",
-        "      [&](Index at, const auto& packet, auto& folds) {",
-        scanned.call(["row", "at", "packet", "folds"], 8),
-        "      },",
-        "      [&](Index at, const auto& packet, const auto& known) {",
-        after.call(["row", "at", "packet", "known"], 8),
-        "      });",
+        "  const auto scanned = [&](Index at, const auto& packet, auto& folds) {",
+        scanned.call(["row", "at", "packet", "folds"], 4),
+        "  };",
+        "  const auto after = [&](Index at, const auto& packet, const auto& known) {",
+        after.call(["row", "at", "packet", "known"], 4),
+        "  };",
     ]
 
 
-def _kernel(folding: Folding, scan: Scan, operands: tuple[str, ...], body: list[str]) -> str:
+def _walk(
+    folding: Folding, load: Function | None, functions: list[Function], stores: str = ""
+) -> list[str]:
+    types = f"{folds_name(folding, 0)}, {known_name(folding)}, {stores}{packet_type(folding)}"
+    return [
+        *_steps(folding, load, functions),
+        f"  scan.template walk<{types}>(carry, load, scanned, after);",
+    ]
+
+
+def _kernel(folding: Folding, operands: tuple[str, ...], body: list[str], cut: bool = False) -> str:
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
-    if scan.cut:
+    if cut:
         params += ["Index piece", f"{carry_name(folding)}* __restrict__ partials"]
+    stores = "bool kStores, " if folding.across else ""
     lines = [
-        "template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>",
+        f"template <int kTeam, int kItems, int kLanes, {stores}typename Index>",
         *_bounds(folding),
         head(f"{prefix(folding)}_kernel", params, " {"),
         *(folded(line) for text in body for line in text.split("\n")),
@@ -257,7 +290,7 @@ def _bounds(folding: Folding) -> list[str]:
 
 def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     """Launches an instance; with pieces it runs twice, to fold them and to scan them."""
-    cut = scan.cut
+    cut = scan.cut and folding.across
     params = [
         *pointers(folding, operands),
         *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
@@ -267,28 +300,85 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
     if cut:
         arguments += ["Index(piece)", f"static_cast<{carry_name(folding)}*>(partials)"]
-    packets = "length" if folding.across else "length / kLanes"
     grid = "dim3(blocks, pieces)" if cut else "blocks"
     name = f"{prefix(folding)}_kernel<kTeam, kItems, kLanes"
-    launch = f"kernel<<<{grid}, kThreads, 0, stream>>>"
     fold = [
+        "  const int64_t piece = op::piece_of(length, pieces, 1);",
         "  if (pieces > 1) {",
         *_assigned("    const auto fold =", f"{name}, false, Index>;"),
         call(f"fold<<<{grid}, kThreads, 0, stream>>>", arguments, 4),
         "  }",
     ]
+    stores = ", true" if folding.across else ""
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
         head(f"static void {prefix(folding)}_launch", params, " {"),
         f"  constexpr int kThreads = {_threads(folding)};",
         f"  constexpr int64_t kRows = kThreads / kTeam{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
-        *([f"  const int64_t piece = op::piece_of({packets}, pieces, 1);", *fold] if cut else []),
-        *_assigned("  const auto kernel =", f"{name}, true, Index>;"),
-        call(launch, arguments, 2),
+        *(fold if cut else []),
+        *_assigned("  const auto kernel =", f"{name}{stores}, Index>;"),
+        call(f"kernel<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
         "}",
     ]
     return "\n".join(lines)
+
+
+def _piece_template(folding: Folding, operands: tuple[str, ...]) -> str:
+    """Launches an instance for rows in pieces."""
+    params = [
+        *pointers(folding, operands),
+        *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
+        *("int64_t pieces", "void* partials", "cudaStream_t stream"),
+    ]
+    arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
+    arguments += ["(unsigned int)pieces", "partials"]
+    before = f"op::LookBack<{carry_name(folding)}>"
+    name = f"{prefix(folding)}_piece_kernel<kTeam, kItems, kLanes, Index>;"
+    lines = [
+        "template <int kTeam, int kItems, int kLanes, typename Index>",
+        head(f"static void {prefix(folding)}_piece_launch", params, " {"),
+        f"  const int64_t bytes = {before}::bytes(pieces, num_rows);",
+        "  cudaMemsetAsync(partials, 0, bytes, stream);",
+        "  const unsigned int blocks = num_rows * pieces;",
+        *_assigned("  const auto kernel =", name),
+        call("kernel<<<blocks, kTeam, 0, stream>>>", arguments, 2),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _piece_lines(folding: Folding, given: list[str]) -> list[str]:
+    """Of the entry: rows in pieces."""
+    name, lanes, words = f"{prefix(folding)}_piece_launch", folding.lanes, _state_words(folding)
+    single = _piece_instance(1, words)
+    lines = [
+        "  if (pieces > 1) {",
+        f"    auto in_pieces = narrow ? {name}<{single}, 1, uint32_t>",
+        f"        : {name}<{single}, 1, uint64_t>;",
+    ]
+    if lanes > 1 and folding.variant == "contiguous":
+        wide = f"{_piece_instance(lanes, words)}, {lanes}"
+        lines += [
+            f"    if (aligned && length % {lanes} == 0) {{",
+            f"      in_pieces = narrow ? {name}<{wide}, uint32_t>",
+            f"          : {name}<{wide}, uint64_t>;",
+            "    }",
+        ]
+    lines += [call("in_pieces", given, 4), "    return int(cudaGetLastError());", "  }"]
+    return lines
+
+
+def _state_words(folding: Folding) -> int:
+    return max(state_bytes(folding) // 4, 1)
+
+
+def _piece_instance(lanes: int, words: int) -> str:
+    """Threads, and packets of each: 32 registers of states, or 8 of single elements, all of which
+    have a state of what is before them and a place of their own.
+    """
+    threads = min((128 if lanes > 1 else 512) * words, 1024)
+    return f"{threads}, {max(PIECE_OF_SCAN // (threads * lanes), 1)}"
 
 
 def _assigned(start: str, value: str) -> list[str]:
@@ -302,6 +392,9 @@ def _assigned(start: str, value: str) -> list[str]:
 def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     rows = ["num_rows", "length"]
     pieces = ["pieces", "partials"] if scan.cut else []
+    stream, cut = "static_cast<cudaStream_t>(stream)", list[str]()
+    if pieces and not folding.across:
+        cut = _piece_lines(folding, [*operands, *rows, *pieces, stream])
     params = [
         *pointers(folding, tuple(b.name for b in folding.buffers)),
         *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),
@@ -312,8 +405,9 @@ def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
         head(f'extern "C" int {prefix(folding)}', params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
         "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
+        *cut,
         *map(folded, _choice(folding, scan)),
-        call("launch", [*operands, *rows, *pieces, "static_cast<cudaStream_t>(stream)"], 2),
+        call("launch", [*operands, *rows, *(pieces if folding.across else []), stream], 2),
         "  return int(cudaGetLastError());",
         "}",
     ]

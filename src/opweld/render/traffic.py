@@ -218,11 +218,12 @@ def _reaches_of(site: _Site, folding: Folding, step: Step) -> list[_Reach]:
 
 
 def _of_scan(site: _Site, scan: Scan) -> int:
-    """Both halves of the walk once, and the first one before where rows are cut in pieces."""
+    """Both halves of the walk once, and the first one before where columns are cut in pieces."""
     num_rows, length = site.at(scan.num_rows), site.at(scan.length)
     folding = scan.contiguous
     moved = _of_walks(site, folding, is_kept=True)
-    if not scan.cut or num_pieces(scan, site.target, num_rows, length) == 1:
+    in_registers = site.target.language == "cuda" and not folding.across
+    if not scan.cut or in_registers or num_pieces(scan, site.target, num_rows, length) == 1:
         return moved
     first = folding.steps[0].walk.kernel
     return moved + _bytes_of(site, first, _reaches(site, first))

@@ -53,11 +53,11 @@ struct k1_cumsum_carry {
 };
 
 extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
-  return op::pieces_for(num_rows, num_rows, length, 4096, 8);
+  return op::scan_pieces_for(num_rows, length, 4096);
 }
 
 extern "C" int64_t k1_cumsum_partial_bytes() {
-  return sizeof(k1_cumsum_carry);
+  return op::LookBack<k1_cumsum_carry>::kBytes;
 }
 
 // What the walk reads of a packet.
@@ -100,56 +100,76 @@ OPWELD_FN void k1_cumsum_contiguous_after(
   op::store_vector(&result[r], result_vector);
 }
 
-template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
+template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_cumsum_contiguous_kernel(
-    const float* __restrict__ x, float* __restrict__ result, Index num_rows, Index length,
-    Index piece, k1_cumsum_carry* __restrict__ partials) {
+    const float* __restrict__ x, float* __restrict__ result, Index num_rows, Index length) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
-  const Index packets = length / kLanes;
-  const Index first = blockIdx.y * piece;
-  const Index last = first + piece < packets ? first + piece : packets;
   const op::ScanAlong<kTeam, kItems, kLanes, false, false, Index> scan(
-      first, last, packets);
+      length / kLanes);
   k1_cumsum_carry carry = k1_cumsum_carry::nothing();
-  const int rank = threadIdx.x % kTeam;
-  if (kStores && blockIdx.y > 0) {
-    carry = op::carried_before<kTeam>(partials + row, num_rows, blockIdx.y, rank);
-  }
   const auto load = [&](Index at) {
     return k1_cumsum_contiguous_load<kLanes>(x, row, at);
   };
-  scan.template walk<k1_cumsum_folds0, k1_cumsum_known, kStores,
-      k1_cumsum_contiguous_packet<kLanes>>(
-      carry, load,
-      [&](Index at, const auto& packet, auto& folds) {
-        k1_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
-      },
-      [&](Index at, const auto& packet, const auto& known) {
-        k1_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
-      });
-  if (!kStores && rank == 0) partials[blockIdx.y * num_rows + row] = carry;
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
+  };
+  scan.template walk<k1_cumsum_folds0, k1_cumsum_known, k1_cumsum_contiguous_packet<kLanes>>(carry,
+      load, scanned, after);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_cumsum_contiguous_launch(
-    const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
-    cudaStream_t stream) {
+    const void* x, void* result, int64_t num_rows, int64_t length, cudaStream_t stream) {
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const int64_t piece = op::piece_of(length / kLanes, pieces, 1);
-  if (pieces > 1) {
-    const auto fold = k1_cumsum_contiguous_kernel<kTeam, kItems, kLanes, false, Index>;
-    fold<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-        static_cast<const float*>(x), static_cast<float*>(result), Index(num_rows), Index(length),
-        Index(piece), static_cast<k1_cumsum_carry*>(partials));
-  }
-  const auto kernel = k1_cumsum_contiguous_kernel<kTeam, kItems, kLanes, true, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+  const auto kernel = k1_cumsum_contiguous_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<float*>(result), Index(num_rows), Index(length));
+}
+
+template <int kTeam, int kItems, int kLanes, typename Index>
+__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam>)
+k1_cumsum_contiguous_piece_kernel(
+    const float* __restrict__ x, float* __restrict__ result, Index num_rows, Index length,
+    unsigned pieces, void* partials) {
+  const op::LookBack<k1_cumsum_carry> before(partials, pieces, num_rows);
+  const unsigned block = before.block();
+  const Index row = block % num_rows, piece = block / num_rows;
+  const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
+      piece * (kTeam * kItems), length / kLanes);
+  const auto load = [&](Index at) {
+    return k1_cumsum_contiguous_load<kLanes>(x, row, at);
+  };
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
+  };
+  const auto carried = [&](const k1_cumsum_carry& mine) {
+    return before.template carried<kTeam>(mine, row, piece);
+  };
+  scan.template walk<k1_cumsum_folds0, k1_cumsum_known,
+      k1_cumsum_contiguous_packet<kLanes>, k1_cumsum_carry>(load, scanned, carried, after);
+}
+
+template <int kTeam, int kItems, int kLanes, typename Index>
+static void k1_cumsum_contiguous_piece_launch(
+    const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
+    cudaStream_t stream) {
+  const int64_t bytes = op::LookBack<k1_cumsum_carry>::bytes(pieces, num_rows);
+  cudaMemsetAsync(partials, 0, bytes, stream);
+  const unsigned int blocks = num_rows * pieces;
+  const auto kernel = k1_cumsum_contiguous_piece_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kTeam, 0, stream>>>(
       static_cast<const float*>(x), static_cast<float*>(result), Index(num_rows), Index(length),
-      Index(piece), static_cast<k1_cumsum_carry*>(partials));
+      (unsigned int)pieces, partials);
 }
 
 extern "C" int k1_cumsum_contiguous(
@@ -157,6 +177,16 @@ extern "C" int k1_cumsum_contiguous(
     int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  if (pieces > 1) {
+    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<512, 8, 1, uint32_t>
+        : k1_cumsum_contiguous_piece_launch<512, 8, 1, uint64_t>;
+    if (aligned && length % 4 == 0) {
+      in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<128, 8, 4, uint32_t>
+          : k1_cumsum_contiguous_piece_launch<128, 8, 4, uint64_t>;
+    }
+    in_pieces(x, result, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
+    return int(cudaGetLastError());
+  }
   auto launch = k1_cumsum_contiguous_launch<256, 1, 1, uint64_t>;
   if (aligned && length % 4 == 0) {
     if (narrow) {
@@ -171,7 +201,7 @@ extern "C" int k1_cumsum_contiguous(
     if (num_rows < 1056
         && length > 4096) launch = k1_cumsum_contiguous_launch<1024, 4, 1, uint32_t>;
   }
-  launch(x, result, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
+  launch(x, result, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
 }
 
@@ -219,57 +249,79 @@ OPWELD_FN void k1_cumsum_strided_after(
   }
 }
 
-template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
+template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_cumsum_strided_kernel(
     const float* __restrict__ x, float* __restrict__ result, Index x_stride0, Index result_stride0,
-    Index num_rows, Index length, Index piece, k1_cumsum_carry* __restrict__ partials) {
+    Index num_rows, Index length) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
-  const Index packets = length / kLanes;
-  const Index first = blockIdx.y * piece;
-  const Index last = first + piece < packets ? first + piece : packets;
   const op::ScanAlong<kTeam, kItems, kLanes, false, false, Index> scan(
-      first, last, packets);
+      length / kLanes);
   k1_cumsum_carry carry = k1_cumsum_carry::nothing();
-  const int rank = threadIdx.x % kTeam;
-  if (kStores && blockIdx.y > 0) {
-    carry = op::carried_before<kTeam>(partials + row, num_rows, blockIdx.y, rank);
-  }
   const auto load = [&](Index at) {
     return k1_cumsum_strided_load<kLanes>(x, x_stride0, row, at);
   };
-  scan.template walk<k1_cumsum_folds0, k1_cumsum_known, kStores, k1_cumsum_strided_packet<kLanes>>(
-      carry, load,
-      [&](Index at, const auto& packet, auto& folds) {
-        k1_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
-      },
-      [&](Index at, const auto& packet, const auto& known) {
-        k1_cumsum_strided_after<kLanes>(result, result_stride0, row, at, packet, known);
-      });
-  if (!kStores && rank == 0) partials[blockIdx.y * num_rows + row] = carry;
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cumsum_strided_after<kLanes>(result, result_stride0, row, at, packet, known);
+  };
+  scan.template walk<k1_cumsum_folds0, k1_cumsum_known, k1_cumsum_strided_packet<kLanes>>(carry,
+      load, scanned, after);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_cumsum_strided_launch(
     const void* x, void* result, int64_t x_stride0, int64_t result_stride0, int64_t num_rows,
-    int64_t length, int64_t pieces, void* partials, cudaStream_t stream) {
+    int64_t length, cudaStream_t stream) {
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const int64_t piece = op::piece_of(length / kLanes, pieces, 1);
-  if (pieces > 1) {
-    const auto fold = k1_cumsum_strided_kernel<kTeam, kItems, kLanes, false, Index>;
-    fold<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
-        static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0),
-        Index(result_stride0), Index(num_rows), Index(length), Index(piece),
-        static_cast<k1_cumsum_carry*>(partials));
-  }
-  const auto kernel = k1_cumsum_strided_kernel<kTeam, kItems, kLanes, true, Index>;
-  kernel<<<dim3(blocks, pieces), kThreads, 0, stream>>>(
+  const auto kernel = k1_cumsum_strided_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0),
-      Index(result_stride0), Index(num_rows), Index(length), Index(piece),
-      static_cast<k1_cumsum_carry*>(partials));
+      Index(result_stride0), Index(num_rows), Index(length));
+}
+
+template <int kTeam, int kItems, int kLanes, typename Index>
+__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam>)
+k1_cumsum_strided_piece_kernel(
+    const float* __restrict__ x, float* __restrict__ result, Index x_stride0, Index result_stride0,
+    Index num_rows, Index length, unsigned pieces, void* partials) {
+  const op::LookBack<k1_cumsum_carry> before(partials, pieces, num_rows);
+  const unsigned block = before.block();
+  const Index row = block % num_rows, piece = block / num_rows;
+  const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
+      piece * (kTeam * kItems), length / kLanes);
+  const auto load = [&](Index at) {
+    return k1_cumsum_strided_load<kLanes>(x, x_stride0, row, at);
+  };
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cumsum_strided_after<kLanes>(result, result_stride0, row, at, packet, known);
+  };
+  const auto carried = [&](const k1_cumsum_carry& mine) {
+    return before.template carried<kTeam>(mine, row, piece);
+  };
+  scan.template walk<k1_cumsum_folds0, k1_cumsum_known,
+      k1_cumsum_strided_packet<kLanes>, k1_cumsum_carry>(load, scanned, carried, after);
+}
+
+template <int kTeam, int kItems, int kLanes, typename Index>
+static void k1_cumsum_strided_piece_launch(
+    const void* x, void* result, int64_t x_stride0, int64_t result_stride0, int64_t num_rows,
+    int64_t length, int64_t pieces, void* partials, cudaStream_t stream) {
+  const int64_t bytes = op::LookBack<k1_cumsum_carry>::bytes(pieces, num_rows);
+  cudaMemsetAsync(partials, 0, bytes, stream);
+  const unsigned int blocks = num_rows * pieces;
+  const auto kernel = k1_cumsum_strided_piece_kernel<kTeam, kItems, kLanes, Index>;
+  kernel<<<blocks, kTeam, 0, stream>>>(
+      static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0),
+      Index(result_stride0), Index(num_rows), Index(length), (unsigned int)pieces, partials);
 }
 
 extern "C" int k1_cumsum_strided(
@@ -277,12 +329,18 @@ extern "C" int k1_cumsum_strided(
     int64_t length, int64_t pieces, void* partials, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
+  if (pieces > 1) {
+    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<512, 8, 1, uint32_t>
+        : k1_cumsum_strided_piece_launch<512, 8, 1, uint64_t>;
+    in_pieces(
+        x, result, x_stride0, result_stride0, num_rows, length, pieces, partials,
+        static_cast<cudaStream_t>(stream));
+    return int(cudaGetLastError());
+  }
   auto launch = k1_cumsum_strided_launch<256, 1, 1, uint64_t>;
   if (narrow) {
     launch = k1_cumsum_strided_launch<256, 4, 1, uint32_t>;
   }
-  launch(
-      x, result, x_stride0, result_stride0, num_rows, length, pieces, partials,
-      static_cast<cudaStream_t>(stream));
+  launch(x, result, x_stride0, result_stride0, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
 }

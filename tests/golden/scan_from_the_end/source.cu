@@ -120,15 +120,14 @@ k1_cast_cumsum_contiguous_kernel(
   const auto load = [&](Index at) {
     return k1_cast_cumsum_contiguous_load<kLanes>(x, row, at);
   };
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cast_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cast_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
+  };
   scan.template walk<k1_cast_cumsum_folds0, k1_cast_cumsum_known, kStores,
-      k1_cast_cumsum_contiguous_packet<kLanes>>(
-      carry, load,
-      [&](Index at, const auto& packet, auto& folds) {
-        k1_cast_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
-      },
-      [&](Index at, const auto& packet, const auto& known) {
-        k1_cast_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
-      });
+      k1_cast_cumsum_contiguous_packet<kLanes>>(carry, load, scanned, after);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
@@ -240,16 +239,15 @@ k1_cast_cumsum_strided_kernel(
   const auto load = [&](Index at) {
     return k1_cast_cumsum_strided_load<kLanes>(x, x_stride0, x_stride1, x_stride2, row, at);
   };
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cast_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cast_cumsum_strided_after<kLanes>(
+        result, result_stride0, result_stride1, result_stride2, row, at, packet, known);
+  };
   scan.template walk<k1_cast_cumsum_folds0, k1_cast_cumsum_known, kStores,
-      k1_cast_cumsum_strided_packet<kLanes>>(
-      carry, load,
-      [&](Index at, const auto& packet, auto& folds) {
-        k1_cast_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
-      },
-      [&](Index at, const auto& packet, const auto& known) {
-        k1_cast_cumsum_strided_after<kLanes>(
-            result, result_stride0, result_stride1, result_stride2, row, at, packet, known);
-      });
+      k1_cast_cumsum_strided_packet<kLanes>>(carry, load, scanned, after);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>

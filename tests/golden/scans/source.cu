@@ -120,31 +120,27 @@ OPWELD_FN void k1_cummax_div_cummax_place_contiguous_after(
   op::store_vector(&result1[i * 40u + r], result1_vector);
 }
 
-template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
+template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_cummax_div_cummax_place_contiguous_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result0,
     int64_t* __restrict__ result1, Index num_rows, Index length) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
-  const Index packets = length / kLanes;
-  const Index first = 0, last = packets;
   const op::ScanAlong<kTeam, kItems, kLanes, false, false, Index> scan(
-      first, last, packets);
+      length / kLanes);
   k1_cummax_div_cummax_place_carry carry = k1_cummax_div_cummax_place_carry::nothing();
   const auto load = [&](Index at) {
     return k1_cummax_div_cummax_place_contiguous_load<kLanes>(x, mask, row, at);
   };
-  scan.template walk<k1_cummax_div_cummax_place_folds0, k1_cummax_div_cummax_place_known, kStores,
-      k1_cummax_div_cummax_place_contiguous_packet<kLanes>>(
-      carry, load,
-      [&](Index at, const auto& packet, auto& folds) {
-        k1_cummax_div_cummax_place_contiguous_scanned<kLanes>(row, at, packet, folds);
-      },
-      [&](Index at, const auto& packet, const auto& known) {
-        k1_cummax_div_cummax_place_contiguous_after<kLanes>(
-            result0, result1, row, at, packet, known);
-      });
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cummax_div_cummax_place_contiguous_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cummax_div_cummax_place_contiguous_after<kLanes>(result0, result1, row, at, packet, known);
+  };
+  scan.template walk<k1_cummax_div_cummax_place_folds0, k1_cummax_div_cummax_place_known,
+      k1_cummax_div_cummax_place_contiguous_packet<kLanes>>(carry, load, scanned, after);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
@@ -154,8 +150,7 @@ static void k1_cummax_div_cummax_place_contiguous_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel =
-      k1_cummax_div_cummax_place_contiguous_kernel<kTeam, kItems, kLanes, true, Index>;
+  const auto kernel = k1_cummax_div_cummax_place_contiguous_kernel<kTeam, kItems, kLanes, Index>;
   kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(mask), static_cast<float*>(result0),
       static_cast<int64_t*>(result1), Index(num_rows), Index(length));
@@ -237,7 +232,7 @@ OPWELD_FN void k1_cummax_div_cummax_place_strided_after(
   }
 }
 
-template <int kTeam, int kItems, int kLanes, bool kStores, typename Index>
+template <int kTeam, int kItems, int kLanes, typename Index>
 __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
 k1_cummax_div_cummax_place_strided_kernel(
     const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result0,
@@ -246,26 +241,23 @@ k1_cummax_div_cummax_place_strided_kernel(
     Index num_rows, Index length) {
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
-  const Index packets = length / kLanes;
-  const Index first = 0, last = packets;
   const op::ScanAlong<kTeam, kItems, kLanes, false, false, Index> scan(
-      first, last, packets);
+      length / kLanes);
   k1_cummax_div_cummax_place_carry carry = k1_cummax_div_cummax_place_carry::nothing();
   const auto load = [&](Index at) {
     return k1_cummax_div_cummax_place_strided_load<kLanes>(
         x, mask, x_stride0, x_stride1, mask_stride0, row, at);
   };
-  scan.template walk<k1_cummax_div_cummax_place_folds0, k1_cummax_div_cummax_place_known, kStores,
-      k1_cummax_div_cummax_place_strided_packet<kLanes>>(
-      carry, load,
-      [&](Index at, const auto& packet, auto& folds) {
-        k1_cummax_div_cummax_place_strided_scanned<kLanes>(row, at, packet, folds);
-      },
-      [&](Index at, const auto& packet, const auto& known) {
-        k1_cummax_div_cummax_place_strided_after<kLanes>(
-            result0, result1, result0_stride0, result0_stride1, result1_stride0, result1_stride1,
-            row, at, packet, known);
-      });
+  const auto scanned = [&](Index at, const auto& packet, auto& folds) {
+    k1_cummax_div_cummax_place_strided_scanned<kLanes>(row, at, packet, folds);
+  };
+  const auto after = [&](Index at, const auto& packet, const auto& known) {
+    k1_cummax_div_cummax_place_strided_after<kLanes>(
+        result0, result1, result0_stride0, result0_stride1, result1_stride0, result1_stride1, row,
+        at, packet, known);
+  };
+  scan.template walk<k1_cummax_div_cummax_place_folds0, k1_cummax_div_cummax_place_known,
+      k1_cummax_div_cummax_place_strided_packet<kLanes>>(carry, load, scanned, after);
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
@@ -277,7 +269,7 @@ static void k1_cummax_div_cummax_place_strided_launch(
   constexpr int kThreads = op::kTeamThreads<kTeam>;
   constexpr int64_t kRows = kThreads / kTeam;
   const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_cummax_div_cummax_place_strided_kernel<kTeam, kItems, kLanes, true, Index>;
+  const auto kernel = k1_cummax_div_cummax_place_strided_kernel<kTeam, kItems, kLanes, Index>;
   kernel<<<blocks, kThreads, 0, stream>>>(
       static_cast<const float*>(x), static_cast<const float*>(mask), static_cast<float*>(result0),
       static_cast<int64_t*>(result1), Index(x_stride0), Index(x_stride1), Index(mask_stride0),
