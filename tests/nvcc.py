@@ -36,6 +36,25 @@ def require_no_spills(uses: Sequence[KernelUse]) -> None:
     assert not spilling, f"kernels spill registers: {spilling}"
 
 
+def ptx_of(text: str, folder: Path) -> str:
+    """The PTX of a text, for sm_90a."""
+    source, ptx = folder / "text.cu", folder / "text.ptx"
+    source.write_text(text)
+    command = [
+        "nvcc",
+        "-ptx",
+        "-O3",
+        "-std=c++17",
+        "-arch=compute_90a",
+        "-o",
+        str(ptx),
+        str(source),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return ptx.read_text()
+
+
 def build_cuda(text: str, folder: Path) -> ctypes.CDLL:
     """The library of a text, for the device that is there."""
     source, shared = folder / "text.cu", folder / "text.so"

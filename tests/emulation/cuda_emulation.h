@@ -334,10 +334,6 @@ T __ldcg(const T* p) {
     return *p;
 }
 template <typename T>
-T __ldcv(const T* p) {
-    return *p;
-}
-template <typename T>
 T __ldca(const T* p) {
     return *p;
 }

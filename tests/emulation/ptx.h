@@ -24,6 +24,14 @@ inline void barrier_cluster_arrive_release_aligned(int line = __builtin_LINE()) 
 inline void mapa_u64(uint64_t& address, const void* mine, int rank) {
     address = uint64_t(emulation::peer_place(mine, unsigned(rank)));
 }
+inline void ld_relaxed_gpu_global_v4_u32(uint32_t& x, uint32_t& y, uint32_t& z, uint32_t& w,
+                                         const void* from) {
+    const uint4 word = *static_cast<const uint4*>(from);
+    x = word.x, y = word.y, z = word.z, w = word.w;
+}
+inline void st_relaxed_gpu_global_v4_u32(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+    *static_cast<uint4*>(to) = {x, y, z, w};
+}
 inline void sub_u32(uint32_t& rest, uint32_t above, uint32_t below) { rest = above - below; }
 // Of zeros +0 is the larger one.
 inline float max_NaN_f32(float a, float b) {

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.emulation.emulate import ORDERS, from_bfloat16, to_bfloat16
 from tests.emulation.scans import ANY_CALL, Calls, Case, case, each_result, exact, run
-from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.nvcc import compile_cuda, needs_nvcc, ptx_of, require_no_spills
 from tests.scan_graphs import EXTREMES, GRAPHS, SUMS, hard_rows, values
 from tests.unit.plan.plans import Make
 
@@ -270,6 +272,29 @@ def test_every_order_of_threads_gives_the_same_bits(order: str) -> None:
 @pytest.mark.parametrize("name", ["sums_both", "across", "extremes", "half", "powers_across"])
 def test_nvcc_takes_it_without_warnings_and_spills(name: str) -> None:
     require_no_spills(compile_cuda(text_of(name, cut=name in CUT)))
+
+
+_READ = "ld.relaxed.gpu.global.v4.u32"
+_LABEL = r"\$L__BB\d+_\d+"
+_ASKED_AGAIN = re.compile(
+    rf"({_LABEL}):(?:(?!{_LABEL}:).)*?{re.escape(_READ)}(?:(?!{_LABEL}:).)*?bra\s+\1;", re.DOTALL
+)
+
+
+def asks_again(text: str, folder: Path) -> bool:
+    """Whether every read of what another block tells is in a loop of its own."""
+    ptx = ptx_of(text, folder)
+    assert _READ in ptx
+    return len(_ASKED_AGAIN.findall(ptx)) == ptx.count(_READ)
+
+
+@needs_nvcc
+def test_what_waits_asks_again(tmp_path: Path) -> None:
+    """A read that may be left out or taken out of its loop makes a wait that is none."""
+    text, told = text_of("sums_reverse", cut=True), "} while (!slot.told);"
+    assert told in text
+    assert asks_again(text, tmp_path)
+    assert not asks_again(text.replace(told, "} while (false);"), tmp_path)
 
 
 def test_every_extreme_is_compared() -> None:

@@ -117,7 +117,25 @@ OPWELD_FN T before_in_team(const T& mine, T& whole, int turn) {
     return before;
 }
 
-// @LookBack deps: before_in_team, Packet
+// @at_once deps:
+// 16 bytes by one access that all blocks see. The compiler neither leaves one out nor takes it out of
+// a loop, as it did with __ldcv.
+OPWELD_FN uint4 read_at_once(const void* p) {
+    uint4 word;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+                 : "l"(p)
+                 : "memory");
+    return word;
+}
+
+OPWELD_FN void write_at_once(void* p, uint4 word) {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(word.x),
+                 "r"(word.y), "r"(word.z), "r"(word.w)
+                 : "memory");
+}
+
+// @LookBack deps: at_once, before_in_team
 // What is carried from piece to piece of rows, told by one block to the others while they run (the
 // single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other has,
 // so that whatever it waits for has begun. Pieces stand in groups: carried into one is what comes
@@ -181,9 +199,9 @@ struct LookBack {
         if constexpr (sizeof(Slot) == sizeof(uint4)) {
             Slot slot{};
             slot.carry = carry, slot.told = 1;
-            uint4 words;
-            memcpy(&words, &slot, sizeof words);
-            __stcg(reinterpret_cast<uint4*>(at), words);
+            uint4 word;
+            memcpy(&word, &slot, sizeof word);
+            write_at_once(at, word);
         } else {
             at->carry = carry;
             __threadfence();
@@ -193,22 +211,20 @@ struct LookBack {
 
     // Waits until it is there.
     OPWELD_FN Carry told(const Slot* at) {
+        constexpr int kWords = sizeof(Slot) / sizeof(uint4);
         Slot slot;
-        if constexpr (sizeof(Slot) == sizeof(uint4)) {
-            do {
-                const uint4 words = __ldcv(reinterpret_cast<const uint4*>(at));
-                memcpy(&slot, &words, sizeof words);
-            } while (!slot.told);
-        } else {
+        if constexpr (kWords > 1) {
             while (!*const_cast<const volatile unsigned*>(&at->told)) {
             }
             __threadfence();
-#pragma unroll
-            for (int word = 0; word < int(sizeof(Slot) / sizeof(uint4)); ++word) {
-                const uint4 words = __ldcv(reinterpret_cast<const uint4*>(at) + word);
-                memcpy(reinterpret_cast<char*>(&slot) + word * sizeof words, &words, sizeof words);
-            }
         }
+        do {
+#pragma unroll
+            for (int k = 0; k < kWords; ++k) {
+                const uint4 word = read_at_once(reinterpret_cast<const uint4*>(at) + k);
+                memcpy(reinterpret_cast<char*>(&slot) + k * sizeof word, &word, sizeof word);
+            }
+        } while (!slot.told);
         return slot.carry;
     }
 };
