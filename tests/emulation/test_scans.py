@@ -26,8 +26,9 @@ def case_of(name: str, cut: bool = False) -> Case:
     return case(f"{name}{'_cut' if cut else ''}", *GRAPHS[name](Make()), cut=cut)
 
 
-# Pieces of a row that a block keeps in registers stand in groups of 256; here in groups of 3.
-PIECE, GROUPS = 4096, ("kGroup = 256;", "kGroup = 3;")
+# Pieces of a row that a block keeps in registers stand in groups of as many as it has threads, but
+# one; here in groups of 3.
+PIECE, GROUPS = 4096, ("kGroup = kTeam - 1;", "kGroup = 3;")
 
 
 @cache

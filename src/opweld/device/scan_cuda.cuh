@@ -140,22 +140,21 @@ OPWELD_FN void write_at_once(void* p, uint4 word) {
 // single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other has,
 // so that whatever it waits for has begun. Pieces stand in groups: carried into one is what comes
 // before its group and the pieces of the group before it, always added in the same order, so that
-// results are the same in every run. Its memory, kBytes for each piece of each row, begins as zeros.
-template <typename Carry>
+// results are the same in every run. Its memory, two slots for each piece of each row, begins as zeros.
+template <typename Carry, int kTeam>
 struct LookBack {
-    static constexpr int kGroup = 256;
+    static constexpr int kGroup = kTeam - 1;
     // Up to 16 bytes are written and read at once; of more, `told` is written last.
     struct alignas(16) Slot {
         Carry carry;
         unsigned told;
     };
-    static constexpr int64_t kBytes = 2 * sizeof(Slot);
     Slot *pieces, *groups;  // [pieces, rows], [groups, rows]
     unsigned* next;
     int64_t rows;
 
     OPWELD_HOST_FN int64_t num_groups(int64_t pieces) { return (pieces + kGroup - 1) / kGroup; }
-    // Two pieces or more leave room for their groups and a number.
+    // Of two pieces or more twice as many slots leave room for their groups and a number.
     OPWELD_HOST_FN int64_t bytes(int64_t pieces, int64_t rows) {
         return ((pieces + num_groups(pieces)) * rows + 1) * int64_t(sizeof(Slot));
     }
@@ -175,17 +174,15 @@ struct LookBack {
     }
 
     // What is carried into a piece that comes to `mine`, for the kTeam threads of the block: the
-    // first looks at the group before, the others at pieces.
-    template <int kTeam>
+    // first looks at the group before, each of the others at a piece.
     __device__ __forceinline__ Carry carried(const Carry& mine, int64_t row, int piece) const {
         const int group = piece / kGroup, earlier = piece % kGroup, rank = threadIdx.x;
-        const int each = (earlier + kTeam - 2) / (kTeam - 1);
-        Carry seen = Carry::nothing(), carry;
         if (rank == 0) tell(pieces + piece * rows + row, mine);
-        if (rank == 0 && group > 0) seen = told(groups + (group - 1) * rows + row);
-        for (int k = (rank - 1) * each; rank > 0 && k < rank * each && k < earlier; ++k) {
-            seen.follow(told(pieces + (group * kGroup + k) * rows + row));
-        }
+        const bool looks = rank == 0 ? group > 0 : rank <= earlier;
+        const Slot* at = rank == 0 ? groups + (group - 1) * rows + row
+                                   : pieces + (group * kGroup + rank - 1) * rows + row;
+        Carry seen = Carry::nothing(), carry;
+        if (looks) seen = told(at);
         before_in_team<kTeam>(seen, carry, 0);
         if (rank == 0 && earlier == kGroup - 1) {
             Carry up_to = carry;
@@ -378,8 +375,8 @@ struct ScanAlong {
 // @ScanPiece deps: LookBack, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
 // neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours.
-template <int kTeam>
-constexpr int kPieceBlocks = kTeam > 768 ? 1 : 768 / kTeam;
+template <int kTeam, typename Index>
+constexpr int kPieceBlocks = kTeam > 512 ? 1 : (sizeof(Index) > 4 ? 512 : 768) / kTeam;
 template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
 struct ScanPiece {
     static constexpr int kWarps = kTeam / 32;

@@ -161,16 +161,16 @@ def _piece_kernel(
     types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
-        "__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam>)",
+        "__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)",
         head(f"{prefix(folding)}_piece_kernel", params, " {"),
-        f"  const op::LookBack<{carry}> before(partials, pieces, num_rows);",
+        f"  const op::LookBack<{carry}, kTeam> before(partials, pieces, num_rows);",
         "  const unsigned block = before.block();",
         "  const Index row = block % num_rows, piece = block / num_rows;",
         f"  const op::ScanPiece<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
         "      piece * (kTeam * kItems), length / kLanes);",
         *_steps(folding, load, functions),
         f"  const auto carried = [&](const {carry}& mine) {{",
-        "    return before.template carried<kTeam>(mine, row, piece);",
+        "    return before.carried(mine, row, piece);",
         "  };",
         f"  scan.template walk<{types}>(load, scanned, carried, after);",
         "}",
@@ -333,7 +333,7 @@ def _piece_template(folding: Folding, operands: tuple[str, ...]) -> str:
     ]
     arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
     arguments += ["(unsigned int)pieces", "partials"]
-    before = f"op::LookBack<{carry_name(folding)}>"
+    before = f"op::LookBack<{carry_name(folding)}, kTeam>"
     name = f"{prefix(folding)}_piece_kernel<kTeam, kItems, kLanes, Index>;"
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
@@ -374,10 +374,10 @@ def _state_words(folding: Folding) -> int:
 
 
 def _piece_instance(lanes: int, words: int) -> str:
-    """Threads, and packets of each: 32 registers of states, or 8 of single elements, all of which
-    have a state of what is before them and a place of their own.
+    """Threads, and packets of each: 32 registers of states, or 16 of single elements, all of which
+    have a state of what is before them.
     """
-    threads = min((128 if lanes > 1 else 512) * words, 1024)
+    threads = min((128 if lanes > 1 else 256) * words, 1024)
     return f"{threads}, {max(PIECE_OF_SCAN // (threads * lanes), 1)}"
 
 

@@ -269,7 +269,7 @@ def pieces_entries(reduction: Reduction | Scan, partial: str) -> str:
     pieces, size = f"op::pieces_for({given})", f"sizeof({partial})"
     if isinstance(reduction, Scan) and not folding.across:
         pieces = f"op::scan_pieces_for(num_rows, length, {PIECE_OF_SCAN})"
-        size = f"op::LookBack<{partial}>::kBytes"
+        size = f"2 * sizeof(op::LookBack<{partial}, 32>::Slot)"
     lines = [
         f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
         f"  return {pieces};",
