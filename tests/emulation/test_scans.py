@@ -28,7 +28,8 @@ def case_of(name: str, cut: bool = False) -> Case:
 
 # Pieces of a row that a block keeps in registers stand in groups of as many as it has threads, but
 # one; here in groups of 3.
-PIECE, GROUPS = 4096, ("kGroup = kTeam - 1;", "kGroup = 3;")
+PIECE, GROUPS = 8192, ("kGroup = kTeam - 1;", "kGroup = 3;")
+SMALLEST = 512  # of the longest states, as single elements
 
 
 @cache
@@ -135,27 +136,27 @@ def in_pieces(pieces: int) -> Calls:
     return tuple({**options, "pieces": pieces} for options in ANY_CALL)
 
 
-@pytest.mark.parametrize("length", [4, PIECE + 4, 3 * PIECE, 7 * PIECE - 4])
+@pytest.mark.parametrize("length", [4, PIECE + 4, 2 * PIECE, 4 * PIECE - 4])
 @pytest.mark.parametrize("name", [n for n in CUT if n in SUMS and not n.startswith("across")])
 def test_sums_of_rows_in_pieces(name: str, length: int) -> None:
-    check(name, feeds_of(name, 2, length), in_pieces(max(-(-length // PIECE), 2)), cut=True)
+    check(name, feeds_of(name, 2, length), in_pieces(length // SMALLEST + 2), cut=True)
 
 
 def test_any_states_in_pieces() -> None:
     """Those that are told in one access, and longer ones."""
-    x = values(1, 5 * PIECE + 8) * 10
-    check("powers", {"x": x}, in_pieces(6), cut=True, rtol=2e-6)
-    check("doubles", {"x": x.astype(np.float64)}, in_pieces(6), cut=True, rtol=0, of_largest=1e-15)
-    x = hard_rows(2, 4 * PIECE + 4)
-    check("extremes", {"x": x}, in_pieces(5), cut=True, rtol=0, of_largest=0)
+    calls = in_pieces(4 * PIECE // SMALLEST)
+    x = values(1, 3 * PIECE + 8) * 10
+    check("powers", {"x": x}, calls, cut=True, rtol=2e-6)
+    check("doubles", {"x": x.astype(np.float64)}, calls, cut=True, rtol=0, of_largest=1e-15)
+    check("extremes", {"x": hard_rows(2, 2 * PIECE + 4)}, calls, cut=True, rtol=0, of_largest=0)
 
 
 def test_a_sum_of_many_pieces_is_rounded_as_little_as_one() -> None:
-    x = np.full((1, 40 * PIECE + 4), 0.1, np.float32)
+    x = np.full((1, 20 * PIECE + 4), 0.1, np.float32)
     sizes = sizes_of("odd_exclusive", x)
     (sums,) = exact(case_of("odd_exclusive", True), {"x": x}, sizes)
     text, case = text_of("odd_exclusive", True), case_of("odd_exclusive", True)
-    (got,) = run(text, case, {"x": x}, sizes, pieces=41)
+    (got,) = run(text, case, {"x": x}, sizes, pieces=x.size // SMALLEST)
     naive = np.cumsum(x, axis=1, dtype=np.float32)[0, :-1]
     assert np.abs(got[0, 1:] / sums[0, 1:] - 1).max() < 3e-7
     assert np.abs(naive / sums[0, 1:] - 1).max() > 1e-5

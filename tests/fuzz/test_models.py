@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz.campaign import Judging
 from tests.fuzz.generate import generate
 
-FIXED = tuple(range(1001, 1003))
+FIXED = (1001,)
 NUM_FRESH = 4
 
 
@@ -40,6 +40,6 @@ def overflows_easily(seed: int) -> bool:
     return "torch.float16" in source or ".half()" in source
 
 
-@pytest.mark.parametrize("seed", FIXED[:5])
+@pytest.mark.parametrize("seed", FIXED)
 def test_a_seed_names_a_model(seed: int) -> None:
     assert generate(seed).source() == generate(seed).source()

@@ -228,9 +228,9 @@ struct LookBack {
 
 // @scan_pieces_for deps: pieces_for
 // In how many pieces rows are scanned: in those of `piece` elements where a block a row would leave
-// the device idle.
-static int64_t scan_pieces_for(int64_t num_rows, int64_t length, int64_t piece) {
-    const bool idle = pieces_for(num_rows, num_rows, length, piece, 8) > 1;
+// the device idle, and rows are of two times `least` elements.
+static int64_t scan_pieces_for(int64_t num_rows, int64_t length, int64_t least, int64_t piece) {
+    const bool idle = pieces_for(num_rows, num_rows, length, least, 8) > 1;
     return idle ? (length + piece - 1) / piece : 1;
 }
 
@@ -259,7 +259,28 @@ OPWELD_FN void tell_in_thread(State (&mine)[kCount], const State& before, const 
     }
 }
 
-// @ScanAlong deps: Team, before_in_team, scan_in_thread, tell_in_thread
+// @exchange_in_warp deps: team_mask
+// Elements k * kWidth + lane of a warp's part to lane * kItems + k, or back, through memory of its own
+// that has one place more for each 32: neighbours of a thread are then in different banks.
+template <int kWidth, bool kToNeighbours, int kItems, typename State>
+OPWELD_FN void exchange_in_warp(State (&mine)[kItems], State* own) {
+    const unsigned mask = team_mask<kWidth>();
+    const int lane = threadIdx.x % kWidth;
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+        const int at = kToNeighbours ? k * kWidth + lane : lane * kItems + k;
+        own[at + at / 32] = mine[k];
+    }
+    __syncwarp(mask);
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+        const int at = kToNeighbours ? lane * kItems + k : k * kWidth + lane;
+        mine[k] = own[at + at / 32];
+    }
+    __syncwarp(mask);
+}
+
+// @ScanAlong deps: Team, before_in_team, exchange_in_warp, scan_in_thread, tell_in_thread
 // A row that kTeam threads scan together, chunk by chunk: kItems packets of kLanes neighbours a
 // thread, those of the next chunk under way while one is scanned. Packets are numbered as the scan
 // goes. Threads of a warp have neighbouring packets; where these are several single elements, they
@@ -341,7 +362,7 @@ struct ScanAlong {
         }
     }
 
-    // A warp's own. One place more for each 32: neighbours of a thread are then in different banks.
+    // A warp's own.
     template <typename State>
     OPWELD_FN State* places() {
         constexpr int kPlaces = kWarpItems + kWarpItems / 32;
@@ -349,37 +370,25 @@ struct ScanAlong {
         return of_block + threadIdx.x / kWidth * kPlaces;
     }
 
-    // Elements k * kWidth + lane of a warp's to lane * kItems + k, or back.
     template <bool kToNeighbours, typename State>
     OPWELD_FN void exchange(State (&mine)[kCount]) {
-        if constexpr (kItems > 1) {
-            State* const own = places<State>();
-            const unsigned mask = team_mask<kWidth>();
-            const int lane = threadIdx.x % kWidth;
-#pragma unroll
-            for (int k = 0; k < kItems; ++k) {
-                const int at = kToNeighbours ? k * kWidth + lane : lane * kItems + k;
-                own[at + at / 32] = mine[k];
-            }
-            __syncwarp(mask);
-#pragma unroll
-            for (int k = 0; k < kItems; ++k) {
-                const int at = kToNeighbours ? lane * kItems + k : k * kWidth + lane;
-                mine[k] = own[at + at / 32];
-            }
-            __syncwarp(mask);
-        }
+        if constexpr (kItems > 1) exchange_in_warp<kWidth, kToNeighbours>(mine, places<State>());
     }
 };
 
-// @ScanPiece deps: LookBack, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
+// @ScanPiece deps: LookBack, exchange_in_warp, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
-// neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours.
+// neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours. Single
+// elements pass through shared memory, so that a thread scans neighbours; packets are scanned where
+// they are, one of each thread after the other.
 template <int kTeam, typename Index>
 constexpr int kPieceBlocks = kTeam > 512 ? 1 : (sizeof(Index) > 4 ? 512 : 768) / kTeam;
 template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
 struct ScanPiece {
     static constexpr int kWarps = kTeam / 32;
+    static constexpr bool kPasses = kLanes == 1 && kItems > 1;
+    // A thread's neighbours, and how often it has some.
+    static constexpr int kRun = kPasses ? kItems : kLanes, kRuns = kPasses ? 1 : kItems;
     Index first, last, packets;
 
     // Of a row of so many packets, from the first of the piece on.
@@ -400,13 +409,12 @@ struct ScanPiece {
               typename Scanned, typename Carried, typename After>
     __device__ __forceinline__ void walk(Load load, Scanned scanned, Carried carried,
                                          After after) const {
-        constexpr unsigned kAll = 0xffffffffu;
         Packet loaded[kItems];
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
             if (packet(item) < last) loaded[item] = load(place(packet(item)));
         }
-        State mine[kItems][kLanes], before[kItems], of_warp = State::nothing();
+        State mine[kRuns][kRun];
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
             State lanes[kLanes];
@@ -415,14 +423,58 @@ struct ScanPiece {
             if (packet(item) < last) scanned(place(packet(item)), loaded[item], lanes);
 #pragma unroll
             for (int lane = 0; lane < kLanes; ++lane) {
-                mine[item][lane] = lanes[kReverse ? kLanes - 1 - lane : lane];
+                state(mine, item, lane) = lanes[kReverse ? kLanes - 1 - lane : lane];
             }
-            scan_in_thread(mine[item]);
-            const State up_to = scanned_in_warp<32>(kAll, mine[item][kLanes - 1]);
+        }
+        exchange<true>(mine);
+        State before[kRuns];
+        const Carry carry = carried(scan_piece<Carry>(mine, before));
+#pragma unroll
+        for (int run = 0; run < kRuns; ++run) {
+            tell_in_thread<kExclusive>(mine[run], before[run], carry);
+        }
+        exchange<false>(mine);
+#pragma unroll
+        for (int item = 0; item < kItems; ++item) {
+            Known known[kLanes];
+#pragma unroll
+            for (int lane = 0; lane < kLanes; ++lane) {
+                state(mine, item, lane).tell(known[kReverse ? kLanes - 1 - lane : lane]);
+            }
+            if (packet(item) < last) after(place(packet(item)), loaded[item], known);
+        }
+    }
+
+    template <typename State>
+    OPWELD_FN State& state(State (&mine)[kRuns][kRun], int item, int lane) {
+        return kPasses ? mine[0][item] : mine[kPasses ? 0 : item][lane];
+    }
+
+    // A warp's own.
+    template <typename State>
+    OPWELD_FN State* places() {
+        __shared__ State of_block[kWarps * 33 * kItems];
+        return of_block + threadIdx.x / 32 * (33 * kItems);
+    }
+
+    template <bool kToNeighbours, typename State>
+    OPWELD_FN void exchange(State (&mine)[kRuns][kRun]) {
+        if constexpr (kPasses) exchange_in_warp<32, kToNeighbours>(mine[0], places<State>());
+    }
+
+    // Scans each run, says what the piece comes to, and of each run what comes before it there.
+    template <typename Carry, typename State>
+    OPWELD_FN Carry scan_piece(State (&mine)[kRuns][kRun], State (&before)[kRuns]) {
+        constexpr unsigned kAll = 0xffffffffu;
+        State of_warp = State::nothing();
+#pragma unroll
+        for (int run = 0; run < kRuns; ++run) {
+            scan_in_thread(mine[run]);
+            const State up_to = scanned_in_warp<32>(kAll, mine[run][kRun - 1]);
             State earlier = shuffled_up<32>(kAll, up_to, 1);
             if (threadIdx.x % 32 == 0) earlier = State::nothing();
-            before[item] = of_warp;
-            before[item].follow(earlier);
+            before[run] = of_warp;
+            before[run].follow(earlier);
             of_warp.follow(shuffled_from<32>(kAll, up_to, 31));
         }
         __shared__ State of_block[kWarps];
@@ -434,21 +486,15 @@ struct ScanPiece {
             if (warp == threadIdx.x / 32) warps_before = whole;
             whole.follow(of_block[warp]);
         }
+#pragma unroll
+        for (int run = 0; run < kRuns; ++run) {
+            State so_far = warps_before;
+            so_far.follow(before[run]);
+            before[run] = so_far;
+        }
         Carry own = Carry::nothing();
         own.follow(whole);
-        const Carry carry = carried(own);
-#pragma unroll
-        for (int item = 0; item < kItems; ++item) {
-            State so_far = warps_before;
-            so_far.follow(before[item]);
-            tell_in_thread<kExclusive>(mine[item], so_far, carry);
-            Known known[kLanes];
-#pragma unroll
-            for (int lane = 0; lane < kLanes; ++lane) {
-                mine[item][lane].tell(known[kReverse ? kLanes - 1 - lane : lane]);
-            }
-            if (packet(item) < last) after(place(packet(item)), loaded[item], known);
-        }
+        return own;
     }
 };
 

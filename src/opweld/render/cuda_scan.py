@@ -19,9 +19,18 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
-from .cuda_teams import PIECE_OF_SCAN, pieces_entries
+from .cuda_scan_pieces import (
+    assigned,
+    piece_entries,
+    piece_kernel,
+    piece_launcher,
+    piece_lines,
+    steps,
+    ways,
+)
+from .cuda_teams import pieces_entries
 from .element import element_text, title
-from .layout import COLUMNS, call, folded, head
+from .layout import call, folded, head
 from .scan_state import (
     STRUCTS,
     carry_name,
@@ -101,7 +110,8 @@ def scan_text(scan: Scan) -> str:
         carry_struct(folding),
     ]
     if scan.cut:
-        parts.append(pieces_entries(scan, carry_name(scan.contiguous)))
+        across = folding.across
+        parts.append(pieces_entries(scan, carry_name(folding)) if across else piece_entries(scan))
     for each in scan.foldings:
         parts += _folding_parts(each, scan)
     return "\n\n".join(parts) + "\n"
@@ -121,8 +131,8 @@ def _folding_parts(folding: Folding, scan: Scan) -> list[str]:
     parts += [function.text for function in every]
     parts += [kernel, _template(folding, scan, operands)]
     if scan.cut and not folding.across:
-        parts.append(_piece_kernel(folding, scan, load, functions, operands))
-        parts.append(_piece_template(folding, operands))
+        parts.append(piece_kernel(folding, scan, load, functions, operands))
+        parts.append(piece_launcher(folding, operands))
     return [*parts, _entry(folding, scan, operands)]
 
 
@@ -140,42 +150,12 @@ def _along_kernel(
     body = [
         "  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;",
         "  if (row >= num_rows) return;",
-        f"  const op::ScanAlong<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
+        f"  const op::ScanAlong<kTeam, kItems, kLanes, {ways(scan)}, Index> scan(",
         "      length / kLanes);",
         f"  {carry} carry = {carry}::nothing();",
         *_walk(folding, load, functions),
     ]
     return _kernel(folding, operands, body)
-
-
-def _piece_kernel(
-    folding: Folding,
-    scan: Scan,
-    load: Function | None,
-    functions: list[Function],
-    operands: tuple[str, ...],
-) -> str:
-    carry = carry_name(folding)
-    params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
-    params += ["unsigned pieces", "void* partials"]
-    types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
-    lines = [
-        "template <int kTeam, int kItems, int kLanes, typename Index>",
-        "__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)",
-        head(f"{prefix(folding)}_piece_kernel", params, " {"),
-        f"  const op::LookBack<{carry}, kTeam> before(partials, pieces, num_rows);",
-        "  const unsigned block = before.block();",
-        "  const Index row = block % num_rows, piece = block / num_rows;",
-        f"  const op::ScanPiece<kTeam, kItems, kLanes, {_ways(scan)}, Index> scan(",
-        "      piece * (kTeam * kItems), length / kLanes);",
-        *_steps(folding, load, functions),
-        f"  const auto carried = [&](const {carry}& mine) {{",
-        "    return before.carried(mine, row, piece);",
-        "  };",
-        f"  scan.template walk<{types}>(load, scanned, carried, after);",
-        "}",
-    ]
-    return "\n".join(folded(line) for text in lines for line in text.split("\n"))
 
 
 def _across_kernel(
@@ -192,7 +172,7 @@ def _across_kernel(
         "  const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;",
         "  const bool inside = row < num_rows;",
         *_range(scan.cut),
-        f"  const op::ScanAcross<kTeam, kColumns, kItems, kLanes, {_ways(scan)}, Index> scan(",
+        f"  const op::ScanAcross<kTeam, kColumns, kItems, kLanes, {ways(scan)}, Index> scan(",
         "      first, last, length, inside);",
         f"  {carry} carry[kLanes];",
         *each_lane,
@@ -216,10 +196,6 @@ def _across_kernel(
     return _kernel(folding, operands, body, scan.cut)
 
 
-def _ways(scan: Scan) -> str:
-    return f"{'true' if scan.reverse else 'false'}, {'true' if scan.exclusive else 'false'}"
-
-
 def _range(cut: bool) -> list[str]:
     if not cut:
         return ["  const Index first = 0, last = length;"]
@@ -229,29 +205,12 @@ def _range(cut: bool) -> list[str]:
     ]
 
 
-def _steps(folding: Folding, load: Function | None, functions: list[Function]) -> list[str]:
-    """What a walk calls."""
-    loaded = "return op::NoPacket();"
-    if load:
-        loaded = "return " + load.call(["row", "at"], 4).lstrip()
-    scanned, after = functions
-    return [
-        f"  const auto load = [&](Index at) {{\n    {loaded}\n  }};",
-        "  const auto scanned = [&](Index at, const auto& packet, auto& folds) {",
-        scanned.call(["row", "at", "packet", "folds"], 4),
-        "  };",
-        "  const auto after = [&](Index at, const auto& packet, const auto& known) {",
-        after.call(["row", "at", "packet", "known"], 4),
-        "  };",
-    ]
-
-
 def _walk(
     folding: Folding, load: Function | None, functions: list[Function], stores: str = ""
 ) -> list[str]:
     types = f"{folds_name(folding, 0)}, {known_name(folding)}, {stores}{packet_type(folding)}"
     return [
-        *_steps(folding, load, functions),
+        *steps(folding, load, functions),
         f"  scan.template walk<{types}>(carry, load, scanned, after);",
     ]
 
@@ -305,7 +264,7 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     fold = [
         "  const int64_t piece = op::piece_of(length, pieces, 1);",
         "  if (pieces > 1) {",
-        *_assigned("    const auto fold =", f"{name}, false, Index>;"),
+        *assigned("    const auto fold =", f"{name}, false, Index>;"),
         call(f"fold<<<{grid}, kThreads, 0, stream>>>", arguments, 4),
         "  }",
     ]
@@ -317,76 +276,11 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
         f"  constexpr int64_t kRows = kThreads / kTeam{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *(fold if cut else []),
-        *_assigned("  const auto kernel =", f"{name}{stores}, Index>;"),
+        *assigned("  const auto kernel =", f"{name}{stores}, Index>;"),
         call(f"kernel<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
         "}",
     ]
     return "\n".join(lines)
-
-
-def _piece_template(folding: Folding, operands: tuple[str, ...]) -> str:
-    """Launches an instance for rows in pieces."""
-    params = [
-        *pointers(folding, operands),
-        *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
-        *("int64_t pieces", "void* partials", "cudaStream_t stream"),
-    ]
-    arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
-    arguments += ["(unsigned int)pieces", "partials"]
-    before = f"op::LookBack<{carry_name(folding)}, kTeam>"
-    name = f"{prefix(folding)}_piece_kernel<kTeam, kItems, kLanes, Index>;"
-    lines = [
-        "template <int kTeam, int kItems, int kLanes, typename Index>",
-        head(f"static void {prefix(folding)}_piece_launch", params, " {"),
-        f"  const int64_t bytes = {before}::bytes(pieces, num_rows);",
-        "  cudaMemsetAsync(partials, 0, bytes, stream);",
-        "  const unsigned int blocks = num_rows * pieces;",
-        *_assigned("  const auto kernel =", name),
-        call("kernel<<<blocks, kTeam, 0, stream>>>", arguments, 2),
-        "}",
-    ]
-    return "\n".join(lines)
-
-
-def _piece_lines(folding: Folding, given: list[str]) -> list[str]:
-    """Of the entry: rows in pieces."""
-    name, lanes, words = f"{prefix(folding)}_piece_launch", folding.lanes, _state_words(folding)
-    single = _piece_instance(1, words)
-    lines = [
-        "  if (pieces > 1) {",
-        f"    auto in_pieces = narrow ? {name}<{single}, 1, uint32_t>",
-        f"        : {name}<{single}, 1, uint64_t>;",
-    ]
-    if lanes > 1 and folding.variant == "contiguous":
-        wide = f"{_piece_instance(lanes, words)}, {lanes}"
-        lines += [
-            f"    if (aligned && length % {lanes} == 0) {{",
-            f"      in_pieces = narrow ? {name}<{wide}, uint32_t>",
-            f"          : {name}<{wide}, uint64_t>;",
-            "    }",
-        ]
-    lines += [call("in_pieces", given, 4), "    return int(cudaGetLastError());", "  }"]
-    return lines
-
-
-def _state_words(folding: Folding) -> int:
-    return max(state_bytes(folding) // 4, 1)
-
-
-def _piece_instance(lanes: int, words: int) -> str:
-    """Threads, and packets of each: 32 registers of states, or 16 of single elements, all of which
-    have a state of what is before them.
-    """
-    threads = min((128 if lanes > 1 else 256) * words, 1024)
-    return f"{threads}, {max(PIECE_OF_SCAN // (threads * lanes), 1)}"
-
-
-def _assigned(start: str, value: str) -> list[str]:
-    """A statement on one line, or its value on a second."""
-    if len(start) + 1 + len(value) <= COLUMNS:
-        return [f"{start} {value}"]
-    indent = len(start) - len(start.lstrip())
-    return [start, f"{' ' * (indent + 4)}{value}"]
 
 
 def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
@@ -394,7 +288,7 @@ def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     pieces = ["pieces", "partials"] if scan.cut else []
     stream, cut = "static_cast<cudaStream_t>(stream)", list[str]()
     if pieces and not folding.across:
-        cut = _piece_lines(folding, [*operands, *rows, *pieces, stream])
+        cut = piece_lines(folding, [*operands, *rows, "partials", stream])
     params = [
         *pointers(folding, tuple(b.name for b in folding.buffers)),
         *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),

@@ -37,8 +37,6 @@ _LEAST_ACROSS = 256
 # (pieces_for in fold_cuda.cuh); columns lose by it (sums of 256: 104 and 99 % of a copy's speed;
 # H200, 2026-11-23, CUDA 13.0), and each piece of a scan reads what all before it come to.
 LEAST_BLOCKS_EACH, _MOST_BLOCKS_EACH = 8, 64
-# Elements of a piece of a row that is scanned, which a block keeps in registers.
-PIECE_OF_SCAN = 4096
 # So many columns keep every multiprocessor busy with a block that takes several a thread.
 MANY_COLUMNS = 16384
 # Columns of a block in which each is walked by several strips, and where they are cut in pieces:
@@ -266,16 +264,17 @@ def pieces_entries(reduction: Reduction | Scan, partial: str) -> str:
     columns, least = columns_and_least(folding)
     blocks = f"(num_rows + {columns - 1}) / {columns}" if folding.across else "num_rows"
     given = f"{blocks}, num_rows, length, {least}, {most_blocks_each(reduction)}"
-    pieces, size = f"op::pieces_for({given})", f"sizeof({partial})"
-    if isinstance(reduction, Scan) and not folding.across:
-        pieces = f"op::scan_pieces_for(num_rows, length, {PIECE_OF_SCAN})"
-        size = f"2 * sizeof(op::LookBack<{partial}, 32>::Slot)"
+    return cut_entries(reduction.group, f"op::pieces_for({given})", f"sizeof({partial})")
+
+
+def cut_entries(group: str, pieces: str, size: str) -> str:
+    """What the host asks of a group whose rows may be cut, each an expression of C++."""
     lines = [
-        f'extern "C" int64_t {reduction.group}_pieces(int64_t num_rows, int64_t length) {{',
+        f'extern "C" int64_t {group}_pieces(int64_t num_rows, int64_t length) {{',
         f"  return {pieces};",
         "}",
         "",
-        f'extern "C" int64_t {reduction.group}_partial_bytes() {{',
+        f'extern "C" int64_t {group}_partial_bytes() {{',
         f"  return {size};",
         "}",
     ]

@@ -12,12 +12,8 @@ from ..target import Target
 from .chunks import own_folds
 from .cpp_fold import partial_type
 from .cuda_folds import fold_types, state_type
-from .cuda_teams import (
-    LEAST_BLOCKS_EACH,
-    PIECE_OF_SCAN,
-    columns_and_least,
-    most_blocks_each,
-)
+from .cuda_scan_pieces import smallest_piece
+from .cuda_teams import LEAST_BLOCKS_EACH, columns_and_least, most_blocks_each
 
 # The elements of a block of which a multiprocessor has more than the least (pieces_for in
 # fold_cuda.cuh), and the most pieces of a row there and on a CPU, with the least elements of one
@@ -45,8 +41,7 @@ def num_pieces(reduction: Reduction | Scan, target: Target, num_rows: int, lengt
     each = max(LEAST_BLOCKS_EACH, min(worth, most_blocks_each(reduction)))
     wanted = target.multiprocessors * each // -(-num_rows // columns)
     if isinstance(reduction, Scan) and not reduction.contiguous.across:
-        idle = min(wanted, length // PIECE_OF_SCAN) > 1
-        return -(-length // PIECE_OF_SCAN) if idle else 1
+        return -(-length // smallest_piece(reduction.contiguous)) if wanted > 1 else 1
     return max(min(wanted, length // least, _MOST_ON_CUDA), 1)
 
 

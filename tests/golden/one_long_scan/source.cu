@@ -53,11 +53,11 @@ struct k1_cumsum_carry {
 };
 
 extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
-  return op::scan_pieces_for(num_rows, length, 4096);
+  return op::scan_pieces_for(num_rows, length, 8192, 4096);
 }
 
 extern "C" int64_t k1_cumsum_partial_bytes() {
-  return op::LookBack<k1_cumsum_carry>::kBytes;
+  return 2 * sizeof(op::LookBack<k1_cumsum_carry, 32>::Slot);
 }
 
 // What the walk reads of a packet.
@@ -134,11 +134,11 @@ static void k1_cumsum_contiguous_launch(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam>)
+__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)
 k1_cumsum_contiguous_piece_kernel(
     const float* __restrict__ x, float* __restrict__ result, Index num_rows, Index length,
     unsigned pieces, void* partials) {
-  const op::LookBack<k1_cumsum_carry> before(partials, pieces, num_rows);
+  const op::LookBack<k1_cumsum_carry, kTeam> before(partials, pieces, num_rows);
   const unsigned block = before.block();
   const Index row = block % num_rows, piece = block / num_rows;
   const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
@@ -153,7 +153,7 @@ k1_cumsum_contiguous_piece_kernel(
     k1_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
   };
   const auto carried = [&](const k1_cumsum_carry& mine) {
-    return before.template carried<kTeam>(mine, row, piece);
+    return before.carried(mine, row, piece);
   };
   scan.template walk<k1_cumsum_folds0, k1_cumsum_known,
       k1_cumsum_contiguous_packet<kLanes>, k1_cumsum_carry>(load, scanned, carried, after);
@@ -161,15 +161,17 @@ k1_cumsum_contiguous_piece_kernel(
 
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_cumsum_contiguous_piece_launch(
-    const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
+    const void* x, void* result, int64_t num_rows, int64_t length, void* partials,
     cudaStream_t stream) {
-  const int64_t bytes = op::LookBack<k1_cumsum_carry>::bytes(pieces, num_rows);
+  constexpr int64_t kPiece = kTeam * kItems * kLanes;
+  const int64_t count = (length + kPiece - 1) / kPiece;
+  const int64_t bytes = op::LookBack<k1_cumsum_carry, kTeam>::bytes(count, num_rows);
   cudaMemsetAsync(partials, 0, bytes, stream);
-  const unsigned int blocks = num_rows * pieces;
+  const unsigned int blocks = num_rows * count;
   const auto kernel = k1_cumsum_contiguous_piece_kernel<kTeam, kItems, kLanes, Index>;
   kernel<<<blocks, kTeam, 0, stream>>>(
       static_cast<const float*>(x), static_cast<float*>(result), Index(num_rows), Index(length),
-      (unsigned int)pieces, partials);
+      (unsigned int)count, partials);
 }
 
 extern "C" int k1_cumsum_contiguous(
@@ -178,13 +180,13 @@ extern "C" int k1_cumsum_contiguous(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<512, 8, 1, uint32_t>
-        : k1_cumsum_contiguous_piece_launch<512, 8, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 1, uint32_t>
+        : k1_cumsum_contiguous_piece_launch<256, 16, 1, uint64_t>;
     if (aligned && length % 4 == 0) {
-      in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<128, 8, 4, uint32_t>
-          : k1_cumsum_contiguous_piece_launch<128, 8, 4, uint64_t>;
+      in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 8, 4, uint32_t>
+          : k1_cumsum_contiguous_piece_launch<256, 8, 4, uint64_t>;
     }
-    in_pieces(x, result, num_rows, length, pieces, partials, static_cast<cudaStream_t>(stream));
+    in_pieces(x, result, num_rows, length, partials, static_cast<cudaStream_t>(stream));
     return int(cudaGetLastError());
   }
   auto launch = k1_cumsum_contiguous_launch<256, 1, 1, uint64_t>;
@@ -286,11 +288,11 @@ static void k1_cumsum_strided_launch(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam>)
+__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)
 k1_cumsum_strided_piece_kernel(
     const float* __restrict__ x, float* __restrict__ result, Index x_stride0, Index result_stride0,
     Index num_rows, Index length, unsigned pieces, void* partials) {
-  const op::LookBack<k1_cumsum_carry> before(partials, pieces, num_rows);
+  const op::LookBack<k1_cumsum_carry, kTeam> before(partials, pieces, num_rows);
   const unsigned block = before.block();
   const Index row = block % num_rows, piece = block / num_rows;
   const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
@@ -305,7 +307,7 @@ k1_cumsum_strided_piece_kernel(
     k1_cumsum_strided_after<kLanes>(result, result_stride0, row, at, packet, known);
   };
   const auto carried = [&](const k1_cumsum_carry& mine) {
-    return before.template carried<kTeam>(mine, row, piece);
+    return before.carried(mine, row, piece);
   };
   scan.template walk<k1_cumsum_folds0, k1_cumsum_known,
       k1_cumsum_strided_packet<kLanes>, k1_cumsum_carry>(load, scanned, carried, after);
@@ -314,14 +316,16 @@ k1_cumsum_strided_piece_kernel(
 template <int kTeam, int kItems, int kLanes, typename Index>
 static void k1_cumsum_strided_piece_launch(
     const void* x, void* result, int64_t x_stride0, int64_t result_stride0, int64_t num_rows,
-    int64_t length, int64_t pieces, void* partials, cudaStream_t stream) {
-  const int64_t bytes = op::LookBack<k1_cumsum_carry>::bytes(pieces, num_rows);
+    int64_t length, void* partials, cudaStream_t stream) {
+  constexpr int64_t kPiece = kTeam * kItems * kLanes;
+  const int64_t count = (length + kPiece - 1) / kPiece;
+  const int64_t bytes = op::LookBack<k1_cumsum_carry, kTeam>::bytes(count, num_rows);
   cudaMemsetAsync(partials, 0, bytes, stream);
-  const unsigned int blocks = num_rows * pieces;
+  const unsigned int blocks = num_rows * count;
   const auto kernel = k1_cumsum_strided_piece_kernel<kTeam, kItems, kLanes, Index>;
   kernel<<<blocks, kTeam, 0, stream>>>(
       static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0),
-      Index(result_stride0), Index(num_rows), Index(length), (unsigned int)pieces, partials);
+      Index(result_stride0), Index(num_rows), Index(length), (unsigned int)count, partials);
 }
 
 extern "C" int k1_cumsum_strided(
@@ -330,10 +334,10 @@ extern "C" int k1_cumsum_strided(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<512, 8, 1, uint32_t>
-        : k1_cumsum_strided_piece_launch<512, 8, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 16, 1, uint32_t>
+        : k1_cumsum_strided_piece_launch<256, 16, 1, uint64_t>;
     in_pieces(
-        x, result, x_stride0, result_stride0, num_rows, length, pieces, partials,
+        x, result, x_stride0, result_stride0, num_rows, length, partials,
         static_cast<cudaStream_t>(stream));
     return int(cudaGetLastError());
   }

@@ -1,0 +1,184 @@
+"""Rows scanned in one pass: blocks keep pieces of them in registers, and tell each other what these
+come to (LookBack and ScanPiece in scan_cuda.cuh).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.reduction import Folding, Scan
+from .cuda_teams import cut_entries
+from .layout import COLUMNS, call, folded, head
+from .scan_state import carry_name, state_bytes
+from .walk import (
+    Function,
+    casts,
+    folds_name,
+    integers,
+    known_name,
+    operand_parameters,
+    packet_type,
+    pointers,
+    prefix,
+)
+
+# Elements of a piece of packets, and of single elements, whose states pass through shared memory.
+# (Pieces of 8192 elements take 0.153 and 2.74 ms where 4096 take 0.297 and 2.84: sums of one row of
+# 2^26 and of four of 2^28; H200, 2026-11-23, CUDA 13.0.)
+_PIECE, _SINGLES = 8192, 4096
+# Registers of the states of a thread, of packets and of single elements.
+_REGISTERS, _REGISTERS_OF_SINGLES = 32, 16
+_MOST_THREADS, _MOST_WIDE = 1024, 512
+# Words of a state of which a thread of 1024 has registers for a packet.
+_WIDE_STATE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PieceInstance:
+    """`threads` of a block, each of which keeps `items` packets of `lanes`."""
+
+    threads: int
+    items: int
+    lanes: int
+
+    @property
+    def elems(self) -> int:
+        return self.threads * self.items * self.lanes
+
+
+def piece_instance(folding: Folding, lanes: int) -> PieceInstance:
+    """For packets of so many lanes."""
+    words = max(state_bytes(folding) // 4, 1)
+    if lanes == 1:
+        items = max(_REGISTERS_OF_SINGLES // words, 1)
+        return PieceInstance(_power_of_two(_SINGLES // items, _MOST_WIDE), items, 1)
+    items = max(_REGISTERS // (words * lanes), 1)
+    most = _MOST_THREADS if words <= _WIDE_STATE else _MOST_WIDE
+    return PieceInstance(_power_of_two(_PIECE // (items * lanes), most), items, lanes)
+
+
+def _power_of_two(number: int, most: int) -> int:
+    """The greatest one up to both."""
+    return 1 << (min(number, most).bit_length() - 1)
+
+
+def smallest_piece(folding: Folding) -> int:
+    """The elements of a piece, of whatever packets the operands at a launch allow."""
+    return min(piece_instance(folding, lanes).elems for lanes in (1, folding.lanes))
+
+
+def piece_entries(scan: Scan) -> str:
+    """In how many pieces a row is cut at most, and the bytes that each takes."""
+    folding = scan.contiguous
+    pieces = f"num_rows, length, {_PIECE}, {smallest_piece(folding)}"
+    slot = f"op::LookBack<{carry_name(folding)}, 32>::Slot"
+    return cut_entries(scan.group, f"op::scan_pieces_for({pieces})", f"2 * sizeof({slot})")
+
+
+def piece_kernel(
+    folding: Folding,
+    scan: Scan,
+    load: Function | None,
+    functions: list[Function],
+    operands: tuple[str, ...],
+) -> str:
+    """Each block takes the next piece."""
+    carry = carry_name(folding)
+    params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
+    params += ["unsigned pieces", "void* partials"]
+    types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
+    lines = [
+        "template <int kTeam, int kItems, int kLanes, typename Index>",
+        "__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)",
+        head(f"{prefix(folding)}_piece_kernel", params, " {"),
+        f"  const op::LookBack<{carry}, kTeam> before(partials, pieces, num_rows);",
+        "  const unsigned block = before.block();",
+        "  const Index row = block % num_rows, piece = block / num_rows;",
+        f"  const op::ScanPiece<kTeam, kItems, kLanes, {ways(scan)}, Index> scan(",
+        "      piece * (kTeam * kItems), length / kLanes);",
+        *steps(folding, load, functions),
+        f"  const auto carried = [&](const {carry}& mine) {{",
+        "    return before.carried(mine, row, piece);",
+        "  };",
+        f"  scan.template walk<{types}>(load, scanned, carried, after);",
+        "}",
+    ]
+    return "\n".join(folded(line) for text in lines for line in text.split("\n"))
+
+
+def piece_launcher(folding: Folding, operands: tuple[str, ...]) -> str:
+    """Launches an instance for rows in pieces."""
+    params = [
+        *pointers(folding, operands),
+        *(f"int64_t {name}" for name in (*integers(folding, operands), "num_rows", "length")),
+        *("void* partials", "cudaStream_t stream"),
+    ]
+    arguments = [*casts(folding, operands), "Index(num_rows)", "Index(length)"]
+    arguments += ["(unsigned int)count", "partials"]
+    before = f"op::LookBack<{carry_name(folding)}, kTeam>"
+    name = f"{prefix(folding)}_piece_kernel<kTeam, kItems, kLanes, Index>;"
+    lines = [
+        "template <int kTeam, int kItems, int kLanes, typename Index>",
+        head(f"static void {prefix(folding)}_piece_launch", params, " {"),
+        "  constexpr int64_t kPiece = kTeam * kItems * kLanes;",
+        "  const int64_t count = (length + kPiece - 1) / kPiece;",
+        f"  const int64_t bytes = {before}::bytes(count, num_rows);",
+        "  cudaMemsetAsync(partials, 0, bytes, stream);",
+        "  const unsigned int blocks = num_rows * count;",
+        *assigned("  const auto kernel =", name),
+        call("kernel<<<blocks, kTeam, 0, stream>>>", arguments, 2),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def piece_lines(folding: Folding, given: list[str]) -> list[str]:
+    """Of an entry: what it does with rows in pieces."""
+    lines = [
+        "  if (pieces > 1) {",
+        *_chosen("    auto in_pieces =", folding, 1),
+    ]
+    if folding.lanes > 1 and folding.variant == "contiguous":
+        lines += [
+            f"    if (aligned && length % {folding.lanes} == 0) {{",
+            *_chosen("      in_pieces =", folding, folding.lanes),
+            "    }",
+        ]
+    return [*lines, call("in_pieces", given, 4), "    return int(cudaGetLastError());", "  }"]
+
+
+def _chosen(start: str, folding: Folding, lanes: int) -> list[str]:
+    of = piece_instance(folding, lanes)
+    name = f"{prefix(folding)}_piece_launch<{of.threads}, {of.items}, {of.lanes}"
+    indent = " " * (len(start) - len(start.lstrip()) + 4)
+    return [f"{start} narrow ? {name}, uint32_t>", f"{indent}: {name}, uint64_t>;"]
+
+
+def steps(folding: Folding, load: Function | None, functions: list[Function]) -> list[str]:
+    """What a walk calls."""
+    loaded = "return op::NoPacket();"
+    if load:
+        loaded = "return " + load.call(["row", "at"], 4).lstrip()
+    scanned, after = functions
+    return [
+        f"  const auto load = [&](Index at) {{\n    {loaded}\n  }};",
+        "  const auto scanned = [&](Index at, const auto& packet, auto& folds) {",
+        scanned.call(["row", "at", "packet", "folds"], 4),
+        "  };",
+        "  const auto after = [&](Index at, const auto& packet, const auto& known) {",
+        after.call(["row", "at", "packet", "known"], 4),
+        "  };",
+    ]
+
+
+def ways(scan: Scan) -> str:
+    """Whether it goes from the end, and whether an element knows only those before it."""
+    return f"{'true' if scan.reverse else 'false'}, {'true' if scan.exclusive else 'false'}"
+
+
+def assigned(start: str, value: str) -> list[str]:
+    """A statement on one line, or its value on a second."""
+    if len(start) + 1 + len(value) <= COLUMNS:
+        return [f"{start} {value}"]
+    indent = len(start) - len(start.lstrip())
+    return [start, f"{' ' * (indent + 4)}{value}"]
