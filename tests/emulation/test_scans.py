@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.emulation.emulate import ORDERS, from_bfloat16, to_bfloat16
+from tests.emulation.emulate import ORDERS, emulate, from_bfloat16, to_bfloat16
 from tests.emulation.scans import ANY_CALL, Calls, Case, case, each_result, exact, run
 from tests.nvcc import compile_cuda, needs_nvcc, ptx_of, require_no_spills
 from tests.scan_graphs import EXTREMES, GRAPHS, SUMS, hard_rows, values
 from tests.unit.plan.plans import Make
 
 from opweld.render.cuda import cuda_text
+from opweld.render.cuda_scan_pieces import piece_instance
 
 CUT = ("sums_reverse", "odd_exclusive", "across", "across_both", "extremes", "extremes_across")
 CUT += ("powers", "doubles")
@@ -149,6 +150,29 @@ def test_any_states_in_pieces() -> None:
     check("powers", {"x": x}, calls, cut=True, rtol=2e-6)
     check("doubles", {"x": x.astype(np.float64)}, calls, cut=True, rtol=0, of_largest=1e-15)
     check("extremes", {"x": hard_rows(2, 2 * PIECE + 4)}, calls, cut=True, rtol=0, of_largest=0)
+
+
+ASKED = """
+extern "C" int asked(int64_t num_rows, int64_t length, int64_t* answers, void* stream) {
+  answers[0] = GROUP_pieces(num_rows, length) * num_rows * GROUP_partial_bytes();
+  answers[1] = op::LookBack<GROUP_carry, 32>::bytes((length + PIECE - 1) / PIECE, num_rows);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["sums_reverse", "powers", "doubles", "extremes"])
+def test_the_memory_is_enough_for_the_smallest_pieces(name: str) -> None:
+    """Those of single elements, which a launch may take for packets. Groups are small here."""
+    scan = case_of(name, True).scan
+    asked = ASKED.replace("GROUP", scan.group)
+    for lanes in {1, scan.contiguous.lanes}:
+        piece = piece_instance(scan.contiguous, lanes).elems
+        for rows, length in ((1, 1 << 20), (3, (1 << 18) + 5)):
+            answers = np.zeros(2, np.int64)
+            text = text_of(name, True) + asked.replace("PIECE", str(piece))
+            emulate(text, "asked", [rows, length, answers])
+            assert answers[0] >= answers[1] > 0
 
 
 def test_a_sum_of_many_pieces_is_rounded_as_little_as_one() -> None:

@@ -389,13 +389,10 @@ struct ScanPiece {
     static constexpr bool kPasses = kLanes == 1 && kItems > 1;
     // A thread's neighbours, and how often it has some.
     static constexpr int kRun = kPasses ? kItems : kLanes, kRuns = kPasses ? 1 : kItems;
-    Index first, last, packets;
+    Index first, packets;  // of the piece, and in the row
 
-    // Of a row of so many packets, from the first of the piece on.
     __device__ __forceinline__ ScanPiece(Index first, Index packets)
-        : first(first),
-          last(first + kTeam * kItems < packets ? first + kTeam * kItems : packets),
-          packets(packets) {}
+        : first(first), packets(packets) {}
 
     __device__ __forceinline__ Index packet(int item) const {
         return first + threadIdx.x / 32 * (32 * kItems) + item * 32 + threadIdx.x % 32;
@@ -412,7 +409,7 @@ struct ScanPiece {
         Packet loaded[kItems];
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
-            if (packet(item) < last) loaded[item] = load(place(packet(item)));
+            if (packet(item) < packets) loaded[item] = load(place(packet(item)));
         }
         State mine[kRuns][kRun];
 #pragma unroll
@@ -420,7 +417,7 @@ struct ScanPiece {
             State lanes[kLanes];
 #pragma unroll
             for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = State::nothing();
-            if (packet(item) < last) scanned(place(packet(item)), loaded[item], lanes);
+            if (packet(item) < packets) scanned(place(packet(item)), loaded[item], lanes);
 #pragma unroll
             for (int lane = 0; lane < kLanes; ++lane) {
                 state(mine, item, lane) = lanes[kReverse ? kLanes - 1 - lane : lane];
@@ -441,7 +438,7 @@ struct ScanPiece {
             for (int lane = 0; lane < kLanes; ++lane) {
                 state(mine, item, lane).tell(known[kReverse ? kLanes - 1 - lane : lane]);
             }
-            if (packet(item) < last) after(place(packet(item)), loaded[item], known);
+            if (packet(item) < packets) after(place(packet(item)), loaded[item], known);
         }
     }
 
