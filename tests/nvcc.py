@@ -40,16 +40,8 @@ def ptx_of(text: str, folder: Path) -> str:
     """The PTX of a text, for sm_90a."""
     source, ptx = folder / "text.cu", folder / "text.ptx"
     source.write_text(text)
-    command = [
-        "nvcc",
-        "-ptx",
-        "-O3",
-        "-std=c++17",
-        "-arch=compute_90a",
-        "-o",
-        str(ptx),
-        str(source),
-    ]
+    command = ["nvcc", "-ptx", "-O3", "-std=c++17", "-arch=compute_90a"]
+    command += ["-o", str(ptx), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return ptx.read_text()

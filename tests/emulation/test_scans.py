@@ -16,7 +16,7 @@ from tests.scan_graphs import EXTREMES, GRAPHS, SUMS, hard_rows, values
 from tests.unit.plan.plans import Make
 
 from opweld.render.cuda import cuda_text
-from opweld.render.cuda_scan_pieces import piece_instance
+from opweld.render.cuda_scan_pieces import piece_instance, smallest_piece
 
 CUT = ("sums_reverse", "odd_exclusive", "across", "across_both", "extremes", "extremes_across")
 CUT += ("powers", "doubles")
@@ -30,7 +30,6 @@ def case_of(name: str, cut: bool = False) -> Case:
 # Pieces of a row that a block keeps in registers stand in groups of as many as it has threads, but
 # one; here in groups of 3.
 PIECE, GROUPS = 8192, ("kGroup = kTeam - 1;", "kGroup = 3;")
-SMALLEST = 512  # of the longest states, as single elements
 
 
 @cache
@@ -137,19 +136,24 @@ def in_pieces(pieces: int) -> Calls:
     return tuple({**options, "pieces": pieces} for options in ANY_CALL)
 
 
+def most_pieces(name: str, length: int) -> int:
+    """As many as the host code asks for, but two at least."""
+    return max(-(-length // smallest_piece(case_of(name, True).scan.contiguous)), 2)
+
+
 @pytest.mark.parametrize("length", [4, PIECE + 4, 2 * PIECE, 4 * PIECE - 4])
 @pytest.mark.parametrize("name", [n for n in CUT if n in SUMS and not n.startswith("across")])
 def test_sums_of_rows_in_pieces(name: str, length: int) -> None:
-    check(name, feeds_of(name, 2, length), in_pieces(length // SMALLEST + 2), cut=True)
+    check(name, feeds_of(name, 2, length), in_pieces(most_pieces(name, length)), cut=True)
 
 
 def test_any_states_in_pieces() -> None:
     """Those that are told in one access, and longer ones."""
-    calls = in_pieces(4 * PIECE // SMALLEST)
     x = values(1, 3 * PIECE + 8) * 10
-    check("powers", {"x": x}, calls, cut=True, rtol=2e-6)
-    check("doubles", {"x": x.astype(np.float64)}, calls, cut=True, rtol=0, of_largest=1e-15)
-    check("extremes", {"x": hard_rows(2, 2 * PIECE + 4)}, calls, cut=True, rtol=0, of_largest=0)
+    cases = (("powers", x, 2e-6, 4e-7), ("doubles", x.astype(np.float64), 0, 1e-15))
+    for name, x, rtol, of_largest in (*cases, ("extremes", hard_rows(2, 2 * PIECE + 4), 0, 0)):
+        calls = in_pieces(most_pieces(name, x.shape[1]))
+        check(name, {"x": x}, calls, cut=True, rtol=rtol, of_largest=of_largest)
 
 
 ASKED = """
@@ -180,7 +184,7 @@ def test_a_sum_of_many_pieces_is_rounded_as_little_as_one() -> None:
     sizes = sizes_of("odd_exclusive", x)
     (sums,) = exact(case_of("odd_exclusive", True), {"x": x}, sizes)
     text, case = text_of("odd_exclusive", True), case_of("odd_exclusive", True)
-    (got,) = run(text, case, {"x": x}, sizes, pieces=x.size // SMALLEST)
+    (got,) = run(text, case, {"x": x}, sizes, pieces=most_pieces("odd_exclusive", x.size))
     naive = np.cumsum(x, axis=1, dtype=np.float32)[0, :-1]
     assert np.abs(got[0, 1:] / sums[0, 1:] - 1).max() < 3e-7
     assert np.abs(naive / sums[0, 1:] - 1).max() > 1e-5

@@ -154,7 +154,7 @@ struct LookBack {
     int64_t rows;
 
     OPWELD_HOST_FN int64_t num_groups(int64_t pieces) { return (pieces + kGroup - 1) / kGroup; }
-    // Of two pieces or more twice as many slots leave room for their groups and a number.
+    // As there are two pieces or more, groups and the counter fit into the second slot of each.
     OPWELD_HOST_FN int64_t bytes(int64_t pieces, int64_t rows) {
         return ((pieces + num_groups(pieces)) * rows + 1) * int64_t(sizeof(Slot));
     }
@@ -377,12 +377,14 @@ struct ScanAlong {
 };
 
 // @ScanPiece deps: LookBack, exchange_in_warp, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
+// Blocks that a multiprocessor must hold: 85 registers a thread, 128 for wide indices.
+template <int kTeam, typename Index>
+constexpr int kPieceBlocks = kTeam > 512 ? 1 : (sizeof(Index) > 4 ? 512 : 768) / kTeam;
+
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
 // neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours. Single
 // elements pass through shared memory, so that a thread scans neighbours; packets are scanned where
 // they are, one of each thread after the other.
-template <int kTeam, typename Index>
-constexpr int kPieceBlocks = kTeam > 512 ? 1 : (sizeof(Index) > 4 ? 512 : 768) / kTeam;
 template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
 struct ScanPiece {
     static constexpr int kWarps = kTeam / 32;

@@ -19,18 +19,11 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Scan
-from .cuda_scan_pieces import (
-    assigned,
-    piece_entries,
-    piece_kernel,
-    piece_launcher,
-    piece_lines,
-    steps,
-    ways,
-)
+from .cuda_scan_pieces import piece_entries, piece_kernel, piece_launcher, piece_lines
+from .cuda_scan_walk import steps, ways
 from .cuda_teams import pieces_entries
 from .element import element_text, title
-from .layout import call, folded, head
+from .layout import broken, call, folded, head
 from .scan_state import (
     STRUCTS,
     carry_name,
@@ -210,7 +203,7 @@ def _walk(
 ) -> list[str]:
     types = f"{folds_name(folding, 0)}, {known_name(folding)}, {stores}{packet_type(folding)}"
     return [
-        *steps(folding, load, functions),
+        *steps(load, functions),
         f"  scan.template walk<{types}>(carry, load, scanned, after);",
     ]
 
@@ -264,7 +257,7 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     fold = [
         "  const int64_t piece = op::piece_of(length, pieces, 1);",
         "  if (pieces > 1) {",
-        *assigned("    const auto fold =", f"{name}, false, Index>;"),
+        *broken("    const auto fold =", f"{name}, false, Index>;"),
         call(f"fold<<<{grid}, kThreads, 0, stream>>>", arguments, 4),
         "  }",
     ]
@@ -276,7 +269,7 @@ def _template(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
         f"  constexpr int64_t kRows = kThreads / kTeam{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *(fold if cut else []),
-        *assigned("  const auto kernel =", f"{name}{stores}, Index>;"),
+        *broken("  const auto kernel =", f"{name}{stores}, Index>;"),
         call(f"kernel<<<{grid}, kThreads, 0, stream>>>", arguments, 2),
         "}",
     ]

@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.reduction import Folding, Scan
+from .cuda_scan_walk import steps, ways
 from .cuda_teams import cut_entries
-from .layout import COLUMNS, call, folded, head
+from .layout import broken, call, folded, head
 from .scan_state import carry_name, state_bytes
 from .walk import (
     Function,
@@ -28,6 +29,7 @@ from .walk import (
 _PIECE, _SINGLES = 8192, 4096
 # Registers of the states of a thread, of packets and of single elements.
 _REGISTERS, _REGISTERS_OF_SINGLES = 32, 16
+# Threads of a block, and of one whose threads take more than 64 registers.
 _MOST_THREADS, _MOST_WIDE = 1024, 512
 # Words of a state of which a thread of 1024 has registers for a packet.
 _WIDE_STATE = 4
@@ -96,7 +98,7 @@ def piece_kernel(
         "  const Index row = block % num_rows, piece = block / num_rows;",
         f"  const op::ScanPiece<kTeam, kItems, kLanes, {ways(scan)}, Index> scan(",
         "      piece * (kTeam * kItems), length / kLanes);",
-        *steps(folding, load, functions),
+        *steps(load, functions),
         f"  const auto carried = [&](const {carry}& mine) {{",
         "    return before.carried(mine, row, piece);",
         "  };",
@@ -125,7 +127,7 @@ def piece_launcher(folding: Folding, operands: tuple[str, ...]) -> str:
         f"  const int64_t bytes = {before}::bytes(count, num_rows);",
         "  cudaMemsetAsync(partials, 0, bytes, stream);",
         "  const unsigned int blocks = num_rows * count;",
-        *assigned("  const auto kernel =", name),
+        *broken("  const auto kernel =", name),
         call("kernel<<<blocks, kTeam, 0, stream>>>", arguments, 2),
         "}",
     ]
@@ -152,33 +154,3 @@ def _chosen(start: str, folding: Folding, lanes: int) -> list[str]:
     name = f"{prefix(folding)}_piece_launch<{of.threads}, {of.items}, {of.lanes}"
     indent = " " * (len(start) - len(start.lstrip()) + 4)
     return [f"{start} narrow ? {name}, uint32_t>", f"{indent}: {name}, uint64_t>;"]
-
-
-def steps(folding: Folding, load: Function | None, functions: list[Function]) -> list[str]:
-    """What a walk calls."""
-    loaded = "return op::NoPacket();"
-    if load:
-        loaded = "return " + load.call(["row", "at"], 4).lstrip()
-    scanned, after = functions
-    return [
-        f"  const auto load = [&](Index at) {{\n    {loaded}\n  }};",
-        "  const auto scanned = [&](Index at, const auto& packet, auto& folds) {",
-        scanned.call(["row", "at", "packet", "folds"], 4),
-        "  };",
-        "  const auto after = [&](Index at, const auto& packet, const auto& known) {",
-        after.call(["row", "at", "packet", "known"], 4),
-        "  };",
-    ]
-
-
-def ways(scan: Scan) -> str:
-    """Whether it goes from the end, and whether an element knows only those before it."""
-    return f"{'true' if scan.reverse else 'false'}, {'true' if scan.exclusive else 'false'}"
-
-
-def assigned(start: str, value: str) -> list[str]:
-    """A statement on one line, or its value on a second."""
-    if len(start) + 1 + len(value) <= COLUMNS:
-        return [f"{start} {value}"]
-    indent = len(start) - len(start.lstrip())
-    return [start, f"{' ' * (indent + 4)}{value}"]

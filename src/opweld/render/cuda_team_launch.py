@@ -19,10 +19,12 @@ from .cuda_teams import (
     spread,
     threads_of,
 )
-from .layout import COLUMNS, call, folded, head
+from .layout import COLUMNS, broken, call, folded, head
 from .walk import casts, folds_name, integers, once_function, packet_type, pointers, prefix
 
 _NO_SPREAD = {SHARED: 0, BLOCKS: 1}
+# Of branches, which may stand in another one.
+_COLUMNS = COLUMNS - 2
 
 
 def launchers(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> list[str]:
@@ -62,7 +64,7 @@ def _template(folding: Folding, operands: tuple[str, ...], reduction: Reduction)
         f"  constexpr int64_t kRows = kThreads / {team}{' * kLanes' if folding.across else ''};",
         "  const unsigned int blocks = (num_rows + kRows - 1) / kRows;",
         *([f"  const int64_t piece = op::piece_of(length, pieces, {lanes});"] if cut else []),
-        *_broken("  const auto kernel =", f"{name};"),
+        *broken("  const auto kernel =", f"{name};"),
         *shared,
         call(launch, arguments, 2),
         "}",
@@ -101,10 +103,8 @@ def _finish_template(folding: Folding) -> str:
         f"  constexpr int kThreads = {1024 if fits_wide(folding) else 256};",
         "  const int columns = op::merged_columns<kThreads>(num_rows, pieces);",
         "  const unsigned int blocks = (num_rows + columns - 1) / columns;",
-        *_broken("  const auto kernel =", f"{name};"),
-        call(
-            "op::launch_early", ["kernel", "dim3(blocks)", "kThreads", "0", "stream", *arguments], 2
-        ),
+        *broken("  const auto kernel =", f"{name};"),
+        call("op::launch_early", [*_started("dim3(blocks)"), *arguments], 2),
         "}",
     ]
     return "\n".join(lines)
@@ -192,19 +192,11 @@ def _branches(
     lines = list[str]()
     for choice in short:
         start = f"    {'else ' if lines else ''}if ({packets} <= {choice.most})"
-        lines += _broken(start, f"launch = {_instance(folding, choice, lanes, index)};")
+        chosen = f"launch = {_instance(folding, choice, lanes, index)};"
+        lines += broken(start, chosen, _COLUMNS)
     start = "    else" if short else "   "
-    return [*lines, *_broken(start, f"launch = {_instance(folding, last, lanes, index)};")]
-
-
-def _broken(start: str, rest: str) -> list[str]:
-    """A statement on one line, or its rest on a second."""
-    line = f"{start} {rest}"
-    # Two columns are for the branches that stand in another one.
-    if len(line) <= COLUMNS - 2:
-        return [line]
-    indent = len(start) - len(start.lstrip())
-    return [start, f"{' ' * (indent + 4)}{rest}"]
+    chosen = f"launch = {_instance(folding, last, lanes, index)};"
+    return [*lines, *broken(start, chosen, _COLUMNS)]
 
 
 def _instance(folding: Folding, choice: Instance, lanes: int, index: str) -> str:

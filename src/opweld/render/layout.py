@@ -54,6 +54,15 @@ def folded(line: str) -> str:
     return "\n".join(lines)
 
 
+def broken(start: str, rest: str, columns: int = COLUMNS) -> list[str]:
+    """A statement on one line, or its rest on a second."""
+    line = f"{start} {rest}"
+    if len(line) <= columns:
+        return [line]
+    indent = len(start) - len(start.lstrip())
+    return [start, f"{' ' * (indent + 4)}{rest}"]
+
+
 def listed(items: list[str], indent: int, tail: str = "") -> str:
     """A comma-separated list over as many lines as it needs, each indented."""
     lines = [""]

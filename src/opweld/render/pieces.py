@@ -12,7 +12,6 @@ from ..target import Target
 from .chunks import own_folds
 from .cpp_fold import partial_type
 from .cuda_folds import fold_types, state_type
-from .cuda_scan_pieces import smallest_piece
 from .cuda_teams import LEAST_BLOCKS_EACH, columns_and_least, most_blocks_each
 
 # The elements of a block of which a multiprocessor has more than the least (pieces_for in
@@ -30,7 +29,7 @@ _BYTES = {
 
 
 def num_pieces(reduction: Reduction | Scan, target: Target, num_rows: int, length: int) -> int:
-    """The pieces of a row, on a device as the target has it."""
+    """The pieces of a row, on a device as the target has it; of scans on CUDA, of a column."""
     if not reduction.cut or num_rows == 0:
         return 1
     if target.language == "c++":
@@ -40,8 +39,6 @@ def num_pieces(reduction: Reduction | Scan, target: Target, num_rows: int, lengt
     worth = num_rows * length // (target.multiprocessors * _ENOUGH)
     each = max(LEAST_BLOCKS_EACH, min(worth, most_blocks_each(reduction)))
     wanted = target.multiprocessors * each // -(-num_rows // columns)
-    if isinstance(reduction, Scan) and not reduction.contiguous.across:
-        return -(-length // smallest_piece(reduction.contiguous)) if wanted > 1 else 1
     return max(min(wanted, length // least, _MOST_ON_CUDA), 1)
 
 
