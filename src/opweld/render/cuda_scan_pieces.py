@@ -24,8 +24,8 @@ from .walk import (
 )
 
 # Elements of a piece of packets, and of single elements, whose states pass through shared memory.
-# (Pieces of 8192 elements take 0.153 and 2.74 ms where 4096 take 0.297 and 2.84: sums of one row of
-# 2^26 and of four of 2^28; H200, 2026-11-23, CUDA 13.0.)
+# (Pieces of 8192 elements take 0.587 and 2.74 ms where 4096 take 0.617 and 2.84: sums of 64 rows of
+# 2^22 and of four of 2^28; H200, 2026-11-23, CUDA 13.0.)
 _PIECE, _SINGLES = 8192, 4096
 # Registers of the states of a thread, of packets and of single elements.
 _REGISTERS, _REGISTERS_OF_SINGLES = 32, 16
