@@ -221,6 +221,8 @@ CASES = (
     of_map("cumsum over dim 1 of 128x4096x4095", "torch.cumsum(x, 1)", *CUBE),
     of_map("cumsum over dim 0 of 32768x32768", "torch.cumsum(x, 0)", 32768, 32768),
     of_map("cumsum of 4 rows of 2^28", "torch.cumsum(x, 1)", 4, 2**28),
+    of_map("cumsum of 64 rows of 2^22", "torch.cumsum(x, 1)", 64, 2**22),
+    of_map("cumsum of a tensor of one axis, 2^26", "torch.cumsum(x, 0)", 2**26),
     Case("variance of a large mean", "x.var(-1)", (65536, 4096), (FAR_OFF,), results=1 / 4096),
 )
 

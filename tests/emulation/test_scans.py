@@ -29,7 +29,7 @@ def case_of(name: str, cut: bool = False) -> Case:
 
 # Pieces of a row that a block keeps in registers stand in groups of as many as it has threads, but
 # one; here in groups of 3.
-PIECE, GROUPS = 8192, ("kGroup = kTeam - 1;", "kGroup = 3;")
+PIECE, GROUPS = 16384, ("kGroup = kTeam - 1;", "kGroup = 3;")
 
 
 @cache

@@ -3,7 +3,8 @@
 //     void follow(const State& later)    takes in what comes next
 //     void tell(Known& element) const    what an element knows
 // and what the stretches of a row before have come to is a `Carry`, which follows states and others
-// of its kind, and has State told(State so_far). Every order is fixed by the shape of the launch.
+// of its kind, and has State told(before) and told(before, mine), of what is known within a stretch.
+// Every order is fixed by the shape of the launch.
 
 namespace op {
 
@@ -15,7 +16,10 @@ struct Carried {
     OPWELD_FN Carried of(T value) { return {value}; }
     __device__ __forceinline__ void follow(T later) { value = Fold::combine(value, later); }
     __device__ __forceinline__ void follow(Carried later) { follow(later.value); }
-    __device__ __forceinline__ T told(T so_far) const { return Fold::combine(value, so_far); }
+    __device__ __forceinline__ T told(T before) const { return Fold::combine(value, before); }
+    __device__ __forceinline__ T told(T before, T mine) const {
+        return Fold::combine(told(before), mine);
+    }
 };
 
 // @CarriedSum deps:
@@ -36,6 +40,24 @@ struct CarriedSum {
         lost += later.lost;
     }
     __device__ __forceinline__ T told(T so_far) const { return value + (lost + so_far); }
+    __device__ __forceinline__ T told(T before, T mine) const { return told(before + mine); }
+};
+
+// @LogSum deps: kInfinity, exp, log1p
+// The logarithm of a sum of exponentials: of its largest term, and what the others come to beside
+// that one. A logarithm is taken where a sum is asked for, none where two are added.
+template <typename T>
+struct LogSum {
+    T largest, rest;
+    OPWELD_FN LogSum nothing() { return {-kInfinity<T>, T(0)}; }
+    // Infinities that are equal add up as numbers do; NaN goes into the rest.
+    OPWELD_FN LogSum combine(LogSum a, LogSum b) {
+        const bool grows = b.largest > a.largest;
+        const LogSum high = grows ? b : a, low = grows ? a : b;
+        const T below = low.largest == high.largest ? T(0) : low.largest - high.largest;
+        return {high.largest, high.rest + op::exp(below) * (T(1) + low.rest)};
+    }
+    __device__ __forceinline__ T value() const { return largest + op::log1p(rest); }
 };
 
 // @shuffled_up deps:
@@ -117,25 +139,26 @@ OPWELD_FN T before_in_team(const T& mine, T& whole, int turn) {
     return before;
 }
 
-// @at_once deps:
+// @AtOnce deps:
 // 16 bytes by one access that all blocks see. The compiler neither leaves one out nor takes it out of
 // a loop, as it did with __ldcv.
-OPWELD_FN uint4 read_at_once(const void* p) {
-    uint4 word;
-    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
-                 : "l"(p)
-                 : "memory");
-    return word;
-}
+struct AtOnce {
+    OPWELD_FN uint4 read(const void* p) {
+        uint4 word;
+        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+                     : "l"(p)
+                     : "memory");
+        return word;
+    }
+    OPWELD_FN void write(void* p, uint4 word) {
+        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(word.x),
+                     "r"(word.y), "r"(word.z), "r"(word.w)
+                     : "memory");
+    }
+};
 
-OPWELD_FN void write_at_once(void* p, uint4 word) {
-    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(word.x),
-                 "r"(word.y), "r"(word.z), "r"(word.w)
-                 : "memory");
-}
-
-// @LookBack deps: at_once, before_in_team
+// @LookBack deps: AtOnce, before_in_team
 // What is carried from piece to piece of rows, told by one block to the others while they run (the
 // single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other has,
 // so that whatever it waits for has begun. Pieces stand in groups: carried into one is what comes
@@ -198,7 +221,7 @@ struct LookBack {
             slot.carry = carry, slot.told = 1;
             uint4 word;
             memcpy(&word, &slot, sizeof word);
-            write_at_once(at, word);
+            AtOnce::write(at, word);
         } else {
             at->carry = carry;
             __threadfence();
@@ -218,7 +241,7 @@ struct LookBack {
         do {
 #pragma unroll
             for (int k = 0; k < kWords; ++k) {
-                const uint4 word = read_at_once(reinterpret_cast<const uint4*>(at) + k);
+                const uint4 word = AtOnce::read(reinterpret_cast<const uint4*>(at) + k);
                 memcpy(reinterpret_cast<char*>(&slot) + k * sizeof word, &word, sizeof word);
             }
         } while (!slot.told);
@@ -252,10 +275,11 @@ template <bool kExclusive, int kCount, typename State, typename Carry>
 OPWELD_FN void tell_in_thread(State (&mine)[kCount], const State& before, const Carry& carry) {
 #pragma unroll
     for (int k = kCount - 1; k >= 0; --k) {
-        State so_far = before;
-        if (!kExclusive) so_far.follow(mine[k]);
-        if (kExclusive && k > 0) so_far.follow(mine[k - 1]);
-        mine[k] = carry.told(so_far);
+        if (kExclusive) {
+            mine[k] = k > 0 ? carry.told(before, mine[k - 1]) : carry.told(before);
+        } else {
+            mine[k] = carry.told(before, mine[k]);
+        }
     }
 }
 
@@ -377,9 +401,10 @@ struct ScanAlong {
 };
 
 // @ScanPiece deps: LookBack, exchange_in_warp, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
-// Blocks that a multiprocessor must hold: 85 registers a thread, 128 for wide indices.
-template <int kTeam, typename Index>
-constexpr int kPieceBlocks = kTeam > 512 ? 1 : (sizeof(Index) > 4 ? 512 : 768) / kTeam;
+// Blocks that a multiprocessor must hold: 85 registers a thread, 128 for wide indices or many elements.
+template <int kTeam, int kElements, typename Index>
+constexpr int kPieceBlocks = kTeam > 512 ? 1
+                                         : (sizeof(Index) > 4 || kElements > 32 ? 512 : 768) / kTeam;
 
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
 // neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours. Single
@@ -427,7 +452,10 @@ struct ScanPiece {
         }
         exchange<true>(mine);
         State before[kRuns];
-        const Carry carry = carried(scan_piece<Carry>(mine, before));
+        Carry warps_before;
+        const Carry piece = scan_piece(mine, before, warps_before);
+        Carry carry = carried(piece);
+        carry.follow(warps_before);
 #pragma unroll
         for (int run = 0; run < kRuns; ++run) {
             tell_in_thread<kExclusive>(mine[run], before[run], carry);
@@ -461,9 +489,11 @@ struct ScanPiece {
         if constexpr (kPasses) exchange_in_warp<32, kToNeighbours>(mine[0], places<State>());
     }
 
-    // Scans each run, says what the piece comes to, and of each run what comes before it there.
+    // Scans each run, and says what the piece comes to, what the warps before do, and what comes
+    // before each run in its warp.
     template <typename Carry, typename State>
-    OPWELD_FN Carry scan_piece(State (&mine)[kRuns][kRun], State (&before)[kRuns]) {
+    OPWELD_FN Carry scan_piece(State (&mine)[kRuns][kRun], State (&before)[kRuns],
+                               Carry& warps_before) {
         constexpr unsigned kAll = 0xffffffffu;
         State of_warp = State::nothing();
 #pragma unroll
@@ -479,21 +509,13 @@ struct ScanPiece {
         __shared__ State of_block[kWarps];
         if (threadIdx.x % 32 == 0) of_block[threadIdx.x / 32] = of_warp;
         __syncthreads();
-        State whole = State::nothing(), warps_before = whole;
+        Carry whole = Carry::nothing();
 #pragma unroll 8
         for (int warp = 0; warp < kWarps; ++warp) {
             if (warp == threadIdx.x / 32) warps_before = whole;
             whole.follow(of_block[warp]);
         }
-#pragma unroll
-        for (int run = 0; run < kRuns; ++run) {
-            State so_far = warps_before;
-            so_far.follow(before[run]);
-            before[run] = so_far;
-        }
-        Carry own = Carry::nothing();
-        own.follow(whole);
-        return own;
+        return whole;
     }
 };
 
@@ -506,6 +528,7 @@ constexpr int kScanThreads = kStrips == 32 || (kLanes == 1 && sizeof(State) <= 8
 template <int kStrips, int kLanes, typename State, typename Index>
 constexpr int kScanBlocks = kScanThreads<kStrips, kLanes, State> == 1024 ? 1
                             : sizeof(Index) > 4                          ? 2
+                            : kLanes * sizeof(State) > 16                ? 2
                             : kLanes == 1                                ? 4
                                                                          : 3;
 

@@ -248,6 +248,16 @@ def divides(denominator: Size, value: Size) -> bool:
     return _split(value, denominator)[1] == 0
 
 
+def divides_beside(denominator: int, value: Size, run: Size) -> bool:
+    """Whether it divides `value` wherever it divides `run`: of which that follows where it is one
+    symbol, and of others where it always does.
+    """
+    names = symbols_of(run)
+    if len(names) == 1 and run == symbol(*names):
+        value = substitute(value, {name: denominator * symbol(name) for name in names})
+    return divides(denominator, value)
+
+
 def _split(value: Size, denominator: Size) -> tuple[Size, Size]:
     """(whole, rest) with value == whole * denominator + rest, term by term."""
     whole: Size = 0

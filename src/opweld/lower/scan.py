@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.expr import divides
+from ..ir.expr import divides, divides_beside
 from ..ir.index import is_across, space_coords
 from ..ir.kernel import Given
 from ..ir.levels import Levels, Place
@@ -33,7 +33,7 @@ def lower_scan(origins: Origins, group: Group) -> Scan:
     alone = replace(schedule, lanes=1)
     flat = Context(origins, group, rows, row_major, levels)
     contiguous = merged(_folding(flat, schedule))
-    if not divides(schedule.lanes, lane_of(contiguous).extent):
+    if not _in_packets(contiguous):
         # An operand that is broadcast along a part of the axes keeps them apart.
         contiguous = merged(_folding(flat, alone))
     strided = _folding(Context(origins, group, rows, by_strides, levels), alone)
@@ -48,6 +48,14 @@ def lower_scan(origins: Origins, group: Group) -> Scan:
         exclusive=first.attrs.exclusive,
         cut=schedule.cut,
     )
+
+
+def _in_packets(folding: Folding) -> bool:
+    """Whether neighbours come in packets wherever all of what a launch counts do."""
+    counted = folding.kept if folding.across else folding.reduced
+    run = lane_of(folding).extent
+    alone = len(counted) == 1 and divides_beside(folding.lanes, run, run)
+    return alone or divides(folding.lanes, run)
 
 
 def _folding(context: Context, schedule: ReductionSchedule) -> Folding:

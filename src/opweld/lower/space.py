@@ -12,6 +12,7 @@ from ..ir.expr import (
     Size,
     coefficient,
     divides,
+    divides_beside,
     substitute,
     symbol,
     symbols_of,
@@ -135,7 +136,7 @@ def with_access(kernel: Kernel) -> Kernel:
 
 def accessed(kernel: Kernel, lane: Loop) -> Kernel:
     """The kernel with each definition's access chosen for lanes that are neighbours in `lane`."""
-    whole = divides(kernel.lanes, lane.extent)
+    whole = divides_beside(kernel.lanes, lane.extent, lane.extent)
     return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None))
 
 
@@ -165,7 +166,7 @@ def _access(definition: Own, kernel: Kernel, lane: Loop, whole: bool, place: Siz
 
 def _starts_aligned(load: Load, kernel: Kernel, lane: Loop) -> bool:
     start = substitute(load.address, {lane.var: 0}, _bounds(kernel.loops))
-    return divides(kernel.lanes, start)
+    return divides_beside(kernel.lanes, start, lane.extent)
 
 
 def extents_of(

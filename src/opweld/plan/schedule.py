@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import dropwhile, takewhile
 
 from ..ir.attention import MOST_DEPTH_SM90, Attention
-from ..ir.expr import Size, divides, product
+from ..ir.expr import Size, divides, divides_beside, product
 from ..ir.index import is_across
 from ..ir.ops import Op
 from ..ir.plan import (
@@ -87,9 +87,12 @@ def choose_reduction_schedule(
 def choose_scan_schedule(
     group: Group, rows: Rows, pieces: bool, target: Target
 ) -> ReductionSchedule:
-    """16-byte accesses where every row, or every row of rows, has a whole number of them."""
+    """16-byte accesses where every row, or every row of rows, has a whole number of them, or may
+    have at a launch.
+    """
     lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
-    whole = divides(lanes, product(_innermost(rows)))
+    run = product(_innermost(rows))
+    whole = divides_beside(lanes, run, run)
     return ReductionSchedule(lanes if whole else 1, target.reduction_threads, pieces)
 
 

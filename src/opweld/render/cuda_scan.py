@@ -17,21 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.expr import Size
-from ..ir.ops import Op
-from ..ir.reduction import Fold, Folding, Scan
+from ..ir.reduction import Folding, Scan
 from .cuda_scan_pieces import piece_entries, piece_kernel, piece_launcher, piece_lines
 from .cuda_scan_walk import steps, ways
 from .cuda_teams import pieces_entries
 from .element import element_text, title
 from .layout import broken, call, folded, head
 from .scan_state import (
-    STRUCTS,
     carry_name,
     carry_struct,
     known_struct,
     scanned_folds,
     state_bytes,
     state_struct,
+    struct_pieces,
 )
 from .walk import (
     Function,
@@ -79,17 +78,12 @@ class _Instance:
 def scan_pieces(scan: Scan) -> set[str]:
     """Names of the device library's pieces that its text uses."""
     folds = scanned_folds(scan.contiguous)
-    needed = {"NoPacket", *(STRUCTS[fold.op] for fold in folds)}
-    needed |= {"CarriedSum" if _adds_floats(fold) else "Carried" for fold in folds}
+    needed = {"NoPacket"}.union(*(struct_pieces(fold) for fold in folds))
     needed |= {"ScanAcross" if scan.contiguous.across else "ScanAlong"}
     if scan.cut:
         across = scan.contiguous.across
         needed |= {"piece_of", "pieces_for"} if across else {"ScanPiece", "scan_pieces_for"}
     return needed
-
-
-def _adds_floats(fold: Fold) -> bool:
-    return fold.op is Op.CUMSUM and fold.dtype.is_float
 
 
 def scan_text(scan: Scan) -> str:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.ops import Op
 from ..ir.reduction import Folding, Scan
 from .cuda_scan_walk import steps, ways
 from .cuda_teams import cut_entries
 from .layout import broken, call, folded, head
-from .scan_state import carry_name, state_bytes
+from .scan_state import carry_name, scanned_folds, state_bytes
 from .walk import (
     Function,
     casts,
@@ -23,16 +24,18 @@ from .walk import (
     prefix,
 )
 
-# Elements of a piece of packets, and of single elements, whose states pass through shared memory.
-# (Pieces of 8192 elements take 0.587 and 2.74 ms where 4096 take 0.617 and 2.84: sums of 64 rows of
-# 2^22 and of four of 2^28; H200, 2026-11-23, CUDA 13.0.)
-_PIECE, _SINGLES = 8192, 4096
-# Registers of the states of a thread, of packets and of single elements.
-_REGISTERS, _REGISTERS_OF_SINGLES = 32, 16
-# Threads of a block, and of one whose threads take more than 64 registers.
-_MOST_THREADS, _MOST_WIDE = 1024, 512
-# Words of a state of which a thread of 1024 has registers for a packet.
-_WIDE_STATE = 4
+# Elements of a piece of what takes several instructions to combine; rows of two times as many are
+# cut in pieces.
+_PIECE = 8192
+# Registers of the states of a thread. What a multiprocessor has under way while pieces wait for
+# others is what it keeps: with 64, two blocks keep 128 KB, and with 32, three keep 96 (sums of four
+# rows of 2^28: 2.47 and 2.77 ms, of 64 of 2^22 0.565 and 0.594). What takes long to combine gains
+# by more blocks (the largest so far of four rows: 3.42 ms, and 3.72 with 64). Single elements pass
+# through 33 KB of shared memory. (H200, 2026-11-23, CUDA 13.0.)
+_REGISTERS, _REGISTERS_OF_SLOW, _REGISTERS_OF_SINGLES = 64, 32, 32
+_QUICK = (Op.CUMSUM, Op.CUMPROD)
+# Threads of a block, most of one of what is slow, and of one of states of more than so many words.
+_THREADS, _MOST_THREADS, _MOST_WIDE, _WIDE_STATE = 256, 1024, 512, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,10 @@ def piece_instance(folding: Folding, lanes: int) -> PieceInstance:
     """For packets of so many lanes."""
     words = max(state_bytes(folding) // 4, 1)
     if lanes == 1:
-        items = max(_REGISTERS_OF_SINGLES // words, 1)
-        return PieceInstance(_power_of_two(_SINGLES // items, _MOST_WIDE), items, 1)
-    items = max(_REGISTERS // (words * lanes), 1)
+        return PieceInstance(_THREADS, max(_REGISTERS_OF_SINGLES // words, 1), 1)
+    if words == 1 and all(fold.op in _QUICK for fold in scanned_folds(folding)):
+        return PieceInstance(_THREADS, _REGISTERS // lanes, lanes)
+    items = max(_REGISTERS_OF_SLOW // (words * lanes), 1)
     most = _MOST_THREADS if words <= _WIDE_STATE else _MOST_WIDE
     return PieceInstance(_power_of_two(_PIECE // (items * lanes), most), items, lanes)
 
@@ -91,7 +95,8 @@ def piece_kernel(
     types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
-        "__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)",
+        "__global__ void",
+        "__launch_bounds__(kTeam, op::kPieceBlocks<kTeam, kItems * kLanes, Index>)",
         head(f"{prefix(folding)}_piece_kernel", params, " {"),
         f"  const op::LookBack<{carry}, kTeam> before(partials, pieces, num_rows);",
         "  const unsigned block = before.block();",

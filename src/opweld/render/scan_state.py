@@ -31,12 +31,39 @@ def value_type(fold: Fold, walk: Walk) -> str:
 
 
 def state_type(fold: Fold, value: str) -> str:
+    if fold.op is Op.LOGCUMSUMEXP:
+        return f"op::LogSum<{value}>"
     return f"op::Placed<{value}, int64_t>" if fold.op in SCANNED_PLACES else value
 
 
 def identity(fold: Fold, value: str) -> str:
+    if fold.op is Op.LOGCUMSUMEXP:
+        return f"{state_type(fold, value)}::nothing()"
     name = "nowhere" if fold.op in SCANNED_PLACES else "identity"
     return f"op::{STRUCTS[fold.op]}::{name}<{value}>()"
+
+
+def _combiner(fold: Fold, value: str) -> str:
+    """What combines two states in CUDA."""
+    return state_type(fold, value) if fold.op is Op.LOGCUMSUMEXP else f"op::{STRUCTS[fold.op]}"
+
+
+def struct_pieces(fold: Fold) -> set[str]:
+    """What the text of a state names of the device library."""
+    if fold.op is Op.LOGCUMSUMEXP:
+        return {"LogSum", "Carried"}
+    return {STRUCTS[fold.op], "CarriedSum" if _adds_floats(fold) else "Carried"}
+
+
+def _adds_floats(fold: Fold) -> bool:
+    return fold.op is Op.CUMSUM and fold.dtype.is_float
+
+
+def _of_element(fold: Fold, value: str) -> str:
+    """The state of one element, as a braced list or a value."""
+    if fold.op is Op.LOGCUMSUMEXP:
+        return f"{{{value}, 0}}"
+    return f"{{{value}, position}}" if fold.op in SCANNED_PLACES else value
 
 
 def told(fold: Fold, walk: Walk) -> str:
@@ -44,6 +71,8 @@ def told(fold: Fold, walk: Walk) -> str:
     beside = told_beside(fold, walk)
     if beside:
         return f"{beside.name}.value"
+    if fold.op is Op.LOGCUMSUMEXP:
+        return f"{fold.name}.value()"
     return f"{fold.name}.position" if fold.op in SCANNED_PLACES else fold.name
 
 
@@ -63,12 +92,10 @@ def state_struct(folding: Folding) -> str:
     values = [f"{value} value{i}" for i, value in enumerate(types.values())]
     placed = any(fold.op in SCANNED_PLACES for fold in types)
     values += ["int64_t position"] if placed else []
-    given = ", ".join(
-        f"{{value{i}, position}}" if fold.op in SCANNED_PLACES else f"value{i}"
-        for i, fold in enumerate(types)
-    )
+    given = ", ".join(_of_element(fold, f"value{i}") for i, fold in enumerate(types))
     combined = [
-        f"{f.name} = op::{STRUCTS[f.op]}::combine({f.name}, later.{f.name});" for f in types
+        f"{f.name} = {_combiner(f, value)}::combine({f.name}, later.{f.name});"
+        for f, value in types.items()
     ]
     lines = [
         "// What is scanned.",
@@ -97,9 +124,9 @@ def carry_name(folding: Folding) -> str:
 
 
 def _carried(fold: Fold, value: str) -> str:
-    if fold.op is Op.CUMSUM and fold.dtype.is_float:
+    if _adds_floats(fold):
         return f"op::CarriedSum<{value}>"
-    return f"op::Carried<op::{STRUCTS[fold.op]}, {state_type(fold, value)}>"
+    return f"op::Carried<{_combiner(fold, value)}, {state_type(fold, value)}>"
 
 
 def carry_struct(folding: Folding) -> str:
@@ -109,7 +136,12 @@ def carry_struct(folding: Folding) -> str:
     types = {fold: _carried(fold, value) for fold, value in values.items()}
     nothing = ", ".join(f"{t}::of({identity(f, values[f])})" for f, t in types.items())
     follows = [f"    {fold.name}.follow(later.{fold.name});" for fold in types]
-    all_told = ", ".join(f"{fold.name}.told(so_far.{fold.name})" for fold in types)
+    before = [f"before.{fold.name}" for fold in types]
+    mine = [f"{name}, mine.{fold.name}" for name, fold in zip(before, types, strict=True)]
+    told_before, told_mine = (
+        ", ".join(f"{f.name}.told({given})" for f, given in zip(types, each, strict=True))
+        for each in (before, mine)
+    )
     lines = [
         "// What is carried along a row.",
         f"struct {name} {{",
@@ -125,8 +157,12 @@ def carry_struct(folding: Folding) -> str:
         *follows,
         "  }",
         f"  __device__ __forceinline__ {state}",
-        f"  told(const {state}& so_far) const {{",
-        folded(f"    return {{{all_told}}};"),
+        f"  told(const {state}& before) const {{",
+        folded(f"    return {{{told_before}}};"),
+        "  }",
+        f"  __device__ __forceinline__ {state}",
+        head("  told", [f"const {state}& before", f"const {state}& mine"], " const {"),
+        folded(f"    return {{{told_mine}}};"),
         "  }",
         "};",
     ]
@@ -135,11 +171,13 @@ def carry_struct(folding: Folding) -> str:
 
 def state_bytes(folding: Folding) -> int:
     """Of one element's state, with all the padding there can be."""
-    walk = folding.steps[0].walk
-    sizes = (
-        16 if fold.op in SCANNED_PLACES else walk.kernel.element.results[fold.result][0].compute
-        for fold in scanned_folds(folding)
-    )
-    widths = [size if isinstance(size, int) else size.itemsize_bytes for size in sizes]
+    widths = [_width(fold, folding.steps[0].walk) for fold in scanned_folds(folding)]
     widest = 8 if max(widths) >= 8 else 4
     return sum(-(-width // widest) * widest for width in widths)
+
+
+def _width(fold: Fold, walk: Walk) -> int:
+    if fold.op in SCANNED_PLACES:
+        return 16
+    value = walk.kernel.element.results[fold.result][0].compute.itemsize_bytes
+    return 2 * value if fold.op is Op.LOGCUMSUMEXP else value

@@ -47,13 +47,17 @@ struct k1_cumsum_carry {
     cumsum_1.follow(later.cumsum_1);
   }
   __device__ __forceinline__ k1_cumsum_folds0
-  told(const k1_cumsum_folds0& so_far) const {
-    return {cumsum_1.told(so_far.cumsum_1)};
+  told(const k1_cumsum_folds0& before) const {
+    return {cumsum_1.told(before.cumsum_1)};
+  }
+  __device__ __forceinline__ k1_cumsum_folds0
+  told(const k1_cumsum_folds0& before, const k1_cumsum_folds0& mine) const {
+    return {cumsum_1.told(before.cumsum_1, mine.cumsum_1)};
   }
 };
 
 extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
-  return op::scan_pieces_for(num_rows, length, 8192, 4096);
+  return op::scan_pieces_for(num_rows, length, 8192, 8192);
 }
 
 extern "C" int64_t k1_cumsum_partial_bytes() {
@@ -134,7 +138,8 @@ static void k1_cumsum_contiguous_launch(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)
+__global__ void
+__launch_bounds__(kTeam, op::kPieceBlocks<kTeam, kItems * kLanes, Index>)
 k1_cumsum_contiguous_piece_kernel(
     const float* __restrict__ x, float* __restrict__ result, Index num_rows, Index length,
     unsigned pieces, void* partials) {
@@ -180,11 +185,11 @@ extern "C" int k1_cumsum_contiguous(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 1, uint32_t>
-        : k1_cumsum_contiguous_piece_launch<256, 16, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 32, 1, uint32_t>
+        : k1_cumsum_contiguous_piece_launch<256, 32, 1, uint64_t>;
     if (aligned && length % 4 == 0) {
-      in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 8, 4, uint32_t>
-          : k1_cumsum_contiguous_piece_launch<256, 8, 4, uint64_t>;
+      in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 4, uint32_t>
+          : k1_cumsum_contiguous_piece_launch<256, 16, 4, uint64_t>;
     }
     in_pieces(x, result, num_rows, length, partials, static_cast<cudaStream_t>(stream));
     return int(cudaGetLastError());
@@ -288,7 +293,8 @@ static void k1_cumsum_strided_launch(
 }
 
 template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(kTeam, op::kPieceBlocks<kTeam, Index>)
+__global__ void
+__launch_bounds__(kTeam, op::kPieceBlocks<kTeam, kItems * kLanes, Index>)
 k1_cumsum_strided_piece_kernel(
     const float* __restrict__ x, float* __restrict__ result, Index x_stride0, Index result_stride0,
     Index num_rows, Index length, unsigned pieces, void* partials) {
@@ -334,8 +340,8 @@ extern "C" int k1_cumsum_strided(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 16, 1, uint32_t>
-        : k1_cumsum_strided_piece_launch<256, 16, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 32, 1, uint32_t>
+        : k1_cumsum_strided_piece_launch<256, 32, 1, uint64_t>;
     in_pieces(
         x, result, x_stride0, result_stride0, num_rows, length, partials,
         static_cast<cudaStream_t>(stream));

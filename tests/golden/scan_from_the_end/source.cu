@@ -49,8 +49,12 @@ struct k1_cast_cumsum_carry {
     cumsum_1.follow(later.cumsum_1);
   }
   __device__ __forceinline__ k1_cast_cumsum_folds0
-  told(const k1_cast_cumsum_folds0& so_far) const {
-    return {cumsum_1.told(so_far.cumsum_1)};
+  told(const k1_cast_cumsum_folds0& before) const {
+    return {cumsum_1.told(before.cumsum_1)};
+  }
+  __device__ __forceinline__ k1_cast_cumsum_folds0
+  told(const k1_cast_cumsum_folds0& before, const k1_cast_cumsum_folds0& mine) const {
+    return {cumsum_1.told(before.cumsum_1, mine.cumsum_1)};
   }
 };
 

@@ -62,8 +62,15 @@ struct k1_cummax_div_cummax_place_carry {
     cummax_place_1.follow(later.cummax_place_1);
   }
   __device__ __forceinline__ k1_cummax_div_cummax_place_folds0
-  told(const k1_cummax_div_cummax_place_folds0& so_far) const {
-    return {cumsum_1.told(so_far.cumsum_1), cummax_place_1.told(so_far.cummax_place_1)};
+  told(const k1_cummax_div_cummax_place_folds0& before) const {
+    return {cumsum_1.told(before.cumsum_1), cummax_place_1.told(before.cummax_place_1)};
+  }
+  __device__ __forceinline__ k1_cummax_div_cummax_place_folds0
+  told(
+    const k1_cummax_div_cummax_place_folds0& before,
+    const k1_cummax_div_cummax_place_folds0& mine) const {
+    return {cumsum_1.told(before.cumsum_1, mine.cumsum_1),
+        cummax_place_1.told(before.cummax_place_1, mine.cummax_place_1)};
   }
 };
 
