@@ -28,7 +28,7 @@ def sums(m: Make, **ways: bool) -> Outputs:
 
 
 def odd(m: Make, **ways: bool) -> Outputs:
-    """Of any length: no packets."""
+    """Of any length: packets where a launch finds whole ones."""
     return (m.mul(m.scanned("cumsum", m.x("x", BATCH, LENGTH), 1, **ways), 2.0),)
 
 

@@ -147,6 +147,16 @@ def test_sums_of_rows_in_pieces(name: str, length: int) -> None:
     check(name, feeds_of(name, 2, length), in_pieces(most_pieces(name, length)), cut=True)
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("name", [n for n in SUMS if n.startswith("odd")])
+def test_what_is_left_behind_the_packets_of_a_row(name: str, rows: int) -> None:
+    """Of a row alone it is taken one by one, of several all is."""
+    text = text_of(name, True)
+    assert "num_rows == 1 || length % 4 == 0" in text
+    for length in (PIECE + 1, 2 * PIECE + 3, 2 * PIECE - 1):
+        check(name, feeds_of(name, rows, length), in_pieces(most_pieces(name, length)), cut=True)
+
+
 def test_any_states_in_pieces() -> None:
     """Those that are told in one access, and longer ones."""
     x = values(1, 3 * PIECE + 8) * 10

@@ -172,9 +172,9 @@ struct LookBack {
         Carry carry;
         unsigned told;
     };
-    Slot *pieces, *groups;  // [pieces, rows], [groups, rows]
+    Slot *pieces, *groups;  // [rows, pieces], [rows, groups]
     unsigned* next;
-    int64_t rows;
+    int64_t num_pieces;
 
     OPWELD_HOST_FN int64_t num_groups(int64_t pieces) { return (pieces + kGroup - 1) / kGroup; }
     // As there are two pieces or more, groups and the counter fit into the second slot of each.
@@ -186,7 +186,7 @@ struct LookBack {
         : pieces(static_cast<Slot*>(memory)),
           groups(pieces + num_pieces * rows),
           next(reinterpret_cast<unsigned*>(groups + num_groups(num_pieces) * rows)),
-          rows(rows) {}
+          num_pieces(num_pieces) {}
 
     // The number of this block, in the order in which blocks begin.
     __device__ __forceinline__ unsigned block() const {
@@ -200,17 +200,17 @@ struct LookBack {
     // first looks at the group before, each of the others at a piece.
     __device__ __forceinline__ Carry carried(const Carry& mine, int64_t row, int piece) const {
         const int group = piece / kGroup, earlier = piece % kGroup, rank = threadIdx.x;
-        if (rank == 0) tell(pieces + piece * rows + row, mine);
+        Slot *of_pieces = pieces + row * num_pieces, *of_groups = groups + row * num_groups(num_pieces);
+        if (rank == 0) tell(of_pieces + piece, mine);
         const bool looks = rank == 0 ? group > 0 : rank <= earlier;
-        const Slot* at = rank == 0 ? groups + (group - 1) * rows + row
-                                   : pieces + (group * kGroup + rank - 1) * rows + row;
+        const Slot* at = rank == 0 ? of_groups + group - 1 : of_pieces + group * kGroup + rank - 1;
         Carry seen = Carry::nothing(), carry;
         if (looks) seen = told(at);
         before_in_team<kTeam>(seen, carry, 0);
         if (rank == 0 && earlier == kGroup - 1) {
             Carry up_to = carry;
             up_to.follow(mine);
-            tell(groups + group * rows + row, up_to);
+            tell(of_groups + group, up_to);
         }
         return carry;
     }
@@ -406,20 +406,27 @@ template <int kTeam, int kElements, typename Index>
 constexpr int kPieceBlocks = kTeam > 512 ? 1
                                          : (sizeof(Index) > 4 || kElements > 32 ? 512 : 768) / kTeam;
 
+// How many neighbours, for what is compiled for several.
+template <int kNumber>
+struct Lanes {
+    static constexpr int kCount = kNumber;
+};
+
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
 // neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours. Single
 // elements pass through shared memory, so that a thread scans neighbours; packets are scanned where
-// they are, one of each thread after the other.
+// they are, one of each thread after the other. Elements behind the last whole packet of a row are
+// taken one by one, with the last piece, or in reverse before the first.
 template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
 struct ScanPiece {
     static constexpr int kWarps = kTeam / 32;
     static constexpr bool kPasses = kLanes == 1 && kItems > 1;
     // A thread's neighbours, and how often it has some.
     static constexpr int kRun = kPasses ? kItems : kLanes, kRuns = kPasses ? 1 : kItems;
-    Index first, packets;  // of the piece, and in the row
+    Index first, packets, length;  // of the piece, and in the row
 
-    __device__ __forceinline__ ScanPiece(Index first, Index packets)
-        : first(first), packets(packets) {}
+    __device__ __forceinline__ ScanPiece(Index first, Index length)
+        : first(first), packets(length / kLanes), length(length) {}
 
     __device__ __forceinline__ Index packet(int item) const {
         return first + threadIdx.x / 32 * (32 * kItems) + item * 32 + threadIdx.x % 32;
@@ -428,7 +435,8 @@ struct ScanPiece {
         return (kReverse ? packets - 1 - packet : packet) * kLanes;
     }
 
-    // load, scanned and after are those of ScanAlong; carried(mine) is what comes before the piece.
+    // load, scanned and after are those of ScanAlong, load told how many Lanes are asked for;
+    // carried(mine) is what comes before the piece.
     template <typename State, typename Known, typename Packet, typename Carry, typename Load,
               typename Scanned, typename Carried, typename After>
     __device__ __forceinline__ void walk(Load load, Scanned scanned, Carried carried,
@@ -436,7 +444,7 @@ struct ScanPiece {
         Packet loaded[kItems];
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
-            if (packet(item) < packets) loaded[item] = load(place(packet(item)));
+            if (packet(item) < packets) loaded[item] = load(place(packet(item)), Lanes<kLanes>());
         }
         State mine[kRuns][kRun];
 #pragma unroll
@@ -454,7 +462,22 @@ struct ScanPiece {
         State before[kRuns];
         Carry warps_before;
         const Carry piece = scan_piece(mine, before, warps_before);
-        Carry carry = carried(piece);
+        Carry carry;
+        if constexpr (kReverse && kLanes > 1) {
+            Carry rest = Carry::nothing();
+            if (first == 0) rest = walk_rest<State, Known>(rest, load, scanned, after);
+            Carry own = rest;
+            own.follow(piece);
+            carry = carried(own);
+            carry.follow(rest);
+        } else {
+            carry = carried(piece);
+        }
+        if (kLanes > 1 && !kReverse && (first + kTeam * kItems) * kLanes >= length) {
+            Carry up_to = carry;
+            up_to.follow(piece);
+            walk_rest<State, Known>(up_to, load, scanned, after);
+        }
         carry.follow(warps_before);
 #pragma unroll
         for (int run = 0; run < kRuns; ++run) {
@@ -470,6 +493,24 @@ struct ScanPiece {
             }
             if (packet(item) < packets) after(place(packet(item)), loaded[item], known);
         }
+    }
+
+    // All threads of a block go along and come to the same; one stores.
+    template <typename State, typename Known, typename Carry, typename Load, typename Scanned,
+              typename After>
+    __device__ __forceinline__ Carry walk_rest(Carry carry, Load load, Scanned scanned,
+                                               After after) const {
+        for (Index k = packets * kLanes; k < length; ++k) {
+            const Index at = kReverse ? length - 1 - (k - packets * kLanes) : k;
+            const auto loaded = load(at, Lanes<1>());
+            State mine[1] = {State::nothing()};
+            scanned(at, loaded, mine);
+            Known known[1];
+            carry.told(kExclusive ? State::nothing() : mine[0]).tell(known[0]);
+            if (threadIdx.x == 0) after(at, loaded, known);
+            carry.follow(mine[0]);
+        }
+        return carry;
     }
 
     template <typename State>

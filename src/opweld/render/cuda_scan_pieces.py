@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.expr import divides, substitute
+from ..ir.kernel import Access, Load
 from ..ir.ops import Op
 from ..ir.reduction import Folding, Scan
 from .cuda_scan_walk import steps, ways
@@ -31,8 +33,8 @@ _PIECE = 8192
 # others is what it keeps: with 64, two blocks keep 128 KB, and with 32, three keep 96 (sums of four
 # rows of 2^28: 2.47 and 2.77 ms, of 64 of 2^22 0.565 and 0.594). What takes long to combine gains
 # by more blocks (the largest so far of four rows: 3.42 ms, and 3.72 with 64). Single elements pass
-# through 33 KB of shared memory. (H200, 2026-11-23, CUDA 13.0.)
-_REGISTERS, _REGISTERS_OF_SLOW, _REGISTERS_OF_SINGLES = 64, 32, 32
+# through 25 KB of shared memory. (H200, 2026-11-23, CUDA 13.0.)
+_REGISTERS, _REGISTERS_OF_SLOW, _REGISTERS_OF_SINGLES = 64, 32, 24
 _QUICK = (Op.CUMSUM, Op.CUMPROD)
 # Threads of a block, most of one of what is slow, and of one of states of more than so many words.
 _THREADS, _MOST_THREADS, _MOST_WIDE, _WIDE_STATE = 256, 1024, 512, 4
@@ -102,8 +104,8 @@ def piece_kernel(
         "  const unsigned block = before.block();",
         "  const Index row = block % num_rows, piece = block / num_rows;",
         f"  const op::ScanPiece<kTeam, kItems, kLanes, {ways(scan)}, Index> scan(",
-        "      piece * (kTeam * kItems), length / kLanes);",
-        *steps(load, functions),
+        "      piece * (kTeam * kItems), length);",
+        *steps(load, functions, any_lanes=True),
         f"  const auto carried = [&](const {carry}& mine) {{",
         "    return before.carried(mine, row, piece);",
         "  };",
@@ -146,12 +148,26 @@ def piece_lines(folding: Folding, given: list[str]) -> list[str]:
         *_chosen("    auto in_pieces =", folding, 1),
     ]
     if folding.lanes > 1 and folding.variant == "contiguous":
+        whole = f"length % {folding.lanes} == 0"
+        if _is_aligned_alone(folding):
+            whole = f"(num_rows == 1 || {whole})"
         lines += [
-            f"    if (aligned && length % {folding.lanes} == 0) {{",
+            f"    if (aligned && {whole}) {{",
             *_chosen("      in_pieces =", folding, folding.lanes),
             "    }",
         ]
     return [*lines, call("in_pieces", given, 4), "    return int(cudaGetLastError());", "  }"]
+
+
+def _is_aligned_alone(folding: Folding) -> bool:
+    """Whether packets of a row that is the only one are aligned, whatever its length is."""
+    of_loops = {loop.var: 0 for loop in (*folding.kept, *folding.reduced)}
+    kernels = [step.walk.kernel for step in folding.steps]
+    places = [store.address for kernel in kernels for store in kernel.stores]
+    for kernel in kernels:
+        loads = [d for d in kernel.definitions if isinstance(d, Load)]
+        places += [load.address for load in loads if load.access is Access.VECTOR]
+    return all(divides(folding.lanes, substitute(place, of_loops, {})) for place in places)
 
 
 def _chosen(start: str, folding: Folding, lanes: int) -> list[str]:

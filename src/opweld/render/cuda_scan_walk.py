@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.reduction import Scan
 from .walk import Function
 
 
-def steps(load: Function | None, functions: list[Function]) -> list[str]:
-    """What a walk calls."""
+def steps(load: Function | None, functions: list[Function], any_lanes: bool = False) -> list[str]:
+    """What a walk calls. `any_lanes`: a walk says of how many neighbours; kLanes elsewhere."""
     loaded = "return op::NoPacket();"
     if load:
         loaded = "return " + load.call(["row", "at"], 4).lstrip()
     scanned, after = functions
+    asked = ""
+    if any_lanes:
+        asked = ", auto lanes"
+        loaded = loaded.replace("<kLanes>", "<decltype(lanes)::kCount>")
+        scanned, after = (replace(f, name=f.name.replace("<kLanes>", "")) for f in (scanned, after))
     return [
-        f"  const auto load = [&](Index at) {{\n    {loaded}\n  }};",
+        f"  const auto load = [&](Index at{asked}) {{\n    {loaded}\n  }};",
         "  const auto scanned = [&](Index at, const auto& packet, auto& folds) {",
         scanned.call(["row", "at", "packet", "folds"], 4),
         "  };",

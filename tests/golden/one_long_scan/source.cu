@@ -57,7 +57,7 @@ struct k1_cumsum_carry {
 };
 
 extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
-  return op::scan_pieces_for(num_rows, length, 8192, 8192);
+  return op::scan_pieces_for(num_rows, length, 8192, 6144);
 }
 
 extern "C" int64_t k1_cumsum_partial_bytes() {
@@ -147,15 +147,15 @@ k1_cumsum_contiguous_piece_kernel(
   const unsigned block = before.block();
   const Index row = block % num_rows, piece = block / num_rows;
   const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
-      piece * (kTeam * kItems), length / kLanes);
-  const auto load = [&](Index at) {
-    return k1_cumsum_contiguous_load<kLanes>(x, row, at);
+      piece * (kTeam * kItems), length);
+  const auto load = [&](Index at, auto lanes) {
+    return k1_cumsum_contiguous_load<decltype(lanes)::kCount>(x, row, at);
   };
   const auto scanned = [&](Index at, const auto& packet, auto& folds) {
-    k1_cumsum_contiguous_scanned<kLanes>(row, at, packet, folds);
+    k1_cumsum_contiguous_scanned(row, at, packet, folds);
   };
   const auto after = [&](Index at, const auto& packet, const auto& known) {
-    k1_cumsum_contiguous_after<kLanes>(result, row, at, packet, known);
+    k1_cumsum_contiguous_after(result, row, at, packet, known);
   };
   const auto carried = [&](const k1_cumsum_carry& mine) {
     return before.carried(mine, row, piece);
@@ -185,9 +185,9 @@ extern "C" int k1_cumsum_contiguous(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 32, 1, uint32_t>
-        : k1_cumsum_contiguous_piece_launch<256, 32, 1, uint64_t>;
-    if (aligned && length % 4 == 0) {
+    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 24, 1, uint32_t>
+        : k1_cumsum_contiguous_piece_launch<256, 24, 1, uint64_t>;
+    if (aligned && (num_rows == 1 || length % 4 == 0)) {
       in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 4, uint32_t>
           : k1_cumsum_contiguous_piece_launch<256, 16, 4, uint64_t>;
     }
@@ -302,15 +302,15 @@ k1_cumsum_strided_piece_kernel(
   const unsigned block = before.block();
   const Index row = block % num_rows, piece = block / num_rows;
   const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
-      piece * (kTeam * kItems), length / kLanes);
-  const auto load = [&](Index at) {
-    return k1_cumsum_strided_load<kLanes>(x, x_stride0, row, at);
+      piece * (kTeam * kItems), length);
+  const auto load = [&](Index at, auto lanes) {
+    return k1_cumsum_strided_load<decltype(lanes)::kCount>(x, x_stride0, row, at);
   };
   const auto scanned = [&](Index at, const auto& packet, auto& folds) {
-    k1_cumsum_strided_scanned<kLanes>(row, at, packet, folds);
+    k1_cumsum_strided_scanned(row, at, packet, folds);
   };
   const auto after = [&](Index at, const auto& packet, const auto& known) {
-    k1_cumsum_strided_after<kLanes>(result, result_stride0, row, at, packet, known);
+    k1_cumsum_strided_after(result, result_stride0, row, at, packet, known);
   };
   const auto carried = [&](const k1_cumsum_carry& mine) {
     return before.carried(mine, row, piece);
@@ -340,8 +340,8 @@ extern "C" int k1_cumsum_strided(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 32, 1, uint32_t>
-        : k1_cumsum_strided_piece_launch<256, 32, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 24, 1, uint32_t>
+        : k1_cumsum_strided_piece_launch<256, 24, 1, uint64_t>;
     in_pieces(
         x, result, x_stride0, result_stride0, num_rows, length, partials,
         static_cast<cudaStream_t>(stream));
