@@ -281,13 +281,13 @@ __global__ void __launch_bounds__(Slice::kThreads, 1)
     const int depth = int(plan.k_each), of_part = depth / 16 * Slice::kOfStep;
     auto* const few_bits = reinterpret_cast<uint32_t*>(parts + 3 * of_part);
     float* const ring = slice_memory + warp * Slice::kStages * Slice::kStage;
-    const int64_t split = blockIdx.x % plan.splits, above = blockIdx.x / plan.splits;
-    const int64_t batch = above % p.batches, group = above / p.batches;
-    const int64_t begin = split * plan.k_each, next = begin + plan.k_each;
+    const int split = blockIdx.x % plan.splits, above = blockIdx.x / plan.splits;
+    const int batch = above % int(p.batches), group = above / int(p.batches);
+    const int64_t begin = int64_t(split) * plan.k_each, next = begin + plan.k_each;
     const int64_t end = next < p.k ? next : p.k;
     const int length = int(end - begin), step = plan.parts * Slice::kWarps;
     const int tiles = int((p.many_rows + Dots::kMany - 1) / Dots::kMany);
-    int feed_tile = int(group) * Slice::kWarps + warp, feed_k = 0;
+    int feed_tile = group * Slice::kWarps + warp, feed_k = 0;
     const auto bring = [&](int slot) {
         if (feed_tile < tiles) {
             const int64_t row = int64_t(feed_tile) * Dots::kMany, k = begin + feed_k;
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(Slice::kThreads, 1)
     bring(slot);
     prepare_slice(p, batch, begin, end, depth, parts, few_bits);
     __syncthreads();
-    for (int tile = int(group) * Slice::kWarps + warp; tile < tiles; tile += step) {
+    for (int tile = group * Slice::kWarps + warp; tile < tiles; tile += step) {
         Dots dots;
         dots.begin();
 #pragma unroll 1

@@ -33,8 +33,8 @@ _PIECE = 8192
 # others is what it keeps: with 64, two blocks keep 128 KB, and with 32, three keep 96 (sums of four
 # rows of 2^28: 2.47 and 2.77 ms, of 64 of 2^22 0.565 and 0.594). What takes long to combine gains
 # by more blocks (the largest so far of four rows: 3.42 ms, and 3.72 with 64). Single elements pass
-# through 25 KB of shared memory. (H200, 2026-11-23, CUDA 13.0.)
-_REGISTERS, _REGISTERS_OF_SLOW, _REGISTERS_OF_SINGLES = 64, 32, 24
+# through 17 KB of shared memory, and more spill. (H200, 2026-11-23, CUDA 13.0.)
+_REGISTERS, _REGISTERS_OF_SLOW, _REGISTERS_OF_SINGLES = 64, 32, 16
 _QUICK = (Op.CUMSUM, Op.CUMPROD)
 # Threads of a block, most of one of what is slow, and of one of states of more than so many words.
 _THREADS, _MOST_THREADS, _MOST_WIDE, _WIDE_STATE = 256, 1024, 512, 4

@@ -57,7 +57,7 @@ struct k1_cumsum_carry {
 };
 
 extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
-  return op::scan_pieces_for(num_rows, length, 8192, 6144);
+  return op::scan_pieces_for(num_rows, length, 8192, 4096);
 }
 
 extern "C" int64_t k1_cumsum_partial_bytes() {
@@ -185,8 +185,8 @@ extern "C" int k1_cumsum_contiguous(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 24, 1, uint32_t>
-        : k1_cumsum_contiguous_piece_launch<256, 24, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 1, uint32_t>
+        : k1_cumsum_contiguous_piece_launch<256, 16, 1, uint64_t>;
     if (aligned && (num_rows == 1 || length % 4 == 0)) {
       in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 4, uint32_t>
           : k1_cumsum_contiguous_piece_launch<256, 16, 4, uint64_t>;
@@ -340,8 +340,8 @@ extern "C" int k1_cumsum_strided(
   // 32-bit positions must not wrap round behind the last element.
   const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
   if (pieces > 1) {
-    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 24, 1, uint32_t>
-        : k1_cumsum_strided_piece_launch<256, 24, 1, uint64_t>;
+    auto in_pieces = narrow ? k1_cumsum_strided_piece_launch<256, 16, 1, uint32_t>
+        : k1_cumsum_strided_piece_launch<256, 16, 1, uint64_t>;
     in_pieces(
         x, result, x_stride0, result_stride0, num_rows, length, partials,
         static_cast<cudaStream_t>(stream));
