@@ -172,9 +172,9 @@ struct LookBack {
         Carry carry;
         unsigned told;
     };
-    Slot *pieces, *groups;  // [rows, pieces], [rows, groups]
+    Slot *pieces, *groups;  // [pieces, rows], [groups, rows]
     unsigned* next;
-    int64_t num_pieces;
+    int64_t rows;
 
     OPWELD_HOST_FN int64_t num_groups(int64_t pieces) { return (pieces + kGroup - 1) / kGroup; }
     // As there are two pieces or more, groups and the counter fit into the second slot of each.
@@ -186,7 +186,7 @@ struct LookBack {
         : pieces(static_cast<Slot*>(memory)),
           groups(pieces + num_pieces * rows),
           next(reinterpret_cast<unsigned*>(groups + num_groups(num_pieces) * rows)),
-          num_pieces(num_pieces) {}
+          rows(rows) {}
 
     // The number of this block, in the order in which blocks begin.
     __device__ __forceinline__ unsigned block() const {
@@ -200,17 +200,18 @@ struct LookBack {
     // first looks at the group before, each of the others at a piece.
     __device__ __forceinline__ Carry carried(const Carry& mine, int64_t row, int piece) const {
         const int group = piece / kGroup, earlier = piece % kGroup, rank = threadIdx.x;
-        Slot *of_pieces = pieces + row * num_pieces, *of_groups = groups + row * num_groups(num_pieces);
-        if (rank == 0) tell(of_pieces + piece, mine);
+        Slot *of_pieces = pieces + row, *of_groups = groups + row;
+        if (rank == 0) tell(of_pieces + piece * rows, mine);
         const bool looks = rank == 0 ? group > 0 : rank <= earlier;
-        const Slot* at = rank == 0 ? of_groups + group - 1 : of_pieces + group * kGroup + rank - 1;
+        const Slot* at = rank == 0 ? of_groups + (group - 1) * rows
+                                   : of_pieces + (group * kGroup + rank - 1) * rows;
         Carry seen = Carry::nothing(), carry;
         if (looks) seen = told(at);
         before_in_team<kTeam>(seen, carry, 0);
         if (rank == 0 && earlier == kGroup - 1) {
             Carry up_to = carry;
             up_to.follow(mine);
-            tell(of_groups + group, up_to);
+            tell(of_groups + group * rows, up_to);
         }
         return carry;
     }
@@ -415,9 +416,10 @@ struct Lanes {
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
 // neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours. Single
 // elements pass through shared memory, so that a thread scans neighbours; packets are scanned where
-// they are, one of each thread after the other. Elements behind the last whole packet of a row are
-// taken one by one, with the last piece, or in reverse before the first.
-template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, typename Index>
+// they are, one of each thread after the other. With kRest, there may be elements behind the last
+// whole packet of a row: they are taken one by one, with the last piece, or in reverse before the first.
+template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, bool kRest,
+          typename Index>
 struct ScanPiece {
     static constexpr int kWarps = kTeam / 32;
     static constexpr bool kPasses = kLanes == 1 && kItems > 1;
@@ -463,7 +465,7 @@ struct ScanPiece {
         Carry warps_before;
         const Carry piece = scan_piece(mine, before, warps_before);
         Carry carry;
-        if constexpr (kReverse && kLanes > 1) {
+        if constexpr (kRest && kReverse && kLanes > 1) {
             Carry rest = Carry::nothing();
             if (first == 0) rest = walk_rest<State, Known>(rest, load, scanned, after);
             Carry own = rest;
@@ -473,10 +475,12 @@ struct ScanPiece {
         } else {
             carry = carried(piece);
         }
-        if (kLanes > 1 && !kReverse && (first + kTeam * kItems) * kLanes >= length) {
-            Carry up_to = carry;
-            up_to.follow(piece);
-            walk_rest<State, Known>(up_to, load, scanned, after);
+        if constexpr (kRest && !kReverse && kLanes > 1) {
+            if ((first + kTeam * kItems) * kLanes >= length) {
+                Carry up_to = carry;
+                up_to.follow(piece);
+                walk_rest<State, Known>(up_to, load, scanned, after);
+            }
         }
         carry.follow(warps_before);
 #pragma unroll

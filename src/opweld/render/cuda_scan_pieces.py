@@ -95,6 +95,7 @@ def piece_kernel(
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
     params += ["unsigned pieces", "void* partials"]
     types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
+    rest = "false" if divides(folding.lanes, scan.length) else "true"
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
         "__global__ void",
@@ -103,7 +104,7 @@ def piece_kernel(
         f"  const op::LookBack<{carry}, kTeam> before(partials, pieces, num_rows);",
         "  const unsigned block = before.block();",
         "  const Index row = block % num_rows, piece = block / num_rows;",
-        f"  const op::ScanPiece<kTeam, kItems, kLanes, {ways(scan)}, Index> scan(",
+        f"  const op::ScanPiece<kTeam, kItems, kLanes, {ways(scan)}, {rest}, Index> scan(",
         "      piece * (kTeam * kItems), length);",
         *steps(load, functions, any_lanes=True),
         f"  const auto carried = [&](const {carry}& mine) {{",

@@ -146,7 +146,7 @@ k1_cumsum_contiguous_piece_kernel(
   const op::LookBack<k1_cumsum_carry, kTeam> before(partials, pieces, num_rows);
   const unsigned block = before.block();
   const Index row = block % num_rows, piece = block / num_rows;
-  const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
+  const op::ScanPiece<kTeam, kItems, kLanes, false, false, false, Index> scan(
       piece * (kTeam * kItems), length);
   const auto load = [&](Index at, auto lanes) {
     return k1_cumsum_contiguous_load<decltype(lanes)::kCount>(x, row, at);
@@ -301,7 +301,7 @@ k1_cumsum_strided_piece_kernel(
   const op::LookBack<k1_cumsum_carry, kTeam> before(partials, pieces, num_rows);
   const unsigned block = before.block();
   const Index row = block % num_rows, piece = block / num_rows;
-  const op::ScanPiece<kTeam, kItems, kLanes, false, false, Index> scan(
+  const op::ScanPiece<kTeam, kItems, kLanes, false, false, false, Index> scan(
       piece * (kTeam * kItems), length);
   const auto load = [&](Index at, auto lanes) {
     return k1_cumsum_strided_load<decltype(lanes)::kCount>(x, x_stride0, row, at);
