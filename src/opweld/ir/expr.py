@@ -248,12 +248,12 @@ def divides(denominator: Size, value: Size) -> bool:
     return _split(value, denominator)[1] == 0
 
 
-def divides_beside(denominator: int, value: Size, run: Size) -> bool:
-    """Whether it divides `value` wherever it divides `run`: of which that follows where it is one
-    symbol, and of others where it always does.
+def divides_given(denominator: int, value: Size, tested: Size | None) -> bool:
+    """Whether it divides `value` wherever it divides `tested`, where something is: of one symbol
+    that follows, of others it is not asked.
     """
-    names = symbols_of(run)
-    if len(names) == 1 and run == symbol(*names):
+    names = symbols_of(tested) if tested is not None else frozenset[str]()
+    if len(names) == 1 and tested == symbol(*names):
         value = substitute(value, {name: denominator * symbol(name) for name in names})
     return divides(denominator, value)
 

@@ -129,6 +129,14 @@ class Folding:
         """All kernels in the order in which they are evaluated."""
         return tuple(kernel for step in self.steps for kernel in step.kernels)
 
+    @property
+    def tested(self) -> Size | None:
+        """The size of which a launch tests that it is a whole number of packets: what a scan counts
+        by one loop.
+        """
+        counted = self.kept if self.across else self.reduced
+        return counted[0].extent if self.scanned and len(counted) == 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class Reduction:

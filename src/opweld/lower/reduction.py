@@ -182,8 +182,8 @@ def with_lanes(folding: Folding) -> Folding:
     steps = tuple(
         _mapped(
             step,
-            lambda kernel: accessed(kernel, lane),
-            lambda kernel: accessed(kernel, lane) if folding.across else kernel,
+            lambda kernel: accessed(kernel, lane, folding.tested),
+            lambda kernel: accessed(kernel, lane, folding.tested) if folding.across else kernel,
         )
         for step in folding.steps
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.expr import divides, divides_beside
+from ..ir.expr import divides_given
 from ..ir.index import is_across, space_coords
 from ..ir.kernel import Given
 from ..ir.levels import Levels, Place
@@ -52,10 +52,7 @@ def lower_scan(origins: Origins, group: Group) -> Scan:
 
 def _in_packets(folding: Folding) -> bool:
     """Whether neighbours come in packets wherever all of what a launch counts do."""
-    counted = folding.kept if folding.across else folding.reduced
-    run = lane_of(folding).extent
-    alone = len(counted) == 1 and divides_beside(folding.lanes, run, run)
-    return alone or divides(folding.lanes, run)
+    return divides_given(folding.lanes, lane_of(folding).extent, folding.tested)
 
 
 def _folding(context: Context, schedule: ReductionSchedule) -> Folding:

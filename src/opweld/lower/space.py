@@ -12,7 +12,7 @@ from ..ir.expr import (
     Size,
     coefficient,
     divides,
-    divides_beside,
+    divides_given,
     substitute,
     symbol,
     symbols_of,
@@ -131,13 +131,15 @@ def with_access(kernel: Kernel) -> Kernel:
     lane = kernel.loops[-1]
     whole = len(kernel.loops) == 1 or divides(kernel.lanes, lane.extent)
     place = kernel.stores[0].address
-    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, place))
+    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, place, None))
 
 
-def accessed(kernel: Kernel, lane: Loop) -> Kernel:
-    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`."""
-    whole = divides_beside(kernel.lanes, lane.extent, lane.extent)
-    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None))
+def accessed(kernel: Kernel, lane: Loop, tested: Size | None) -> Kernel:
+    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`,
+    where a launch tests that `tested` is a whole number of packets.
+    """
+    whole = divides_given(kernel.lanes, lane.extent, tested)
+    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None, tested))
 
 
 def _with_accesses(kernel: Kernel, access: Callable[[Own], Access]) -> Kernel:
@@ -147,7 +149,14 @@ def _with_accesses(kernel: Kernel, access: Callable[[Own], Access]) -> Kernel:
     return replace(kernel, definitions=definitions)
 
 
-def _access(definition: Own, kernel: Kernel, lane: Loop, whole: bool, place: Size | None) -> Access:
+def _access(
+    definition: Own,
+    kernel: Kernel,
+    lane: Loop,
+    whole: bool,
+    place: Size | None,
+    tested: Size | None,
+) -> Access:
     """`whole`: every packet lies in one run of the loop `lane`; `place` is the flat position."""
     load = definition if isinstance(definition, Load) and not definition.guard else None
     if load is not None and load.address == place:
@@ -160,13 +169,13 @@ def _access(definition: Own, kernel: Kernel, lane: Loop, whole: bool, place: Siz
     steps = [coefficient(expr, lane.var) for expr in expressions_of(definition)]
     if all(step == 0 for step in steps):
         return Access.SAME
-    vector = load is not None and steps == [1] and _starts_aligned(load, kernel, lane)
+    vector = load is not None and steps == [1] and _starts_aligned(load, kernel, lane, tested)
     return Access.VECTOR if vector else Access.LANE
 
 
-def _starts_aligned(load: Load, kernel: Kernel, lane: Loop) -> bool:
+def _starts_aligned(load: Load, kernel: Kernel, lane: Loop, tested: Size | None) -> bool:
     start = substitute(load.address, {lane.var: 0}, _bounds(kernel.loops))
-    return divides_beside(kernel.lanes, start, lane.extent)
+    return divides_given(kernel.lanes, start, tested)
 
 
 def extents_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import dropwhile, takewhile
 
 from ..ir.attention import MOST_DEPTH_SM90, Attention
-from ..ir.expr import Size, divides, divides_beside, product
+from ..ir.expr import Size, divides, divides_given, product
 from ..ir.index import is_across
 from ..ir.ops import Op
 from ..ir.plan import (
@@ -92,7 +92,7 @@ def choose_scan_schedule(
     """
     lanes = target.access_bytes // _widest_element(group, rows).itemsize_bytes
     run = product(_innermost(rows))
-    whole = divides_beside(lanes, run, run)
+    whole = divides_given(lanes, run, run)
     return ReductionSchedule(lanes if whole else 1, target.reduction_threads, pieces)
 
 

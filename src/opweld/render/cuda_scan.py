@@ -275,7 +275,7 @@ def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
     pieces = ["pieces", "partials"] if scan.cut else []
     stream, cut = "static_cast<cudaStream_t>(stream)", list[str]()
     if pieces and not folding.across:
-        cut = piece_lines(folding, [*operands, *rows, "partials", stream])
+        cut = piece_lines(folding, scan, [*operands, *rows, "partials", stream])
     params = [
         *pointers(folding, tuple(b.name for b in folding.buffers)),
         *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),

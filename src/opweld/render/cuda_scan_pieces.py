@@ -95,7 +95,7 @@ def piece_kernel(
     params = [*operand_parameters(folding, operands), "Index num_rows", "Index length"]
     params += ["unsigned pieces", "void* partials"]
     types = f"{folds_name(folding, 0)}, {known_name(folding)}, {packet_type(folding)}, {carry}"
-    rest = "false" if divides(folding.lanes, scan.length) else "true"
+    rest = "true" if _may_have_rest(folding, scan) else "false"
     lines = [
         "template <int kTeam, int kItems, int kLanes, typename Index>",
         "__global__ void",
@@ -142,7 +142,7 @@ def piece_launcher(folding: Folding, operands: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def piece_lines(folding: Folding, given: list[str]) -> list[str]:
+def piece_lines(folding: Folding, scan: Scan, given: list[str]) -> list[str]:
     """Of an entry: what it does with rows in pieces."""
     lines = [
         "  if (pieces > 1) {",
@@ -150,7 +150,7 @@ def piece_lines(folding: Folding, given: list[str]) -> list[str]:
     ]
     if folding.lanes > 1 and folding.variant == "contiguous":
         whole = f"length % {folding.lanes} == 0"
-        if _is_aligned_alone(folding):
+        if _may_have_rest(folding, scan) and _is_aligned_alone(folding):
             whole = f"(num_rows == 1 || {whole})"
         lines += [
             f"    if (aligned && {whole}) {{",
@@ -158,6 +158,11 @@ def piece_lines(folding: Folding, given: list[str]) -> list[str]:
             "    }",
         ]
     return [*lines, call("in_pieces", given, 4), "    return int(cudaGetLastError());", "  }"]
+
+
+def _may_have_rest(folding: Folding, scan: Scan) -> bool:
+    """Whether a row may not be a whole number of packets."""
+    return not divides(folding.lanes, scan.length)
 
 
 def _is_aligned_alone(folding: Folding) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
 from .c import compute_type
@@ -20,6 +22,38 @@ STRUCTS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    """How a fold is kept, in texts of which `{value}` is the type of what is scanned.
+
+    `one` is the state of `{element}`, at `position`; `told` what the state `{state}` tells; `words`
+    how many numbers of that type it holds. Where it `combines`, the state itself has what combines
+    two of them and what it is of no elements; elsewhere the fold's struct does.
+    """
+
+    type: str
+    one: str
+    told: str
+    words: int
+    nothing: str = "identity"
+    combines: bool = False
+
+
+_VALUE = _State("{value}", "{element}", "{state}", 1)
+_PLACED = _State(
+    "op::Placed<{value}, int64_t>", "{{{element}, position}}", "{state}.position", 2, "nowhere"
+)
+_LOG_SUM = _State(
+    "op::LogSum<{value}>", "{{{element}, 0}}", "{state}.value()", 2, "nothing", combines=True
+)
+
+
+def _state(fold: Fold) -> _State:
+    if fold.op in SCANNED_PLACES:
+        return _PLACED
+    return _LOG_SUM if fold.op is Op.LOGCUMSUMEXP else _VALUE
+
+
 def scanned_folds(folding: Folding) -> tuple[Fold, ...]:
     """What is scanned and has a state of its own."""
     return own_folds(folding.steps[0].walk)
@@ -31,26 +65,23 @@ def value_type(fold: Fold, walk: Walk) -> str:
 
 
 def state_type(fold: Fold, value: str) -> str:
-    if fold.op is Op.LOGCUMSUMEXP:
-        return f"op::LogSum<{value}>"
-    return f"op::Placed<{value}, int64_t>" if fold.op in SCANNED_PLACES else value
+    return _state(fold).type.format(value=value)
 
 
-def identity(fold: Fold, value: str) -> str:
-    if fold.op is Op.LOGCUMSUMEXP:
-        return f"{state_type(fold, value)}::nothing()"
-    name = "nowhere" if fold.op in SCANNED_PLACES else "identity"
-    return f"op::{STRUCTS[fold.op]}::{name}<{value}>()"
+def _nothing(fold: Fold, value: str) -> str:
+    """The state of no elements."""
+    given = "" if _state(fold).combines else f"<{value}>"
+    return f"{_combiner(fold, value)}::{_state(fold).nothing}{given}()"
 
 
 def _combiner(fold: Fold, value: str) -> str:
     """What combines two states in CUDA."""
-    return state_type(fold, value) if fold.op is Op.LOGCUMSUMEXP else f"op::{STRUCTS[fold.op]}"
+    return state_type(fold, value) if _state(fold).combines else f"op::{STRUCTS[fold.op]}"
 
 
 def struct_pieces(fold: Fold) -> set[str]:
     """What the text of a state names of the device library."""
-    if fold.op is Op.LOGCUMSUMEXP:
+    if _state(fold) is _LOG_SUM:
         return {"LogSum", "Carried"}
     return {STRUCTS[fold.op], "CarriedSum" if _adds_floats(fold) else "Carried"}
 
@@ -59,21 +90,12 @@ def _adds_floats(fold: Fold) -> bool:
     return fold.op is Op.CUMSUM and fold.dtype.is_float
 
 
-def _of_element(fold: Fold, value: str) -> str:
-    """The state of one element, as a braced list or a value."""
-    if fold.op is Op.LOGCUMSUMEXP:
-        return f"{{{value}, 0}}"
-    return f"{{{value}, position}}" if fold.op in SCANNED_PLACES else value
-
-
 def told(fold: Fold, walk: Walk) -> str:
     """What an element knows of a fold, of the state of its own or of the one that holds it."""
     beside = told_beside(fold, walk)
     if beside:
         return f"{beside.name}.value"
-    if fold.op is Op.LOGCUMSUMEXP:
-        return f"{fold.name}.value()"
-    return f"{fold.name}.position" if fold.op in SCANNED_PLACES else fold.name
+    return _state(fold).told.format(state=fold.name)
 
 
 def known_struct(folding: Folding) -> str:
@@ -88,11 +110,10 @@ def state_struct(folding: Folding) -> str:
     walk, name = folding.steps[0].walk, folds_name(folding, 0)
     types = {fold: value_type(fold, walk) for fold in scanned_folds(folding)}
     states = {fold: state_type(fold, value) for fold, value in types.items()}
-    nothing = ", ".join(identity(fold, value) for fold, value in types.items())
+    nothing = ", ".join(_nothing(fold, value) for fold, value in types.items())
     values = [f"{value} value{i}" for i, value in enumerate(types.values())]
-    placed = any(fold.op in SCANNED_PLACES for fold in types)
-    values += ["int64_t position"] if placed else []
-    given = ", ".join(_of_element(fold, f"value{i}") for i, fold in enumerate(types))
+    values += ["int64_t position"] if any(_state(fold) is _PLACED for fold in types) else []
+    given = ", ".join(_state(f).one.format(element=f"value{i}") for i, f in enumerate(types))
     combined = [
         f"{f.name} = {_combiner(f, value)}::combine({f.name}, later.{f.name});"
         for f, value in types.items()
@@ -134,7 +155,7 @@ def carry_struct(folding: Folding) -> str:
     walk, name, state = folding.steps[0].walk, carry_name(folding), folds_name(folding, 0)
     values = {fold: value_type(fold, walk) for fold in scanned_folds(folding)}
     types = {fold: _carried(fold, value) for fold, value in values.items()}
-    nothing = ", ".join(f"{t}::of({identity(f, values[f])})" for f, t in types.items())
+    nothing = ", ".join(f"{t}::of({_nothing(f, values[f])})" for f, t in types.items())
     follows = [f"    {fold.name}.follow(later.{fold.name});" for fold in types]
     before = [f"before.{fold.name}" for fold in types]
     mine = [f"{name}, mine.{fold.name}" for name, fold in zip(before, types, strict=True)]
@@ -177,7 +198,7 @@ def state_bytes(folding: Folding) -> int:
 
 
 def _width(fold: Fold, walk: Walk) -> int:
-    if fold.op in SCANNED_PLACES:
-        return 16
+    if _state(fold) is _PLACED:
+        return 16  # its position has eight bytes, whatever its value has
     value = walk.kernel.element.results[fold.result][0].compute.itemsize_bytes
-    return 2 * value if fold.op is Op.LOGCUMSUMEXP else value
+    return _state(fold).words * value

@@ -187,7 +187,7 @@ extern "C" int k1_cumsum_contiguous(
   if (pieces > 1) {
     auto in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 1, uint32_t>
         : k1_cumsum_contiguous_piece_launch<256, 16, 1, uint64_t>;
-    if (aligned && (num_rows == 1 || length % 4 == 0)) {
+    if (aligned && length % 4 == 0) {
       in_pieces = narrow ? k1_cumsum_contiguous_piece_launch<256, 16, 4, uint32_t>
           : k1_cumsum_contiguous_piece_launch<256, 16, 4, uint64_t>;
     }
