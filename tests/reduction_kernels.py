@@ -20,6 +20,7 @@ from opweld.ir.reduction import Folding, Reduction, Scan
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
+from opweld.render.cuda_device_rows import has_partials
 from opweld.target import CPU
 
 Array = np.ndarray
@@ -144,7 +145,7 @@ def emulated(
     flat = [array.reshape(-1) for array in results]
     numbers = _extents(folding, operands, results, sizes)
     partials = np.full(launch.pieces * num_rows * PARTIAL_BYTES, 0xA5, np.uint8)
-    cut = [launch.pieces, partials] if reduction.cut else []
+    cut = [launch.pieces, partials] if has_partials(reduction) else []
     reach = max(num_rows * length, *(a.size for a in (*memory, *flat)), 1)
     largest = 2**31 if launch.wide_indices else reach
     arguments = [*memory, *flat, *numbers, num_rows, length, *cut, largest, int(launch.aligned)]

@@ -79,6 +79,8 @@ class Target:
     # blocks that read each other's.
     shared_bytes: int = 0
     cluster_blocks: int = 1
+    # Blocks of a launch that may wait for each other, where that pays: one on each multiprocessor.
+    device_blocks: int = 0
     # Bytes of which what was read is still near when it is read again; whether a thread may keep
     # what it would read from farther away.
     cache_bytes: int = 0
@@ -112,6 +114,7 @@ SM_90A = Target(
     pointwise_flops_per_s=33.5e12,  # 132 SMs x 128 lanes x 1.98 GHz, one instruction a lane
     shared_bytes=228 * 1024,
     cluster_blocks=8,
+    device_blocks=132,
     # Half of an H200's 50 MB of L2: each of its halves may keep a copy of what both read.
     cache_bytes=25_000_000,
     holds_operands=True,

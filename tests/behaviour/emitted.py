@@ -71,9 +71,13 @@ def load_file(path: Path, text: str) -> ModuleType:
 @functools.cache
 def emitted_text(name: str, target: str = "cpu") -> str:
     """What the compiler makes of a model file."""
+    return text_made_of(SOURCES[name], target, name)
+
+
+def text_made_of(source: str, target: str, name: str = "model") -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"{name}.py")
-        path.write_text(SOURCES[name], "utf-8")
+        path.write_text(source, "utf-8")
         torch.manual_seed(0)
         return compile_file(path, Options(target=target, check=False)).text
 

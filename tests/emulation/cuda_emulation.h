@@ -66,6 +66,8 @@ enum class Count { kNone, kSum, kAnd, kOr };
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
               void (*body)(const void*), const void* closure, unsigned cluster = 1);
 void cluster_barrier(int line);
+void let_others_run(int line);
+size_t pick(size_t count);  // one of as many, by the order of threads
 const void* peer_place(const void* mine, unsigned block);
 int block_barrier(Count count, int predicate, int line);
 uint64_t warp_exchange(Exchange kind, unsigned mask, uint64_t value, int operand, int width,
@@ -182,7 +184,7 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
     return cudaSuccess;
 }
 
-// One multiprocessor that holds one block: kernels whose blocks wait for each other get one.
+// One multiprocessor that holds one block: kernels that ask how many blocks there is room for get one.
 constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
 constexpr int cudaDevAttrMaxSharedMemoryPerBlockOptin = 97;
 constexpr int cudaLaunchAttributeClusterDimension = 4;
@@ -222,7 +224,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
             cluster = config->attrs[i].val.clusterDim.x;
     }
-    if (cooperative && config->gridDim.x > 1) return cudaErrorCooperativeLaunchTooLarge;
+    if (cooperative) cluster = config->gridDim.x;  // its blocks run side by side, too
+    if (cooperative && cluster > 8) return cudaErrorCooperativeLaunchTooLarge;
     emulation::launch("kernel", config->gridDim, config->blockDim, config->dynamicSmemBytes,
                       config->stream, [&] { kernel(given...); }, cluster);
     return cudaGetLastError();
@@ -232,6 +235,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 #define __syncthreads_count(p) emulation::block_barrier(emulation::Count::kSum, (p), __LINE__)
 #define __syncthreads_and(p) emulation::block_barrier(emulation::Count::kAnd, (p), __LINE__)
 #define __syncthreads_or(p) emulation::block_barrier(emulation::Count::kOr, (p), __LINE__)
+#define __nanosleep(ns) ((void)0)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
 #define __threadfence_system() ((void)0)

@@ -24,13 +24,17 @@ inline void barrier_cluster_arrive_release_aligned(int line = __builtin_LINE()) 
 inline void mapa_u64(uint64_t& address, const void* mine, int rank) {
     address = uint64_t(emulation::peer_place(mine, unsigned(rank)));
 }
-inline void ld_relaxed_gpu_global_v4_u32(uint32_t& x, uint32_t& y, uint32_t& z, uint32_t& w,
-                                         const void* from) {
-    const uint4 word = *static_cast<const uint4*>(from);
-    x = word.x, y = word.y, z = word.z, w = word.w;
+inline void ld_relaxed_gpu_global_b128(uint64_t& low, uint64_t& high, const void* from,
+                                       int line = __builtin_LINE()) {
+    emulation::let_others_run(line);  // a loop may wait for what they write
+    const auto* words = static_cast<const uint64_t*>(from);
+    low = words[0], high = words[1];
 }
-inline void st_relaxed_gpu_global_v4_u32(void* to, uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
-    *static_cast<uint4*>(to) = {x, y, z, w};
+// What a store of 128 bits begins with.
+inline void mov_b128(void* to, uint64_t low, uint64_t high, int line = __builtin_LINE()) {
+    for (size_t turns = emulation::pick(8); turns > 0; --turns) emulation::let_others_run(line);
+    auto* words = static_cast<uint64_t*>(to);
+    words[0] = low, words[1] = high;
 }
 inline void sub_u32(uint32_t& rest, uint32_t above, uint32_t below) { rest = above - below; }
 // Of zeros +0 is the larger one.

@@ -313,6 +313,11 @@ bool all_done() {
                        [](const Thread& t) { return t.state == State::kDone; });
 }
 
+bool any_ready() {
+    return std::any_of(threads.begin(), threads.end(),
+                       [](const Thread& t) { return t.state == State::kReady; });
+}
+
 void require_no_copies(size_t num_threads) {
     for (size_t i = 0; i < num_threads; ++i) {
         bool open = !copies[i].started.empty();
@@ -337,7 +342,7 @@ void run_cluster(size_t num_threads) {
             return require_no_copies(num_threads);
         }
         const bool released = release_warps() || release_blocks() || release_cluster() ||
-                              release_conditions();
+                              release_conditions() || any_ready();
         if (!released && !land_bulk_copy()) report_divergence();
     }
 }
@@ -448,6 +453,12 @@ void wait_until(std::function<bool()> condition, int line) {
     threads[size_t(current)].line = line;
     threads[size_t(current)].condition = std::move(condition);
     wait(State::kAtCondition);
+}
+
+void let_others_run(int line) {
+    if (threads.size() == block_threads) return;  // blocks that run alone see all there will be
+    threads[size_t(current)].line = line;
+    wait(State::kReady);
 }
 
 size_t pick(size_t count) {

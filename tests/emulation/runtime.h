@@ -18,7 +18,6 @@ std::string place();                        // which thread of which kernel runs
 int thread_in_cluster();
 size_t block_in_cluster();
 void wait_until(std::function<bool()> condition, int line);
-size_t pick(size_t count);  // one of as many, by the order of threads
 
 // --- hopper.cpp: what is asynchronous ---
 

@@ -45,6 +45,8 @@ _FILES = {
             "fold.h",
             "fold_cuda.cuh",
             "fold_chunks.cuh",
+            "told.cuh",
+            "device_rows.cuh",
             "scan.h",
             "scan_cuda.cuh",
         ),

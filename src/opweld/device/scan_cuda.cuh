@@ -139,26 +139,7 @@ OPWELD_FN T before_in_team(const T& mine, T& whole, int turn) {
     return before;
 }
 
-// @AtOnce deps:
-// 16 bytes by one access that all blocks see. The compiler neither leaves one out nor takes it out of
-// a loop, as it did with __ldcv.
-struct AtOnce {
-    OPWELD_FN uint4 read(const void* p) {
-        uint4 word;
-        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
-                     : "l"(p)
-                     : "memory");
-        return word;
-    }
-    OPWELD_FN void write(void* p, uint4 word) {
-        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(word.x),
-                     "r"(word.y), "r"(word.z), "r"(word.w)
-                     : "memory");
-    }
-};
-
-// @LookBack deps: AtOnce, before_in_team
+// @LookBack deps: Told, before_in_team
 // What is carried from piece to piece of rows, told by one block to the others while they run (the
 // single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other has,
 // so that whatever it waits for has begun. Pieces stand in groups: carried into one is what comes
@@ -167,11 +148,7 @@ struct AtOnce {
 template <typename Carry, int kTeam>
 struct LookBack {
     static constexpr int kGroup = kTeam - 1;
-    // Up to 16 bytes are written and read at once; of more, `told` is written last.
-    struct alignas(16) Slot {
-        Carry carry;
-        unsigned told;
-    };
+    using Slot = Told<Carry>;
     Slot *pieces, *groups;  // [pieces, rows], [groups, rows]
     unsigned* next;
     int64_t rows;
@@ -201,7 +178,7 @@ struct LookBack {
     __device__ __forceinline__ Carry carried(const Carry& mine, int64_t row, int piece) const {
         const int group = piece / kGroup, earlier = piece % kGroup, rank = threadIdx.x;
         Slot *of_pieces = pieces + row, *of_groups = groups + row;
-        if (rank == 0) tell(of_pieces + piece * rows, mine);
+        if (rank == 0) Slot::tell(of_pieces + piece * rows, mine);
         const bool looks = rank == 0 ? group > 0 : rank <= earlier;
         const Slot* at = rank == 0 ? of_groups + (group - 1) * rows
                                    : of_pieces + (group * kGroup + rank - 1) * rows;
@@ -211,42 +188,17 @@ struct LookBack {
         if (rank == 0 && earlier == kGroup - 1) {
             Carry up_to = carry;
             up_to.follow(mine);
-            tell(of_groups + group * rows, up_to);
+            Slot::tell(of_groups + group * rows, up_to);
         }
         return carry;
     }
 
-    OPWELD_FN void tell(Slot* at, const Carry& carry) {
-        if constexpr (sizeof(Slot) == sizeof(uint4)) {
-            Slot slot{};
-            slot.carry = carry, slot.told = 1;
-            uint4 word;
-            memcpy(&word, &slot, sizeof word);
-            AtOnce::write(at, word);
-        } else {
-            at->carry = carry;
-            __threadfence();
-            *const_cast<volatile unsigned*>(&at->told) = 1;
-        }
-    }
-
     // Waits until it is there.
     OPWELD_FN Carry told(const Slot* at) {
-        constexpr int kWords = sizeof(Slot) / sizeof(uint4);
-        Slot slot;
-        if constexpr (kWords > 1) {
-            while (!*const_cast<const volatile unsigned*>(&at->told)) {
-            }
-            __threadfence();
+        Carry carry;
+        while (!Slot::look(at, carry)) {
         }
-        do {
-#pragma unroll
-            for (int k = 0; k < kWords; ++k) {
-                const uint4 word = AtOnce::read(reinterpret_cast<const uint4*>(at) + k);
-                memcpy(reinterpret_cast<char*>(&slot) + k * sizeof word, &word, sizeof word);
-            }
-        } while (!slot.told);
-        return slot.carry;
+        return carry;
     }
 };
 

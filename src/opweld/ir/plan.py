@@ -57,8 +57,9 @@ class ReductionSchedule:
     """`lanes` elements an access, `threads` a block. With `cut` a row may be walked in pieces, side
     by side, whose results a second kernel puts together; otherwise one team walks a row as often as
     it must, or keeps it on the chip: in registers, in up to `shared_bytes` of each multiprocessor,
-    and on up to `multiprocessors` of them. With `alone` each row is one thread's, which takes
-    `lanes` of them below each other, of `layers` behind each other.
+    and on up to `multiprocessors` of them, or on all, which are `device_blocks`. With `alone` each
+    row is one thread's, which takes `lanes` of them below each other, of `layers` behind each
+    other.
     """
 
     lanes: int
@@ -68,6 +69,7 @@ class ReductionSchedule:
     multiprocessors: int = 1
     alone: bool = False
     layers: int = 1
+    device_blocks: int = 0
 
     def __str__(self) -> str:
         ways = f"{' cut' if self.cut else ''}{' alone' if self.alone else ''}"

@@ -98,7 +98,8 @@ class Folding:
     `lanes` neighbouring elements are moved by one access where > 1: neighbours in the innermost
     reduced loop, or, where `across`, in the innermost kept loop, so that they belong to as many
     rows. Every kernel in the steps has the same loops, buffers, lanes and threads. `shared_bytes`
-    and `multiprocessors` are how much of the chip a row may take to be read only once.
+    and `multiprocessors` are how much of the chip a row may take to be read only once, where blocks
+    of a cluster have it; or all multiprocessors have it together, which are `device_blocks`.
 
     Rows that are `alone` are short, walked once, and each one thread's. With `overlaps`, outermost
     first, a thread takes `lanes` rows together, neighbours in these kept loops, which share what
@@ -120,6 +121,7 @@ class Folding:
     threads: int
     shared_bytes: int = 0
     multiprocessors: int = 1
+    device_blocks: int = 0
     alone: bool = False
     overlaps: tuple[Overlap, ...] = ()
     scanned: bool = False

@@ -107,6 +107,7 @@ def _folding(context: Context, schedule: ReductionSchedule) -> Folding:
         threads=schedule.threads,
         shared_bytes=schedule.shared_bytes,
         multiprocessors=schedule.multiprocessors,
+        device_blocks=schedule.device_blocks,
         alone=schedule.alone,
     )
 

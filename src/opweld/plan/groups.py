@@ -12,6 +12,7 @@ from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
 from ..ir.product import Product
 from ..target import Target
+from .apart import is_shared
 from .choice import Choice
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
@@ -227,9 +228,12 @@ def _contraction(
 def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) -> Group:
     inputs, outputs = _operands(context.uses, unit), context.uses.results(unit)
     space, axes = reduced.inputs[0].type.shape, reduced.attrs.axes
-    pieces = parallelism(context.target, context.conditions).needs_pieces(space, axes)
+    side_by_side = parallelism(context.target, context.conditions)
+    pieces = side_by_side.needs_pieces(space, axes)
     rows = rows_of(unit, outputs, space, axes, pieces, MAX_CLUSTER_NODES)
     assert rows is not None, "what was fused can be computed together"
+    users = context.uses.users[reduced.inputs[0].serial]
+    shared = rows.num_walks == 2 and is_shared(reduced, users, side_by_side)
     group = Group(
         name,
         GroupKind.REDUCTION,
@@ -238,10 +242,10 @@ def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) ->
         outputs,
         None,
         Estimate(0, 0, ""),
-        _reduction_reason(unit, rows, pieces),
+        _reduction_reason(unit, rows, pieces, shared),
         rows=rows,
     )
-    schedule = choose_reduction_schedule(group, rows, pieces, context.target)
+    schedule = choose_reduction_schedule(group, rows, pieces, shared, context.target)
     return replace(group, schedule=schedule, estimate=estimate(group, context.target))
 
 
@@ -331,12 +335,13 @@ def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
     )
 
 
-def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
+def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool, shared: bool) -> str:
     num_ops = sum(computes(node) for node in unit)
     done = "one operation" if num_ops == 1 else f"{num_ops} operations"
     walks = "one walk" if rows.num_walks == 1 else f"{rows.num_walks} walks"
     cut = ", each cut in pieces that run side by side" if pieces else ""
-    return f"{done} on rows of {rows.length} elements in {walks}{cut}"
+    kept = ", between which all multiprocessors keep a row together" if shared else ""
+    return f"{done} on rows of {rows.length} elements in {walks}{cut}{kept}"
 
 
 def _scan_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:

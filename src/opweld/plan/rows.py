@@ -18,6 +18,8 @@ from ..target import Target
 LONG_ROW = 32768
 # Elements of 4 bytes that one multiprocessor keeps of several that have the row.
 KEPT_EACH = 2 * LONG_ROW
+# And of those that all have.
+DEVICE_EACH = LONG_ROW // 2
 # Elements of a row that are kept where they lie across neighbouring rows.
 KEPT_ACROSS = 1024
 # So many neighbouring rows are taken together where they are neighbours in memory.
@@ -28,13 +30,15 @@ ROWS_ACROSS = 128
 class Parallelism:
     """Which rows are too few to give every processor work, and which are too long to stay on the
     chip: `rows` and `held_elems` are what the target says, `multiprocessors` how many may have one
-    row together, and `sizes` are examples of symbolic sizes.
+    row together, and `sizes` are examples of symbolic sizes. All together keep `device_elems` of 4
+    bytes of one.
     """
 
     rows: int = 0
     multiprocessors: int = 1
     sizes: Sizes = ()
     held_elems: int | None = None
+    device_elems: int = 0
 
     def needs_pieces(self, space: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
         """Whether rows must be cut in pieces, which only a reduction in one walk allows."""
@@ -65,6 +69,18 @@ class Parallelism:
             most = self.multiprocessors * KEPT_EACH * 4 // elem_bytes
         return self.at(whole) > most
 
+    def is_shared(
+        self, space: tuple[Size, ...], axes: tuple[int, ...], elem_bytes: int = 4
+    ) -> bool:
+        """Whether all multiprocessors keep a row together that several of them do not, and there
+        are rows enough for others to have one each, where operands do not allow it.
+        """
+        whole = product_of(space[axis] for axis in axes)
+        if not isinstance(whole, int) or is_across(space, axes) or self.needs_pieces(space, axes):
+            return False
+        few = self.multiprocessors * KEPT_EACH * 4
+        return few < whole * elem_bytes <= self.device_elems * 4
+
     def at(self, size: Size) -> int:
         """Of the examples, and of a typical size where there is none."""
         return number_at(size, self.sizes)
@@ -72,7 +88,11 @@ class Parallelism:
 
 def parallelism(target: Target, conditions: Conditions = NO_CONDITIONS) -> Parallelism:
     return Parallelism(
-        target.rows_in_flight, target.cluster_blocks, conditions.sizes, target.held_row_elems
+        target.rows_in_flight,
+        target.cluster_blocks,
+        conditions.sizes,
+        target.held_row_elems,
+        target.device_blocks * DEVICE_EACH,
     )
 
 

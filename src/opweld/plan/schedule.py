@@ -60,13 +60,13 @@ def _repeated_along(shape: tuple[Size, ...], space: tuple[Size, ...]) -> tuple[S
 
 
 def choose_reduction_schedule(
-    group: Group, rows: Rows, pieces: bool, target: Target
+    group: Group, rows: Rows, pieces: bool, shared: bool, target: Target
 ) -> ReductionSchedule:
     """16-byte accesses where every row, or every row of rows, has a whole number of them: in
     row-major operands neighbouring axes of rows, or of elements, are like one.
 
     What one walk condenses may be cut in pieces where a launch decides in how many; elsewhere it is
-    where rows need `pieces`.
+    where rows need `pieces`. All multiprocessors keep rows that are `shared`.
     """
     if not pieces and _are_alone(group, rows):
         lanes, layers = windows_together(group, rows)
@@ -81,6 +81,7 @@ def choose_reduction_schedule(
         cut,
         target.shared_bytes,
         target.cluster_blocks,
+        device_blocks=target.device_blocks if shared else 0,
     )
 
 

@@ -7,6 +7,7 @@ from ..ir.reduction import Lowered, Reduction, Scan
 from ..ir.source import KernelText, Source
 from .cpp import cpp_texts
 from .cuda import cuda_texts
+from .cuda_device_rows import has_partials
 
 
 def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
@@ -46,7 +47,7 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
 def _of_rows(reduction: Reduction | Scan, language: str) -> tuple[str, ...]:
     group = reduction.group
     variants = tuple(f"{group}_{folding.variant}" for folding in reduction.foldings)
-    if not reduction.cut:
+    if not has_partials(reduction):
         return variants
     if language == "cuda":
         return (f"{group}_pieces", f"{group}_partial_bytes", *variants)

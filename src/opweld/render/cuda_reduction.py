@@ -19,6 +19,12 @@ from ..ir.reduction import Fold, Folding, Reduction, Value, Walk
 from .c import compute_type
 from .chunks import has_chunks, takes_chunks
 from .cuda_alone import alone_parts
+from .cuda_device_rows import (
+    device_entries,
+    device_instance,
+    device_parts,
+    device_pieces,
+)
 from .cuda_folds import finish_sizes, fold_pieces, folds_struct, tell
 from .cuda_team_launch import launchers, template_line
 from .cuda_teams import BLOCKS, SHARED, packet_words, pieces_entries, spread, threads_of
@@ -60,6 +66,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
         needed |= _ACROSS if folding.across else _ALONG
         needed |= _LAUNCHED | ({"RowOfBlocks"} if BLOCKS in spread(folding, reduction) else set())
     needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
+    needed |= device_pieces() if device_instance(reduction) else set()
     for step in steps:
         needed |= fold_pieces(step.walk)
     return needed
@@ -77,6 +84,8 @@ def reduction_text(reduction: Reduction) -> str:
     ]
     if reduction.cut:
         parts.append(pieces_entries(reduction, folds_name(reduction.contiguous, 0)))
+    if device_instance(reduction):
+        parts.append(device_entries(reduction))
     for each in reduction.foldings:
         parts += alone_parts(each) if each.alone else _folding_parts(each, reduction)
     return "\n\n".join(parts) + "\n"
@@ -124,6 +133,10 @@ def _folding_parts(folding: Folding, reduction: Reduction) -> list[str]:
     parts.append(_kernel(folding, functions, operands, reduction))
     if reduction.cut:
         parts.append(_finish_kernel(folding, functions.once[0], operands))
+    instance = device_instance(reduction)
+    if instance and folding is reduction.contiguous:
+        walk, once = functions.walks[0], functions.once[0]
+        parts += device_parts(reduction, instance, walk, once, operands)
     return [*parts, *launchers(folding, operands, reduction)]
 
 

@@ -18,6 +18,7 @@ from ..ir.reduction import Lowered, Reduction, Scan
 from ..ir.shared import sites_of, welds_of
 from .c import index_text
 from .cpp_statements import picks
+from .cuda_device_rows import has_partials
 from .host_attention import attention_declarations, attention_run
 from .host_contraction import contraction_run, entry_declarations
 from .host_parts import (
@@ -81,7 +82,7 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     lowereds = [lowered for _, _, lowered, _ in welds]
     products = [w for w in lowereds if isinstance(w, Contraction)]
     reductions = [w for w in lowereds if isinstance(w, Reduction | Scan)]
-    cut = any(reduction.cut for reduction in reductions)
+    cut = any(map(has_partials, reductions))
     attends = any(isinstance(w, Attending) for w in lowereds)
     files = ["host.h", extra, *(["memory.h"] if products or cut or attends else [])]
     files += ["product.h"] if products or attends else []

@@ -6,6 +6,7 @@ from ..ir.expr import symbols_of
 from ..ir.operator import Operator
 from ..ir.reduction import Folding, Reduction, Scan
 from .c import index_text
+from .cuda_device_rows import has_partials
 from .host_parts import (
     all_of,
     before_picks,
@@ -21,8 +22,9 @@ from .host_parts import (
 
 def reduction_declarations(reduction: Reduction | Scan) -> list[str]:
     """The entries that the CUDA text defines."""
-    lines = [_declaration(folding, reduction.cut) for folding in reduction.foldings]
-    if not reduction.cut:
+    told = has_partials(reduction)
+    lines = [_declaration(folding, told) for folding in reduction.foldings]
+    if not told:
         return lines
     return [
         f'extern "C" int64_t {reduction.group}_pieces(int64_t, int64_t);',
@@ -44,7 +46,7 @@ def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str
     device = f"{operator.results[0].name}.get_device_index()"
     guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
-    prepare, call = _CALLS[language, reduction.cut]
+    prepare, call = _CALLS[language, has_partials(reduction)]
     if isinstance(reduction, Scan) and call is _cpu_cut:
         call = _cpu_cut_scan
     lines = [

@@ -27,6 +27,7 @@ from ..ir.product import (
 from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..target import Target
 from .cpp_lanes import lanes_of
+from .cuda_device_rows import device_instance
 from .cuda_teams import stay_on_chip
 from .pieces import num_pieces, partial_bytes
 
@@ -171,7 +172,8 @@ def _of_reduction(site: _Site, reduction: Reduction) -> int:
         side_by_side = lanes.count if lanes.across else 1
         is_kept = _row_bytes(site, folding, num_rows) * side_by_side <= site.target.cache_bytes
     else:
-        is_kept = stay_on_chip(reduction, num_rows, length)
+        by_few = stay_on_chip(reduction, num_rows, length)
+        is_kept = by_few or device_instance(reduction) is not None
     pieces = num_pieces(reduction, site.target, num_rows, length)
     partials = num_rows * pieces * partial_bytes(reduction, site.target.language)
     return _of_walks(site, folding, is_kept) + (2 * partials if pieces > 1 else 0)

@@ -65,21 +65,21 @@ def held_loads(folding: Folding) -> dict[Load, str]:
     """
     walks = [step.walk.kernel.definitions for step in folding.steps]
     every = [d for definitions in walks for d in definitions if isinstance(d, Load)]
-    loads = [load for load in every if _reads_elements(load, folding)]
+    loads = [load for load in every if reads_elements(load, folding)]
     names: dict[Own, str] = {}
     for load in loads:
-        several = sum(_unnamed(load) == _unnamed(other) for other in loads) > 1
-        if (several or len(walks) == 1 or folding.scanned) and _unnamed(load) not in names:
+        several = sum(unnamed(load) == unnamed(other) for other in loads) > 1
+        if (several or len(walks) == 1 or folding.scanned) and unnamed(load) not in names:
             taken = load.name in names.values()
-            names[_unnamed(load)] = f"{load.name}_{len(names)}" if taken else load.name
-    return {load: names[_unnamed(load)] for load in loads if _unnamed(load) in names}
+            names[unnamed(load)] = f"{load.name}_{len(names)}" if taken else load.name
+    return {load: names[unnamed(load)] for load in loads if unnamed(load) in names}
 
 
-def _reads_elements(load: Load, folding: Folding) -> bool:
+def reads_elements(load: Load, folding: Folding) -> bool:
     return bool(symbols_of(load.address) & {loop.var for loop in folding.reduced})
 
 
-def _unnamed(definition: Own) -> Own:
+def unnamed(definition: Own) -> Own:
     """What tells it from others: all walks call a place alike, but not the number that tells it."""
     if isinstance(definition, Pick):
         return replace(definition, index="")
@@ -99,13 +99,13 @@ def packet_struct(folding: Folding) -> str:
         f"// What {readers} of a packet.",
         "template <int kLanes>",
         f"struct {prefix(folding)}_packet {{",
-        *(f"  {_field(load, name)}" for name, load in fields.items()),
+        *(f"  {field_of(load, name)}" for name, load in fields.items()),
         "};",
     ]
     return "\n".join(lines)
 
 
-def _field(load: Load, name: str) -> str:
+def field_of(load: Load, name: str) -> str:
     if load.access in _VECTORS:
         return f"op::Vector<{STORAGE[load.dtype]}, kLanes> {name};"
     lanes = "[kLanes]" if load.access is Access.LANE else ""
@@ -117,10 +117,10 @@ def load_function(folding: Folding) -> Function:
     before, inside = _load_lines(folding)
     body = [
         f"{packet_type(folding)} packet;",
-        *_with_coordinates(folding, before, inside, []),
+        *with_coordinates(folding, before, inside, []),
         "return packet;",
     ]
-    return _function(folding, "load", packet_type(folding), body, ["Index row", "Index at"])
+    return function_of(folding, "load", packet_type(folding), body, ["Index row", "Index at"])
 
 
 def _load_lines(folding: Folding) -> tuple[list[str], list[str]]:
@@ -128,20 +128,21 @@ def _load_lines(folding: Folding) -> tuple[list[str], list[str]]:
     held, done = held_loads(folding), dict[Own, str]()
     before, inside = list[str](), list[str]()
     for kernel in (step.walk.kernel for step in folding.steps):
-        new = [d for d in kernel.definitions if d in held and _unnamed(d) not in done]
+        new = [d for d in kernel.definitions if d in held and unnamed(d) not in done]
         needed = {d.name for d in (*new, *needed_by(new, kernel.definitions))}
         read: dict[str, str] = {}
         for definition in (
             d for d in kernel.definitions if isinstance(d, Own) and d.name in needed
         ):
             kept = held.get(definition) if isinstance(definition, Load) else None
-            key = _unnamed(definition)
+            key = unnamed(definition)
             if key not in done:
                 done[key] = kept or _own_name(definition, done)
                 lines = inside if definition.access is Access.LANE else before
                 lines += _load_line(replace(definition, name=done[key]), kernel, read, kept)
             if isinstance(definition, Load):
-                read[definition.name] = _loaded(replace(definition, name=done[key]), kept)
+                place = f"packet.{kept}" if kept else None
+                read[definition.name] = _loaded(replace(definition, name=done[key]), place)
     return before, inside
 
 
@@ -155,13 +156,13 @@ def _load_line(
     definition: Own, kernel: Kernel, read: Mapping[str, str], kept: str | None
 ) -> list[str]:
     if isinstance(definition, Load) and kept and definition.access in _VECTORS:
-        return [f"packet.{kept} = {_load_vector(definition)};"]
+        return [f"packet.{kept} = {vector_load(definition)};"]
     lines = _before(definition, replace(kernel, definitions=(definition,)), read)
     lane = "[lane]" if definition.access is Access.LANE else ""
     return [*lines, f"packet.{kept}{lane} = {kept};"] if kept else lines
 
 
-def _load_vector(load: Load) -> str:
+def vector_load(load: Load) -> str:
     # The index is summed before it meets the pointer: unsigned, a part of it may be below zero.
     return f"op::load_vector<kLanes>(&{load.buffer}[{address_text(load.address)}])"
 
@@ -169,10 +170,22 @@ def _load_vector(load: Load) -> str:
 # --- walks ---
 
 
-def walk_function(folding: Folding, number: int) -> Function:
-    """Folds one packet, and stores what the walk stores of it."""
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Loads of what rows have in common: their names in a struct `type` that a walk is given."""
+
+    loads: Mapping[Load, str]
+    type: str
+
+
+def walk_function(folding: Folding, number: int, shared: Shared | None = None) -> Function:
+    """Folds one packet, and stores what the walk stores of it: where it is given what rows have
+    in common, of rows that stream through the device.
+    """
     walk = folding.steps[number].walk
-    held = held_loads(folding)
+    held = {load: f"packet.{name}" for load, name in held_loads(folding).items()}
+    if shared:
+        held |= {load: f"kept.{name}" for load, name in shared.loads.items()}
     own = _own_definitions(walk.kernel, held)
     kernel = replace(walk.kernel, definitions=tuple(own))
     loads = [d for d in walk.kernel.definitions if isinstance(d, Load)]
@@ -189,12 +202,16 @@ def walk_function(folding: Folding, number: int) -> Function:
         if _by_vector(store, folding):
             before.append(f"op::Vector<{STORAGE[store.dtype]}, kLanes> {store.buffer}_vector;")
             inside.append(f"{store.buffer}_vector.lane[lane] = {value};")
-            after.append(f"op::store_vector(&{place}, {store.buffer}_vector);")
+            how = "store_vector_streaming" if shared else "store_vector"
+            after.append(f"op::{how}(&{place}, {store.buffer}_vector);")
         else:
             inside.append(f"{place} = {value};")
-    body = _with_coordinates(folding, before, inside, after)
+    body = with_coordinates(folding, before, inside, after)
     role = _HALVES[number] if folding.scanned else f"walk{number}"
-    return _function(folding, role, "void", body, _walk_parameters(folding, number))
+    parameters = _walk_parameters(folding, number)
+    if shared:
+        role, parameters = "stored", [*parameters, f"const {shared.type}& kept"]
+    return function_of(folding, role, "void", body, parameters)
 
 
 def _own_definitions(kernel: Kernel, held: Mapping[Load, str]) -> list[Own]:
@@ -226,7 +243,7 @@ def _walk_parameters(folding: Folding, number: int) -> list[str]:
 def _before(definition: Own, kernel: Kernel, read: Mapping[str, str] = NOTHING) -> list[str]:
     """Lines before the loop over lanes."""
     if isinstance(definition, Load) and definition.access in _VECTORS:
-        return [f"const auto {definition.name}_vector = {_load_vector(definition)};"]
+        return [f"const auto {definition.name}_vector = {vector_load(definition)};"]
     return [definition_text(definition, kernel, read=read)]
 
 
@@ -243,11 +260,10 @@ def _arguments(kernel: Kernel, folding: Folding, held: dict[Load, str]) -> list[
 
 def _loaded(load: Load, held: str | None) -> str:
     if load.access in _VECTORS:
-        vector = f"packet.{held}" if held else f"{load.name}_vector"
-        return load_text(load.dtype, f"{vector}.lane[lane]")
+        return load_text(load.dtype, f"{held or f'{load.name}_vector'}.lane[lane]")
     if held is None:
         return load.name
-    return f"packet.{held}[lane]" if load.access is Access.LANE else f"packet.{held}"
+    return f"{held}[lane]" if load.access is Access.LANE else held
 
 
 def _add(folding: Folding, walk: Walk) -> str:
@@ -285,7 +301,7 @@ def position_among(loops: tuple[Loop, ...]) -> Size:
     return place
 
 
-def _with_coordinates(
+def with_coordinates(
     folding: Folding, before: list[str], inside: list[str], after: list[str]
 ) -> list[str]:
     """The lines, those inside once for each lane, with the coordinates that they name."""
@@ -326,13 +342,13 @@ def once_function(folding: Folding, number: int) -> Function | None:
         body += ["if (stores) {", *indented(stores, 2), "}"]
     parameters = ["Index row", "bool stores", f"{known_name(folding)}& known"]
     body = [*coordinates(folding.kept, "row", body), *body]
-    return _function(folding, f"once{number}", "void", body, parameters)
+    return function_of(folding, f"once{number}", "void", body, parameters)
 
 
 # --- functions ---
 
 
-def _function(
+def function_of(
     folding: Folding, role: str, returns: str, body: list[str], more: list[str]
 ) -> Function:
     name = f"{prefix(folding)}_{role}"
