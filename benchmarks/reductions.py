@@ -117,6 +117,7 @@ def softmax_rows(length: int) -> Case:
 
 
 CUBE = (128, 4096, 4095)
+RMS = "torch.rsqrt(torch.mean(x * x, 1, keepdim=True) + 1e-5)"
 CHANNELS = (112, 64, 512, 512)
 AXES = {"dim 1": "1", "the last": "-1", "all": ""}
 FOLDS = {"sum": "x.sum({})", "mean": "x.mean({})", "max": "x.amax({})", "argmax": "x.argmax({})"}
@@ -168,6 +169,8 @@ CASES = (
         *CHANNELS,
         init="self.norm = nn.GroupNorm(8, 64)",
     ),
+    of_map("RMS norm of rows of 2097152", f"x * {RMS}", 896, 2**21),
+    of_map("rows of 1048576 over their largest", "x / x.abs().amax(1, keepdim=True)", 1792, 2**20),
     of_map("instance norm of 112x64x512x512", "F.instance_norm(x)", *CHANNELS),
     *(fold(what, where) for where in AXES for what in FOLDS),
     loss("MSE", "F.mse_loss(x, y)", 32768, 32768, operands=(NORMAL, POSITIVE)),
