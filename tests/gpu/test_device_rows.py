@@ -68,20 +68,22 @@ def poison(like: tuple[Tensor, ...]) -> None:
     del junk
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 3, 7, 40])
-def test_errors_beside_those_of_eager(models, module: ModuleType, num_rows: int) -> None:
+def test_errors_beside_those_of_eager(models, module: ModuleType) -> None:
+    """Over many rows: what a sum errs by is one draw for all of its row."""
     new, eager = models
+    ours, library = torch.zeros(2, 3, dtype=torch.double)
     with torch.no_grad():
-        for seed in range(4):
+        for seed, num_rows in enumerate((1, 2, 3, 7, 40, 40, 40)):
             x = drawn(num_rows, module.length, seed)
             exact = eager.double()(x.double())
             theirs = eager.float()(x)
             poison(theirs)
-            for ours, library, truth in zip(new(x), theirs, exact, strict=True):
+            results = zip(new(x), theirs, exact, strict=True)
+            for place, (mine, other, truth) in enumerate(results):
                 scale = truth.abs().amax()
-                mine = ((ours.double() - truth) / scale).square().mean().sqrt()
-                other = ((library.double() - truth) / scale).square().mean().sqrt()
-                assert mine <= 1.25 * other + 1e-9
+                ours[place] += ((mine - truth) / scale).square().sum().cpu()
+                library[place] += ((other - truth) / scale).square().sum().cpu()
+    assert (ours.sqrt() <= 1.25 * library.sqrt()).all()
 
 
 def test_hard_rows(models, module: ModuleType) -> None:
