@@ -12,7 +12,7 @@ import pytest
 from tests.emulation.emulate import ORDERS, emulate, from_bfloat16, to_bfloat16
 from tests.emulation.scans import ANY_CALL, Calls, Case, case, each_result, exact, run
 from tests.nvcc import compile_cuda, needs_nvcc, ptx_of, require_no_spills
-from tests.scan_graphs import EXTREMES, GRAPHS, SUMS, hard_rows, values
+from tests.scan_graphs import EXTREMES, GRAPHS, LENGTH, SUMS, hard_rows, values
 from tests.unit.plan.plans import Make
 
 from opweld.render.cuda import cuda_text
@@ -155,6 +155,25 @@ def test_what_is_left_behind_the_packets_of_a_row(name: str, rows: int) -> None:
     assert "num_rows == 1 || length % 4 == 0" in text
     for length in (PIECE + 1, 2 * PIECE + 3, 2 * PIECE - 1):
         check(name, feeds_of(name, rows, length), in_pieces(most_pieces(name, length)), cut=True)
+
+
+@cache
+def _behind_another_row() -> Case:
+    m = Make()
+    second = m.slice(m.x("y", 2, LENGTH), 0, 1, 1)
+    return case("behind", m.scanned("cumsum", m.add(m.x("x", 1, LENGTH), second), 1), cut=True)
+
+
+@pytest.mark.parametrize("length", [2 * PIECE, 2 * PIECE + 3])
+def test_an_operand_that_begins_behind_another_row(length: int) -> None:
+    """Packets of a row alone are not aligned there, unless rows are whole packets."""
+    found, feeds = _behind_another_row(), {"x": values(1, length), "y": values(2, length, seed=1)}
+    text = cuda_text((found.scan,))
+    assert "if (aligned && length % 4 == 0) {" in text
+    calls = in_pieces(-(-length // smallest_piece(found.scan.contiguous)))
+    for mine, theirs, call in each_result(text, found, feeds, {"s1": length}, calls):
+        limit = 4e-7 * np.abs(theirs).max()
+        np.testing.assert_allclose(mine, theirs, 2e-6, limit, err_msg=str(call))
 
 
 def test_any_states_in_pieces() -> None:
