@@ -22,31 +22,36 @@ from opweld.target import SM_90A
 
 # Rows longer than one multiprocessor keeps: of four elements more than whole packets of all.
 LENGTH = 65536 + 2048 + 4
-NORM, AFFINE, SCALED = "norm", "affine", "scaled"
+NORM, AFFINE, GATED, SCALED = "norm", "affine", "gated", "scaled"
 # By what is computed and how many blocks have a row: many packets a thread, or few.
 INSTANCES = {
     (NORM, 5): DeviceInstance(14, 54, 2, 0),
     (AFFINE, 5): DeviceInstance(14, 40, 2, 14),
     (NORM, 8): DeviceInstance(9, 54, 3, 0),
     (AFFINE, 8): DeviceInstance(9, 45, 3, 9),
+    (GATED, 8): DeviceInstance(9, 54, 3, 0),
     (SCALED, 8): DeviceInstance(9, 54, 3, 0),
 }
 
 
-def _computed(m: Make, what: str, x: Node) -> Node:
+def _computed(m: Make, what: str, x: Node) -> tuple[Node, ...]:
+    """The last one with what is known of each row."""
     if what == SCALED:
-        return m.div(x, m.reduced("amax", m.abs(x), 1))
+        largest = m.reduced("amax", m.abs(x), 1)
+        return m.div(x, largest), largest
     mean_square = m.div(m.reduced("sum", m.mul(x, x), 1), float(LENGTH))
     found = m.mul(x, m.rsqrt(m.add(mean_square, 1e-5)))
-    return m.mul(found, m.w("w", LENGTH)) if what == AFFINE else found
+    if what == GATED:
+        return (m.mul(found, m.x("y", BATCH, LENGTH)),)
+    return (m.mul(found, m.w("w", LENGTH)) if what == AFFINE else found,)
 
 
 @cache
 def rows(what: str, blocks: int) -> Case:
     m = Make()
     target = replace(SM_90A, cluster_blocks=1, device_blocks=blocks)
-    result = _computed(m, what, m.x("x", BATCH, LENGTH))
-    plan = plan_of(result, suffix=f"_{what}{blocks}", target=target)
+    results = _computed(m, what, m.x("x", BATCH, LENGTH))
+    plan = plan_of(*results, suffix=f"_{what}{blocks}", target=target)
     (group,), (reduction,) = plan.groups, lower(plan)
     assert isinstance(reduction, Reduction)
     return Case(graph(*group.outputs), group, reduction)
@@ -62,14 +67,17 @@ def fed(what: str, num_rows: int) -> Mapping[str, np.ndarray]:
     draw = np.random.default_rng(num_rows).standard_normal
     slopes = np.linspace(1, 3, num_rows)[:, None] * np.linspace(-1, 2, LENGTH)
     feeds = {"x": (draw((num_rows, LENGTH)) + slopes).astype("f4")}
+    if what == GATED:
+        feeds["y"] = draw((num_rows, LENGTH)).astype("f4")
     if what == AFFINE:
         feeds |= {name: draw(LENGTH).astype("f4") for name in "w"}
     return feeds
 
 
 def near(got: list[np.ndarray], what: str, blocks: int, num_rows: int) -> None:
-    (wanted,) = exact(rows(what, blocks), fed(what, num_rows), {"s0": num_rows})
-    np.testing.assert_allclose(got[0], wanted, rtol=3e-6, atol=3e-6 * np.abs(wanted).max())
+    expected = exact(rows(what, blocks), fed(what, num_rows), {"s0": num_rows})
+    for mine, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=3e-6, atol=3e-6 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize(("what", "blocks"), INSTANCES)

@@ -142,7 +142,6 @@ struct DeviceRows {
             }
             moved = after(moved, kItems);
         }
-        await_copies<0>();
     }
 
     // A warp that tells the others what this block has folded of each row.

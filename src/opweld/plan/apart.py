@@ -16,6 +16,7 @@ from ..ir.expr import product
 from ..ir.graph import Node
 from ..ir.index import is_across
 from ..ir.ops import Kind, Op
+from ..ir.plan import Rows
 from .cost import FOLD_FLOPS, OP_FLOPS
 from .one_walk import bytes_read
 from .rows import Parallelism
@@ -49,6 +50,11 @@ def is_shared(fold: Node, users: Iterable[Node], parallelism: Parallelism) -> bo
     if num_bytes != _LEAST_BYTES or any(f.op not in _SHARED for f in _beside(fold, users)):
         return False
     return parallelism.is_shared(operand.type.shape, axes, num_bytes)
+
+
+def folds_and_maps(rows: Rows) -> bool:
+    """Whether one walk folds and another one maps."""
+    return rows.num_walks == 2 and len(rows.levels) == 1
 
 
 def _beside(fold: Node, users: Iterable[Node]) -> list[Node]:

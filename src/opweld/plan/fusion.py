@@ -23,7 +23,7 @@ from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from .apart import is_shared, walk_apart
+from .apart import folds_and_maps, is_shared, walk_apart
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
@@ -222,7 +222,9 @@ def _have_rows(
     found = rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES)
     if found is None or found.num_walks == 1:
         return found is not None
-    return (found.num_walks == 2 and _are_shared(state, nodes)) or not _walk_apart(state, nodes)
+    if _are_shared(state, nodes):
+        return folds_and_maps(found)
+    return not _walk_apart(state, nodes)
 
 
 def _are_shared(state: _Fusion, nodes: list[Node]) -> bool:

@@ -12,7 +12,7 @@ from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
 from ..ir.product import Product
 from ..target import Target
-from .apart import is_shared
+from .apart import folds_and_maps, is_shared
 from .choice import Choice
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
@@ -233,7 +233,7 @@ def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) ->
     rows = rows_of(unit, outputs, space, axes, pieces, MAX_CLUSTER_NODES)
     assert rows is not None, "what was fused can be computed together"
     users = context.uses.users[reduced.inputs[0].serial]
-    shared = rows.num_walks == 2 and is_shared(reduced, users, side_by_side)
+    shared = folds_and_maps(rows) and is_shared(reduced, users, side_by_side)
     group = Group(
         name,
         GroupKind.REDUCTION,

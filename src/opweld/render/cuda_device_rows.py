@@ -1,7 +1,8 @@
 """Long rows that all multiprocessors keep together (device_rows.cuh): their kernel, its launcher.
 
 Such rows are folded in one walk and stored in a second, and only one operand of theirs is read by
-both. What the second reads of the others for all rows alike, as a weight, stays in shared memory.
+both. What the second reads of the others for all rows alike, as a weight, stays in shared memory as
+far as there is room.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _MEANWHILE, _LEAST_LAG, _MOST_LAG = 32, 2, 3
 @dataclass(frozen=True, slots=True)
 class DeviceInstance:
     """Each of `_TEAM` threads has `items` packets of a row in registers and `slots` in shared
-    memory; a row is stored `lag` rows after it is folded. Of `kept` packets, all or none, what rows
-    have in common is in shared memory.
+    memory; a row is stored `lag` rows after it is folded. What rows have in common of `kept`
+    packets stays in shared memory.
     """
 
     items: int
@@ -67,12 +68,10 @@ def device_instance(reduction: Reduction) -> DeviceInstance | None:
     room = (folding.shared_bytes - _OTHER_BYTES) // (_TEAM * _PACKET_BYTES)
     lag = min(max(_MEANWHILE // items, _LEAST_LAG), _MOST_LAG)
     least = lag * items + _AHEAD
-    if items > _MOST_ITEMS or length % folding.lanes or least > room:
+    if items > _MOST_ITEMS or least > room:
         return None
     kept_bytes = sum(load.dtype.itemsize_bytes * folding.lanes for load in _kept(folding))
     kept = min((room - least) * _PACKET_BYTES // kept_bytes, items) if kept_bytes else 0
-    if kept_bytes and kept < items:
-        return None  # each row would read it again from farther away
     return DeviceInstance(items, room - -(-kept * kept_bytes // _PACKET_BYTES), lag, kept)
 
 

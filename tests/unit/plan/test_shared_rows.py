@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
+from opweld.ir.graph import Node
 from opweld.ir.plan import Plan, ReductionSchedule
 from opweld.ir.reduction import Reduction
 from opweld.lower import lower
-from opweld.render.cuda_device_rows import device_instance
+from opweld.render.cuda_device_rows import DeviceInstance, device_instance
 from opweld.render.traffic import with_traffic
 from opweld.target import SM_90A
 
@@ -55,6 +56,47 @@ def test_what_two_tensors_are_computed_from_is_not() -> None:
     m = Make()
     both = m.mul(m.x("x", BATCH, LONG), m.x("y", BATCH, LONG))
     assert set(_blocks(plan_of(m.div(both, m.reduced("sum", both, 1))))) == {0}
+
+
+def _instance(*outputs: Node) -> DeviceInstance | None:
+    (reduction,) = lower(plan_of(*outputs))
+    assert isinstance(reduction, Reduction)
+    return device_instance(reduction)
+
+
+def test_a_walk_that_reads_two_places_is_not() -> None:
+    m = Make()
+    x = m.x("x", BATCH, LONG)
+    both = m.add(x, m.flip(x, 1))
+    assert _instance(m.div(both, m.reduced("sum", both, 1))) is None
+
+
+def test_weights_stay_on_the_chip_as_far_as_they_fit() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 2**21)
+    weighted = m.mul(m.div(x, m.reduced("sum", x, 1)), m.w("w", 2**21))
+    assert _instance(weighted) == DeviceInstance(16, 38, 2, 16)
+    assert _instance(m.add(weighted, m.w("b", 2**21))) == DeviceInstance(16, 36, 2, 9)
+
+
+def test_a_fold_alone_and_three_walks_are_not() -> None:
+    m = Make()
+    x = m.x("x", BATCH, LONG)
+    assert _blocks(plan_of(m.reduced("sum", x, 1))) == [0]
+    centred = m.sub(x, m.reduced("amax", x, 1))
+    plan = plan_of(m.div(centred, m.reduced("sum", centred, 1)))
+    assert [group.rows.num_walks for group in plan.groups if group.rows] == [2, 2]
+
+
+@pytest.mark.parametrize(("num_rows", "kernels"), [(16, 2), (512, 1)])
+def test_what_is_computed_before_is_computed_again_for_few_rows(
+    num_rows: int, kernels: int
+) -> None:
+    m = Make()
+    x = m.relu(m.x("x", num_rows, LONG))
+    plan = plan_of(m.div(x, m.reduced("sum", x, 1)))
+    found = [[node.op.value for node in group.nodes] for group in plan.groups]
+    assert len(found) == kernels and all("relu" in nodes for nodes in found)
 
 
 def test_of_known_rows_only_one_read_is_counted() -> None:
