@@ -176,6 +176,16 @@ def test_an_operand_that_begins_behind_another_row(length: int) -> None:
         np.testing.assert_allclose(mine, theirs, 2e-6, limit, err_msg=str(call))
 
 
+def test_what_a_piece_rounds_away_is_carried_to_the_next() -> None:
+    """Warps that each add less than a digit of what the first one comes to."""
+    x = np.zeros((1, 2 * PIECE), np.float32)
+    x[0, : PIECE // 2 : PIECE // 8] = 3.0
+    x[0, 0] = 1e8
+    found = case_of("odd", True)
+    (got,) = run(text_of("odd", True), found, {"x": x}, sizes_of("odd", x), pieces=2)
+    assert abs(got[0, -1] / 2 - x.sum(dtype=np.float64)) <= 4.0  # half a digit
+
+
 def test_any_states_in_pieces() -> None:
     """Those that are told in one access, and longer ones."""
     x = values(1, 3 * PIECE + 8) * 10
