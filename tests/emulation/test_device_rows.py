@@ -22,7 +22,7 @@ from opweld.target import SM_90A
 
 # Rows longer than one multiprocessor keeps: of four elements more than whole packets of all.
 LENGTH = 65536 + 2048 + 4
-NORM, AFFINE, GATED, SCALED = "norm", "affine", "gated", "scaled"
+NORM, AFFINE, GATED, SCALED, STORED = "norm", "affine", "gated", "scaled", "stored"
 # By what is computed and how many blocks have a row: many packets a thread, or few.
 INSTANCES = {
     (NORM, 5): DeviceInstance(14, 54, 2, 0),
@@ -31,11 +31,15 @@ INSTANCES = {
     (AFFINE, 8): DeviceInstance(9, 45, 3, 9),
     (GATED, 8): DeviceInstance(9, 54, 3, 0),
     (SCALED, 8): DeviceInstance(9, 54, 3, 0),
+    (STORED, 8): DeviceInstance(9, 54, 3, 0),
 }
 
 
 def _computed(m: Make, what: str, x: Node) -> tuple[Node, ...]:
-    """The last one with what is known of each row."""
+    """SCALED with what is known of each row, STORED with what the walk that folds stores."""
+    if what == STORED:
+        kept = m.relu(x)
+        return kept, m.div(kept, m.reduced("sum", kept, 1))
     if what == SCALED:
         largest = m.reduced("amax", m.abs(x), 1)
         return m.div(x, largest), largest

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ..ir.copying import Copier
 from ..ir.graph import Graph, Node, arena_of, consumers
 from ..ir.ops import Kind, Op
-from .apart import is_shared, walk_apart
+from .apart import kept_by_all, walk_apart
 from .cost import OP_FLOPS
 from .rows import Parallelism
 from .uses import is_free_view
@@ -34,8 +34,8 @@ def computed_again(graph: Graph, parallelism: Parallelism) -> Graph:
     for fold in folds:
         operand = fold.inputs[0]
         beside = users[operand.serial]
-        shared = is_shared(fold, beside, parallelism)
-        if not shared and walk_apart(fold, beside, parallelism):
+        by_all = kept_by_all(fold, beside, parallelism)
+        if not by_all and walk_apart(fold, beside, parallelism):
             own = _elements_of(operand, users, graph.outputs)
             if own and _is_shared(own, users, folds) and _is_cheap(own, operand, parallelism):
                 chosen[operand.serial] = own

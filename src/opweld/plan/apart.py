@@ -25,7 +25,7 @@ from .rows import Parallelism
 # not keep up with memory there, where a multiprocessor has eight warps that fold: by moments group
 # norm reaches 69 % of a copy's speed, and layer norm 47 to 56 for the 63 of two kernels; sums reach
 # 91 for 67 (H200, 2026-11-23, CUDA 13.0).
-_SHARED = (Op.SUM, Op.MEAN, Op.AMAX, Op.AMIN)
+_QUICK = (Op.SUM, Op.MEAN, Op.AMAX, Op.AMIN)
 # What each element has in memory, and the instructions beside each of its bytes.
 _LEAST_BYTES, _MOST_FLOPS = 4, 2
 
@@ -41,15 +41,15 @@ def walk_apart(fold: Node, users: Iterable[Node], parallelism: Parallelism) -> b
     return _is_far(operand, axes, parallelism) and _is_bound_by_memory(operand, folds)
 
 
-def is_shared(fold: Node, users: Iterable[Node], parallelism: Parallelism) -> bool:
+def kept_by_all(fold: Node, users: Iterable[Node], parallelism: Parallelism) -> bool:
     """Whether all multiprocessors keep the rows of `fold` together, which are one tensor's, between
     a walk that folds them and one that maps them.
     """
     operand, axes = fold.inputs[0], fold.attrs.axes
     num_bytes = bytes_read(operand)
-    if num_bytes != _LEAST_BYTES or any(f.op not in _SHARED for f in _beside(fold, users)):
+    if num_bytes != _LEAST_BYTES or any(f.op not in _QUICK for f in _beside(fold, users)):
         return False
-    return parallelism.is_shared(operand.type.shape, axes, num_bytes)
+    return parallelism.kept_by_all(operand.type.shape, axes, num_bytes)
 
 
 def folds_and_maps(rows: Rows) -> bool:

@@ -23,7 +23,7 @@ from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from .apart import folds_and_maps, is_shared, walk_apart
+from .apart import folds_and_maps, kept_by_all, walk_apart
 from .places import HERE, Way, places_of
 from .reach import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
@@ -222,16 +222,16 @@ def _have_rows(
     found = rows_of(nodes, results, space, rows, pieces, MAX_CLUSTER_NODES)
     if found is None or found.num_walks == 1:
         return found is not None
-    if _are_shared(state, nodes):
+    if _are_kept_by_all(state, nodes):
         return folds_and_maps(found)
     return not _walk_apart(state, nodes)
 
 
-def _are_shared(state: _Fusion, nodes: list[Node]) -> bool:
+def _are_kept_by_all(state: _Fusion, nodes: list[Node]) -> bool:
     """Whether all multiprocessors keep the rows together."""
     users = state.uses.users
     folds = [node for node in nodes if node.kind is Kind.REDUCTION]
-    return all(is_shared(f, users[f.inputs[0].serial], state.parallelism) for f in folds)
+    return all(kept_by_all(f, users[f.inputs[0].serial], state.parallelism) for f in folds)
 
 
 def _walk_apart(state: _Fusion, nodes: list[Node]) -> bool:

@@ -12,7 +12,7 @@ from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
 from ..ir.product import Product
 from ..target import Target
-from .apart import folds_and_maps, is_shared
+from .apart import folds_and_maps, kept_by_all
 from .choice import Choice
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
@@ -233,7 +233,7 @@ def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) ->
     rows = rows_of(unit, outputs, space, axes, pieces, MAX_CLUSTER_NODES)
     assert rows is not None, "what was fused can be computed together"
     users = context.uses.users[reduced.inputs[0].serial]
-    shared = folds_and_maps(rows) and is_shared(reduced, users, side_by_side)
+    by_all = folds_and_maps(rows) and kept_by_all(reduced, users, side_by_side)
     group = Group(
         name,
         GroupKind.REDUCTION,
@@ -242,10 +242,10 @@ def _reduction(context: _Context, name: str, unit: list[Node], reduced: Node) ->
         outputs,
         None,
         Estimate(0, 0, ""),
-        _reduction_reason(unit, rows, pieces, shared),
+        _reduction_reason(unit, rows, pieces, by_all),
         rows=rows,
     )
-    schedule = choose_reduction_schedule(group, rows, pieces, shared, context.target)
+    schedule = choose_reduction_schedule(group, rows, pieces, by_all, context.target)
     return replace(group, schedule=schedule, estimate=estimate(group, context.target))
 
 
@@ -335,12 +335,12 @@ def _reason(unit: list[Node], outputs: tuple[Node, ...]) -> str:
     )
 
 
-def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool, shared: bool) -> str:
+def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool, by_all: bool) -> str:
     num_ops = sum(computes(node) for node in unit)
     done = "one operation" if num_ops == 1 else f"{num_ops} operations"
     walks = "one walk" if rows.num_walks == 1 else f"{rows.num_walks} walks"
     cut = ", each cut in pieces that run side by side" if pieces else ""
-    kept = ", between which all multiprocessors keep a row together" if shared else ""
+    kept = ", between which all multiprocessors may keep a row together" if by_all else ""
     return f"{done} on rows of {rows.length} elements in {walks}{cut}{kept}"
 
 

@@ -69,7 +69,7 @@ class Parallelism:
             most = self.multiprocessors * KEPT_EACH * 4 // elem_bytes
         return self.at(whole) > most
 
-    def is_shared(
+    def kept_by_all(
         self, space: tuple[Size, ...], axes: tuple[int, ...], elem_bytes: int = 4
     ) -> bool:
         """Whether all multiprocessors keep a row together that several of them do not, and there

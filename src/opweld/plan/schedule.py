@@ -60,13 +60,14 @@ def _repeated_along(shape: tuple[Size, ...], space: tuple[Size, ...]) -> tuple[S
 
 
 def choose_reduction_schedule(
-    group: Group, rows: Rows, pieces: bool, shared: bool, target: Target
+    group: Group, rows: Rows, pieces: bool, by_all: bool, target: Target
 ) -> ReductionSchedule:
     """16-byte accesses where every row, or every row of rows, has a whole number of them: in
     row-major operands neighbouring axes of rows, or of elements, are like one.
 
     What one walk condenses may be cut in pieces where a launch decides in how many; elsewhere it is
-    where rows need `pieces`. All multiprocessors keep rows that are `shared`.
+    where rows need `pieces`. All multiprocessors may keep a row together, where it is
+    kept `by_all`.
     """
     if not pieces and _are_alone(group, rows):
         lanes, layers = windows_together(group, rows)
@@ -81,7 +82,7 @@ def choose_reduction_schedule(
         cut,
         target.shared_bytes,
         target.cluster_blocks,
-        device_blocks=target.device_blocks if shared else 0,
+        device_blocks=target.device_blocks if by_all else 0,
     )
 
 

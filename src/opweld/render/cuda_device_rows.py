@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from ..ir.kernel import Access, Load
 from ..ir.reduction import Folding, Reduction, Scan
-from .chunks import has_chunks
 from .cuda_folds import tell
 from .cuda_teams import cut_entries
 from .layout import call, folded, head
@@ -36,6 +35,8 @@ from .walk import (
     prefix,
 )
 
+# Names of the device library's pieces that the text uses.
+DEVICE_PIECES = {"DeviceRows", "blocks_together", "launch_together", "store_vector_streaming"}
 # Threads of a block that walk, and bytes of what a thread copies at once.
 _TEAM, _PACKET_BYTES = 256, 16
 # Packets of a row in the registers of a thread, and those that it copies ahead of the row that it
@@ -62,7 +63,7 @@ class DeviceInstance:
 def device_instance(reduction: Reduction) -> DeviceInstance | None:
     """How row-major rows are kept by all multiprocessors, or None where they are not."""
     folding, length = reduction.contiguous, reduction.length
-    if not (folding.device_blocks and isinstance(length, int)) or not _is_walked_so(folding):
+    if not (folding.device_blocks and isinstance(length, int)) or not _packet(folding):
         return None
     items = -(-length // (folding.device_blocks * _TEAM * folding.lanes))
     room = (folding.shared_bytes - _OTHER_BYTES) // (_TEAM * _PACKET_BYTES)
@@ -85,16 +86,14 @@ def _kept(folding: Folding) -> list[Load]:
     return list({name: load for load, name in kept_loads(folding).items()}.values())
 
 
-def _is_walked_so(folding: Folding) -> bool:
-    if folding.across or folding.variant != "contiguous" or len(folding.steps) != 2:
-        return False
-    first, last = (step.walk for step in folding.steps)
+def _packet(folding: Folding) -> Load | None:
+    """What both walks read of a packet, if that is one vector as wide as what is copied at once."""
     held = {name: load for load, name in held_loads(folding).items()}
-    if first.kernel.stores or last.folds or len(held) != 1 or has_chunks(folding):
-        return False
+    if len(held) != 1:
+        return None
     (load,) = held.values()
     wide = load.dtype.itemsize_bytes * folding.lanes == _PACKET_BYTES
-    return wide and load.access in (Access.VECTOR, Access.FLAT)
+    return load if wide and load.access in (Access.VECTOR, Access.FLAT) else None
 
 
 def device_entries(reduction: Reduction) -> str:
@@ -241,8 +240,3 @@ def device_lines(folding: Folding, operands: tuple[str, ...]) -> list[str]:
         "    if (launched) return error;",
         "  }",
     ]
-
-
-def device_pieces() -> set[str]:
-    """Names of the device library's pieces that the text uses."""
-    return {"DeviceRows", "blocks_together", "launch_together", "store_vector_streaming"}

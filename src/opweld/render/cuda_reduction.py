@@ -8,7 +8,8 @@ fits. A row that is cut is folded in pieces, and a second kernel puts these toge
                           void* stream)
     int64_t <group>_pieces(int64_t num_rows, int64_t length)    pieces of a row on this device
     int64_t <group>_partial_bytes()                             bytes of what is folded of a piece
-The last two are those of a reduction that may be cut; `partials` holds pieces x num_rows of them.
+The last two are those of a reduction that may be cut, or whose rows all multiprocessors may keep
+(cuda_device_rows.py), a piece each; `partials` holds pieces x num_rows of them.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from .c import compute_type
 from .chunks import has_chunks, takes_chunks
 from .cuda_alone import alone_parts
 from .cuda_device_rows import (
+    DEVICE_PIECES,
     device_entries,
     device_instance,
     device_parts,
-    device_pieces,
 )
 from .cuda_folds import finish_sizes, fold_pieces, folds_struct, tell
 from .cuda_team_launch import launchers, template_line
@@ -66,7 +67,7 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
         needed |= _ACROSS if folding.across else _ALONG
         needed |= _LAUNCHED | ({"RowOfBlocks"} if BLOCKS in spread(folding, reduction) else set())
     needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
-    needed |= device_pieces() if device_instance(reduction) else set()
+    needed |= DEVICE_PIECES if device_instance(reduction) else set()
     for step in steps:
         needed |= fold_pieces(step.walk)
     return needed

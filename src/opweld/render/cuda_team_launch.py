@@ -114,12 +114,12 @@ def _finish_template(folding: Folding) -> str:
 def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) -> str:
     rows = ["num_rows", "length"]
     pieces = ["pieces", "partials"] if reduction.cut else []
-    shared = device_instance(reduction) is not None
+    by_all = device_instance(reduction) is not None
     every = tuple(b.name for b in folding.buffers)
     params = [
         *pointers(folding, every),
         *(f"int64_t {name}" for name in (*(e.name for e in folding.extents), *rows)),
-        *(["int64_t pieces", "void* partials"] if pieces or shared else []),
+        *(["int64_t pieces", "void* partials"] if pieces or by_all else []),
         *("int64_t max_offset", "int aligned", "void* stream"),
     ]
     stream = "static_cast<cudaStream_t>(stream)"
@@ -127,7 +127,7 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
         head(f'extern "C" int {prefix(folding)}', params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
         "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
-        *(device_lines(folding, operands) if shared and folding is reduction.contiguous else []),
+        *(device_lines(folding, operands) if by_all and folding is reduction.contiguous else []),
         *map(folded, _choice(folding, reduction)),
         call("launch", [*operands, *rows, *pieces, stream], 2),
     ]

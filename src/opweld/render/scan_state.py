@@ -158,7 +158,7 @@ def carry_struct(folding: Folding) -> str:
     nothing = ", ".join(f"{t}::of({_nothing(f, values[f])})" for f, t in types.items())
     follows = [f"    {fold.name}.follow(later.{fold.name});" for fold in types]
     before = [f"before.{fold.name}" for fold in types]
-    mine = [f"{name}, mine.{fold.name}" for name, fold in zip(before, types, strict=True)]
+    mine = [f"{each}, mine.{fold.name}" for each, fold in zip(before, types, strict=True)]
     told_before, told_mine = (
         ", ".join(f"{f.name}.told({given})" for f, given in zip(types, each, strict=True))
         for each in (before, mine)
