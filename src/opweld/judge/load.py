@@ -23,6 +23,7 @@ from torch import nn
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, Where
 from opweld.judge.build_errors import explain, text_of
+from opweld.judge.modes import OWN, put_in_mode
 from opweld.judge.tree import map_tensors, tensors
 
 ORIGINAL, NEW = "the original", "ModelNew"
@@ -63,6 +64,7 @@ class Pair:
     new_path: Path
     device: torch.device
     batch: int | None
+    mode: str = OWN
 
 
 def seed_all(seed: int) -> None:
@@ -102,13 +104,15 @@ def import_new_file(path: Path) -> ModuleType:
     return module
 
 
-def build_original(module: ModuleType, path: Path, seed: int, device: torch.device) -> nn.Module:
-    """`Model(*get_init_inputs())` in eval mode on `device`."""
+def build_original(
+    module: ModuleType, path: Path, seed: int, device: torch.device, mode: str = OWN
+) -> nn.Module:
+    """`Model(*get_init_inputs())` on `device`, in the mode that it is made in or another."""
 
     def build() -> nn.Module:
         args, kwargs = _init_arguments(module, seed)
         seed_all(seed)
-        return module.Model(*args, **kwargs).to(device).eval()
+        return put_in_mode(module.Model(*args, **kwargs).to(device), mode)
 
     model = guard_original(path, "Model(*get_init_inputs())", build)
     if not isinstance(model, nn.Module):
@@ -117,14 +121,19 @@ def build_original(module: ModuleType, path: Path, seed: int, device: torch.devi
 
 
 def build_new(
-    module: ModuleType, new_module: ModuleType, path: Path, seed: int, device: torch.device
+    module: ModuleType,
+    new_module: ModuleType,
+    path: Path,
+    seed: int,
+    device: torch.device,
+    mode: str = OWN,
 ) -> nn.Module:
-    """`ModelNew` from the same arguments and seed, in eval mode on `device`."""
+    """`ModelNew` from the same arguments and seed, in the same mode, on `device`."""
 
     def build() -> nn.Module:
         args, kwargs = _init_arguments(module, seed)
         seed_all(seed)
-        return new_module.ModelNew(*args, **kwargs).to(device).eval()
+        return put_in_mode(new_module.ModelNew(*args, **kwargs).to(device), mode)
 
     model = guard_new(path, "ModelNew(*get_init_inputs())", build)
     if not isinstance(model, nn.Module):
