@@ -33,7 +33,7 @@ from opweld.judge import check as judge_pair
 from opweld.judge import report
 from opweld.judge.values import Event, Judgement, KernelTiming, Settings, Timing, Verdict
 from opweld.model_file import import_file
-from opweld.options import Options, from_environment
+from opweld.options import Options, from_environment, listed
 from opweld.pipeline import Delivery, Follower
 from opweld.pipeline import optimize as run_line
 from opweld.progress import Progress
@@ -100,6 +100,9 @@ def optimize(
     kwargs: Mapping[str, Any] | None = None,
     target: str = "auto",
     precision: str = "match",
+    mode: str = "own",
+    autocast: str | Sequence[str] = (),
+    dtype: str | Sequence[str] = (),
     seed: int | None = None,
     check: bool = True,
     weight_cache: bool = True,
@@ -111,6 +114,10 @@ def optimize(
     Args:
         module: any module; it is left as it is, and the result shares its parameters.
         example_inputs: a tensor, or a list or tuple of the forward's positional arguments.
+        mode: "eval", "training" or "both"; "own" is the mode that the module is in, as a whole or
+            in parts. A call in a mode, autocast dtype or dtype without kernels runs the original.
+        autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
+        dtype: kernels for parameters and floating inputs of other dtypes, too.
         target: "auto" is the device that the module and the inputs are on.
         check: verify the result and time it, in child processes; the module is pickled for them.
         verbose: show the progress on stderr.
@@ -127,6 +134,9 @@ def optimize(
         None,
         target=_target(target, module, (args, named)),
         precision=precision,
+        mode=mode,
+        autocast=listed(autocast),
+        dtype=listed(dtype),
         seed=seed,
         check=check,
         weight_cache=weight_cache,

@@ -23,12 +23,12 @@ from rich.console import Console
 from opweld import __version__, account, doctor
 from opweld.builder import build_in_child
 from opweld.delivery import check_output, default_output, write_json
-from opweld.errors import OpweldError, UnsupportedPrecision
+from opweld.errors import OpweldError, UnsupportedPrecision, UserError
 from opweld.judge import check as judge_pair
 from opweld.judge import report
-from opweld.judge.values import PRECISIONS
+from opweld.judge.values import JUDGED_MODES, PRECISIONS
 from opweld.model_file import read_source
-from opweld.options import from_environment, option_help
+from opweld.options import from_environment, listed, option_help
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.progress import Progress
 from opweld.show import show_delivery
@@ -56,6 +56,19 @@ Precision = Annotated[str | None, typer.Option("--precision", help=option_help("
 Accepted = Annotated[
     str | None,
     typer.Option("--precision", help=f"What is accepted: {', '.join(PRECISIONS)}."),
+]
+Mode = Annotated[str | None, typer.Option("--mode", help=option_help("mode"))]
+Autocast = Annotated[
+    list[str] | None, typer.Option("--autocast", metavar="DTYPE", help=option_help("autocast"))
+]
+Dtype = Annotated[
+    list[str] | None, typer.Option("--dtype", metavar="DTYPE", help=option_help("dtype"))
+]
+Judged = Annotated[
+    str | None,
+    typer.Option(
+        "--mode", help="Judge the example call in eval or training; own is how Model is made."
+    ),
 ]
 Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
 Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
@@ -85,6 +98,9 @@ def optimize_command(
     ] = None,
     target: Target = None,
     precision: Precision = None,
+    mode: Mode = None,
+    autocast: Autocast = None,
+    dtype: Dtype = None,
     batch: Batch = None,
     seed: Seed = None,
     no_check: NoCheck = False,
@@ -100,6 +116,9 @@ def optimize_command(
         options = from_environment(
             target=target,
             precision=precision,
+            mode=mode,
+            autocast=listed(autocast),
+            dtype=listed(dtype),
             batch=batch,
             seed=seed,
             check=not no_check,
@@ -131,6 +150,7 @@ def check_command(
     new: New,
     target: Target = None,
     precision: Accepted = None,
+    mode: Judged = None,
     batch: Batch = None,
     seed: Seed = None,
     baselines: Baselines = None,
@@ -142,7 +162,12 @@ def check_command(
 
     def run() -> int:
         options = from_environment(
-            target=target, batch=batch, seed=seed, baselines=baselines, time_limit_s=time_limit
+            target=target,
+            mode=_judged_mode(mode),
+            batch=batch,
+            seed=seed,
+            baselines=baselines,
+            time_limit_s=time_limit,
         )
         read_source(model)
         read_source(new)
@@ -167,6 +192,9 @@ def plan_command(
     model: Model,
     stage: Annotated[str, typer.Option("--stage", help=f"One of {', '.join(STAGES)}.")] = "plan",
     target: Target = None,
+    mode: Mode = None,
+    autocast: Autocast = None,
+    dtype: Dtype = None,
     batch: Batch = None,
     time_limit: TimeLimit = None,
     debug: Debug = False,
@@ -176,7 +204,15 @@ def plan_command(
         raise typer.BadParameter(f"{stage!r} is not one of {', '.join(STAGES)}")
 
     def run() -> int:
-        options = from_environment(target=target, batch=batch, check=False, time_limit_s=time_limit)
+        options = from_environment(
+            target=target,
+            mode=mode,
+            autocast=listed(autocast),
+            dtype=listed(dtype),
+            batch=batch,
+            check=False,
+            time_limit_s=time_limit,
+        )
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
@@ -245,6 +281,13 @@ def doctor_command(
         return 0
 
     _exit_with(run, debug)
+
+
+def _judged_mode(mode: str | None) -> str | None:
+    if mode not in (None, *JUDGED_MODES):
+        modes = ", ".join(JUDGED_MODES)
+        raise UserError(f"there is no mode {mode!r} to judge in", next_step=f"use one of {modes}")
+    return mode
 
 
 def _accepted(precision: str) -> str:

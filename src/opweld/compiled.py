@@ -13,8 +13,8 @@ class PlanRow:
     `flops` are those at the model's own input sizes, and so are `must_bytes` (each operand read
     once, each result written once) and `moved_bytes` (by the kernel's form: rows that are walked
     over again, partial results, copies of operands); registers and spills (bytes) are the
-    compiler's, where it was asked. `variant` names the state that the group is for, "training" or
-    that of autocast.
+    compiler's, where it was asked. `variant` names the state that the group is for, where it is not
+    the example's: the other mode, another dtype, autocast.
     `replaced_copies` is an estimate of how long the PyTorch calls take that a kernel replaces, in
     times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
     reductions of the kernel. `planned_name` names the group alone where `name` is that of an
@@ -55,7 +55,7 @@ class Compiled:
 
     @property
     def main_rows(self) -> tuple[PlanRow, ...]:
-        """The groups of the forward in eval without autocast, in the order in which they run."""
+        """The groups of the example call's forward, in the order in which they run."""
         return tuple(row for row in self.plan_rows if not row.variant)
 
     @property

@@ -24,7 +24,7 @@ from opweld.emit import emit
 from opweld.errors import OriginalKept
 from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
-from opweld.ir.contract import Capture, Variant
+from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
 from opweld.ir.measured import Table, Tunable
@@ -97,6 +97,11 @@ def target_of(options: Options) -> Target:
     return choose_target(options.target, _capability())
 
 
+def needs_of(options: Options) -> Needs:
+    """The states that the file is to have kernels for."""
+    return Needs(options.mode, options.autocast, options.dtype)
+
+
 def table_of(options: Options) -> Table:
     """The measured schedules.
 
@@ -134,7 +139,7 @@ def compile_ready(ready: Ready, options: Options, table: Table) -> Compiled:
 
 
 def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, ...]:
-    """What could be otherwise in the forward without autocast; of schedules that make the same
+    """What could be otherwise in the example's forward; of schedules that make the same
     text, the first one.
     """
     variant = ready.captured.variants[0]
@@ -167,21 +172,28 @@ def _captured(
     options: Options,
 ) -> Capture:
     model, inputs, keywords = on_device(target, module, args, kwargs)
-    named = partial(capture, name=Path(original.file).stem, given_back=options.exclude)
+    named = partial(
+        capture,
+        name=Path(original.file).stem,
+        needs=needs_of(options),
+        given_back=options.exclude,
+    )
     return trace.run("capture", named, model, inputs, keywords)
 
 
 def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Compiled:
     captured, original, target = ready.captured, ready.original, ready.target
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
-    lines = [line for line in lines if line.part.welds or not line.part.variant.training]
+    lines = [line for line in lines if line.part.welds or not line.part.variant.guard_suffix]
     parts = sharing(tuple(line.part for line in lines))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
     kernels = kernels_of(parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language)
     head = _head(original, target, parts)
-    text = trace.run("emit", emit, original, parts, libraries(source, calls), head)
+    text = trace.run(
+        "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)
+    )
     _note_texts(trace, captured, lines, source.text, text)
     return _account(trace, captured, lines, text, target)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from .emission import piece
 from .emission.body import apart, forward, parameters, reference, size_reads, together
+from .emission.fallback import teller
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
@@ -18,6 +19,7 @@ from .emission.libraries import load_text, raw_string, sources_text
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, spans_of
 from .emission.spelling import dtype, maker_name, number
+from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
 from .ir.kernel import RowBlocks
 from .ir.operator import Operator, Result, only_tracked, operator_of
@@ -35,11 +37,13 @@ def emit(
     parts: tuple[Part, ...],
     libraries: Libraries,
     head: str,
+    needs: Needs = EXAMPLE_ONLY,
 ) -> str:
     """The text of the emitted file.
 
     `head` is what its docstring says, without the quotes. `libraries` hold the kernels of all
-    parts; a file without kernels is the original under the name ModelNew.
+    parts; a file without kernels is the original under the name ModelNew. `needs` is what was asked
+    for: where the original runs all the same, there is nothing to tell.
     """
     welds = _welds(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
@@ -59,7 +63,8 @@ def emit(
             sections.append(piece("span").strip())
         sections += [text for weld in welds for text in _reference_and_fake(weld)]
         sections += [text for each in spans for text in _span_texts(*each)]
-        sections.append(_holder_text(original, parts, libraries.language, welds))
+        sections.append(piece("fallback").strip())
+        sections.append(_holder_text(original, parts, libraries.language, welds, needs))
     sections.append(_class_text(parts, bool(welds)))
     sections.append(_exports_text(original))
     return "\n\n\n".join(sections) + "\n"
@@ -172,7 +177,11 @@ def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
 
 
 def _holder_text(
-    original: Original, parts: tuple[Part, ...], language: str, welds: list[_Welded]
+    original: Original,
+    parts: tuple[Part, ...],
+    language: str,
+    welds: list[_Welded],
+    needs: Needs,
 ) -> str:
     objects = named_objects(tuple(part.variant.contract for part in parts))
     texts = ", ".join(object_expression(name, original.module) for name in objects)
@@ -184,6 +193,7 @@ def _holder_text(
         "    devices = _devices",
         f'    autocast = staticmethod(_autocast_of("{device_type}"))',
         f"    objects = ({texts}{',' if len(objects) == 1 else ''})",
+        f"    tell = staticmethod({teller(original, parts, needs)})",
         *_record_lines(original, parts),
         "    plain = staticmethod(_plain)",
         "    unchanged = staticmethod(_unchanged)",
@@ -255,26 +265,30 @@ def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
 
 
 def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
-    """The variants of eval and, where that differs, those of training: each with one contract."""
-    in_eval = tuple(part for part in parts if not part.variant.training)
-    training = tuple(part for part in parts if part.variant.training)
-    return tuple(mode for mode in (in_eval, training) if mode)
+    """The variants of each mode and dtype, which have one contract."""
+    found: dict[str, tuple[Part, ...]] = {}
+    for part in parts:
+        name = part.variant.guard_suffix
+        found[name] = (*found.get(name, ()), part)
+    return tuple(found.values())
 
 
 def _forward_lines(parts: tuple[Part, ...]) -> list[str]:
     """The forward: what the guard refuses goes to the original, the rest to its variant."""
     contract = parts[0].variant.contract
     names = bare(contract.signature)
-    fallback = f"return super().forward({handed_on(contract.signature)})"
+    fallback = [
+        f"_weld.tell({', '.join(['self', *parameter_names(contract.signature)])})",
+        f"return super().forward({handed_on(contract.signature)})",
+    ]
     lines = [f"def forward({contract.signature}):", "    _weld = self._opweld"]
     modes = _modes(parts)
-    if len(modes) == 1:
-        lines += [f"    if not self._opweld_fits({names}):", f"        {fallback}"]
-        body = _mode_body(parts)
-        return [*lines, *_indented(body, 4), *([] if _always(parts) else [f"    {fallback}"])]
+    if len(modes) == 1 and _always(parts):
+        lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
+        return [*lines, *_indented(_mode_body(parts), 4)]
     for mode in modes:
         lines += [f"    if self.{_guard_name(mode)}({names}):", *_indented(_mode_body(mode), 8)]
-    return [*lines, f"    {fallback}"]
+    return [*lines, *_indented(fallback, 4)]
 
 
 def _always(mode: tuple[Part, ...]) -> bool:
@@ -306,12 +320,13 @@ def _forward_body(part: Part) -> list[str]:
 
 
 def _guard_name(mode: tuple[Part, ...]) -> str:
-    return "_opweld_fits_training" if mode[0].variant.training else "_opweld_fits"
+    return f"_opweld_fits{mode[0].variant.guard_suffix}"
 
 
 def _guard_lines(mode: tuple[Part, ...], objects: tuple[str, ...]) -> list[str]:
     contract = mode[0].variant.contract
-    told = "the kernels of training" if mode[0].variant.training else "the kernels"
+    state = mode[0].variant.state
+    told = f"the kernels for {state}" if state else "the kernels"
     tracks = any(part.plan.graph.tracked for part in mode)
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",

@@ -7,7 +7,7 @@ generated from here.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
@@ -16,6 +16,9 @@ from opweld.judge.values import ALL_BASELINES, BASELINES
 
 TARGETS = ("auto", "cpu", "cuda", "sm_90a", "sm_80")
 PRECISIONS = ("match",)
+MODES = ("own", "eval", "training", "both")
+AUTOCASTS = ("bfloat16", "float16")
+DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def _option(default: Any, help: str, flag: str | None = None, env: str | None = None) -> Any:
@@ -31,6 +34,21 @@ class Options:
     )
     precision: str = _option(
         "match", "How precise: `match` is at least as accurate as eager.", "--precision"
+    )
+    mode: str = _option(
+        "own",
+        "Make kernels for eval, training or both; `own` is the mode that Model is made in.",
+        "--mode",
+    )
+    autocast: tuple[str, ...] = _option(
+        (),
+        "Make kernels for calls under autocast to bfloat16 or float16, too; may be given twice.",
+        "--autocast",
+    )
+    dtype: tuple[str, ...] = _option(
+        (),
+        "Make kernels for parameters and floating inputs of another dtype, too; may be repeated.",
+        "--dtype",
     )
     batch: int | None = _option(
         None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
@@ -87,6 +105,10 @@ class Options:
                 f"precision {self.precision!r} is not there yet",
                 next_step="use --precision match, at least as accurate as eager",
             )
+        if self.mode not in MODES:
+            raise UserError(f"there is no mode {self.mode!r}", next_step=f"use {_either(MODES)}")
+        _refuse_others("--autocast", self.autocast, AUTOCASTS)
+        _refuse_others("--dtype", self.dtype, DTYPES)
         for name in self.baseline_names:
             if name not in ALL_BASELINES:
                 raise UserError(
@@ -103,6 +125,25 @@ class Options:
     def baseline_names(self) -> tuple[str, ...]:
         """The names in `baselines`, which stand there with commas between them."""
         return tuple(name.strip() for name in self.baselines.split(",") if name.strip())
+
+
+def listed(values: Iterable[str] | str | None) -> tuple[str, ...] | None:
+    """What an option that may be repeated was given, each once; commas stand for repetition."""
+    if values is None:
+        return None
+    texts = [values] if isinstance(values, str) else values
+    names = (name.strip() for text in texts for name in text.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _refuse_others(flag: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise UserError(f"{flag} cannot be {name!r}", next_step=f"use {_either(known)}")
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def from_environment(environ: Mapping[str, str] | None = None, **choices: Any) -> Options:
@@ -150,7 +191,7 @@ def environment_table() -> str:
 
 
 def _default_text(default: object) -> str:
-    if default is None:
+    if default is None or default == ():
         return "none"
     if isinstance(default, bool):
         return "off"  # each flag of this kind turns off what is on by default

@@ -181,6 +181,9 @@ def settings_of(options: Options) -> Settings:
     device = {"auto": "auto", "cpu": "cpu"}.get(options.target, "cuda")
     return Settings(
         device=device,
+        mode="own" if options.mode == "both" else options.mode,
+        autocast=options.autocast,
+        dtype=options.dtype,
         seed=options.seed,
         batch=options.batch,
         time_limit_s=options.time_limit_s,

@@ -125,7 +125,10 @@ def serve(compile_file: CompileFile, request: Path, answer: Path) -> None:
 
 def asked_of(request: dict[str, Any]) -> tuple[Path, Options]:
     """The model file and the options of a request."""
-    choices = {**request["options"], "exclude": frozenset(request["options"]["exclude"])}
+    given = request["options"]
+    choices = {**given, "exclude": frozenset(given["exclude"])}
+    for name in ("autocast", "dtype"):
+        choices[name] = tuple(given[name])
     return Path(request["path"]), Options(**choices)
 
 

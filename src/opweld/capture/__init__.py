@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from opweld.ir.contract import Capture
+from opweld.ir.contract import EXAMPLE_ONLY, Capture, Needs
 
 from .arguments import bind
 from .facts import refuse_attachments
@@ -23,16 +23,18 @@ def capture(
     *,
     name: str,
     batch: bool = True,
+    needs: Needs = EXAMPLE_ONLY,
     given_back: frozenset[str] = frozenset(),
 ) -> Capture:
-    """The module's forward as graphs, one for each autocast state in which it differs.
+    """The module's forward as graphs, one for each state of `needs` in which it differs.
 
     `args` and `kwargs` are example inputs with at least one tensor; with `batch` their common
     leading size becomes symbolic where torch.export allows. Calls that condense (sums, norms,
-    losses) stay PyTorch's on the user's lines `given_back` ("model.py:14"). The module is captured
-    in inference mode and is left as it was. Raises CaptureError with the reason and the user's
-    line.
+    losses) stay PyTorch's on the user's lines `given_back` ("model.py:14"). The module is left as
+    it was. Raises CaptureError with the reason and the user's line.
     """
     refuse_attachments(module)
     arguments = bind(module, tuple(args), dict(kwargs or {}))
-    return capture_variants(module, arguments, name=name, batch=batch, given_back=given_back)
+    return capture_variants(
+        module, arguments, name=name, batch=batch, needs=needs, given_back=given_back
+    )

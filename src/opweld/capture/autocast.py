@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import torch
+
 from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 
 from .specialise import rebuild
 
+AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 # Operators that autocast runs in the 16-bit type on every device (ATen/autocast_mode.cpp).
 _LOWERED = frozenset(
     f"aten.{name}.default"
@@ -24,12 +27,39 @@ _LOWERED = frozenset(
 )
 
 
-def autocast_acts(graph: Graph) -> bool:
-    """Autocast casts the operands of library calls, of prelu, and of anything in a 16-bit type."""
+def autocast_acts(graph: Graph, device_type: str) -> bool:
+    """Whether autocast may change the graph: it casts the operands of some library calls, of prelu,
+    and of anything in a 16-bit type.
+    """
     return any(
-        node.kind is Kind.OPAQUE or node.op is Op.PRELU or node.type.dtype.is_half
+        node.op is Op.PRELU
+        or node.type.dtype.is_half
+        or (node.kind is Kind.OPAQUE and not _left_alone(node, device_type))
         for node in graph.nodes()
     )
+
+
+def autocast_lowers(graph: Graph) -> bool:
+    """Whether autocast surely changes the graph: a call on float32 gives the 16-bit type."""
+    return any(
+        node.op is Op.CALL
+        and node.attrs.target in _LOWERED
+        and any(given.type.dtype is DType.F32 for given in node.inputs)
+        for node in graph.nodes()
+    )
+
+
+def _left_alone(node: Node, device_type: str) -> bool:
+    """A call of an operator for which autocast has no rule, nor for any that it is made of."""
+    if node.op is Op.ITEM:
+        return True  # one result of a call, which is looked at itself
+    if node.op is not Op.CALL or not node.attrs.target.startswith("aten."):
+        return False
+    name = "aten::" + node.attrs.target.removeprefix("aten.").removesuffix(".default")
+    keys = (f"Autocast{device_type.upper()}", "CompositeImplicitAutograd")
+    found = torch._C._dispatch_has_kernel_for_dispatch_key
+    lowered = node.attrs.target in _LOWERED
+    return not lowered and not any(found(name, key) for key in keys)
 
 
 def without_library_casts(graph: Graph, dtype: DType) -> Graph:

@@ -50,6 +50,12 @@ class Reads:
     def note_write(self, module: nn.Module, name: str) -> None:
         self.writes.extend(f"{path}.{name}".lstrip(".") for path in self.of(module))
 
+    def joined(self, other: Reads) -> Reads:
+        """What was read in either of two captures of one module."""
+        paths = dict.fromkeys((*self.names, *other.names))
+        names = {p: {**self.names.get(p, {}), **other.names.get(p, {})} for p in paths}
+        return Reads(self.paths, [*self.writes, *other.writes], names)
+
     def mode_readers(self) -> frozenset[str]:
         return frozenset(path for path, names in self.names.items() if "training" in names)
 

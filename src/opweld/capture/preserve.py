@@ -12,6 +12,8 @@ from torch import nn
 
 from opweld.errors import OriginalKept
 
+# The modes that a file can be for: as the module is, as eval() or train() make it, or these two.
+OWN, EVAL, TRAINING, BOTH = "own", "eval", "training", "both"
 _STORES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (list, dict, set)
 
@@ -25,10 +27,11 @@ class _State:
 
 
 @contextlib.contextmanager
-def unchanged(module: nn.Module, training: bool) -> Iterator[None]:
-    """The module in the given mode; afterwards as it was, with torch's random state.
+def unchanged(module: nn.Module, mode: str) -> Iterator[None]:
+    """The module in `mode`; afterwards as it was, with torch's random state.
 
-    Training is what the module's own `train()` makes of it, which may leave some of it in eval.
+    OWN is the mode that it is in, as a whole or in parts; TRAINING is what its own `train()` makes
+    of it, which may leave some of it in eval.
     Tensors that are plain attributes are buffers meanwhile: export would bake in their elements.
     Raises CaptureError if the forward changed a list, dict or set that the module holds.
     """
@@ -37,7 +40,7 @@ def unchanged(module: nn.Module, training: bool) -> Iterator[None]:
     frozen = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
     with torch.random.fork_rng(devices=_devices(module)):
         try:
-            _set_mode(module, training)
+            _set_mode(module, mode)
             for child in modules:
                 _tensors_to_buffers(child)
             yield
@@ -50,11 +53,12 @@ def unchanged(module: nn.Module, training: bool) -> Iterator[None]:
         raise OriginalKept(f"the forward changes what self.{changed} holds")
 
 
-def _set_mode(module: nn.Module, training: bool) -> None:
+def _set_mode(module: nn.Module, mode: str) -> None:
     """Raises OriginalKept where the module's own `train()` does more than to set modes."""
-    if not training:
+    if mode == EVAL:
         for child in module.modules():
             child.training = False
+    if mode != TRAINING:
         return
     before = [_without_mode(child) for child in module.modules()]
     module.train()
@@ -67,9 +71,9 @@ def _without_mode(module: nn.Module) -> dict[str, Any]:
     return {name: held for name, held in vars(module).items() if name != "training"}
 
 
-def modes_in_training(module: nn.Module) -> dict[str, bool]:
-    """The training flag of each submodule, by its path, after the module's own `train()`."""
-    with unchanged(module, True):
+def flags_in(module: nn.Module, mode: str) -> dict[str, bool]:
+    """The training flag of each submodule, by its path, in `mode`."""
+    with unchanged(module, mode):
         return {path: m.training for path, m in module.named_modules(remove_duplicate=False)}
 
 

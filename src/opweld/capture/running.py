@@ -47,11 +47,11 @@ class TrackedNorm:
 
 
 def mark_averages(module: nn.Module) -> None:
-    """Gives norms without a momentum NaN for one, as export cannot read the count for it.
+    """Gives norms in training without a momentum NaN for one: export cannot read the count for it.
 
     Raises OriginalKept where norms ask other processes.
     """
-    for child in module.modules():
+    for child in (each for each in module.modules() if each.training):
         if isinstance(child, nn.SyncBatchNorm):
             raise OriginalKept("a SyncBatchNorm takes its statistics over processes")
         if type(child).forward is _BatchNorm.forward and child.momentum is None:

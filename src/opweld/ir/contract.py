@@ -105,12 +105,30 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
+class Needs:
+    """What a file is to have kernels for.
+
+    `mode` is "eval", "training" or "both", or "own" for the one that the module is in. The dtypes
+    of `autocast` and `dtypes` ("float16", say) are beside what the example call needs: no autocast,
+    and its own dtype.
+    """
+
+    mode: str = "own"
+    autocast: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+
+EXAMPLE_ONLY = Needs()
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """One captured forward.
 
     `autocast` is the state it was captured in: None or a dtype; `also` names the autocast dtypes in
-    which the graph is the same. A variant in `training` is one of a module whose training mode is
-    another computation.
+    which the graph is the same. `training` is the mode that the module as a whole was in; with
+    `other_mode` it is not the file's first one, and another computation. `dtype` is that of the
+    module's floating tensors where it is not the example's own.
     """
 
     name: str
@@ -119,24 +137,38 @@ class Variant:
     contract: Contract
     also: tuple[str, ...] = ()
     training: bool = False
+    other_mode: bool = False
+    dtype: str = ""
+
+    @property
+    def mode(self) -> str:
+        """The mode that it was captured in, in a word."""
+        return "training" if self.training else "eval"
 
     @property
     def state(self) -> str:
-        """The state that it is for, "" for the plain one: "training, autocast float16", say."""
+        """The state that it is for, "" for the example's: "training, autocast float16", say."""
         autocast = f"autocast {self.autocast}" if self.autocast else ""
-        return ", ".join(part for part in ("training" if self.training else "", autocast) if part)
+        mode = self.mode if self.other_mode else ""
+        return ", ".join(part for part in (mode, self.dtype, autocast) if part)
 
     @property
     def suffix(self) -> str:
         """What ends the names of its kernels."""
-        parts = ("training" if self.training else "", self.autocast or "")
+        return self.guard_suffix + (f"_{self.autocast}" if self.autocast else "")
+
+    @property
+    def guard_suffix(self) -> str:
+        """What ends the name of its guard, which does not ask for autocast."""
+        parts = (self.mode if self.other_mode else "", f"in_{self.dtype}" if self.dtype else "")
         return "".join(f"_{part}" for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The result of the first stage: the same module in one or several states, the plain one (in
-    eval, without autocast) first. `kept` has states in which the original runs, with the reason.
+    """The result of the first stage: the same module in one or several states, that of the example
+    call (in the mode that was asked for, without autocast) first. `kept` has states in which the
+    original runs, with the reason.
     """
 
     name: str

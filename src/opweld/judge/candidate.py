@@ -119,6 +119,10 @@ class Server:
         self.side.train(header["mode"])
         return {}, None
 
+    def convert(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.convert(header["dtype"])
+        return {}, None
+
     def settings(self, header: Header, data: Tensor) -> tuple[Header, None]:
         return {"changed": self.side.settings_changed()}, None
 
@@ -201,6 +205,7 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "change_in_place",
         "signature",
         "train",
+        "convert",
         "settings",
         "patched",
         "busy",

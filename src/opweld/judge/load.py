@@ -23,6 +23,7 @@ from torch import nn
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, Where
 from opweld.judge.build_errors import explain, text_of
+from opweld.judge.modes import OWN, put_in_mode
 from opweld.judge.tree import map_tensors, tensors
 from opweld.model_file import (
     init_arguments,
@@ -70,6 +71,7 @@ class Pair:
     new_path: Path
     device: torch.device
     batch: int | None
+    mode: str = OWN
 
 
 def seed_all(seed: int) -> None:
@@ -100,22 +102,29 @@ def import_new_file(path: Path) -> ModuleType:
     return module
 
 
-def build_original(module: ModuleType, path: Path, seed: int, device: torch.device) -> nn.Module:
-    """`Model(*get_init_inputs())` in eval mode on `device`."""
+def build_original(
+    module: ModuleType, path: Path, seed: int, device: torch.device, mode: str = OWN
+) -> nn.Module:
+    """`Model(*get_init_inputs())` on `device`, in the mode that it is made in or another."""
 
     def build() -> nn.Module:
         args, kwargs = _init_arguments(module, path, seed)
         seed_all(seed)
         model = require_instance(path, module.Model(*args, **kwargs), nn.Module)
-        return model.to(device).eval()
+        return put_in_mode(model.to(device), mode)
 
     return guard_original(path, "Model(*get_init_inputs())", build)
 
 
 def build_new(
-    module: ModuleType, new_module: ModuleType, path: Path, seed: int, device: torch.device
+    module: ModuleType,
+    new_module: ModuleType,
+    path: Path,
+    seed: int,
+    device: torch.device,
+    mode: str = OWN,
 ) -> nn.Module:
-    """`ModelNew` from the same arguments and seed, in eval mode on `device`."""
+    """`ModelNew` from the same arguments and seed, in the same mode, on `device`."""
 
     def build() -> nn.Module:
         args, kwargs = _init_arguments(module, path, seed)
@@ -125,7 +134,7 @@ def build_new(
     model = guard_new(path, "ModelNew(*get_init_inputs())", build)
     if not isinstance(model, nn.Module):
         raise CandidateError(f"{path}: ModelNew is no torch.nn.Module")
-    return guard_new(path, "moving ModelNew", lambda: model.to(device).eval())
+    return guard_new(path, "moving ModelNew", lambda: put_in_mode(model.to(device), mode))
 
 
 def make_inputs(

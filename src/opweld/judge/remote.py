@@ -95,8 +95,11 @@ class RemoteSide:
         except (KeyError, TypeError, ValueError) as error:
             self._nonsense(error)
 
-    def train(self, mode: bool) -> None:
+    def train(self, mode: str) -> None:
         self._ask({"ask": "train", "mode": mode})
+
+    def convert(self, dtype: str) -> None:
+        self._ask({"ask": "convert", "dtype": dtype})
 
     def settings_changed(self) -> dict[str, tuple[str, str]]:
         found = self._ask({"ask": "settings"})["changed"]

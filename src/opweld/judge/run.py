@@ -53,6 +53,13 @@ class Run:
     aliases: tuple[str, ...] = ()
 
 
+def autocast_to(dtype: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Autocast to the dtype of this name; "" leaves it as it is."""
+    if not dtype:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, dtype))
+
+
 def run(
     model: nn.Module,
     call: Call,

@@ -35,6 +35,7 @@ from opweld.judge.measure import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.processes import strays
 from opweld.judge.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.side import Files
+from opweld.judge.states import Beside
 from opweld.judge.streams import stream
 from opweld.judge.trial import Phase
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
@@ -101,7 +102,14 @@ def _judge(
     share_s = VERIFY_SHARE * settings.time_limit_s
     phases = _phases(channel, side)
     verifier = Verifier(
-        pair, seed, share_s, phases, tally.checks, settings.precision, settings.thorough
+        pair,
+        seed,
+        share_s,
+        phases,
+        tally.checks,
+        settings.precision,
+        settings.thorough,
+        Beside(settings.autocast, settings.dtype),
     )
     verifier.verify()
     if not verifier.device_lost and (settings.thorough or conclude(tuple(tally.checks)).passed):
@@ -194,8 +202,9 @@ def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
     channel.event(Event("load", f"importing {model_path.name}"))
     channel.phase(ORIGINAL, f"importing {model_path}")
     module = import_model_file(model_path)
-    original = build_original(module, model_path, stream(request.seed, "parameters"), device)
-    return Pair(original, side, module, model_path, new_path, device, settings.batch)
+    seed = stream(request.seed, "parameters")
+    original = build_original(module, model_path, seed, device, settings.mode)
+    return Pair(original, side, module, model_path, new_path, device, settings.batch, settings.mode)
 
 
 def _load_new(request: Request, channel: Channel, device: torch.device, side: Any) -> None:
@@ -204,7 +213,14 @@ def _load_new(request: Request, channel: Channel, device: torch.device, side: An
     channel.phase(NEW, f"importing {new_path}")
     side.step(f"importing {new_path}")
     parameters = stream(request.seed, "parameters")
-    files = Files(request.model_path, request.new_path, str(device), parameters, request.builds)
+    files = Files(
+        request.model_path,
+        request.new_path,
+        str(device),
+        parameters,
+        request.builds,
+        request.settings.mode,
+    )
     side.load(files, lambda: _wake(device))
 
 

@@ -37,11 +37,13 @@ from opweld.judge.load import (
     raised,
 )
 from opweld.judge.locks import BUILDS
+from opweld.judge.modes import OWN, Modes
 from opweld.judge.run import (
     Fingerprint,
     Forward,
     Overwritten,
     Run,
+    autocast_to,
     filled_memory,
     fingerprint,
     plainly,
@@ -88,7 +90,8 @@ class Raised(CandidateError):
 class Files:
     """The two files, and how ModelNew is to be built.
 
-    `builds` is the folder for the kernels that the file builds, "" for torch's own.
+    `builds` is the folder for the kernels that the file builds, "" for torch's own; `mode` is the
+    one that the pair is judged in.
     """
 
     model_path: str
@@ -96,6 +99,7 @@ class Files:
     device: str
     seed: int
     builds: str = ""
+    mode: str = OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,8 @@ class How:
     `like` is the original's run of the same call: an input or buffer changed beyond those that it
     changed raises. With `same_memory` the values go into the tensors of the last call, through
     `.data`, where shapes and layouts allow: neither object, address nor version tells. With
-    `guarded` the memory around inputs and results is watched.
+    `guarded` the memory around inputs and results is watched. `autocast` names the dtype of the
+    autocast that is on.
     """
 
     seed: int
@@ -115,6 +120,7 @@ class How:
     same_memory: bool = False
     stream: str = PLAIN
     guarded: bool = False
+    autocast: str = ""
 
 
 class Side:
@@ -122,6 +128,8 @@ class Side:
 
     def __init__(self) -> None:
         self._model: nn.Module | None = None
+        self._modes: Modes | None = None
+        self._mode = OWN
         self._module: ModuleType | None = None
         self._new_module: ModuleType | None = None
         self._new_path = Path()
@@ -145,7 +153,7 @@ class Side:
         return self._device
 
     def load(self, files: Files, meanwhile: Action = nothing) -> None:
-        """Imports both files and builds ModelNew, in eval mode.
+        """Imports both files and builds ModelNew.
 
         `meanwhile` is for a side in another process: what to do here until it is ready there.
 
@@ -154,6 +162,7 @@ class Side:
             ModelFileError: it has no ModelNew at all.
         """
         self._new_path, self._device = Path(files.new_path), torch.device(files.device)
+        self._mode = files.mode
         if files.builds:
             os.environ[BUILDS] = files.builds
         self._module = import_model_file(Path(files.model_path))
@@ -169,7 +178,9 @@ class Side:
         """ModelNew anew, with the parameters that `seed` gives."""
         assert self._module and self._new_module
         self._last = None
-        self._model = build_new(self._module, self._new_module, self._new_path, seed, self._device)
+        files = self._module, self._new_module, self._new_path
+        self._model = build_new(*files, seed, self._device, self._mode)
+        self._modes = Modes(self._model)
 
     def state(self, like: State | None = None) -> State:
         """The tensors of the state dictionary; of `like`, the original's, another process has need.
@@ -195,9 +206,17 @@ class Side:
             constructor = parameters_of(self._new_module.ModelNew)
             return constructor, parameters_of(self.model.forward)
 
-    def train(self, mode: bool) -> None:
+    def train(self, mode: str) -> None:
+        """ModelNew in another mode, or (OWN) in the one that it is judged in."""
         with self._guard():
-            self.model.train(mode)
+            assert self._modes
+            self._modes.put(mode)
+
+    def convert(self, dtype: str) -> None:
+        """Floating-point parameters and buffers in another dtype, until it is built anew."""
+        with self._guard():
+            self._last = None
+            self.model.to(getattr(torch, dtype))
 
     def settings_changed(self) -> dict[str, tuple[str, str]]:
         """Torch's global settings that differ from those before the file was imported."""
@@ -241,7 +260,10 @@ class Side:
     def _run(self, call: Call, how: How, like: Run | None, forward: Forward) -> Run:
         if like is not None:
             poison(like.leaves, self._device)
-        with filled_memory() if how.filled else contextlib.nullcontext():
+        with (
+            filled_memory() if how.filled else contextlib.nullcontext(),
+            autocast_to(how.autocast, self._device),
+        ):
             return run(self.model, call, how.seed, how.grad, like, how.watch_state, forward)
 
     def _run_behind_work(self, call: Call, how: How, like: Run | None) -> Run:

@@ -27,7 +27,7 @@ from opweld.judge.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.outputs import Comparison, bit_equal, is_float, mismatch
 from opweld.judge.precision import FLOAT32, NoReference
 from opweld.judge.reference import Reference
-from opweld.judge.run import Run, collect, filled_memory, run
+from opweld.judge.run import Run, autocast_to, collect, filled_memory, run
 from opweld.judge.side import How, Raised
 from opweld.judge.streams import stream
 from opweld.judge.tree import tensors
@@ -73,6 +73,7 @@ class Trial:
         # the random state that both sides are given before a call; the candidate is told
         self.seed = stream(seed, "calls")
         self.grad = False
+        self.autocast = ""
         self.filled = False
         self.pristine: State | None = None
         self.num_elems = 0
@@ -154,7 +155,7 @@ class Trial:
         """
         self._phase(NEW, name)
         side, watch = self.pair.new, self.pristine is not None
-        manner = how.same_memory, how.stream, how.guarded
+        manner = how.same_memory, how.stream, how.guarded, self.autocast
         asked = How(self.seed, self.grad, watch, self.filled, *manner)
         try:
             if self.pristine is not None:
@@ -239,7 +240,8 @@ class Trial:
         return eager
 
     def _run_eager(self, call: Call, watch: bool) -> Run:
-        with filled_memory() if self.filled else contextlib.nullcontext():
+        filled = filled_memory() if self.filled else contextlib.nullcontext()
+        with filled, autocast_to(self.autocast, self.pair.device):
             return run(self.pair.original, call, self.seed, self.grad, watch_state=watch)
 
     def _add_figures(

@@ -17,6 +17,7 @@ GRADES: tuple[Grade, ...] = ("A", "B", "C", "F")
 # What ModelNew can be timed beside; a CUDA graph only on CUDA, and "autotune" takes minutes.
 ALL_BASELINES = ("eager", "compile", "graph", "autotune")
 BASELINES = ("eager", "compile", "graph")
+JUDGED_MODES = ("own", "eval", "training")
 PRECISIONS = ("match", "tf32", "fp16", "bf16")
 
 _T = TypeVar("_T")
@@ -26,10 +27,12 @@ _T = TypeVar("_T")
 class Settings:
     """How to judge.
 
-    `seed` None draws one and records it. `batch` cuts the leading dimension of the model's own
-    inputs. `precision` is what is accepted: "match" for the grades, "tf32", "fp16" or "bf16" for
-    errors up to those of the original lowered to that format. `num_runs` None lets the time
-    budget decide (`budget_s` seconds for each timed thing).
+    `seed` None draws one and records it. `mode` is what the example call is judged and timed in:
+    "eval", "training", or "own" for the mode that the model file makes Model in. `autocast` and
+    `dtype` name the dtypes in which it is judged as well. `batch` cuts the leading dimension of
+    the model's own inputs. `precision` is what is accepted: "match" for the grades, "tf32", "fp16"
+    or "bf16" for errors up to those of the original lowered to that format. `num_runs` None lets
+    the time budget decide (`budget_s` seconds for each timed thing).
     `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
     free. Without `thorough`, the first check that fails is the last one.
     """
@@ -46,6 +49,9 @@ class Settings:
     precision: str = "match"
     memory_limit_bytes: int | None = None
     thorough: bool = True
+    mode: str = "own"
+    autocast: tuple[str, ...] = ()
+    dtype: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,13 @@ from opweld.judge.load import (
     is_device_lost,
     leading_size,
 )
+from opweld.judge.modes import EVAL, OWN
 from opweld.judge.outputs import bit_equal, is_float, snapshot
 from opweld.judge.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.run import Run, state_tensors
 from opweld.judge.side import BUSY_STREAM, SIDE_STREAM, Raised
 from opweld.judge.signature import parameters_of, signature_clause
+from opweld.judge.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.streams import stream
 from opweld.judge.tree import leaves
 from opweld.judge.trial import MAX_DRAWS, DeviceLost, Phase, Trial
@@ -85,6 +87,7 @@ class Verifier:
         checks: list[Check],
         precision: str = "match",
         thorough: bool = True,
+        beside: Beside = NOTHING_BESIDE,
     ) -> None:
         self.pair = pair
         self.seed = seed
@@ -92,12 +95,14 @@ class Verifier:
         self.device_lost = False
         self.degenerate: str | None = None
         self._thorough = thorough
+        self._beside = beside
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
         self._note = ""
         self._phase = phase
         self._lowering = ACCEPTED.get(precision)
         self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering)
+        self._states = States(self._trial, phase, self._again)
         self._deadline = time.monotonic() + deadline_s
 
     @property
@@ -161,8 +166,16 @@ class Verifier:
         yield weights
         if weights.passed:
             yield self._weights_in_place()
-            yield self._training()
+            yield self._states.in_training(Kind("training mode", self._few, self._note))
+            if self._states.trains:
+                yield self._states.in_eval(Kind("eval mode", self._few, self._note))
+            for dtype in self._beside.autocast:
+                with self._states.autocast(dtype):
+                    yield self._optional(Kind(f"autocast to {dtype}", self._few))
             yield self._weights_drawn_again()
+            for dtype in self._beside.dtypes:
+                yield self._states.in_dtype(dtype, self._few, self._note)
+                self.pair.new.build(stream(self.seed, "parameters"))
 
     def _reduce(self) -> None:
         """Take fewer rows from here on where the inputs are large and the original allows it."""
@@ -277,12 +290,23 @@ class Verifier:
         return self._optional(Kind(guards.NAME, make, manner=Manner(guarded=True)))
 
     def _gradients(self) -> Check:
-        if self._trial.pristine is not None:
+        """In eval where the model changes its own state, as norms do in training."""
+        if self._trial.pristine is not None and not self._states.trains:
             return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
-        call = self._few(0)
-        return gradients.compare_gradients(
-            self.pair, call, stream(self.seed, "gradients"), self._phase, self._note, self._lowering
+        if in_eval := self._trial.pristine is not None:
+            self._load(self._trial.pristine)  # which calls in training have moved
+            self._states.put(EVAL)
+        check = gradients.compare_gradients(
+            self.pair,
+            self._few(0),
+            stream(self.seed, "gradients"),
+            self._phase,
+            self._note,
+            self._lowering,
         )
+        if in_eval:
+            self._states.put(OWN)
+        return check
 
     def _other_weights(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
@@ -331,18 +355,18 @@ class Verifier:
             return Check(name, True, "no time left within the time limit", skipped=True)
         self._phase(ORIGINAL, name)
         pair = self.pair
-        original = build_original(pair.module, pair.model_path, seed, pair.device)
+        original = build_original(pair.module, pair.model_path, seed, pair.device, pair.mode)
         self._phase(NEW, name)
         pair.new.build(seed)
         state = compare_state(original, pair.new.state(dict(state_tensors(original))))
         if not state.passed:
             return replace(state, name=name)
-        check = self._compare_again(Kind(name, self._few, self._note), original)
+        check = self._again(original).compare(Kind(name, self._few, self._note))
         pair.new.build(stream(self.seed, "parameters"))
         return check
 
-    def _compare_again(self, kind: Kind, original: nn.Module) -> Check:
-        """One comparison with another original; ModelNew was built like it."""
+    def _again(self, original: nn.Module) -> Trial:
+        """Comparisons with another original; ModelNew was made like it."""
         again = Trial(
             replace(self.pair, original=original),
             self.seed,
@@ -351,18 +375,7 @@ class Verifier:
             self._lowering,
         )
         again.pristine = copy_state(original) if self._trial.pristine is not None else None
-        return again.compare(kind)
-
-    def _training(self) -> Check:
-        """Training mode with gradients on: results, the buffers afterwards, and random numbers."""
-        trial, state = self._trial, copy_state(self.pair.original)
-        trial.pristine, trial.grad = state, True
-        self._set_training(True)
-        check = trial.compare(Kind("training mode", self._few, self._note))
-        self._set_training(False)
-        trial.pristine, trial.grad = None, False
-        self._load(state)
-        return check
+        return again
 
     def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
         """A check that the time limit, or a device that would be lost by it, may leave out."""
@@ -385,11 +398,6 @@ class Verifier:
         name = "new values in the same memory"
         self._trial.run_new(self._few(0).map(torch.clone), name)
         return self._optional(Kind(name, self._later, manner=Manner(same_memory=True)))
-
-    def _set_training(self, training: bool) -> None:
-        self.pair.original.train(training)
-        self.pair.new.train(training)
-        self._trial.weights_changed()
 
     @property
     def trial(self) -> Trial:
