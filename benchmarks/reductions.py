@@ -306,7 +306,8 @@ def _make(source: str, model: Path, device: str) -> Made:
 
 def _import_built(new: Path) -> Any:
     module = import_file(new, f"{new.stem}_module")
-    if getattr(module, "_ops", None) is None:
+    support = getattr(module.ModelNew, "_opweld", None)
+    if support is None or not support.devices:
         raise RuntimeError("the kernels were not built, or there are none")
     return module
 

@@ -35,7 +35,7 @@ class SideBySide:
             text = _waited_for(self._folder, _stem(name))
             worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
             module = load_file(self._folder / f"{_stem(name)}_{worker}.py", text)
-            assert module._ops is not None, "the kernels were not built"
+            assert module.ModelNew._opweld.devices, "the kernels were not built"
             self._modules[name] = module
         return self._modules[name]
 

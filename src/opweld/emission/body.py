@@ -396,7 +396,8 @@ def _statement(body: Body, group: Group, operator: Operator | None) -> None:
     arguments = [body.text(node) for node in group.inputs] + [
         size_name(name) for name in operator.sizes
     ]
-    for node in _inside(group):
+    lines = {body.graph.origin(node): node for node in _inside(group)}
+    for node in lines.values():
         body.comment(node)
     body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
 
