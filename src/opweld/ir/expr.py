@@ -10,7 +10,7 @@ The form is canonical: expressions that are equal as polynomials of their atoms 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -140,6 +140,17 @@ def _names(atom: Atom) -> frozenset[str]:
     if isinstance(atom, Picked):
         return frozenset(name for c in atom.coords for name in symbols_of(c))
     return symbols_of(atom.numerator) | symbols_of(atom.denominator)
+
+
+def each_term(value: Size) -> list[Size]:
+    """The terms of a sum, each as an expression."""
+    return [_collect((term,)) for term in terms_of(value)]
+
+
+def without_symbols(term: Size, names: Container[str]) -> Size:
+    """The factors of one term that name none of these symbols."""
+    ((atoms, factor),) = terms_of(term)
+    return _collect(((tuple(a for a in atoms if not any(n in names for n in _names(a))), factor),))
 
 
 def substitute(value: Size, values: Mapping[str, Size], bounds: Bounds | None = None) -> Size:

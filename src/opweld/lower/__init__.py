@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.plan import Group, GroupKind, Plan
+from ..ir.plan import Group, GroupKind, Lifting, Plan
 from ..ir.reduction import Lowered
 from .attention import lower_attention
 from .contraction import lower_contraction
@@ -21,6 +21,11 @@ _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.SCAN: lower_scan,
     GroupKind.ROW_BLOCKS: lower_row_blocks,
 }
+
+
+def lower_lifted(origins: Origins, lifting: Lifting) -> Lowered:
+    """The kernels of a group over named sizes."""
+    return lower_group(origins, lifting.group, dict(lifting.values))
 
 
 def lower(plan: Plan) -> tuple[Lowered, ...]:
