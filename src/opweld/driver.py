@@ -176,7 +176,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     captured, original, target = ready.captured, ready.original, ready.target
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
     lines = [line for line in lines if line.part.welds or not line.part.variant.training]
-    parts = sharing(lifting(tuple(line.part for line in lines)))
+    parts = sharing(lifting(tuple(line.part for line in lines), target.language))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
     kernels = kernels_of(parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
@@ -251,7 +251,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     welding = next((part for part in parts if part.welds), parts[0])
     groups = [group for group in welding.plan.groups if group.welded]
     lines = [_title(original, target)]
-    reasons = {group.name: group.reason for group in reversed(groups)}
+    reasons = {group.name: group.as_compiled.reason for group in reversed(groups)}
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")

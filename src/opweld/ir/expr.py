@@ -269,6 +269,14 @@ def divides_given(denominator: int, value: Size, tested: Size | None) -> bool:
     return divides(denominator, value)
 
 
+def is_multiple(denominator: int, value: Size, multiples: tuple[Size, ...]) -> bool:
+    """Whether it divides `value` wherever it divides each of `multiples`."""
+    return all(
+        divides(denominator, term) or any(divides(known, term) for known in multiples)
+        for term in each_term(value)
+    )
+
+
 def _split(value: Size, denominator: Size) -> tuple[Size, Size]:
     """(whole, rest) with value == whole * denominator + rest, term by term."""
     whole: Size = 0

@@ -10,37 +10,45 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from .attrs import ShapeAttrs
+from .attrs import ConstAttrs, ShapeAttrs
 from .expr import Expr, Size, divides, product, substitute, symbol, symbols_of
 from .graph import Node
+from .index import result_coords, space_coords
 from .ops import OPS, Kind, Op
-from .plan import Group, GroupKind, Lifting
+from .plan import Group, GroupKind, Lifting, Rows
 from .types import TensorType
+
+Shape = tuple[Size, ...]
 
 
 class NotLifted(Exception):
     """A group whose sizes cannot be named."""
 
 
-def lifted(group: Group) -> Lifting | None:
-    """The group over named sizes, or None where an operation allows no other numbers."""
-    if group.kind is not GroupKind.POINTWISE:
+def lifted(group: Group, numbered_rows: bool = False) -> Lifting | None:
+    """The group over named sizes, or None where an operation allows no other numbers.
+
+    Rows of known length keep it, for their kernels are made to measure; with `numbered_rows` each
+    axis does that they go along.
+    """
+    if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION):
         return None
     try:
-        return _lifted(group)
+        return _lifted(group, numbered_rows)
     except NotLifted:
         return None
 
 
-def _lifted(group: Group) -> Lifting:
+def _lifted(group: Group, numbered_rows: bool) -> Lifting:
     sizes = _Sizes()
     made = {node.serial: _operand(node, sizes) for node in group.inputs}
     every = _computed(group)
     for node in every:
-        if node.serial not in made:
-            made[node.serial] = _over(node, [made[n.serial] for n in node.inputs], sizes)
+        made[node.serial] = _over(node, [made[n.serial] for n in node.inputs], sizes)
+    space = _space(group.rows, made, sizes, numbered_rows)
+    _results_of(group, space, made, sizes)
     names = _names(sizes, [made[node.serial] for node in (*group.inputs, *every)])
-    final = _renamed(group, every, made, sizes, names)
+    final = _renamed(group, every, made, sizes, names, space)
     values = tuple((new, sizes.values[old]) for old, new in names.items())
     _require_equal(every, final, dict(values))
     over = replace(
@@ -49,7 +57,46 @@ def _lifted(group: Group) -> Lifting:
         inputs=tuple(final[n.serial] for n in group.inputs),
         outputs=tuple(final[n.serial] for n in group.outputs),
     )
-    return Lifting(over, values)
+    return Lifting(_with_rows(over, final), values)
+
+
+def _space(rows: Rows | None, made: dict[int, Node], sizes: _Sizes, numbered_rows: bool) -> Shape:
+    """The shape of what is reduced, which is the same for all reductions: without any, none."""
+    if rows is None:
+        return ()
+    reduced = (node.inputs[0] for level in rows.levels for node in level)
+    space, *others = (made[node.serial].type.shape for node in reduced)
+    for other in others:
+        _equal_axes(space, other, sizes)
+    numbered = numbered_rows or isinstance(rows.length, int)
+    for axis in rows.axes if numbered else ():
+        if isinstance(rows.space[axis], int):
+            sizes.pin(space[axis])
+    return space
+
+
+def _results_of(group: Group, space: Shape, made: dict[int, Node], sizes: _Sizes) -> None:
+    """Each result of a reduction has the shape of its rows, or that of the space."""
+    rows = group.rows
+    for node in group.outputs if rows else ():
+        assert rows is not None
+        coords = result_coords(node.type.shape, rows.space, rows.axes)
+        if coords is None:
+            raise NotLifted
+        named = space_coords(rows.space, rows.axes)
+        wide = [size for size, c in zip(space, named, strict=True) if c != 0 and c in coords]
+        _equal_axes(wide, [s for s in made[node.serial].type.shape if s != 1], sizes)
+
+
+def _with_rows(over: Group, final: dict[int, Node]) -> Group:
+    """The group with its rows over named sizes, too, which its reason tells the length of."""
+    rows = over.rows
+    if rows is None:
+        return over
+    levels = tuple(tuple(final[node.serial] for node in level) for level in rows.levels)
+    named = replace(rows, space=levels[0][0].inputs[0].type.shape, levels=levels)
+    told, new = (f"rows of {each.length} elements" for each in (rows, named))
+    return replace(over, rows=named, reason=over.reason.replace(told, new))
 
 
 def _computed(group: Group) -> list[Node]:
@@ -101,6 +148,8 @@ class _Sizes:
     def pin(self, size: Size) -> Size:
         """The size as a number, which all names in it have from now on."""
         for name in sorted(symbols_of(self.known(size))):
+            if not isinstance(self.values[name], int):
+                raise NotLifted
             self.solved[name] = self.values[name]
         return self.known(size)
 
@@ -128,6 +177,8 @@ def _over(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
     shapes = [operand.type.shape for operand in inputs]
     if node.kind is Kind.POINTWISE:
         _broadcast(shapes, sizes)
+    elif node.kind is Kind.REDUCTION:
+        pass  # its attributes name axes, and no sizes
     elif node.op in _VIEWS:
         attrs = _VIEWS[node.op](node, shapes, sizes)
     else:
@@ -140,9 +191,6 @@ def _known(type: TensorType, sizes: _Sizes) -> TensorType:
     return replace(type, shape=tuple(map(sizes.known, type.shape)))
 
 
-Shape = tuple[Size, ...]
-
-
 def _broadcast(shapes: Iterable[Shape], sizes: _Sizes) -> None:
     """Sizes of one axis are equal, but for those that are 1."""
     wide: dict[int, Size] = {}
@@ -150,6 +198,11 @@ def _broadcast(shapes: Iterable[Shape], sizes: _Sizes) -> None:
         for place, size in enumerate(reversed(shape)):
             if size != 1:
                 sizes.equal(wide.setdefault(place, size), size)
+
+
+def _equal_axes(left: Iterable[Size], right: Iterable[Size], sizes: _Sizes) -> None:
+    for one, other in zip(left, right, strict=True):
+        sizes.equal(one, other)
 
 
 # --- views: equal sizes are told to be so, and the attributes are given with names ---
@@ -259,9 +312,16 @@ def _names(sizes: _Sizes, nodes: list[Node]) -> dict[str, str]:
 
 
 def _renamed(
-    group: Group, every: list[Node], made: dict[int, Node], sizes: _Sizes, names: dict[str, str]
+    group: Group,
+    every: list[Node],
+    made: dict[int, Node],
+    sizes: _Sizes,
+    names: dict[str, str],
+    space: Shape,
 ) -> dict[int, Node]:
     """The nodes with all that is known of their sizes, by their serials."""
+    rows = group.rows
+    counted = (rows.length, product(space[axis] for axis in rows.axes)) if rows else (0, 0)
     new: dict[str, Size] = {old: symbol(name) for old, name in names.items()}
     # Where an attribute names a size of the forward, that of an axis stands for it.
     for old, name in reversed(names.items()):
@@ -277,10 +337,18 @@ def _renamed(
     for node in group.inputs:
         final[node.serial] = _typed(made[node.serial], last)
     for node in every:
-        over = _typed(made[node.serial], last)
+        over = _typed(_counting(made[node.serial], *counted), last)
         inputs = tuple(final[operand.serial] for operand in over.inputs)
         final[node.serial] = replace(over, inputs=inputs, attrs=_mapped(over.attrs, last))
     return final
+
+
+def _counting(node: Node, length: Size, named: Size) -> Node:
+    """A constant that is how many elements a row has, or one less, by the names."""
+    if node.op is not Op.CONST or not isinstance(node.attrs.value, Expr):
+        return node
+    beside = node.attrs.value - length
+    return replace(node, attrs=ConstAttrs(named + beside)) if isinstance(beside, int) else node
 
 
 def _typed(node: Node, change: Callable[[Size], Size]) -> Node:

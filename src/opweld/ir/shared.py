@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from .graph import Graph
-from .kernel import Let, RowBlocks
+from .kernel import Kernel, Let, RowBlocks
 from .operator import Operator, only_tracked, operator_of, operators_of
 from .ops import Kind
 from .original import Part
@@ -100,13 +100,13 @@ def key_of(graph: Graph, group: Group, lowered: Lowered) -> str:
 
 
 def _without_comments(value: Any) -> Any:
-    """A copy in which no statement tells the user's line."""
+    """A copy in which no statement tells the user's line, and no kernel why it is one."""
     if isinstance(value, tuple | list):
         return [_without_comments(item) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    if isinstance(value, Let):
-        return replace(value, comment="")
+    if isinstance(value, Let | Kernel):
+        value = replace(value, comment="")
     return type(value), [_without_comments(getattr(value, f.name)) for f in fields(value)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..ir.levels import NotOfRow
 from ..ir.plan import Group, GroupKind, Lifting, Plan
 from ..ir.reduction import Lowered
 from .attention import lower_attention
@@ -23,9 +24,15 @@ _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
 }
 
 
-def lower_lifted(origins: Origins, lifting: Lifting) -> Lowered:
-    """The kernels of a group over named sizes."""
-    return lower_group(origins, lifting.group, dict(lifting.values))
+def lower_lifted(origins: Origins, lifting: Lifting) -> Lowered | None:
+    """The kernels of a group over named sizes; None where its walks need the numbers."""
+    values = dict(lifting.values)
+    if lifting.group.kind is not GroupKind.REDUCTION:
+        return lower_group(origins, lifting.group, values)
+    try:
+        return lower_reduction(origins, lifting.group, values)
+    except NotOfRow:
+        return None
 
 
 def lower(plan: Plan) -> tuple[Lowered, ...]:

@@ -23,10 +23,14 @@ from . import lower_lifted
 SHORT_RUN_ELEMS = 33
 
 
-def lifting(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts, with kernels for any sizes in place of those that differ in numbers only."""
+def lifting(parts: tuple[Part, ...], language: str) -> tuple[Part, ...]:
+    """The parts, with kernels for any sizes in place of those that differ in numbers only.
+
+    In C++ the order in which a row is summed depends on the lengths of its loops, which stay.
+    """
     sites = [site for part in parts for site in _sites(part)]
-    over = [named for alike in _differing(sites, _form) for named in _over_names(alike)]
+    numbered = language == "c++"
+    over = [each for alike in _differing(sites, _form) for each in _over_names(alike, numbered)]
     taken = {id(site.own): site for alike in _differing(over, _key) for site in alike}
     return tuple(_with_taken(part, taken) for part in parts)
 
@@ -75,13 +79,13 @@ def _form(site: _Site) -> object:
     return own.kind, own.schedule, nodes, operands
 
 
-def _over_names(sites: list[_Site]) -> list[_Site]:
+def _over_names(sites: list[_Site], numbered_rows: bool) -> list[_Site]:
     """Those that can be, over named sizes."""
     found = []
     for site in sites:
-        named = None if _is_short(site.lowered) else lifted(site.own)
-        if named is not None:
-            lowered = lower_lifted(dict(site.graph.origins), named)
+        named = None if _is_short(site.lowered) else lifted(site.own, numbered_rows)
+        lowered = lower_lifted(dict(site.graph.origins), named) if named else None
+        if named is not None and lowered is not None:
             key = key_of(site.graph, named.group, lowered)
             own = replace(site.own, lifting=named)
             found.append(replace(site, group=own, lowered=lowered, key=key))

@@ -13,7 +13,6 @@ from ..ir.expr import (
     Size,
     coefficient,
     divides,
-    divides_given,
     each_term,
     substitute,
     symbol,
@@ -166,14 +165,8 @@ def _multiples(kernel: Kernel) -> tuple[Size, ...]:
     return tuple(dict.fromkeys(size for size in needed if not divides(kernel.lanes, size)))
 
 
-def accessed(kernel: Kernel, lane: Loop, tested: Size | None) -> Kernel:
-    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`,
-    where a launch tests that `tested` is a whole number of packets.
-    """
-
-    def divided(size: Size) -> bool:
-        return divides_given(kernel.lanes, size, tested)
-
+def accessed(kernel: Kernel, lane: Loop, divided: Divides) -> Kernel:
+    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`."""
     whole = divided(lane.extent)
     return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None, divided))
 
