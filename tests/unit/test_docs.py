@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -221,8 +222,22 @@ def test_commands_are_one_line_each() -> None:
         assert shlex.split(command(name))
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    assert command("test").replace("install", "install --quiet") in (ROOT / ".ci/run").read_text()
+def test_ci_runs_the_commands_of_the_readme_in_their_order() -> None:
+    """As its own function reads them from the page, whole."""
+    script = (ROOT / ".ci/run").read_text("utf-8")
+    assert re.findall(r"^readme_runs (\w+)$", script, re.MULTILINE) == ["install", "test"]
+    assert README.index("<!-- command:install -->") < README.index("<!-- command:test -->")
+    (reads,) = re.findall(r"^readme_command\(\) \{\n.*?^\}$", script, re.MULTILINE | re.DOTALL)
+    for name in ("install", "test"):
+        call = ["bash", "-c", f"{reads}\nreadme_command {name}"]
+        done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{command(name)}\n"
+
+
+def test_what_the_readme_writes_is_no_part_of_the_repository() -> None:
+    (written,) = re.findall(r" -o (\S+)$", command("install"))
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    assert f"/{Path(written).parent}/" in ignored
 
 
 def test_the_pin_of_torch_is_in_the_constraints() -> None:
