@@ -67,7 +67,7 @@ def compile_file(path: Path, options: Options, on_stage: OnStage = lambda stage:
 def _read(path: Path, options: Options) -> tuple[torch.nn.Module, tuple[Any, ...], Original]:
     source = read_source(path)
     module_file = load(path)
-    model = make_model(path, module_file)
+    model = make_model(path, module_file, torch.nn.Module)
     inputs = cut_batch(make_inputs(path, module_file), options.batch)
     original = Original(path.name, module_file.__name__, "Model", source, _exports(module_file))
     return model, inputs, original
