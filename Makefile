@@ -1,18 +1,27 @@
 # Every target is one plain command that works without make, too.
 .DEFAULT_GOAL := help
-.PHONY: help test all gpu golden bench lint docs demo
+.PHONY: help unit compile device test all device-all golden bench lint docs demo
 
 help:  ## print the targets
-	@sed -n 's/^\([a-z]*\):  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
 
-test:  ## what needs neither a GPU nor much time
+unit:  ## the tier of pure Python: no torch, no compiler, no process (tests/tiers.py)
+	python3 -m pytest --tier unit -n 2
+
+compile:  ## the tier that exports, compiles and runs on the CPU, but for the slow tests
+	python3 -m pytest --tier compile -n 2 --dist worksteal
+
+device:  ## the tier that needs a GPU, but for the slow tests; more processes only wait for each other
+	python3 -m pytest --tier device -n 4
+
+test:  ## the tiers unit and compile, and device where there is one, but for the slow tests
 	python3 -m pytest -n 2
 
-all:  ## with the tests that take long
-	python3 -m pytest -n 2 -m "slow or not slow"
+all:  ## with the tests that take long; the log is out/all.xml
+	python3 -m pytest -n 2 -m "slow or not slow" --junitxml out/all.xml
 
-gpu:  ## the tests that need a GPU, but for the slow ones; more processes only wait for each other
-	python3 -m pytest -m "gpu and not slow" -n 4
+device-all:  ## the device tier with its slow tests; the log is out/device.xml
+	python3 -m pytest --tier device -n 4 -m "slow or not slow" --junitxml out/device.xml
 
 golden:  ## rewrite the golden files
 	OPWELD_WRITE_GOLDEN=1 python3 -m pytest tests/golden

@@ -10,10 +10,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.tiers import TIERS, is_unit
 
 # Test processes side by side share the cores: threads beyond them take ten times as long, waiting.
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
@@ -51,8 +54,55 @@ def slow_patterns() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=TIERS, help="only the tests of one tier (tests/tiers.py)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a unit test imports late must not be torch either."""
+    if config.getoption("--tier") == "unit":
+        sys.modules["torch"] = None  # type: ignore[assignment]  # so `import torch` raises
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of other tiers are not even imported."""
+    tier = config.getoption("--tier")
+    if tier is None:
+        return None
+    if collection_path.match("test_*.py"):
+        return is_unit(collection_path) != (tier == "unit") or None
+    shared = collection_path / "conftest.py"
+    outer = collection_path in Path(__file__).parents
+    return (tier == "unit" and not outer and shared.exists() and not is_unit(shared)) or None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_process_in_the_unit_tier(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("--tier") == "unit":
+            patch.setattr(subprocess.Popen, "__init__", _refuse_process)
+        yield
+
+
+def _refuse_process(*_: object, **__: object) -> None:
+    raise AssertionError("a test of the unit tier starts a process: see tests/tiers.py")
+
+
+def _of_tier(items: list[pytest.Item], config: pytest.Config) -> None:
+    tier = config.getoption("--tier")
+    if tier not in ("compile", "device"):
+        return
+    kept, left = [], []
+    for item in items:
+        on_device = item.get_closest_marker("gpu") is not None
+        (kept if on_device == (tier == "device") else left).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    _of_tier(items, config)
     skip = pytest.mark.skip(reason="needs a CUDA device")
     slow = re.compile("|".join(map(fnmatch.translate, slow_patterns())))
     for item in items:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,13 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(path: Path) -> tuple[tuple[str, bool], ...]:
     """Each module that the file imports, absolute, and whether inside a function."""
-    tree = ast.parse(path.read_text("utf-8"))
+    return tuple(_imports(path, ast.parse(path.read_text("utf-8"))))
+
+
+def _imports(path: Path, tree: ast.Module) -> Iterator[tuple[str, bool]]:
     outer = {id(node) for node in tree.body}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
