@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 import torch
-from tests.behaviour.emitted import load_file
+from tests.behaviour.emitted import EVERY_STATE, load_file
 from tests.behaviour.test_build import USE, start
 from tests.fuzz.test_builds import check_host
 from tests.nvcc import compile_cuda, needs_nvcc
@@ -67,7 +67,7 @@ def get_init_inputs():
 def emitted(folder: Path, source: str, target: str) -> str:
     path = folder / "layers.py"
     path.write_text(source, "utf-8")
-    return compile_file(path, Options(target=target, check=False)).text
+    return compile_file(path, Options(target=target, check=False, **EVERY_STATE)).text
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@
     SAID           a regular expression that the verdict's sentence has to match
     NOTED          the check that passes and says something all the same (honest files)
     DEVICE         "cuda" where it needs a GPU, "cpu" where it needs the host
+    MODE           the mode that it is judged in, where that is not the model file's
     NEEDS          a module without which it cannot be tried
     MEASURE        whether it shows in the timed runs only
     FOR_INFERENCE  whether its results carry no gradients (honest files)
@@ -44,6 +45,7 @@ class Entry:
     said: str
     noted: str | None
     device: str | None
+    mode: str
     measure: bool
     for_inference: bool
     time_limit_s: float
@@ -89,6 +91,7 @@ def _read(path: Path) -> Iterator[Entry]:
         said=said.get("SAID", ""),
         noted=said.get("NOTED"),
         device=said.get("DEVICE"),
+        mode=said.get("MODE", "own"),
         measure=said.get("MEASURE", False),
         for_inference=said.get("FOR_INFERENCE", False),
         time_limit_s=said.get("TIME_LIMIT_S", 300.0),

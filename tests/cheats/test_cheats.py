@@ -29,6 +29,7 @@ def server() -> Iterator[Server]:
 def judged(entry: Entry, server: Server, device: str) -> Judgement:
     settings = Settings(
         device=device,
+        mode=entry.mode,
         measure=entry.measure,
         baselines=("eager",),
         budget_s=0.2,

@@ -119,7 +119,7 @@ def test_each_fault_fails_its_check(fault: str, tmp_path: Path) -> None:
     precision = torch.get_float32_matmul_precision()
     try:
         new = f"class ModelNew(Base):\n    def forward(self, x):\n        {body}\n"
-        judgement = judge_pair(tmp_path, POINTWISE, new)
+        judgement = judge_pair(tmp_path, POINTWISE, new, mode="eval")
     finally:
         torch.set_float32_matmul_precision(precision)
     assert not judgement.verdict.passed

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.judge.pairs import OWN, POINTWISE, SAME, failing, judge_pair, named
+import pytest
+from tests.judge.pairs import LINEAR, OWN, POINTWISE, SAME, failing, judge_pair, named
+
+from opweld.judge.values import Judgement
 
 NESTED = """
 from dataclasses import dataclass
@@ -68,7 +71,7 @@ def get_init_inputs():
 def test_training_is_compared_where_the_original_is_random(tmp_path: Path) -> None:
     """From the same seed: a dropout left out, one that draws other numbers, one that is right."""
     model = DROPOUT.replace("DROP", "drop")
-    judgement = judge_pair(tmp_path, model, SAME)
+    judgement = judge_pair(tmp_path, model, SAME, mode="eval")
     assert judgement.verdict.passed, judgement.verdict.reason
     assert not named(judgement, "training mode").skipped
     new = """
@@ -80,16 +83,16 @@ def test_training_is_compared_where_the_original_is_random(tmp_path: Path) -> No
             return MASK
     """
     kept = "y * (torch.empty_like(y).bernoulli_(0.5) / 0.5)"
-    judgement = judge_pair(tmp_path, model, new.replace("MASK", kept))
+    judgement = judge_pair(tmp_path, model, new.replace("MASK", kept), mode="eval")
     assert judgement.verdict.passed, judgement.verdict.reason
     for wrong in ("y", "y * 2 * (torch.rand_like(y) < 0.5)"):
-        judgement = judge_pair(tmp_path, model, new.replace("MASK", wrong))
+        judgement = judge_pair(tmp_path, model, new.replace("MASK", wrong), mode="eval")
         assert failing(judgement) == {"training mode"}, wrong
 
 
 def test_training_compares_what_batch_norm_keeps(tmp_path: Path) -> None:
     model = DROPOUT.replace("self.DROP", "F.relu")
-    judgement = judge_pair(tmp_path, model, SAME)
+    judgement = judge_pair(tmp_path, model, SAME, mode="eval")
     assert judgement.verdict.passed and not named(judgement, "training mode").skipped
     new = """
     class ModelNew(Base):
@@ -99,9 +102,62 @@ def test_training_compares_what_batch_norm_keeps(tmp_path: Path) -> None:
             n = self.norm
             return F.relu(F.batch_norm(x, None, None, n.weight, n.bias, True))
     """
-    judgement = judge_pair(tmp_path, model, new)
+    judgement = judge_pair(tmp_path, model, new, mode="eval")
     assert failing(judgement) == {"training mode"}
     assert "state norm.num_batches_tracked: " in named(judgement, "training mode").detail
+
+
+WRONG_IN_EVAL = """
+    class ModelNew(Base):
+        def forward(self, x):
+            y = super().forward(x)
+            return y if self.training else y + 1e-3
+"""
+WRONG_IN_TRAINING = WRONG_IN_EVAL.replace("y if self", "y if not self")
+
+
+@pytest.mark.parametrize("held", ["drop", "norm"])
+def test_the_judged_mode_is_the_model_files_own(held: str, tmp_path: Path) -> None:
+    """Training where nobody says otherwise; eval is a check of its own then."""
+    model = DROPOUT.replace("self.DROP", "self.drop" if held == "drop" else "F.relu")
+    assert "eval mode" not in names(judge_pair(tmp_path, model, SAME, mode="eval"))
+    right = judge_pair(tmp_path, model, SAME)
+    assert right.verdict.passed and not named(right, "eval mode").skipped
+    assert not named(right, "gradients").skipped
+    assert failing(judge_pair(tmp_path, model, WRONG_IN_EVAL)) >= {"eval mode"}
+    assert "own inputs" not in failing(judge_pair(tmp_path, model, WRONG_IN_EVAL))
+    assert failing(judge_pair(tmp_path, model, WRONG_IN_TRAINING)) >= {"own inputs"}
+    in_eval = model.replace("nn.BatchNorm1d(12)", "nn.BatchNorm1d(12); self.eval()")
+    assert "own inputs" in failing(judge_pair(tmp_path, in_eval, WRONG_IN_EVAL))
+    assert "own inputs" not in failing(judge_pair(tmp_path, in_eval, WRONG_IN_TRAINING))
+
+
+def names(judgement: Judgement) -> set[str]:
+    return {check.name for check in judgement.verdict.checks}
+
+
+WRONG_UNDER_AUTOCAST = """
+    class ModelNew(Base):
+        def forward(self, x):
+            y = super().forward(x)
+            return y * 1.1 if torch.is_autocast_enabled("cpu") else y
+"""
+WRONG_IN_FLOAT64 = WRONG_UNDER_AUTOCAST.replace(
+    'torch.is_autocast_enabled("cpu")', "x.dtype is torch.float64"
+)
+
+
+def test_autocast_and_dtypes_are_compared_where_they_are_asked_for(tmp_path: Path) -> None:
+    asked = {"autocast": ("bfloat16",), "dtype": ("float64",)}
+    right = judge_pair(tmp_path, LINEAR, SAME, **asked)
+    assert right.verdict.passed, right.verdict.reason
+    for name in ("autocast to bfloat16", "in float64"):
+        assert not named(right, name).skipped
+    assert not names(judge_pair(tmp_path, LINEAR, SAME)) & {"autocast to bfloat16", "in float64"}
+    wrong = judge_pair(tmp_path, LINEAR, WRONG_UNDER_AUTOCAST, **asked)
+    assert failing(wrong) == {"autocast to bfloat16"}
+    wrong = judge_pair(tmp_path, LINEAR, WRONG_IN_FLOAT64, **asked)
+    assert failing(wrong) == {"in float64"}
 
 
 def test_a_random_forward_is_compared_with_eager_from_the_same_seed(tmp_path: Path) -> None:

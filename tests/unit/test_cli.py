@@ -106,6 +106,9 @@ def test_syntax_error(tmp_path: Path, command: str) -> None:
     [
         (["--precision", "tf32"], "precision 'tf32' is not there yet; use --precision match"),
         (["--target", "tpu"], "there is no target 'tpu'; use one of auto, cpu, cuda"),
+        (["--mode", "train"], "there is no mode 'train'; use own, eval, training or both"),
+        (["--autocast", "half"], "--autocast cannot be 'half'; use bfloat16 or float16"),
+        (["--dtype", "float16,int8"], "--dtype cannot be 'int8'; use float16, bfloat16"),
         (["--batch", "0"], "--batch must be at least 1, not 0"),
         (["-o", "/proc/new.py"], "/proc/new.py: cannot be written"),
         (["-o", "/proc/no/such/folder/new.py"], "/proc/no/such/folder/new.py: cannot be written"),
@@ -192,6 +195,11 @@ def test_check_accepts_the_precision_that_it_is_given(
 def test_check_refuses_a_precision_that_there_is_not(model: Path) -> None:
     said = refusal(opweld("check", model, model, "--precision", "int8"))
     assert said == "there is no precision 'int8'; use one of match, tf32, fp16, bf16"
+
+
+def test_one_mode_is_judged(model: Path) -> None:
+    said = refusal(opweld("check", model, model, "--mode", "both"))
+    assert said == "there is no mode 'both' to judge in; use one of own, eval, training"
 
 
 def test_check_of_a_file_without_model_new(model: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
-from opweld.options import Options, environment_table, from_environment
+from opweld.options import Options, environment_table, from_environment, listed
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,17 @@ from opweld.options import Options, environment_table, from_environment
         ({"precision": "tf32"}, UnsupportedPrecision, "precision 'tf32' is not there yet; use"),
         ({"batch": 0}, UserError, "--batch must be at least 1, not 0"),
         ({"time_limit_s": 0.0}, UserError, "the time limit must be above 0 seconds, not 0"),
+        ({"mode": "train"}, UserError, "there is no mode 'train'; use own, eval, training or both"),
+        (
+            {"autocast": ("float16", "half")},
+            UserError,
+            "--autocast cannot be 'half'; use bfloat16 or float16",
+        ),
+        (
+            {"dtype": ("int8",)},
+            UserError,
+            "--dtype cannot be 'int8'; use float16, bfloat16, float32 or float64",
+        ),
         ({"debug": 6}, UserError, "OPWELD_DEBUG must be 0 to 5, not 6"),
     ],
 )
@@ -29,6 +40,12 @@ def test_environment_fills_what_was_not_chosen() -> None:
     environ = {"OPWELD_DEBUG": "3", "OPWELD_DUMP": "/d", "OPWELD_TIME_LIMIT": "2.5"}
     options = from_environment(environ, time_limit_s=9.0)
     assert (options.debug, options.dump, options.time_limit_s) == (3, "/d", 9.0)
+
+
+def test_what_may_be_repeated_may_have_commas_too() -> None:
+    assert listed(None) is None
+    assert listed("float16") == listed(["float16", "float16"]) == ("float16",)
+    assert listed(["float16, bfloat16", "float64"]) == ("float16", "bfloat16", "float64")
 
 
 def test_environment_of_the_wrong_type() -> None:

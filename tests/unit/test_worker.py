@@ -80,12 +80,25 @@ return Compiled("text é", "cpu", (row,), {"graph": "g"}, (("sort", "unknown"),)
 
 
 def test_every_option_reaches_the_driver(model: Path) -> None:
-    options = Options("cpu", batch=3, seed=1, weight_cache=False, exclude=frozenset("ab"), debug=0)
+    options = Options(
+        "cpu",
+        batch=3,
+        seed=1,
+        weight_cache=False,
+        exclude=frozenset("ab"),
+        debug=0,
+        mode="both",
+        autocast=("bfloat16",),
+        dtype=("float16", "float64"),
+    )
     result = compile_in_child(
         model, options, command=command("return Compiled(repr(sorted(options.exclude)) + str("
-        "(options.target, options.batch, options.seed, options.weight_cache)), 'cpu')")
+        "(options.target, options.batch, options.seed, options.weight_cache, options.mode,"
+        " options.autocast, options.dtype)), 'cpu')")
     )  # fmt: skip
-    assert result.text == "['a', 'b']('cpu', 3, 1, False)"
+    assert result.text == (
+        "['a', 'b']('cpu', 3, 1, False, 'both', ('bfloat16',), ('float16', 'float64'))"
+    )
 
 
 def test_an_explained_error_arrives_whole(model: Path) -> None:
