@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from .emission import piece
 from .emission.body import apart, forward, parameters, reference, size_reads, together
+from .emission.facts import facts_lines, has_facts, object_expression
 from .emission.fallback import teller
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
     guard,
-    named_objects,
-    object_expression,
     size_lines,
 )
 from .emission.libraries import load_text, raw_string, sources_text
@@ -52,6 +51,7 @@ def emit(
         if len(libraries.each) > 1:
             sections.append(piece("libraries").strip())
         sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
+        sections += [piece("facts").strip()] if _any_facts(parts) else []
         sections += [piece("parametrized").strip()] if _any_parametrized(parts) else []
         if _any_tracked(parts):
             sections.append(piece("track").strip())
@@ -183,8 +183,6 @@ def _holder_text(
     welds: list[_Welded],
     needs: Needs,
 ) -> str:
-    objects = named_objects(tuple(part.variant.contract for part in parts))
-    texts = ", ".join(object_expression(name, original.module) for name in objects)
     device_type = "cuda" if language == "cuda" else "cpu"
     lines = [
         "class _Weld:",
@@ -192,18 +190,27 @@ def _holder_text(
         "",
         "    devices = _devices",
         f'    autocast = staticmethod(_autocast_of("{device_type}"))',
-        f"    objects = ({texts}{',' if len(objects) == 1 else ''})",
         f"    tell = staticmethod({teller(original, parts, needs)})",
         *_record_lines(original, parts),
         "    plain = staticmethod(_plain)",
-        "    unchanged = staticmethod(_unchanged)",
-        *(["    parametrized = staticmethod(_parametrized)"] if _any_parametrized(parts) else []),
         *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
         *(["    track = staticmethod(_track)"] if _any_tracked(parts) else []),
+        *_indented(_facts_lines(original, parts), 4),
         *(f"    {weld.operator.name} = {_holder_call(weld)}" for weld in welds),
         *(f"    {each[2].operator.name} = {_span_call(*each)}" for each in _spans(parts)),
     ]
     return "\n".join(lines)
+
+
+def _facts_lines(original: Original, parts: tuple[Part, ...]) -> list[str]:
+    """What modules and weights must be like, mode by mode."""
+    firsts = [mode[0].variant for mode in _modes(parts)]
+    return [
+        line
+        for variant in firsts
+        if has_facts(variant.contract)
+        for line in facts_lines(variant.contract, variant.guard_suffix, original.module)
+    ]
 
 
 def _record_lines(original: Original, parts: tuple[Part, ...]) -> list[str]:
@@ -256,10 +263,9 @@ def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if welded:
-        objects = named_objects(tuple(part.variant.contract for part in parts))
         lines += ["", *_indented(_forward_lines(parts), 4)]
         for mode in _modes(parts):
-            lines += ["", *_indented(_guard_lines(mode, objects), 4)]
+            lines += ["", *_indented(_guard_lines(mode), 4)]
         lines += ["", "", "_Weld.model = ModelNew"]
     return "\n".join(lines)
 
@@ -323,22 +329,27 @@ def _guard_name(mode: tuple[Part, ...]) -> str:
     return f"_opweld_fits{mode[0].variant.guard_suffix}"
 
 
-def _guard_lines(mode: tuple[Part, ...], objects: tuple[str, ...]) -> list[str]:
+def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     contract = mode[0].variant.contract
     state = mode[0].variant.state
     told = f"the kernels for {state}" if state else "the kernels"
     tracks = any(part.plan.graph.tracked for part in mode)
+    tests = guard(contract, mode[0].variant.guard_suffix, _any_tf32(mode), tracks)
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
         f'    """Whether {told} were made for this call."""',
         "    _weld = self._opweld",
-        *_indented(guard(contract, objects, _any_tf32(mode), tracks), 4),
+        *_indented(tests, 4),
     ]
 
 
 def _any_tf32(parts: tuple[Part, ...]) -> bool:
     schedules = [group.schedule for part in parts for group in part.plan.groups]
     return any(isinstance(s, ContractionSchedule) and s.mode is Mode.TF32 for s in schedules)
+
+
+def _any_facts(parts: tuple[Part, ...]) -> bool:
+    return any(has_facts(part.variant.contract) for part in parts)
 
 
 def _any_parametrized(parts: tuple[Part, ...]) -> bool:
