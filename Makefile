@@ -27,4 +27,4 @@ docs:  ## rewrite the generated parts of the documentation
 	python3 docs/generate.py
 
 demo:  ## optimise the first example
-	python3 -m opweld optimize examples/gelu.py
+	python3 -m opweld optimize examples/gelu.py -o out/gelu_new.py

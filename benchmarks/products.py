@@ -30,7 +30,14 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.compiled import compiled_ways  # noqa: E402
-from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
+from benchmarks.record import (  # noqa: E402
+    device_name,
+    keep,
+    run_of_today,
+    runs_that_differ,
+    slug,
+    why_refused,
+)
 
 from opweld.builder import build_in_child  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
@@ -273,11 +280,14 @@ def measured(
             name: error_of(ways[name](), eager, inputs) if case.plain else None
             for name in ("eager_ms", "opweld_ms")
         }
+        head = {"name": case.name, **runs_that_differ(ways["opweld_ms"])}
+        if refused := why_refused(head):
+            return {**head, "problem": refused, "error": errors["opweld_ms"]}
         times = time_interleaved(ways, torch.device("cuda"), budget_s)
     medians = {name: samples.median for name, samples in times.items()}
     best_s = medians["opweld_ms"] / 1e3
     return {
-        "name": case.name,
+        **head,
         **medians,
         **failed,
         "spread": {name: [s.p10, s.p90] for name, s in times.items()},
@@ -317,6 +327,8 @@ def copy_bandwidth() -> float:
 
 
 def line_of(result: dict[str, Any]) -> str:
+    if "problem" in result:
+        return f"{result['name']}: {result['problem']}"
     ours, eager = result["opweld_ms"], result["eager_ms"]
     others = "".join(
         f", {name[:-3]} {result[name]:.4g}"

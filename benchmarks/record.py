@@ -7,12 +7,17 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import torch
+
+# Runs on the same inputs, of which none may differ from the first in a bit.
+EQUAL_RUNS = 20
+# Below it a result is wrong, and its speed is of no interest.
+LOWEST_GRADE = "C"
 
 
 def run_of_today(on_cpu: bool = False) -> dict[str, Any]:
@@ -55,3 +60,29 @@ def keep(
     found = {case["name"]: case for case in (*before, {**result, "run": run})}
     cases = [found[name] for name in names if name in found]
     path.write_text(json.dumps({**account, "cases": cases}, indent=1) + "\n")
+
+
+def runs_that_differ(run: Callable[[], torch.Tensor]) -> dict[str, int]:
+    """How many of EQUAL_RUNS calls return other bits than the first one did."""
+    first = run()
+    different = [not torch.equal(_bits(run()), _bits(first)) for _ in range(EQUAL_RUNS)]
+    return {"runs": EQUAL_RUNS, "different_runs": sum(different)}
+
+
+def _bits(result: torch.Tensor) -> torch.Tensor:
+    """Integers, for NaN is not equal to itself."""
+    if not result.is_floating_point():
+        return result
+    widths = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return result.contiguous().view(widths[result.element_size()])
+
+
+def why_refused(case: dict[str, Any]) -> str | None:
+    """Why a case has no row of figures in a table: its result was wrong or changed between runs."""
+    if "problem" in case:
+        return str(case["problem"]).partition(":")[0]
+    if case.get("different_runs"):
+        return f"wrong: {case['different_runs']} of {case['runs']} runs differ"
+    if case.get("grade", "A") > LOWEST_GRADE:
+        return f"wrong: grade {case['grade']}"
+    return None

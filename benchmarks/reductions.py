@@ -34,7 +34,14 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.compiled import compiled_ways  # noqa: E402
 from benchmarks.one_expression import model_text  # noqa: E402
-from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
+from benchmarks.record import (  # noqa: E402
+    device_name,
+    keep,
+    run_of_today,
+    runs_that_differ,
+    slug,
+    why_refused,
+)
 
 from opweld.driver import compile_file  # noqa: E402
 from opweld.judge.clock import time_interleaved  # noqa: E402
@@ -299,7 +306,8 @@ def _make(source: str, model: Path, device: str) -> Made:
 
 def _import_built(new: Path) -> Any:
     module = import_file(new, f"{new.stem}_module")
-    if getattr(module, "_ops", None) is None:
+    support = getattr(module.ModelNew, "_opweld", None)
+    if support is None or not support.devices:
         raise RuntimeError("the kernels were not built, or there are none")
     return module
 
@@ -335,7 +343,9 @@ def _measured(
         "copy_ms": _copy(case.num_bytes, device),
     }
     with torch.no_grad():
-        errors = _errors(eager, ours, inputs)
+        errors = {**_errors(eager, ours, inputs), **runs_that_differ(lambda: ours(*inputs))}
+        if refused := why_refused(errors):
+            return {**errors, "problem": refused, "plan": files.plan}
         compiled, failed = compiled_ways(eager, inputs, baselines)
         times = time_interleaved({**ways, **compiled}, torch.device(device), budget_s)
     medians = {name: samples.median for name, samples in times.items()}

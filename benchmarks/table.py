@@ -9,11 +9,16 @@ python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into README
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
+
+from benchmarks.record import why_refused  # noqa: E402
 
 
 def main(
@@ -96,8 +101,8 @@ def attention(account: dict[str, Any]) -> str:
 
 
 def attention_row(case: dict[str, Any]) -> str:
-    if "problem" in case:
-        return line((case["name"], case["problem"].partition(":")[0], *[""] * 6))
+    if refused := why_refused(case):
+        return line((case["name"], refused, *[""] * 6))
     return line(
         (
             case["name"],
@@ -125,8 +130,8 @@ def shares_of_copy(account: dict[str, Any]) -> str:
 
 
 def share_row(case: dict[str, Any]) -> str:
-    if "problem" in case:
-        return line((case["name"], case["problem"].partition(":")[0], *[""] * 5))
+    if refused := why_refused(case):
+        return line((case["name"], refused, *[""] * 5))
     return line(
         (
             case["name"],
@@ -176,6 +181,8 @@ def reduction_row(case: dict[str, Any]) -> str:
 
 
 def product_row(case: dict[str, Any]) -> str:
+    if refused := why_refused(case):
+        return line((case["name"], refused, *[""] * 7))
     eager, new, error = case["eager_ms"], case["opweld_ms"], case["error"]
     return line(
         (

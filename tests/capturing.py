@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import inspect
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld.capture import capture, variants
+from opweld.capture import capture
 from opweld.capture.arguments import bind
 from opweld.capture.export import export_graph
-from opweld.capture.preserve import unchanged
+from opweld.capture.preserve import EVAL, unchanged
 from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
-from opweld.ir.contract import Capture, Contract, Variant
+from opweld.ir.contract import Capture, Contract, Needs, Variant
 from opweld.ir.expr import Expr, evaluate
 from opweld.ir.graph import Graph, Node
 from opweld.ir.interpret import bind_sizes, interpret_outputs, numbered
@@ -41,13 +40,14 @@ TORCH = {
 
 
 def captured(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -> Capture:
-    return capture(module.eval(), args, kwargs, name="model", batch=batch)
+    """In both modes and under every autocast."""
+    needs = Needs("both", ("bfloat16", "float16"))
+    return capture(module.eval(), args, kwargs, name="model", batch=batch, needs=needs)
 
 
 def captured_plainly(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -> Variant:
-    """Without the states of autocast, whose captures take most of the time."""
-    with mock.patch.object(variants, "_AUTOCAST", {}):
-        return captured(module, *args, batch=batch, **kwargs).variants[0]
+    """In eval alone: other states take most of the time."""
+    return capture(module.eval(), args, kwargs, name="model", batch=batch).variants[0]
 
 
 def graph_of(module: nn.Module, *args: Any, batch: bool = True, **kwargs: Any) -> Graph:
@@ -161,7 +161,7 @@ class _Calls:
 def exported(module: nn.Module, *args: Any) -> Variant:
     """One capture at fixed sizes, without the comparisons that the whole stage makes."""
     arguments = bind(module.eval(), args, {})
-    with unchanged(module, training=False):
+    with unchanged(module, EVAL):
         graph = export_graph(module, arguments, frozenset(), "model").graph
     return Variant("model", None, graph, Contract("", (), (), (), ()))
 

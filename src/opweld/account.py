@@ -11,6 +11,7 @@ from typing import Any
 
 from opweld import __version__
 from opweld.compiled import Compiled, PlanRow
+from opweld.give_back import Decision
 from opweld.judge.values import Environment, Judgement, KernelTiming, Timing, Verdict, to_plain
 from opweld.pipeline import Delivery
 
@@ -56,6 +57,7 @@ class Account:
     library: tuple[LeftCall, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 def of_delivery(delivery: Delivery) -> dict[str, Any]:
@@ -67,6 +69,7 @@ def of_delivery(delivery: Delivery) -> dict[str, Any]:
         kernels=delivery.kernels,
         **_compilation(compiled),
         notes=delivery.notes,
+        decisions=delivery.decisions,
     )
     return dict(to_plain(account))
 

@@ -20,7 +20,7 @@ def default_output(model: Path) -> Path:
 
 
 def check_output(out: Path, model: Path | None = None) -> None:
-    """Finds out before the work what would stop the writing after it.
+    """Finds out before the work what would stop the writing after it; leaves nothing behind.
 
     Raises:
         OutputNotWritable: `out` is the model itself, a folder, or in no folder we may write to.
@@ -32,10 +32,6 @@ def check_output(out: Path, model: Path | None = None) -> None:
         raise OutputNotWritable(
             "is the model file itself", where=place, next_step="name another file with -o"
         )
-    if not out.parent.is_dir():
-        raise OutputNotWritable(
-            f"the folder {str(out.parent)!r} does not exist", where=place, next_step="make it first"
-        )
     with partial_file(out, ""):
         return
 
@@ -45,19 +41,39 @@ def partial_file(out: Path, text: str) -> Iterator[Path]:
     """A file with `text` beside `out`, under a name of its own; gone at the end unless published.
 
     It stands in the same folder because the model may import its neighbours, and because a rename
-    is whole only within one file system.
+    is whole only within one file system. Missing folders are made, and go with it.
     """
+    with _folders_of(out):
+        try:
+            handle, name = tempfile.mkstemp(
+                suffix=out.suffix, prefix=f".{out.stem}-", dir=out.parent
+            )
+        except OSError as error:
+            raise _not_writable(out, error) from error
+        partial = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            yield partial
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _folders_of(out: Path) -> Iterator[None]:
+    """Makes the folders that `out` lacks; those that are empty at the end are removed again."""
+    missing: list[Path] = []
     try:
-        handle, name = tempfile.mkstemp(suffix=out.suffix, prefix=f".{out.stem}-", dir=out.parent)
-    except OSError as error:
-        raise _not_writable(out, error) from error
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        yield partial
+        try:
+            missing += [folder for folder in out.parents if not folder.exists()]
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_writable(out, error) from error
+        yield
     finally:
-        partial.unlink(missing_ok=True)
+        for folder in missing:  # the innermost first
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def publish(partial: Path, out: Path) -> None:
@@ -79,8 +95,9 @@ def write_json(out: Path, data: dict[str, Any]) -> None:
 
 
 def _not_writable(out: Path, error: OSError) -> OutputNotWritable:
+    within = isinstance(error, (FileExistsError, NotADirectoryError))
     return OutputNotWritable(
-        f"cannot be written: {error.strerror}",
+        "is inside a file" if within else f"cannot be written: {error.strerror}",
         where=Where(str(out)),
         next_step="name another place",
     )

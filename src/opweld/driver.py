@@ -36,6 +36,7 @@ from opweld.ir.shared import kernels_of, sharing
 from opweld.ir.source import NO_LIBRARIES
 from opweld.ir.text import to_text
 from opweld.lower import lower
+from opweld.lower.lifting import lifting
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
@@ -67,7 +68,7 @@ def compile_file(path: Path, options: Options, on_stage: OnStage = lambda stage:
 def _read(path: Path, options: Options) -> tuple[torch.nn.Module, tuple[Any, ...], Original]:
     source = read_source(path)
     module_file = load(path)
-    model = make_model(path, module_file)
+    model = make_model(path, module_file, torch.nn.Module)
     inputs = cut_batch(make_inputs(path, module_file), options.batch)
     original = Original(path.name, module_file.__name__, "Model", source, _exports(module_file))
     return model, inputs, original
@@ -185,7 +186,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     captured, original, target = ready.captured, ready.original, ready.target
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
     lines = [line for line in lines if line.part.welds or not line.part.variant.guard_suffix]
-    parts = sharing(tuple(line.part for line in lines))
+    parts = sharing(lifting(tuple(line.part for line in lines), target.language))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
     kernels = kernels_of(parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
@@ -262,7 +263,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     welding = next((part for part in parts if part.welds), parts[0])
     groups = [group for group in welding.plan.groups if group.welded]
     lines = [_title(original, target)]
-    reasons = {group.name: group.reason for group in reversed(groups)}
+    reasons = {group.name: group.as_compiled.reason for group in reversed(groups)}
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from .emission import piece
 from .emission.body import apart, forward, parameters, reference, size_reads, together
-from .emission.facts import facts_lines, has_facts, object_expression
+from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
 from .emission.guards import (
     AUTOCAST_DTYPES,
@@ -14,10 +15,18 @@ from .emission.guards import (
     guard,
     size_lines,
 )
-from .emission.libraries import load_text, raw_string, sources_text
+from .emission.libraries import listed, raw_string, sources_text
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, spans_of
 from .emission.spelling import dtype, maker_name, number
+from .emission.support import (
+    MARKER,
+    Call,
+    call_text,
+    held_in,
+    optional_texts,
+    support_text,
+)
 from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
 from .ir.kernel import RowBlocks
@@ -46,28 +55,21 @@ def emit(
     """
     welds = _welds(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
+    class_text = _class_text(parts, bool(welds))
     if welds:
-        sections += [sources_text(libraries), piece("library").strip()]
-        if len(libraries.each) > 1:
-            sections.append(piece("libraries").strip())
-        sections += [piece("weld").strip(), *([piece("tf32").strip()] if _any_tf32(parts) else [])]
-        sections += [piece("facts").strip()] if _any_facts(parts) else []
-        sections += [piece("parametrized").strip()] if _any_parametrized(parts) else []
-        if _any_tracked(parts):
-            sections.append(piece("track").strip())
-        if any(weld.group.tail is not None for weld in welds):
-            sections.append(piece("row_blocks").strip())
-        sections += [load_text(original, libraries)]
         spans = _spans(parts)
-        if spans:
-            sections.append(piece("span").strip())
-        sections += [text for weld in welds for text in _reference_and_fake(weld)]
+        sections.append(sources_text(libraries))
+        sections += [_reference(weld) for weld in welds]
         sections += [text for each in spans for text in _span_texts(*each)]
-        sections.append(piece("fallback").strip())
-        sections.append(_holder_text(original, parts, libraries.language, welds, needs))
-    sections.append(_class_text(parts, bool(welds)))
-    sections.append(_exports_text(original))
-    return "\n\n\n".join(sections) + "\n"
+        sections.append(class_text)
+        held = held_in(class_text, _device_type(libraries))
+        held["tell"] = teller(original, parts, needs)
+        call = _call_text(original, parts, libraries, held)
+        support = f"{MARKER}\n{support_text(libraries.language)}"
+        sections += [support, *optional_texts(f"{class_text}\n{call}"), call]
+    else:
+        sections.append(class_text)
+    return "\n\n\n".join([*sections, _exports_text(original)]) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +106,13 @@ def _span_texts(graph: Graph, operators: dict[str, Operator], span: Span) -> lis
     return [reference(graph, span.whole, span.operator), together(graph, span, operators)]
 
 
-def _span_call(graph: Graph, operators: dict[str, Operator], span: Span) -> str:
+def _span_call(graph: Graph, operators: dict[str, Operator], span: Span) -> Call:
     name, kernels = span.operator.name, [group.name for group in span.parts]
-    functions = ", ".join(f"{kernel}.__func__" for kernel in kernels)
-    sizes = f", num_sizes={len(span.operator.sizes)}" if span.operator.sizes else ""
+    bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
+    functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
+    arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
     places = _reached(_Welded(graph, span.whole, span.operator, None))
-    arguments = [f"_ops, {tuple(kernels)!r}", f"_{name}_together, _{name}_reference"]
-    arguments.append(f"({functions}){sizes}, reached={places!r}")
-    return _static("_in_one_span", arguments)
+    return "_in_one_span", [*arguments, *_sizes(span.operator), f"reached={places!r}"]
 
 
 def _tail(group: Group, lowered: Lowered) -> Operator | None:
@@ -145,19 +146,19 @@ def _original_text(original: Original) -> str:
     )
 
 
-def _reference_and_fake(weld: _Welded) -> list[str]:
+def _reference(weld: _Welded) -> str:
     if weld.tail is not None:
-        return [apart(weld.graph, weld.group, weld.operator, weld.tail), _fake(weld.operator)]
-    return [reference(weld.graph, weld.group, weld.operator), _fake(weld.operator)]
+        return apart(weld.graph, weld.group, weld.operator, weld.tail)
+    return reference(weld.graph, weld.group, weld.operator)
 
 
 def _fake(operator: Operator) -> str:
     """What the operator returns, for torch.compile: the layouts of the host code."""
     results = [_fake_result(operator, result) for result in operator.results]
     returned = results[0] if len(results) == 1 else f"({', '.join(results)})"
-    reads = [line for line in size_reads(operator) if line.split(" ", 1)[0] in returned]
-    head = f"def _{operator.name}_fake({', '.join(parameters(operator))}):"
-    return "\n".join([head, *(f"    {line}" for line in reads), f"    return {returned}"])
+    for name, _, text in (line.partition(" = ") for line in size_reads(operator)):
+        returned = re.sub(rf"\b{name}\b", text, returned)
+    return f"lambda {', '.join(parameters(operator))}: {returned}"
 
 
 def _fake_result(operator: Operator, result: Result) -> str:
@@ -176,75 +177,57 @@ def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
     return "" if given.dtype is wanted.dtype else f", dtype={dtype(wanted.dtype)}"
 
 
-def _holder_text(
-    original: Original,
-    parts: tuple[Part, ...],
-    language: str,
-    welds: list[_Welded],
-    needs: Needs,
+def _device_type(libraries: Libraries) -> str:
+    return "cuda" if libraries.language == "cuda" else "cpu"
+
+
+def _call_text(
+    original: Original, parts: tuple[Part, ...], libraries: Libraries, held: dict[str, str]
 ) -> str:
-    device_type = "cuda" if language == "cuda" else "cpu"
-    lines = [
-        "class _Weld:",
-        '    """What ModelNew uses, held by its class: names in a namespace can be rebound."""',
-        "",
-        "    devices = _devices",
-        f'    autocast = staticmethod(_autocast_of("{device_type}"))',
-        f"    tell = staticmethod({teller(original, parts, needs)})",
-        *_record_lines(original, parts),
-        "    plain = staticmethod(_plain)",
-        *(["    allows_tf32 = staticmethod(_allows_tf32)"] if _any_tf32(parts) else []),
-        *(["    track = staticmethod(_track)"] if _any_tracked(parts) else []),
-        *_indented(_facts_lines(original, parts), 4),
-        *(f"    {weld.operator.name} = {_holder_call(weld)}" for weld in welds),
-        *(f"    {each[2].operator.name} = {_span_call(*each)}" for each in _spans(parts)),
-    ]
-    return "\n".join(lines)
-
-
-def _facts_lines(original: Original, parts: tuple[Part, ...]) -> list[str]:
-    """What modules and weights must be like, mode by mode."""
-    firsts = [mode[0].variant for mode in _modes(parts)]
-    return [
-        line
-        for variant in firsts
+    held |= {
+        f"holds{variant.guard_suffix}": facts_text(variant.contract, original.module)
+        for variant in (mode[0].variant for mode in _modes(parts))
         if has_facts(variant.contract)
-        for line in facts_lines(variant.contract, variant.guard_suffix, original.module)
-    ]
+    }
+    kernels = {weld.operator.name: _kernel_call(weld) for weld in _welds(parts)}
+    kernels |= {each[2].operator.name: _span_call(*each) for each in _spans(parts)}
+    return call_text(
+        _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
+    )
 
 
-def _record_lines(original: Original, parts: tuple[Part, ...]) -> list[str]:
+def _slug(original: Original) -> str:
+    stem = original.file.rpartition(".")[0] or original.file
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in stem.lower())
+
+
+def _records(original: Original, parts: tuple[Part, ...]) -> dict[str, str]:
     """The types of objects that the forward returns."""
     records = (r for part in parts for r in records_of(part.plan.graph.structure))
-    named = {
+    return {
         maker_name(each): object_expression(each.type_name, original.module) for each in records
     }
-    return [f"    {name} = {text}" for name, text in named.items()]
 
 
-def _holder_call(weld: _Welded) -> str:
-    if weld.tail is None:
-        return _welded_call(weld)
-    name = weld.operator.name
-    arguments = [f'_ops, "{name}"', f"_{name}_apart", f"_{name}_fake", f"{weld.tail.name}.__func__"]
-    return _static("_in_row_blocks", arguments)
-
-
-def _welded_call(weld: _Welded) -> str:
-    operator = weld.operator
-    reuse = f", reuse={operator.reuse}" if operator.reuse is not None else ""
-    sizes = f", num_sizes={len(operator.sizes)}" if operator.sizes else ""
-    name = operator.name
+def _kernel_call(weld: _Welded) -> Call:
+    """What makes the function that the forward calls of the operator `op(name)`."""
+    operator, name = weld.operator, weld.operator.name
+    if weld.tail is not None:
+        tail = f"ModelNew._opweld.{weld.tail.name}"
+        return "_in_row_blocks", [f'op("{name}")', f"_{name}_apart", _fake(operator), tail]
+    arguments = [f"_{name}_reference", _fake(operator), *_sizes(operator)]
     floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
     places = _reached(weld)
-    reached = f", reached={places!r}" if any(each != floats for each in places) else ""
-    arguments = [f'_ops, "{name}"', f"_{name}_reference", f"_{name}_fake{reuse}{sizes}{reached}"]
-    return _static("_welded", arguments)
+    if any(each != floats for each in places):
+        arguments.append(f"reached={places!r}")
+    if operator.reuse is None:
+        return "_fused", [f'op("{name}")', *arguments]
+    operators = [f'op("{name}")', f'op("{name}_into")', str(operator.reuse)]
+    return "_reusing", [*operators, *arguments]
 
 
-def _static(function: str, arguments: list[str]) -> str:
-    listed = ",\n            ".join(arguments)
-    return f"staticmethod(\n        {function}(\n            {listed}\n        )\n    )"
+def _sizes(operator: Operator) -> list[str]:
+    return [f"sizes={len(operator.sizes)}"] if operator.sizes else []
 
 
 def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
@@ -257,16 +240,14 @@ def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
 def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
     lines = [
         "class ModelNew(_Original):",
-        '    """The original, with its operators welded where they can be."""',
+        '    """The original, with its operators fused where they can be."""',
         "",
-        *(["    _opweld = _Weld", ""] if welded else []),
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if welded:
         lines += ["", *_indented(_forward_lines(parts), 4)]
         for mode in _modes(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
-        lines += ["", "", "_Weld.model = ModelNew"]
     return "\n".join(lines)
 
 
@@ -348,18 +329,6 @@ def _any_tf32(parts: tuple[Part, ...]) -> bool:
     return any(isinstance(s, ContractionSchedule) and s.mode is Mode.TF32 for s in schedules)
 
 
-def _any_facts(parts: tuple[Part, ...]) -> bool:
-    return any(has_facts(part.variant.contract) for part in parts)
-
-
-def _any_parametrized(parts: tuple[Part, ...]) -> bool:
-    return any(fact.parametrized for part in parts for fact in part.variant.contract.modules)
-
-
-def _any_tracked(parts: tuple[Part, ...]) -> bool:
-    return any(part.plan.graph.tracked for part in parts)
-
-
 def _indented(lines: list[str], spaces: int) -> list[str]:
     return [" " * spaces + each if each else "" for line in lines for each in line.split("\n")]
 
@@ -368,6 +337,7 @@ def _exports_text(original: Original) -> str:
     """The original's own names, where nothing holds them yet."""
     if not original.exports:
         return "# The original class is _Original."
-    return "\n".join(
-        f'globals().setdefault("{name}", _original.{name})' for name in original.exports
-    )
+    names = ", ".join(f'"{name}"' for name in original.exports)
+    listed = f"({names},)" if len(original.exports) == 1 else f"({names})"
+    taken = "    globals().setdefault(_name, getattr(_original, _name))"
+    return f"for _name in {listed}:\n{taken}"

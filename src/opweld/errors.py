@@ -24,10 +24,15 @@ class Where:
         if self.file and self.line is not None:
             place += f":{self.line}"
         if self.text:
-            place += f" `{self.text.strip()}`"
+            place += f" `{clipped(self.text.strip())}`"
         if self.node:
             place += f" (node {self.node})" if place else f"node {self.node}"
         return place.strip()
+
+
+def clipped(text: str, limit: int = 160) -> str:
+    """`text`, or its beginning where that is longer than a terminal's line or two."""
+    return text if len(text) <= limit else f"{text[:limit]} ..."
 
 
 class OpweldError(Exception):

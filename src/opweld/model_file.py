@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import linecache
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -19,38 +21,65 @@ from typing import Any
 from opweld.errors import ModelFileError, ModelOutOfMemory, OpweldError, UserError, Where
 
 NAMES = ("Model", "get_inputs", "get_init_inputs")
+CONSTRUCTION = "Model(*get_init_inputs())"
 FORM = "a model file defines Model, get_inputs() and get_init_inputs()"
 
 
 def read_source(path: Path) -> str:
-    """The text of the file at `path`.
+    """The text of the Python file at `path`, in the encoding that it declares.
 
     Raises:
         ModelFileError: there is no such file, or it is not Python.
     """
     place = Where(str(path))
-    if not path.exists():
-        raise ModelFileError("there is no such file", where=place)
-    if path.is_dir():
-        raise ModelFileError("is a folder, not a model file", where=place)
     try:
-        source = path.read_text("utf-8")
+        _require_name(path)
+        source = _text(path)
         ast.parse(source, str(path))
     except OSError as error:
         raise ModelFileError(f"cannot be read: {error.strerror}", where=place) from error
     except SyntaxError as error:
         place = Where(str(path), error.lineno, error.text)
         raise ModelFileError(f"is not Python: {error.msg}", where=place) from error
+    except (RecursionError, MemoryError) as error:
+        raise ModelFileError("is nested too deeply for Python", where=place) from error
     except ValueError as error:
         raise ModelFileError(f"is not Python text: {error}", where=place) from error
     return source
+
+
+def _require_name(path: Path) -> None:
+    """What can be known from the outside: Python imports regular files whose names end in .py."""
+    place = Where(str(path))
+    if not path.exists():
+        raise ModelFileError("there is no such file", where=place)
+    if path.is_dir():
+        raise ModelFileError("is a folder, not a Python file", where=place, next_step="name a file")
+    if path.suffix != ".py":
+        raise ModelFileError(
+            "is not a Python file by its name", where=place, next_step="use a name that ends in .py"
+        )
+    if not path.is_file():  # reading a pipe would wait for its writer
+        raise ModelFileError("is not a regular file", where=place, next_step="name a Python file")
+
+
+def _text(path: Path) -> str:
+    try:
+        with tokenize.open(path) as file:
+            return file.read()
+    except (UnicodeDecodeError, SyntaxError) as error:  # the latter for the first two lines
+        raise ModelFileError(
+            "is not text in UTF-8 or in an encoding that it declares",
+            where=Where(str(path)),
+            next_step="save it as UTF-8",
+        ) from error
 
 
 def load(path: Path, name: str = "opweld_model") -> ModuleType:
     """Imports the file, with its own folder first on the import path, as Python does for a script.
 
     Raises:
-        ModelFileError: the import raises, or one of the three names is missing.
+        ModelFileError: the import raises, or one of the three names is missing or of no use.
     """
     read_source(path)
     spec = importlib.util.spec_from_file_location(name, path)
@@ -59,19 +88,71 @@ def load(path: Path, name: str = "opweld_model") -> ModuleType:
     sys.modules[name] = module
     sys.path.insert(0, str(path.resolve().parent))
     call_user(path, "importing the file", spec.loader.exec_module, module)
-    missing = [each for each in NAMES if not callable(getattr(module, each, None))]
-    if missing:
-        raise ModelFileError(
-            f"does not define {' and '.join(missing)}", where=Where(str(path)), next_step=FORM
-        )
+    require_names(path, module)
     return module
 
 
-def make_model(path: Path, module: ModuleType) -> Any:
-    """`Model(*get_init_inputs())`, or with keywords where the inputs are a list and a dict."""
+def require_names(path: Path, module: ModuleType) -> None:
+    """That the module has the three names, and that the two functions can be called.
+
+    Raises:
+        ModelFileError: it is not so.
+    """
+    place = Where(str(path))
+    missing = [each for each in NAMES if not hasattr(module, each)]
+    if missing:
+        sentence = f"does not define {' and '.join(missing)}"
+        raise ModelFileError(sentence, where=place, next_step=FORM)
+    for name in NAMES[1:]:
+        if not callable(getattr(module, name)):
+            sentence = f"{name} is {_a(getattr(module, name))}"
+            raise ModelFileError(sentence, where=place, next_step="make it a function")
+
+
+def require_class(path: Path, value: Any, base: type, name: str = "Model") -> None:
+    """That the file's `name` is a class that derives from `base`, torch.nn.Module.
+
+    Raises:
+        ModelFileError: it is not so.
+    """
+    if inspect.isclass(value) and issubclass(value, base):
+        return
+    if inspect.isclass(value):
+        sentence, step = f"{name} is a class that is not a torch.nn.Module", "derive it from that"
+    else:
+        what = "a function" if inspect.isroutine(value) else _a(value)
+        sentence, step = f"{name} is {what}", "make it a class that derives from torch.nn.Module"
+    raise ModelFileError(sentence, where=Where(str(path)), next_step=step)
+
+
+def make_model(path: Path, module: ModuleType, base: type) -> Any:
+    """`Model(*get_init_inputs())`, or with keywords where the inputs are a list and a dict.
+
+    Raises:
+        ModelFileError: it raises, or its result is no `base`, which is torch.nn.Module.
+    """
+    require_class(path, module.Model, base)
     init = call_user(path, "get_init_inputs()", module.get_init_inputs)
-    args, kwargs = _split_init(path, init)
-    return call_user(path, "Model(*get_init_inputs())", lambda: module.Model(*args, **kwargs))
+    args, kwargs = init_arguments(path, init)
+    model = call_user(path, CONSTRUCTION, lambda: module.Model(*args, **kwargs))
+    return require_instance(path, model, base)
+
+
+def require_instance(path: Path, model: Any, base: type) -> Any:
+    """`model`, if it is a module (a `__new__` of the user's may make anything) with a forward.
+
+    Raises:
+        ModelFileError: it is not.
+    """
+    place = Where(str(path))
+    if not isinstance(model, base):
+        sentence = f"{CONSTRUCTION} gives {_a(model)}"
+        raise ModelFileError(sentence, where=place, next_step="let it give a torch.nn.Module")
+    forward = getattr(type(model), "forward", None)
+    if forward is getattr(base, "forward", ...) and "forward" not in vars(model):
+        sentence = "Model has no forward"
+        raise ModelFileError(sentence, where=place, next_step="define forward(self, ...) in it")
+    return model
 
 
 def make_inputs(path: Path, module: ModuleType) -> tuple[Any, ...]:
@@ -82,18 +163,26 @@ def make_inputs(path: Path, module: ModuleType) -> tuple[Any, ...]:
     """
     inputs = call_user(path, "get_inputs()", module.get_inputs)
     if not isinstance(inputs, (list, tuple)):
-        raise ModelFileError(
-            f"get_inputs() gives {_a(inputs)}", where=Where(str(path)), next_step="give a list"
-        )
+        raise no_list(path, "get_inputs()", inputs)
     return tuple(inputs)
 
 
-def _split_init(path: Path, init: Any) -> tuple[list[Any], dict[str, Any]]:
+def no_list(path: Path, what: str, value: Any) -> ModelFileError:
+    """The error for a function of the file that gives something other than a list."""
+    sentence = f"{what} gives {_a(value)}"
+    return ModelFileError(sentence, where=Where(str(path)), next_step="give a list")
+
+
+def init_arguments(path: Path, init: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of `Model` in what `get_init_inputs()` gave.
+
+    Raises:
+        ModelFileError: it is no list, tuple or dictionary.
+    """
     if isinstance(init, dict):
         return [], init
     if not isinstance(init, (list, tuple)):
-        sentence = f"get_init_inputs() gives {_a(init)}"
-        raise ModelFileError(sentence, where=Where(str(path)), next_step="give a list")
+        raise no_list(path, "get_init_inputs()", init)
     pair = len(init) == 2 and isinstance(init[0], (list, tuple)) and isinstance(init[1], dict)
     return (list(init[0]), init[1]) if pair else (list(init), {})
 
@@ -125,7 +214,10 @@ def explain(path: Path, what: str, error: BaseException) -> UserError:
         return ModelFileError(f"{what} ends the program by SystemExit", where=where)
     reason = str(error).strip().splitlines()
     said = f": {reason[0]}" if reason else ""
-    return ModelFileError(f"{what} raises {type(error).__name__}{said}", where=where)
+    sentence = f"{what} raises {type(error).__name__}{said}"
+    unfit = what == CONSTRUCTION and isinstance(error, TypeError) and where.line is None
+    step = "let get_init_inputs() give what its constructor takes" if unfit else None
+    return ModelFileError(sentence, where=where, next_step=step)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -15,12 +15,11 @@ from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import body_of, check_output, partial_file, publish, with_figures
 from opweld.doctor import require_build_tools
 from opweld.errors import JudgeFailed, Where
-from opweld.judge.values import Event, Judgement, KernelTiming, Samples, Settings
+from opweld.give_back import Decision, decide, excluded_for, row_of
+from opweld.judge.values import Event, Judgement, KernelTiming, Settings
 from opweld.options import Options
 from opweld.resources import with_resources
 
-# ModelNew counts as slower beyond this share of eager's time and the spread of both.
-SLOWER_RATIO = 1.02
 NOT_VERIFIED = "Not verified: written with --no-check."
 
 
@@ -55,13 +54,17 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What was delivered: the file, how it came about, how it was judged, and what to say of it."""
+    """What was delivered: the file, how it came about, how it was judged, and what to say of it.
+
+    `decisions` has one for each file that was judged, the delivered one last.
+    """
 
     model: Path
     out: Path
     compiled: Compiled
     judgement: Judgement | None
     notes: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def kernels(self) -> tuple[KernelTiming, ...]:
@@ -86,22 +89,35 @@ def optimize(
         JudgeFailed: the file that was emitted is not equivalent; nothing is written.
     """
     check_output(out, model)
-    notes: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     while True:
         compiled = compile_file(model, options, follower.step)
         with partial_file(out, compiled.text) as partial:
             compiled = _built(model, partial, compiled, options, follower, build)
             judgement = _judged(model, partial, options, follower, judge)
-            losing = losing_groups(compiled, judgement, options.exclude)
-            if not losing:
-                notes += _standing(compiled, judgement)
-                delivery = Delivery(model, out, compiled, judgement, notes)
+            if judgement is not None:
+                decisions += (decide(compiled, judgement, len(decisions)),)
+            back = decisions[-1].given_back if decisions else ()
+            if not back:
+                delivery = _delivery(model, out, compiled, judgement, decisions)
                 deliver(partial, delivery)
                 return delivery
-        notes += (_given_back(losing, judgement),)
-        follower.say(notes[-1])
-        excluded = excluded_for(losing, compiled.welded, options.exclude)
+        follower.say(decisions[-1].reason)
+        excluded = excluded_for(back, compiled.welded, options.exclude)
         options = replace(options, exclude=options.exclude | excluded)
+
+
+def _delivery(
+    model: Path,
+    out: Path,
+    compiled: Compiled,
+    judgement: Judgement | None,
+    decisions: tuple[Decision, ...],
+) -> Delivery:
+    """With what there is to say: what went back and why, what is in doubt, and what stands."""
+    told = tuple(decision.reason for decision in decisions if decision.is_worth_telling)
+    notes = told + _standing(compiled, judgement)
+    return Delivery(model, out, compiled, judgement, notes, decisions)
 
 
 def deliver(partial: Path, delivery: Delivery) -> None:
@@ -175,66 +191,6 @@ def settings_of(options: Options) -> Settings:
     )
 
 
-def losing_groups(
-    compiled: Compiled, judgement: Judgement | None, excluded: frozenset[str]
-) -> frozenset[str]:
-    """The groups to give back to PyTorch: none where ModelNew is not slower.
-
-    First the one that takes the most time beyond what it replaces; if that does not do, all of
-    them.
-    """
-    timing = judgement.timing if judgement else None
-    if judgement is None or timing is None or timing.eager_ms is None:
-        return frozenset()
-    if not is_slower(timing.opweld_ms, timing.eager_ms):
-        return frozenset()
-    names = frozenset(row.name for row in compiled.welded)
-    known = [kernel for kernel in judgement.kernels if kernel.limit_percent is not None]
-    if excluded or len(names) < 2 or not known:
-        return names
-    worst = max(known, key=lambda kernel: (lost_ms(kernel, compiled.welded), kernel.name))
-    row = row_of(worst.name, compiled.welded)
-    return frozenset([row.name]) if row else names
-
-
-def excluded_for(
-    losing: frozenset[str], rows: tuple[PlanRow, ...], excluded: frozenset[str]
-) -> frozenset[str]:
-    """What to exclude so that PyTorch does the work of these groups.
-
-    A reduction goes back as the calls that the user wrote, by their lines: one softmax is faster
-    than what it was taken apart into. By its name only where that did not do.
-    """
-    found: set[str] = set()
-    for row in rows:
-        if row.name in losing:
-            found |= set(row.lines) - excluded or {row.planned_name or row.name}
-    return frozenset(found)
-
-
-def lost_ms(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> float:
-    """The kernel's measured time beyond the estimate of what it replaces; below 0, what it gains.
-
-    The estimate is in times of a copy of the kernel's bytes, whose time here the judge knows.
-    """
-    row = row_of(kernel.name, rows)
-    if kernel.ms is None or kernel.limit_percent is None:
-        return 0.0
-    copies = row.replaced_copies if row and row.replaced_copies is not None else 1.0
-    return kernel.calls * kernel.ms * (1 - copies * kernel.limit_percent / 100)
-
-
-def is_slower(new: Samples, eager: Samples) -> bool:
-    """Beyond two percent and the wider of the two spreads (half of the 10 to 90 percent range)."""
-    spread = max(new.p90 - new.p10, eager.p90 - eager.p10) / 2
-    return new.median > eager.median * SLOWER_RATIO + spread
-
-
-def row_of(kernel: str, rows: tuple[PlanRow, ...]) -> PlanRow | None:
-    """The plan's row for a registered op: it has the group's name, or writes into an operand."""
-    return next((row for row in rows if kernel in (row.name, f"{row.name}_into")), None)
-
-
 def _with_account(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> KernelTiming:
     row = row_of(kernel.name, rows)
     if row is None:
@@ -247,16 +203,6 @@ def _with_account(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> KernelTimi
         flops=row.flops,
         registers=row.registers,
         spills=row.spills,
-    )
-
-
-def _given_back(losing: frozenset[str], judgement: Judgement | None) -> str:
-    assert judgement is not None and judgement.timing is not None
-    timing = judgement.timing
-    assert timing.eager_ms is not None
-    return (
-        f"{', '.join(sorted(losing))}: given back to PyTorch, because ModelNew took "
-        f"{timing.opweld_ms.median:.4g} ms and eager {timing.eager_ms.median:.4g} ms"
     )
 
 

@@ -23,6 +23,10 @@ from opweld.options import Options
 NUM_KERNELS = {"gelu": 1, "linear": 1, "branches": 1}
 
 
+# Kernels in both modes and under every autocast: a file for all calls that tests make.
+EVERY_STATE: dict[str, Any] = {"mode": "both", "autocast": ("bfloat16", "float16")}
+
+
 @dataclass(frozen=True)
 class Pair:
     """An original and its emitted file as modules."""
@@ -79,7 +83,7 @@ def text_made_of(source: str, target: str, name: str = "model") -> str:
         path = Path(folder, f"{name}.py")
         path.write_text(source, "utf-8")
         torch.manual_seed(0)
-        return compile_file(path, Options(target=target, check=False)).text
+        return compile_file(path, Options(target=target, check=False, **EVERY_STATE)).text
 
 
 class CountCalls(TorchDispatchMode):

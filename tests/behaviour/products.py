@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -120,30 +119,24 @@ def product_pair(name: str, folder: Path) -> Pair:
 
 def pair_of_texts(name: str, source: str, text: str, num_kernels: int, folder: Path) -> Pair:
     """The same of any source and its emitted text."""
-    one, several = (f"_ops, _devices = {builder}(" for builder in ("_load", "_load_all"))
-    assert (one in text) != (several in text)
-    text = text.replace(one, "_ops, _devices = _emulated(", 1)
-    text = text.replace(several, "_ops, _devices = _all_emulated(", 1)
-    names = "emulated as _emulated, all_emulated as _all_emulated"
-    text = text.replace("import torch\n", f"import torch\nfrom {__name__} import {names}\n", 1)
+    built = "found = list(each(lambda its: library(*its), libraries))"
+    lines = {
+        "        if not devices:\n": "        if False:\n",
+        built: "devices, found = _emulated(libraries)",
+        "import torch\n": f"import torch\nfrom {__name__} import emulated as _emulated\n",
+    }
+    for line, changed in lines.items():
+        assert line in text
+        text = text.replace(line, changed, 1)
     original = load_file(folder / f"products_{name}.py", source)
     emitted = load_file(folder / f"products_{name}_new.py", text)
     return Pair(name, source, text, num_kernels, original, emitted)
 
 
-def emulated(slug: str, first: str, devices: Any, **inputs: Any) -> Any:
-    """Stands for `_load` in an emitted file."""
-    cuda, main = ("\n".join(inputs[f"{kind}_sources"]) for kind in ("cuda", "cpp"))
-    ops, _ = load_operators(emulated_kernels(cuda), main)
-    return ops, (torch.device("cpu"),)
-
-
-def all_emulated(slug: str, devices: Any, libraries: list[Any], **inputs: Any) -> Any:
-    """Stands for `_load_all` in an emitted file."""
-    found = [emulated(slug, first, devices, **sources)[0] for first, sources in libraries]
-    known = [name.split("::") for name in torch._C._dispatch_get_all_op_names()]
-    made = SimpleNamespace()
-    for ops in found:
-        for operator in (operator for space, operator in known if space == ops.name):
-            setattr(made, operator, getattr(ops, operator))
-    return made, (torch.device("cpu"),)
+def emulated(libraries: list[tuple[str, dict[str, list[str]]]]) -> tuple[list[Any], list[Any]]:
+    """Stands for the build in an emitted file: the devices, and the operators of each library."""
+    found = []
+    for _, sources in libraries:
+        cuda, main = ("\n".join(sources[f"{kind}_sources"]) for kind in ("cuda", "cpp"))
+        found.append(load_operators(emulated_kernels(cuda), main)[0])
+    return [torch.device("cpu")], found

@@ -89,7 +89,7 @@ def row_blocks_pair(name: str, folder: Path) -> Pair:
     original = load_file(folder / f"blocks_{name}.py", source)
     with every_product_in_blocks():
         torch.manual_seed(0)
-        options = Options(target="cpu", check=False)
+        options = Options(target="cpu", check=False, autocast=("bfloat16",))
         text = compile_file(folder / f"blocks_{name}.py", options).text
     emitted = load_file(folder / f"blocks_{name}_new.py", text)
     return Pair(name, source, text, NUM_PRODUCTS[name], original, emitted)

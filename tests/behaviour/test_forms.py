@@ -212,7 +212,8 @@ def files(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
         if name not in made:
             original = load_file(folder / f"{name}.py", HEAD + FORMS[name].lstrip("\n") + TAIL)
             with tempfile.TemporaryDirectory():
-                text = compile_file(folder / f"{name}.py", Options(target="cpu", check=False)).text
+                options = Options(target="cpu", mode="both", check=False)
+                text = compile_file(folder / f"{name}.py", options).text
             made[name] = original, load_file(folder / f"{name}_new.py", text)
         return made[name]
 

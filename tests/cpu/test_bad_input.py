@@ -23,14 +23,18 @@ def get_init_inputs():
 """
 
 
-def optimize(path: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def opweld(command: str, *args: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "opweld", "optimize", str(path), "--target", "cpu", *args],
+        [sys.executable, "-m", "opweld", command, *map(str, args), "--target", "cpu"],
         env={**os.environ, "PYTHONPATH": SOURCE, **environ},
         capture_output=True,
         text=True,
         timeout=600,
     )
+
+
+def optimize(path: Path, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return opweld("optimize", path, *args, **environ)
 
 
 def model(
@@ -55,7 +59,11 @@ def refusal(path: Path, done: subprocess.CompletedProcess[str], code: int = 2) -
 @pytest.mark.parametrize(
     ("parts", "says"),
     [
-        ({"init": "[1, 2]"}, ": Model\\(\\*get_init_inputs\\(\\)\\) raises TypeError: "),
+        (
+            {"init": "[1, 2]"},
+            ": Model\\(\\*get_init_inputs\\(\\)\\) raises TypeError: .* 3 were given;"
+            " let get_init_inputs\\(\\) give what its constructor takes$",
+        ),
         ({"init": "3"}, ": get_init_inputs\\(\\) gives a value of type int; give a list"),
         ({"inputs": "[torch.ones(2, 3, requires_grad=True) @ torch.ones(4)]"}, ":6 .*get_inputs"),
         ({"inputs": "torch.no_such_name()"}, ":6 .* has no attribute 'no_such_name'"),
@@ -78,6 +86,83 @@ def test_refused_with_the_users_line(tmp_path: Path, parts: dict[str, str], says
     path = model(tmp_path, **parts)
     said = refusal(path, optimize(path))
     assert re.match(says, said), said
+
+
+FILES = {
+    "text.txt": (MODEL, ": is not a Python file by its name; use a name that ends in .py"),
+    "folder.py": (None, ": is a folder, not a Python file; name a file"),
+    "latin.py": ("x = 'é'\n", ": is not text in UTF-8 or in an encoding .*; save it as UTF-8"),
+    "syntax.py": ("def f(:\n", ":1 `def f\\(:`: is not Python: invalid syntax"),
+}
+COMMANDS = ("optimize", "plan", "check", "tune")
+
+
+def run_on(command: str, path: Path) -> subprocess.CompletedProcess[str]:
+    return opweld(command, path, *([path] if command == "check" else []))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_no_command_reads(tmp_path: Path, command: str, name: str) -> None:
+    text, says = FILES[name]
+    path = tmp_path / name
+    path.mkdir() if text is None else path.write_bytes(text.encode("latin-1"))
+    said = refusal(path, run_on(command, path))
+    assert re.match(says, said), said
+
+
+MODULE = "class Model(torch.nn.Module):\n    "
+CLASS = "; make it a class that derives from torch.nn.Module"
+MODELS = {
+    "a plain class": (
+        "class Model:\n    def forward(self, x):\n        return x",
+        ": Model is a class that is not a torch.nn.Module; derive it from that",
+    ),
+    "a function": ("def Model(x):\n    return torch.tanh(x)", f": Model is a function{CLASS}"),
+    "an object": ("Model = torch.nn.ReLU()", f": Model is a value of type ReLU{CLASS}"),
+    "nothing": ("", ": does not define Model; a model file defines Model, get_inputs() and"),
+    "no forward": (f"{MODULE}pass", ": Model has no forward; define forward(self, ...) in it"),
+    "a constructor with arguments": (
+        f"{MODULE}def __init__(self, n):\n        super().__init__()",
+        ": Model(*get_init_inputs()) raises TypeError: Model.__init__() missing 1 required"
+        " positional argument: 'n'; let get_init_inputs() give what its constructor takes",
+    ),
+}
+REST = "def get_inputs():\n    return [torch.ones(3)]\ndef get_init_inputs():\n    return []\n"
+# Every fault with one command, the two commonest with all: a process takes seconds.
+RUNS = [("plan", fault) for fault in MODELS]
+RUNS += [(command, fault) for command in COMMANDS[::2] for fault in ("a plain class", "a function")]
+
+
+@pytest.mark.parametrize(("command", "fault"), RUNS)
+def test_models_that_are_no_modules(tmp_path: Path, command: str, fault: str) -> None:
+    text, says = MODELS[fault]
+    path = tmp_path / "m.py"
+    path.write_text(f"import torch\n{text}\n{REST}")
+    assert refusal(path, run_on(command, path)).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("get_inputs", "[torch.ones(3)]", ": get_inputs is a value of type list; make it a funct"),
+        ("get_inputs", "lambda: 3", ": get_inputs() gives a value of type int; give a list"),
+        ("get_inputs", "lambda: [1]", ": none of the inputs is a tensor; give at least one tensor"),
+        ("get_init_inputs", "lambda: 'a'", ": get_init_inputs() gives a value of type str; give"),
+    ],
+)
+def test_functions_of_no_use(tmp_path: Path, name: str, value: str, says: str) -> None:
+    path = model(tmp_path)
+    path.write_text(f"{path.read_text()}{name} = {value}\n")
+    assert refusal(path, opweld("plan", path)).startswith(says)
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_an_empty_file(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "m.py"
+    path.write_text("")
+    said = refusal(path, run_on(command, path))
+    assert said.startswith(": does not define Model and get_inputs and get_init_inputs; ")
 
 
 @pytest.mark.slow

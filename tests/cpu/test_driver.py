@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opweld.driver import compile_file
-from opweld.options import Options
+from opweld.options import AUTOCASTS, Options
 
 MODEL = """
 import torch
@@ -42,7 +42,7 @@ def test_stages_run_in_order(model: Path) -> None:
 
 
 def test_the_account_of_the_groups(model: Path) -> None:
-    compiled = compile_file(model, Options(target="cpu"), lambda stage: None)
+    compiled = compile_file(model, Options(target="cpu", autocast=AUTOCASTS), lambda stage: None)
     first, product, last = compiled.main_rows
     assert (first.kind, first.ops, first.flops is not None) == (
         "pointwise",

@@ -18,7 +18,7 @@ from tests.models.emitted import import_text
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld.capture import capture, variants
+from opweld.capture import capture
 from opweld.emit import emit
 from opweld.ir.graph import arena_of
 from opweld.ir.original import Original, Part
@@ -89,9 +89,7 @@ def module_of(name: str, uses: list[Use]) -> nn.Module:
 def emitted_text(module: nn.Module, tensors: list[torch.Tensor]) -> str:
     """The line at fixed sizes and without autocast."""
     name = type(module).__name__
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(variants, "_AUTOCAST", {})
-        captured = capture(module, tuple(tensors), {}, name=name, batch=False)
+    captured = capture(module, tuple(tensors), {}, name=name, batch=False)
     (variant,) = captured.variants
     plan = make_plan(simplify(variant.graph, arena_of(variant.graph)).graph, CPU)
     assert any(group.kind is GroupKind.POINTWISE for group in plan.groups)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from tests.emulation.emulate import runtime, translate
 
-from opweld.emission.libraries import ABI_FLAG
+from opweld.emission.support import ABI_FLAG
 
 _HERE = Path(__file__).parent
 _TORCH = Path(torch.__file__).parent / "include"
@@ -107,8 +107,8 @@ def _built(name: str, kernels: str, host_text: str, linked: tuple[str, ...]) -> 
     if library.exists():
         return library
     main = _GUARD.sub("", host_text).replace(
-        "STABLE_TORCH_LIBRARY_IMPL(OPWELD_NAMESPACE, CUDA",
-        "STABLE_TORCH_LIBRARY_IMPL(OPWELD_NAMESPACE, CPU",
+        "STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CUDA",
+        "STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU",
     )
     texts = {"main": main, "kernels": kernels, "shim": SHIM}
     sources = []
@@ -118,7 +118,7 @@ def _built(name: str, kernels: str, host_text: str, linked: tuple[str, ...]) -> 
         sources.append(source)
     partial = library.with_suffix(f".{os.getpid()}.so")
     command = ["g++", *_FLAGS, "-shared", "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG]
-    command += [f"-DOPWELD_NAMESPACE={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
+    command += [f"-DTORCH_EXTENSION_NAME={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
     command += ["-I", str(_HERE), "-Wl,-Bsymbolic", *map(str, sources), *linked]
     libraries = _TORCH.parent / "lib"
     command += [f"-L{libraries}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{libraries}"]

@@ -19,7 +19,6 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from tests.fuzz.builds import Order, build_together, noted_orders
@@ -28,7 +27,6 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.builder import NO_KERNELS
-from opweld.capture import variants
 from opweld.compiled import Compiled
 from opweld.driver import compile_file
 from opweld.errors import UserError
@@ -37,7 +35,7 @@ from opweld.judge.session import Request, judge
 from opweld.judge.side import Side
 from opweld.judge.values import Check, Event, Judgement, Settings
 from opweld.model_file import import_file
-from opweld.options import Options
+from opweld.options import AUTOCASTS, Options
 
 JUDGE_LIMIT_S = 60.0
 NOT_CALLED = "kernels not called"
@@ -87,10 +85,10 @@ class Batch:
         say({"outcome": outcome.to_data()})
 
     def _compile(self, name: str) -> Outcome | None:
-        states = variants._AUTOCAST if name in self.autocast else {}
+        states = AUTOCASTS if name in self.autocast else ()
+        options = Options(target=self.target, mode="both", autocast=states)
         try:
-            with mock.patch.object(variants, "_AUTOCAST", states):
-                compiled = compile_file(self.folder / f"{name}.py", Options(target=self.target))
+            compiled = compile_file(self.folder / f"{name}.py", options)
         except UserError as error:
             return Outcome(name, "refused", str(error))
         except Exception as error:
@@ -139,7 +137,14 @@ class Batch:
 
     def _judged(self, name: str, seed: int) -> Judgement:
         device = "cpu" if self.target == "cpu" else "cuda"
-        settings = Settings(device=device, seed=seed, measure=False, time_limit_s=JUDGE_LIMIT_S)
+        settings = Settings(
+            device=device,
+            seed=seed,
+            measure=False,
+            time_limit_s=JUDGE_LIMIT_S,
+            mode="eval",  # training is one of the checks
+            autocast=AUTOCASTS if name in self.autocast else (),
+        )
         model, new = self.folder / f"{name}.py", self._new(name)
         return judge(Request(str(model), str(new), settings, seed), Quiet(), Side())
 

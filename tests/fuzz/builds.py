@@ -77,7 +77,7 @@ def together(orders: list[Order]) -> dict[str, Any]:
     language = "cuda" if first.is_cuda else "cpp"
     kernels = [*pieces(_library(orders, language), language), *(kernel for kernel, _ in apart)]
     hosts = [_host_library(first), *(host for _, host in apart)]
-    flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DOPWELD_NAMESPACE")]
+    flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DTORCH_EXTENSION_NAME")]
     inputs = {**first.inputs, "extra_cflags": flags}
     if first.is_cuda:
         sources = {"cuda_sources": ["\n".join(kernels)], "cpp_sources": ["\n".join(hosts)]}
@@ -109,7 +109,7 @@ def _apart(order: Order, number: int) -> tuple[str, str]:
         alone = re.compile(rf"\b{entry}\b")
         kernel, host = (alone.sub(f"{entry}_of_{number}", text) for text in (kernel, host))
     space = f"namespace file_{number} {{"
-    registered = f"#undef OPWELD_NAMESPACE\n#define OPWELD_NAMESPACE {order.name}"
+    registered = f"#undef TORCH_EXTENSION_NAME\n#define TORCH_EXTENSION_NAME {order.name}"
     return f"{space}\n{kernel}\n}}", f"{registered}\n{space}\n{host}\n}}"
 
 

@@ -16,10 +16,10 @@ from opweld.plan import make_plan
 from opweld.render import render
 from opweld.render.traffic import with_traffic
 from opweld.target import CPU, SM_90A, Target
+from tests.examples import EXAMPLES
 from tests.golden.cases import SMALL, small_graph
 
 HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[1] / "examples"
 ROWS = 16  # captured with few rows: their number is a symbol of the graph
 FILES = ("graph.txt", "plan.txt", "kernel.txt", "source.cu", "source.cpp")
 

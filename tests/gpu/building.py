@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.behaviour.emitted import load_file
@@ -34,16 +35,18 @@ class SideBySide:
             text = _waited_for(self._folder, _stem(name))
             worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
             module = load_file(self._folder / f"{_stem(name)}_{worker}.py", text)
-            assert module._ops is not None, "the kernels were not built"
+            assert module.ModelNew._opweld.devices, "the kernels were not built"
             self._modules[name] = module
         return self._modules[name]
 
 
 @contextlib.contextmanager
 def built_side_by_side(
-    sources: Mapping[str, str], factory: pytest.TempPathFactory
+    sources: Mapping[str, str], factory: pytest.TempPathFactory, **asked: Any
 ) -> Iterator[SideBySide]:
-    """Begins to compile and to build all these models, each in a process of its own."""
+    """Begins to compile and to build all these models, each in a process of its own; `asked` are
+    options.
+    """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     base = factory.getbasetemp().parent if worker else factory.mktemp("built")
     folder = base / f"built_{sha256(repr(sorted(sources.items())).encode()).hexdigest()[:12]}"
@@ -58,14 +61,14 @@ def built_side_by_side(
         workers = max(1, min(16, (os.cpu_count() or 2) - 1))
         with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
             for name, source in sources.items():
-                pool.submit(_build, str(folder), _stem(name), source)
+                pool.submit(_build, str(folder), _stem(name), source, asked)
             yield SideBySide(folder)
 
 
-def _build(folder: str, stem: str, source: str) -> None:
+def _build(folder: str, stem: str, source: str, asked: dict[str, Any]) -> None:
     """Leaves the kernels where the next import finds them, and the emitted text or what failed."""
     try:
-        module = emitted_module(Path(folder), stem, source)
+        module = emitted_module(Path(folder), stem, source, **asked)
         _leave(Path(folder) / f"{stem}.built", Path(str(module.__file__)).read_text("utf-8"))
     except BaseException as failure:
         _leave(Path(folder) / f"{stem}.failed", f"{type(failure).__name__}: {failure}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest import mock
 
 from tests.behaviour.emitted import load_file
@@ -14,17 +15,20 @@ from opweld.options import Options
 from opweld.plan.cost import ProductTimes
 
 
-def write_pair(folder: Path, name: str, source: str) -> tuple[Path, Path]:
-    """The model file and its emitted file in `folder`, for the device that is there."""
+def write_pair(folder: Path, name: str, source: str, **asked: Any) -> tuple[Path, Path]:
+    """The model file and its emitted file in `folder`, for the device that is there; `asked` are
+    options.
+    """
     model, new = folder / f"{name}.py", folder / f"{name}_new.py"
     model.write_text(source, "utf-8")
-    new.write_text(compile_file(model, Options(target="cuda", check=False)).text, "utf-8")
+    options = Options(target="cuda", check=False, **asked)
+    new.write_text(compile_file(model, options).text, "utf-8")
     return model, new
 
 
-def emitted_module(folder: Path, name: str, source: str) -> ModuleType:
+def emitted_module(folder: Path, name: str, source: str, **asked: Any) -> ModuleType:
     """The emitted file, imported."""
-    _, new = write_pair(folder, name, source)
+    _, new = write_pair(folder, name, source, **asked)
     return load_file(new, new.read_text("utf-8"))
 
 

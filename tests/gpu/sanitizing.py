@@ -21,7 +21,7 @@ import importlib.util, sys, torch
 spec = importlib.util.spec_from_file_location("emitted", sys.argv[1])
 emitted = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(emitted)
-assert emitted._ops is not None, "the kernels were not built"
+assert emitted.ModelNew._opweld.devices, "the kernels were not built"
 """
 # The same, and a call that the kernels were not made for fails: nothing of ours would be watched.
 KERNELS_ALONE = f"""{LOADED}

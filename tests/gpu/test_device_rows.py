@@ -42,7 +42,7 @@ MORE = "x / torch.relu(x).sum(-1, keepdim=True)"
 def module(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     text = TEXT.format(length=request.param, more=MORE)
     made = emitted_module(tmp_path_factory.mktemp("rows"), f"rows{request.param}", text)
-    assert made._ops is not None and "_device_kernel(" in cuda_of(made)
+    assert made.ModelNew._opweld.devices and "_device_kernel(" in cuda_of(made)
     made.length = request.param
     return made
 

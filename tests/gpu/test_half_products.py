@@ -68,7 +68,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
             folder = tmp_path_factory.mktemp("half")
             with all_products_ours():
                 module = emitted_module(folder, f"half{len(made)}", text)
-            assert module._ops is not None, "the kernels were not built"
+            assert module.ModelNew._opweld.devices, "the kernels were not built"
             assert "_contract(" in cuda_of(module), "the product is the library's"
             made[text] = module
         return made[text]

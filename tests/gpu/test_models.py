@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import kernels_in
+from tests.behaviour.emitted import EVERY_STATE, kernels_in
 from tests.models.cases import BATCH, CASES, Case
 from tests.models.checks import arguments, check_model
 from tests.models.comparing import assert_close, copied, tensors
@@ -36,7 +36,7 @@ COMPILED = ("Perceptron", "Views", "Integers", "Twice", "InPlace", "Attention")
 
 def build(name: str, folder: str) -> Compiled:
     """Builds the kernels of one model where the others find them; runs in a process of its own."""
-    return emit_case(BY_NAME[name], Path(folder), "cuda").compiled
+    return emit_case(BY_NAME[name], Path(folder), "cuda", **EVERY_STATE).compiled
 
 
 @pytest.fixture(scope="module")

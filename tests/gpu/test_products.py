@@ -105,7 +105,7 @@ def across(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def built(module: ModuleType) -> ModuleType:
-    assert module._ops is not None, "the kernels were not built"
+    assert module.ModelNew._opweld.devices, "the kernels were not built"
     assert "_contract(" in cuda_of(module), "the product is the library's"
     return module
 

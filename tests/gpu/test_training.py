@@ -77,12 +77,13 @@ MODELS = {
     ),
 }
 # Kernels of ours a call: one for the statistics and one for the rest, or one for both.
+ASKED = {"mode": "both", "autocast": ("float16",)}
 MOST_KERNELS = {"convolution": 2, "product": 3, "residual": 4, "half": 2, "dropout": 4}
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
-    with built_side_by_side(MODELS, tmp_path_factory) as modules:
+    with built_side_by_side(MODELS, tmp_path_factory, **ASKED) as modules:
         yield modules
 
 

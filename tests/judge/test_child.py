@@ -210,9 +210,9 @@ def test_locks_of_a_build_that_died_are_removed(
     ("content", "sentence"),
     [
         (None, "there is no such file"),
-        (b"def broken(:\n", ":1 `def broken(:`: syntax error"),
+        (b"def broken(:\n", ":1 `def broken(:`: is not Python: "),
         (b"\x00\x01\x02", "null bytes"),
-        (b"\xff\xfe\xfa", "syntax error"),
+        (b"\xff\xfe\xfa", "is not text in UTF-8"),
     ],
 )
 def test_what_is_no_python_is_refused_before_a_child_starts(
@@ -232,5 +232,5 @@ def test_a_user_error_found_in_the_child_is_raised_here(tmp_path: Path) -> None:
     model = write(tmp_path / "model.py", "class Model(nn.Module):\n    pass\n")
     with pytest.raises(UserError) as caught:
         check(model, model, QUICK)
-    assert "it defines no function get_inputs" in str(caught.value)
+    assert "does not define get_inputs and get_init_inputs" in str(caught.value)
     assert str(model) in str(caught.value)

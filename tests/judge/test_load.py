@@ -13,9 +13,9 @@ from opweld.judge import load
 from opweld.judge.load import Call
 
 MODEL_FAULTS = {
-    "no Model": (("class Model(", "class Other("), "it defines no class Model"),
-    "no get_inputs": (("get_inputs", "inputs"), "it defines no function get_inputs"),
-    "no get_init_inputs": (("get_init_inputs", "init"), "it defines no function get_init_inputs"),
+    "no Model": (("class Model(", "class Other("), "does not define Model; "),
+    "no get_inputs": (("get_inputs", "inputs"), "does not define get_inputs; "),
+    "no get_init_inputs": (("get_init_inputs", "init"), "does not define get_init_inputs; "),
     "import raises": (("class Model(", "1 / 0\nclass Model("), "ZeroDivisionError"),
     "constructor raises": (
         ("return []", "return [1]"),
@@ -27,8 +27,11 @@ MODEL_FAULTS = {
         "get_inputs() raised RuntimeError",
     ),
     "no tensors": (("[torch.randn(9, 33)]", "[1.5]"), "get_inputs() returns no tensor"),
-    "inputs are no list": (("[torch.randn(9, 33)]", "3"), "not a list"),
-    "no module": (("nn.Module", "object"), "raised AttributeError"),
+    "inputs are no list": (
+        ("[torch.randn(9, 33)]", "3"),
+        "get_inputs() gives a value of type int; give a list",
+    ),
+    "no module": (("nn.Module", "object"), "Model is a class that is not a torch.nn.Module; "),
     "exit": (
         ("class Model(", "raise SystemExit(3)\nclass Model("),
         "importing it raised SystemExit: 3",

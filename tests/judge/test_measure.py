@@ -96,6 +96,7 @@ def test_compiled_forms_are_timed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert modes == ["default", "max-autotune"]
     assert timing.compile_ms and timing.compile_ms.n == 3
     assert timing.autotune_ms and timing.autotune_ms.n == 3
+    assert timing.vs_eager is None
     assert timing.eager_ms is None, "not asked for, though it is what the candidate is held against"
 
 
@@ -132,7 +133,45 @@ def test_a_small_model_goes_through_all_checks() -> None:
     ]
     assert {c.name: c.passed for c in measured.checks}["timed results"]
     assert measured.timing.opweld_ms.n == 3 and measured.timing.outside_ms
+    beside = measured.timing.vs_eager
+    assert beside and 1 <= beside.pairs <= 3 and not beside.slower, "too few to tell"
     assert measured.timing.notes == () or "faster than the limit" in measured.timing.notes[0]
+
+
+class MadeUpRounds:
+    """Rounds whose pairs all have one ratio, or the next one each time that they run."""
+
+    def __init__(self, *ratios: float) -> None:
+        self.ratios = list(ratios)
+        self.limits_s: list[float] = []
+
+    def run(self, budget_s: float, limit_s: float, num_runs: int | None) -> None:
+        self.limits_s.append(limit_s)
+
+    def pairs(self, one: str, other: str) -> list[tuple[float, float]]:
+        assert (one, other) == ("opweld", "eager")
+        return [(self.ratios.pop(0), 1.0)] * 20
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "slower", "sets"),
+    [
+        (1.0, (), False, 1),
+        (0.5, (), False, 1),
+        (1.3, (1.0,), False, 2),
+        (1.3, (1.2, 0.9), False, 3),
+        (1.3, (1.2, 1.1), True, 3),
+    ],
+)
+def test_slower_is_measured_again_before_it_counts(
+    first: float, more: tuple[float, ...], slower: bool, sets: int
+) -> None:
+    """And no further once a set says otherwise."""
+    again = MadeUpRounds(*more)
+    asked = contest(nn.ReLU(), nn.ReLU())
+    found = measure._against_eager(asked, MadeUpRounds(first), lambda: again, 120.0)  # type: ignore[arg-type]
+    assert found and (found.slower, found.sets) == (slower, sets)
+    assert again.ratios == [] and again.limits_s == [120.0 / 12] * (sets - 1)
 
 
 class KeptByValue(nn.Module):

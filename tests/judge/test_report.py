@@ -12,6 +12,7 @@ from rich.console import Console
 from opweld.judge.report import render, verdict_line
 from opweld.judge.values import (
     Check,
+    Comparison,
     Environment,
     Errors,
     Judgement,
@@ -51,6 +52,7 @@ TIMING = Timing(
     product_tflops=None,
     device="cuda:0",
     notes=("a note",),
+    vs_eager=Comparison(0.125, 0.12, 0.13, 1.0, 50, slower=False),
 )
 ENVIRONMENT = Environment(
     "cuda:0", "H200", "a CPU", 16, "3.12", "2.11", "13.0", "580", "default", "matmul highest"
@@ -95,6 +97,8 @@ def test_plain_lines_hold_every_figure() -> None:
     assert "eager rms 1.25e-08, ModelNew rms 1.50e-08, eager max 2.25e-07" in text
     assert "skipped: training mode: the original draws random numbers" in text
     assert "limit: memory: 512 MB at the copy's 4240 GB/s" in text
+    sure = "0.12 to 0.13 with 98 % confidence, p = 1, 50 pairs"
+    assert f"in pairs: 0.125 times eager's time ({sure}): not slower\n" in text
     assert "written: new.py" in text and "note: a note" in text
     last = text.strip().splitlines()[-1]
     assert last == ("EQUIVALENT, grade B: 8.00x the speed of eager, 2.00x that of torch.compile")

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from tests.judge.fake_sides import FakeClock, FakeSide
 
-from opweld.judge.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds, time_block, touch
+from opweld.judge.rounds import (
+    BLOCK_MS,
+    MAX_ROUNDS,
+    MIN_ROUNDS,
+    Block,
+    Draws,
+    Rounds,
+    time_block,
+    touch,
+)
 from opweld.judge.side import Raised
 
 
@@ -97,6 +106,37 @@ def test_sides_take_turns_and_the_candidate_stands_still_for_the_others() -> Non
     for step in log:
         assert not (stopped and step.startswith("block"))
         stopped = {"pause": True, "resume": False}.get(step, stopped)
+
+
+def test_the_order_of_each_round_is_drawn() -> None:
+    """No side has the first moment more often than chance gives it: 200 rounds, six orders."""
+    draws, sides = Draws(1, 1), ("eager", "compile", "opweld")
+    drawn = [tuple(draws.shuffled(sides)) for _ in range(200)]
+    assert len(set(drawn)) == 6
+    first = sum(order.index("opweld") < order.index("eager") for order in drawn)
+    assert 60 < first < 140, "5.6 standard deviations"
+
+
+def test_rounds_take_the_order_that_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    for back in (False, True):
+        order = list(reversed(("eager", "opweld"))) if back else ["eager", "opweld"]
+        monkeypatch.setattr(Draws, "shuffled", lambda self, names, order=order: order)
+        log: list[str] = []
+        clock = FakeClock()
+        new, eager = FakeSide(clock, 30.0, calls=log), FakeSide(clock, 30.0)
+        rounds = Rounds({"eager": eager, "opweld": new}, Draws(4, 10**6), 9, "opweld", now=clock)
+        log.clear()
+        rounds.run(2.0, num_runs=1)
+        blocks = [step for step in log if step in ("pause", "block True True")]
+        once = ["block True True", "pause"] if back else ["pause", "block True True"]
+        assert blocks == once * 2, "the trial, and the round"
+
+
+def test_blocks_of_one_round_are_a_pair() -> None:
+    clock = FakeClock()
+    rounds = rounds_of(FakeSide(clock, 30.0), FakeSide(clock, 20.0), num_runs=4)
+    assert rounds.pairs("opweld", "eager") == [(30.0, 20.0)] * 4
+    assert Block((1.0, 1.0, 900.0), 902.0, 0.0).middle_ms() == 1.0
 
 
 def test_the_candidate_keeps_outputs_in_every_block_and_the_others_never() -> None:

@@ -49,9 +49,9 @@ class Emitted:
         return sum(row.kind in ("contraction", "attention") for row in self._welded)
 
 
-def emit_case(case: Case, folder: Path, target: str = "cpu") -> Emitted:
+def emit_case(case: Case, folder: Path, target: str = "cpu", **asked: Any) -> Emitted:
     module = model_of(case, target)
-    return emit_module(module, case.call(BATCH), folder, target)
+    return emit_module(module, case.call(BATCH), folder, target, **asked)
 
 
 def model_of(case: Case, target: str) -> nn.Module:
@@ -66,17 +66,21 @@ def on_target(value: Any, target: str) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda t: t.to(target), value)
 
 
-def emit_module(module: nn.Module, call: Any, folder: Path, target: str = "cpu") -> Emitted:
-    """Compiles and imports; a copy of `module` is what the emitted class takes over."""
+def emit_module(
+    module: nn.Module, call: Any, folder: Path, target: str = "cpu", **asked: Any
+) -> Emitted:
+    """Compiles and imports; a copy of `module` is what the emitted class takes over. `asked` are
+    options.
+    """
     module = on_target(module, target)
-    return imported(module, compiled(module, call, target), folder, target)
+    return imported(module, compiled(module, call, target, **asked), folder, target)
 
 
-def compiled(module: nn.Module, call: Any, target: str) -> Compiled:
+def compiled(module: nn.Module, call: Any, target: str, **asked: Any) -> Compiled:
     args, kwargs = on_target(call, target)
     cls = type(module)
     original = Original(f"{cls.__name__}.py", cls.__module__, cls.__qualname__, None)
-    return compile_module(module, args, kwargs, original, Options(target=target))
+    return compile_module(module, args, kwargs, original, Options(target=target, **asked))
 
 
 def imported(module: nn.Module, account: Compiled, folder: Path, target: str) -> Emitted:

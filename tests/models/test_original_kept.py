@@ -159,7 +159,7 @@ def test_in_training_each_call_does_what_the_original_does(
 ) -> None:
     """Batch norm counts, dropout draws, and what the mode decides is decided anew."""
     x = torch.randn(6, 16)
-    emitted = emit_module(model().eval(), ((x,), {}), tmp_path)
+    emitted = emit_module(model().eval(), ((x,), {}), tmp_path, mode="both")
     old, new = copy.deepcopy(emitted.original), emitted.new
     with training(old, new):
         for _ in range(2):

@@ -35,7 +35,9 @@ def images(batch: int, seed: int = 2) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def vision(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
     torch.manual_seed(1)
-    return emit_module(Vision().eval(), ((images(6),), {}), tmp_path_factory.mktemp("vision"))
+    folder = tmp_path_factory.mktemp("vision")
+    asked = {"mode": "both", "autocast": ("bfloat16",)}
+    return emit_module(Vision().eval(), ((images(6),), {}), folder, **asked)
 
 
 def both(emitted: Emitted) -> tuple[nn.Module, nn.Module]:
@@ -194,20 +196,20 @@ def test_compiled_whole(vision: Emitted) -> None:
 
 def test_every_norm(tmp_path: Path) -> None:
     torch.manual_seed(1)
-    emitted = emit_module(Norms().eval(), (norms_call(6), {}), tmp_path)
+    emitted = emit_module(Norms().eval(), (norms_call(6), {}), tmp_path, mode="both")
     assert_trains(emitted, [norms_call(6), norms_call(2), norms_call(9)])
 
 
 def test_a_norm_that_is_frozen_and_one_called_twice(tmp_path: Path) -> None:
     torch.manual_seed(1)
-    emitted = emit_module(Frozen().eval(), ((torch.randn(6, 5),), {}), tmp_path)
+    emitted = emit_module(Frozen().eval(), ((torch.randn(6, 5),), {}), tmp_path, mode="both")
     assert_trains(emitted, [(torch.randn(n, 5),) for n in (6, 2, 33)])
 
 
 def test_kernels_under_one_gradient(tmp_path: Path) -> None:
     torch.manual_seed(1)
     calls = [(torch.randn(n, 1, 64, 64) + 1,) for n in (16, 2, 9)]
-    emitted = emit_module(LongRows().eval(), (calls[0], {}), tmp_path)
+    emitted = emit_module(LongRows().eval(), (calls[0], {}), tmp_path, mode="both")
     assert num_kernels(emitted) == 2
     assert "torch.batch_norm(x, norm_weight, norm_bias" in emitted.compiled.text
     assert_trains(emitted, calls)
@@ -225,7 +227,7 @@ def test_bfloat16(tmp_path: Path) -> None:
     torch.manual_seed(1)
     module = nn.Sequential(nn.BatchNorm2d(4), nn.ReLU()).bfloat16().eval()
     calls = [(torch.randn(n, 4, 6, 6).bfloat16() * 3,) for n in (6, 2, 9)]
-    assert_trains(emit_module(module, (calls[0], {}), tmp_path), calls)
+    assert_trains(emit_module(module, (calls[0], {}), tmp_path, mode="both"), calls)
 
 
 def test_under_autocast(vision: Emitted) -> None:

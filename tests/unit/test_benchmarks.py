@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.record import keep, slug
+import torch
+from benchmarks.record import EQUAL_RUNS, keep, runs_that_differ, slug, why_refused
 from benchmarks.table import attention, products, shares_of_copy
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
@@ -59,7 +60,36 @@ def test_each_row_of_a_table_has_the_cells_of_its_head(
         "tflops": 1.0, "share_of_copy": 0.5, "error": error, "eager_error": error,
     }  # fmt: skip
     failed = {"name": "b", "run": run, "problem": "OutOfMemoryError: of the device"}
-    cases = [whole] if made is products else [whole, failed]
+    cases = [whole, failed, {**whole, "grade": "F"}]
     text = made({"device": "d", "versions": {"torch": "2"}, "cases": cases})
     rows = [line.count("|") for line in text.splitlines() if line.startswith("|")]
     assert len(set(rows)) == 1 and len(rows) == 2 + len(cases)
+
+
+def test_results_that_are_wrong_or_vary_have_no_figures() -> None:
+    run = {"date": "2026-01-01", "command": "c"}
+    error = {"rms": 1.0, "max": 1.0}
+    right = {
+        "name": "a", "run": run, "eager_ms": 2.25, "opweld_ms": 1.25, "flops": 1e9, "grade": "C",
+        "error": error, "eager_error": error, "different_runs": 0, "runs": 20,
+    }  # fmt: skip
+    rows = {
+        label: attention({"device": "d", "versions": {"torch": "2"}, "cases": [{**right, **more}]})
+        for label, more in {
+            "right": {},
+            "wrong": {"grade": "F"},
+            "varies": {"different_runs": 3},
+        }.items()
+    }
+    assert "1.25" in rows["right"]
+    assert "1.25" not in rows["wrong"] and "wrong: grade F" in rows["wrong"]
+    assert "1.25" not in rows["varies"] and "wrong: 3 of 20 runs differ" in rows["varies"]
+
+
+def test_runs_are_compared_bit_by_bit() -> None:
+    calls = iter(range(EQUAL_RUNS + 1))
+    same = torch.tensor([1.0, float("nan"), -0.0])
+    assert runs_that_differ(lambda: same)["different_runs"] == 0
+    varies = runs_that_differ(lambda: torch.tensor([-0.0 if next(calls) == 3 else 0.0]))
+    assert varies["different_runs"] == 1
+    assert why_refused(varies) == f"wrong: 1 of {EQUAL_RUNS} runs differ"

@@ -107,9 +107,10 @@ def test_syntax_error(tmp_path: Path, command: str) -> None:
         (["--precision", "tf32"], "precision 'tf32' is not there yet; use --precision match"),
         (["--target", "tpu"], "there is no target 'tpu'; use one of auto, cpu, cuda"),
         (["--batch", "0"], "--batch must be at least 1, not 0"),
-        (["-o", "/no/such/folder/new.py"], "/no/such/folder/new.py: the folder '/no/such/folder'"),
         (["-o", "/proc/new.py"], "/proc/new.py: cannot be written"),
-        (["--json", "/no/such/folder/a.json"], "/no/such/folder/a.json: the folder"),
+        (["-o", "/proc/no/such/folder/new.py"], "/proc/no/such/folder/new.py: cannot be written"),
+        (["-o", "/proc/version/new.py"], "/proc/version/new.py: is inside a file; name another"),
+        (["--json", "/proc/a.json"], "/proc/a.json: cannot be written"),
     ],
 )
 def test_choices_that_are_refused_before_any_work(

@@ -61,8 +61,8 @@ def test_publish_replaces_in_one_step(tmp_path: Path) -> None:
     [
         ("", "is a folder; name a file"),
         ("model.py", "is the model file itself; name another file with -o"),
-        ("no/new.py", "the folder '{folder}/no' does not exist; make it first"),
-        ("model.py/new.py", "the folder '{folder}/model.py' does not exist; make it first"),
+        ("model.py/new.py", "is inside a file; name another place"),
+        ("model.py/no/new.py", "is inside a file; name another place"),
     ],
 )
 def test_outputs_that_are_refused(tmp_path: Path, out: str, says: str) -> None:
@@ -70,8 +70,24 @@ def test_outputs_that_are_refused(tmp_path: Path, out: str, says: str) -> None:
     model.write_text("")
     with pytest.raises(OutputNotWritable) as caught:
         check_output(tmp_path / out, model)
-    assert str(caught.value) == f"{tmp_path / out}: {says.format(folder=tmp_path)}"
+    assert str(caught.value) == f"{tmp_path / out}: {says}"
     assert files(tmp_path) == ["model.py"]
+
+
+def test_folders_are_made_and_stay_only_with_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b" / "new.py"
+    check_output(out)
+    with partial_file(out, "text") as partial:
+        assert partial.parent == out.parent
+    assert files(tmp_path) == []
+    write_whole(out, "text")
+    assert out.read_text() == "text" and files(out.parent) == ["new.py"]
+
+
+def test_a_folder_that_was_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    check_output(tmp_path / "a" / "b" / "new.py")
+    assert files(tmp_path) == ["a"] and files(tmp_path / "a") == []
 
 
 def test_a_file_system_that_refuses(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import subprocess
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 
 from opweld.cli import app
 from opweld.compiled import PlanRow
-from opweld.judge import consistency
+from opweld.judge import consistency, significance
 from opweld.judge.clock import FLUSH_BYTES
 from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.judge.load import Call
@@ -23,7 +24,6 @@ from opweld.judge.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
 from opweld.judge.verify import MAX_ELEMS, MAX_FLOPS
 from opweld.options import Options
-from opweld.pipeline import SLOWER_RATIO
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "opweld"
@@ -187,7 +187,10 @@ def test_every_kind_of_inputs_is_described() -> None:
 
 def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     page = " ".join((ROOT / "docs" / "6-measuring.md").read_text("utf-8").split())
-    assert f"more than {SLOWER_RATIO - 1:.0%} above eager's".replace("%", " %") in page
+    assert f"more than {100 * (significance.MARGIN - 1):.0f} % longer than eager" in page
+    assert f"less than {100 * significance.LEVEL:.0f} %" in page
+    assert f"in each of {significance.NUM_SETS} sets" in page
+    assert f"Fewer than {significance.LEAST_PAIRS} pairs" in page
     assert f"{Settings().budget_s:g} s each, {MIN_ROUNDS} to {MAX_ROUNDS}" in page
     assert f"as many calls of one side as take {BLOCK_MS:g} ms" in page
     assert f"add up to {consistency.SHARE * 100:g} % of that" in page
@@ -219,8 +222,22 @@ def test_commands_are_one_line_each() -> None:
         assert shlex.split(command(name))
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    assert command("test").replace("install", "install --quiet") in (ROOT / ".ci/run").read_text()
+def test_ci_runs_the_commands_of_the_readme_in_their_order() -> None:
+    """As its own function reads them from the page, whole."""
+    script = (ROOT / ".ci/run").read_text("utf-8")
+    assert re.findall(r"^readme_runs (\w+)$", script, re.MULTILINE) == ["install", "test"]
+    assert README.index("<!-- command:install -->") < README.index("<!-- command:test -->")
+    (reads,) = re.findall(r"^readme_command\(\) \{\n.*?^\}$", script, re.MULTILINE | re.DOTALL)
+    for name in ("install", "test"):
+        call = ["bash", "-c", f"{reads}\nreadme_command {name}"]
+        done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{command(name)}\n"
+
+
+def test_what_the_readme_writes_is_no_part_of_the_repository() -> None:
+    (written,) = re.findall(r" -o (\S+)$", command("install"))
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    assert f"/{Path(written).parent}/" in ignored
 
 
 def test_the_pin_of_torch_is_in_the_constraints() -> None:

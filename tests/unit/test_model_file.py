@@ -1,11 +1,20 @@
 """The model file: everything that can be wrong with it is one sentence with the user's line."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from opweld.errors import ModelFileError, ModelOutOfMemory
-from opweld.model_file import explain, load, make_inputs, make_model, read_source
+from opweld.model_file import (
+    explain,
+    load,
+    make_inputs,
+    make_model,
+    read_source,
+    require_class,
+    require_instance,
+)
 
 WHOLE = """
 class Model:
@@ -38,7 +47,7 @@ def test_no_such_file(tmp_path: Path) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    assert sentence(tmp_path, read_source) == ": is a folder, not a model file"
+    assert sentence(tmp_path, read_source) == ": is a folder, not a Python file; name a file"
 
 
 def test_syntax_error_names_the_line(tmp_path: Path) -> None:
@@ -51,7 +60,104 @@ def test_syntax_error_names_the_line(tmp_path: Path) -> None:
 def test_not_python(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "m.py"
     path.write_bytes(content)
-    assert sentence(path, read_source).startswith(": is not Python")
+    said = sentence(path, read_source)
+    assert said.startswith(": is not Python" if content.isascii() else ": is not text in UTF-8")
+
+
+@pytest.mark.parametrize("name", ["text.txt", "model", "m.pyc"])
+def test_a_name_that_python_does_not_import(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, WHOLE.format(init="[]"), name)
+    assert sentence(path, read_source) == (
+        ": is not a Python file by its name; use a name that ends in .py"
+    )
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    os.mkfifo(path)
+    assert sentence(path, read_source) == ": is not a regular file; name a Python file"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_encodings_that_python_reads(tmp_path: Path, encoding: str) -> None:
+    text = f"# coding: {encoding}\nx = 'é'\n"
+    path = tmp_path / "m.py"
+    path.write_bytes(text.encode(encoding))
+    assert read_source(path) == text
+
+
+@pytest.mark.parametrize("text", ["x = 'é'\n", "\n\nx = 'é'\n"])
+def test_an_encoding_that_is_not_declared(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "m.py"
+    path.write_bytes(text.encode("latin-1"))
+    assert sentence(path, read_source) == (
+        ": is not text in UTF-8 or in an encoding that it declares; save it as UTF-8"
+    )
+
+
+def test_nested_too_deeply(tmp_path: Path) -> None:
+    path = write(tmp_path, f"x = {'-' * 100_000}1\n")
+    assert sentence(path, read_source) == ": is nested too deeply for Python"
+
+
+def test_a_long_line_is_cut(tmp_path: Path) -> None:
+    path = write(tmp_path, f"x = {'(' * 500}\n")
+    assert len(sentence(path, read_source)) < 300
+
+
+class Base:
+    """Stands for torch.nn.Module, whose own forward is none."""
+
+    def forward(self) -> None: ...
+
+
+def derived(text: str) -> dict[str, object]:
+    names: dict[str, object] = {"Base": Base}
+    exec(text, names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def Model(): ...", "a function; make it a class that derives from torch.nn.Module"),
+        ("Model = len", "a function; make it a class that derives from torch.nn.Module"),
+        ("Model = 3", "a value of type int; make it a class that derives from torch.nn.Module"),
+        ("class Model: ...", "a class that is not a torch.nn.Module; derive it from that"),
+    ],
+)
+def test_a_model_that_is_no_module_class(tmp_path: Path, text: str, says: str) -> None:
+    value = derived(text)["Model"]
+    said = sentence(tmp_path / "m.py", lambda path: require_class(path, value, Base))
+    assert said == f": Model is {says}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("class Model(Base): ...", "Model has no forward; define forward(self, ...) in it"),
+        (
+            "class Model(Base):\n def __new__(cls): return 3",
+            "Model(*get_init_inputs()) gives a value of type int; let it give a torch.nn.Module",
+        ),
+    ],
+)
+def test_a_model_that_makes_no_module(tmp_path: Path, text: str, says: str) -> None:
+    model = derived(text)["Model"]()
+    said = sentence(tmp_path / "m.py", lambda path: require_instance(path, model, Base))
+    assert said == f": {says}"
+
+
+def test_a_forward_of_the_object_is_one(tmp_path: Path) -> None:
+    model = derived("class Model(Base): ...")["Model"]()
+    model.forward = lambda: None
+    assert require_instance(tmp_path, model, Base) is model
+
+
+@pytest.mark.parametrize("name", ["get_inputs", "get_init_inputs"])
+def test_a_list_in_the_place_of_a_function(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, WHOLE.format(init="[3]") + f"{name} = []\n")
+    assert sentence(path, load) == f": {name} is a value of type list; make it a function"
 
 
 def test_missing_names(tmp_path: Path) -> None:
@@ -82,7 +188,7 @@ def test_a_file_may_import_its_neighbour(tmp_path: Path) -> None:
     write(tmp_path, "VALUE = 40\n", "neighbour_of_the_model.py")
     text = "from neighbour_of_the_model import VALUE\n" + WHOLE.format(init="[VALUE]")
     path = write(tmp_path, text)
-    assert make_model(path, load(path)).sum == 42
+    assert make_model(path, load(path), object).sum == 42
 
 
 @pytest.mark.parametrize(
@@ -91,7 +197,7 @@ def test_a_file_may_import_its_neighbour(tmp_path: Path) -> None:
 def test_the_forms_of_init_inputs(tmp_path: Path, init: str, total: int) -> None:
     path = write(tmp_path, WHOLE.format(init=init))
     module = load(path)
-    assert make_model(path, module).sum == total
+    assert make_model(path, module, object).sum == total
     assert make_inputs(path, module) == (1, 2)
 
 
@@ -109,7 +215,7 @@ def test_the_forms_of_init_inputs(tmp_path: Path, init: str, total: int) -> None
 def test_bad_init_inputs(tmp_path: Path, init: str, says: str) -> None:
     path = write(tmp_path, WHOLE.format(init=init))
     module = load(path)
-    assert sentence(path, lambda p: make_model(p, module)).startswith(says)
+    assert sentence(path, lambda p: make_model(p, module, object)).startswith(says)
 
 
 def test_inputs_that_are_no_list(tmp_path: Path) -> None:

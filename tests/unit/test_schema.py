@@ -17,7 +17,8 @@ from tests.judge.test_report import JUDGEMENT, OWN
 from opweld import account
 from opweld.account import SCHEMA_VERSION, Account
 from opweld.compiled import Compiled, PlanRow
-from opweld.judge.values import Verdict, from_plain, to_plain
+from opweld.give_back import Decision
+from opweld.judge.values import Comparison, Verdict, from_plain, to_plain
 from opweld.pipeline import Delivery
 from opweld.schema import schema_of
 
@@ -34,6 +35,13 @@ COMPILED = Compiled(
     rules=(("mul-one", "EXACT"),),
     seconds={"plan": 0.5},
 )
+
+
+def delivery() -> Delivery:
+    """One whose first file was slower, by a comparison with an interval that has no end."""
+    slower = Comparison(1.5, 1.4, math.inf, 1e-3, 9, slower=True, sets=3)
+    decisions = (Decision(("k2",), "slower", slower), Decision((), "the plan stands"))
+    return Delivery(MODEL, NEW, COMPILED, JUDGEMENT, ("a note",), decisions)
 
 
 def schema(command: str) -> dict[str, Any]:
@@ -55,7 +63,7 @@ def test_the_files_are_fresh_and_are_schemas(command: str) -> None:
 def test_accounts_of_every_kind_are_valid() -> None:
     judged = account.of_judgement(MODEL, NEW, JUDGEMENT)
     early = replace(JUDGEMENT, verdict=Verdict(False, "F", (), "no"), timing=None, environment=None)
-    delivered = account.of_delivery(Delivery(MODEL, NEW, COMPILED, JUDGEMENT, ("a note",)))
+    delivered = account.of_delivery(delivery())
     assert not refused(judged, "check")
     assert not refused(account.of_judgement(MODEL, NEW, early), "check")
     assert not refused(delivered, "optimize")
@@ -104,7 +112,7 @@ def test_every_field_is_required(name: str) -> None:
 
 
 def test_the_account_survives_the_way_there_and_back() -> None:
-    data = account.of_delivery(Delivery(MODEL, NEW, COMPILED, JUDGEMENT))
+    data = account.of_delivery(delivery())
     assert to_plain(from_plain(Account, json.loads(json.dumps(data)))) == data
 
 

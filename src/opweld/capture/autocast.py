@@ -51,6 +51,8 @@ def autocast_lowers(graph: Graph) -> bool:
 
 def _left_alone(node: Node, device_type: str) -> bool:
     """A call of an operator for which autocast has no rule, nor for any that it is made of."""
+    if node.op is Op.ITEM:
+        return True  # one result of a call, which is looked at itself
     if node.op is not Op.CALL or not node.attrs.target.startswith("aten."):
         return False
     name = "aten::" + node.attrs.target.removeprefix("aten.").removesuffix(".default")

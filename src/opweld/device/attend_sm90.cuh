@@ -195,7 +195,7 @@ struct Turns {
     }
 };
 
-// @AttendGroupSm90 deps: AttendBlock, AttendTileSm90, LargestScales, PowersSm90, Ring, ScoresSm90, attend_powers, attend_rows_drowned, Turns, tile_descriptor
+// @AttendGroupSm90 deps: AttendBlock, AttendTileSm90, LargestScales, PowersSm90, Ring, ScoresSm90, attend_powers, attend_rows_drowned, fence_proxy, Turns, tile_descriptor
 // A warpgroup's rows.
 template <typename Problem>
 struct AttendGroupSm90 {
@@ -260,23 +260,38 @@ struct AttendGroupSm90 {
             float scores[1][8][4], kept[1][2];
             products.take(scores);
             block.turn_into_scores(scores, tile, scales, stage.key_scales);
-            memory.no_keys[now.stage].arrive();
             attend_powers(powers, kept, rows, scores);
             block.multiply(sums, kept);
         }
         memory.values[now.stage].wait(now.parity);
         largest.take(stage.column_scales);
+        float2 column_scales[8];
+        load_scales(column_scales, stage.column_scales);
+        memory.no_keys[now.stage].arrive();
         turns.wait(tile);
-        add_piece<kMore, 0>(powers, stage, tile);
-        if constexpr (kPieces == 2) add_piece<kMore, 1>(powers, stage, tile);
+        add_piece<kMore, 0>(powers, stage, column_scales, tile);
+        if constexpr (kPieces == 2) {
+            load_scales(column_scales, stage.column_scales + 64);
+            add_piece<kMore, 1>(powers, stage, column_scales, tile);
+        }
         memory.no_values[now.stage].arrive();
+    }
+
+    // The scales of this lane's columns among 64, two neighbours of every eight. An arrival orders what
+    // was loaded before what other threads do, but not before the bulk copy that writes the stage next,
+    // which goes by another proxy: hence the fence, for these loads and those of the keys' scales.
+    static __device__ __forceinline__ void load_scales(float2 (&scales)[8], const float* from) {
+#pragma unroll
+        for (int n = 0; n < 8; ++n)
+            scales[n] = *reinterpret_cast<const float2*>(from + 8 * n + int(threadIdx.x) % 4 * 2);
+        fence_proxy();
     }
 
     // Powers times 64 columns of values, and then a part of the next scores, which is under way when
     // this returns.
     template <bool kMore, int kPiece, typename Powers>
     __device__ __forceinline__ void add_piece(const Powers& powers, const typename Tile::Stage& stage,
-                                              int tile) {
+                                              const float2 (&column_scales)[8], int tile) {
         constexpr bool kStarts = kMore && kPiece < products.kParts;
         constexpr bool kStartsRest = kMore && kPieces == 1 && products.kParts == 2;
         float own[32];
@@ -292,10 +307,9 @@ struct AttendGroupSm90 {
         if constexpr (kPiece == kPieces - 1) turns.end(tile);
         wgmma_wait<int(kStarts) + int(kStartsRest)>();
         pin(own);
-        const float* scale_at = stage.column_scales + kPiece * 64 + int(threadIdx.x) % 4 * 2;
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
-            const float2 scale = *reinterpret_cast<const float2*>(scale_at + 8 * n);
+            const float2 scale = column_scales[n];
 #pragma unroll
             for (int v = 0; v < 4; ++v) {
                 float& all = sums[0][kPiece * 8 + n][v];

@@ -219,7 +219,9 @@ OPWELD_FN void wait_for_results() {
 }
 
 // @fence_proxy deps:
-// What this thread has stored in shared memory is there for the tensor cores, too.
+// What this thread has done in shared memory comes before what the async proxy does there after a
+// barrier: the tensor cores read what it has stored, and bulk copies do not overwrite what its loads
+// are still under way to.
 OPWELD_FN void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // @tile_descriptor deps: shared_address

@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..ir.expr import symbol
 from ..ir.graph import Graph, Leaf, Node, Record, Tracking
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
@@ -258,7 +259,7 @@ def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str
     body.texts.update(zip((node.serial for node in span.whole.inputs), names, strict=True))
     for place, group in enumerate(span.parts):
         given = [body.text(node) for node in group.inputs]
-        given += [size_name(name) for name in operators[group.name].sizes]
+        given += sizes_given(group, operators[group.name])
         body.define(group.outputs, f"_kernels[{place}]({', '.join(given)})")
     results = ", ".join(body.texts[node.serial] for node in span.whole.outputs)
     reads = [line for line in size_reads(span.operator) if _names_size(line, body.lines)]
@@ -393,12 +394,17 @@ def _statement(body: Body, group: Group, operator: Operator | None) -> None:
         for node in group.outputs:
             body.text(node)
         return
-    arguments = [body.text(node) for node in group.inputs] + [
-        size_name(name) for name in operator.sizes
-    ]
-    for node in _inside(group):
+    arguments = [*map(body.text, group.inputs), *sizes_given(group, operator)]
+    lines = {body.graph.origin(node): node for node in _inside(group)}
+    for node in lines.values():
         body.comment(node)
     body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
+
+
+def sizes_given(group: Group, operator: Operator) -> list[str]:
+    """The sizes that a call of the group's kernel is given: what its names stand for here."""
+    values = dict(group.lifting.values) if group.lifting else {}
+    return [number(values.get(name, symbol(name))) for name in operator.sizes]
 
 
 def _dead(plan: Plan, index: int, body: Body) -> list[str]:

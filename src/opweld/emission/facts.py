@@ -16,6 +16,8 @@ from .spelling import dtype
 
 Key = TypeVar("Key", bound=Hashable)
 WIDTH = 100
+# Where what is held by the class stands.
+INDENT = 8
 # Modules that PyTorch itself makes (inside MultiheadAttention) and does not export.
 NOT_IN_TORCH_NN = frozenset(["NonDynamicallyQuantizableLinear"])
 # Types that stand in no module.
@@ -32,8 +34,8 @@ def has_facts(contract: Contract) -> bool:
     return bool(contract.weights or any(f.path or f.attributes for f in contract.modules))
 
 
-def facts_lines(contract: Contract, suffix: str, original_module: str) -> list[str]:
-    """Statements that bind `holds` and `want_gradients`, each with the suffix of the mode."""
+def facts_text(contract: Contract, original_module: str) -> str:
+    """The call that makes the test of modules and weights, as it stands among what is held."""
     modules = [
         _row([kind, None, reads], paths)
         for (kind, reads), paths in _module_rows(contract, original_module)
@@ -45,15 +47,7 @@ def facts_lines(contract: Contract, suffix: str, original_module: str) -> list[s
     ]
     more = ["contiguous=True,"] if contract.row_major else []
     arguments = [*_listed(modules), *_listed(weights), *more]
-    names = f"holds{suffix}, want_gradients{suffix}"
-    return [
-        f"{names} = map(",
-        "    staticmethod,",
-        "    _facts(",
-        *_in(arguments, 8),
-        "    ),",
-        ")",
-    ]
+    return "\n".join(["_facts(", *_in(arguments, INDENT + 4), f"{' ' * INDENT})"])
 
 
 def object_expression(name: str, original_module: str) -> str:

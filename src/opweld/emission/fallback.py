@@ -16,7 +16,7 @@ def teller(original: Original, parts: tuple[Part, ...], needs: Needs) -> str:
     """The call that makes the file's `tell`; what was asked for and is not there is PyTorch's."""
     name = original.file.removesuffix(".py")
     lists = (_modes(parts, needs), _autocasts(parts, needs), _dtypes(parts, needs))
-    return f'_teller("{name}", _devices, {", ".join(map(_tuple, lists))})'
+    return f'_teller("{name}", {", ".join(map(_tuple, lists))})'
 
 
 def _modes(parts: tuple[Part, ...], needs: Needs) -> list[str]:

@@ -35,11 +35,12 @@ def guard(contract: Contract, suffix: str, tf32: bool = False, tracks: bool = Fa
     if tracks:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):
-        tests.append(f"_weld.holds{suffix}(self, {_same_device(contract)})")
+        gradients = "" if contract.gradients else ", gradients=False"
+        tests.append(f"_weld.holds{suffix}(self, {_same_device(contract)}{gradients})")
     tests += [f.access.strip("()") for f in contract.inputs if _is_tie(f)]
     if contract.gradients:
         return _sizes_read(_returned(tests), contract)
-    return _sizes_read(_unless_differentiated(tests, contract, suffix), contract)
+    return _sizes_read(_unless_differentiated(tests, contract), contract)
 
 
 def _refused_unless(tests: list[str]) -> list[str]:
@@ -191,11 +192,10 @@ def _literal_test(access: str, value: Any) -> str:
     return f"{kind} and {access} == {number(value)}"
 
 
-def _unless_differentiated(tests: list[str], contract: Contract, suffix: str) -> list[str]:
+def _unless_differentiated(tests: list[str], contract: Contract) -> list[str]:
     """That the tests hold and no gradient is asked for: the graph's are not the forward's."""
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     asking = [f"{access}.requires_grad" for access in tensors]
-    asking += [f"_weld.want_gradients{suffix}(self)"] if contract.weights else []
     first, *others = asking
     return [
         *_refused_unless([*tests, "not torch._C._are_functorch_transforms_active()"]),

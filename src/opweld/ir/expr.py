@@ -10,7 +10,7 @@ The form is canonical: expressions that are equal as polynomials of their atoms 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 
@@ -142,6 +142,17 @@ def _names(atom: Atom) -> frozenset[str]:
     return symbols_of(atom.numerator) | symbols_of(atom.denominator)
 
 
+def each_term(value: Size) -> list[Size]:
+    """The terms of a sum, each as an expression."""
+    return [_collect((term,)) for term in terms_of(value)]
+
+
+def without_symbols(term: Size, names: Container[str]) -> Size:
+    """The factors of one term that name none of these symbols."""
+    ((atoms, factor),) = terms_of(term)
+    return _collect(((tuple(a for a in atoms if not any(n in names for n in _names(a))), factor),))
+
+
 def substitute(value: Size, values: Mapping[str, Size], bounds: Bounds | None = None) -> Size:
     """`value` with symbols replaced; quotients are simplified again under `bounds`."""
     total: Size = 0
@@ -256,6 +267,14 @@ def divides_given(denominator: int, value: Size, tested: Size | None) -> bool:
     if len(names) == 1 and tested == symbol(*names):
         value = substitute(value, {name: denominator * symbol(name) for name in names})
     return divides(denominator, value)
+
+
+def is_multiple(denominator: int, value: Size, multiples: tuple[Size, ...]) -> bool:
+    """Whether it divides `value` wherever it divides each of `multiples`."""
+    return all(
+        divides(denominator, term) or any(divides(known, term) for known in multiples)
+        for term in each_term(value)
+    )
 
 
 def _split(value: Size, denominator: Size) -> tuple[Size, Size]:

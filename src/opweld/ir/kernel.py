@@ -255,6 +255,7 @@ class Store:
 class Kernel:
     """One launch. `lanes` elements of the innermost loop are moved by one access where > 1. Each
     thread goes through the first `turned` loops itself, and keeps what it reads in all their turns.
+    `multiples` are sizes that must be whole numbers of `lanes`, which numbers among them are.
     """
 
     name: str
@@ -270,6 +271,7 @@ class Kernel:
     vectors: int
     threads: int
     turned: int = 0
+    multiples: tuple[Size, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

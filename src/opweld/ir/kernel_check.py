@@ -221,7 +221,8 @@ def _check_turns(kernel: Kernel) -> None:
     if kernel.turned == 0:
         return
     inner = product(loop.extent for loop in kernel.loops[kernel.turned :])
-    if not 0 < kernel.turned < len(kernel.loops) or not divides(kernel.lanes, inner):
+    whole = divides(kernel.lanes, inner) or inner in kernel.multiples
+    if not 0 < kernel.turned < len(kernel.loops) or not whole:
         raise InvalidKernel(f"threads cannot go through {kernel.turned} loops")
 
 

@@ -64,11 +64,12 @@ class Operator:
 def operators_of(
     groups: Iterable[Group], kernels: Iterable[Lowered]
 ) -> list[tuple[Group, Lowered, Operator]]:
-    """The operators of welded groups, given with their kernels; a tail has its own before that of
-    its group.
+    """The operators of welded groups, as they are compiled, given with their kernels; a tail has
+    its own before that of its group.
     """
     pairs: list[tuple[Group, Lowered]] = []
-    for group, lowered in zip((g for g in groups if g.welded), kernels, strict=True):
+    welded = (group.as_compiled for group in groups if group.welded)
+    for group, lowered in zip(welded, kernels, strict=True):
         if isinstance(lowered, RowBlocks) and group.tail is not None:
             pairs.append((group.tail, lowered.tail))
         pairs.append((group, lowered))

@@ -176,7 +176,8 @@ class Group:
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the
     first axes, and that a thread keeps while it goes along these. `traffic` is known where there
     are kernels. Where an earlier group's kernel computes it too, `name` is that group's, and
-    `planned_name`, otherwise empty, its own.
+    `planned_name`, otherwise empty, its own. Where that kernel is for any sizes, `lifting` is the
+    group as the kernel knows it.
     """
 
     name: str
@@ -198,11 +199,27 @@ class Group:
     held: tuple[int, ...] = ()
     traffic: Traffic | None = None
     planned_name: str = ""
+    lifting: Lifting | None = None
+
+    @property
+    def as_compiled(self) -> Group:
+        """The group that its kernel is made from."""
+        return self.lifting.group if self.lifting else self
 
     @property
     def welded(self) -> bool:
         """Whether a kernel of ours computes it."""
         return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifting:
+    """A group over named sizes, whose nodes have the serials that they had. `values` are what the
+    names stand for here.
+    """
+
+    group: Group
+    values: tuple[tuple[str, Size], ...]
 
 
 Sizes = tuple[tuple[str, int], ...]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .expr import Size
+from .expr import Size, divides_given, is_multiple
 from .kernel import Attending, Buffer, Contraction, Extent, Kernel, Loop, RowBlocks, Welded
 from .ops import Op
 from .types import DType
@@ -125,11 +125,17 @@ class Folding:
     alone: bool = False
     overlaps: tuple[Overlap, ...] = ()
     scanned: bool = False
+    multiples: tuple[Size, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """All kernels in the order in which they are evaluated."""
         return tuple(kernel for step in self.steps for kernel in step.kernels)
+
+    def divides(self, size: Size) -> bool:
+        """Whether a size is a whole number of packets at every launch."""
+        given = divides_given(self.lanes, size, self.tested)
+        return given or is_multiple(self.lanes, size, self.multiples)
 
     @property
     def tested(self) -> Size | None:

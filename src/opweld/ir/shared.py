@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from .graph import Graph
-from .kernel import Let, RowBlocks
+from .kernel import Kernel, Let, RowBlocks
 from .operator import Operator, only_tracked, operator_of, operators_of
 from .ops import Kind
 from .original import Part
@@ -65,7 +65,7 @@ def _shared(part: Part, known: dict[str, list[Kept]]) -> Part:
     for group in part.plan.groups:
         if group.welded:
             lowered = next(kernels)
-            key = _key(group, lowered, only_tracked(part.plan.graph, group))
+            key = key_of(part.plan.graph, group.as_compiled, lowered)
             alike = known.setdefault(key, [])
             number = 0 if repeats else num_taken[key]
             if number == len(alike):
@@ -79,11 +79,12 @@ def _shared(part: Part, known: dict[str, list[Kept]]) -> Part:
     return replace(part, plan=plan, kernels=tuple(lowereds))
 
 
-def _key(group: Group, lowered: Lowered, silent: frozenset[int]) -> str:
+def key_of(graph: Graph, group: Group, lowered: Lowered) -> str:
     """All that a group's texts are made from but for names and comments: 0.0 and -0.0 differ in it.
 
-    No gradient comes from the results that are `silent`.
+    No gradient comes from results that only running statistics go towards.
     """
+    silent = only_tracked(graph, group)
     tracked = [node.serial in silent for node in group.outputs]
     made: list[object] = [group.schedule, lowered, operator_of(group, lowered), tracked]
     names = [group.name]
@@ -99,13 +100,13 @@ def _key(group: Group, lowered: Lowered, silent: frozenset[int]) -> str:
 
 
 def _without_comments(value: Any) -> Any:
-    """A copy in which no statement tells the user's line."""
+    """A copy in which no statement tells the user's line, and no kernel why it is one."""
     if isinstance(value, tuple | list):
         return [_without_comments(item) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    if isinstance(value, Let):
-        return replace(value, comment="")
+    if isinstance(value, Let | Kernel):
+        value = replace(value, comment="")
     return type(value), [_without_comments(getattr(value, f.name)) for f in fields(value)]
 
 
@@ -125,4 +126,7 @@ def _named_as(group: Group, first: Group) -> Group:
         return group
     if group.tail is not None and first.tail is not None:
         group = replace(group, tail=replace(group.tail, name=first.tail.name))
+    if group.lifting is not None:
+        named = replace(group.lifting.group, name=first.name)
+        group = replace(group, lifting=replace(group.lifting, group=named))
     return replace(group, name=first.name, planned_name=group.name)

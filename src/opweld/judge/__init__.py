@@ -5,7 +5,6 @@ It imports nothing of the compiler. Both files run in a child process; this side
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import secrets
@@ -15,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opweld.errors import ModelFileError, ModelOutOfMemory, OpweldError, Where, from_data
+from opweld.errors import ModelOutOfMemory, OpweldError, from_data
 from opweld.judge.endings import Ending, Limits, sentence
 from opweld.judge.spawn import Child, Message, Server
 from opweld.judge.values import (
@@ -33,6 +32,7 @@ from opweld.judge.values import (
     from_plain,
     to_plain,
 )
+from opweld.model_file import read_source
 
 __all__ = [
     "Check",
@@ -74,7 +74,7 @@ def check(
     """
     settings = settings or Settings()
     for path in (model_path, new_path):
-        _require_python(Path(path))
+        read_source(Path(path))
     seed = secrets.randbelow(_MAX_SEED) if settings.seed is None else settings.seed
 
     def follow(message: Message) -> None:
@@ -85,24 +85,6 @@ def check(
     with contextlib.nullcontext(server) if server else Server() as warm:
         child = warm.run(request, settings.time_limit_s, settings.max_output_bytes, follow)
     return _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
-
-
-def _require_python(path: Path) -> None:
-    """One sentence for each way of not being a Python file."""
-    where = Where(str(path))
-    try:
-        ast.parse(path.read_bytes(), filename=str(path))
-    except FileNotFoundError:
-        raise ModelFileError("there is no such file", where=where) from None
-    except IsADirectoryError:
-        raise ModelFileError("it is a folder", where=where, next_step="name a file") from None
-    except OSError as error:
-        raise ModelFileError(f"cannot be read: {error.strerror}", where=where) from None
-    except SyntaxError as error:
-        where = Where(str(path), error.lineno, error.text)
-        raise ModelFileError(f"syntax error: {error.msg}", where=where) from None
-    except ValueError as error:
-        raise ModelFileError(f"it is not Python text: {error}", where=where) from None
 
 
 def _request(

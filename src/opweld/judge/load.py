@@ -25,6 +25,13 @@ from opweld.errors import ModelFileError, ModelOutOfMemory, Where
 from opweld.judge.build_errors import explain, text_of
 from opweld.judge.modes import OWN, put_in_mode
 from opweld.judge.tree import map_tensors, tensors
+from opweld.model_file import (
+    init_arguments,
+    no_list,
+    require_class,
+    require_instance,
+    require_names,
+)
 
 ORIGINAL, NEW = "the original", "ModelNew"
 
@@ -78,17 +85,8 @@ def seed_all(seed: int) -> None:
 def import_model_file(path: Path) -> ModuleType:
     """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`."""
     module = guard_original(path, "importing it", lambda: _import(path, "opweld_judged_model"))
-    if not inspect.isclass(getattr(module, "Model", None)):
-        raise ModelFileError(
-            "it defines no class Model", where=Where(str(path)), next_step="define Model(nn.Module)"
-        )
-    for name in ("get_inputs", "get_init_inputs"):
-        if not callable(getattr(module, name, None)):
-            raise ModelFileError(
-                f"it defines no function {name}",
-                where=Where(str(path)),
-                next_step=f"define {name}(), which returns a list",
-            )
+    require_names(path, module)
+    require_class(path, module.Model, nn.Module)
     return module
 
 
@@ -110,14 +108,12 @@ def build_original(
     """`Model(*get_init_inputs())` on `device`, in the mode that it is made in or another."""
 
     def build() -> nn.Module:
-        args, kwargs = _init_arguments(module, seed)
+        args, kwargs = _init_arguments(module, path, seed)
         seed_all(seed)
-        return put_in_mode(module.Model(*args, **kwargs).to(device), mode)
+        model = require_instance(path, module.Model(*args, **kwargs), nn.Module)
+        return put_in_mode(model.to(device), mode)
 
-    model = guard_original(path, "Model(*get_init_inputs())", build)
-    if not isinstance(model, nn.Module):
-        raise ModelFileError("Model is no torch.nn.Module", where=Where(str(path)))
-    return model
+    return guard_original(path, "Model(*get_init_inputs())", build)
 
 
 def build_new(
@@ -131,14 +127,14 @@ def build_new(
     """`ModelNew` from the same arguments and seed, in the same mode, on `device`."""
 
     def build() -> nn.Module:
-        args, kwargs = _init_arguments(module, seed)
+        args, kwargs = _init_arguments(module, path, seed)
         seed_all(seed)
-        return put_in_mode(new_module.ModelNew(*args, **kwargs).to(device), mode)
+        return new_module.ModelNew(*args, **kwargs)
 
     model = guard_new(path, "ModelNew(*get_init_inputs())", build)
     if not isinstance(model, nn.Module):
         raise CandidateError(f"{path}: ModelNew is no torch.nn.Module")
-    return model
+    return guard_new(path, "moving ModelNew", lambda: put_in_mode(model.to(device), mode))
 
 
 def make_inputs(
@@ -154,7 +150,7 @@ def make_inputs(
         elif isinstance(made, (list, tuple)):
             call = Call(tuple(made), {})
         else:
-            raise TypeError(f"get_inputs() returned {type(made).__name__}, not a list")
+            raise no_list(path, "get_inputs()", made)
         if batch is not None:
             call = _cut(call, batch)
         return call.map(lambda t: t.detach().to(device))
@@ -262,16 +258,9 @@ def _import(path: Path, name: str) -> ModuleType:
     return module
 
 
-def _init_arguments(module: ModuleType, seed: int) -> tuple[list[Any], dict[str, Any]]:
+def _init_arguments(module: ModuleType, path: Path, seed: int) -> tuple[list[Any], dict[str, Any]]:
     seed_all(seed)
-    made = module.get_init_inputs()
-    if isinstance(made, dict):
-        return [], made
-    if not isinstance(made, (list, tuple)):
-        raise TypeError(f"get_init_inputs() returned {type(made).__name__}, not a list")
-    if len(made) == 2 and isinstance(made[0], (list, tuple)) and isinstance(made[1], dict):
-        return list(made[0]), made[1]
-    return list(made), {}
+    return init_arguments(path, module.get_init_inputs())
 
 
 def leading_size(call: Call) -> int | None:

@@ -33,8 +33,9 @@ from opweld.judge.roofline import (
 )
 from opweld.judge.rounds import MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds
 from opweld.judge.run import Run
+from opweld.judge.significance import NUM_SETS, compare, least_against
 from opweld.judge.tree import tensors
-from opweld.judge.values import Check, Settings, Timing
+from opweld.judge.values import Check, Comparison, Settings, Timing
 
 # Below this share of the limit a time is not explained by a noisy measurement of the limit.
 IMPLAUSIBLE = 0.8
@@ -169,14 +170,17 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
         side.prepare(contest.pool.calls)
     contest.phase(NEW, "timing")
     most = _max_calls(original, contest.pool, device, settings)
-    rounds = Rounds(sides, contest.pool.draws(), most, "opweld")
+    draws = contest.pool.draws()
+    rounds = Rounds(sides, draws, most, "opweld")
     checks = _run_again_if_in_doubt(contest, rounds, left_s)
+    pair = {name: sides[name] for name in ("eager", "opweld")}
+    against = _against_eager(contest, rounds, lambda: Rounds(pair, draws, most, "opweld"), left_s)
     contest.candidate.prepare(())
     contest.phase(ORIGINAL, "measuring the limit")
     if after := _baseline_after(contest, rounds, checks):
         checks = [after if check.name == after.name else check for check in checks]
     with torch.no_grad():
-        timing, sheet = _conclude(contest, rounds, notes)
+        timing, sheet = _conclude(contest, rounds, against, notes)
     return Measured(timing, (*checks, sheet), ended=after is not None)
 
 
@@ -230,7 +234,28 @@ def _baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> Che
     return _baseline(contest, rounds, after)
 
 
-def _conclude(contest: Contest, rounds: Rounds, notes: list[str]) -> tuple[Timing, Check]:
+def _against_eager(
+    contest: Contest, rounds: Rounds, more: Callable[[], Rounds], left_s: float
+) -> Comparison | None:
+    """Whether ModelNew is slower than eager; None where eager was not asked for.
+
+    Where the rounds say so, it counts if further sets of rounds say so, too. `more` times these
+    two sides alone.
+    """
+    settings = contest.settings
+    if "eager" not in settings.baselines:
+        return None
+    sets = [compare(rounds.pairs("opweld", "eager"))]
+    while sets[-1] is not None and sets[-1].slower and len(sets) < NUM_SETS:
+        again = more()
+        again.run(settings.budget_s, left_s / (4 * NUM_SETS), settings.num_runs)
+        sets.append(compare(again.pairs("opweld", "eager")))
+    return least_against(sets)
+
+
+def _conclude(
+    contest: Contest, rounds: Rounds, vs_eager: Comparison | None, notes: list[str]
+) -> tuple[Timing, Check]:
     original, device, call = contest.original, contest.device, contest.pool.call((0, 0))
     samples = {name: summarise(record.times()) for name, record in rounds.records.items()}
     outputs = original(*call.args, **call.kwargs)
@@ -266,6 +291,7 @@ def _conclude(contest: Contest, rounds: Rounds, notes: list[str]) -> tuple[Timin
         autotune_ms=samples.get("autotune"),
         outside_ms=summarise(outside),
         data_sheet_ms=sheet_ms,
+        vs_eager=vs_eager,
     )
     return timing, sheet
 

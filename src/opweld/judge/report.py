@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from opweld.judge.significance import describe, verdict
 from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"
@@ -88,6 +89,8 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
         if timing.data_sheet_ms:
             yield f"data sheet: nothing is faster than {timing.data_sheet_ms:.4g} ms"
         yield f"times: {timing.protocol}"
+        if timing.vs_eager:
+            yield f"in pairs: {describe(timing.vs_eager)}: {verdict(timing.vs_eager)}"
         yield from (f"note: {note}" for note in timing.notes)
     if judgement.timing_error:
         yield f"note: {judgement.timing_error}"

@@ -10,18 +10,19 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 from opweld.judge.blocks import Order, Timed
-from opweld.judge.clock import quantile, rotated
+from opweld.judge.clock import quantile
 from opweld.judge.load import is_out_of_memory
+from opweld.judge.significance import LEAST_PAIRS
 
 # A block this long is timed from outside to about one percent: an answer takes some 0.1 ms.
 BLOCK_MS = 20.0
-MIN_ROUNDS, MAX_ROUNDS = 5, 50
+MIN_ROUNDS, MAX_ROUNDS = LEAST_PAIRS, 50
 # What the least rounds may take of the time budget: making inputs, say, takes time, too.
 MAX_EXCESS = 3.0
 _NUM_WARM_UPS, _LONG_MS = 3, 500.0
@@ -42,6 +43,10 @@ class Block:
     inside: tuple[float, ...]
     outside: float
     empty: float
+
+    def middle_ms(self) -> float:
+        """The median of its calls, which one that was interrupted does not move."""
+        return quantile(sorted(self.inside), 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,11 @@ class Draws:
         """
         return count - 1 if self._random.random() < 0.5 else self._random.randrange(count)
 
+    def shuffled(self, names: Iterable[str]) -> list[str]:
+        """The names in an order that is drawn: what the moment does to one, it does to any."""
+        among = list(names)
+        return self._random.sample(among, len(among))
+
     def some_of(self, count: int, wanted: int) -> set[int]:
         return set(self._random.sample(range(count), min(count, wanted)))
 
@@ -110,7 +120,7 @@ Audit = Callable[[tuple[int, int], Any], None]
 
 
 class Rounds:
-    """Blocks of several sides in rounds; the order inside a round rotates.
+    """Blocks of several sides in rounds; the order inside each round is drawn.
 
     `max_calls` bounds a block by the memory that its inputs and outputs take. Only the side named
     `audited` keeps its outputs, in every block, for it must not learn which are looked at. All
@@ -149,14 +159,14 @@ class Rounds:
         the last and in others, for who works until it seems to be over is idle in the last.
         """
         started = self._now()
-        trial = self._round(0, None)
+        trial = self._round(None)
         self.clear()
         round_s = self._resize(trial) * (self._now() - started)
         round_s *= self._shorten(MAX_EXCESS * budget_s * len(self._sides) / (MIN_ROUNDS * round_s))
         count = self._num_rounds(round_s, budget_s, limit_s, num_runs, least)
         chosen = {count - 1, *self._draws.some_of(count - 1, num_audits - 1)} if audit else set()
         for turn in range(count):
-            self._keep(self._round(turn, audit if turn in chosen else None))
+            self._keep(self._round(audit if turn in chosen else None))
 
     def clear(self) -> None:
         """Forget the blocks so far."""
@@ -164,6 +174,11 @@ class Rounds:
             record.blocks.clear()
             record.touches.clear()
         self._busy_s = self._alone_s = 0.0
+
+    def pairs(self, one: str, other: str) -> list[tuple[float, float]]:
+        """The middle call of either side's block in each round."""
+        both = zip(self.records[one].blocks, self.records[other].blocks, strict=True)
+        return [(first.middle_ms(), second.middle_ms()) for first, second in both]
 
     def busy_share(self) -> float:
         """Processors that the audited side kept busy while the other sides were timed.
@@ -200,8 +215,8 @@ class Rounds:
         fitting = budget_s * len(self._sides) / max(round_s, 1e-6)
         return int(max(1, min(max(fitting, least), MAX_ROUNDS, limit_s / max(round_s, 1e-6))))
 
-    def _round(self, turn: int, audit: Audit | None) -> dict[str, Block]:
-        return {name: self._block(name, audit) for name in rotated(list(self._sides), turn)}
+    def _round(self, audit: Audit | None) -> dict[str, Block]:
+        return {name: self._block(name, audit) for name in self._draws.shuffled(self._sides)}
 
     def _keep(self, blocks: dict[str, Block]) -> None:
         for name, block in blocks.items():

@@ -128,13 +128,32 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparison:
+    """ModelNew's time over eager's, by pairs of blocks that ran in one round in random order.
+
+    `ratio` is the median of the pairs; with 98 percent confidence it is between `low` and `high`.
+    `p` is the probability of such pairs were ModelNew not slower, and `slower` says that it is,
+    significantly (`significance.py`). Of `sets` of pairs this is the one that says so least.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+    pairs: int
+    slower: bool
+    sets: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """All sides from one run, and the machine's limit measured in the same run.
 
     `compile_ms` is torch.compile in its default mode, `autotune_ms` in its mode "max-autotune",
     `graph_ms` the original replayed as a CUDA graph. `outside_ms` is ModelNew's time a call by the
     clock of the process that judges, a sample for each block; `data_sheet_ms` the time that the
-    device's data sheet says nothing can be faster than.
+    device's data sheet says nothing can be faster than, `vs_eager` whether ModelNew is slower than
+    eager.
     """
 
     eager_ms: Samples | None
@@ -151,6 +170,7 @@ class Timing:
     autotune_ms: Samples | None = None
     outside_ms: Samples | None = None
     data_sheet_ms: float | None = None
+    vs_eager: Comparison | None = None
 
     @property
     def variation(self) -> float:

@@ -294,6 +294,7 @@ class Verifier:
         if self._trial.pristine is not None and not self._states.trains:
             return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
         if in_eval := self._trial.pristine is not None:
+            self._load(self._trial.pristine)  # which calls in training have moved
             self._states.put(EVAL)
         check = gradients.compare_gradients(
             self.pair,

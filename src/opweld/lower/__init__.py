@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.plan import Group, GroupKind, Plan
+from ..ir.levels import NotOfRow
+from ..ir.plan import Group, GroupKind, Lifting, Plan
 from ..ir.reduction import Lowered
 from .attention import lower_attention
 from .contraction import lower_contraction
@@ -21,6 +22,17 @@ _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.SCAN: lower_scan,
     GroupKind.ROW_BLOCKS: lower_row_blocks,
 }
+
+
+def lower_lifted(origins: Origins, lifting: Lifting) -> Lowered | None:
+    """The kernels of a group over named sizes; None where its walks need the numbers."""
+    values = dict(lifting.values)
+    if lifting.group.kind is not GroupKind.REDUCTION:
+        return lower_group(origins, lifting.group, values)
+    try:
+        return lower_reduction(origins, lifting.group, values)
+    except NotOfRow:
+        return None
 
 
 def lower(plan: Plan) -> tuple[Lowered, ...]:

@@ -19,6 +19,7 @@ from ..ir.expr import (
     picked,
     picks_of,
     product,
+    substitute,
     symbol,
     symbols_of,
     with_picks,
@@ -53,7 +54,7 @@ from ..ir.product import Product
 from ..ir.types import DType
 from .names import Names, stride_name, wish_for
 from .rounding import rounded_products
-from .space import extents_of, merge_loops, with_access
+from .space import NO_VALUES, extents_of, merge_loops, with_access
 
 Addressing = Callable[[Buffer, Node, Coords], Size]
 
@@ -62,20 +63,23 @@ Origins = Mapping[int, tuple[str, str]]
 """The user's place and line, by a node's serial."""
 
 
-def lower_group(origins: Origins, group: Group) -> Welded:
-    """Both kernels of a group: `contiguous` with few loops and vectors, and `strided`."""
+def lower_group(origins: Origins, group: Group, values: Mapping[str, Size] = NO_VALUES) -> Welded:
+    """Both kernels of a group: `contiguous` with few loops and vectors, and `strided`.
+
+    Of a group over named sizes, `values` are those for which accesses are chosen.
+    """
     buffers = buffers_of(group)
     body = _body(origins, group, buffers, row_major)
     strided = _body(origins, group, buffers, by_strides)
     return Welded(
         group.name,
-        _turning(with_access(merge_loops(body)), group),
+        _turning(with_access(merge_loops(body), values), group, values),
         replace(strided, variant="strided"),
         group.outputs[0].type.shape,
     )
 
 
-def _turning(kernel: Kernel, group: Group) -> Kernel:
+def _turning(kernel: Kernel, group: Group, values: Mapping[str, Size]) -> Kernel:
     """The kernel whose threads go through the first loops, of which no held operand knows."""
     held = {b.name for b in kernel.buffers if not b.written and b.source in group.held}
     loads = [d for d in kernel.definitions if isinstance(d, Load) and d.buffer in held]
@@ -84,7 +88,11 @@ def _turning(kernel: Kernel, group: Group) -> Kernel:
     known = {name for load in loads for name in symbols_of(load.address)}
     first = list(takewhile(lambda loop: loop.var not in known, kernel.loops[:-1]))
     inner = product(loop.extent for loop in kernel.loops[len(first) :])
-    return replace(kernel, turned=len(first)) if divides(kernel.lanes, inner) else kernel
+    if not divides(kernel.lanes, substitute(inner, values)):
+        return kernel
+    unmet = () if divides(kernel.lanes, inner) else (inner,)
+    multiples = tuple(dict.fromkeys((*kernel.multiples, *unmet)))
+    return replace(kernel, turned=len(first), multiples=multiples)
 
 
 def buffers_of(group: Group) -> tuple[Buffer, ...]:

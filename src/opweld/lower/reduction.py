@@ -7,10 +7,10 @@ to loads. What is known of the row by then stands in place of the nodes that mad
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..ir.expr import Size, coefficient, divides
+from ..ir.expr import Size, coefficient, divides, each_term, substitute, without_symbols
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
 from ..ir.kernel import (
@@ -39,28 +39,34 @@ from .pointwise import (
     row_major,
 )
 from .rounding import rounded_products
-from .space import accessed, extents_of, merge_together
+from .space import NO_VALUES, accessed, extents_of, merge_together
 
 Change = Callable[[Kernel], Kernel]
 Known = dict[tuple[int, Coords], Given]
 """Scalars of the row, by the node that made them and where it is evaluated."""
 
 
-def lower_reduction(origins: Origins, group: Group) -> Reduction:
-    """Both foldings of a group: `contiguous` with few loops and vectors, and `strided`."""
+def lower_reduction(
+    origins: Origins, group: Group, values: Mapping[str, Size] = NO_VALUES
+) -> Reduction:
+    """Both foldings of a group: `contiguous` with few loops and vectors, and `strided`.
+
+    Of a group over named sizes, `values` are those for which lanes are chosen.
+    """
     rows, schedule = group.rows, group.schedule
     assert rows and isinstance(schedule, ReductionSchedule), "a reduction has rows"
     levels = Levels(frozenset(node.serial for node in group.nodes), rows.space, rows.axes)
     alone = replace(schedule, lanes=1)
     flat = Context(origins, group, rows, row_major, levels)
     contiguous = merged(_folding(flat, schedule))
-    if not schedule.alone and not divides(schedule.lanes, lane_of(contiguous).extent):
+    run = substitute(lane_of(contiguous).extent, values)
+    if not schedule.alone and not divides(schedule.lanes, run):
         # An operand that is broadcast along a part of the axes keeps them apart.
         contiguous = merged(_folding(flat, alone))
     strided = _folding(Context(origins, group, rows, by_strides, levels), alone)
     return Reduction(
         group.name,
-        _with_overlaps(with_lanes(contiguous), schedule),
+        _with_overlaps(with_lanes(_with_multiples(contiguous, values)), schedule),
         as_variant(strided, "strided"),
         num_rows=rows.num_rows,
         length=rows.length,
@@ -177,14 +183,33 @@ def lane_of(folding: Folding) -> Loop:
     return folding.kept[-1] if folding.across else folding.reduced[-1]
 
 
+def _with_multiples(folding: Folding, values: Mapping[str, Size]) -> Folding:
+    """The folding with the sizes that are whole numbers of packets at these values: of the runs
+    that lanes lie in, and of what these begin behind.
+    """
+    lane = lane_of(folding)
+    loops = {loop.var for loop in (*folding.kept, *folding.reduced)}
+    places = [lane.extent]
+    for kernel in folding.kernels:
+        exprs = [expr for d in kernel.definitions for expr in expressions_of(d)]
+        exprs += [store.address for store in kernel.stores]
+        starts = (substitute(expr, {lane.var: 0}) for expr in exprs)
+        places += [without_symbols(term, loops) for start in starts for term in each_term(start)]
+    for size in places:
+        here = divides(folding.lanes, substitute(size, values))
+        if here and not folding.divides(size):
+            folding = replace(folding, multiples=(*folding.multiples, size))
+    return folding
+
+
 def with_lanes(folding: Folding) -> Folding:
     """Each definition's access chosen: neighbours are those of a row, or as many rows."""
     lane = lane_of(folding)
     steps = tuple(
         _mapped(
             step,
-            lambda kernel: accessed(kernel, lane, folding.tested),
-            lambda kernel: accessed(kernel, lane, folding.tested) if folding.across else kernel,
+            lambda kernel: accessed(kernel, lane, folding.divides),
+            lambda kernel: accessed(kernel, lane, folding.divides) if folding.across else kernel,
         )
         for step in folding.steps
     )

@@ -4,19 +4,21 @@ arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..ir.expr import (
     Bounds,
     Size,
     coefficient,
     divides,
-    divides_given,
+    each_term,
     substitute,
     symbol,
     symbols_of,
     with_picks,
+    without_symbols,
 )
 from ..ir.kernel import (
     Access,
@@ -37,6 +39,8 @@ from ..ir.kernel import (
     expressions_of,
 )
 from .names import stride_name
+
+NO_VALUES: Mapping[str, Size] = MappingProxyType({})
 
 
 def merge_loops(kernel: Kernel) -> Kernel:
@@ -124,22 +128,47 @@ def _expressions(kernel: Kernel) -> list[Size]:
     return found
 
 
-def with_access(kernel: Kernel) -> Kernel:
+Divides = Callable[[Size], bool]
+"""Whether the elements of a packet divide a size."""
+
+
+def with_access(kernel: Kernel, values: Mapping[str, Size] = NO_VALUES) -> Kernel:
     """The kernel with each definition's access chosen for its lanes, neighbours in the innermost
-    loop.
+    loop, where named sizes have these values; for others see `multiples`.
     """
     lane = kernel.loops[-1]
-    whole = len(kernel.loops) == 1 or divides(kernel.lanes, lane.extent)
+
+    def divided(size: Size) -> bool:
+        return divides(kernel.lanes, substitute(size, values))
+
+    whole = len(kernel.loops) == 1 or divided(lane.extent)
     place = kernel.stores[0].address
-    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, place, None))
+    kernel = _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, place, divided))
+    return replace(kernel, multiples=_multiples(kernel))
 
 
-def accessed(kernel: Kernel, lane: Loop, tested: Size | None) -> Kernel:
-    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`,
-    where a launch tests that `tested` is a whole number of packets.
+def _multiples(kernel: Kernel) -> tuple[Size, ...]:
+    """The sizes that must be whole numbers of packets: the innermost loop where lanes read
+    something together, and what a vector begins behind.
     """
-    whole = divides_given(kernel.lanes, lane.extent, tested)
-    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None, tested))
+    loops = {loop.var for loop in kernel.loops}
+    needed: list[Size] = []
+    for definition in kernel.definitions:
+        if not isinstance(definition, Own) or definition.access in (Access.FLAT, Access.LANE):
+            continue
+        if not any(symbols_of(expr) & loops for expr in expressions_of(definition)):
+            continue
+        needed += [kernel.loops[-1].extent] if len(kernel.loops) > 1 else []
+        if isinstance(definition, Load) and definition.access is Access.VECTOR:
+            start = _start_of(definition, kernel, kernel.loops[-1])
+            needed += [without_symbols(term, loops) for term in each_term(start)]
+    return tuple(dict.fromkeys(size for size in needed if not divides(kernel.lanes, size)))
+
+
+def accessed(kernel: Kernel, lane: Loop, divided: Divides) -> Kernel:
+    """The kernel with each definition's access chosen for lanes that are neighbours in `lane`."""
+    whole = divided(lane.extent)
+    return _with_accesses(kernel, lambda d: _access(d, kernel, lane, whole, None, divided))
 
 
 def _with_accesses(kernel: Kernel, access: Callable[[Own], Access]) -> Kernel:
@@ -155,7 +184,7 @@ def _access(
     lane: Loop,
     whole: bool,
     place: Size | None,
-    tested: Size | None,
+    divided: Divides,
 ) -> Access:
     """`whole`: every packet lies in one run of the loop `lane`; `place` is the flat position."""
     load = definition if isinstance(definition, Load) and not definition.guard else None
@@ -169,13 +198,13 @@ def _access(
     steps = [coefficient(expr, lane.var) for expr in expressions_of(definition)]
     if all(step == 0 for step in steps):
         return Access.SAME
-    vector = load is not None and steps == [1] and _starts_aligned(load, kernel, lane, tested)
+    vector = load is not None and steps == [1] and divided(_start_of(load, kernel, lane))
     return Access.VECTOR if vector else Access.LANE
 
 
-def _starts_aligned(load: Load, kernel: Kernel, lane: Loop, tested: Size | None) -> bool:
-    start = substitute(load.address, {lane.var: 0}, _bounds(kernel.loops))
-    return divides_given(kernel.lanes, start, tested)
+def _start_of(load: Load, kernel: Kernel, lane: Loop) -> Size:
+    """The address of a run of the loop `lane`."""
+    return substitute(load.address, {lane.var: 0}, _bounds(kernel.loops))
 
 
 def extents_of(

@@ -54,7 +54,7 @@ class HostOperator:
 class Host:
     """The host code of one emitted file: what all operators have in common, and each of them.
 
-    The namespace of the operators is the macro OPWELD_NAMESPACE.
+    The namespace of the operators is the macro TORCH_EXTENSION_NAME.
     """
 
     key: str
@@ -271,11 +271,11 @@ def _registration(operators: list[HostOperator], key: str) -> str:
     names = [each.functions[place] for each, place in there]
     return "\n".join(
         [
-            "STABLE_TORCH_LIBRARY(OPWELD_NAMESPACE, m) {",
+            "STABLE_TORCH_LIBRARY(TORCH_EXTENSION_NAME, m) {",
             *defined,
             "}",
             "",
-            f"STABLE_TORCH_LIBRARY_IMPL(OPWELD_NAMESPACE, {key}, m) {{",
+            f"STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, {key}, m) {{",
             *(f'  m.impl("{name}", TORCH_BOX(&{name}));' for name in names),
             "}",
         ]

@@ -9,7 +9,7 @@ from ..ir.kernel import Kernel, Load, Pick, Welded
 from ..ir.operator import Operator, reads_in_place
 from ..ir.reduction import Folding
 from ..ir.types import DType, TensorType
-from .c import index_text
+from .c import grouped, index_text
 from .cpp_statements import picks
 
 SCALAR_TYPES = {
@@ -79,7 +79,8 @@ def wrapped(start: str, items: list[str], end: str, indent: int = 4) -> str:
 def sizes_of_run(welded: Welded) -> frozenset[str]:
     """Symbolic sizes that running its kernels names."""
     named = (e.name for kernel in welded.kernels for e in kernel.extents)
-    return frozenset(named) | symbols_of(product(welded.shape))
+    tested = (name for size in welded.contiguous.multiples for name in symbols_of(size))
+    return frozenset((*named, *tested)) | symbols_of(product(welded.shape))
 
 
 def contiguous_test(operator: Operator, welded: Welded) -> str:
@@ -87,11 +88,18 @@ def contiguous_test(operator: Operator, welded: Welded) -> str:
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     first = operator.results[0]
     if not reads_in_place(operator, welded):
-        return all_of(f"{name}.is_contiguous()" for name in names)
+        whole = whole_packets(welded.contiguous)
+        return all_of([*whole, *(f"{name}.is_contiguous()" for name in names)])
     # Elementwise throughout: any layout that all tensors share will do. The others are one element.
     full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]
     others = full + [r.name for r in operator.results[1:]]
     return all_of(f"host::same_layout({name}, {first.name})" for name in others)
+
+
+def whole_packets(contiguous: Kernel | Folding) -> list[str]:
+    """The tests that sizes allow the packets of a kernel for contiguous operands."""
+    lanes, sizes = contiguous.lanes, contiguous.multiples
+    return [f"{grouped(index_text(size, str))} % {lanes} == 0" for size in sizes]
 
 
 def range_call(kernel: Kernel) -> str:

@@ -16,6 +16,7 @@ from .host_parts import (
     pointers,
     reads,
     references,
+    whole_packets,
     wrapped,
 )
 
@@ -46,6 +47,7 @@ def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str
     device = f"{operator.results[0].name}.get_device_index()"
     guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
+    whole = whole_packets(reduction.contiguous)
     prepare, call = _CALLS[language, has_partials(reduction)]
     if isinstance(reduction, Scan) and call is _cpu_cut:
         call = _cpu_cut_scan
@@ -57,7 +59,7 @@ def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str
         "  if (num_rows == 0) return;",
         *([guard] if language == "cuda" else before_picks(reduction.strided)),
         *prepare(operator),
-        f"  if ({all_of(f'{name}.is_contiguous()' for name in names)}) {{",
+        f"  if ({all_of([*whole, *(f'{name}.is_contiguous()' for name in names)])}) {{",
         *call(operator, reduction.contiguous),
         "  } else {",
         *call(operator, reduction.strided),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.expr import Size, coefficient, divides_given, substitute, symbol, symbols_of
+from ..ir.expr import Size, coefficient, substitute, symbol, symbols_of
 from ..ir.kernel import Access, Given, Kernel, Load, Loop, Own, Pick, Store, Test, needed_by
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Walk
@@ -285,12 +285,12 @@ def _by_vector(store: Store, folding: Folding) -> bool:
     if folding.lanes == 1 or not loops:
         return False
     run = loops[-1].extent
-    if len(loops) > 1 and not divides_given(folding.lanes, run, folding.tested):
+    if len(loops) > 1 and not folding.divides(run):
         return False
     bounds = {loop.var: loop.extent for loop in (*folding.kept, *folding.reduced)}
     start = substitute(store.address, {loops[-1].var: 0}, bounds)
     step = coefficient(store.address, loops[-1].var)
-    return step == 1 and divides_given(folding.lanes, start, folding.tested)
+    return step == 1 and folding.divides(start)
 
 
 def position_among(loops: tuple[Loop, ...]) -> Size:

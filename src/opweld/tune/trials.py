@@ -104,7 +104,7 @@ def stage(module: ModuleType, path: Path, seed: int, device: torch.device, batch
 
 def replay(launches: tuple[Launch, ...], module: ModuleType) -> Action:
     """The same launches by the kernels of another file, whose groups have the same names."""
-    ops = [getattr(module._ops, launch.name).default for launch in launches]
+    ops = [module.ModelNew._opweld.op(launch.name) for launch in launches]
     calls = [(op, x.args, x.kwargs) for op, x in zip(ops, launches, strict=True)]
 
     def run() -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
 from tests.capturing import assert_agrees, assert_same, captured, module_of, ops_of
+from tests.examples import EXAMPLES, example_names
 from torch import nn
 
 from opweld.errors import CaptureError
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def example(name: str):
@@ -25,7 +23,7 @@ def example(name: str):
     return module
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("name", example_names())
 def test_examples(name: str) -> None:
     """The graph agrees with the model at the captured batch size and at others."""
     source = example(name)

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from opweld.capture import capture
 from opweld.ir.check import InvalidGraph, check
-from opweld.ir.contract import Capture, Variant
+from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.interpret import bind_sizes, interpret_outputs, interpret_tracked
 from opweld.ir.text import to_text
 
@@ -236,7 +236,9 @@ class DropsViewed(nn.Module):
 def test_what_no_graph_holds_stays_the_originals_in_training_alone(model: Any, words: str) -> None:
     module, x = model().eval(), torch.randn(6, 5)
     state = copy.deepcopy(module.state_dict())
-    result: Capture = capture(module, (x,), {}, name="model", batch=False)
+    result: Capture = capture(
+        module, (x,), {}, name="model", batch=False, needs=Needs(mode="both")
+    )
     assert [v.training for v in result.variants] == [False] * len(result.variants)
     ((kept, reason),) = result.kept
     assert kept == "training" and words in reason

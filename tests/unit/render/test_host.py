@@ -92,7 +92,7 @@ def test_gcc_takes_the_host_text(name: str, target: str, flag: str, tmp_path: Pa
     found = texts(name, target)
     include = Path(torch.__file__).parent / "include"
     command = ["g++", "-std=c++17", "-fsyntax-only", "-fopenmp-simd", "-Wall", "-Werror", flag]
-    command += ["-Wno-unused-parameter", "-DOPWELD_NAMESPACE=opweld_test"]
+    command += ["-Wno-unused-parameter", "-DTORCH_EXTENSION_NAME=opweld_test"]
     command += ["-Wno-unused-function"] if len(found) > 1 else []
     command += ["-DTORCH_TARGET_VERSION=0x020a000000000000"]
     command += [f"-isystem{include}", f"-isystem{include}/torch/csrc/api/include"]

@@ -1,0 +1,81 @@
+"""The end of the emitted file: the support that is the same in every file, and its one call."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from ..device import CPP_FLAGS
+from . import piece
+
+MARKER = "# --- From here on the same in every file ---"
+# The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
+ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
+_FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)}
+# Optional support: its text, and what the rest of a file says where it needs it. Each stands after
+# what it uses.
+_OPTIONAL = {
+    "fallback": ("_weld.tell(",),
+    "facts": ("_facts(",),
+    "tf32": ("_weld.allows_tf32(",),
+    "track": ("_weld.track(",),
+    "autocast": ("_weld.autocast(",),
+    "named": ("_named(",),
+    "reuse": ("_reusing(",),
+    "span": ("_in_one_span(",),
+    "row_blocks": ("_in_row_blocks(",),
+    "side_by_side": ("_side_by_side",),
+}
+_MAX_CHARS = 98
+
+# A function of the support and its arguments, as text.
+Call = tuple[str, list[str]]
+
+
+def support_text(language: str) -> str:
+    """What builds kernels and makes operations of them; `language` is "cuda" or "c++"."""
+    target = piece("target_cuda" if language == "cuda" else "target_cpu").rstrip()
+    flags = ", ".join(f'"{flag}"' for flag in _FLAGS[language])
+    indent = " " * 12
+    flags = textwrap.fill(
+        flags, _MAX_CHARS, initial_indent=indent, subsequent_indent=indent
+    ).strip()
+    return piece("support").strip().replace("@TARGET@", target.replace("@FLAGS@", flags))
+
+
+def optional_texts(text: str) -> list[str]:
+    """The support that not every file needs: what `text`, the rest of the file, names."""
+    needed = (n for n, words in _OPTIONAL.items() if any(word in text for word in words))
+    return [piece(name).strip() for name in needed]
+
+
+def held_in(class_text: str, device_type: str) -> dict[str, str]:
+    """What the text of the class calls of the optional support, with the texts of the functions."""
+    functions = {name: f"_{name}" for name in ("allows_tf32", "track")}
+    functions["autocast"] = f'_autocast_of("{device_type}")'
+    return {name: text for name, text in functions.items() if f"_weld.{name}(" in class_text}
+
+
+def call_text(
+    slug: str, libraries: list[str], held: Mapping[str, str], kernels: Mapping[str, Call]
+) -> str:
+    """The call that gives ModelNew its kernels: `kernels` makes a function of each operator."""
+    items = [f'ModelNew, "{slug}"', wrapped("[", libraries, "]", 4)]
+    if len(libraries) > 1:
+        items.append("each=_side_by_side")
+    if held:
+        entries = [f"{name}={text}" for name, text in held.items()]
+        items.append(wrapped("held=dict(", entries, ")", 4))
+    for name, (function, arguments) in kernels.items():
+        items.append(wrapped(f"{name}=lambda op: {function}(", arguments, ")", 4))
+    return "\n".join(["_fuse(", *(f"    {item}," for item in items), ")"])
+
+
+def wrapped(start: str, items: Iterable[str], end: str, indent: int) -> str:
+    """A call or list, one item a line where it would be long."""
+    listed = list(items)
+    line = f"{start}{', '.join(listed)}{end}"
+    if len(line) + indent < _MAX_CHARS:
+        return line
+    lines = [f"{' ' * (indent + 4)}{item}," for item in listed]
+    return "\n".join([start, *lines, f"{' ' * indent}{end}"])

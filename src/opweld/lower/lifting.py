@@ -1,0 +1,113 @@
+"""Kernels for any sizes: one stands for all groups of a file that differ in numbers only.
+
+A group that is alone with its computation keeps its numbers: as constants they are faster, and
+easier to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.graph import Graph
+from ..ir.kernel import Welded
+from ..ir.lifted import lifted
+from ..ir.ops import Kind
+from ..ir.original import Part
+from ..ir.plan import Group
+from ..ir.reduction import Lowered
+from ..ir.shared import key_of
+from . import lower_lifted
+
+# Below so many elements kernels have another form, in which the number is a constant.
+SHORT_RUN_ELEMS = 33
+
+
+def lifting(parts: tuple[Part, ...], language: str) -> tuple[Part, ...]:
+    """The parts, with kernels for any sizes in place of those that differ in numbers only.
+
+    In C++ the order in which a row is summed depends on the lengths of its loops, which stay.
+    """
+    sites = [site for part in parts for site in _sites(part)]
+    numbered = language == "c++"
+    over = [each for alike in _differing(sites, _form) for each in _over_names(alike, numbered)]
+    taken = {id(site.own): site for alike in _differing(over, _key) for site in alike}
+    return tuple(_with_taken(part, taken) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A group `own` with its kernels: those with its numbers, which `numbered` tells from others,
+    or, where it is `group`, those for any sizes, which have the `key`.
+    """
+
+    graph: Graph
+    own: Group
+    group: Group
+    lowered: Lowered
+    numbered: str
+    key: str = ""
+
+
+def _sites(part: Part) -> list[_Site]:
+    graph = part.plan.graph
+    welded = (group for group in part.plan.groups if group.welded)
+    return [
+        _Site(graph, group, group, lowered, key_of(graph, group, lowered))
+        for group, lowered in zip(welded, part.kernels, strict=True)
+    ]
+
+
+def _differing(sites: Iterable[_Site], alike: Callable[[_Site], object]) -> list[list[_Site]]:
+    """Those that are alike, where some of them differ in numbers."""
+    found: dict[object, list[_Site]] = {}
+    for site in sites:
+        found.setdefault(alike(site), []).append(site)
+    return [each for each in found.values() if len({site.numbered for site in each}) > 1]
+
+
+def _key(site: _Site) -> str:
+    return site.key
+
+
+def _form(site: _Site) -> object:
+    """The same for all that can have one key: the operations, and how many axes there are."""
+    own = site.own
+    computed = (node for node in own.nodes if node.kind is not Kind.SOURCE)
+    nodes = tuple((node.op, node.type.dtype, node.type.rank) for node in computed)
+    operands = tuple((node.type.dtype, node.type.rank) for node in own.inputs)
+    return own.kind, own.schedule, nodes, operands
+
+
+def _over_names(sites: list[_Site], numbered_rows: bool) -> list[_Site]:
+    """Those that can be, over named sizes."""
+    found = []
+    for site in sites:
+        named = None if _is_short(site.lowered) else lifted(site.own, numbered_rows)
+        lowered = lower_lifted(dict(site.graph.origins), named) if named else None
+        if named is not None and lowered is not None:
+            key = key_of(site.graph, named.group, lowered)
+            own = replace(site.own, lifting=named)
+            found.append(replace(site, group=own, lowered=lowered, key=key))
+    return found
+
+
+def _is_short(lowered: Lowered) -> bool:
+    if not isinstance(lowered, Welded) or len(lowered.contiguous.loops) == 1:
+        return False
+    run = lowered.contiguous.loops[-1].extent
+    return isinstance(run, int) and run < SHORT_RUN_ELEMS
+
+
+def _with_taken(part: Part, taken: Mapping[int, _Site]) -> Part:
+    kernels = iter(part.kernels)
+    groups: list[Group] = []
+    lowereds: list[Lowered] = []
+    for group in part.plan.groups:
+        site = taken.get(id(group))
+        if group.welded:
+            lowered = next(kernels)
+            lowereds.append(site.lowered if site else lowered)
+        groups.append(site.group if site else group)
+    plan = replace(part.plan, groups=tuple(groups))
+    return replace(part, plan=plan, kernels=tuple(lowereds))

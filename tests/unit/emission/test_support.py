@@ -1,0 +1,62 @@
+"""The support at the end of emitted files: short, last, and the same in all of them."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from tests.behaviour.emitted import emitted_text
+from tests.behaviour.models import SOURCES
+
+from opweld.emission.support import MARKER, call_text, optional_texts, support_text
+
+MAX_LINES = 130
+TARGETS = ("cpu", "sm_90a")
+
+
+def parts(name: str, target: str) -> tuple[str, str, str]:
+    """What a file says of its own model, the support, and the call at the end."""
+    own, support = emitted_text(name, target).split(MARKER)
+    support, call = support.split("\n_fuse(")
+    return own, support, call
+
+
+@pytest.mark.parametrize("language", ["cuda", "c++"])
+def test_it_is_short(language: str) -> None:
+    lines = f"{MARKER}\n{support_text(language)}".splitlines()
+    assert len(lines) <= MAX_LINES
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_it_is_the_same_in_every_file(target: str) -> None:
+    fixed = support_text("cuda" if target != "cpu" else "c++")
+    for name in SOURCES:
+        own, support, call = parts(name, target)
+        assert support.strip().startswith(fixed)
+        rest = support.strip().removeprefix(fixed).strip()
+        assert rest == "\n\n\n".join(optional_texts(f"{own}\n{call}"))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_what_is_the_models_own_stands_before_it(name: str, target: str) -> None:
+    own, support, _ = parts(name, target)
+    assert "class ModelNew" in own and "_reference(" in own
+    assert name not in support and "k1_" not in support
+
+
+def test_only_what_is_used_of_the_optional_support_is_there() -> None:
+    texts = {name: "\n".join(parts(name, "cpu")[1:]) for name in SOURCES}
+    assert "def _unchanged(" in texts["linear"] and "def _unchanged(" not in texts["gelu"]
+    assert "def _reusing(" in texts["linear"] and "def _reusing(" not in texts["gelu"]
+    for text in texts.values():
+        assert "def _side_by_side(" not in text and "def _track(" not in text
+
+
+def test_the_call_is_python_and_short_lines() -> None:
+    kernels = {f"k{i}": ("_fused", [f'op("k{i}")', "_" + "long_" * 12]) for i in range(3)}
+    held = {"unchanged": "_unchanged", "objects": "(torch.nn.Linear,)"}
+    text = call_text("model", ["first" * 9, "second" * 9], held, kernels)
+    ast.parse(text)
+    assert "each=_side_by_side" in text and max(map(len, text.splitlines())) <= 100
