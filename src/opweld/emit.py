@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from .emission import piece
 from .emission.body import apart, forward, parameters, reference, size_reads, together
+from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
     guard,
-    named_objects,
-    object_expression,
     size_lines,
 )
 from .emission.libraries import listed, raw_string, sources_text
@@ -27,7 +26,6 @@ from .emission.support import (
     held_in,
     optional_texts,
     support_text,
-    wrapped,
 )
 from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
@@ -186,19 +184,16 @@ def _device_type(libraries: Libraries) -> str:
 def _call_text(
     original: Original, parts: tuple[Part, ...], libraries: Libraries, held: dict[str, str]
 ) -> str:
-    objects = named_objects(tuple(part.variant.contract for part in parts))
-    texts = [object_expression(name, original.module) for name in objects]
-    if texts:
-        held = {**held, "objects": _tuple_of(texts)}
+    held |= {
+        f"holds{variant.guard_suffix}": facts_text(variant.contract, original.module)
+        for variant in (mode[0].variant for mode in _modes(parts))
+        if has_facts(variant.contract)
+    }
     kernels = {weld.operator.name: _kernel_call(weld) for weld in _welds(parts)}
     kernels |= {each[2].operator.name: _span_call(*each) for each in _spans(parts)}
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )
-
-
-def _tuple_of(texts: list[str]) -> str:
-    return f"({texts[0]},)" if len(texts) == 1 else wrapped("(", texts, ")", 8)
 
 
 def _slug(original: Original) -> str:
@@ -250,10 +245,9 @@ def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if welded:
-        objects = named_objects(tuple(part.variant.contract for part in parts))
         lines += ["", *_indented(_forward_lines(parts), 4)]
         for mode in _modes(parts):
-            lines += ["", *_indented(_guard_lines(mode, objects), 4)]
+            lines += ["", *_indented(_guard_lines(mode), 4)]
     return "\n".join(lines)
 
 
@@ -316,16 +310,17 @@ def _guard_name(mode: tuple[Part, ...]) -> str:
     return f"_opweld_fits{mode[0].variant.guard_suffix}"
 
 
-def _guard_lines(mode: tuple[Part, ...], objects: tuple[str, ...]) -> list[str]:
+def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     contract = mode[0].variant.contract
     state = mode[0].variant.state
     told = f"the kernels for {state}" if state else "the kernels"
     tracks = any(part.plan.graph.tracked for part in mode)
+    tests = guard(contract, mode[0].variant.guard_suffix, _any_tf32(mode), tracks)
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
         f'    """Whether {told} were made for this call."""',
         "    _weld = self._opweld",
-        *_indented(guard(contract, objects, _any_tf32(mode), tracks), 4),
+        *_indented(tests, 4),
     ]
 
 

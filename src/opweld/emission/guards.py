@@ -6,92 +6,41 @@ Cheap, as it runs at every call, and plain enough for torch.compile to trace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from ..ir.contract import (
-    CallableValue,
     Contract,
     InputFact,
-    ModuleFact,
-    OpaqueValue,
     SymbolFact,
     Variant,
-    WeightFact,
 )
 from ..ir.expr import symbol
 from ..ir.types import TensorType
+from .facts import has_facts
 from .spelling import dtype, number, size_name
 
 AUTOCAST_DTYPES = ("bfloat16", "float16")
-# Modules that PyTorch itself makes (inside MultiheadAttention) and does not export.
-NOT_IN_TORCH_NN = frozenset(["NonDynamicallyQuantizableLinear"])
 
 
-# Types that stand in no module.
-_UNNAMED = {
-    "builtins:function": "type(lambda: None)",
-    "builtins:code": "type((lambda: None).__code__)",
-}
-
-
-def object_expression(name: str, original_module: str) -> str:
-    """Python text for "module:qualname", given the name under which capture knew the original."""
-    module, qualname = name.split(":")
-    if module == original_module:
-        return f'_named(_original, "{qualname}")'
-    if name in _UNNAMED:
-        return _UNNAMED[name]
-    if module.startswith("torch.nn.modules.") and qualname not in NOT_IN_TORCH_NN:
-        return f"torch.nn.{qualname}"
-    if module == "torch":
-        return f"torch.{qualname.removeprefix('_VariableFunctionsClass.')}"
-    return f'_named("{module}", "{qualname}")'
-
-
-def named_objects(contracts: tuple[Contract, ...]) -> tuple[str, ...]:
-    """Names of all classes and functions that guards compare with, each once."""
-    names: dict[str, None] = {}
-    for fact in (f for contract in contracts for f in contract.modules):
-        names.update({fact.type_name: None} if fact.path else {})
-        for _, value in fact.attributes:
-            names.update(dict.fromkeys(_names_in(value)))
-    return tuple(names)
-
-
-def _names_in(value: Any) -> Iterator[str]:
-    if isinstance(value, CallableValue):
-        yield value.name
-    elif isinstance(value, OpaqueValue):
-        yield value.type_name
-    elif isinstance(value, dict):
-        yield from (name for item in value.values() for name in _names_in(item))
-    elif isinstance(value, tuple | list):
-        yield from (name for item in value for name in _names_in(item))
-
-
-def guard(
-    contract: Contract, objects: tuple[str, ...], tf32: bool = False, tracks: bool = False
-) -> list[str]:
+def guard(contract: Contract, suffix: str, tf32: bool = False, tracks: bool = False) -> list[str]:
     """The body of the guard. In scope: self, the forward's parameters, and `_weld`.
 
-    `tf32`: there are kernels of less precision, which torch's flag must allow at this call too.
-    `tracks`: the call changes buffers, which torch.func lets the library do and not us.
+    `suffix` tells the mode's names there from those of others. `tf32`: there are kernels of less
+    precision, which torch's flag must allow at this call too. `tracks`: the call changes buffers,
+    which torch.func lets the library do and not us.
     """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
     if tf32:
         tests.append("_weld.allows_tf32()")
     if tracks:
         tests.append("not torch._C._are_functorch_transforms_active()")
-    own = next((f for f in contract.modules if not f.path), None)
-    tests += _value_tests("self", own, objects) if own is not None else []
-    lines: list[str] = []
-    for path in _module_paths(contract):
-        lines += [*_refused_unless(tests), _fetch(path)]
-        tests = _module_tests(path, contract, objects)
-    tests += _weight_tests(contract)
-    last = _returned(tests) if contract.gradients else _unless_differentiated(tests, contract)
-    return _sizes_read([*lines, *last], contract)
+    if has_facts(contract):
+        gradients = "" if contract.gradients else ", gradients=False"
+        tests.append(f"_weld.holds{suffix}(self, {_same_device(contract)}{gradients})")
+    tests += [f.access.strip("()") for f in contract.inputs if _is_tie(f)]
+    if contract.gradients:
+        return _sizes_read(_returned(tests), contract)
+    return _sizes_read(_unless_differentiated(tests, contract), contract)
 
 
 def _refused_unless(tests: list[str]) -> list[str]:
@@ -119,7 +68,7 @@ def _argument_tests(contract: Contract) -> list[str]:
     """Tests of the arguments, in an order in which each one's access is safe."""
     tests = ["type(self) is _weld.model"]
     plain = [f for f in contract.inputs if f.type is None and not _is_tie(f)]
-    tests += [test for f in plain for test in _equal_tests(f.access, f.literal, ())]
+    tests += [test for f in plain for test in _equal_tests(f.access, f.literal)]
     tensors = [f for f in contract.inputs if f.type is not None]
     for index, fact in enumerate(tensors):
         assert fact.type is not None
@@ -218,60 +167,8 @@ def autocast_test(name: str, variant: Variant) -> str:
     return " or ".join(f"{name} is {each}" for each in (own, *dtypes))
 
 
-def _module_paths(contract: Contract) -> list[str]:
-    """Every module on the way to a guarded submodule or weight, outer ones first."""
-    ends = [f.path for f in contract.modules if f.path]
-    ends += [w.path.rpartition(".")[0] for w in contract.weights if "." in w.path]
-    paths: dict[str, None] = {}
-    for end in ends:
-        parts = end.split(".")
-        paths.update(dict.fromkeys(".".join(parts[: n + 1]) for n in range(len(parts))))
-    return sorted(paths)
-
-
-def local_name(path: str) -> str:
-    """A local variable for the submodule at `path`; "" is the module itself."""
-    return "self" if not path else "_module_" + re.sub(r"\W", "_", path)
-
-
-def _fetch(path: str) -> str:
-    parent, _, name = path.rpartition(".")
-    return f'{local_name(path)} = {local_name(parent)}._modules.get("{name}")'
-
-
-def _module_tests(path: str, contract: Contract, objects: tuple[str, ...]) -> list[str]:
-    name = local_name(path)
-    fact = next((f for f in contract.modules if f.path == path), None)
-    if fact is None:
-        return [f"{name} is not None"]
-    kind = _object(fact.type_name, objects)
-    test = "parametrized" if fact.parametrized else "unchanged"
-    return [f"_weld.{test}({name}, {kind})", *_value_tests(name, fact, objects)]
-
-
-def _object(name: str, objects: tuple[str, ...]) -> str:
-    return f"_weld.objects[{objects.index(name)}]"
-
-
-def _value_tests(name: str, fact: ModuleFact, objects: tuple[str, ...]) -> list[str]:
-    """Tests of what the forward reads from a module beside its tensors."""
-    tests: list[str] = []
-    for key, value in fact.attributes:
-        if key == "_modules":
-            tests.append(f"tuple({name}._modules) == {value!r}")
-        else:
-            tests += _equal_tests(f"{name}.{key}", value, objects)
-    if fact.mode is not None:
-        tests.append(f"{name}.training is {fact.mode}")
-    return tests
-
-
-def _equal_tests(access: str, value: Any, objects: tuple[str, ...]) -> list[str]:
+def _equal_tests(access: str, value: Any) -> list[str]:
     """The value and its type, item by item: 2 and 2.0 and True are different constants."""
-    if isinstance(value, CallableValue):
-        return [f"{access} is {_object(value.name, objects)}"]
-    if isinstance(value, OpaqueValue):
-        return [f"type({access}) is {_object(value.type_name, objects)}"]
     if isinstance(value, tuple | list):
         tests = [f"type({access}) is {type(value).__name__} and len({access}) == {len(value)}"]
         items = [(f"{access}[{index}]", item) for index, item in enumerate(value)]
@@ -280,7 +177,7 @@ def _equal_tests(access: str, value: Any, objects: tuple[str, ...]) -> list[str]
         items = [(f"{access}[{key!r}]", item) for key, item in value.items()]
     else:
         return [_literal_test(access, value)]
-    return tests + [test for item in items for test in _equal_tests(*item, objects)]
+    return tests + [test for item in items for test in _equal_tests(*item)]
 
 
 def _literal_test(access: str, value: Any) -> str:
@@ -295,30 +192,15 @@ def _literal_test(access: str, value: Any) -> str:
     return f"{kind} and {access} == {number(value)}"
 
 
-def _weight_tests(contract: Contract) -> list[str]:
-    tests: list[str] = []
-    for weight in contract.weights:
-        access = _weight_access(weight)
-        tests += _tensor_tests(access, weight.type, _same_device(contract))
-        tests += _layout_tests(access, weight.type, contract)
-    return tests + [f.access.strip("()") for f in contract.inputs if _is_tie(f)]
-
-
-def _weight_access(weight: WeightFact) -> str:
-    owner, _, name = weight.path.rpartition(".")
-    if not name.isidentifier():
-        return f'{local_name(owner)}._parameters.get("{name}")'
-    return f"{local_name(owner)}.{name}"
-
-
 def _unless_differentiated(tests: list[str], contract: Contract) -> list[str]:
     """That the tests hold and no gradient is asked for: the graph's are not the forward's."""
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
-    first, *others = [*tensors, *map(_weight_access, contract.weights)]
+    asking = [f"{access}.requires_grad" for access in tensors]
+    first, *others = asking
     return [
         *_refused_unless([*tests, "not torch._C._are_functorch_transforms_active()"]),
         "return not torch.is_grad_enabled() or not (",
-        f"    {first}.requires_grad",
-        *(f"    or {access}.requires_grad" for access in others),
+        f"    {first}",
+        *(f"    or {each}" for each in others),
         ")",
     ]

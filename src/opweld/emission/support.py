@@ -16,8 +16,7 @@ _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)
 # what it uses.
 _OPTIONAL = {
     "fallback": ("_weld.tell(",),
-    "unchanged": ("_weld.unchanged(", "_weld.parametrized("),
-    "parametrized": ("_weld.parametrized(",),
+    "facts": ("_facts(",),
     "tf32": ("_weld.allows_tf32(",),
     "track": ("_weld.track(",),
     "autocast": ("_weld.autocast(",),
@@ -52,7 +51,7 @@ def optional_texts(text: str) -> list[str]:
 
 def held_in(class_text: str, device_type: str) -> dict[str, str]:
     """What the text of the class calls of the optional support, with the texts of the functions."""
-    functions = {name: f"_{name}" for name in ("unchanged", "parametrized", "allows_tf32", "track")}
+    functions = {name: f"_{name}" for name in ("allows_tf32", "track")}
     functions["autocast"] = f'_autocast_of("{device_type}")'
     return {name: text for name, text in functions.items() if f"_weld.{name}(" in class_text}
 

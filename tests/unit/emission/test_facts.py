@@ -1,0 +1,220 @@
+"""What the kernels of a file were made for: the table of it, and what the emitted test notices."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import sys
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from opweld.emission import piece
+from opweld.emission.facts import facts_text, paths_text
+from opweld.ir.contract import Contract, ModuleFact, OpaqueValue, WeightFact
+from opweld.ir.types import DType, TensorType
+
+NAMES: dict[str, Any] = {"torch": torch, "_original": sys.modules[__name__]}
+exec(piece("facts"), NAMES)
+NAMES["_named"] = lambda module, name: getattr(module, name)
+DEVICES = (torch.device("cpu"),)
+
+
+def plain(x: Any, dtype: torch.dtype, devices: Any, shape: Any = None) -> bool:
+    kinds = (torch.Tensor, nn.Parameter)
+    return type(x) in kinds and x.dtype is dtype and x.device in devices and x.shape == shape
+
+
+class Kind:
+    """What cannot be compared."""
+
+
+class Block(nn.Module):
+    scale = 2.0  # of the class
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.sizes = [1, 2]
+        self.kind = Kind()
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block(), Block())
+        self.factor = 3
+        self._opweld = SimpleNamespace(plain=plain)
+
+
+def tensor(*shape: int) -> TensorType:
+    return TensorType(DType.F32, shape)
+
+
+def fact(
+    path: str, kind: str, *attributes: tuple[str, Any], mode: bool | None = None
+) -> ModuleFact:
+    return ModuleFact(path, kind, attributes, mode)
+
+
+def contract(*block: tuple[str, Any]) -> Contract:
+    """Of Model; `block` is what the forward of a block reads beside its modules."""
+    modules = [fact("", f"{__name__}:Model", ("factor", 3))]
+    modules.append(
+        fact("blocks", "torch.nn.modules.container:Sequential", ("_modules", ("0", "1", "2")))
+    )
+    weights = []
+    for n in range(3):
+        modules += [
+            fact(f"blocks.{n}", f"{__name__}:Block", *block),
+            fact(f"blocks.{n}.fc", "torch.nn.modules.linear:Linear", ("in_features", 4)),
+            fact(
+                f"blocks.{n}.norm",
+                "torch.nn.modules.batchnorm:BatchNorm1d",
+                ("eps", 1e-5),
+                mode=True,
+            ),
+        ]
+        weights.append(WeightFact(f"blocks.{n}.fc.weight", tensor(4, 4)))
+        weights.append(WeightFact(f"blocks.{n}.norm.running_mean", tensor(4)))
+    return Contract("self, x", (), tuple(weights), tuple(modules), ())
+
+
+def test_of(*block: tuple[str, Any]) -> Callable[..., bool]:
+    return eval(facts_text(contract(*block), __name__), NAMES)
+
+
+test_of.__test__ = False  # type: ignore[attr-defined]
+
+
+def test_equal_blocks_add_nothing_to_the_text() -> None:
+    assert paths_text([f"blocks.{n}.conv" for n in range(40)]) == ['"blocks.0-39.conv"']
+    listed = ["a.0.b", "a.1.b", "a.3.b", "c", "d.7"]
+    assert paths_text(listed) == ['"a.0-1.b a.3.b c d.7"']
+    nested = [f"stage.{i}.{j}.fc" for i in range(3) for j in range(2)]
+    assert paths_text(nested) == ['"stage.0-2.0-1.fc"']
+    assert paths_text(["odd name.fc"]) == ["['odd name.fc']"]
+    assert paths_text(["a.01", "a.02"]) == ['"a.01 a.02"']
+
+
+def test_each_row_is_of_what_is_alike() -> None:
+    text = facts_text(contract(("scale", 2.0)), __name__)
+    assert text.count("torch.nn.Linear") == 1 and '"blocks.0-2.fc"' in text
+    assert '{"eps": 1e-05, "training": True}' in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+CHANGES: dict[str, Callable[[Model], object]] = {
+    "a hook": lambda m: m.blocks[1].fc.register_forward_hook(lambda *args: None),
+    "a hook before": lambda m: m.blocks[1].register_forward_pre_hook(lambda *args: None),
+    "a hook of gradients": lambda m: m.blocks[2].fc.register_full_backward_hook(lambda *a: None),
+    "another module": lambda m: setattr(m.blocks[1], "fc", nn.Linear(4, 4, bias=False).double()),
+    "no module": lambda m: delattr(m.blocks[1], "fc"),
+    "another class": lambda m: setattr(m.blocks[1].fc, "__class__", nn.Bilinear),
+    "a forward of its own": lambda m: setattr(m.blocks[1].fc, "forward", lambda x: x),
+    "an attribute": lambda m: setattr(m.blocks[2].norm, "eps", 1e-3),
+    "an attribute of another type": lambda m: setattr(m, "factor", 3.0),
+    "an attribute less": lambda m: delattr(m.blocks[0].norm, "eps"),
+    "the mode": lambda m: m.blocks[2].norm.eval(),
+    "the module's own attribute": lambda m: setattr(m, "factor", 4),
+    "one module more": lambda m: m.blocks.append(Block()),
+    "modules in another order": lambda m: m.blocks._modules.update(
+        {"0": m.blocks._modules.pop("0")}
+    ),
+    "the weight's dtype": lambda m: m.blocks[1].fc.double(),
+    "the weight's shape": lambda m: setattr(
+        m.blocks[1].fc.weight, "data", m.blocks[1].fc.weight.data[:2]
+    ),
+    "a buffer's shape": lambda m: setattr(m.blocks[1].norm, "running_mean", torch.zeros(5)),
+    "no weight": lambda m: setattr(m.blocks[1].fc, "weight", None),
+    "a weight in front": lambda m: m.blocks[1].fc.__dict__.update(weight=torch.zeros(5)),
+    "the device": lambda m: m.blocks[1].fc.to("meta"),
+    "all attributes": lambda m: setattr(m, "__dict__", {**m.__dict__, "factor": 5}),
+}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_is_noticed(change: str, known: bool) -> None:
+    holds, model = test_of(("scale", 2.0)), Model()
+    if known:
+        assert holds(model, DEVICES) and holds(model, DEVICES)
+    CHANGES[change](model)
+    assert not holds(model, DEVICES)
+
+
+@pytest.mark.parametrize("block", [("scale", 2.0), ("sizes", [1, 2]), ("fc.in_features", 4)])
+def test_what_objects_do_not_tell_is_asked_each_time(block: tuple[str, Any]) -> None:
+    holds, model = test_of(block), Model()
+    assert holds(model, DEVICES) and holds(model, DEVICES)
+    model.blocks[1].sizes.append(3)
+    model.blocks[1].fc.in_features = 5
+    model.blocks[1].scale = 3.0
+    assert not holds(model, DEVICES)
+
+
+def test_values_that_cannot_be_compared_are_of_a_type() -> None:
+    holds, model = test_of(("kind", OpaqueValue(f"{__name__}:Kind"))), Model()
+    assert holds(model, DEVICES)
+    model.blocks[1].kind = Kind()
+    assert holds(model, DEVICES)
+    model.blocks[1].kind = 1
+    assert not holds(model, DEVICES)
+
+
+def test_what_changes_nothing_is_still_right() -> None:
+    holds, model = test_of(("scale", 2.0)), Model()
+    assert holds(model, DEVICES)
+    model.blocks[1].fc = nn.Linear(4, 4)
+    model.blocks[0].fc.weight = nn.Parameter(torch.zeros(4, 4))
+    with torch.no_grad():
+        model.blocks[2].fc.weight.zero_()
+    model.anything = 1
+    assert holds(model, DEVICES)
+    assert holds(copy.deepcopy(model), DEVICES)
+
+
+def test_other_devices() -> None:
+    holds, model = test_of(("scale", 2.0)), Model()
+    assert holds(model, DEVICES) and not holds(model, (torch.device("cuda", 0),))
+    assert holds(model, DEVICES)
+
+
+def test_gradients_that_may_not_be_asked_for() -> None:
+    holds, model = test_of(("scale", 2.0)), Model()
+    assert not holds(model, DEVICES, gradients=False)
+    with torch.no_grad():
+        assert holds(model, DEVICES, gradients=False)
+    assert holds(model.requires_grad_(False), DEVICES, gradients=False)
+
+
+def test_a_model_that_is_known_costs_no_python_frames_a_module() -> None:
+    model, frames = Model(), 0
+    holds = test_of()
+    assert holds(model, DEVICES)
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal frames
+        frames += event == "call"
+
+    sys.setprofile(count)
+    try:
+        assert holds(model, DEVICES)
+    finally:
+        sys.setprofile(None)
+    assert frames < 12
+
+
+def test_a_model_is_not_kept_alive() -> None:
+    holds, model = test_of(("scale", 2.0)), Model()
+    assert holds(model, DEVICES)
+    weight, gone = weakref.ref(model.blocks[0].fc.weight), weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None and weight() is None
