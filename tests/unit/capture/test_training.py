@@ -236,9 +236,7 @@ class DropsViewed(nn.Module):
 def test_what_no_graph_holds_stays_the_originals_in_training_alone(model: Any, words: str) -> None:
     module, x = model().eval(), torch.randn(6, 5)
     state = copy.deepcopy(module.state_dict())
-    result: Capture = capture(
-        module, (x,), {}, name="model", batch=False, needs=Needs(mode="both")
-    )
+    result: Capture = capture(module, (x,), {}, name="model", batch=False, needs=Needs(mode="both"))
     assert [v.training for v in result.variants] == [False] * len(result.variants)
     ((kept, reason),) = result.kept
     assert kept == "training" and words in reason
