@@ -14,7 +14,7 @@ from torch import nn
 from opweld import driver
 from opweld.ir.original import Part
 
-SHAPES = ((4, 8, 8), (6, 10, 6), (5, 7, 7))
+SHAPES = ((4, 3, 48), (6, 3, 64), (5, 3, 35))
 
 
 class Block(nn.Module):

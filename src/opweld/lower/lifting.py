@@ -26,11 +26,12 @@ SHORT_RUN_ELEMS = 33
 def lifting(parts: tuple[Part, ...], language: str) -> tuple[Part, ...]:
     """The parts, with kernels for any sizes in place of those that differ in numbers only.
 
-    In C++ the order in which a row is summed depends on the lengths of its loops, which stay.
+    In CUDA what is read in packets depends on numbers; in C++ the compiler makes vectors, but the
+    order in which a row is summed depends on the lengths of its loops, which stay.
     """
     sites = [site for part in parts for site in _sites(part)]
-    numbered = language == "c++"
-    over = [each for alike in _differing(sites, _form) for each in _over_names(alike, numbered)]
+    cuda = language == "cuda"
+    over = [each for alike in _differing(sites, _form) for each in _over_names(alike, cuda)]
     taken = {id(site.own): site for alike in _differing(over, _key) for site in alike}
     return tuple(_with_taken(part, taken) for part in parts)
 
@@ -79,12 +80,12 @@ def _form(site: _Site) -> object:
     return own.kind, own.schedule, nodes, operands
 
 
-def _over_names(sites: list[_Site], numbered_rows: bool) -> list[_Site]:
+def _over_names(sites: list[_Site], cuda: bool) -> list[_Site]:
     """Those that can be, over named sizes."""
     found = []
     for site in sites:
-        named = None if _is_short(site.lowered) else lifted(site.own, numbered_rows)
-        lowered = lower_lifted(dict(site.graph.origins), named) if named else None
+        named = None if _is_short(site.lowered) else lifted(site.own, numbered_rows=not cuda)
+        lowered = lower_lifted(dict(site.graph.origins), named, cuda) if named else None
         if named is not None and lowered is not None:
             key = key_of(site.graph, named.group, lowered)
             own = replace(site.own, lifting=named)
