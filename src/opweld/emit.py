@@ -100,14 +100,16 @@ class _Spanned:
     texts: tuple[str, str]
 
 
-_Spans = dict[int, list[_Spanned]]
-"""By the identity of a plan."""
+_Spans = dict[str, list[_Spanned]]
+"""By the suffix of a variant."""
 
 
 def _spans(parts: tuple[Part, ...]) -> _Spans:
     """What has one gradient over several kernels; of one name are those of one text."""
     known: dict[str, tuple[str, str]] = {}
-    return {id(part.plan): [_named(each, known) for each in _spans_of(part)] for part in parts}
+    return {
+        part.variant.suffix: [_named(each, known) for each in _spans_of(part)] for part in parts
+    }
 
 
 def _spans_of(part: Part) -> list[_Spanned]:
@@ -341,7 +343,7 @@ def _forward_body(part: Part, spans: _Spans) -> list[str]:
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)
-    own = [each.span for each in spans[id(part.plan)]]
+    own = [each.span for each in spans[part.variant.suffix]]
     lines = forward(part.plan, operators, device, size_lines(contract), names, own)
     if any("device=_device" in line for line in lines):
         lines.insert(0, f"_device = {device}")

@@ -48,7 +48,7 @@ def images(batch: int = 3) -> tuple[torch.Tensor, ...]:
 
 def emitted(folder: Path) -> Emitted:
     torch.manual_seed(1)
-    return emit_module(Blocks().eval(), (images(), {}), folder)
+    return emit_module(Blocks().eval(), (images(), {}), folder, mode="both")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,8 @@ def names(made: Emitted, state: str = "") -> list[str]:
 def test_blocks_share_their_kernels(lifted: Emitted, numbered: Emitted) -> None:
     assert len(set(names(numbered))) == len(names(numbered)) == len(names(lifted))
     assert len(set(names(lifted))) * len(SHAPES) == len(names(lifted))
+    training = names(lifted, "training")
+    assert 0 < len(set(training)) < len(training) == len(set(names(numbered, "training")))
 
 
 def every_second(x: torch.Tensor) -> torch.Tensor:

@@ -32,13 +32,18 @@ def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:
     taken: set[int] = set()
     for first in plan.groups if plan.graph.tracked else ():
         second = _only_reader(plan, first)
-        if second is None or taken & {id(first), id(second)}:
+        if second is None or taken & {_place(first), _place(second)}:
             continue
         if not all(_is_plain(group) for group in (first, second)):
             continue
-        taken |= {id(first), id(second)}
+        taken |= {_place(first), _place(second)}
         found.append(_span(plan.graph, first, second, operators))
     return found
+
+
+def _place(group: Group) -> int:
+    """What tells a group from the others of a plan, of which several may be of one name."""
+    return group.outputs[0].serial
 
 
 def _is_plain(group: Group) -> bool:

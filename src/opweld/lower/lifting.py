@@ -29,19 +29,21 @@ def lifting(parts: tuple[Part, ...], language: str) -> tuple[Part, ...]:
     In CUDA what is read in packets depends on numbers; in C++ the compiler makes vectors, but the
     order in which a row is summed depends on the lengths of its loops, which stay.
     """
-    sites = [site for part in parts for site in _sites(part)]
+    sites = [site for place, part in enumerate(parts) for site in _sites(place, part)]
     cuda = language == "cuda"
     over = [each for alike in _differing(sites, _form) for each in _over_names(alike, cuda)]
-    taken = {id(site.own): site for alike in _differing(over, _key) for site in alike}
-    return tuple(_with_taken(part, taken) for part in parts)
+    taken = {site.place: site for alike in _differing(over, _key) for site in alike}
+    return tuple(_with_taken(place, part, taken) for place, part in enumerate(parts))
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
     """A group `own` with its kernels: those with its numbers, which `numbered` tells from others,
-    or, where it is `group`, those for any sizes, which have the `key`.
+    or, where it is `group`, those for any sizes, which have the `key`. `place` are the numbers of
+    its part and of its kernels there.
     """
 
+    place: tuple[int, int]
     graph: Graph
     own: Group
     group: Group
@@ -50,12 +52,12 @@ class _Site:
     key: str = ""
 
 
-def _sites(part: Part) -> list[_Site]:
+def _sites(number: int, part: Part) -> list[_Site]:
     graph = part.plan.graph
-    welded = (group for group in part.plan.groups if group.welded)
+    welded = [group for group in part.plan.groups if group.welded]
     return [
-        _Site(graph, group, group, lowered, key_of(graph, group, lowered))
-        for group, lowered in zip(welded, part.kernels, strict=True)
+        _Site((number, at), graph, group, group, lowered, key_of(graph, group, lowered))
+        for at, (group, lowered) in enumerate(zip(welded, part.kernels, strict=True))
     ]
 
 
@@ -100,15 +102,12 @@ def _is_short(lowered: Lowered) -> bool:
     return isinstance(run, int) and run < SHORT_RUN_ELEMS
 
 
-def _with_taken(part: Part, taken: Mapping[int, _Site]) -> Part:
-    kernels = iter(part.kernels)
-    groups: list[Group] = []
-    lowereds: list[Lowered] = []
-    for group in part.plan.groups:
-        site = taken.get(id(group))
-        if group.welded:
-            lowered = next(kernels)
-            lowereds.append(site.lowered if site else lowered)
-        groups.append(site.group if site else group)
-    plan = replace(part.plan, groups=tuple(groups))
-    return replace(part, plan=plan, kernels=tuple(lowereds))
+def _with_taken(number: int, part: Part, taken: Mapping[tuple[int, int], _Site]) -> Part:
+    sites = [taken.get((number, at)) for at in range(len(part.kernels))]
+    pairs = zip(sites, part.kernels, strict=True)
+    kernels = tuple(site.lowered if site else lowered for site, lowered in pairs)
+    each = iter(sites)
+    groups = (
+        site.group if group.welded and (site := next(each)) else group for group in part.plan.groups
+    )
+    return replace(part, plan=replace(part.plan, groups=tuple(groups)), kernels=kernels)

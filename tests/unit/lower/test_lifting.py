@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
-from tests.unit.ir.test_shared import compiled
 from torch import nn
 
-# A line for each: an entry of a kernel, a host operator, what it is in PyTorch, and a fake.
+from opweld.driver import compile_module
+from opweld.ir.original import Original
+from opweld.options import Options
+
+# A line for each: an entry of a kernel, a host operator, what it is in PyTorch.
 COUNTED = (r'^extern "C" int \w+\($|^extern "C" int \w+\(.*\{', r"^  m\.def\(")
-COUNTED += (r"^def _\w+_reference\(", r"^def _\w+_fake\(")
+COUNTED += (r"^def _\w+_reference\(",)
 
 
 class Block(nn.Module):
@@ -31,9 +35,12 @@ class Blocks(nn.Module):
         return tuple(block(x) for block, x in zip(self.blocks, images, strict=True))
 
 
-def text_of(*shapes: tuple[int, int, int], target: str = "sm_90a") -> str:
-    images = (torch.randn(2, *shape) for shape in shapes)
-    return compiled(Blocks(*(shape[0] for shape in shapes)), *images, target=target).text
+def text_of(*shapes: tuple[int, int, int], mode: str = "eval") -> str:
+    images = tuple(torch.randn(2, *shape) for shape in shapes)
+    original = Original("blocks.py", "blocks", "Blocks", None)
+    options = Options(target="sm_90a", mode=mode)
+    model = Blocks(*(shape[0] for shape in shapes)).eval()
+    return compile_module(model, images, {}, original, options).text
 
 
 def counts(text: str) -> list[int]:
@@ -41,14 +48,15 @@ def counts(text: str) -> list[int]:
 
 
 def kernel_lines(text: str) -> int:
-    """Lines of CUDA, host code, references and fakes: all before what ModelNew uses."""
-    return len(text.partition("class _Weld:")[0].split("\n"))
+    """Lines of CUDA, host code and references: all before ModelNew."""
+    return len(text.partition("class ModelNew(")[0].split("\n"))
 
 
-def test_blocks_of_other_widths_add_no_kernel() -> None:
-    one = text_of((64, 16, 16))
-    two = text_of((64, 16, 16), (128, 8, 8))
-    four = text_of((64, 16, 16), (128, 8, 8), (96, 24, 24), (256, 6, 6))
+@pytest.mark.parametrize("mode", ["eval", "training"])
+def test_blocks_of_other_widths_add_no_kernel(mode: str) -> None:
+    one = text_of((64, 16, 16), mode=mode)
+    two = text_of((64, 16, 16), (128, 8, 8), mode=mode)
+    four = text_of((64, 16, 16), (128, 8, 8), (96, 24, 24), (256, 6, 6), mode=mode)
     assert all(counts(one)) and counts(one) == counts(two) == counts(four)
     assert kernel_lines(two) == kernel_lines(four)
 
