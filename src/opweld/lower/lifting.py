@@ -18,6 +18,7 @@ from ..ir.plan import Group
 from ..ir.reduction import Lowered
 from ..ir.shared import key_of
 from . import lower_lifted
+from .pointwise import Origins
 
 # Below so many elements kernels have another form, in which the number is a constant.
 SHORT_RUN_ELEMS = 33
@@ -38,14 +39,14 @@ def lifting(parts: tuple[Part, ...], language: str) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A group `own` with its kernels: those with its numbers, which `numbered` tells from others,
-    or, where it is `group`, those for any sizes, which have the `key`. `place` are the numbers of
-    its part and of its kernels there.
+    """A group with its kernels: those with its numbers, which `numbered` tells from others, or
+    those for any sizes, which have the `key`. `place` are the numbers of its part and of its
+    kernels there.
     """
 
     place: tuple[int, int]
     graph: Graph
-    own: Group
+    origins: Origins
     group: Group
     lowered: Lowered
     numbered: str
@@ -54,9 +55,10 @@ class _Site:
 
 def _sites(number: int, part: Part) -> list[_Site]:
     graph = part.plan.graph
+    origins = dict(graph.origins)
     welded = [group for group in part.plan.groups if group.welded]
     return [
-        _Site((number, at), graph, group, group, lowered, key_of(graph, group, lowered))
+        _Site((number, at), graph, origins, group, lowered, key_of(graph, group, lowered))
         for at, (group, lowered) in enumerate(zip(welded, part.kernels, strict=True))
     ]
 
@@ -75,7 +77,7 @@ def _key(site: _Site) -> str:
 
 def _form(site: _Site) -> object:
     """The same for all that can have one key: the operations, and how many axes there are."""
-    own = site.own
+    own = site.group
     computed = (node for node in own.nodes if node.kind is not Kind.SOURCE)
     nodes = tuple((node.op, node.type.dtype, node.type.rank) for node in computed)
     operands = tuple((node.type.dtype, node.type.rank) for node in own.inputs)
@@ -83,16 +85,29 @@ def _form(site: _Site) -> object:
 
 
 def _over_names(sites: list[_Site], cuda: bool) -> list[_Site]:
-    """Those that can be, over named sizes."""
-    found = []
+    """Those that can be, over named sizes; those of a part that are alike with their numbers, too,
+    are lowered once.
+    """
+    firsts: dict[tuple[int, str], _Site | None] = {}
     for site in sites:
-        named = None if _is_short(site.lowered) else lifted(site.own, numbered_rows=not cuda)
-        lowered = lower_lifted(dict(site.graph.origins), named, cuda) if named else None
-        if named is not None and lowered is not None:
-            key = key_of(site.graph, named.group, lowered)
-            own = replace(site.own, lifting=named)
-            found.append(replace(site, group=own, lowered=lowered, key=key))
-    return found
+        alike = site.place[0], site.numbered
+        if alike not in firsts:
+            firsts[alike] = _over_name(site, cuda)
+    found = ((site, firsts[site.place[0], site.numbered]) for site in sites)
+    return [
+        replace(first, place=site.place, group=replace(site.group, lifting=first.group.lifting))
+        for site, first in found
+        if first is not None
+    ]
+
+
+def _over_name(site: _Site, cuda: bool) -> _Site | None:
+    named = None if _is_short(site.lowered) else lifted(site.group, numbered_rows=not cuda)
+    lowered = lower_lifted(site.origins, named, cuda) if named else None
+    if named is None or lowered is None:
+        return None
+    group = replace(site.group, lifting=named)
+    return replace(site, group=group, lowered=lowered, key=key_of(site.graph, named.group, lowered))
 
 
 def _is_short(lowered: Lowered) -> bool:
