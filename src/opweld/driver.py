@@ -186,9 +186,10 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     captured, original, target = ready.captured, ready.original, ready.target
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
     lines = [line for line in lines if line.part.welds or not line.part.variant.guard_suffix]
-    parts = sharing(lifting(tuple(line.part for line in lines), target.language))
+    numbered = tuple(line.part for line in lines)
+    parts = sharing(trace.run("lower", lifting, numbered, target.language))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
-    kernels = kernels_of(parts)
+    kernels = trace.run("lower", kernels_of, parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language)
     head = _head(original, target, parts)

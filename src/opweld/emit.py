@@ -17,7 +17,7 @@ from .emission.guards import (
 )
 from .emission.libraries import listed, raw_string, sources_text
 from .emission.signature import bare, handed_on, parameter_names
-from .emission.spans import Span, spans_of
+from .emission.spans import Span, named, spans_of
 from .emission.spelling import dtype, maker_name, number
 from .emission.support import (
     MARKER,
@@ -53,18 +53,17 @@ def emit(
     parts; a file without kernels is the original under the name ModelNew. `needs` is what was asked
     for: where the original runs all the same, there is nothing to tell.
     """
-    welds = _welds(parts)
+    welds, spans = _welds(parts), _spans(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
-    class_text = _class_text(parts, bool(welds))
+    class_text = _class_text(parts, bool(welds), spans)
     if welds:
-        spans = _spans(parts)
         sections.append(sources_text(libraries))
         sections += [_reference(weld) for weld in welds]
-        sections += [text for each in spans for text in _span_texts(*each)]
+        sections += [text for each in _each(spans) for text in each.texts]
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, parts, needs)
-        call = _call_text(original, parts, libraries, held)
+        call = _call_text(original, parts, libraries, held, spans)
         support = f"{MARKER}\n{support_text(libraries.language)}"
         sections += [support, *optional_texts(f"{class_text}\n{call}"), call]
     else:
@@ -89,29 +88,62 @@ def _welds(parts: tuple[Part, ...]) -> list[_Welded]:
     ]
 
 
-_Spanned = tuple[Graph, dict[str, Operator], Span]
+@dataclass(frozen=True, slots=True)
+class _Spanned:
+    """A span with the kernels that it names, and its texts."""
+
+    graph: Graph
+    operators: dict[str, Operator]
+    span: Span
+    texts: tuple[str, str]
 
 
-def _spans(parts: tuple[Part, ...]) -> list[_Spanned]:
-    """What has one gradient over several kernels, each once."""
-    found: dict[str, _Spanned] = {}
-    for part in parts:
-        operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
-        for span in spans_of(part.plan, operators):
-            found.setdefault(span.operator.name, (part.plan.graph, operators, span))
+_Spans = dict[str, list[_Spanned]]
+"""By the suffix of a variant."""
+
+
+def _spans(parts: tuple[Part, ...]) -> _Spans:
+    """What has one gradient over several kernels; of one name are those of one text."""
+    known: dict[str, tuple[str, str]] = {}
+    return {
+        part.variant.suffix: [_named(each, known) for each in _spans_of(part)] for part in parts
+    }
+
+
+def _spans_of(part: Part) -> list[_Spanned]:
+    graph = part.plan.graph
+    operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
+    return [_spanned(graph, operators, span) for span in spans_of(part.plan, operators)]
+
+
+def _spanned(graph: Graph, operators: dict[str, Operator], span: Span) -> _Spanned:
+    text = reference(graph, span.whole.as_compiled, span.operator)
+    return _Spanned(graph, operators, span, (text, together(graph, span, operators)))
+
+
+def _named(each: _Spanned, known: dict[str, tuple[str, str]]) -> _Spanned:
+    """With a number in its name where the same kernels are put together otherwise."""
+    wish, number = each.span.operator.name, 1
+    while known.setdefault(each.span.operator.name, each.texts) != each.texts:
+        number += 1
+        span = named(each.span, f"{wish}_{number}")
+        each = _spanned(each.graph, each.operators, span)
+    return each
+
+
+def _each(spans: _Spans) -> list[_Spanned]:
+    """Those of all plans, each once."""
+    found = {each.span.operator.name: each for of_plan in spans.values() for each in of_plan}
     return list(found.values())
 
 
-def _span_texts(graph: Graph, operators: dict[str, Operator], span: Span) -> list[str]:
-    return [reference(graph, span.whole, span.operator), together(graph, span, operators)]
-
-
-def _span_call(graph: Graph, operators: dict[str, Operator], span: Span) -> Call:
+def _span_call(each: _Spanned) -> Call:
+    graph, span = each.graph, each.span
     name, kernels = span.operator.name, [group.name for group in span.parts]
     bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
     functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
     arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
-    places = _reached(_Welded(graph, span.whole, span.operator, None))
+    places = _reached(_Welded(graph, span.whole.as_compiled, span.operator, None))
     return "_in_one_span", [*arguments, *_sizes(span.operator), f"reached={places!r}"]
 
 
@@ -182,7 +214,11 @@ def _device_type(libraries: Libraries) -> str:
 
 
 def _call_text(
-    original: Original, parts: tuple[Part, ...], libraries: Libraries, held: dict[str, str]
+    original: Original,
+    parts: tuple[Part, ...],
+    libraries: Libraries,
+    held: dict[str, str],
+    spans: _Spans,
 ) -> str:
     held |= {
         f"holds{variant.guard_suffix}": facts_text(variant.contract, original.module)
@@ -190,7 +226,7 @@ def _call_text(
         if has_facts(variant.contract)
     }
     kernels = {weld.operator.name: _kernel_call(weld) for weld in _welds(parts)}
-    kernels |= {each[2].operator.name: _span_call(*each) for each in _spans(parts)}
+    kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )
@@ -237,7 +273,7 @@ def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
     return tuple(() if node.serial in silent else places for node, places in pairs)
 
 
-def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
+def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
     lines = [
         "class ModelNew(_Original):",
         '    """The original, with its operators fused where they can be."""',
@@ -245,7 +281,7 @@ def _class_text(parts: tuple[Part, ...], welded: bool) -> str:
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if welded:
-        lines += ["", *_indented(_forward_lines(parts), 4)]
+        lines += ["", *_indented(_forward_lines(parts, spans), 4)]
         for mode in _modes(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
     return "\n".join(lines)
@@ -260,7 +296,7 @@ def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
     return tuple(found.values())
 
 
-def _forward_lines(parts: tuple[Part, ...]) -> list[str]:
+def _forward_lines(parts: tuple[Part, ...], spans: _Spans) -> list[str]:
     """The forward: what the guard refuses goes to the original, the rest to its variant."""
     contract = parts[0].variant.contract
     names = bare(contract.signature)
@@ -272,9 +308,10 @@ def _forward_lines(parts: tuple[Part, ...]) -> list[str]:
     modes = _modes(parts)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
-        return [*lines, *_indented(_mode_body(parts), 4)]
+        return [*lines, *_indented(_mode_body(parts, spans), 4)]
     for mode in modes:
-        lines += [f"    if self.{_guard_name(mode)}({names}):", *_indented(_mode_body(mode), 8)]
+        body = _indented(_mode_body(mode, spans), 8)
+        lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
     return [*lines, *_indented(fallback, 4)]
 
 
@@ -283,24 +320,25 @@ def _always(mode: tuple[Part, ...]) -> bool:
     return len(mode) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
 
 
-def _mode_body(mode: tuple[Part, ...]) -> list[str]:
+def _mode_body(mode: tuple[Part, ...], spans: _Spans) -> list[str]:
     """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
     if _always(mode):
-        return _forward_body(mode[0])
+        return _forward_body(mode[0], spans)
     lines = ["_autocast = _weld.autocast()"]
     for part in mode:
         test = autocast_test("_autocast", part.variant)
-        lines += [f"if {test}:", *_indented(_forward_body(part), 4)]
+        lines += [f"if {test}:", *_indented(_forward_body(part, spans), 4)]
     return lines
 
 
-def _forward_body(part: Part) -> list[str]:
+def _forward_body(part: Part, spans: _Spans) -> list[str]:
     contract = part.variant.contract
     operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)
-    lines = forward(part.plan, operators, device, size_lines(contract), names)
+    own = [each.span for each in spans[part.variant.suffix]]
+    lines = forward(part.plan, operators, device, size_lines(contract), names, own)
     if any("device=_device" in line for line in lines):
         lines.insert(0, f"_device = {device}")
     return lines

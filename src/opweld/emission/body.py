@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ir.expr import symbol
-from ..ir.graph import Graph, Leaf, Node, Record, Tracking
+from ..ir.graph import Graph, Leaf, Node, Record, Tracking, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .composites import Call, calls, in_parts
 from .picks import pick_text
-from .spans import Span, spans_of
+from .spans import Span
 from .spelling import (
     dtype,
     is_infix,
@@ -257,8 +257,9 @@ def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str
     body = Body(graph, f"{names[0]}.device")
     body.taken.update(names)
     body.texts.update(zip((node.serial for node in span.whole.inputs), names, strict=True))
+    over = {node.serial: node for node in topological(span.whole.as_compiled.outputs)}
     for place, group in enumerate(span.parts):
-        given = [body.text(node) for node in group.inputs]
+        given = [body.text(over.get(node.serial, node)) for node in group.inputs]
         given += sizes_given(group, operators[group.name])
         body.define(group.outputs, f"_kernels[{place}]({', '.join(given)})")
     results = ", ".join(body.texts[node.serial] for node in span.whole.outputs)
@@ -334,10 +335,12 @@ def forward(
     device: str,
     symbols: list[str],
     parameters: tuple[str, ...],
+    spans: Sequence[Span] = (),
 ) -> list[str]:
     """The statements of the new forward, `return` included.
 
-    `device` is the text of the device of the call, `symbols` the lines that read symbolic sizes.
+    `device` is the text of the device of the call, `symbols` the lines that read symbolic sizes;
+    `spans` are the groups that run under one gradient.
     """
     graph = plan.graph
     body = Body(graph, device)
@@ -348,9 +351,8 @@ def forward(
     for each in graph.tracked:
         values = (graph.outputs[place].serial for place in each.towards)
         body.wishes.update(zip(values, ("batch_mean", "batch_variance"), strict=True))
-    spans = spans_of(plan, operators)
     for index, group in enumerate(plan.groups):
-        span = next((span for span in spans if group in span.parts), None)
+        span = next((s for s in spans if any(part is group for part in s.parts)), None)
         if span is None:
             _statement(body, group, operators.get(group.name))
         elif group is span.parts[-1]:

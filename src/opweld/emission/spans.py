@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph, leaves_of
+from ..ir.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
 
@@ -28,16 +29,21 @@ class Span:
 def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:
     """The spans of a graph that tracks running statistics; a group is in one of them at most."""
     found: list[Span] = []
-    taken: set[str] = set()
+    taken: set[int] = set()
     for first in plan.groups if plan.graph.tracked else ():
         second = _only_reader(plan, first)
-        if second is None or taken & {first.name, second.name}:
+        if second is None or taken & {_place(first), _place(second)}:
             continue
         if not all(_is_plain(group) for group in (first, second)):
             continue
-        taken |= {first.name, second.name}
+        taken |= {_place(first), _place(second)}
         found.append(_span(plan.graph, first, second, operators))
     return found
+
+
+def _place(group: Group) -> int:
+    """What tells a group from the others of a plan, of which several may be of one name."""
+    return group.outputs[0].serial
 
 
 def _is_plain(group: Group) -> bool:
@@ -79,10 +85,25 @@ def _span(graph: Graph, first: Group, second: Group, operators: Mapping[str, Ope
         inputs=tuple(inputs),
         outputs=(*second.outputs, *kept),
         reuse=None,
+        rows=first.rows,
+        lifting=None,
     )
-    return Span(
-        (first, second), whole, operator_over(whole, _names(whole, first, second, operators))
-    )
+    whole = _lifted(whole, (first, second), operators)
+    names = _names(whole, first, second, operators)
+    return Span((first, second), whole, operator_over(whole.as_compiled, names))
+
+
+def _lifted(whole: Group, parts: tuple[Group, Group], operators: Mapping[str, Operator]) -> Group:
+    """Over named sizes where its kernels are, and read from operands all that they need."""
+    for_any = any(part.lifting for part in parts)
+    given = any(operators[part.name].sizes for part in parts)
+    return replace(whole, lifting=lifted(whole)) if for_any and not given else whole
+
+
+def named(span: Span, name: str) -> Span:
+    """The same span by another name."""
+    whole = replace(span.whole, name=name)
+    return replace(span, whole=whole, operator=replace(span.operator, name=name))
 
 
 def _names(

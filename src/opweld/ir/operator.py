@@ -127,6 +127,8 @@ def only_tracked(graph: Graph, group: Group) -> frozenset[int]:
     """The serials of a group's results that only running statistics go towards: no gradient comes
     from them.
     """
+    if not graph.tracked:
+        return frozenset()
     inside = {node.serial for node in group.nodes}
     others = (node for node in graph.nodes() if node.serial not in inside)
     read = {operand.serial for node in others for operand in node.inputs}

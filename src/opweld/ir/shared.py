@@ -25,12 +25,8 @@ Kept = tuple[Group, Lowered]
 
 
 def sharing(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The parts, with the names and the kernels of the first groups that are alike.
-
-    Where running statistics are tracked, two groups of one part stay two: one gradient may go over
-    several of their kernels.
-    """
-    known: dict[str, list[Kept]] = {}
+    """The parts, with the names and the kernels of the first groups that are alike."""
+    known: dict[str, Kept] = {}
     return tuple(_shared(part, known) for part in parts)
 
 
@@ -56,22 +52,15 @@ def sites_of(parts: Iterable[Part]) -> Counter[str]:
     return sites
 
 
-def _shared(part: Part, known: dict[str, list[Kept]]) -> Part:
+def _shared(part: Part, known: dict[str, Kept]) -> Part:
     kernels = iter(part.kernels)
-    repeats = not part.plan.graph.tracked
-    num_taken: Counter[str] = Counter()
     groups: list[Group] = []
     lowereds: list[Lowered] = []
     for group in part.plan.groups:
         if group.welded:
             lowered = next(kernels)
             key = key_of(part.plan.graph, group.as_compiled, lowered)
-            alike = known.setdefault(key, [])
-            number = 0 if repeats else num_taken[key]
-            if number == len(alike):
-                alike.append((group, lowered))
-            first, lowered = alike[number]
-            num_taken[key] += 1
+            first, lowered = known.setdefault(key, (group, lowered))
             group = _named_as(group, first)
             lowereds.append(lowered)
         groups.append(group)

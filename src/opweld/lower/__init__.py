@@ -24,11 +24,14 @@ _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
 }
 
 
-def lower_lifted(origins: Origins, lifting: Lifting) -> Lowered | None:
-    """The kernels of a group over named sizes; None where its walks need the numbers."""
+def lower_lifted(origins: Origins, lifting: Lifting, in_packets: bool) -> Lowered | None:
+    """The kernels of a group over named sizes; None where its walks need the numbers.
+
+    Accesses are chosen for the numbers where a target moves elements `in_packets`.
+    """
     values = dict(lifting.values)
     if lifting.group.kind is not GroupKind.REDUCTION:
-        return lower_group(origins, lifting.group, values)
+        return lower_group(origins, lifting.group, values if in_packets else {})
     try:
         return lower_reduction(origins, lifting.group, values)
     except NotOfRow:

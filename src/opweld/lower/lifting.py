@@ -18,6 +18,7 @@ from ..ir.plan import Group
 from ..ir.reduction import Lowered
 from ..ir.shared import key_of
 from . import lower_lifted
+from .pointwise import Origins
 
 # Below so many elements kernels have another form, in which the number is a constant.
 SHORT_RUN_ELEMS = 33
@@ -26,35 +27,39 @@ SHORT_RUN_ELEMS = 33
 def lifting(parts: tuple[Part, ...], language: str) -> tuple[Part, ...]:
     """The parts, with kernels for any sizes in place of those that differ in numbers only.
 
-    In C++ the order in which a row is summed depends on the lengths of its loops, which stay.
+    In CUDA what is read in packets depends on numbers; in C++ the compiler makes vectors, but the
+    order in which a row is summed depends on the lengths of its loops, which stay.
     """
-    sites = [site for part in parts for site in _sites(part)]
-    numbered = language == "c++"
-    over = [each for alike in _differing(sites, _form) for each in _over_names(alike, numbered)]
-    taken = {id(site.own): site for alike in _differing(over, _key) for site in alike}
-    return tuple(_with_taken(part, taken) for part in parts)
+    sites = [site for place, part in enumerate(parts) for site in _sites(place, part)]
+    cuda = language == "cuda"
+    over = [each for alike in _differing(sites, _form) for each in _over_names(alike, cuda)]
+    taken = {site.place: site for alike in _differing(over, _key) for site in alike}
+    return tuple(_with_taken(place, part, taken) for place, part in enumerate(parts))
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A group `own` with its kernels: those with its numbers, which `numbered` tells from others,
-    or, where it is `group`, those for any sizes, which have the `key`.
+    """A group with its kernels: those with its numbers, which `numbered` tells from others, or
+    those for any sizes, which have the `key`. `place` are the numbers of its part and of its
+    kernels there.
     """
 
+    place: tuple[int, int]
     graph: Graph
-    own: Group
+    origins: Origins
     group: Group
     lowered: Lowered
     numbered: str
     key: str = ""
 
 
-def _sites(part: Part) -> list[_Site]:
+def _sites(number: int, part: Part) -> list[_Site]:
     graph = part.plan.graph
-    welded = (group for group in part.plan.groups if group.welded)
+    origins = dict(graph.origins)
+    welded = [group for group in part.plan.groups if group.welded]
     return [
-        _Site(graph, group, group, lowered, key_of(graph, group, lowered))
-        for group, lowered in zip(welded, part.kernels, strict=True)
+        _Site((number, at), graph, origins, group, lowered, key_of(graph, group, lowered))
+        for at, (group, lowered) in enumerate(zip(welded, part.kernels, strict=True))
     ]
 
 
@@ -72,24 +77,37 @@ def _key(site: _Site) -> str:
 
 def _form(site: _Site) -> object:
     """The same for all that can have one key: the operations, and how many axes there are."""
-    own = site.own
+    own = site.group
     computed = (node for node in own.nodes if node.kind is not Kind.SOURCE)
     nodes = tuple((node.op, node.type.dtype, node.type.rank) for node in computed)
     operands = tuple((node.type.dtype, node.type.rank) for node in own.inputs)
     return own.kind, own.schedule, nodes, operands
 
 
-def _over_names(sites: list[_Site], numbered_rows: bool) -> list[_Site]:
-    """Those that can be, over named sizes."""
-    found = []
+def _over_names(sites: list[_Site], cuda: bool) -> list[_Site]:
+    """Those that can be, over named sizes; those of a part that are alike with their numbers, too,
+    are lowered once.
+    """
+    firsts: dict[tuple[int, str], _Site | None] = {}
     for site in sites:
-        named = None if _is_short(site.lowered) else lifted(site.own, numbered_rows)
-        lowered = lower_lifted(dict(site.graph.origins), named) if named else None
-        if named is not None and lowered is not None:
-            key = key_of(site.graph, named.group, lowered)
-            own = replace(site.own, lifting=named)
-            found.append(replace(site, group=own, lowered=lowered, key=key))
-    return found
+        alike = site.place[0], site.numbered
+        if alike not in firsts:
+            firsts[alike] = _over_name(site, cuda)
+    found = ((site, firsts[site.place[0], site.numbered]) for site in sites)
+    return [
+        replace(first, place=site.place, group=replace(site.group, lifting=first.group.lifting))
+        for site, first in found
+        if first is not None
+    ]
+
+
+def _over_name(site: _Site, cuda: bool) -> _Site | None:
+    named = None if _is_short(site.lowered) else lifted(site.group, numbered_rows=not cuda)
+    lowered = lower_lifted(site.origins, named, cuda) if named else None
+    if named is None or lowered is None:
+        return None
+    group = replace(site.group, lifting=named)
+    return replace(site, group=group, lowered=lowered, key=key_of(site.graph, named.group, lowered))
 
 
 def _is_short(lowered: Lowered) -> bool:
@@ -99,15 +117,12 @@ def _is_short(lowered: Lowered) -> bool:
     return isinstance(run, int) and run < SHORT_RUN_ELEMS
 
 
-def _with_taken(part: Part, taken: Mapping[int, _Site]) -> Part:
-    kernels = iter(part.kernels)
-    groups: list[Group] = []
-    lowereds: list[Lowered] = []
-    for group in part.plan.groups:
-        site = taken.get(id(group))
-        if group.welded:
-            lowered = next(kernels)
-            lowereds.append(site.lowered if site else lowered)
-        groups.append(site.group if site else group)
-    plan = replace(part.plan, groups=tuple(groups))
-    return replace(part, plan=plan, kernels=tuple(lowereds))
+def _with_taken(number: int, part: Part, taken: Mapping[tuple[int, int], _Site]) -> Part:
+    sites = [taken.get((number, at)) for at in range(len(part.kernels))]
+    pairs = zip(sites, part.kernels, strict=True)
+    kernels = tuple(site.lowered if site else lowered for site, lowered in pairs)
+    each = iter(sites)
+    groups = (
+        site.group if group.welded and (site := next(each)) else group for group in part.plan.groups
+    )
+    return replace(part, plan=replace(part.plan, groups=tuple(groups)), kernels=kernels)
