@@ -23,11 +23,14 @@ def text_and_time(account: dict[str, Any]) -> list[str]:
     compiled = (f"torch.compile, {where(account)}",) if by_compile else ()
     heads = ("model", "lines", "at most", *PARTS.values(), "kernels made", *STEPS)
     heads = (*heads, "emit + build", "at most, s", *compiled)
+    work = ("emit + build", *compiled)
+    heads = (*heads, *(f"{name}, processor" for name in work))
     loads = [case["load_average"] for case in cases]
     said = (
         f"Kernels for {account['target']}, on {account['device']}, torch "
         f"{account['versions']['torch']}, {runs(account)}. Lines of the emitted file and what they "
-        f"are; wall-clock seconds, beside a load average of {min(loads):.1f} to {max(loads):.1f}."
+        f"are; seconds by the clock, and those of processors, beside a load average of "
+        f"{min(loads):.1f} to {max(loads):.1f}."
     )
     return [said, "", *table(heads, [text_cells(case, by_compile) for case in cases])]
 
@@ -49,7 +52,15 @@ def text_cells(case: dict[str, Any], by_compile: bool) -> list[str]:
         f"{emitted + seconds['build']:.1f}" if emitted and "build" in seconds else "",
         number(at_most["seconds"]),
         *([spent(case, "compile", "compile")] if by_compile else []),
+        *processor_cells(case.get("processor", {}), by_compile),
     ]
+
+
+def processor_cells(spent_s: dict[str, float], by_compile: bool) -> list[str]:
+    """Seconds of processors, which other work on the machine lengthens less."""
+    built = f"{spent_s['emit'] + spent_s['build']:.1f}" if "build" in spent_s else ""
+    compiled = f"{spent_s['compile']:.1f}" if "compile" in spent_s else ""
+    return [built, *([compiled] if by_compile else [])]
 
 
 def spent(case: dict[str, Any], name: str, step: str) -> str:
@@ -119,6 +130,8 @@ def number_ratio(errors: dict[str, Any]) -> str:
 def host_cells(case: dict[str, Any]) -> list[str]:
     if "problem" in case:
         return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
+    if refusal(case):
+        return [case["name"], f"no times: {refusal(case)}", *[""] * 5]
     figures = [figure(case[kind], way, 4) for kind in ("no_grad_us", "grad_us") for way in WAYS]
     return [case["name"], *figures]
 
