@@ -93,6 +93,7 @@ def of_depth(blocks: str, container: str, depth: int) -> str:
     )
 
 
+@pytest.mark.slow
 @today("sizes, weights' places and tracked statistics keep equal kernels apart")
 @pytest.mark.parametrize("container", RUNS)
 @pytest.mark.parametrize("blocks", BLOCKS)
@@ -104,6 +105,7 @@ def test_twice_as_many_equal_blocks_add_no_line_of_kernels(
     assert cpp_lines(many) == cpp_lines(few)
 
 
+@pytest.mark.slow
 @today("the forward and its guard are written out layer by layer")
 @pytest.mark.parametrize("blocks", BLOCKS)
 def test_twice_as_many_items_of_a_module_list_add_no_line(blocks: str, tmp_path: Path) -> None:
