@@ -33,7 +33,7 @@ def parts_of(text: str) -> dict[str, int]:
     for statement in ast.parse(text).body:
         end = statement.end_lineno or begin
         span = lines[begin:end]
-        kind = _kind(statement, text)
+        kind = _kind(statement, lines)
         if kind in ("kernels", "host"):
             fixed = _num_fixed(span)
             counts.update({kind: len(span) - fixed, "support_cpp": fixed})
@@ -44,13 +44,17 @@ def parts_of(text: str) -> dict[str, int]:
     return {part: counts[part] for part in PARTS}
 
 
-def _kind(statement: ast.stmt, text: str) -> str:
+def _kind(statement: ast.stmt, lines: list[str]) -> str:
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
         (target,) = statement.targets
         name = target.id if isinstance(target, ast.Name) else ""
         return next((kind for head, kind in TEXTS.items() if name.startswith(head)), "python")
-    segment = ast.get_source_segment(text, statement)
-    return "support_python" if segment in _definitions() else "python"
+    return "support_python" if _segment(statement, lines) in _definitions() else "python"
+
+
+def _segment(statement: ast.stmt, lines: list[str]) -> str:
+    """The text of a statement that has its lines to itself."""
+    return "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
 
 
 def _num_fixed(span: list[str]) -> int:
@@ -77,5 +81,5 @@ def _definitions() -> frozenset[str]:
         text = path.read_text("utf-8")
         body = ast.parse(text).body
         kinds = (ast.FunctionDef, ast.ClassDef)
-        found |= {ast.get_source_segment(text, each) for each in body if isinstance(each, kinds)}
-    return frozenset(each for each in found if each)
+        found |= {_segment(each, text.splitlines()) for each in body if isinstance(each, kinds)}
+    return frozenset(found)
