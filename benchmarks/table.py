@@ -1,4 +1,4 @@
-"""Prints a run of run.py, products.py or cpu_reductions.py as Markdown, or writes it into a page.
+"""Prints a run of one of the benchmarks as Markdown, or writes it into a page.
 
 There it goes between two marks.
 
@@ -19,10 +19,11 @@ import typer
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from benchmarks.record import why_refused  # noqa: E402
+from benchmarks.text_table import network_speed, runs, text_and_time  # noqa: E402
 
 
 def main(
-    result: Annotated[Path, typer.Argument(help="A JSON file of one of the three.")],
+    result: Annotated[Path, typer.Argument(help="A JSON file of one of them.")],
     into: Annotated[Path | None, typer.Option(help="A page with the marks.")] = None,
 ) -> None:
     """The table of one run."""
@@ -34,8 +35,14 @@ def main(
     into.write_text(between_marks(into.read_text(), result.stem, text))
 
 
+BY_SUITE = {"text-and-time": text_and_time, "network-speed": network_speed}
+
+
 def text_of(account: dict[str, Any]) -> str:
     """The table of the script that made the run."""
+    made = BY_SUITE.get(account.get("suite", ""))
+    if made is not None:
+        return "\n".join(made(account))
     if "copy_gbps" in account:
         return products(account)
     if "flops" in account["cases"][0]:
@@ -77,14 +84,6 @@ def products(account: dict[str, Any]) -> str:
         "|---" * 9 + "|",
     ]
     return "\n".join([*lines, *map(product_row, account["cases"])])
-
-
-def runs(account: dict[str, Any]) -> str:
-    """The days and the commands that the cases are of."""
-    every = dict.fromkeys(
-        (case["run"]["date"], case["run"]["command"]) for case in account["cases"]
-    )
-    return "; ".join(f"{day} `{command}`" for day, command in every)
 
 
 def attention(account: dict[str, Any]) -> str:

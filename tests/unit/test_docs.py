@@ -245,7 +245,9 @@ def test_the_pin_of_torch_is_in_the_constraints() -> None:
     assert "torch==2.13.0" in pins
 
 
-@pytest.mark.parametrize("suite", ["gpu-nvidia-h200", "cpu-cpu-2-cores"])
+@pytest.mark.parametrize(
+    "suite", ["gpu-nvidia-h200", "cpu-cpu-2-cores", "text-and-time-sm_90a-cpu-2-cores"]
+)
 def test_the_readme_has_the_marks_of_the_figures(suite: str) -> None:
     table = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
     page = table["between_marks"](README, suite, "| figures |")

@@ -1,0 +1,204 @@
+"""One network of network_speed.py, in a process of its own: prepared, and timed when told to.
+
+    python benchmarks/network_child.py speed|host ROW TARGET FOLDER
+
+Tells what it is at through the file descriptor named by OPWELD_EVENTS, last "ready"; then waits for
+the file FOLDER/go, so that nothing else runs while it is timed. Writes FOLDER/answer.json.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.networks import BY_NAME, Loaded, Row, loaded, synchronised  # noqa: E402
+
+from opweld.driver import compile_module  # noqa: E402
+from opweld.judge.clock import rotated, summarise, time_interleaved  # noqa: E402
+from opweld.judge.compare import ErrorSums  # noqa: E402
+from opweld.judge.grade import grade  # noqa: E402
+from opweld.judge.values import Samples  # noqa: E402
+from opweld.model_file import import_file  # noqa: E402
+from opweld.options import Options  # noqa: E402
+
+EQUAL_RUNS = 20
+BUDGET_S = 1.0
+# Few enough calls that the device's queue never fills up and makes the host wait.
+CALLS, ROUNDS = 5, 40
+Way = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The three ways to run one network, built and called once in each state of gradients."""
+
+    made: Loaded
+    modules: Mapping[str, torch.nn.Module]
+    device: str
+
+    def forwards(self) -> dict[str, Way]:
+        return {name: self._forward(module) for name, module in self.modules.items()}
+
+    def backwards(self) -> dict[str, Way]:
+        return {name: self._backward(module) for name, module in self.modules.items()}
+
+    def _forward(self, module: torch.nn.Module) -> Way:
+        return lambda: module(*self.made.inputs)
+
+    def _backward(self, module: torch.nn.Module) -> Way:
+        parameters = list(module.parameters())
+
+        def run() -> Any:
+            total = module(*self.made.inputs).float().sum()
+            return torch.autograd.grad(total, parameters, allow_unused=True)
+
+        return run
+
+
+def main() -> None:
+    kind, name, target, folder = sys.argv[1:]
+    row = BY_NAME[name]
+    trains = kind == "host" or row.training
+    prepared = prepare(row, target, Path(folder), trains)
+    tell("ready")
+    while not Path(folder, "go").exists():
+        time.sleep(0.05)
+    figures = {"speed": speed, "host": host}[kind](prepared, trains)
+    Path(folder, "answer.json").write_text(json.dumps(figures), "utf-8")
+
+
+def prepare(row: Row, target: str, folder: Path, trains: bool) -> Prepared:
+    """Compiles, builds and calls; raises where the kernels were not built."""
+    device = "cpu" if target == "cpu" else "cuda"
+    tell("emit")
+    made = loaded(row, device, row.gpu_batch if device == "cuda" else None)
+    compiled = compile_module(
+        made.module, made.inputs, {}, made.original, Options(target=target, check=False)
+    )
+    new = folder / f"{row.path.stem}_new.py"
+    new.write_text(compiled.text, "utf-8")
+    tell("build")
+    file: Any = import_file(new, "emitted")
+    ours = file.ModelNew(*file.get_init_inputs()).train(row.training).to(device)
+    ours.load_state_dict(made.module.state_dict())
+    modules = {"eager": made.module, "compile": torch.compile(made.module), "opweld": ours}
+    prepared = Prepared(made, modules, device)
+    call_each(prepared, trains)
+    return prepared
+
+
+def call_each(prepared: Prepared, trains: bool) -> None:
+    """Twice, for torch.compile may compile again where sizes were taken for others."""
+    for name, forward in prepared.forwards().items():
+        tell(name)
+        for _ in range(2):
+            with torch.no_grad():
+                forward()
+            if trains:
+                prepared.backwards()[name]()
+    synchronised(prepared.device)()
+    if prepared.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def speed(prepared: Prepared, trains: bool) -> dict[str, Any]:
+    """Milliseconds on the device, and whether what ran so fast is right."""
+    device = torch.device(prepared.device)
+    with torch.no_grad():
+        figures = checked(prepared)
+        times = time_interleaved(prepared.forwards(), device, BUDGET_S)
+    backward = time_interleaved(prepared.backwards(), device, BUDGET_S) if trains else {}
+    spread = {name: [each.p10, each.p90] for name, each in times.items()}
+    return {**figures, "ms": medians(times), "spread": spread, "ms_backward": medians(backward)}
+
+
+def checked(prepared: Prepared) -> dict[str, Any]:
+    """The error against float64 beside eager's, equal calls that differ, whether kernels ran."""
+    made, forwards = prepared.made, prepared.forwards()
+    new, old = forwards["opweld"](), forwards["eager"]()
+    wide = (x.double() if x.is_floating_point() else x for x in made.inputs)
+    exact = copy.deepcopy(made.module).double()(*wide)
+    sums = ErrorSums(old.dtype)
+    sums.add(new, old, exact)
+    figures = sums.figures()
+    unequal = sum(not torch.equal(forwards["opweld"](), new) for _ in range(EQUAL_RUNS))
+    with CountOurs() as count:
+        forwards["opweld"]()
+    return {
+        "error": {
+            "rms": figures.rms,
+            "max": figures.max,
+            "eager_rms": figures.eager_rms,
+            "eager_max": figures.eager_max,
+            "grade": grade(figures),
+        },
+        "runs": EQUAL_RUNS,
+        "unequal_runs": unequal,
+        "kernels_ran": count.ours,
+    }
+
+
+class CountOurs(TorchDispatchMode):
+    """Counts the operators of emitted files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ours = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.ours += str(func).startswith("opweld_")
+        return func(*args, **(kwargs or {}))
+
+
+def host(prepared: Prepared, trains: bool) -> dict[str, Any]:
+    """Microseconds that the host takes for a forward; with gradients, for a backward too."""
+    wait = synchronised(prepared.device)
+    with torch.no_grad():
+        figures = checked(prepared)
+        no_grad = host_times(prepared.forwards(), wait)
+    grad = host_times(prepared.backwards(), wait)
+    spread = {
+        kind: {name: [each.p10, each.p90] for name, each in times.items()}
+        for kind, times in (("no_grad_us", no_grad), ("grad_us", grad))
+    }
+    return {**figures, "no_grad_us": medians(no_grad), "grad_us": medians(grad), "spread": spread}
+
+
+def host_times(ways: Mapping[str, Way], wait: Callable[[], None]) -> dict[str, Samples]:
+    """Samples of the microseconds until a call returns, interleaved; the device is idle before."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for turn in range(ROUNDS):
+        for name in rotated(list(ways), turn):
+            wait()
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                ways[name]()
+            times[name].append((time.perf_counter() - start) / CALLS * 1e6)
+    return {name: summarise(each) for name, each in times.items()}
+
+
+def medians(times: Mapping[str, Samples]) -> dict[str, float]:
+    return {name: each.median for name, each in times.items()}
+
+
+def tell(event: str) -> None:
+    os.write(int(os.environ["OPWELD_EVENTS"]), f"{event}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""The tables of text_and_time.py and of network_speed.py, for table.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+PARTS = {
+    "original": "original",
+    "kernels": "kernels",
+    "host": "host",
+    "python": "Python",
+    "support_cpp": "C++ support",
+    "support_python": "Python support",
+}
+STEPS = ("capture", "plan", "emit", "build")
+
+
+def text_and_time(account: dict[str, Any]) -> list[str]:
+    """The lines of each file by what they are, and the seconds of each step."""
+    cases = account["cases"]
+    by_compile = any("compile" in case["seconds"] for case in cases)
+    compiled = (f"torch.compile, {where(account)}",) if by_compile else ()
+    heads = ("model", "lines", "at most", *PARTS.values(), "kernels made", *STEPS)
+    heads = (*heads, "emit + build", "at most, s", *compiled)
+    work = ("emit + build", *compiled)
+    heads = (*heads, *(f"{name}, processor" for name in work))
+    loads = [case["load_average"] for case in cases]
+    said = (
+        f"Kernels for {account['target']}, on {account['device']}, torch "
+        f"{account['versions']['torch']}, {runs(account)}. Lines of the emitted file and what they "
+        f"are; seconds by the clock, and those of processors, beside a load average of "
+        f"{min(loads):.1f} to {max(loads):.1f}."
+    )
+    return [said, "", *table(heads, [text_cells(case, by_compile) for case in cases])]
+
+
+def where(account: dict[str, Any]) -> str:
+    return "CPU" if account["target"] == "cpu" else "GPU"
+
+
+def text_cells(case: dict[str, Any], by_compile: bool) -> list[str]:
+    lines, seconds, at_most = case.get("lines", {}), case["seconds"], case["at_most"]
+    emitted = seconds.get("whole")
+    return [
+        case["name"],
+        f"**{lines['whole']}**" if lines else ended(case, "emit"),
+        number(at_most["lines"]),
+        *(number(lines.get(part)) for part in PARTS),
+        number(case.get("kernels")),
+        *(spent(case, step, "emit" if step != "build" else "build") for step in STEPS),
+        f"{emitted + seconds['build']:.1f}" if emitted and "build" in seconds else "",
+        number(at_most["seconds"]),
+        *([spent(case, "compile", "compile")] if by_compile else []),
+        *processor_cells(case.get("processor", {}), by_compile),
+    ]
+
+
+def processor_cells(spent_s: dict[str, float], by_compile: bool) -> list[str]:
+    """Seconds of processors, which other work on the machine lengthens less."""
+    built = f"{spent_s['emit'] + spent_s['build']:.1f}" if "build" in spent_s else ""
+    compiled = f"{spent_s['compile']:.1f}" if "compile" in spent_s else ""
+    return [built, *([compiled] if by_compile else [])]
+
+
+def spent(case: dict[str, Any], name: str, step: str) -> str:
+    seconds = case["seconds"].get(name)
+    return ended(case, step) if seconds is None else f"{seconds:.1f}"
+
+
+def ended(case: dict[str, Any], step: str) -> str:
+    """Why a step has no figure."""
+    problem = case["problems"].get(step)
+    if problem is None:
+        return "not run"
+    return f"over {case['limit_s']:g} s" if "time limit" in problem else "failed"
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def network_speed(account: dict[str, Any]) -> list[str]:
+    """Milliseconds of the large models, microseconds of the host for the small ones."""
+    kinds: dict[str, list[dict[str, Any]]] = {"speed": [], "host": []}
+    for case in account["cases"]:
+        kinds[case["kind"]].append(case)
+    said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
+    text = [said]
+    if kinds["speed"]:
+        heads = ("model", "eager", "torch.compile", "ModelNew", "times", "error", "grade")
+        text += ["", "Medians in ms of the device; the error is the largest of ours over eager's."]
+        text += ["", *table(heads, [speed_cells(case) for case in kinds["speed"]])]
+    if kinds["host"]:
+        ways = ("eager", "torch.compile", "ModelNew")
+        heads = ("network", *ways, *(f"{way}, gradients" for way in ways))
+        text += ["", "Microseconds of the host for a forward; with gradients, and a backward."]
+        text += ["", *table(heads, [host_cells(case) for case in kinds["host"]])]
+    return text
+
+
+WAYS = ("eager", "compile", "opweld")
+
+
+def speed_cells(case: dict[str, Any]) -> list[str]:
+    if "problem" in case:
+        return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
+    # A wrong result, or one that differs from call to call, has no speed.
+    refused = "no speed: " + refusal(case) if refusal(case) else ""
+    new = case["ms"]["opweld"]
+    ours = [refused, ""] if refused else [f"**{new:.4g}**", f"{case['ms']['eager'] / new:.2f}"]
+    beside = [figure(case["ms"], way, 4) for way in WAYS[:2]]
+    errors = case["error"]
+    return [case["name"], *beside, *ours, number_ratio(errors), errors["grade"]]
+
+
+def refusal(case: dict[str, Any]) -> str:
+    if case["error"]["grade"] == "F":
+        return "grade F"
+    if case["unequal_runs"]:
+        return f"{case['unequal_runs']} of {case['runs']} equal calls differ"
+    return "" if case["kernels_ran"] else "its kernels did not run"
+
+
+def number_ratio(errors: dict[str, Any]) -> str:
+    ours, eager = errors["max"], errors["eager_max"]
+    return f"{ours / eager:.2f}" if eager else ("exact" if not ours else f"{ours:.2g}")
+
+
+def host_cells(case: dict[str, Any]) -> list[str]:
+    if "problem" in case:
+        return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
+    if refusal(case):
+        return [case["name"], f"no times: {refusal(case)}", *[""] * 5]
+    figures = [figure(case[kind], way, 4) for kind in ("no_grad_us", "grad_us") for way in WAYS]
+    return [case["name"], *figures]
+
+
+def figure(medians: dict[str, float], way: str, digits: int) -> str:
+    value = f"{medians[way]:.{digits}g}" if way in medians else "failed"
+    return f"**{value}**" if way == "opweld" else value
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
+    return [lines[0], "|---" * len(heads) + "|", *lines[1:]]
+
+
+def runs(account: dict[str, Any]) -> str:
+    """The days and the commands that the cases are of."""
+    every = dict.fromkeys(
+        (case["run"]["date"], case["run"]["command"]) for case in account["cases"]
+    )
+    return "; ".join(f"{day} `{command}`" for day, command in every)

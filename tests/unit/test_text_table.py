@@ -1,0 +1,89 @@
+"""Tables of text, time and speed: what failed, or is wrong, shows so; each line is counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from benchmarks.emitted_lines import PARTS, parts_of
+from benchmarks.text_table import network_speed, text_and_time
+
+from opweld.device import pieces
+from opweld.emission import piece
+
+
+def case_of_text(name: str, **changed: Any) -> dict[str, Any]:
+    return {
+        "name": name, "run": {"date": "2026-01-01", "command": "c"}, "limit_s": 300.0,
+        "at_most": {"lines": 300, "seconds": 6}, "load_average": 1.0,
+        "lines": {"whole": 12, **dict.fromkeys(PARTS, 2)}, "kernels": 1,
+        "seconds": {"capture": 1.0, "plan": 0.1, "emit": 0.1, "whole": 1.3, "build": 2.0,
+                    "compile": 3.0},
+        "processor": {"emit": 1.0, "build": 2.0, "compile": 3.0}, "problems": {}, **changed,
+    }  # fmt: skip
+
+
+def test_a_step_without_figures_says_why_in_the_table() -> None:
+    late = {"problems": {"build": "did not return within its time limit of 300 s"}}
+    emitted = {"capture": 1.0, "plan": 0.1, "emit": 0.1, "whole": 1.3}
+    cases = [
+        case_of_text("whole"),
+        case_of_text("late", seconds=emitted, processor={"emit": 1.0}, **late),
+        case_of_text(
+            "bad", lines={}, kernels=None, seconds={}, processor={}, problems={"emit": "ended"}
+        ),
+    ]
+    head = {"device": "d", "target": "cpu", "versions": {"torch": "2"}}
+    rows = [line for line in text_and_time({**head, "cases": cases}) if line.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1 and len(rows) == 5
+    assert "**12**" in rows[2] and "over" not in rows[2] and "failed" not in rows[2]
+    assert "over 300 s" in rows[3] and "not run" in rows[3]
+    assert "failed" in rows[4] and "12" not in rows[4]
+
+
+def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
+    error = {"max": 1.0, "eager_max": 1.0, "grade": "A"}
+    run = {"date": "2026-01-01", "command": "c"}
+    times = {"eager": 2.0, "compile": 1.5, "opweld": 1.0}
+    good = {
+        "name": "good", "kind": "speed", "run": run, "ms": times, "error": error,
+        "runs": 20, "unequal_runs": 0, "kernels_ran": 3,
+    }  # fmt: skip
+    wrong = {**good, "name": "wrong", "error": {**error, "grade": "F"}}
+    changing = {**good, "name": "changing", "unequal_runs": 1}
+    idle = {**good, "name": "idle", "kernels_ran": 0}
+    late = {"name": "late", "kind": "speed", "run": run, "problem": "not done in time: at 'build'"}
+    small = {
+        "name": "small", "kind": "host", "run": run, "no_grad_us": times, "grad_us": times,
+        **{name: good[name] for name in ("error", "runs", "unequal_runs", "kernels_ran")},
+    }  # fmt: skip
+    cases = [good, wrong, changing, idle, late, small, {**small, "unequal_runs": 2}]
+    text = network_speed({"device": "d", "versions": {"torch": "2"}, "cases": cases})
+    rows = {line.split("|")[1].strip(): line for line in text if line.startswith("|")}
+    assert "**1**" in rows["good"]
+    for name in ("wrong", "changing", "idle", "late"):
+        assert "**1**" not in rows[name], name
+    assert "not done in time" in rows["late"]
+    assert [line.count("**1**") for line in text if line.startswith("| small")] == [2, 0]
+
+
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
+def test_every_line_of_an_emitted_file_is_counted_once(language: str) -> None:
+    library = "\n".join(pieces(["tanh"], "cuda" if language == "cuda" else "cpp"))
+    names = ("_CUDA", "_MAIN") if language == "cuda" else ("_CPU", "_MAIN")
+    fixed = piece("cuda").strip()
+    lines = [
+        '"""Head."""', "import torch",
+        '_ORIGINAL = r"""', "class Model:", "    pass", '"""',
+        f'{names[0]} = r"""', *library.splitlines(), "float own_of_this_model(float x) {", "}",
+        '"""',
+        f'{names[1]} = r"""', "// written for this model alone", '"""',
+        *fixed.splitlines(),
+        "class ModelNew:", "    pass", "",
+    ]  # fmt: skip
+    parts = parts_of("\n".join(lines) + "\n")
+    assert sum(parts.values()) == len(lines)
+    assert parts["original"] == 4 and parts["host"] == 3
+    assert parts["support_python"] == len(fixed.splitlines())
+    assert parts["support_cpp"] == len(library.splitlines())
+    assert parts["kernels"] == 4
