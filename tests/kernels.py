@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from tests.emulation.emulate import emulate, from_bfloat16, to_bfloat16
+from tests.emulation.emulate import Shifted, emulate, from_bfloat16, to_bfloat16
 from tests.guarded import call_in_child, guarded
 from tests.kernel_meaning import result_stride
 from tests.plan_meaning import run_plan
@@ -19,7 +20,7 @@ from tests.plan_meaning import run_plan
 from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import Kernel
+from opweld.ir.kernel import Buffer, Kernel
 from opweld.ir.measured import NO_TABLE, Table
 from opweld.ir.types import DType
 from opweld.lower import lower
@@ -38,6 +39,20 @@ NUMPY: dict[DType, type] = {
     DType.BF16: np.uint16,
     DType.F32: np.float32,
     DType.F64: np.float64,
+}
+
+
+TORCH: dict[DType, int] = {
+    DType.U8: 0,
+    DType.I8: 1,
+    DType.I16: 2,
+    DType.I32: 3,
+    DType.I64: 4,
+    DType.F16: 5,
+    DType.F32: 6,
+    DType.F64: 7,
+    DType.BOOL: 11,
+    DType.BF16: 15,
 }
 
 
@@ -162,6 +177,9 @@ def run_cuda(
     wide_indices: bool,
 ) -> None:
     """One launch under emulation; every array lies against an unmapped page."""
+    if f"{kernel.name}_launch(const TensorView*" in text:
+        run_functor(text, kernel, operands, results, sizes, aligned, wide_indices)
+        return
     numbers = _extents(kernel, operands, sizes)
     count = results[0].size
     if count:
@@ -169,6 +187,64 @@ def run_cuda(
         largest = 2**31 if wide_indices else max(count, *(array.size for array in memory), 1)
         name = f"{kernel.name}_{kernel.variant}"
         emulate(text, name, [*memory, *results, *numbers, count, largest, int(aligned)])
+
+
+def run_functor(
+    text: str,
+    kernel: Kernel,
+    operands: Sequence[np.ndarray],
+    results: Sequence[np.ndarray],
+    sizes: Mapping[str, int],
+    aligned: bool,
+    wide_indices: bool,
+) -> None:
+    """One launch of the skeleton, which is given a table of operands."""
+    table: list[int] = []
+    given = dict(zip((b.name for b in kernel.buffers), (*operands, *results), strict=True))
+    for buffer in kernel.buffers:
+        shape, steps = _laid_out(buffer, given[buffer.name], sizes)
+        table += [TORCH[buffer.dtype], len(shape), *shape, *steps]
+    arrays = [*map(memory_of, operands), *results]
+    if not aligned:
+        arrays = [Shifted(array, array.itemsize) for array in arrays]
+    narrow = "num < (1ll << 31) && far < (1ll << 31)"
+    assert narrow in text
+    text = by_table(text.replace(narrow, "false") if wide_indices else text)
+    emulate(text, f"{kernel.name}_by_table", [np.array(table, np.int64), *arrays])
+
+
+def _laid_out(
+    buffer: Buffer, array: np.ndarray, sizes: Mapping[str, int]
+) -> tuple[list[int], list[int]]:
+    """Sizes and strides of an operand; results are row-major."""
+    if not buffer.written:
+        return list(array.shape), [step // array.itemsize for step in array.strides]
+    shape = list(eval(f"[{buffer.comment.partition('[')[2]}", {}, dict(sizes)))
+    return shape, [int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+
+
+_FUNCTOR = re.compile(r"struct (\w+)_element \{\n  using Operands = ([^;]*);")
+
+
+@cache
+def by_table(text: str) -> str:
+    """With a launcher of each functor that numbers can be passed to."""
+    made = [text]
+    for name, operands in _FUNCTOR.findall(text):
+        kinds = re.findall(r"Along<(const)?", operands)
+        params = ", ".join(f"{kind} void* x{i}" for i, kind in enumerate(kinds))
+        head = f"{name}_by_table(const int64_t* table, {params}, void* stream)"
+        made.append(f"""extern "C" int {head} {{
+  const void* data[] = {{{", ".join(f"x{i}" for i in range(len(kinds)))}}};
+  TensorView operands[{len(kinds)}];
+  for (int i = 0; i < {len(kinds)}; ++i, table += 2 + 2 * table[1]) {{
+    operands[i] = {{const_cast<void*>(data[i]), int(table[0]), int(table[1]), table + 2,
+                   table + 2 + table[1]}};
+  }}
+  return {name}_launch(operands, stream);
+}}
+""")
+    return "\n".join(made)
 
 
 @cache

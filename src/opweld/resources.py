@@ -121,6 +121,7 @@ def _with_use(row: PlanRow, uses: tuple[KernelUse, ...]) -> PlanRow:
     has its epilogue; spills of the worst instance.
     """
     contiguous = [use for use in uses if f"{row.name}_contiguous_kernel" in use.name]
+    contiguous += [use for use in uses if f"{row.name}_element" in use.name]
     own = contiguous or [use for use in uses if f"{row.name}_epilogue" in use.name]
     if not own:
         return row

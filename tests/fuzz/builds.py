@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -76,7 +77,7 @@ def together(orders: list[Order]) -> dict[str, Any]:
     apart = [_apart(order, number) for number, order in enumerate(orders)]
     language = "cuda" if first.is_cuda else "cpp"
     kernels = [*pieces(_library(orders, language), language), *(kernel for kernel, _ in apart)]
-    hosts = [_host_library(first), *(host for _, host in apart)]
+    hosts = [_host_library(orders), *(host for _, host in apart)]
     flags = [f for f in first.inputs["extra_cflags"] if not f.startswith("-DTORCH_EXTENSION_NAME")]
     inputs = {**first.inputs, "extra_cflags": flags}
     if first.is_cuda:
@@ -85,6 +86,12 @@ def together(orders: list[Order]) -> dict[str, Any]:
         sources = {"cpp_sources": ["\n".join([*kernels, *hosts])]}
     return {**inputs, **sources}
 
+
+# In their order.
+_HOST_TEXTS = (
+    *("tensor_view.h", "host.h", "host_cuda.h", "host_cpu.h", "memory.h", "product.h", "held.h"),
+    *("rows_cpu.h", "inside_cpu.h", "row_blocks.h"),
+)
 
 # The families of tensor cores' kernels define the same; a kernel of each tells which a text has.
 _FAMILIES = {"sm90": "contract_sm90_kernel", "mma": "mma_product_kernel", "none": ""}
@@ -120,10 +127,11 @@ def _texts(order: Order) -> tuple[str, str]:
     return tuple(sources)
 
 
-def _host_library(order: Order) -> str:
-    """What stands before the operators, the same in every file."""
-    host = _texts(order)[1]
-    return host[: _start(_FIRST_OPERATOR, host)]
+def _host_library(orders: list[Order]) -> str:
+    """What stands before the operators: each text that some file has, once."""
+    heads = [host[: _start(_FIRST_OPERATOR, host)] for _, host in map(_texts, orders)]
+    texts = ((resources.files("opweld.device") / name).read_text("utf-8") for name in _HOST_TEXTS)
+    return "\n".join(t for t in texts if any(t.rstrip("\n") in head for head in heads))
 
 
 def _start(pattern: re.Pattern[str], text: str) -> int:

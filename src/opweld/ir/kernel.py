@@ -278,13 +278,15 @@ class Kernel:
 class Welded:
     """The kernels of one group: `contiguous` for row-major operands, `strided` for any strides.
 
-    `shape` is the iteration space (and the shape of every output).
+    `shape` is the iteration space (and the shape of every output). `axes` has for each operand
+    those of `shape` that its own lie along; None where that does not say which elements are read.
     """
 
     group: str
     contiguous: Kernel
     strided: Kernel
     shape: tuple[Size, ...]
+    axes: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

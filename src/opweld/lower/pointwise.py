@@ -52,6 +52,7 @@ from ..ir.ops import Kind, Op
 from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSchedule
 from ..ir.product import Product
 from ..ir.types import DType
+from .axes import axes_of
 from .names import Names, stride_name, wish_for
 from .rounding import rounded_products
 from .space import NO_VALUES, extents_of, merge_loops, with_access
@@ -70,12 +71,13 @@ def lower_group(origins: Origins, group: Group, values: Mapping[str, Size] = NO_
     """
     buffers = buffers_of(group)
     body = _body(origins, group, buffers, row_major)
-    strided = _body(origins, group, buffers, by_strides)
+    strided = replace(_body(origins, group, buffers, by_strides), variant="strided")
     return Welded(
         group.name,
         _turning(with_access(merge_loops(body), values), group, values),
-        replace(strided, variant="strided"),
+        strided,
         group.outputs[0].type.shape,
+        axes_of(group, strided),
     )
 
 

@@ -8,6 +8,7 @@ from ..ir.source import KernelText, Source
 from .cpp import cpp_texts
 from .cuda import cuda_texts
 from .cuda_device_rows import has_partials
+from .pointwise import is_functor
 
 
 def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
@@ -41,6 +42,8 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
     if isinstance(lowered, Reduction | Scan):
         return _of_rows(lowered, language)
+    if language == "cuda" and isinstance(lowered, Welded) and is_functor(lowered):
+        return (f"{lowered.group}_launch",)
     return tuple(f"{kernel.name}_{kernel.variant}" for kernel in lowered.kernels)
 
 

@@ -33,6 +33,7 @@ from .packet import (
     parameters,
     turned_body,
 )
+from .pointwise import functor_pieces, functor_text, is_functor
 
 VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
 
@@ -45,7 +46,8 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
 
 def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
     """The device functions used, and each group's kernels."""
-    needed = set(VECTOR_PIECES)
+    functors = all(isinstance(each, Welded) and is_functor(each) for each in kernels)
+    needed = set() if functors else set(VECTOR_PIECES)
     for lowered in kernels:
         needed |= place_pieces(lowered.kernels)
         for kernel in lowered.kernels:
@@ -58,6 +60,8 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
             needed |= reduction_pieces(lowered)
         if isinstance(lowered, Scan):
             needed |= scan_pieces(lowered)
+        if isinstance(lowered, Welded) and is_functor(lowered):
+            needed |= functor_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
     return "\n".join(["#include <cuda_runtime.h>", *pieces(sorted(needed))]), texts
@@ -73,7 +77,7 @@ def _text(lowered: Lowered) -> str:
     if isinstance(lowered, Scan):
         return scan_text(lowered)
     assert isinstance(lowered, Welded), "row blocks run on the CPU"
-    return _group_text(lowered)
+    return functor_text(lowered) if is_functor(lowered) else _group_text(lowered)
 
 
 def _group_text(welded: Welded) -> str:

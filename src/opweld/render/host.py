@@ -35,8 +35,10 @@ from .host_parts import (
     sizes_of_run,
     wrapped,
 )
+from .host_pointwise import functor_declaration, functor_operator
 from .host_reduction import reduction_declarations, reduction_run
 from .host_row_blocks import row_blocks_run
+from .pointwise import is_functor
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,10 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     reductions = [w for w in lowereds if isinstance(w, Reduction | Scan)]
     cut = any(map(has_partials, reductions))
     attends = any(isinstance(w, Attending) for w in lowereds)
-    files = ["host.h", extra, *(["memory.h"] if products or cut or attends else [])]
+    functors = [language == "cuda" and _is_functor(lowered) for lowered in lowereds]
+    files = ["tensor_view.h"] if any(functors) else []
+    files += [] if all(functors) else ["host.h", extra]
+    files += ["memory.h"] if products or cut or attends else []
     files += ["product.h"] if products or attends else []
     files += ["held.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions and language == "c++" else []
@@ -96,7 +101,9 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         HostOperator(
             operator.name,
             tuple(_declarations(lowered)) if language == "cuda" else (),
-            _operator_text(group, lowered, operator, language, sites[operator.name]),
+            functor_operator(operator)
+            if language == "cuda" and _is_functor(lowered)
+            else _operator_text(group, lowered, operator, language, sites[operator.name]),
             (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
             (operator.name, *([f"{operator.name}_into"] if _reuses(operator) else [])),
         )
@@ -109,12 +116,18 @@ def _reuses(operator: Operator) -> bool:
     return operator.reuse is not None
 
 
+def _is_functor(lowered: Lowered) -> bool:
+    return isinstance(lowered, Welded) and is_functor(lowered)
+
+
 def _device(file: str) -> str:
     return (resources.files("opweld.device") / file).read_text(encoding="utf-8").rstrip("\n")
 
 
 def _declarations(lowered: Lowered) -> list[str]:
     """Of row blocks the tail has declared all."""
+    if _is_functor(lowered):
+        return [functor_declaration(lowered.group)]
     if isinstance(lowered, Attending):
         return attention_declarations(lowered)
     if isinstance(lowered, Contraction):

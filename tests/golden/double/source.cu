@@ -1,94 +1,13 @@
 // k1_elu: one operation, one read and one write of memory.
 // x f64[s0, 6] -> result f64[s0, 6]
-
-OPWELD_FN double k1_elu_element(double x_1) {
-  // model.py:11 return F.elu(x, 1.5)
-  const double elu_1 = op::elu(x_1, 1.5, 1.0, 1.0);
-  return elu_1;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_elu_contiguous_packet(
-    const double* __restrict__ x, double* __restrict__ result, Index at) {
-  const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  op::Vector<double, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const double value0 = k1_elu_element(x_1_vector.lane[lane]);
-    result_vector.lane[lane] = value0;
+struct k1_elu_element {
+  using Operands = op::Types<op::Along<const double, 0, 1>, op::Along<double, 0, 1>>;
+  static constexpr int kRank = 2, kWidth = 2, kThreads = 128;
+  OPWELD_FN void of(double x, double& result) {
+    // model.py:11 return F.elu(x, 1.5)
+    result = op::elu(x, 1.5, 1.0, 1.0);
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k1_elu_contiguous_kernel(
-    const double* __restrict__ x, double* __restrict__ result, Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k1_elu_contiguous_packet<kLanes>(x, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k1_elu_contiguous_packet<1>(x, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k1_elu_contiguous_launch(
-    const void* x, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_elu_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const double*>(x), static_cast<double*>(result), Index(num_elems));
-}
-
-extern "C" int k1_elu_contiguous(
-    const void* x, void* result, int64_t s0, int64_t num_elems, int64_t max_offset, int aligned,
-    void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_elu_contiguous_launch<1, uint32_t>
-      : k1_elu_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k1_elu_contiguous_launch<2, uint32_t>
-      : k1_elu_contiguous_launch<2, uint64_t>;
-  launch(x, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k1_elu_strided_kernel(
-    const double* __restrict__ x, double* __restrict__ result, Index x_stride0, Index x_stride1,
-    Index result_stride0, Index result_stride1, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const Index i1 = at % 6u;
-  const Index i0 = at / 6u;
-  const double x_1 = x[i0 * x_stride0 + i1 * x_stride1];
-  const double value0 = k1_elu_element(x_1);
-  result[i0 * result_stride0 + i1 * result_stride1] = value0;
-}
-
-template <typename Index>
-static void k1_elu_strided_launch(
-    const void* x, void* result, int64_t x_stride0, int64_t x_stride1, int64_t result_stride0,
-    int64_t result_stride1, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_elu_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const double*>(x), static_cast<double*>(result), Index(x_stride0),
-      Index(x_stride1), Index(result_stride0), Index(result_stride1), Index(num_elems));
-}
-
-extern "C" int k1_elu_strided(
-    const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
-    int64_t result_stride0, int64_t result_stride1, int64_t num_elems, int64_t max_offset,
-    int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_elu_strided_launch<uint32_t> : k1_elu_strided_launch<uint64_t>;
-  launch(
-      x, result, x_stride0, x_stride1, result_stride0, result_stride1, num_elems,
-      static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k1_elu_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k1_elu_element>(operands, stream, k1_elu_element::Operands());
 }

@@ -1,106 +1,17 @@
 // k1_mul_add_tanh: 9 operations over one iteration space, one result: intermediates stay in
 //   registers.
 // x f32[s0, 8192] -> result f32[s0, 8192]
-
-OPWELD_FN float k1_mul_add_tanh_element(float x_1) {
-  // gelu.py:14 return 0.5 * x * (1.0 + torch.tanh(inner))
-  const float mul_1 = x_1 * 0.5f;
-  // gelu.py:13 inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
-  const float mul_2 = x_1 * x_1;
-  const float mul_3 = mul_2 * x_1;
-  const float mul_4 = mul_3 * 0.044715f;
-  const float add_1 = x_1 + mul_4;
-  const float mul_5 = add_1 * 0.7978846f;
-  // gelu.py:14 return 0.5 * x * (1.0 + torch.tanh(inner))
-  const float tanh_1 = op::tanh(mul_5);
-  const float add_2 = tanh_1 + 1.0f;
-  const float mul_6 = mul_1 * add_2;
-  return mul_6;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_mul_add_tanh_contiguous_packet(
-    const float* __restrict__ x, float* __restrict__ result, Index at) {
-  const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_mul_add_tanh_element(x_1_vector.lane[lane]);
-    result_vector.lane[lane] = value0;
+struct k1_mul_add_tanh_element {
+  using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<float, 0, 1>>;
+  static constexpr int kRank = 2, kWidth = 4, kThreads = 128;
+  OPWELD_FN void of(float x, float& result) {
+    // gelu.py:13 inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
+    const float inner = (x + (((x * x) * x) * 0.044715f)) * 0.7978846f;
+    // gelu.py:14 return 0.5 * x * (1.0 + torch.tanh(inner))
+    result = (x * 0.5f) * (op::tanh(inner) + 1.0f);
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k1_mul_add_tanh_contiguous_kernel(
-    const float* __restrict__ x, float* __restrict__ result, Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k1_mul_add_tanh_contiguous_packet<kLanes>(x, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k1_mul_add_tanh_contiguous_packet<1>(x, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k1_mul_add_tanh_contiguous_launch(
-    const void* x, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_mul_add_tanh_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<float*>(result), Index(num_elems));
-}
-
-extern "C" int k1_mul_add_tanh_contiguous(
-    const void* x, void* result, int64_t s0, int64_t num_elems, int64_t max_offset, int aligned,
-    void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_mul_add_tanh_contiguous_launch<1, uint32_t>
-      : k1_mul_add_tanh_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k1_mul_add_tanh_contiguous_launch<4, uint32_t>
-      : k1_mul_add_tanh_contiguous_launch<4, uint64_t>;
-  launch(x, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k1_mul_add_tanh_strided_kernel(
-    const float* __restrict__ x, float* __restrict__ result, Index x_stride0, Index x_stride1,
-    Index result_stride0, Index result_stride1, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const Index i1 = at % 8192u;
-  const Index i0 = at / 8192u;
-  const float x_1 = x[i0 * x_stride0 + i1 * x_stride1];
-  const float value0 = k1_mul_add_tanh_element(x_1);
-  result[i0 * result_stride0 + i1 * result_stride1] = value0;
-}
-
-template <typename Index>
-static void k1_mul_add_tanh_strided_launch(
-    const void* x, void* result, int64_t x_stride0, int64_t x_stride1, int64_t result_stride0,
-    int64_t result_stride1, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_mul_add_tanh_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<float*>(result), Index(x_stride0), Index(x_stride1),
-      Index(result_stride0), Index(result_stride1), Index(num_elems));
-}
-
-extern "C" int k1_mul_add_tanh_strided(
-    const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
-    int64_t result_stride0, int64_t result_stride1, int64_t num_elems, int64_t max_offset,
-    int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_mul_add_tanh_strided_launch<uint32_t>
-      : k1_mul_add_tanh_strided_launch<uint64_t>;
-  launch(
-      x, result, x_stride0, x_stride1, result_stride0, result_stride1, num_elems,
-      static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k1_mul_add_tanh_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k1_mul_add_tanh_element>(operands, stream,
+      k1_mul_add_tanh_element::Operands());
 }

@@ -1,200 +1,29 @@
 // k1_gelu: one operation, one read and one write of memory.
 // linear f32[s0, 64] -> result f32[s0, 64]
-
-OPWELD_FN float k1_gelu_element(float linear_1) {
-  // model.py:11 h = F.gelu(self.first(x))
-  const float gelu_1 = op::gelu(linear_1);
-  return gelu_1;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_gelu_contiguous_packet(
-    const float* __restrict__ linear, float* __restrict__ result, Index at) {
-  const auto linear_1_vector = op::load_vector<kLanes>(linear + at);
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_gelu_element(linear_1_vector.lane[lane]);
-    result_vector.lane[lane] = value0;
+struct k1_gelu_element {
+  using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<float, 0, 1>>;
+  static constexpr int kRank = 2, kWidth = 4, kThreads = 128;
+  OPWELD_FN void of(float linear, float& result) {
+    // model.py:11 h = F.gelu(self.first(x))
+    result = op::gelu(linear);
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k1_gelu_contiguous_kernel(
-    const float* __restrict__ linear, float* __restrict__ result, Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k1_gelu_contiguous_packet<kLanes>(linear, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k1_gelu_contiguous_packet<1>(linear, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k1_gelu_contiguous_launch(
-    const void* linear, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_gelu_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(linear), static_cast<float*>(result), Index(num_elems));
-}
-
-extern "C" int k1_gelu_contiguous(
-    const void* linear, void* result, int64_t s0, int64_t num_elems, int64_t max_offset,
-    int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_gelu_contiguous_launch<1, uint32_t>
-      : k1_gelu_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k1_gelu_contiguous_launch<4, uint32_t>
-      : k1_gelu_contiguous_launch<4, uint64_t>;
-  launch(linear, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k1_gelu_strided_kernel(
-    const float* __restrict__ linear, float* __restrict__ result, Index linear_stride0,
-    Index linear_stride1, Index result_stride0, Index result_stride1, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const Index i1 = at % 64u;
-  const Index i0 = at / 64u;
-  const float linear_1 = linear[i0 * linear_stride0 + i1 * linear_stride1];
-  const float value0 = k1_gelu_element(linear_1);
-  result[i0 * result_stride0 + i1 * result_stride1] = value0;
-}
-
-template <typename Index>
-static void k1_gelu_strided_launch(
-    const void* linear, void* result, int64_t linear_stride0, int64_t linear_stride1,
-    int64_t result_stride0, int64_t result_stride1, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_gelu_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(linear), static_cast<float*>(result), Index(linear_stride0),
-      Index(linear_stride1), Index(result_stride0), Index(result_stride1), Index(num_elems));
-}
-
-extern "C" int k1_gelu_strided(
-    const void* linear, void* result, int64_t s0, int64_t linear_stride0, int64_t linear_stride1,
-    int64_t result_stride0, int64_t result_stride1, int64_t num_elems, int64_t max_offset,
-    int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_gelu_strided_launch<uint32_t> : k1_gelu_strided_launch<uint64_t>;
-  launch(
-      linear, result, linear_stride0, linear_stride1, result_stride0, result_stride1, num_elems,
-      static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k1_gelu_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k1_gelu_element>(operands, stream, k1_gelu_element::Operands());
 }
 
 // k2_tanh_add: 2 operations over one iteration space, one result: intermediates stay in
 //   registers.
 // linear f32[s0, 64], x f32[s0, 64] -> result f32[s0, 64]
-
-OPWELD_FN float k2_tanh_add_element(float x_1, float linear_1) {
-  // model.py:12 return x + torch.tanh(self.second(h))
-  const float tanh_1 = op::tanh(linear_1);
-  const float add_1 = x_1 + tanh_1;
-  return add_1;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k2_tanh_add_contiguous_packet(
-    const float* __restrict__ linear, const float* __restrict__ x, float* __restrict__ result,
-    Index at) {
-  const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  const auto linear_1_vector = op::load_vector<kLanes>(linear + at);
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k2_tanh_add_element(x_1_vector.lane[lane], linear_1_vector.lane[lane]);
-    result_vector.lane[lane] = value0;
+struct k2_tanh_add_element {
+  using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 0, 1>,
+      op::Along<float, 0, 1>>;
+  static constexpr int kRank = 2, kWidth = 4, kThreads = 128;
+  OPWELD_FN void of(float linear, float x, float& result) {
+    // model.py:12 return x + torch.tanh(self.second(h))
+    result = x + op::tanh(linear);
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k2_tanh_add_contiguous_kernel(
-    const float* __restrict__ linear, const float* __restrict__ x, float* __restrict__ result,
-    Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k2_tanh_add_contiguous_packet<kLanes>(linear, x, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k2_tanh_add_contiguous_packet<1>(linear, x, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k2_tanh_add_contiguous_launch(
-    const void* linear, const void* x, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k2_tanh_add_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(linear), static_cast<const float*>(x), static_cast<float*>(result),
-      Index(num_elems));
-}
-
-extern "C" int k2_tanh_add_contiguous(
-    const void* linear, const void* x, void* result, int64_t s0, int64_t num_elems,
-    int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k2_tanh_add_contiguous_launch<1, uint32_t>
-      : k2_tanh_add_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k2_tanh_add_contiguous_launch<4, uint32_t>
-      : k2_tanh_add_contiguous_launch<4, uint64_t>;
-  launch(linear, x, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k2_tanh_add_strided_kernel(
-    const float* __restrict__ linear, const float* __restrict__ x, float* __restrict__ result,
-    Index linear_stride0, Index linear_stride1, Index x_stride0, Index x_stride1,
-    Index result_stride0, Index result_stride1, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const Index i1 = at % 64u;
-  const Index i0 = at / 64u;
-  const float x_1 = x[i0 * x_stride0 + i1 * x_stride1];
-  const float linear_1 = linear[i0 * linear_stride0 + i1 * linear_stride1];
-  const float value0 = k2_tanh_add_element(x_1, linear_1);
-  result[i0 * result_stride0 + i1 * result_stride1] = value0;
-}
-
-template <typename Index>
-static void k2_tanh_add_strided_launch(
-    const void* linear, const void* x, void* result, int64_t linear_stride0, int64_t linear_stride1,
-    int64_t x_stride0, int64_t x_stride1, int64_t result_stride0, int64_t result_stride1,
-    int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k2_tanh_add_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(linear), static_cast<const float*>(x), static_cast<float*>(result),
-      Index(linear_stride0), Index(linear_stride1), Index(x_stride0), Index(x_stride1),
-      Index(result_stride0), Index(result_stride1), Index(num_elems));
-}
-
-extern "C" int k2_tanh_add_strided(
-    const void* linear, const void* x, void* result, int64_t s0, int64_t linear_stride0,
-    int64_t linear_stride1, int64_t x_stride0, int64_t x_stride1, int64_t result_stride0,
-    int64_t result_stride1, int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k2_tanh_add_strided_launch<uint32_t>
-      : k2_tanh_add_strided_launch<uint64_t>;
-  launch(
-      linear, x, result, linear_stride0, linear_stride1, x_stride0, x_stride1, result_stride0,
-      result_stride1, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k2_tanh_add_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k2_tanh_add_element>(operands, stream, k2_tanh_add_element::Operands());
 }

@@ -1,104 +1,14 @@
 // k1_sub: one operation, one read and one write of memory.
 // x f32[s0, 37], row_1 f32[37] -> result f32[s0, 37]
-
-OPWELD_FN float k1_sub_element(float x_1, float row_1_1) {
-  // model.py:11 return x - row
-  const float sub_1 = x_1 - row_1_1;
-  return sub_1;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_sub_contiguous_packet(
-    const float* __restrict__ x, const float* __restrict__ row_1, float* __restrict__ result,
-    Index at) {
-  const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const Index lane_at = at + lane;
-    const Index i1 = lane_at % 37u;
-    const float row_1_1 = row_1[i1];
-    const float value0 = k1_sub_element(x_1_vector.lane[lane], row_1_1);
-    result_vector.lane[lane] = value0;
+struct k1_sub_element {
+  using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 1>,
+      op::Along<float, 0, 1>>;
+  static constexpr int kRank = 2, kWidth = 4, kThreads = 128;
+  OPWELD_FN void of(float x, float row_1, float& result) {
+    // model.py:11 return x - row
+    result = x - row_1;
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k1_sub_contiguous_kernel(
-    const float* __restrict__ x, const float* __restrict__ row_1, float* __restrict__ result,
-    Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k1_sub_contiguous_packet<kLanes>(x, row_1, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k1_sub_contiguous_packet<1>(x, row_1, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k1_sub_contiguous_launch(
-    const void* x, const void* row_1, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_sub_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(row_1), static_cast<float*>(result),
-      Index(num_elems));
-}
-
-extern "C" int k1_sub_contiguous(
-    const void* x, const void* row_1, void* result, int64_t s0, int64_t num_elems,
-    int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_sub_contiguous_launch<1, uint32_t>
-      : k1_sub_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k1_sub_contiguous_launch<4, uint32_t>
-      : k1_sub_contiguous_launch<4, uint64_t>;
-  launch(x, row_1, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k1_sub_strided_kernel(
-    const float* __restrict__ x, const float* __restrict__ row_1, float* __restrict__ result,
-    Index x_stride0, Index x_stride1, Index row_1_stride0, Index result_stride0,
-    Index result_stride1, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const Index i1 = at % 37u;
-  const Index i0 = at / 37u;
-  const float x_1 = x[i0 * x_stride0 + i1 * x_stride1];
-  const float row_1_1 = row_1[i1 * row_1_stride0];
-  const float value0 = k1_sub_element(x_1, row_1_1);
-  result[i0 * result_stride0 + i1 * result_stride1] = value0;
-}
-
-template <typename Index>
-static void k1_sub_strided_launch(
-    const void* x, const void* row_1, void* result, int64_t x_stride0, int64_t x_stride1,
-    int64_t row_1_stride0, int64_t result_stride0, int64_t result_stride1, int64_t num_elems,
-    cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_sub_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(row_1), static_cast<float*>(result),
-      Index(x_stride0), Index(x_stride1), Index(row_1_stride0), Index(result_stride0),
-      Index(result_stride1), Index(num_elems));
-}
-
-extern "C" int k1_sub_strided(
-    const void* x, const void* row_1, void* result, int64_t s0, int64_t x_stride0,
-    int64_t x_stride1, int64_t row_1_stride0, int64_t result_stride0, int64_t result_stride1,
-    int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_sub_strided_launch<uint32_t> : k1_sub_strided_launch<uint64_t>;
-  launch(
-      x, row_1, result, x_stride0, x_stride1, row_1_stride0, result_stride0, result_stride1,
-      num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k1_sub_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k1_sub_element>(operands, stream, k1_sub_element::Operands());
 }

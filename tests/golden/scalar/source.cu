@@ -1,84 +1,13 @@
 // k1_exp: one operation, one read and one write of memory.
 // x f32[] -> result f32[]
-
-OPWELD_FN float k1_exp_element(float x_1) {
-  // model.py:11 return x.exp()
-  const float exp_1 = op::exp(x_1);
-  return exp_1;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_contiguous_packet(
-    const float* __restrict__ x, float* __restrict__ result, Index at) {
-  const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_element(x_1_vector.lane[lane]);
-    result_vector.lane[lane] = value0;
+struct k1_exp_element {
+  using Operands = op::Types<op::Along<const float>, op::Along<float>>;
+  static constexpr int kRank = 0, kWidth = 4, kThreads = 128;
+  OPWELD_FN void of(float x, float& result) {
+    // model.py:11 return x.exp()
+    result = op::exp(x);
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k1_exp_contiguous_kernel(
-    const float* __restrict__ x, float* __restrict__ result, Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k1_exp_contiguous_packet<kLanes>(x, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k1_exp_contiguous_packet<1>(x, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k1_exp_contiguous_launch(
-    const void* x, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_exp_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<float*>(result), Index(num_elems));
-}
-
-extern "C" int k1_exp_contiguous(
-    const void* x, void* result, int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_exp_contiguous_launch<1, uint32_t>
-      : k1_exp_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k1_exp_contiguous_launch<4, uint32_t>
-      : k1_exp_contiguous_launch<4, uint64_t>;
-  launch(x, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k1_exp_strided_kernel(
-    const float* __restrict__ x, float* __restrict__ result, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const float x_1 = x[0u];
-  const float value0 = k1_exp_element(x_1);
-  result[0u] = value0;
-}
-
-template <typename Index>
-static void k1_exp_strided_launch(
-    const void* x, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_exp_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<float*>(result), Index(num_elems));
-}
-
-extern "C" int k1_exp_strided(
-    const void* x, void* result, int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_exp_strided_launch<uint32_t> : k1_exp_strided_launch<uint64_t>;
-  launch(x, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k1_exp_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k1_exp_element>(operands, stream, k1_exp_element::Operands());
 }

@@ -1,109 +1,14 @@
 // k1_mul_exp: 2 operations over one iteration space, one result: intermediates stay in registers.
 // x f32[s0, 5, 3], column f32[s0, 5, 1] -> result f32[s0, 5, 3]
-
-OPWELD_FN float k1_mul_exp_element(float x_1, float column_1) {
-  // model.py:11 return torch.exp(x * column)
-  const float mul_1 = x_1 * column_1;
-  const float exp_1 = op::exp(mul_1);
-  return exp_1;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_mul_exp_contiguous_packet(
-    const float* __restrict__ x, const float* __restrict__ column, float* __restrict__ result,
-    Index at) {
-  const auto x_1_vector = op::load_vector<kLanes>(x + at);
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const Index lane_at = at + lane;
-    const Index i0 = lane_at / 3u;
-    const float column_1 = column[i0];
-    const float value0 = k1_mul_exp_element(x_1_vector.lane[lane], column_1);
-    result_vector.lane[lane] = value0;
+struct k1_mul_exp_element {
+  using Operands = op::Types<op::Along<const float, 0, 1, 2>, op::Along<const float, 0, 1, 2>,
+      op::Along<float, 0, 1, 2>>;
+  static constexpr int kRank = 3, kWidth = 4, kThreads = 128;
+  OPWELD_FN void of(float x, float column, float& result) {
+    // model.py:11 return torch.exp(x * column)
+    result = op::exp(x * column);
   }
-  op::store_vector(result + at, result_vector);
-}
-
-template <int kLanes, typename Index>
-__global__ void __launch_bounds__(128) k1_mul_exp_contiguous_kernel(
-    const float* __restrict__ x, const float* __restrict__ column, float* __restrict__ result,
-    Index num_elems) {
-  const Index first = Index(blockIdx.x) * (128 * kLanes);
-  const Index begin = first + Index(threadIdx.x) * kLanes;
-  if (num_elems - first >= 128 * kLanes) {  // all blocks but the last
-    k1_mul_exp_contiguous_packet<kLanes>(x, column, result, begin);
-    return;
-  }
-  for (Index at = begin; at < num_elems && at < begin + kLanes; ++at) {
-    k1_mul_exp_contiguous_packet<1>(x, column, result, at);
-  }
-}
-
-template <int kLanes, typename Index>
-static void k1_mul_exp_contiguous_launch(
-    const void* x, const void* column, void* result, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128 * kLanes;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_mul_exp_contiguous_kernel<kLanes, Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(column), static_cast<float*>(result),
-      Index(num_elems));
-}
-
-extern "C" int k1_mul_exp_contiguous(
-    const void* x, const void* column, void* result, int64_t s0, int64_t num_elems,
-    int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_mul_exp_contiguous_launch<1, uint32_t>
-      : k1_mul_exp_contiguous_launch<1, uint64_t>;
-  if (aligned) launch = narrow ? k1_mul_exp_contiguous_launch<4, uint32_t>
-      : k1_mul_exp_contiguous_launch<4, uint64_t>;
-  launch(x, column, result, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-template <typename Index>
-__global__ void __launch_bounds__(128) k1_mul_exp_strided_kernel(
-    const float* __restrict__ x, const float* __restrict__ column, float* __restrict__ result,
-    Index x_stride0, Index x_stride1, Index x_stride2, Index column_stride0, Index column_stride1,
-    Index result_stride0, Index result_stride1, Index result_stride2, Index num_elems) {
-  const Index at = Index(blockIdx.x) * 128 + threadIdx.x;
-  if (at >= num_elems) return;
-  const Index i2 = at % 3u;
-  const Index above_i2 = at / 3u;
-  const Index i1 = above_i2 % 5u;
-  const Index i0 = above_i2 / 5u;
-  const float x_1 = x[i0 * x_stride0 + i1 * x_stride1 + i2 * x_stride2];
-  const float column_1 = column[column_stride0 * i0 + column_stride1 * i1];
-  const float value0 = k1_mul_exp_element(x_1, column_1);
-  result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2] = value0;
-}
-
-template <typename Index>
-static void k1_mul_exp_strided_launch(
-    const void* x, const void* column, void* result, int64_t x_stride0, int64_t x_stride1,
-    int64_t x_stride2, int64_t column_stride0, int64_t column_stride1, int64_t result_stride0,
-    int64_t result_stride1, int64_t result_stride2, int64_t num_elems, cudaStream_t stream) {
-  constexpr int64_t kBlock = 128;
-  const unsigned int blocks = (num_elems + kBlock - 1) / kBlock;
-  k1_mul_exp_strided_kernel<Index><<<blocks, 128, 0, stream>>>(
-      static_cast<const float*>(x), static_cast<const float*>(column), static_cast<float*>(result),
-      Index(x_stride0), Index(x_stride1), Index(x_stride2), Index(column_stride0),
-      Index(column_stride1), Index(result_stride0), Index(result_stride1), Index(result_stride2),
-      Index(num_elems));
-}
-
-extern "C" int k1_mul_exp_strided(
-    const void* x, const void* column, void* result, int64_t s0, int64_t x_stride0,
-    int64_t x_stride1, int64_t x_stride2, int64_t column_stride0, int64_t column_stride1,
-    int64_t result_stride0, int64_t result_stride1, int64_t result_stride2, int64_t num_elems,
-    int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round in the last, partial block.
-  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = narrow ? k1_mul_exp_strided_launch<uint32_t> : k1_mul_exp_strided_launch<uint64_t>;
-  launch(
-      x, column, result, x_stride0, x_stride1, x_stride2, column_stride0, column_stride1,
-      result_stride0, result_stride1, result_stride2, num_elems, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+};
+extern "C" int k1_mul_exp_launch(const TensorView* operands, void* stream) {
+  return op::pointwise<k1_mul_exp_element>(operands, stream, k1_mul_exp_element::Operands());
 }

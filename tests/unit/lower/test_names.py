@@ -5,8 +5,9 @@ import keyword
 import pytest
 from tests.unit.plan.plans import Make
 
+from opweld.ir.identifiers import RESERVED, is_reserved
 from opweld.ir.types import DType
-from opweld.lower.names import RESERVED, Names, is_reserved, stride_name, wish_for
+from opweld.lower.names import Names, stride_name, wish_for
 
 
 def test_a_name_is_given_once() -> None:

@@ -1,17 +1,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
+from opweld import render as all_texts
 from opweld.ir.attrs import IotaAttrs
 from opweld.ir.graph import Node
+from opweld.ir.kernel import Welded
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.render import render
+from opweld.render import cuda, render
 from opweld.target import SM_90A
+
+
+@pytest.fixture(autouse=True)
+def own_kernels() -> Iterator[None]:
+    """Also of groups that the skeleton would run (test_pointwise.py)."""
+    with (
+        mock.patch.object(cuda, "is_functor", _never),
+        mock.patch.object(all_texts, "is_functor", _never),
+    ):
+        yield
+
+
+def _never(welded: Welded) -> bool:
+    return False
 
 
 def text_of(*outputs: Node, target=SM_90A) -> str:

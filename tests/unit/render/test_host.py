@@ -37,7 +37,7 @@ def get_init_inputs():
 """
 MODELS = {**SOURCES, "long_rows": LONG_ROWS}
 LAUNCHER = re.compile(r'extern "C" (?:int|void) (\w+)\(([^)]*)\)', re.DOTALL)
-TYPE = re.compile(r"(const )?void\*|int64_t|int\b")
+TYPE = re.compile(r"(const )?(void|TensorView)\*|int64_t|int\b")
 
 
 def texts(name: str, target: str) -> list[tuple[str, str]]:

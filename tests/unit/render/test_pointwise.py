@@ -1,0 +1,98 @@
+"""Functors of the pointwise skeleton: which groups have one, and what it says."""
+
+from __future__ import annotations
+
+import re
+
+from tests.unit.plan.plans import BATCH, Make, plan_of
+
+from opweld.device import pieces
+from opweld.ir.graph import Node
+from opweld.ir.kernel import Welded
+from opweld.ir.types import DType
+from opweld.lower import lower
+from opweld.render import render
+from opweld.render.pointwise import functor_pieces, functor_text, is_functor
+from opweld.target import SM_90A
+
+
+def welded_of(*outputs: Node) -> Welded:
+    (welded,) = lower(plan_of(*outputs, target=SM_90A))
+    assert isinstance(welded, Welded)
+    return welded
+
+
+def operands(*outputs: Node) -> list[str]:
+    found = re.search(r"Types<(.*)>;", functor_text(welded_of(*outputs)).replace("\n", " "))
+    assert found is not None
+    return re.findall(r"op::Along<([^>]*)>", found[1])
+
+
+def test_operands_lie_along_axes_of_the_results() -> None:
+    m = Make()
+    x, row, column = m.x("x", BATCH, 24), m.x("b", 24), m.x("c", BATCH, 1)
+    assert operands(m.mul(m.add(x, row), column)) == [
+        "const float, 0, 1",
+        "const float, 1",
+        "const float, 0, 1",
+        "float, 0, 1",
+    ]
+
+
+def test_axes_may_be_permuted() -> None:
+    m = Make()
+    x, y = m.x("x", BATCH, 6), m.x("y", 6, BATCH)
+    assert operands(m.add(m.permute(x, 1, 0), y))[:2] == ["const float, 1, 0", "const float, 0, 1"]
+
+
+def test_what_is_read_in_other_ways_has_kernels_of_its_own() -> None:
+    m = Make()
+    x, square = m.x("x", BATCH, 3, 4), m.x("square", BATCH, BATCH)
+    others = (
+        m.neg(m.flip(x, 1)),
+        m.cos(m.pad(x, (0, 1, 2), (0, 2, 1))),
+        m.neg(m.cat(1, x, m.x("y", BATCH, 5, 4))),
+        m.add(square, m.permute(square, 1, 0)),
+    )
+    assert [is_functor(welded_of(each)) for each in others] == [False] * len(others)
+    assert is_functor(welded_of(m.neg(x)))
+
+
+def test_only_what_is_used_is_a_statement() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 24)
+    twice = m.exp(x)
+    text = functor_text(welded_of(m.add(m.mul(twice, twice), x)))
+    body = text.partition("void of(")[2].partition("  }\n")[0]
+    assert "const float exp_1 = op::exp(x);" in body
+    assert "result = (exp_1 * exp_1) + x;" in body
+    assert body.count(";") == 2
+
+
+def test_16_bit_values_are_widened_once_and_rounded_at_the_end() -> None:
+    m = Make()
+    text = functor_text(welded_of(m.exp(m.x("x", BATCH, 24, dtype=DType.BF16))))
+    assert "void of(op::bfloat16 x, op::bfloat16& result)" in text
+    assert "result = op::from_compute<op::bfloat16>(op::" in text
+    assert "op::to_compute(x)" in text
+
+
+def test_sizes_are_no_part_of_a_functor() -> None:
+    texts = []
+    for size in (24, 2**33):
+        m = Make()
+        texts.append(functor_text(welded_of(m.exp(m.x("x", BATCH, size)))))
+    assert texts[0].split("struct")[1] == texts[1].split("struct")[1]
+
+
+def test_there_is_one_launcher_a_group_and_what_it_needs() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 24)
+    kernels = lower(plan_of(m.exp(m.call(m.neg(x)))))
+    source = render("case", kernels, "cuda")
+    assert source.entry_points == ("k1_neg_launch", "k2_exp_launch")
+    assert all(f'extern "C" int {name}(' in source.text for name in source.entry_points)
+    assert source.text.count("__global__") == 1
+    assert "type_of<float>" in source.text and "type_of<double>" not in source.text
+    needed = functor_pieces(kernels[0])
+    assert pieces(sorted(needed)) and "type_of_float" in needed
