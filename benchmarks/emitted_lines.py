@@ -7,6 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+MARKER = "# --- From here on the same in every file ---"
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "opweld"
 # The names of the texts in an emitted file, by their beginnings.
 TEXTS = {
@@ -33,7 +34,7 @@ def parts_of(text: str) -> dict[str, int]:
     for statement in ast.parse(text).body:
         end = statement.end_lineno or begin
         span = lines[begin:end]
-        kind = _kind(statement, lines)
+        kind = _kind(statement, lines, lines_before_support(lines))
         if kind in ("kernels", "host"):
             fixed = _num_fixed(span)
             counts.update({kind: len(span) - fixed, "support_cpp": fixed})
@@ -44,7 +45,15 @@ def parts_of(text: str) -> dict[str, int]:
     return {part: counts[part] for part in PARTS}
 
 
-def _kind(statement: ast.stmt, lines: list[str]) -> str:
+def lines_before_support(lines: list[str]) -> int:
+    """How many lines stand before the support, which is last; all of them where there is none."""
+    return lines.index(MARKER) if MARKER in lines else len(lines)
+
+
+def _kind(statement: ast.stmt, lines: list[str], support: int) -> str:
+    definition = isinstance(statement, ast.FunctionDef | ast.ClassDef)
+    if definition and statement.lineno > support:
+        return "support_python"
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
         (target,) = statement.targets
         name = target.id if isinstance(target, ast.Name) else ""
@@ -79,6 +88,8 @@ def _definitions() -> frozenset[str]:
     found = set()
     for path in (SOURCES / "emission").glob("*.txt"):
         text = path.read_text("utf-8")
+        if path.stem.startswith("target_") or "@TARGET@" in text:
+            continue  # parts of the support, which is told by its place
         body = ast.parse(text).body
         kinds = (ast.FunctionDef, ast.ClassDef)
         found |= {_segment(each, text.splitlines()) for each in body if isinstance(each, kinds)}

@@ -85,7 +85,7 @@ def loaded(row: Row, device: str = "cpu", batch: int | None = None) -> Loaded:
     torch.manual_seed(0)
     file = load(row.path, f"model_of_{row.path.stem}")
     about = Original(row.path.name, file.__name__, "Model", read_source(row.path), NAMES)
-    module = make_model(row.path, file).train(row.training).to(device)
+    module = make_model(row.path, file, torch.nn.Module).train(row.training).to(device)
     inputs = make_inputs(row.path, file) if batch is None else tuple(file.get_inputs(batch))
     return Loaded(about, module, tuple(x.to(device) for x in inputs))
 

@@ -26,7 +26,7 @@ def compiled_in_mode(folder: Path, source: str, training: bool) -> Compiled:
     path = folder / "model.py"
     path.write_text(source, "utf-8")
     file = load(path, "model_in_mode")
-    model, inputs = make_model(path, file).train(training), make_inputs(path, file)
+    model, inputs = make_model(path, file, torch.nn.Module).train(training), make_inputs(path, file)
     original = Original(path.name, file.__name__, "Model", source, NAMES)
     return compile_module(model, inputs, {}, original, Options(target="sm_90a", check=False))
 
