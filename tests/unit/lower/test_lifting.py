@@ -61,8 +61,10 @@ def test_blocks_of_other_widths_add_no_kernel(mode: str) -> None:
     assert kernel_lines(two) == kernel_lines(four)
 
 
-def test_a_block_alone_keeps_its_numbers() -> None:
-    assert "% 64u" in text_of((64, 16, 16)) and "% 64u" not in text_of((64, 16, 16), (128, 8, 8))
+def test_a_reduction_alone_keeps_its_numbers() -> None:
+    one = text_of((64, 16, 16), mode="training")
+    two = text_of((64, 16, 16), (128, 8, 8), mode="training")
+    assert "% 256u" in one and "% 256u" not in two
 
 
 def test_widths_that_allow_no_packets_are_another_kernel() -> None:
