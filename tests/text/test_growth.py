@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks.emitted_lines import parts_of
