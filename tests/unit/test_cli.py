@@ -200,7 +200,7 @@ def test_check_of_a_file_without_model_new(model: Path) -> None:
 
 
 def test_debug_shows_the_traceback(model: Path) -> None:
-    done = opweld("optimize", model, "-o", "/no/such/folder/new.py", "--debug")
+    done = opweld("optimize", model, "-o", "/proc/new.py", "--debug")
     assert done.returncode == 2
     assert "Traceback (most recent call last)" in done.stderr
 
