@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from opweld import driver
 from opweld.builder import build_in_child
 from opweld.compiled import Compiled, PlanRow
-from opweld.delivery import check_output, write_whole
+from opweld.delivery import check_result, partial_result, publish
 from opweld.embed import embedded_source, is_importable
 from opweld.errors import UserError
 from opweld.held import Held
@@ -70,10 +70,17 @@ class Result:
         return self.delivery.kernels
 
     def save(self, path: str | Path) -> Path:
-        """Writes the emitted file, which needs torch and a compiler, and nothing of opweld."""
+        """Writes the emitted file, which needs torch and a compiler, and nothing of opweld.
+
+        A name without an ending is a package: a folder with the same texts in files of their own.
+
+        Raises:
+            OutputNotWritable: the place cannot be written, or is a folder with other things in it.
+        """
         out = Path(path)
-        check_output(out)
-        write_whole(out, self.text)
+        check_result(out)
+        with partial_result(out, self.text) as partial:
+            publish(partial, out)
         return out
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opweld.child import run_child
 from opweld.errors import BuildFailed, UnsupportedTarget, Where
-from opweld.model_file import import_file
+from opweld.model_file import folder_of, import_file, main_file
 from opweld.options import Options
 from opweld.worker import child_environment
 
@@ -71,11 +71,11 @@ def refusal(problem: str, model: Path, target: str) -> BuildFailed | Unsupported
 
 
 def main() -> None:
-    """`FILE ANSWER [FOLDER...]`: the file can import its neighbours, as a script can, and what
-    stands in the folders.
+    """`NEW ANSWER [FOLDER...]`: the file or package can import its neighbours, as a script can, and
+    what stands in the folders.
     """
-    new, answer, folders = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-    sys.path[:0] = [*folders, str(new.resolve().parent)]
+    new, answer, folders = main_file(Path(sys.argv[1])), Path(sys.argv[2]), sys.argv[3:]
+    sys.path[:0] = [*folders, str(folder_of(new.resolve()))]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         start = time.perf_counter()

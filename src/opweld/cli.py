@@ -27,7 +27,7 @@ from opweld.errors import OpweldError, UnsupportedPrecision, UserError
 from opweld.judge import check as judge_pair
 from opweld.judge import report
 from opweld.judge.values import JUDGED_MODES, PRECISIONS
-from opweld.model_file import read_source
+from opweld.model_file import main_file, read_source
 from opweld.options import from_environment, listed, option_help
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.progress import Progress
@@ -50,7 +50,9 @@ app = typer.Typer(
 )
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
-New = Annotated[Path, typer.Argument(metavar="MODEL_new.py", help="A file with ModelNew.")]
+New = Annotated[
+    Path, typer.Argument(metavar="MODEL_new.py", help="A file or a package with ModelNew.")
+]
 Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
 Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
 Accepted = Annotated[
@@ -94,7 +96,13 @@ def optimize_command(
     model: Model,
     out: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="OUT", help="Default: MODEL_new.py beside it."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="A file, or by a name without .py a package: a folder with kernels in files of "
+            "their own. Default: MODEL_new.py beside it.",
+        ),
     ] = None,
     target: Target = None,
     precision: Precision = None,
@@ -170,7 +178,7 @@ def check_command(
             time_limit_s=time_limit,
         )
         read_source(model)
-        read_source(new)
+        read_source(main_file(new))
         _check_json(json)
         settings = replace(settings_of(options), precision=_accepted(precision or "match"))
         with Progress(Console(stderr=True)) as progress:

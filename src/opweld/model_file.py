@@ -14,12 +14,14 @@ import sys
 import tokenize
 import traceback
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, OpweldError, UserError, Where
 
+PACKAGE_FILE = "__init__.py"
 NAMES = ("Model", "get_inputs", "get_init_inputs")
 CONSTRUCTION = "Model(*get_init_inputs())"
 FORM = "a model file defines Model, get_inputs() and get_init_inputs()"
@@ -241,9 +243,30 @@ def user_line(path: Path, error: BaseException) -> Where:
     return Where(str(path), lines[-1], linecache.getline(own, lines[-1]).strip() or None)
 
 
+def main_file(path: Path) -> Path:
+    """The file that is imported for `path`: of a package its `__init__.py`."""
+    return path / PACKAGE_FILE if path.is_dir() else path
+
+
+def short_name(path: Path) -> str:
+    """What a file is called in a message, or the package whose `__init__.py` it is."""
+    return path.parent.name if path.name == PACKAGE_FILE else path.name
+
+
+def folder_of(path: Path) -> Path:
+    """The folder whose other files a file can import, as those beside a package."""
+    return path.parent.parent if path.name == PACKAGE_FILE else path.parent
+
+
+def spec_of(path: Path, name: str) -> ModuleSpec | None:
+    """How Python imports a file, or the package whose `__init__.py` it is, as module `name`."""
+    folders = [str(path.parent)] if path.name == PACKAGE_FILE else None
+    return importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+
+
 def import_file(path: Path, name: str) -> ModuleType:
     """The file at `path` as module `name`; its text stays known to tracebacks when it is gone."""
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = spec_of(path, name)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Protocol
 
 from opweld.compiled import Compiled, PlanRow
-from opweld.delivery import body_of, check_output, partial_file, publish, with_figures
+from opweld.delivery import (
+    body_of,
+    check_result,
+    is_package,
+    partial_result,
+    publish,
+    with_figures,
+    write_result,
+)
 from opweld.doctor import require_build_tools
 from opweld.errors import JudgeFailed, Where
 from opweld.give_back import Decision, decide, excluded_for, row_of
@@ -20,6 +28,8 @@ from opweld.judge.values import Event, Judgement, KernelTiming, Settings
 from opweld.options import Options
 from opweld.resources import with_resources
 
+# Beyond it a package is easier to read than one file.
+LONG_LINES = 2000
 NOT_VERIFIED = "Not verified: written with --no-check."
 
 
@@ -82,17 +92,17 @@ def optimize(
     build: Build,
     judge: Judge,
 ) -> Delivery:
-    """Writes the faster file at `out`.
+    """Writes the faster file, or package, at `out`.
 
     Raises:
         UserError: bad input, or no compiler for the kernels; nothing is written.
         JudgeFailed: the file that was emitted is not equivalent; nothing is written.
     """
-    check_output(out, model)
+    check_result(out, model)
     decisions: tuple[Decision, ...] = ()
     while True:
         compiled = compile_file(model, options, follower.step)
-        with partial_file(out, compiled.text) as partial:
+        with partial_result(out, compiled.text) as partial:
             compiled = _built(model, partial, compiled, options, follower, build)
             judgement = _judged(model, partial, options, follower, judge)
             if judgement is not None:
@@ -116,15 +126,16 @@ def _delivery(
 ) -> Delivery:
     """With what there is to say: what went back and why, what is in doubt, and what stands."""
     told = tuple(decision.reason for decision in decisions if decision.is_worth_telling)
-    notes = told + _standing(compiled, judgement)
+    notes = told + _standing(compiled, judgement) + _size(out, compiled.text)
     return Delivery(model, out, compiled, judgement, notes, decisions)
 
 
 def deliver(partial: Path, delivery: Delivery) -> None:
-    """Publishes the judged file with its figures in the head; the rest is what was judged."""
+    """Publishes what was judged, with its figures in the head; the rest is as it was judged."""
     figures = figures_of(delivery.judgement) if delivery.judgement else NOT_VERIFIED
-    partial.write_text(with_figures(delivery.compiled.text, figures), "utf-8")
-    assert body_of(partial.read_text("utf-8")) == body_of(delivery.compiled.text)
+    told = with_figures(delivery.compiled.text, figures)
+    assert body_of(told) == body_of(delivery.compiled.text)
+    write_result(partial, told)
     publish(partial, delivery.out)
 
 
@@ -162,6 +173,14 @@ def _judged(
     if judgement.verdict.passed:
         return judgement
     raise NotEquivalent(judgement, Where(str(model)))
+
+
+def _size(out: Path, text: str) -> tuple[str, ...]:
+    """Of a file that is long what would be easier to read."""
+    lines = text.count("\n")
+    if is_package(out) or lines <= LONG_LINES:
+        return ()
+    return (f"{out.name} has {lines} lines: -o NAME, without .py, writes a package of short files",)
 
 
 class NotEquivalent(JudgeFailed):

@@ -8,8 +8,9 @@ import pytest
 from opweld.delivery import (
     body_of,
     check_output,
+    check_result,
     default_output,
-    partial_file,
+    partial_result,
     publish,
     with_figures,
     write_whole,
@@ -36,7 +37,7 @@ def test_default_output() -> None:
 def test_nothing_stays_of_a_partial_file(tmp_path: Path, failure: type | None) -> None:
     out = tmp_path / "new.py"
     try:
-        with partial_file(out, "text") as partial:
+        with partial_result(out, "text") as partial:
             assert partial.read_text() == "text" and partial.suffix == ".py"
             assert not out.exists()
             if failure:
@@ -49,7 +50,7 @@ def test_nothing_stays_of_a_partial_file(tmp_path: Path, failure: type | None) -
 def test_publish_replaces_in_one_step(tmp_path: Path) -> None:
     out = tmp_path / "new.py"
     out.write_text("old")
-    with partial_file(out, "new") as partial:
+    with partial_result(out, "new") as partial:
         publish(partial, out)
     assert out.read_text() == "new"
     assert files(tmp_path) == ["new.py"]
@@ -59,7 +60,12 @@ def test_publish_replaces_in_one_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("out", "says"),
     [
-        ("", "is a folder; name a file"),
+        ("", "is a folder with other things in it; name a new folder, or a file that ends in .py"),
+        (
+            "my-net",
+            "is no name that Python can import; "
+            "name a package in letters, digits and _, or a file that ends in .py",
+        ),
         ("model.py", "is the model file itself; name another file with -o"),
         ("model.py/new.py", "is inside a file; name another place"),
         ("model.py/no/new.py", "is inside a file; name another place"),
@@ -69,7 +75,7 @@ def test_outputs_that_are_refused(tmp_path: Path, out: str, says: str) -> None:
     model = tmp_path / "model.py"
     model.write_text("")
     with pytest.raises(OutputNotWritable) as caught:
-        check_output(tmp_path / out, model)
+        check_result(tmp_path / out, model)
     assert str(caught.value) == f"{tmp_path / out}: {says}"
     assert files(tmp_path) == ["model.py"]
 
@@ -77,7 +83,7 @@ def test_outputs_that_are_refused(tmp_path: Path, out: str, says: str) -> None:
 def test_folders_are_made_and_stay_only_with_the_file(tmp_path: Path) -> None:
     out = tmp_path / "a" / "b" / "new.py"
     check_output(out)
-    with partial_file(out, "text") as partial:
+    with partial_result(out, "text") as partial:
         assert partial.parent == out.parent
     assert files(tmp_path) == []
     write_whole(out, "text")
@@ -110,3 +116,37 @@ def test_a_head_on_one_line() -> None:
 def test_a_file_without_a_head_is_refused() -> None:
     with pytest.raises(InternalError, match="has no head comment"):
         with_figures("x = 1\n", "3 ms.")
+
+
+def test_a_file_of_another_use_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(OutputNotWritable, match="is a folder; name a file"):
+        check_output(tmp_path)
+    assert files(tmp_path) == []
+
+
+def test_a_package_is_written_whole_and_replaced_whole(tmp_path: Path) -> None:
+    out = tmp_path / "gelu_new"
+    for text in (EMITTED, EMITTED.replace("One", "Two")):
+        check_result(out)
+        with partial_result(out, text) as partial:
+            assert partial.parent == out.parent and files(partial) == ["__init__.py"]
+            (partial / "__pycache__").mkdir()
+            publish(partial, out)
+        assert files(tmp_path) == ["gelu_new"] and files(out) == ["__init__.py"]
+        assert (out / "__init__.py").read_text("utf-8") == text
+
+
+def test_a_package_that_was_changed_by_hand_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "gelu_new"
+    with partial_result(out, EMITTED) as partial:
+        publish(partial, out)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(OutputNotWritable, match="is a folder with other things in it"):
+        check_result(out)
+    assert files(out) == ["__init__.py", "notes.txt"]
+
+
+def test_nothing_stays_of_a_partial_package(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), partial_result(tmp_path / "a" / "net", EMITTED):
+        raise KeyboardInterrupt
+    assert files(tmp_path) == []

@@ -32,7 +32,7 @@ from opweld.judge.values import (
     from_plain,
     to_plain,
 )
-from opweld.model_file import read_source
+from opweld.model_file import main_file, read_source
 
 __all__ = [
     "Check",
@@ -64,6 +64,8 @@ def check(
 ) -> Judgement:
     """Judge ModelNew in `new_path` against Model in `model_path`, each in a process of its own.
 
+    `new_path` is a file, or the folder of a package.
+
     With a `server`, these are started from that warm one, which is left running. `builds` is the
     folder for the kernels that the candidate builds; torch's own without one.
 
@@ -72,7 +74,7 @@ def check(
     Raises:
         UserError: a file is missing or no Python, or the model file cannot serve as a measure.
     """
-    settings = settings or Settings()
+    settings, new_path = settings or Settings(), main_file(Path(new_path))
     for path in (model_path, new_path):
         read_source(Path(path))
     seed = secrets.randbelow(_MAX_SEED) if settings.seed is None else settings.seed

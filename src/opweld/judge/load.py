@@ -26,11 +26,13 @@ from opweld.judge.build_errors import explain, text_of
 from opweld.judge.modes import OWN, put_in_mode
 from opweld.judge.tree import map_tensors, tensors
 from opweld.model_file import (
+    folder_of,
     init_arguments,
     no_list,
     require_class,
     require_instance,
     require_names,
+    spec_of,
 )
 
 ORIGINAL, NEW = "the original", "ModelNew"
@@ -244,17 +246,18 @@ def line_in(path: Path, error: BaseException) -> int | None:
 
 
 def _import(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = spec_of(path, name)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} has no .py ending")
     module = importlib.util.module_from_spec(spec)
     # dataclasses and pickle look their class's module up by name
     sys.modules[name] = module
-    sys.path.insert(0, str(path.parent))
+    neighbours = str(folder_of(path))
+    sys.path.insert(0, neighbours)
     try:
         spec.loader.exec_module(module)
     finally:
-        sys.path.remove(str(path.parent))
+        sys.path.remove(neighbours)
     return module
 
 

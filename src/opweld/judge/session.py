@@ -41,6 +41,7 @@ from opweld.judge.trial import Phase
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
 from opweld.judge.verify import Verifier
 from opweld.judge.weights import state_restored
+from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
 UNGRADED = (gradients.NAME, LARGEST, *ILL_CONDITIONED)
@@ -209,7 +210,7 @@ def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
 
 def _load_new(request: Request, channel: Channel, device: torch.device, side: Any) -> None:
     new_path = Path(request.new_path)
-    channel.event(Event("load", f"importing {new_path.name}, which builds its kernels"))
+    channel.event(Event("load", f"importing {short_name(new_path)}, which builds its kernels"))
     channel.phase(NEW, f"importing {new_path}")
     side.step(f"importing {new_path}")
     parameters = stream(request.seed, "parameters")
