@@ -16,6 +16,7 @@ import typer
 
 from opweld.cli import app
 from opweld.compiled import PlanRow
+from opweld.emission.package import ORIGINAL, SUPPORT
 from opweld.judge import consistency, significance
 from opweld.judge.clock import FLUSH_BYTES
 from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
@@ -31,7 +32,10 @@ GENERATE = runpy.run_path(str(ROOT / "docs" / "generate.py"))
 PAGES: tuple[Path, ...] = GENERATE["PAGES"]
 README = (ROOT / "README.md").read_text("utf-8")
 # Files that a reader makes, or that a command writes for him.
-MADE = ("_new.py", "MODEL.py", "OTHER.py", "gelu_hand.py", "x.py", "chain.json", "account.json")
+MADE = (
+    *("_new.py", "MODEL.py", "OTHER.py", "gelu_hand.py", "x.py", "chain.json", "account.json"),
+    *(ORIGINAL, SUPPORT, "/K.cu", "/K_host.cpp", "K.cpp", "/device.cuh", "/host.h"),
+)
 PATH = re.compile(r"[\w./-]+\.(?:py|h|cuh|md|csv|txt|json|toml|yaml|cu|cpp)|[\w.-]+/[\w./-]*")
 ids = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
