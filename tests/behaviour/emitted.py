@@ -61,15 +61,26 @@ def make_pair(name: str, folder: Path, target: str = "cpu") -> Pair:
     return Pair(name, source, text, NUM_KERNELS[name], original, emitted)
 
 
-def load_file(path: Path, text: str) -> ModuleType:
-    """Writes and imports a file; the module can be found again by name, as pickle wants."""
+def load_file(path: Path, text: str, always_kernels: bool = True) -> ModuleType:
+    """Writes and imports a file; the module can be found again by name, as pickle wants.
+
+    With `always_kernels` they run on small tensors that require gradients, too.
+    """
     path.write_text(text, "utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    if always_kernels:
+        run_kernels_always(module)
     return module
+
+
+def run_kernels_always(module: ModuleType) -> None:
+    """No tensors are small to an emitted file's kernels."""
+    if hasattr(module, "_fused"):
+        module._fused.__defaults__[-1].update(cuda=-1, cpu=-1)
 
 
 @functools.cache

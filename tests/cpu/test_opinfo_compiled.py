@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import kernels_in
+from tests.behaviour.emitted import kernels_in, load_file
 from tests.capturing import tolerance
-from tests.models.emitted import import_text
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -129,7 +128,7 @@ def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     tensors = [tensor for use in uses for tensor in use.sample.tensors]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
-        emitted = import_text(emitted_text(original, tensors), folder / f"operators_{start}.py")
+        emitted = load_file(folder / f"operators_{start}.py", emitted_text(original, tensors))
     return File(uses, original, emitted.ModelNew())
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
+from tests.behaviour.emitted import load_file
 from tests.models.cases import BATCH, Case
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -86,16 +84,6 @@ def compiled(module: nn.Module, call: Any, target: str, **asked: Any) -> Compile
 def imported(module: nn.Module, account: Compiled, folder: Path, target: str) -> Emitted:
     """Builds the kernels, unless they are built already."""
     name = type(module).__name__.lower()
-    file = import_text(account.text, folder / f"{name}_{target}.py")
+    file = load_file(folder / f"{name}_{target}.py", account.text)
     new = file.ModelNew.adopt(copy.deepcopy(module))
     return Emitted(module, new, account, torch.device(target))
-
-
-def import_text(text: str, path: Path) -> ModuleType:
-    path.write_text(text, "utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
