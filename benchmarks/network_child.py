@@ -135,6 +135,7 @@ def checked(prepared: Prepared) -> dict[str, Any]:
     sums.add(new, old, exact)
     figures = sums.figures()
     unequal = sum(not torch.equal(forwards["opweld"](), new) for _ in range(EQUAL_RUNS))
+    of_eager = sum(not torch.equal(forwards["eager"](), old) for _ in range(EQUAL_RUNS))
     with CountOurs() as count:
         forwards["opweld"]()
     return {
@@ -147,6 +148,7 @@ def checked(prepared: Prepared) -> dict[str, Any]:
         },
         "runs": EQUAL_RUNS,
         "unequal_runs": unequal,
+        "eager_unequal_runs": of_eager,
         "kernels_ran": count.ours,
     }
 

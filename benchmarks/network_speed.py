@@ -164,7 +164,8 @@ def line_of(result: dict[str, Any]) -> str:
     error = result["error"]
     return (
         f"{result['name']}: {figures}; grade {error['grade']}, {result['kernels_ran']} kernels ran,"
-        f" {result['unequal_runs']} of {result['runs']} equal calls differ"
+        f" {result['unequal_runs']} of {result['runs']} equal calls differ,"
+        f" {result['eager_unequal_runs']} of eager's"
     )
 
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.text_table import LOWEST_GRADE
 
 # Runs on the same inputs, of which none may differ from the first in a bit.
 EQUAL_RUNS = 20
-# Below it a result is wrong, and its speed is of no interest.
-LOWEST_GRADE = "C"
 
 
 def run_of_today(on_cpu: bool = False) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+# Below it a result is wrong, and its speed is of no interest.
+LOWEST_GRADE = "C"
 PARTS = {
     "original": "original",
     "kernels": "kernels",
@@ -90,7 +92,8 @@ def network_speed(account: dict[str, Any]) -> list[str]:
     if kinds["speed"]:
         heads = ("model", "eager", "torch.compile", "ModelNew", "times", "error", "grade")
         text += ["", "Medians in ms of the device; the error is the largest of ours over eager's."]
-        text += ["", *table(heads, [speed_cells(case) for case in kinds["speed"]])]
+        rows = [cells for case in kinds["speed"] for cells in (speed_cells(case), *backward(case))]
+        text += ["", *table(heads, rows)]
     if kinds["host"]:
         ways = ("eager", "torch.compile", "ModelNew")
         heads = ("network", *ways, *(f"{way}, gradients" for way in ways))
@@ -114,10 +117,23 @@ def speed_cells(case: dict[str, Any]) -> list[str]:
     return [case["name"], *beside, *ours, number_ratio(errors), errors["grade"]]
 
 
+def backward(case: dict[str, Any]) -> list[list[str]]:
+    """A row for the forward and the backward, where that was timed."""
+    times = case.get("ms_backward")
+    if not times or refusal(case):
+        return []
+    ours = [f"**{times['opweld']:.4g}**", f"{times['eager'] / times['opweld']:.2f}"]
+    beside = [figure(times, way, 4) for way in WAYS[:2]]
+    return [[f"{case['name']}, with its backward", *beside, *ours, "", ""]]
+
+
 def refusal(case: dict[str, Any]) -> str:
-    if case["error"]["grade"] == "F":
-        return "grade F"
-    if case["unequal_runs"]:
+    """Why a case has no figures. Where eager's own equal calls differ, as its sums have no order,
+    ours may.
+    """
+    if case["error"]["grade"] > LOWEST_GRADE:
+        return f"grade {case['error']['grade']}"
+    if case["unequal_runs"] and not case.get("eager_unequal_runs"):
         return f"{case['unequal_runs']} of {case['runs']} equal calls differ"
     return "" if case["kernels_ran"] else "its kernels did not run"
 

@@ -52,15 +52,28 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
     wrong = {**good, "name": "wrong", "error": {**error, "grade": "F"}}
     changing = {**good, "name": "changing", "unequal_runs": 1}
     idle = {**good, "name": "idle", "kernels_ran": 0}
+    summed = {**good, "name": "summed", "unequal_runs": 3, "eager_unequal_runs": 2}
+    trained = {**good, "name": "trained", "ms_backward": {**times, "opweld": 4.0}}
     late = {"name": "late", "kind": "speed", "run": run, "problem": "not done in time: at 'build'"}
     small = {
         "name": "small", "kind": "host", "run": run, "no_grad_us": times, "grad_us": times,
         **{name: good[name] for name in ("error", "runs", "unequal_runs", "kernels_ran")},
     }  # fmt: skip
-    cases = [good, wrong, changing, idle, late, small, {**small, "unequal_runs": 2}]
+    cases = [
+        good,
+        wrong,
+        changing,
+        idle,
+        late,
+        summed,
+        trained,
+        small,
+        {**small, "unequal_runs": 2},
+    ]
     text = network_speed({"device": "d", "versions": {"torch": "2"}, "cases": cases})
     rows = {line.split("|")[1].strip(): line for line in text if line.startswith("|")}
-    assert "**1**" in rows["good"]
+    assert "**1**" in rows["good"] and "**1**" in rows["summed"]
+    assert "**4**" in rows["trained, with its backward"]
     for name in ("wrong", "changing", "idle", "late"):
         assert "**1**" not in rows[name], name
     assert "not done in time" in rows["late"]
