@@ -64,13 +64,14 @@ def rule_list() -> str:
 
 def target_table() -> str:
     rows = [
-        f"| `{t.name}` | {t.language} | {t.access_bytes} | {t.loads_in_flight} | "
-        f"{t.pointwise_threads} | {t.copy_bytes_per_s / 1e12:.4g} | "
+        f"| `{t.name}` | {t.gpu or 'two cores'} | {t.arch or t.language} | {t.multiprocessors} | "
+        f"{t.access_bytes} | {t.pointwise_threads} | {t.copy_bytes_per_s / 1e12:.4g} | "
         f"{t.pointwise_flops_per_s / 1e12:.4g} |"
         for t in TARGETS.values()
     ]
     return _table(
-        "target | language | access, bytes | loads in flight | threads a block | copy, TB/s | "
+        "target | made for | architecture | multiprocessors | access, bytes | threads a block | "
+        "copy, TB/s | "
         "pointwise, TFLOP/s",
         rows,
     )

@@ -95,7 +95,7 @@ def compile_module(
 
 def target_of(options: Options) -> Target:
     """The target of `options` on this machine."""
-    return choose_target(options.target, _capability())
+    return choose_target(options.target, *_gpu())
 
 
 def needs_of(options: Options) -> Needs:
@@ -273,8 +273,11 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     return "\n".join(lines)
 
 
-def _capability() -> tuple[int, int] | None:
-    return torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+def _gpu() -> tuple[tuple[int, int] | None, str]:
+    """The compute capability and the name of the GPU; None and "" where there is none."""
+    if not torch.cuda.is_available():
+        return None, ""
+    return torch.cuda.get_device_capability(), torch.cuda.get_device_name()
 
 
 def _exports(module: ModuleType) -> tuple[str, ...]:

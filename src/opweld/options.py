@@ -14,7 +14,7 @@ from typing import Any
 from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
 from opweld.judge.values import ALL_BASELINES, BASELINES
 
-TARGETS = ("auto", "cpu", "cuda", "sm_90a", "sm_80")
+TARGETS = ("auto", "cpu", "cuda", "sm_90a", "h100", "sm_80", "l40s", "rtx4090", "b200")
 PRECISIONS = ("match",)
 MODES = ("own", "eval", "training", "both")
 AUTOCASTS = ("bfloat16", "float16")

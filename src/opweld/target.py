@@ -1,10 +1,15 @@
-"""Data sheets: what each target can do. Every number has its source."""
+"""Data sheets: what each target can do. Every number has its source.
+
+Numbers without a measurement are NVIDIA's data sheets' of the product, without sparsity; shares of
+them that ours and copies reach are estimates, those that were measured on an H200.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .errors import UnsupportedTarget
 from .ir.product import Mode
 
 
@@ -60,7 +65,9 @@ class RowBlockLimits:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`language` is "cuda" or "c++"; `arch` is nvcc's name of the architecture, "" for the CPU.
+    """`language` is "cuda" or "c++"; `arch` is nvcc's name of the architecture, "" for the CPU, and
+    `gpu` what torch's name of the device contains. Targets of one architecture share their measured
+    schedules.
 
     `products` are the modes of matrix products that kernels of ours make, each with its rates;
     `tensor_cores` is the family of those kernels, by its piece of the device library. `row_blocks`
@@ -70,6 +77,7 @@ class Target:
     name: str
     language: str
     arch: str
+    gpu: str
     access_bytes: int
     loads_in_flight: int
     pointwise_threads: int
@@ -99,11 +107,17 @@ class Target:
     tried: Tried = GPU_TRIED
     row_blocks: RowBlockLimits | None = None
 
+    @property
+    def measured_as(self) -> str:
+        """The target under which the table of measured schedules has its rows."""
+        return self.arch or self.name
+
 
 SM_90A = Target(
     name="sm_90a",
     language="cuda",
     arch="sm_90a",
+    gpu="H200",
     access_bytes=16,  # the widest load of a thread (PTX ISA, ld.global.v4.f32)
     # One access a thread in blocks of 128 beats two or four accesses and 32-byte lanes by 1 to 6 %,
     # and plain accesses beat streaming hints by 2 to 4 % (H200, 2026-11-21, torch 2.11, CUDA 13.0;
@@ -149,6 +163,7 @@ SM_80 = Target(
     name="sm_80",
     language="cuda",
     arch="sm_80",
+    gpu="A100",
     access_bytes=16,
     loads_in_flight=1,
     pointwise_threads=128,
@@ -176,10 +191,77 @@ SM_80 = Target(
     },
 )
 
+H100 = replace(
+    SM_90A,
+    name="h100",
+    gpu="H100",
+    copy_bytes_per_s=2.96e12,  # H100 SXM data sheet: 3.35 TB/s, of which a copy takes 88 %
+)
+
+L40S = replace(
+    SM_80,
+    name="l40s",
+    arch="sm_89",
+    gpu="L40S",
+    copy_bytes_per_s=0.74e12,  # L40S data sheet: 864 GB/s, of which a copy takes 86 %
+    pointwise_flops_per_s=45.8e12,  # 142 SMs x 128 lanes x 2.52 GHz
+    cache_bytes=48_000_000,  # half of 96 MB, the L2 of all of its chip (Ada whitepaper, AD102)
+    multiprocessors=142,
+    rows_in_flight=284,  # two blocks for each of 142 SMs
+    # L40S data sheet: 91.6e12 float32, 183e12 TF32, 362e12 16-bit; ours as for the A100.
+    product_rates={
+        Mode.FAITHFUL: ProductRates(80e12, library=91.6e12, overhead_us=12.0, short=37e12),
+        Mode.TF32: ProductRates(91e12, library=183e12, overhead_us=12.0, short=37e12),
+        Mode.HALF: ProductRates(ours=362e12, library=362e12),
+        Mode.BFLOAT16: ProductRates(ours=362e12, library=362e12),
+    },
+)
+
+RTX_4090 = replace(
+    L40S,
+    name="rtx4090",
+    gpu="RTX 4090",
+    copy_bytes_per_s=0.87e12,  # Ada whitepaper: 1008 GB/s, of which a copy takes 86 %
+    pointwise_flops_per_s=41.3e12,  # 128 SMs x 128 lanes x 2.52 GHz
+    cache_bytes=36_000_000,  # half of the 72 MB of L2 (Ada whitepaper)
+    multiprocessors=128,
+    rows_in_flight=256,  # two blocks for each of 128 SMs
+    # Ada whitepaper: 82.6e12 float32 and TF32, 165e12 16-bit with sums in float32.
+    product_rates={
+        Mode.FAITHFUL: ProductRates(37e12, library=82.6e12, overhead_us=12.0, short=33e12),
+        Mode.TF32: ProductRates(41e12, library=82.6e12, overhead_us=12.0, short=33e12),
+        Mode.HALF: ProductRates(ours=165e12, library=165e12),
+        Mode.BFLOAT16: ProductRates(ours=165e12, library=165e12),
+    },
+)
+
+B200 = replace(
+    SM_80,
+    name="b200",
+    arch="sm_100",
+    gpu="B200",
+    copy_bytes_per_s=7.0e12,  # HGX B200 data sheet: 8 TB/s, of which a copy takes 88 %
+    pointwise_flops_per_s=37.5e12,  # 148 SMs x 128 lanes x 1.98 GHz
+    # Half of the L2 that an H200 has: more is there, but in two dies, and was not measured.
+    cache_bytes=25_000_000,
+    multiprocessors=148,
+    rows_in_flight=296,  # two blocks for each of 148 SMs
+    # HGX B200 data sheet, a GPU's share: 75e12 float32, 1.1e15 TF32, 2.25e15 16-bit, by
+    # instructions that ours do not use (tcgen05). mma.sync, which they use, is taken to be as fast
+    # as on an H100, where it reaches 62 % of 989e12.
+    product_rates={
+        Mode.FAITHFUL: ProductRates(136e12, library=75e12, overhead_us=12.0, short=30e12),
+        Mode.TF32: ProductRates(153e12, library=1.1e15, overhead_us=12.0, short=30e12),
+        Mode.HALF: ProductRates(ours=613e12, library=2.25e15),
+        Mode.BFLOAT16: ProductRates(ours=613e12, library=2.25e15),
+    },
+)
+
 CPU = Target(
     name="cpu",
     language="c++",
     arch="",
+    gpu="",
     access_bytes=64,  # one AVX-512 register; g++ chooses the width, this only groups the loads
     loads_in_flight=1,
     pointwise_threads=1,
@@ -204,20 +286,33 @@ CPU = Target(
     ),
 )
 
-TARGETS: dict[str, Target] = {target.name: target for target in (SM_90A, SM_80, CPU)}
+TARGETS: dict[str, Target] = {
+    target.name: target for target in (SM_90A, H100, SM_80, L40S, RTX_4090, B200, CPU)
+}
 
 
-def choose_target(name: str, capability: tuple[int, int] | None) -> Target:
-    """The target called `name` ("auto", "cpu", "cuda", "sm_90a", "sm_80").
+def choose_target(name: str, capability: tuple[int, int] | None, gpu: str = "") -> Target:
+    """The target called `name`: "auto", "cuda", or one of TARGETS.
 
-    `capability` is that of the GPU that is there, None where there is none. "cuda" without one
-    means sm_90a, so that CUDA text can be made anywhere.
+    `capability` and `gpu`, torch's name of the device, are those of the GPU that is there; None
+    where there is none. Of several data sheets of its architecture it gets the one with its name,
+    or the first. "cuda" without a GPU means sm_90a, so that CUDA text can be made anywhere.
+
+    Raises:
+        UnsupportedTarget: there is no data sheet of the GPU's architecture.
     """
     if name in TARGETS:
         return TARGETS[name]
     if capability is None:
         return SM_90A if name == "cuda" else CPU
-    if capability == (9, 0):
-        return SM_90A
     arch = f"sm_{capability[0]}{capability[1]}"
-    return replace(SM_80, name=arch, arch=arch)
+    known = [target for target in TARGETS.values() if target.arch.rstrip("a") == arch]
+    if not known:
+        listed = ", ".join(f"{each.name} ({each.gpu})" for each in TARGETS.values() if each.gpu)
+        advice = f"name the nearest with --target: {listed}"
+        if capability < (8, 0):
+            advice = "use --target cpu; kernels need compute capability 8.0"
+        raise UnsupportedTarget(
+            f"there is no data sheet of this GPU's architecture, {arch}", next_step=advice
+        )
+    return next((target for target in known if target.gpu in gpu), known[0])

@@ -89,7 +89,7 @@ def test_generated_parts_are_fresh(page: Path) -> None:
 
 def test_a_stale_part_is_seen() -> None:
     page = "<!-- generated:targets -->\nold\n<!-- end -->"
-    assert "| `sm_90a` | cuda | 16 |" in GENERATE["generated"](page)
+    assert "| `sm_90a` | H200 | sm_90a | 132 |" in GENERATE["generated"](page)
     between = GENERATE["stage"].__globals__["_between"]
     lines = ["def f():", "  a", "class B:", "  def f():", "    b", "end"]
     assert between(lines, "^class//def f", "^end") == ["def f():", "  b"]

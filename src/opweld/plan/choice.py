@@ -175,7 +175,7 @@ def _compared(
         figures = f"about {_us(ours)} us with a kernel for the rest, as one {_us(times.welded)}"
         figures += f", the library and that kernel {_us(library)} us"
     shape = product_class(product, mode, tail, conditions.sizes)
-    maker, row = maker_of(shape, target, table), table.row(target.name, shape)
+    maker, row = maker_of(shape, target, table), table.row(target.measured_as, shape)
     if maker is None:
         least_us = 0.0 if tail else _LEAST_GAIN_US
         return _Compared(ours + least_us < library, alone, figures, shape)

@@ -23,7 +23,7 @@ def scheduled(group: Group, target: Target, sizes: Sizes, table: Table) -> Group
     held = held_operands(group, target, sizes)
     group = replace(group, held=held, estimate=estimate(group, target))
     shape = pointwise_class(group, sizes)
-    tried, row = table.trial(shape), table.row(target.name, shape)
+    tried, row = table.trial(shape), table.row(target.measured_as, shape)
     if tried is not None:
         assert isinstance(tried, PointwiseSchedule), "of the class's kind"
         return replace(group, schedule=tried)
@@ -54,7 +54,7 @@ def product_class(product: Product, mode: Mode, tail: Sequence[Node], sizes: Siz
 
 def maker_of(shape: ProductClass, target: Target, table: Table) -> Maker | None:
     """Who is to make the products of a class; None where nothing is known but the estimate."""
-    tried, row = table.trial(shape), table.row(target.name, shape)
+    tried, row = table.trial(shape), table.row(target.measured_as, shape)
     chosen = tried if tried is not None else row and row.schedule
     return chosen if isinstance(chosen, Maker) else None
 

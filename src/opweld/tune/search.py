@@ -67,7 +67,7 @@ def search(path: Path, options: Options, asked: Search, folder: Path, on_event: 
     )
     on_event("plan", f"{len(found)} classes")
     if not found:
-        return _report(ready.target.name, options, asked, device, (), ())
+        return _report(ready.target.measured_as, options, asked, device, (), ())
     require_build_tools(ready.target.name)
     files = [
         _written(folder / f"candidate{number}.py", tried, ready, options, table)
@@ -79,7 +79,7 @@ def search(path: Path, options: Options, asked: Search, folder: Path, on_event: 
     for tunable in found:
         on_event("measure", f"{', '.join(tunable.groups)}: {len(tunable.schedules)} schedules")
         findings.append((tunable, bench.decision(tunable)))
-    return _report(ready.target.name, options, asked, device, tuple(findings), notes)
+    return _report(ready.target.measured_as, options, asked, device, tuple(findings), notes)
 
 
 Finding = tuple[Tunable, Decision]

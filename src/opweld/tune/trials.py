@@ -34,8 +34,9 @@ def device_for(target: Target) -> torch.device:
     """
     if target.language != "cuda":
         return torch.device("cpu")
-    own = torch.cuda.is_available() and choose_target("auto", torch.cuda.get_device_capability())
-    if own and own.name == target.name:
+    capability = torch.cuda.is_available() and torch.cuda.get_device_capability()
+    own = choose_target("auto", capability, torch.cuda.get_device_name()) if capability else None
+    if own and own.measured_as == target.measured_as:
         return torch.device("cuda", torch.cuda.current_device())
     raise UnsupportedTarget(
         f"this machine has no device on which schedules for {target.name} can be measured",

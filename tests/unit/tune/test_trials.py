@@ -200,6 +200,7 @@ def test_only_the_own_device_is_measured(monkeypatch: pytest.MonkeyPatch) -> Non
         device_for(SM_90A)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     with pytest.raises(UnsupportedTarget):
         device_for(SM_90A)

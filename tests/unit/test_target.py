@@ -1,0 +1,60 @@
+"""Data sheets: each GPU gets its own, and what has none is refused with the list."""
+
+from __future__ import annotations
+
+import pytest
+
+from opweld.errors import UnsupportedTarget
+from opweld.options import TARGETS as NAMES
+from opweld.target import CPU, SM_80, SM_90A, TARGETS, choose_target
+
+
+@pytest.mark.parametrize(
+    ("capability", "gpu", "name"),
+    [
+        ((9, 0), "NVIDIA H200", "sm_90a"),
+        ((9, 0), "NVIDIA H100 80GB HBM3", "h100"),
+        ((9, 0), "NVIDIA GH200 480GB", "sm_90a"),
+        ((8, 0), "NVIDIA A100-SXM4-80GB", "sm_80"),
+        ((8, 0), "NVIDIA A30", "sm_80"),
+        ((8, 9), "NVIDIA L40S", "l40s"),
+        ((8, 9), "NVIDIA GeForce RTX 4090", "rtx4090"),
+        ((8, 9), "NVIDIA L4", "l40s"),
+        ((10, 0), "NVIDIA B200", "b200"),
+    ],
+)
+def test_a_gpu_gets_the_data_sheet_of_its_name(
+    capability: tuple[int, int], gpu: str, name: str
+) -> None:
+    for asked in ("auto", "cuda"):
+        assert choose_target(asked, capability, gpu).name == name
+
+
+def test_without_a_gpu() -> None:
+    assert choose_target("auto", None) is CPU
+    assert choose_target("cuda", None) is SM_90A
+    assert choose_target("sm_80", None) is SM_80
+
+
+def test_what_has_no_data_sheet_is_refused_with_the_list() -> None:
+    with pytest.raises(UnsupportedTarget) as caught:
+        choose_target("auto", (8, 6), "NVIDIA GeForce RTX 3090")
+    said = str(caught.value)
+    assert "sm_86" in said and all(name in said for name in TARGETS if name != "cpu")
+    with pytest.raises(UnsupportedTarget, match="sm_75; use --target cpu"):
+        choose_target("auto", (7, 5), "Tesla T4")
+    assert choose_target("sm_80", (8, 6), "NVIDIA GeForce RTX 3090") is SM_80
+
+
+def test_every_target_can_be_named() -> None:
+    assert set(NAMES) == {"auto", "cuda", *TARGETS}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_data_sheets_are_of_one_piece(name: str) -> None:
+    target = TARGETS[name]
+    assert target.multiprocessors <= target.rows_in_flight
+    assert target.device_blocks in (0, target.multiprocessors)
+    assert target.measured_as in (target.arch, target.name)
+    assert all(rates.ours > 0 and rates.library > 0 for rates in target.product_rates.values())
+    assert target.products <= set(target.product_rates)
