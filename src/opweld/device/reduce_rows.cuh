@@ -191,7 +191,9 @@ template <int... i>
 struct Of {};  // operands that a pass has
 template <int... i>
 struct After {};  // operands along rows that are there after it
-template <typename Folded, typename Operands, typename OfRow = After<>>
+template <int... i>
+struct At {};  // and operands that it has as functions of a position in the row
+template <typename Folded, typename Operands, typename OfRow = After<>, typename Anywhere = At<>>
 struct Pass {
     using Folds = Folded;
     static constexpr bool kFolds = !std::is_same_v<Folds, NoFolds>, kChunks = Folds::kChunks;
@@ -304,26 +306,37 @@ OPWELD_FN auto operand(const Line& line, const Packet& packet, Index at, Of<held
     else return operand<i, n, number + 1>(line, packet, at, Of<more...>());
 }
 // A packet goes through a pass. Its lanes are elements of one row, or of as many rows.
-template <int n, typename F, int kKnown, typename P, int... i, typename OfRow, typename Line,
+template <int n, typename F, int kKnown, typename P, int... i, typename... More, typename Line,
           typename Packet, typename Index, typename Folds>
-OPWELD_FN void visit(Pass<P, Of<i...>, OfRow> pass, const F (&known)[kKnown], const Line& line,
+OPWELD_FN void visit(Pass<P, Of<i...>, More...> pass, const F (&known)[kKnown], const Line& line,
                      const Packet& packet, Index at, Folds& folds) {
     [&](auto... x) {
 #pragma unroll
         for (int lane = 0; lane < n; ++lane) {
             const F& row = known[kKnown > 1 ? lane : 0];
-            if constexpr (!pass.kFolds) row.of(pass, lane_of(x, lane)...);
+            if constexpr (!Pass<P, Of<i...>, More...>::kFolds) row.of(pass, lane_of(x, lane)...);
             else folds[lane].add(row.of(pass, lane_of(x, lane)...), at + (F::kAcross ? 0 : lane));
         }
         (line.template store<i, n>(at, x), ...);
     }(operand<i, n>(line, packet, at, typename F::Held())...);
 }
+template <int i, typename Line>
+struct Anywhere {
+    const Line& line;
+    template <typename Index>
+    __device__ __forceinline__ auto operator()(Index at) const {
+        return line.template load<i, 1>(at).value[0];
+    }
+};
 // What is known after a pass.
-template <typename F, typename P, typename Operands, int... i, typename Line, typename Folds>
-OPWELD_FN void after(Pass<P, Operands, After<i...>> pass, F& known, const Line& line,
+template <typename F, typename P, typename Operands, int... i, int... k, typename Line,
+          typename Folds>
+OPWELD_FN void after(Pass<P, Operands, After<i...>, At<k...>> pass, F& known, const Line& line,
                      const Folds& folds, bool stores) {
     [&](auto... x) {
-        folds.tell([&](const auto&... states) { known.after(pass, states..., x.value[0]...); });
+        folds.tell([&](const auto&... states) {
+            known.after(pass, states..., x.value[0]..., Anywhere<k, Line>{line}...);
+        });
         if (stores) (line.template store<i, 1>(0, x), ...);
     }(line.template load<i, 1>(0)...);
 }
@@ -361,8 +374,8 @@ __global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
     const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / Blocks::kThreads;
     if (row >= rows.num_rows) return;
     const int rank = Blocks::rank();
-    const Index first = blockIdx.y * rows.piece;
-    const Index last = first + rows.piece < rows.length ? first + rows.piece : rows.length;
+    const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
+    const Index last = F::Cut::kCuts && behind < rows.length ? behind : rows.length;
     const Line<F, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
     F known[1];
     known[0].length = rows.length;
@@ -404,8 +417,8 @@ __global__ void __launch_bounds__(F::Cut::threads_of(Team::kThreads),
     const int strip = threadIdx.x / kColumns;
     const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
     const bool inside = row < rows.num_rows;
-    const Index first = blockIdx.y * rows.piece;
-    const Index last = first + rows.piece < rows.length ? first + rows.piece : rows.length;
+    const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
+    const Index last = F::Cut::kCuts && behind < rows.length ? behind : rows.length;
     const auto line_of = [&](Index row) {
         return Line<F, Index, T...>(rows, row, std::index_sequence_for<T...>(), data...);
     };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.expr import Size, symbol, terms_of
+from ..ir.expr import Size, symbol, terms_of, with_picks
 from ..ir.graph import Node
 from ..ir.kernel import Buffer, Kernel, Load, Store
 from ..ir.plan import Group
@@ -31,6 +31,7 @@ def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None
 def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] | None:
     """For each operand and result of a reduction the axes of its space that its own lie along, one
     apiece, and for one of size 1 the number of these axes; None where some are read in another way.
+    What an index picks of a row lies along it, too.
     """
     assert group.rows, "a reduction has rows"
     variables = {loop.var: int(loop.var[1:]) for loop in (*strided.kept, *strided.reduced)}
@@ -39,7 +40,7 @@ def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] 
     for buffer in strided.buffers:
         node = (group.outputs if buffer.written else group.inputs)[buffer.source]
         places = {
-            place.address
+            _anywhere(place.address, strided)
             for kernel in strided.kernels
             for place in (*kernel.definitions, *kernel.stores)
             if isinstance(place, Load | Store) and place.buffer == buffer.name
@@ -51,6 +52,12 @@ def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] 
     told = {axis for along in found for axis in along}
     wide = {axis for axis, size in enumerate(space) if size != 1}
     return tuple(found) if wide <= told else None
+
+
+def _anywhere(address: Size, strided: Folding) -> Size:
+    """An address where a place that is picked is any of the row."""
+    (loop, *more) = strided.reduced
+    return address if more else with_picks(address, lambda _: symbol(loop.var))
 
 
 def _of_space(

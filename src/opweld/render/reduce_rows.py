@@ -6,11 +6,11 @@ pass, in the user's own expressions; the skeleton does the rest for operands of 
 
 from __future__ import annotations
 
-from ..ir.expr import Size
-from ..ir.kernel import Buffer, Given, Index, Kernel, Load, Loop
+from ..ir.expr import Size, picks_of
+from ..ir.kernel import Buffer, Definition, Given, Index, Kernel, Load, Loop, Pick
 from ..ir.ops import Op
 from ..ir.reduction import Fold, Folding, Reduction, Step, Value, Walk
-from .c import STORAGE, compute_type, constant, load_text, store_text
+from .c import STORAGE, compute_type, constant, load_text, picked_text, store_text
 from .chunks import has_chunks, own_folds, takes_chunks
 from .cuda_device_rows import device_instance
 from .cuda_folds import FOLD, chain_text, fold_types, state_type, told_text
@@ -40,20 +40,26 @@ _PIECES_OF_FOLDS = {
 def is_row_functor(reduction: Reduction) -> bool:
     """Whether the skeleton runs a group: operands lie along axes of its space, and rows are
     threads' together."""
+    walks = [d for step in reduction.strided.steps for d in step.walk.kernel.definitions]
     definitions = [d for kernel in reduction.strided.kernels for d in kernel.definitions]
     return (
         reduction.axes is not None
         and not reduction.contiguous.alone
         and device_instance(reduction) is None
+        and not any(isinstance(each, Pick) for each in walks)
         and all(_is_plain(each, reduction.length) for each in definitions)
     )
 
 
-def _is_plain(definition: object, length: Size) -> bool:
+def _is_plain(definition: Definition, length: Size) -> bool:
     if isinstance(definition, Index):
         more = definition.expr - length
         return isinstance(more, int) and more <= 0
-    return isinstance(definition, Given) or (isinstance(definition, Load) and not definition.guard)
+    if isinstance(definition, Load):
+        return not definition.guard
+    if isinstance(definition, Pick):
+        return not definition.guard and definition.extent == length
+    return isinstance(definition, Given)
 
 
 def row_functor_pieces(reduction: Reduction) -> set[str]:
@@ -74,7 +80,7 @@ def row_functor_pieces(reduction: Reduction) -> set[str]:
     return needed | called - {*_TEMPLATES}
 
 
-_TEMPLATES = ("After", "Along", "Of", "Pass", "Team", "Types", "Folds", "Fold", "reduce")
+_TEMPLATES = ("After", "Along", "At", "Of", "Pass", "Team", "Types", "Folds", "Fold", "reduce")
 
 
 def row_functor_text(reduction: Reduction) -> str:
@@ -230,7 +236,9 @@ def _pass(reduction: Reduction, number: int, step: Step) -> list[str]:
     once = step.once.kernel if step.once else None
     places, placed = _used(reduction, kernel), _used(reduction, once) if once else []
     operands = f"op::Of<{', '.join(map(str, places))}>"
-    after = f", op::After<{', '.join(map(str, placed))}>" if placed else ""
+    anywhere = _picked(reduction, once) if once else []
+    after = f", op::After<{', '.join(map(str, placed))}>" if placed or anywhere else ""
+    after += f", op::At<{', '.join(map(str, anywhere))}>" if anywhere else ""
     folds = own_folds(walk)
     types = {fold: fold_types(fold, folding, number) for fold in folds}
     texts = [_fold_text(fold, types[fold]) for fold in folds]
@@ -259,9 +267,17 @@ def _fold_text(fold: Fold, of: tuple[str, ...]) -> str:
 
 def _used(reduction: Reduction, kernel: Kernel) -> list[int]:
     """The places of the operands and results that a kernel has."""
-    read = {d.buffer for d in kernel.definitions if isinstance(d, Load)}
+    loads = [d for d in kernel.definitions if isinstance(d, Load)]
+    read = {load.buffer for load in loads if not picks_of(load.address)}
     used = read | {store.buffer for store in kernel.stores}
     return [place for place, buffer in enumerate(reduction.buffers) if buffer.name in used]
+
+
+def _picked(reduction: Reduction, kernel: Kernel) -> list[int]:
+    """The places of the operands that a kernel reads where an index tells."""
+    loads = [d for d in kernel.definitions if isinstance(d, Load)]
+    read = {load.buffer for load in loads if picks_of(load.address)}
+    return [place for place, buffer in enumerate(reduction.buffers) if buffer.name in read]
 
 
 def _parameters(reduction: Reduction, places: list[int]) -> list[str]:
@@ -286,7 +302,8 @@ def _texts(kernel: Kernel, length: Size) -> dict[str, str]:
     found = dict[str, str]()
     for each in kernel.definitions:
         if isinstance(each, Load):
-            found[each.name] = load_text(each.dtype, each.buffer)
+            places = [f"{each.buffer}({pick.name})" for pick in picks_of(each.address)]
+            found[each.name] = load_text(each.dtype, *(places or [each.buffer]))
         elif isinstance(each, Index):
             more = each.expr - length
             found[each.name] = f"(length - {-more})" if more else "length"
@@ -313,18 +330,36 @@ def _after(reduction: Reduction, number: int, step: Step, placed: list[int]) -> 
     walk, kept = step.walk, _kept_names(reduction.strided)
     states = [_state(fold, fold_types(fold, reduction.strided, number)) for fold in own_folds(walk)]
     params = [f"Pass{number}", *states, *_parameters(reduction, placed)]
+    anywhere = _picked(reduction, step.once.kernel) if step.once else []
+    names = [reduction.buffers[place].name for place in anywhere]
+    params += [f"Of{i} {name}" for i, name in enumerate(names)]
     lines = [line for fold in walk.folds for line in _told(fold, walk, kept)]
     if step.once:
         kernel = step.once.kernel
         texts = _texts(kernel, reduction.length)
-        computed = lets(kernel, texts, _known_names(reduction.strided))
+        computed = [*_places(kernel, texts), *lets(kernel, texts, _known_names(reduction.strided))]
         results = kernel.element.results
         values = [
             folded(f"    this->{value.name} = {value_text(results[value.result][1], texts)};")
             for value in step.once.values
         ]
         lines += [*computed, *told_line(kernel, computed), *values, *_stored(kernel, texts)]
-    return [head("  __device__ void after", params, " {"), *lines, "  }"]
+    template = ", ".join(f"typename Of{i}" for i in range(len(names)))
+    return [
+        *([f"  template <{template}>"] if names else []),
+        head("  __device__ void after", params, " {"),
+        *lines,
+        "  }",
+    ]
+
+
+def _places(kernel: Kernel, texts: dict[str, str]) -> list[str]:
+    """The statements that tell what indices pick."""
+    return [
+        folded(f"    const auto {pick.name} = {picked_text(pick, texts[pick.index], 'length')};")
+        for pick in kernel.definitions
+        if isinstance(pick, Pick)
+    ]
 
 
 def _state(fold: Fold, of: tuple[str, ...]) -> str:
