@@ -258,11 +258,12 @@ template <typename F, typename Index, typename... T>
 struct Line {
     const Layout<F, Index>& rows;
     Values<T*...> data;
+    Index starts[sizeof...(T)];
 
     template <size_t... i>
     __device__ __forceinline__ Line(const Layout<F, Index>& rows, Index row,
                                     std::index_sequence<i...>, T*... data)
-        : rows(rows), data(data + rows.rows.offset(row, rows.steps_of_rows[i])...) {}
+        : rows(rows), data(data...), starts{rows.rows.offset(row, rows.steps_of_rows[i])...} {}
 
     template <int i, int n>
     __device__ __forceinline__ auto place(Index at) const {
@@ -270,7 +271,8 @@ struct Line {
         constexpr bool kAlong = lies_along(typename F::Operands(), i, F::kLane);
         using Packed = Pack<std::remove_const_t<Own>, kAlong ? n : 1>;
         using Kept = std::conditional_t<std::is_const_v<Own>, const Packed, Packed>;
-        return reinterpret_cast<Kept*>(nth<i>(data) + rows.row.offset(at, rows.steps[i]));
+        const Index offset = starts[i] + rows.row.offset(at, rows.steps[i]);
+        return reinterpret_cast<Kept*>(nth<i>(data) + offset);
     }
     // What is read of an operand, or room for a result.
     template <int i, int n>
