@@ -207,10 +207,15 @@ def run_functor(
     arrays = [*map(memory_of, operands), *results]
     if not aligned:
         arrays = [Shifted(array, array.itemsize) for array in arrays]
+    text = by_table(with_wide_indices(text) if wide_indices else text)
+    emulate(text, f"{kernel.name}_by_table", [np.array(table, np.int64), *arrays])
+
+
+def with_wide_indices(text: str) -> str:
+    """The text of functors that are launched by 64-bit indices."""
     narrow = "num < (1ll << 31) && far < (1ll << 31)"
     assert narrow in text
-    text = by_table(text.replace(narrow, "false") if wide_indices else text)
-    emulate(text, f"{kernel.name}_by_table", [np.array(table, np.int64), *arrays])
+    return text.replace(narrow, "false")
 
 
 def _laid_out(
@@ -223,7 +228,7 @@ def _laid_out(
     return shape, [int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
 
 
-_FUNCTOR = re.compile(r"struct (\w+)_element \{\n  using Operands = ([^;]*);")
+_FUNCTOR = re.compile(r"struct (\w+)_(?:element|row) [^{]*\{\n  using Operands = ([^;]*);")
 
 
 @cache
@@ -232,6 +237,7 @@ def by_table(text: str) -> str:
     made = [text]
     for name, operands in _FUNCTOR.findall(text):
         kinds = re.findall(r"Along<(const)?", operands)
+        kinds += [""] if f" {name}_scratch(" in text else []
         params = ", ".join(f"{kind} void* x{i}" for i, kind in enumerate(kinds))
         head = f"{name}_by_table(const int64_t* table, {params}, void* stream)"
         made.append(f"""extern "C" int {head} {{

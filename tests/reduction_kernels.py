@@ -7,9 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tests.emulation.emulate import emulate, from_bfloat16
+from tests.emulation.emulate import Shifted, emulate, from_bfloat16
 from tests.guarded import call_in_child, guarded
-from tests.kernels import as_bits, library, memory_of, poisoned
+from tests.kernels import (
+    TORCH,
+    as_bits,
+    by_table,
+    library,
+    memory_of,
+    poisoned,
+    with_wide_indices,
+)
 from tests.plan_meaning import ExecuteRows
 from tests.unit.plan.plans import plan_of
 
@@ -139,6 +147,8 @@ def emulated(
     launch: Launch,
 ) -> list[Array]:
     """One launch under emulation; every array lies against an unmapped page."""
+    if f"{reduction.group}_launch(const TensorView*" in text:
+        return _by_skeleton(text, reduction, operands, shapes, launch)
     results = [poisoned(shape, b.dtype) for shape, b in _written(folding, shapes)]
     num_rows, length = (evaluate(s, sizes) for s in (reduction.num_rows, reduction.length))
     memory = [memory_of(a) for a in operands]
@@ -150,6 +160,37 @@ def emulated(
     largest = 2**31 if launch.wide_indices else reach
     arguments = [*memory, *flat, *numbers, num_rows, length, *cut, largest, int(launch.aligned)]
     emulate(text, f"{reduction.group}_{folding.variant}", arguments, order=launch.order)
+    return results
+
+
+_PIECES = "return pieces < 1 ? 1 : pieces > kMost ? kMost : pieces;"
+
+
+def _by_skeleton(
+    text: str,
+    reduction: Reduction | Scan,
+    operands: Sequence[Array],
+    shapes: Sequence[Sequence[int]],
+    launch: Launch,
+) -> list[Array]:
+    """One launch of the skeleton, which is given a table of operands."""
+    results = [poisoned(shape, b.dtype) for shape, b in _written(reduction.strided, shapes)]
+    table: list[int] = []
+    for buffer in reduction.buffers:
+        array = (results if buffer.written else operands)[buffer.source]
+        steps = [step // array.itemsize for step in array.strides]
+        table += [TORCH[buffer.dtype], array.ndim, *array.shape, *steps]
+    arrays = [*map(memory_of, operands), *(array.reshape(-1) for array in results)]
+    if not launch.aligned:
+        arrays = [Shifted(array, array.itemsize) for array in arrays]
+    text = with_wide_indices(text) if launch.wide_indices else text
+    if reduction.cut:
+        assert _PIECES in text
+        text = text.replace(_PIECES, f"return {launch.pieces};")
+        table += [TORCH[DType.U8], 1, 0, 1]
+        arrays.append(np.full(launch.pieces * results[0].size * PARTIAL_BYTES, 0xA5, np.uint8))
+    arguments = [np.array(table, np.int64), *arrays]
+    emulate(by_table(text), f"{reduction.group}_by_table", arguments, order=launch.order)
     return results
 
 

@@ -26,10 +26,7 @@ GRAPHS = 12
 
 def text_of(kernels: Sequence[Welded], functors: bool) -> str:
     chosen = is_functor if functors else lambda _: False
-    with (
-        mock.patch.object(cuda, "is_functor", chosen),
-        mock.patch.object(render, "is_functor", chosen),
-    ):
+    with mock.patch.object(cuda, "is_functor", chosen):
         return render.render("bits", tuple(kernels), "cuda").text
 
 

@@ -321,8 +321,8 @@ def test_rows_of_nothing_give_the_identity() -> None:
 
 ASKED = """
 extern "C" int asked(int64_t num_rows, int64_t length, int64_t* answers, void* stream) {
-  answers[0] = GROUP_pieces(num_rows, length);
-  answers[1] = GROUP_partial_bytes();
+  answers[0] = GROUP_row::Cut::pieces(num_rows, length);
+  answers[1] = sizeof(GROUP_row::Pass0::Folds);
   return 0;
 }
 """

@@ -69,8 +69,11 @@ def text(length: int) -> str:
 
 @pytest.mark.parametrize("length", INSTANCES, ids=str)
 def test_the_instance_is_made_to_measure(length: int) -> None:
-    launched = re.findall(r"_contiguous_launch<([^>]*), uint32_t(.*?)>", text(length))
-    assert "".join(launched[0]) == INSTANCES[length]
+    (team,) = re.findall(r"using Teams = op::Types<op::Team<([^>]*)>>", text(length))
+    (width,) = re.findall(r"kWidth = (\d+)", text(length))
+    threads, items, _, *more = team.split(", ")
+    shared = "" if not more else f", {more[1]}" if more[2] == "1" else f", {more[1]}, {more[2]}"
+    assert f"{threads}, {items}, {width}{shared}" == INSTANCES[length]
 
 
 @pytest.mark.parametrize("length", INSTANCES, ids=str)

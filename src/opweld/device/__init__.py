@@ -45,6 +45,7 @@ _FILES = {
             "fold.h",
             "fold_cuda.cuh",
             "fold_chunks.cuh",
+            "reduce_rows.cuh",
             "told.cuh",
             "device_rows.cuh",
             "scan.h",

@@ -10,6 +10,7 @@ namespace op {
 // What a walk folds that only stores.
 struct NoFolds {
     static constexpr int kChain = 1 << 30;
+    static constexpr bool kChunks = false;
     OPWELD_FN NoFolds nothing() { return {}; }
     __device__ __forceinline__ void merge(const NoFolds&) {}
 };
@@ -253,9 +254,24 @@ OPWELD_FN Folds in_team(Folds mine) {
     }
 }
 
-// @RowOfBlocks deps: in_team, sync_cluster, of_peer
-// A row that kBlocks blocks of kTeam threads walk over, which are a cluster: each reads what the
-// others have folded in their shared memory.
+// @OneBlock deps: in_team
+// A row that kBlocks blocks of kTeam threads walk over.
+template <int kTeam, int kBlocks>
+struct RowOfBlocks;
+template <int kTeam>
+struct RowOfBlocks<kTeam, 1> {
+    static constexpr int kThreads = kTeam;
+
+    OPWELD_FN int rank() { return threadIdx.x % kTeam; }
+    template <typename Folds>
+    OPWELD_FN Folds folded(Folds mine) {
+        return in_team<kTeam>(mine);
+    }
+    OPWELD_FN void end() {}
+};
+
+// @RowOfBlocks deps: OneBlock, sync_cluster, of_peer
+// The blocks are a cluster: each reads what the others have folded in their shared memory.
 template <int kTeam, int kBlocks>
 struct RowOfBlocks {
     static constexpr int kThreads = kTeam * kBlocks;
@@ -278,18 +294,6 @@ struct RowOfBlocks {
 
     // Before it ends: others may still read its shared memory.
     OPWELD_FN void end() { sync_cluster(); }
-};
-
-template <int kTeam>
-struct RowOfBlocks<kTeam, 1> {
-    static constexpr int kThreads = kTeam;
-
-    OPWELD_FN int rank() { return threadIdx.x % kTeam; }
-    template <typename Folds>
-    OPWELD_FN Folds folded(Folds mine) {
-        return in_team<kTeam>(mine);
-    }
-    OPWELD_FN void end() {}
 };
 
 // @in_tree deps:

@@ -60,17 +60,28 @@ inline constexpr int type_of<half> = 5;
 template <>
 inline constexpr int type_of<bfloat16> = 15;
 
-// @pointwise deps: TensorView, type_of
+// @Along deps:
 template <int i>
 using Int = std::integral_constant<int, i>;
 template <typename... T>
-struct Types {};
+struct Types {
+    static constexpr int kCount = sizeof...(T);
+};
 // An operand whose axes lie along these of the results; it is the same along all others.
 template <typename Stored, int... kAxes>
 struct Along {
     using T = Stored;
     static constexpr int kRank = sizeof...(kAxes), kAxis[] = {kAxes..., 0};
+    static constexpr bool has(int axis) { return ((kAxes == axis) || ...); }
 };
+
+// @Pack deps:
+template <typename T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
+    T value[n];
+};
+
+// @pointwise deps: TensorView, type_of, Along, Pack
 // Where an operand lies: its rows are `strides` apart, the neighbours in a row `step`.
 template <typename T, typename Index, int kOuter>
 struct Place {
@@ -81,10 +92,6 @@ struct Place {
 template <typename Index, int kOuter>
 struct Rows {
     Index sizes[kOuter + 1], length, packs, total;
-};
-template <typename T, int n>
-struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
-    T value[n];
 };
 template <typename X, typename Index, int kOuter>
 OPWELD_FN X row_of(X x, const Rows<Index, kOuter>& rows, Index row) {

@@ -151,7 +151,9 @@ class Reduction:
     """The kernels of one group; `contiguous` is for row-major operands, `strided` for any strides.
 
     `num_rows` and `length` are the sizes of the kept and of the reduced loops. With `cut` there is
-    one walk, whose rows may be folded in pieces.
+    one walk, whose rows may be folded in pieces. `axes` are for each buffer the axes of the space
+    along which its own lie, where that is all there is to tell about their places: see
+    lower/axes.py.
     """
 
     group: str
@@ -160,6 +162,7 @@ class Reduction:
     num_rows: Size
     length: Size
     cut: bool
+    axes: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def foldings(self) -> tuple[Folding, ...]:

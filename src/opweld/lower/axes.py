@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ..ir.expr import Size, symbol, terms_of
+from collections.abc import Mapping
+
+from ..ir.expr import Size, symbol, terms_of, with_picks
 from ..ir.graph import Node
-from ..ir.kernel import Buffer, Kernel, Load
+from ..ir.kernel import Buffer, Kernel, Load, Store
 from ..ir.plan import Group
+from ..ir.reduction import Folding
 from .names import stride_name
 
 
@@ -23,6 +26,54 @@ def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None
             return None
         found.append(along)
     return tuple(found)
+
+
+def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] | None:
+    """For each operand and result of a reduction the axes of its space that its own lie along, one
+    apiece, and for one of size 1 the number of these axes; None where some are read in another way.
+    What an index picks of a row lies along it, too.
+    """
+    assert group.rows, "a reduction has rows"
+    variables = {loop.var: int(loop.var[1:]) for loop in (*strided.kept, *strided.reduced)}
+    space = group.rows.space
+    found = []
+    for buffer in strided.buffers:
+        node = (group.outputs if buffer.written else group.inputs)[buffer.source]
+        places = {
+            _anywhere(place.address, strided)
+            for kernel in strided.kernels
+            for place in (*kernel.definitions, *kernel.stores)
+            if isinstance(place, Load | Store) and place.buffer == buffer.name
+        }
+        along = _of_space(buffer, node, places.pop(), variables) if len(places) == 1 else None
+        if along is None:
+            return None
+        found.append(tuple(len(space) if axis is None else axis for axis in along))
+    told = {axis for along in found for axis in along}
+    wide = {axis for axis, size in enumerate(space) if size != 1}
+    return tuple(found) if wide <= told else None
+
+
+def _anywhere(address: Size, strided: Folding) -> Size:
+    """An address where a place that is picked is any of the row."""
+    (loop, *more) = strided.reduced
+    return address if more else with_picks(address, lambda _: symbol(loop.var))
+
+
+def _of_space(
+    buffer: Buffer, node: Node, address: Size, variables: Mapping[str, int]
+) -> list[int | None] | None:
+    """The axis of the space along which each axis of an operand lies, None for one of size 1."""
+    found: list[int | None] = []
+    terms = terms_of(address)
+    for own, size in enumerate(node.type.shape):
+        step = symbol(stride_name(buffer.name, own))
+        axes = [a for var, a in variables.items() if terms_of(symbol(var) * step)[0] in terms]
+        if size != 1 and (len(axes) != 1 or axes[0] in found):
+            return None
+        found.append(axes[0] if axes else None)
+    moving = sum(1 for size in node.type.shape if size != 1)
+    return found if moving == len(terms) else None
 
 
 def _along(buffer: Buffer, node: Node, address: Size, rank: int) -> tuple[int, ...] | None:

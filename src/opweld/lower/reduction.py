@@ -27,6 +27,7 @@ from ..ir.kernel import (
 from ..ir.levels import Levels, is_of_row
 from ..ir.plan import Group, ReductionSchedule, Rows
 from ..ir.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
+from .axes import axes_of_rows
 from .names import Names
 from .pointwise import (
     Addressing,
@@ -71,6 +72,7 @@ def lower_reduction(
         num_rows=rows.num_rows,
         length=rows.length,
         cut=schedule.cut,
+        axes=axes_of_rows(group, strided),
     )
 
 

@@ -6,9 +6,8 @@ from ..ir.kernel import Attending, Contraction, Welded
 from ..ir.reduction import Lowered, Reduction, Scan
 from ..ir.source import KernelText, Source
 from .cpp import cpp_texts
-from .cuda import cuda_texts
+from .cuda import cuda_texts, runs_by_skeleton, takes_scratch
 from .cuda_device_rows import has_partials
-from .pointwise import is_functor
 
 
 def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
@@ -40,10 +39,11 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
         return tuple(f"{lowered.group}_{name}" for name in ("attend", "workspace"))
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
+    if language == "cuda" and runs_by_skeleton(lowered):
+        scratch = (f"{lowered.group}_scratch",) if takes_scratch(lowered) else ()
+        return (f"{lowered.group}_launch", *scratch)
     if isinstance(lowered, Reduction | Scan):
         return _of_rows(lowered, language)
-    if language == "cuda" and isinstance(lowered, Welded) and is_functor(lowered):
-        return (f"{lowered.group}_launch",)
     return tuple(f"{kernel.name}_{kernel.variant}" for kernel in lowered.kernels)
 
 

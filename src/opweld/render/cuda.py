@@ -34,6 +34,7 @@ from .packet import (
     turned_body,
 )
 from .pointwise import functor_pieces, functor_text, is_functor
+from .reduce_rows import is_row_functor, row_functor_pieces, row_functor_text
 
 VECTOR_PIECES = {"Vector", "load_vector", "store_vector"}
 
@@ -46,7 +47,7 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
 
 def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
     """The device functions used, and each group's kernels."""
-    functors = all(isinstance(each, Welded) and is_functor(each) for each in kernels)
+    functors = all(map(runs_by_skeleton, kernels))
     needed = set() if functors else set(VECTOR_PIECES)
     for lowered in kernels:
         needed |= place_pieces(lowered.kernels)
@@ -57,7 +58,8 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
         if isinstance(lowered, Contraction):
             needed |= contraction_pieces(lowered)
         if isinstance(lowered, Reduction):
-            needed |= reduction_pieces(lowered)
+            by_skeleton = is_row_functor(lowered)
+            needed |= row_functor_pieces(lowered) if by_skeleton else reduction_pieces(lowered)
         if isinstance(lowered, Scan):
             needed |= scan_pieces(lowered)
         if isinstance(lowered, Welded) and is_functor(lowered):
@@ -67,13 +69,25 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
     return "\n".join(["#include <cuda_runtime.h>", *pieces(sorted(needed))]), texts
 
 
+def runs_by_skeleton(lowered: Lowered) -> bool:
+    """Whether a group is a functor, whose operator hands over a table of tensors."""
+    if isinstance(lowered, Reduction):
+        return is_row_functor(lowered)
+    return isinstance(lowered, Welded) and is_functor(lowered)
+
+
+def takes_scratch(lowered: Lowered) -> bool:
+    """Whether a functor is given memory for what it folds of pieces."""
+    return isinstance(lowered, Reduction) and lowered.cut
+
+
 def _text(lowered: Lowered) -> str:
     if isinstance(lowered, Attending):
         return attention_text(lowered)
     if isinstance(lowered, Contraction):
         return contraction_text(lowered)
     if isinstance(lowered, Reduction):
-        return reduction_text(lowered)
+        return row_functor_text(lowered) if is_row_functor(lowered) else reduction_text(lowered)
     if isinstance(lowered, Scan):
         return scan_text(lowered)
     assert isinstance(lowered, Welded), "row blocks run on the CPU"

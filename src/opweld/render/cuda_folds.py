@@ -17,7 +17,7 @@ from .chunks import (
 from .layout import folded, head
 from .walk import ARG, folds_name, known_name
 
-_FOLD = {
+FOLD = {
     Op.SUM: "Sum",
     Op.PROD: "Prod",
     Op.AMAX: "Amax",
@@ -54,7 +54,7 @@ _MOST_CHUNKS = 32
 def fold_pieces(walk: Walk) -> set[str]:
     """Names of the device library's pieces that the struct uses."""
     folds = own_folds(walk)
-    needed = {_FOLD[fold.op] for fold in folds}
+    needed = {FOLD[fold.op] for fold in folds}
     return needed | {_TAKE.get(fold.op, "of_chunk") for fold in folds if takes_chunks(walk)}
 
 
@@ -66,7 +66,7 @@ def folds_struct(folding: Folding, number: int) -> str:
     lines = [
         f"// What walk {number} folds.",
         f"struct {name} {{",
-        f"  static constexpr int kChain = {_chain(walk)};",
+        f"  static constexpr int kChain = {chain_text(walk)};",
         *(f"  {state_type(fold, of)} {fold.name};" for fold, of in types.items()),
         "",
         f"  OPWELD_FN {name} nothing() {{",
@@ -77,14 +77,14 @@ def folds_struct(folding: Folding, number: int) -> str:
         *(folded(f"    {_combined(fold, f'other.{fold.name}')}") for fold in types),
         "  }",
         head("  __device__ __forceinline__ void tell", _told_of(folding, walk), " const {"),
-        *(f"    row.{fold.name} = {_told(fold, walk)};" for fold in walk.folds),
+        *(f"    row.{fold.name} = {told_text(fold, walk)};" for fold in walk.folds),
         "  }",
         "};",
     ]
     return "\n".join(lines)
 
 
-def _chain(walk: Walk) -> int | str:
+def chain_text(walk: Walk) -> int | str:
     """How much is merged one after another."""
     folds = own_folds(walk)
     if any(map(_is_chained, folds)):
@@ -152,7 +152,7 @@ def _taken(fold: Fold, of: Types) -> str:
     if fold.op in CHUNKED:
         return f"op::take({fold.name}, of_{fold.name}, count);"
     identity = _identity(fold, of)
-    part = f"op::of_chunk<op::{_FOLD[fold.op]}>(of_{fold.name}, count, {identity})"
+    part = f"op::of_chunk<op::{FOLD[fold.op]}>(of_{fold.name}, count, {identity})"
     return _combined(fold, part)
 
 
@@ -178,7 +178,7 @@ def state_type(fold: Fold, of: Types) -> str:
 
 def _identity(fold: Fold, of: Types) -> str:
     types = (*of, of[0]) if fold.op is Op.SUMEXP else of
-    return f"op::{_FOLD[fold.op]}::identity<{', '.join(types)}>()"
+    return f"op::{FOLD[fold.op]}::identity<{', '.join(types)}>()"
 
 
 def _placed(fold: Fold, index: int, of: Types) -> str:
@@ -191,22 +191,25 @@ def _placed(fold: Fold, index: int, of: Types) -> str:
 def _added(fold: Fold, other: str) -> str:
     """Of one thread's elements, which come in their order."""
     way = "follow" if fold.op in _OF_ELEMENT else "combine"
-    return f"{fold.name} = op::{_FOLD[fold.op]}::{way}({fold.name}, {other});"
+    return f"{fold.name} = op::{FOLD[fold.op]}::{way}({fold.name}, {other});"
 
 
 def _combined(fold: Fold, other: str) -> str:
-    return f"{fold.name} = op::{_FOLD[fold.op]}::combine({fold.name}, {other});"
+    return f"{fold.name} = op::{FOLD[fold.op]}::combine({fold.name}, {other});"
 
 
-def _told(fold: Fold, walk: Walk) -> str:
+def told_text(fold: Fold, walk: Walk, of: str = "") -> str:
+    """What a fold tells of a row by its state; one that is more than a value has `of` before its
+    name.
+    """
     beside = told_beside(fold, walk)
     if beside:
-        return f"op::{_FOLD[beside.op]}::{TOLD_BESIDE[fold.op]}({beside.name})"
+        return f"op::{FOLD[beside.op]}::{TOLD_BESIDE[fold.op]}({of}{beside.name})"
     if fold.op in CHUNKED:
-        return f"op::{_FOLD[fold.op]}::told({fold.name})"
+        return f"op::{FOLD[fold.op]}::told({of}{fold.name})"
     if fold.op is Op.MEAN:
-        return f"op::Mean::told({fold.name}, {compute_type(fold.dtype)}(length))"
-    return f"{fold.name}.position" if fold.op in ARG else fold.name
+        return f"op::Mean::told({of}{fold.name}, {compute_type(fold.dtype)}(length))"
+    return f"{of}{fold.name}.position" if fold.op in ARG else fold.name
 
 
 def _is_chained(fold: Fold) -> bool:

@@ -149,7 +149,7 @@ def _kernel(
     if cut:
         params += ["Index piece", f"{folds_name(folding, 0)}* __restrict__ partials"]
     team = "kStrips" if folding.across else "kTeam"
-    index = "uint64_t" if _takes_registers(folding, cut) else "Index"
+    index = "uint64_t" if takes_registers(folding, cut) else "Index"
     shape = threads_of(folding, cut)
     bounds = f"op::{shape}Threads<{team}>, op::{shape}Blocks<{team}, {index}>"
     body = _across_start(folding, cut) if folding.across else _along_start(folding, cut, more)
@@ -175,7 +175,7 @@ def _kernel(
     return "\n".join(lines)
 
 
-def _takes_registers(folding: Folding, cut: bool) -> bool:
+def takes_registers(folding: Folding, cut: bool) -> bool:
     """Whether more than 64 are needed, as by wide indices: by chunks of float64 or places, of as
     many rows as there are lanes, or (by 13, says ptxas of CUDA 13.0) of pieces of 16-bit values,
     and by wide packets of which several are under way.

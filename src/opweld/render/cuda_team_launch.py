@@ -12,7 +12,7 @@ from .cuda_teams import (
     MANY_COLUMNS,
     SHARED,
     Instance,
-    fits_wide,
+    finish_threads,
     for_packets,
     for_rare,
     made_to_measure,
@@ -101,7 +101,7 @@ def _finish_template(folding: Folding) -> str:
     lines = [
         "template <typename Index>",
         head(f"static void {prefix(folding)}_finish", params, " {"),
-        f"  constexpr int kThreads = {1024 if fits_wide(folding) else 256};",
+        f"  constexpr int kThreads = {finish_threads(folding)};",
         "  const int columns = op::merged_columns<kThreads>(num_rows, pieces);",
         "  const unsigned int blocks = (num_rows + columns - 1) / columns;",
         *broken("  const auto kernel =", f"{name};"),
@@ -141,6 +141,21 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
             "  }",
         ]
     return "\n".join([*lines, "  return int(cudaGetLastError());", "}"])
+
+
+def instances(folding: Folding, reduction: Reduction) -> list[Instance]:
+    """Those for packets of all lanes, the shortest rows first."""
+    length, lanes = reduction.length, folding.lanes
+    measured = made_to_measure(folding, length, lanes)
+    many = [measured] if measured else for_packets(folding, reduction.cut, lanes)
+    if isinstance(length, int) and not folding.across:
+        length //= lanes
+    return reaching(many, length)
+
+
+def single_instances(folding: Folding, reduction: Reduction) -> list[Instance]:
+    """Those for single elements of columns."""
+    return reaching(for_packets(folding, reduction.cut, 1), reduction.length)
 
 
 def _choice(folding: Folding, reduction: Reduction) -> list[str]:

@@ -244,6 +244,16 @@ def _folds_bytes(folding: Folding, number: int) -> int:
 _STATE_BYTES = {**dict.fromkeys(ARG, 16), **dict.fromkeys(CHUNKED, 24)}
 
 
+def cut_threads(folding: Folding) -> int:
+    """Threads of a block of cut columns, each walked by several strips."""
+    return _CUT_THREADS if _fits_cut(folding) else 256
+
+
+def finish_threads(folding: Folding) -> int:
+    """Threads of a block that puts pieces together."""
+    return 1024 if fits_wide(folding) else 256
+
+
 def columns_and_least(folding: Folding) -> tuple[int, int]:
     """The rows of a block of cut rows, and the least elements of a piece."""
     if not folding.across:

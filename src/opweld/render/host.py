@@ -18,6 +18,7 @@ from ..ir.reduction import Lowered, Reduction, Scan
 from ..ir.shared import sites_of, welds_of
 from .c import index_text
 from .cpp_statements import picks
+from .cuda import runs_by_skeleton, takes_scratch
 from .cuda_device_rows import has_partials
 from .host_attention import attention_declarations, attention_run
 from .host_contraction import contraction_run, entry_declarations
@@ -35,10 +36,9 @@ from .host_parts import (
     sizes_of_run,
     wrapped,
 )
-from .host_pointwise import functor_declaration, functor_operator
+from .host_pointwise import functor_declarations, functor_operator
 from .host_reduction import reduction_declarations, reduction_run
 from .host_row_blocks import row_blocks_run
-from .pointwise import is_functor
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,16 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in welds]
     products = [w for w in lowereds if isinstance(w, Contraction)]
-    reductions = [w for w in lowereds if isinstance(w, Reduction | Scan)]
+    functors = [language == "cuda" and runs_by_skeleton(lowered) for lowered in lowereds]
+    pairs = zip(lowereds, functors, strict=True)
+    reductions = [w for w, functor in pairs if isinstance(w, Reduction | Scan) and not functor]
     cut = any(map(has_partials, reductions))
     attends = any(isinstance(w, Attending) for w in lowereds)
-    functors = [language == "cuda" and _is_functor(lowered) for lowered in lowereds]
     files = ["tensor_view.h"] if any(functors) else []
+    scratch = any(
+        functor and takes_scratch(w) for w, functor in zip(lowereds, functors, strict=True)
+    )
+    files += ["scratch.h"] if scratch else []
     files += [] if all(functors) else ["host.h", extra]
     files += ["memory.h"] if products or cut or attends else []
     files += ["product.h"] if products or attends else []
@@ -101,8 +106,8 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         HostOperator(
             operator.name,
             tuple(_declarations(lowered)) if language == "cuda" else (),
-            functor_operator(operator)
-            if language == "cuda" and _is_functor(lowered)
+            functor_operator(operator, takes_scratch(lowered))
+            if language == "cuda" and runs_by_skeleton(lowered)
             else _operator_text(group, lowered, operator, language, sites[operator.name]),
             (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
             (operator.name, *([f"{operator.name}_into"] if _reuses(operator) else [])),
@@ -116,18 +121,14 @@ def _reuses(operator: Operator) -> bool:
     return operator.reuse is not None
 
 
-def _is_functor(lowered: Lowered) -> bool:
-    return isinstance(lowered, Welded) and is_functor(lowered)
-
-
 def _device(file: str) -> str:
     return (resources.files("opweld.device") / file).read_text(encoding="utf-8").rstrip("\n")
 
 
 def _declarations(lowered: Lowered) -> list[str]:
     """Of row blocks the tail has declared all."""
-    if _is_functor(lowered):
-        return [functor_declaration(lowered.group)]
+    if runs_by_skeleton(lowered):
+        return functor_declarations(lowered.group, takes_scratch(lowered))
     if isinstance(lowered, Attending):
         return attention_declarations(lowered)
     if isinstance(lowered, Contraction):

@@ -1,4 +1,4 @@
-"""The host code of pointwise functors: a few lines an operator, as the skeleton checks operands."""
+"""The host code of functors: a few lines an operator, as the skeletons check operands."""
 
 from __future__ import annotations
 
@@ -9,36 +9,43 @@ from .c import index_text
 from .host_parts import scalar_type, wrapped
 
 
-def functor_declaration(group: str) -> str:
-    """The C function that the CUDA text defines."""
-    return f'extern "C" int {group}_launch(const TensorView* operands, void* stream);'
+def functor_declarations(group: str, scratch: bool) -> list[str]:
+    """The C functions that the CUDA text defines; with `scratch`, what memory it takes, too."""
+    lines = [f'extern "C" int {group}_launch(const TensorView* operands, void* stream);']
+    memory = f'extern "C" int64_t {group}_scratch(const TensorView* operands);'
+    return [*lines, *([memory] if scratch else [])]
 
 
-def functor_operator(operator: Operator) -> str:
+def functor_operator(operator: Operator, scratch: bool) -> str:
     """The operator, and the one whose first result takes the memory of an argument."""
     made = [_allocation(operator, result) for result in operator.results]
-    lines = _function(operator, operator.name, made, 0)
+    lines = _function(operator, operator.name, made, 0, scratch)
     if operator.reuse is not None:
         made[0] = operator.arguments[operator.reuse].name
-        lines += _function(operator, f"{operator.name}_into", made, 1)
+        lines += _function(operator, f"{operator.name}_into", made, 1, scratch)
     return "\n".join(lines) + "\n"
 
 
-def _function(operator: Operator, name: str, results: list[str], kept: int) -> list[str]:
+def _function(
+    operator: Operator, name: str, results: list[str], kept: int, scratch: bool
+) -> list[str]:
     """`kept` is the number of the first results that are not returned."""
     num = len(results) - kept
     returns = "void" if not num else "Tensor" if num == 1 else f"std::tuple<{_tensors(num)}>"
     parameters = [f"Tensor {argument.name}" for argument in operator.arguments]
     parameters += [f"int64_t {size}" for size in operator.sizes]
-    items = [f'"{operator.name}"', f"{operator.name}_launch", f"std::array{{{', '.join(results)}}}"]
+    run_by = "host::run_in_pieces(" if scratch else "host::run("
+    items = [f'"{operator.name}"', f"{operator.name}_launch"]
+    items += [f"{operator.name}_scratch"] if scratch else []
+    items.append(f"std::array{{{', '.join(results)}}}")
     items += [argument.name for argument in operator.arguments]
     if not kept:
-        run = [f"  return {wrapped('host::run(', items, ');')}"]
+        run = [f"  return {wrapped(run_by, items, ');')}"]
     elif not num:
-        run = [f"  {wrapped('host::run(', items, ');')}"]
+        run = [f"  {wrapped(run_by, items, ');')}"]
     else:
         run = [
-            f"  const auto made = {wrapped('host::run(', items, ');')}",
+            f"  const auto made = {wrapped(run_by, items, ');')}",
             f"  return {_rest(num)};",
         ]
     head = wrapped(f"{returns} {name}(", parameters, ") {")

@@ -74,15 +74,34 @@ def statements(kernel: Kernel) -> list[str]:
     """The computation of one element: a statement for what the user named or used twice."""
     loads = [d for d in kernel.definitions if isinstance(d, Load)]
     texts = {load.name: load_text(load.dtype, load.buffer) for load in loads}
+    lines = lets(kernel, texts, set())
+    return lines + _results(kernel, texts, lines)
+
+
+def lets(kernel: Kernel, texts: dict[str, str], taken: set[str]) -> list[str]:
+    """The statements before results; `texts` are those of names, to which these are added. None has
+    a name that is `taken`, but for those that it has from the start.
+    """
     lines: list[str] = []
-    for line, let, name in _named(kernel.element, {b.name for b in kernel.buffers}):
+    for line, let, name in _named(kernel.element, taken | {b.name for b in kernel.buffers}):
         text = spelled(replace(let, args=tuple(_told(arg, texts) for arg in let.args)), "cuda")
         text = re.sub(r"^(op::\w+)\(\(([^()]*)\)\)$", r"\1(\2)", text)
         texts[let.name] = name or _grouped(text)
         if name:
             lines += _comment(line, lines)
             lines.append(folded(f"    const {compute_type(let.dtype)} {name} = {text};"))
-    return lines + _results(kernel, texts, lines)
+    return lines
+
+
+def told_line(kernel: Kernel, before: list[str]) -> list[str]:
+    """A comment with the user's line of the results, where no statement tells it."""
+    line = _lines_of(kernel.element)[-1:]
+    return _comment(line[0], before) if line else []
+
+
+def value_text(arg: Arg, texts: dict[str, str]) -> str:
+    """A result of an element."""
+    return _bare(argument(_told(arg, texts)))
 
 
 def _results(kernel: Kernel, texts: dict[str, str], before: list[str]) -> list[str]:
@@ -90,10 +109,9 @@ def _results(kernel: Kernel, texts: dict[str, str], before: list[str]) -> list[s
     lines: list[str] = []
     for store in kernel.stores:
         _, arg = kernel.element.results[store.result]
-        value = store_text(store.dtype, _bare(argument(_told(arg, texts))))
+        value = store_text(store.dtype, value_text(arg, texts))
         lines.append(folded(f"    {store.buffer} = {value};"))
-    told = _lines_of(kernel.element)[-1:]
-    return [*_comment(told[0] if told else "", before), *lines]
+    return [*told_line(kernel, before), *lines]
 
 
 def _told(arg: Arg, texts: dict[str, str]) -> Arg:

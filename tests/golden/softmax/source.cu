@@ -1,336 +1,40 @@
 // k1_exp_sum_div: 6 operations on rows of 40 elements in 3 walks.
 // x f32[s0, 40], mask f32[40] -> result f32[s0, 40]
+struct k1_exp_sum_div_row : op::AlongRows {
+  using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 1>,
+      op::Along<float, 0, 1>>;
+  using Held = op::Of<0, 1>;
+  using Teams = op::Types<op::Team<8, 2, 10>>;
+  static constexpr int kRank = 2, kLane = 1, kWidth = 4, kAxesOfRows[] = {0}, kAxesOfRow[] = {1};
+  static constexpr int64_t kLength = 40;
+  float amax_1, sum_1;
 
-OPWELD_FN float k1_exp_sum_div_walk0(float x_1, float mask_1) {
-  // model.py:11 return torch.softmax(x + mask, dim=-1)
-  const float add_1 = x_1 + mask_1;
-  return add_1;
-}
+  using Pass0 = op::Pass<op::Folds<0, 16, op::Fold<op::Amax, float>>, op::Of<0, 1>>;
+  __device__ op::Values<float> of(Pass0, float x, float mask) const {
+    // model.py:11 return torch.softmax(x + mask, dim=-1)
+    return x + mask;
+  }
+  __device__ void after(Pass0, float amax_1) {
+    this->amax_1 = amax_1;
+  }
 
-OPWELD_FN float k1_exp_sum_div_walk1(float x_1, float mask_1, float amax_1) {
-  // model.py:11 return torch.softmax(x + mask, dim=-1)
-  const float add_1 = x_1 + mask_1;
-  const float sub_1 = add_1 - amax_1;
-  const float exp_1 = op::exp(sub_1);
-  return exp_1;
-}
+  using Pass1 = op::Pass<op::Folds<1, 8, op::Fold<op::Sum, float>>, op::Of<0, 1>>;
+  __device__ op::Values<float> of(Pass1, float x, float mask) const {
+    // model.py:11 return torch.softmax(x + mask, dim=-1)
+    return op::exp(((x + mask) - amax_1));
+  }
+  __device__ void after(Pass1, float sum_1) {
+    this->sum_1 = sum_1;
+  }
 
-OPWELD_FN float k1_exp_sum_div_walk2(float x_1, float mask_1, float amax_1, float sum_1) {
-  // model.py:11 return torch.softmax(x + mask, dim=-1)
-  const float add_1 = x_1 + mask_1;
-  const float sub_1 = add_1 - amax_1;
-  const float exp_1 = op::exp(sub_1);
-  const float div_1 = exp_1 / sum_1;
-  return div_1;
-}
+  using Pass2 = op::Pass<op::NoFolds, op::Of<0, 1, 2>>;
+  __device__ void of(Pass2, float x, float mask, float& result) const {
+    // model.py:11 return torch.softmax(x + mask, dim=-1)
+    result = op::exp(((x + mask) - amax_1)) / sum_1;
+  }
 
-// What is known of a row after its walks.
-struct k1_exp_sum_div_known {
-  float amax_1;
-  float sum_1;
+  using Passes = op::Types<Pass0, Pass1, Pass2>;
 };
-
-// What walk 0 folds.
-struct k1_exp_sum_div_folds0 {
-  static constexpr int kChain = 16;
-  float amax_1;
-
-  OPWELD_FN k1_exp_sum_div_folds0 nothing() {
-    return {op::Amax::identity<float>()};
-  }
-  __device__ __forceinline__ void add(float value0) {
-    amax_1 = op::Amax::combine(amax_1, value0);
-  }
-  __device__ __forceinline__ void merge(const k1_exp_sum_div_folds0& other) {
-    amax_1 = op::Amax::combine(amax_1, other.amax_1);
-  }
-  __device__ __forceinline__ void tell(k1_exp_sum_div_known& row) const {
-    row.amax_1 = amax_1;
-  }
-};
-
-// What walk 1 folds.
-struct k1_exp_sum_div_folds1 {
-  static constexpr int kChain = 8;
-  float sum_1;
-
-  OPWELD_FN k1_exp_sum_div_folds1 nothing() {
-    return {op::Sum::identity<float>()};
-  }
-  __device__ __forceinline__ void add(float value0) {
-    sum_1 = op::Sum::combine(sum_1, value0);
-  }
-  __device__ __forceinline__ void merge(const k1_exp_sum_div_folds1& other) {
-    sum_1 = op::Sum::combine(sum_1, other.sum_1);
-  }
-  __device__ __forceinline__ void tell(k1_exp_sum_div_known& row) const {
-    row.sum_1 = sum_1;
-  }
-};
-
-// What more than one walk reads of a packet.
-template <int kLanes>
-struct k1_exp_sum_div_contiguous_packet {
-  op::Vector<float, kLanes> x_1;
-  op::Vector<float, kLanes> mask_1;
-};
-
-template <int kLanes, typename Index>
-OPWELD_FN k1_exp_sum_div_contiguous_packet<kLanes>
-k1_exp_sum_div_contiguous_load(
-    const float* __restrict__ x, const float* __restrict__ mask, Index row, Index at) {
-  k1_exp_sum_div_contiguous_packet<kLanes> packet;
-  const Index i = row;
-  const Index r = at;
-  packet.x_1 = op::load_vector<kLanes>(&x[i * 40u + r]);
-  packet.mask_1 = op::load_vector<kLanes>(&mask[r]);
-  return packet;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_contiguous_walk0(
-    Index row, Index at, const k1_exp_sum_div_contiguous_packet<kLanes>& packet,
-    const k1_exp_sum_div_known& known, k1_exp_sum_div_folds0 (&folds)[kLanes]) {
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk0(packet.x_1.lane[lane], packet.mask_1.lane[lane]);
-    folds[lane].add(value0);
-  }
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_contiguous_walk1(
-    Index row, Index at, const k1_exp_sum_div_contiguous_packet<kLanes>& packet,
-    const k1_exp_sum_div_known& known, k1_exp_sum_div_folds1 (&folds)[kLanes]) {
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk1(
-        packet.x_1.lane[lane], packet.mask_1.lane[lane], known.amax_1);
-    folds[lane].add(value0);
-  }
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_contiguous_walk2(
-    float* __restrict__ result, Index row, Index at,
-    const k1_exp_sum_div_contiguous_packet<kLanes>& packet, const k1_exp_sum_div_known& known,
-    op::NoFolds (&folds)[kLanes]) {
-  const Index i = row;
-  const Index r = at;
-  op::Vector<float, kLanes> result_vector;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk2(
-        packet.x_1.lane[lane], packet.mask_1.lane[lane], known.amax_1, known.sum_1);
-    result_vector.lane[lane] = value0;
-  }
-  op::store_vector(&result[i * 40u + r], result_vector);
-}
-
-template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
-k1_exp_sum_div_contiguous_kernel(
-    const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
-    Index num_rows, Index length) {
-  op::wait_for_results();
-  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
-  if (row >= num_rows) return;
-  const int rank = threadIdx.x % kTeam;
-  const Index first = 0, last = length;
-  k1_exp_sum_div_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, k1_exp_sum_div_contiguous_packet<kLanes>, Index> walks(
-      first + rank * kLanes, last);
-  const auto load = [&](Index at) {
-    return k1_exp_sum_div_contiguous_load<kLanes>(x, mask, row, at);
-  };
-  walks.hold(load);
-
-  k1_exp_sum_div_folds0 folds0[kLanes];
-  walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_contiguous_walk0<kLanes>(row, at, packet, known, folds);
-  });
-  const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
-  row_folds0.tell(known);
-
-  k1_exp_sum_div_folds1 folds1[kLanes];
-  walks.walk(folds1, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_contiguous_walk1<kLanes>(row, at, packet, known, folds);
-  });
-  const auto row_folds1 = op::in_team<kTeam>(op::merged(folds1));
-  row_folds1.tell(known);
-
-  op::NoFolds folds2[kLanes];
-  walks.walk(folds2, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_contiguous_walk2<kLanes>(result, row, at, packet, known, folds);
-  });
-}
-
-template <int kTeam, int kItems, int kLanes, typename Index>
-static void k1_exp_sum_div_contiguous_launch(
-    const void* x, const void* mask, void* result, int64_t num_rows, int64_t length,
-    cudaStream_t stream) {
-  constexpr int kThreads = op::kTeamThreads<kTeam>;
-  constexpr int64_t kRows = kThreads / kTeam;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_exp_sum_div_contiguous_kernel<kTeam, kItems, kLanes, Index>;
-  op::launch_early(
-      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(x),
-      static_cast<const float*>(mask), static_cast<float*>(result), Index(num_rows), Index(length));
-}
-
-extern "C" int k1_exp_sum_div_contiguous(
-    const void* x, const void* mask, void* result, int64_t s0, int64_t num_rows, int64_t length,
-    int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round behind the last element.
-  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k1_exp_sum_div_contiguous_launch<32, 0, 1, uint64_t>;
-  if (aligned && length % 4 == 0) {
-    if (narrow) {
-      launch = k1_exp_sum_div_contiguous_launch<8, 2, 4, uint32_t>;
-    } else {
-      launch = k1_exp_sum_div_contiguous_launch<32, 0, 4, uint64_t>;
-    }
-  } else if (narrow) {
-    launch = k1_exp_sum_div_contiguous_launch<32, 0, 1, uint32_t>;
-  }
-  launch(x, mask, result, num_rows, length, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
-}
-
-// What more than one walk reads of a packet.
-template <int kLanes>
-struct k1_exp_sum_div_strided_packet {
-  float x_1[kLanes];
-  float mask_1[kLanes];
-};
-
-template <int kLanes, typename Index>
-OPWELD_FN k1_exp_sum_div_strided_packet<kLanes>
-k1_exp_sum_div_strided_load(
-    const float* __restrict__ x, const float* __restrict__ mask, Index x_stride0, Index x_stride1,
-    Index mask_stride0, Index row, Index at) {
-  k1_exp_sum_div_strided_packet<kLanes> packet;
-  const Index i0 = row;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const Index lane_at = at + lane;
-    const Index r1 = lane_at;
-    const float x_1 = x[i0 * x_stride0 + r1 * x_stride1];
-    packet.x_1[lane] = x_1;
-    const float mask_1 = mask[mask_stride0 * r1];
-    packet.mask_1[lane] = mask_1;
-  }
-  return packet;
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_strided_walk0(
-    Index row, Index at, const k1_exp_sum_div_strided_packet<kLanes>& packet,
-    const k1_exp_sum_div_known& known, k1_exp_sum_div_folds0 (&folds)[kLanes]) {
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk0(packet.x_1[lane], packet.mask_1[lane]);
-    folds[lane].add(value0);
-  }
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_strided_walk1(
-    Index row, Index at, const k1_exp_sum_div_strided_packet<kLanes>& packet,
-    const k1_exp_sum_div_known& known, k1_exp_sum_div_folds1 (&folds)[kLanes]) {
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk1(packet.x_1[lane], packet.mask_1[lane], known.amax_1);
-    folds[lane].add(value0);
-  }
-}
-
-template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_strided_walk2(
-    float* __restrict__ result, Index result_stride0, Index result_stride1, Index row, Index at,
-    const k1_exp_sum_div_strided_packet<kLanes>& packet, const k1_exp_sum_div_known& known,
-    op::NoFolds (&folds)[kLanes]) {
-  const Index i0 = row;
-#pragma unroll
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const Index lane_at = at + lane;
-    const Index r1 = lane_at;
-    const float value0 = k1_exp_sum_div_walk2(
-        packet.x_1[lane], packet.mask_1[lane], known.amax_1, known.sum_1);
-    result[i0 * result_stride0 + r1 * result_stride1] = value0;
-  }
-}
-
-template <int kTeam, int kItems, int kLanes, typename Index>
-__global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam, Index>)
-k1_exp_sum_div_strided_kernel(
-    const float* __restrict__ x, const float* __restrict__ mask, float* __restrict__ result,
-    Index x_stride0, Index x_stride1, Index mask_stride0, Index result_stride0,
-    Index result_stride1, Index num_rows, Index length) {
-  op::wait_for_results();
-  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
-  if (row >= num_rows) return;
-  const int rank = threadIdx.x % kTeam;
-  const Index first = 0, last = length;
-  k1_exp_sum_div_known known;
-  op::Walks<kTeam * kLanes, kLanes, kItems, k1_exp_sum_div_strided_packet<kLanes>, Index> walks(
-      first + rank * kLanes, last);
-  const auto load = [&](Index at) {
-    return k1_exp_sum_div_strided_load<kLanes>(x, mask, x_stride0, x_stride1, mask_stride0, row,
-        at);
-  };
-  walks.hold(load);
-
-  k1_exp_sum_div_folds0 folds0[kLanes];
-  walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_strided_walk0<kLanes>(row, at, packet, known, folds);
-  });
-  const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
-  row_folds0.tell(known);
-
-  k1_exp_sum_div_folds1 folds1[kLanes];
-  walks.walk(folds1, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_strided_walk1<kLanes>(row, at, packet, known, folds);
-  });
-  const auto row_folds1 = op::in_team<kTeam>(op::merged(folds1));
-  row_folds1.tell(known);
-
-  op::NoFolds folds2[kLanes];
-  walks.walk(folds2, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_strided_walk2<kLanes>(
-        result, result_stride0, result_stride1, row, at,
-        packet, known, folds);
-  });
-}
-
-template <int kTeam, int kItems, int kLanes, typename Index>
-static void k1_exp_sum_div_strided_launch(
-    const void* x, const void* mask, void* result, int64_t x_stride0, int64_t x_stride1,
-    int64_t mask_stride0, int64_t result_stride0, int64_t result_stride1, int64_t num_rows,
-    int64_t length, cudaStream_t stream) {
-  constexpr int kThreads = op::kTeamThreads<kTeam>;
-  constexpr int64_t kRows = kThreads / kTeam;
-  const unsigned int blocks = (num_rows + kRows - 1) / kRows;
-  const auto kernel = k1_exp_sum_div_strided_kernel<kTeam, kItems, kLanes, Index>;
-  op::launch_early(
-      kernel, dim3(blocks), kThreads, 0, stream, static_cast<const float*>(x),
-      static_cast<const float*>(mask), static_cast<float*>(result), Index(x_stride0),
-      Index(x_stride1), Index(mask_stride0), Index(result_stride0), Index(result_stride1),
-      Index(num_rows), Index(length));
-}
-
-extern "C" int k1_exp_sum_div_strided(
-    const void* x, const void* mask, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
-    int64_t mask_stride0, int64_t result_stride0, int64_t result_stride1, int64_t num_rows,
-    int64_t length, int64_t max_offset, int aligned, void* stream) {
-  // 32-bit positions must not wrap round behind the last element.
-  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);
-  auto launch = k1_exp_sum_div_strided_launch<32, 0, 1, uint64_t>;
-  if (narrow) {
-    launch = k1_exp_sum_div_strided_launch<32, 0, 1, uint32_t>;
-  }
-  launch(
-      x, mask, result, x_stride0, x_stride1, mask_stride0, result_stride0, result_stride1, num_rows,
-      length, static_cast<cudaStream_t>(stream));
-  return int(cudaGetLastError());
+extern "C" int k1_exp_sum_div_launch(const TensorView* operands, void* stream) {
+  return op::reduce<k1_exp_sum_div_row>(operands, stream, k1_exp_sum_div_row::Operands());
 }

@@ -8,7 +8,6 @@ from unittest import mock
 import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
-from opweld import render as all_texts
 from opweld.ir.attrs import IotaAttrs
 from opweld.ir.graph import Node
 from opweld.ir.kernel import Welded
@@ -23,7 +22,7 @@ def own_kernels() -> Iterator[None]:
     """Also of groups that the skeleton would run (test_pointwise.py)."""
     with (
         mock.patch.object(cuda, "is_functor", _never),
-        mock.patch.object(all_texts, "is_functor", _never),
+        mock.patch.object(cuda, "is_row_functor", _never),
     ):
         yield
 

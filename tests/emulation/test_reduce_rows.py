@@ -1,0 +1,77 @@
+"""Functors of the skeleton of rows compute the bits of kernels written out for one group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from unittest import mock
+
+import numpy as np
+import pytest
+from tests.emulation.reductions import ANY_CALL, Case, case, run
+from tests.emulation.test_reductions import (
+    Outputs,
+    channel_norm,
+    extremes,
+    extremes_across,
+    half_places,
+    layer_norm,
+    softmax,
+    softmax_across,
+    total,
+    values,
+)
+from tests.kernels import with_gaps
+from tests.unit.plan.plans import Make
+
+from opweld.ir.expr import evaluate
+from opweld.render import cuda
+from opweld.render.reduce_rows import is_row_functor
+
+UNCUT = (softmax, softmax_across, layer_norm, channel_norm)
+CUT = (total, extremes, extremes_across, half_places)
+SIZES = {"s0": 5, "s1": 13, "s2": 3}
+
+
+@cache
+def case_of(make: Callable[[Make], Outputs]) -> Case:
+    return case(f"bits_{make.__name__}", *make(Make()), cut=make in CUT)
+
+
+@cache
+def text(functors: bool) -> str:
+    reductions = tuple(case_of(make).reduction for make in (*UNCUT, *CUT))
+    assert all(map(is_row_functor, reductions))
+    if functors:
+        return cuda.cuda_text(reductions)
+    with mock.patch.object(cuda, "is_row_functor", lambda _: False):
+        return cuda.cuda_text(reductions)
+
+
+def hard(array: np.ndarray) -> np.ndarray:
+    """With signed zeros, infinities and NaN in some rows."""
+    flat = array.reshape(-1)
+    flat[3], flat[7], flat[11] = 0.0, -0.0, np.inf
+    flat[-2], flat[-9] = np.nan, -np.inf
+    return array
+
+
+@pytest.mark.parametrize("make", [*UNCUT, *CUT], ids=lambda make: make.__name__)
+def test_the_same_bits_as_kernels_of_their_own(make: Callable[[Make], Outputs]) -> None:
+    found = case_of(make)
+    feeds = {}
+    for seed, node in enumerate(found.group.inputs):
+        shape = [evaluate(size, SIZES) for size in node.type.shape]
+        kind = np.float16 if make is half_places else np.float32
+        feeds[node.attrs.access] = hard(values(*shape, dtype=kind, seed=seed))
+    for call in ANY_CALL:
+        strided = "variant" in call
+        given = {n: with_gaps(x) for n, x in feeds.items()} if strided else feeds
+        # Columns at any strides are folded in the order of others, which they were not.
+        as_before = strided and not found.reduction.contiguous.across
+        before, options = (given, call) if as_before or not strided else (feeds, {})
+        for pieces in (1, 3) if make in CUT else (1,):
+            ours = run(text(True), found, given, SIZES, pieces=pieces, **call)  # type: ignore
+            theirs = run(text(False), found, before, SIZES, pieces=pieces, **options)  # type: ignore
+            for mine, old in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(mine.view(np.uint8), old.view(np.uint8), str(call))
