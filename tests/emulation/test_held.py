@@ -28,10 +28,13 @@ STAND_IN = """
 static int64_t made = 0, unheld = 0;
 extern "C" int64_t num_made() { return made; }
 extern "C" int64_t num_unheld() { return unheld; }
-extern "C" int64_t k1_mm_held(int64_t, int64_t m, int64_t n, int64_t k) {
+extern "C" int64_t k1_mm_held(const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t,
+                              int64_t, int64_t, int64_t m, int64_t n, int64_t k) {
   return m <= 2 ? 0 : 16 + n * k * 4;
 }
-extern "C" int64_t k1_mm_workspace(int64_t, int64_t, int64_t n, int64_t k, int held) {
+extern "C" int64_t k1_mm_workspace(const void*, int64_t, int64_t, int64_t, const void*, int64_t,
+                                   int64_t, int64_t, int64_t, int64_t, int64_t n, int64_t k,
+                                   int held) {
   return held ? 0 : n * k * 4;
 }
 extern "C" int k1_mm_contract(const void* a, int64_t, int64_t a_row, int64_t a_inner, const void* b,
@@ -58,6 +61,8 @@ extern "C" int k1_mm_contract(const void* a, int64_t, int64_t a_row, int64_t a_i
 }
 """
 
+TERMS, COLUMNS = 40, 24  # a product whose weight is kept
+
 
 @dataclass
 class Product:
@@ -81,8 +86,10 @@ def operator(number: int, sites: int = 1) -> tuple[Any, ctypes.CDLL]:
     calls the operator at so many sites.
     """
     m = Make()
-    x, weights = m.x("x", BATCH, 6), [m.w(f"w{site}", 6, 4) for site in range(sites)]
-    plan = make_plan(graph(*(m.product("mm", x, w, shape=(BATCH, 4)) for w in weights)), EAGER)
+    x, weights = m.x("x", BATCH, TERMS), [m.w(f"w{site}", TERMS, COLUMNS) for site in range(sites)]
+    plan = make_plan(
+        graph(*(m.product("mm", x, w, shape=(BATCH, COLUMNS)) for w in weights)), EAGER
+    )
     part = Part(None, plan, lower(plan))  # type: ignore[arg-type]
     main = host(sharing((part,)), "cuda").text
     ops, library = load_operators(STAND_IN, main, instance=number)
@@ -107,19 +114,19 @@ def check(product: Product, x: torch.Tensor, w: torch.Tensor) -> None:
 
 
 def test_a_weight_is_made_ready_once(product: Product) -> None:
-    w = torch.randn(6, 4)
+    w = torch.randn(TERMS, COLUMNS)
     for rows in (3, 5, 3):
-        check(product, torch.randn(rows, 6), w)
+        check(product, torch.randn(rows, TERMS), w)
     assert (product.count("made"), product.count("unheld")) == (1, 0)
 
 
 def test_a_counted_change_is_told(product: Product) -> None:
-    x, w = torch.randn(3, 6), torch.nn.Parameter(torch.randn(6, 4))
+    x, w = torch.randn(3, TERMS), torch.nn.Parameter(torch.randn(TERMS, COLUMNS))
     with torch.no_grad():
         check(product, x, w)
         w.mul_(2.0)
         check(product, x, w)
-        w.copy_(torch.randn(6, 4))
+        w.copy_(torch.randn(TERMS, COLUMNS))
         check(product, x, w)
         check(product, x, w)
     assert product.count("made") == 3
@@ -127,27 +134,32 @@ def test_a_counted_change_is_told(product: Product) -> None:
 
 def test_weights_in_inference_mode(product: Product) -> None:
     with torch.inference_mode():
-        x, w = torch.randn(3, 6), torch.randn(6, 4)
+        x, w = torch.randn(3, TERMS), torch.randn(TERMS, COLUMNS)
         check(product, x, w)
         check(product, x, w)
     assert product.count("made") == 1
 
 
 def test_what_nothing_is_kept_of(product: Product) -> None:
-    w = torch.randn(6, 4)
-    check(product, torch.randn(2, 6), w)  # too few rows for the form
+    w = torch.randn(TERMS, COLUMNS)
+    check(product, torch.randn(2, TERMS), w)  # too few rows for the form
     assert (product.count("made"), product.count("unheld")) == (0, 1)
 
 
 def test_layouts_are_kept_apart(product: Product) -> None:
-    x, w = torch.randn(3, 6), torch.randn(8, 8)
-    for view in (w[:6, :4], w.t()[:6, :4], w[1:7, :4], w[:6, :4]):
+    x, w = torch.randn(3, TERMS), torch.randn(TERMS + 2, TERMS + 2)
+    for view in (
+        w[:TERMS, :COLUMNS],
+        w.t()[:TERMS, :COLUMNS],
+        w[1:-1, :COLUMNS],
+        w[:TERMS, :COLUMNS],
+    ):
         check(product, x, view)
     assert product.count("made") == 3
 
 
 def test_the_oldest_is_dropped(product: Product) -> None:
-    x, weights = torch.randn(3, 6), [torch.randn(6, 4) for _ in range(5)]
+    x, weights = torch.randn(3, TERMS), [torch.randn(TERMS, COLUMNS) for _ in range(5)]
     for w in weights:
         check(product, x, w)
     assert product.count("made") == 5
@@ -162,7 +174,7 @@ def test_every_site_has_its_weights() -> None:
     call, library = operator(next(_numbers), sites=2)
     product = Product(call, library, {})
     product.before = {"made": product.count("made")}
-    x, weights = torch.randn(3, 6), [torch.randn(6, 4) for _ in range(9)]
+    x, weights = torch.randn(3, TERMS), [torch.randn(TERMS, COLUMNS) for _ in range(9)]
     for w in (*weights[:8], *weights[:8]):
         check(product, x, w)
     assert product.count("made") == 8
@@ -172,19 +184,19 @@ def test_every_site_has_its_weights() -> None:
 
 
 def test_while_a_graph_is_captured_nothing_new_is_kept(product: Product) -> None:
-    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    x, w = torch.randn(3, TERMS), torch.randn(TERMS, COLUMNS)
     product.set("capturing", 1)
     check(product, x, w)
     assert (product.count("made"), product.count("unheld")) == (0, 1)
 
 
 def test_what_a_graph_holds_is_never_dropped(product: Product) -> None:
-    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    x, w = torch.randn(3, TERMS), torch.randn(TERMS, COLUMNS)
     check(product, x, w)
     product.set("capturing", 1)
     check(product, x, w)
     product.set("capturing", 0)
-    others = [torch.randn(6, 4) for _ in range(6)]
+    others = [torch.randn(TERMS, COLUMNS) for _ in range(6)]
     for other in others:
         check(product, x, other)
     made = product.count("made")
@@ -193,7 +205,7 @@ def test_what_a_graph_holds_is_never_dropped(product: Product) -> None:
 
 
 def test_a_change_seen_by_a_capture_is_told_to_the_next_call(product: Product) -> None:
-    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    x, w = torch.randn(3, TERMS), torch.randn(TERMS, COLUMNS)
     check(product, x, w)
     w.mul_(2.0)
     product.set("capturing", 1)
@@ -205,7 +217,7 @@ def test_a_change_seen_by_a_capture_is_told_to_the_next_call(product: Product) -
 
 
 def test_another_stream_waits_for_the_first(product: Product) -> None:
-    x, w = torch.randn(3, 6), torch.randn(6, 4)
+    x, w = torch.randn(3, TERMS), torch.randn(TERMS, COLUMNS)
     for stream, waits in ((0, 0), (1, 1), (1, 1), (0, 2)):
         product.set("stream", stream)
         check(product, x, w)

@@ -31,7 +31,7 @@ _FILES = {
         *("storage_cuda.cuh", "extremes.cuh", "math_cuda.cuh", "math.h", "approximate.cuh"),
         *("storage.h", "positions.cuh", "vector.cuh", "pointwise.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
-        *("rows.cuh", "row_dots.cuh", "row_ring.cuh", "row_slices.cuh", "column_sums.cuh"),
+        *("rows.cuh", "row_ring.cuh", "row_slices.cuh", "column_sums.cuh"),
         *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
         *("drowned.cuh", "pack.cuh", "contract_prologue.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_live.cuh", "contract_mma_host.cuh"),

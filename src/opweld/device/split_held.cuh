@@ -205,7 +205,7 @@ static __global__ void __launch_bounds__(256, 3)
     if (blockIdx.x == 0) finish_held<T>(b, spots, held, call);
 }
 
-// @anew_kernels deps: PlaceOf, facts_kernel, split_b_of, finish_held
+// @split_b_kernel deps: PlaceOf, split_b_of
 // The same in kernels of their own, of many small blocks that keep the memory busy: where the host
 // knows that b has to be split. `call` begins as zeros.
 template <typename T, int kParts>
@@ -218,6 +218,7 @@ static __global__ void __launch_bounds__(256, 4)
     split_b_of<T, kParts>(b, spot, spots, held, call, packets, space);
 }
 
+// @finish_held_kernel deps: finish_held
 template <typename T>
 static __global__ void __launch_bounds__(1024)
     finish_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call) {

@@ -2,8 +2,9 @@
 
 The product itself stands in the device library; here is what becomes of its elements, and how those
 of operand a come about where it is computed. In C:
-    int64_t <group>_workspace(batches, rows, columns, inner, int held)   bytes of one call
-    int64_t <group>_held(batches, rows, columns, inner)                  bytes of b as it is kept
+    int64_t <group>_workspace(a and its strides, b and its strides, extents, int held)
+                                                                         bytes of one call
+    int64_t <group>_held(a and its strides, b and its strides, extents)  bytes of b as it is kept
     int <group>_contract(a and its strides, b and its strides, extents, operands and results of
                          prologue and epilogue, their integers, int64_t max_offset, int aligned,
                          void* workspace, void* held, int changed, void* stream)
@@ -15,7 +16,7 @@ is a cudaError_t.
 from __future__ import annotations
 
 from ..ir.kernel import Buffer, Contraction, Kernel
-from ..ir.product import Mode
+from ..ir.product import PARTS, Form, FormRow, Mode
 from .c import STORAGE
 from .element import element_text, title
 from .layout import call, head
@@ -33,13 +34,40 @@ STRIDES = tuple(f"{side}_stride{axis}" for side in "ab" for axis in range(3))
 EXTENTS = ("num_batches", "num_rows", "num_columns", "num_inner")
 
 
+_STORED = {Mode.HALF: "half", Mode.BFLOAT16: "bfloat16"}
+"""The type of elements that are no float."""
+
+_FORM_PIECES = {
+    Form.RING: "RingRows",
+    Form.SLICES: "SliceRows",
+    Form.COLUMNS: "ColumnRows",
+    Form.SHORT: "ShortSums",
+    Form.FMA: "FmaTiles",
+}
+_LIVE = {"sm90": "LiveSm90", "mma": "LiveMma"}
+
+
 def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
-    made = "contract_computed" if contraction.prologue else "contract"
-    name = _mode_name(contraction)
-    needed = {made, f"tensor_cores_{contraction.family}", name}
-    needed |= {f"live_{contraction.family}"} if name.endswith("Live") else set()
+    forms = {row.form for row in contraction.forms}
+    needed = {"contract", "Computed" if contraction.prologue else "InMemory"}
+    needed |= {_FORM_PIECES[form] for form in forms if form in _FORM_PIECES}
+    if Form.LIVE in forms:
+        needed |= {_LIVE[contraction.family]}
+    if Form.TILES in forms:
+        needed |= _tile_pieces(contraction)
+    if contraction.mode in _STORED:
+        needed |= {_STORED[contraction.mode]}
     return needed | HOLDING_PIECES if contraction.held else needed
+
+
+def _tile_pieces(contraction: Contraction) -> set[str]:
+    mode, family = contraction.mode, contraction.family
+    if mode in PARTS:
+        operand = "HeldOperand" if contraction.held else "NewOperand"
+        return {f"split_tiles_{family}", MODES[mode], operand}
+    products = {f"wgmma_{_STORED[mode]}_{columns}" for columns in (128, 256)}
+    return {f"whole_tiles_{family}", MODES[mode]} | (products if family == "sm90" else set())
 
 
 def contraction_text(contraction: Contraction) -> str:
@@ -50,21 +78,52 @@ def contraction_text(contraction: Contraction) -> str:
         *(_prologue_text(contraction.prologue.kernel) if contraction.prologue else []),
         element_text(kernel.element, "cuda"),
         *epilogue_text(kernel),
+        _forms(contraction),
         _size_entries(contraction),
         _entry(contraction),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _mode(contraction: Contraction) -> str:
-    return f"op::{_mode_name(contraction)}"
+def _forms(contraction: Contraction) -> str:
+    """The type of how it is made, with what each form takes."""
+    rows = contraction.forms
+    told = [f"//   {r.form.value}: {r.range_text(contraction.mode)}" for r in rows[:-1]]
+    told.append(f"//   {rows[-1].form.value}: {'all others' if told else 'all'}")
+    head = f"using {contraction.group}_forms = op::Forms<"
+    listed = [_form(contraction, row) for row in rows]
+    lines = ["// By which form the product is made, the first that takes it:", *told]
+    return "\n".join([*lines, head + f",\n{' ' * len(head)}".join(listed) + ">;"])
 
 
-def _mode_name(contraction: Contraction) -> str:
-    """Where both operands are new at each call, kernels may split them themselves."""
-    name = MODES[contraction.mode]
-    new = not contraction.held and contraction.prologue is None
-    return f"{name}Live" if new and contraction.mode is Mode.FAITHFUL else name
+def _form(contraction: Contraction, row: FormRow) -> str:
+    mode = f"op::{MODES[contraction.mode]}"
+    match row.form:
+        case Form.RING:
+            return f"op::FewRows<op::RingRows<{row.rows}>>"
+        case Form.SLICES:
+            return f"op::FewRows<op::SliceRows<{_bool(row.across)}>>"
+        case Form.COLUMNS:
+            return f"op::FewRows<op::ColumnRows<{row.rows}, {_bool(row.packed)}>>"
+        case Form.SHORT:
+            return "op::ShortSums"
+        case Form.LIVE:
+            return f"op::LiveTiles<op::{_LIVE[contraction.family]}>"
+        case Form.TILES if contraction.mode in PARTS:
+            operand = "op::HeldOperand" if contraction.held else "op::NewOperand"
+            return f"op::SplitTiles<{mode}, {operand}>"
+        case Form.TILES:
+            return f"op::WholeTiles<{mode}>"
+        case Form.FMA:
+            return f"op::FmaTiles<{_storage(contraction)}>"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _storage(contraction: Contraction) -> str:
+    return f"op::{_STORED[contraction.mode]}" if contraction.mode in _STORED else "float"
 
 
 def _prologue_text(kernel: Kernel) -> list[str]:
@@ -120,38 +179,50 @@ def pointer_to(buffer: Buffer) -> str:
 
 
 def _size_entries(contraction: Contraction) -> str:
-    mode, name = _mode(contraction), contraction.group
-    computed = "computed_" if contraction.prologue else ""
-    extents_text = [f"int64_t {name}" for name in EXTENTS]
-    product = f"  const op::Product product{{{{}}, {{}}, {', '.join(EXTENTS)}}};"
+    name = contraction.group
     lines = [
-        head(f'extern "C" int64_t {name}_workspace', [*extents_text, "int held"], " {"),
-        product,
-        f"  return op::{computed}workspace_bytes<{mode}>(product, held);",
+        head(
+            f'extern "C" int64_t {name}_workspace', [*_extent_list(contraction), "int held"], " {"
+        ),
+        *_product(contraction),
+        f"  return {name}_forms::workspace_bytes(product, held);",
         "}",
         "",
-        head(f'extern "C" int64_t {name}_held', extents_text, " {"),
-        product,
-        f"  return op::held_bytes<{mode}>(product);",
+        head(f'extern "C" int64_t {name}_held', _extent_list(contraction), " {"),
+        *_product(contraction),
+        f"  return {name}_forms::held_bytes(product);",
         "}",
     ]
     return "\n".join(lines)
 
 
-def _entry(contraction: Contraction) -> str:
-    kernel, prologue = contraction.epilogue, contraction.prologue
-    data = {"a": "nullptr" if prologue else "a_data", "b": "b_data"}
+def _extent_list(contraction: Contraction) -> list[str]:
+    """The parameters that say where the operands lie and how large they are, with their types."""
+    a, b = (
+        [f"const void* {side}_data", *(f"int64_t {s}" for s in STRIDES if s.startswith(side))]
+        for side in "ab"
+    )
+    return [*(a[1:] if contraction.prologue else a), *b, *(f"int64_t {name}" for name in EXTENTS)]
+
+
+def _product(contraction: Contraction) -> list[str]:
+    """The definition of the product that an entry speaks of."""
+    data = {"a": "nullptr" if contraction.prologue else "a_data", "b": "b_data"}
     a, b = (
         f"{{{data[side]}, {', '.join(s for s in STRIDES if s.startswith(side))}}}" for side in "ab"
     )
-    made = "contract_computed" if prologue else "contract"
-    given = ["product", "memory", *(["operand"] if prologue else []), "epilogue"]
-    given += ["narrow", "aligned", "stream"]
-    lines = [
-        head(f'extern "C" int {kernel.name}_contract', entry_parameters(contraction), " {"),
+    return [
         f"  const op::Product product{{{a},",
         f"                            {b},",
         f"                            {', '.join(EXTENTS)}}};",
+    ]
+
+
+def _entry(contraction: Contraction) -> str:
+    kernel, prologue = contraction.epilogue, contraction.prologue
+    lines = [
+        head(f'extern "C" int {kernel.name}_contract', entry_parameters(contraction), " {"),
+        *_product(contraction),
         "  const op::Memory memory{workspace, held, changed};",
         *([_construction("operand", prologue.kernel)] if prologue else []),
         _construction("epilogue", kernel),
@@ -163,10 +234,29 @@ def _entry(contraction: Contraction) -> str:
             else []
         ),
         "                      max_offset < (1ll << 31);",
-        call(f"return op::{made}<{_mode(contraction)}>", given, 2),
+        *_call(contraction),
         "}",
     ]
     return "\n".join(lines)
+
+
+def _call(contraction: Contraction) -> list[str]:
+    """Makes the product, its operand a from memory or, by positions of 32 or 64 bits, computed."""
+    made = f"return op::contract<{contraction.group}_forms>"
+    given = ["product", "memory", "values", "epilogue", "narrow", "aligned", "stream"]
+    if contraction.prologue is None:
+        storage = _storage(contraction)
+        values = f"op::InMemory<{storage}> values{{static_cast<const {storage}*>(a_data)}};"
+        return [f"  const {values}", call(made, given, 2)]
+    functor = epilogue_name(contraction.prologue.kernel)
+    return [
+        "  if (narrow) {",
+        f"    const op::Computed<{functor}, uint32_t> values{{operand, bool(aligned)}};",
+        call(made, given, 4),
+        "  }",
+        f"  const op::Computed<{functor}, uint64_t> values{{operand, bool(aligned)}};",
+        call(made, given, 2),
+    ]
 
 
 def _construction(variable: str, kernel: Kernel) -> str:
@@ -180,17 +270,21 @@ def _construction(variable: str, kernel: Kernel) -> str:
     return "\n".join([start, *(f"      {value}," for value in values), "  };"])
 
 
+def size_parameters(contraction: Contraction) -> list[str]:
+    """The parameters of the entry that says how much workspace the product takes."""
+    return [*_extent_list(contraction), "int held"]
+
+
+def held_parameters(contraction: Contraction) -> list[str]:
+    """The parameters of the entry that says how much the kept form of b takes."""
+    return _extent_list(contraction)
+
+
 def entry_parameters(contraction: Contraction) -> list[str]:
     """The parameters of the entry that makes the product, with their types."""
-    a, b = (
-        [f"const void* {side}_data", *(f"int64_t {s}" for s in STRIDES if s.startswith(side))]
-        for side in "ab"
-    )
     buffers = contraction.touched
     return [
-        *(a[1:] if contraction.prologue else a),
-        *b,
-        *(f"int64_t {name}" for name in EXTENTS),
+        *_extent_list(contraction),
         *(f"{'' if b.written else 'const '}void* {b.name}" for b in buffers),
         *(f"int64_t {extent.name}" for extent in contraction.extents),
         *("int64_t max_offset", "int aligned"),

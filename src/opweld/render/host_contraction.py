@@ -7,20 +7,24 @@ from ..ir.kernel import Buffer, Contraction, Factor
 from ..ir.operator import Argument, Operator
 from ..ir.product import Axis, extent
 from .c import index_text
-from .contraction import EXTENTS, entry_parameters
+from .contraction import EXTENTS, entry_parameters, held_parameters, size_parameters
 from .host_parts import reads, references, shape, wrapped
 
 
 def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
-    types = [parameter.rpartition(" ")[0] for parameter in entry_parameters(contraction)]
-    sizes = ", ".join(["int64_t"] * len(EXTENTS))
     return [
-        f'extern "C" int64_t {name}_workspace({sizes}, int);',
-        f'extern "C" int64_t {name}_held({sizes});',
-        wrapped(f'extern "C" int {name}_contract(', types, ");"),
+        wrapped(
+            f'extern "C" int64_t {name}_workspace(', _types(size_parameters(contraction)), ");"
+        ),
+        wrapped(f'extern "C" int64_t {name}_held(', _types(held_parameters(contraction)), ");"),
+        wrapped(f'extern "C" int {name}_contract(', _types(entry_parameters(contraction)), ");"),
     ]
+
+
+def _types(parameters: list[str]) -> list[str]:
+    return [parameter.rpartition(" ")[0] for parameter in parameters]
 
 
 def contraction_run(operator: Operator, contraction: Contraction, sites: int) -> str:
@@ -39,7 +43,7 @@ def contraction_run(operator: Operator, contraction: Contraction, sites: int) ->
         *_matrix("a", operator, contraction.a),
         *_matrix("b", operator, contraction.b),
         f"  void* const stream = host::current_stream({operator.results[0].name});",
-        *(_held(contraction.group, sites) if contraction.held else []),
+        *(_held(contraction, sites) if contraction.held else []),
         *_launch(operator, contraction),
         "}",
     ]
@@ -95,26 +99,27 @@ def _stride(name: str, axis: Axis) -> str:
     return "0" if axis.place is None else f"{name}.stride({axis.place})"
 
 
-def _held(group: str, sites: int) -> list[str]:
-    extents_text = ", ".join(EXTENTS)
+def _held(contraction: Contraction, sites: int) -> list[str]:
+    size = wrapped(f"{contraction.group}_held(", _operands(contraction), ")", 10)
     return [
         "  // CUDA may be gone when statics end",
         f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
         "  const host::HeldUse held(forms, b_matrix, num_batches, num_columns, num_inner,",
-        f"      {group}_held({extents_text}), stream);",
+        f"      {size}, stream);",
     ]
+
+
+def _operands(contraction: Contraction) -> list[str]:
+    """Where the operands lie, and the extents, as the entries take them."""
+    words = [index_text(stride, str) for stride in _strides(contraction)]
+    for side in ("b_matrix",) if contraction.prologue else ("a_matrix", "b_matrix"):
+        words += [f"{side}.data()", f"{side}.batch", f"{side}.row", f"{side}.inner"]
+    return [*words, *EXTENTS]
 
 
 def _launch(operator: Operator, contraction: Contraction) -> list[str]:
     name, touched = contraction.group, contraction.touched
     held = "held.data()" if contraction.held else "nullptr"
-    matrices = [index_text(stride, str) for stride in _strides(contraction)]
-    sides = ("b_matrix",) if contraction.prologue else ("a_matrix", "b_matrix")
-    matrices += [
-        word
-        for side in sides
-        for word in (f"{side}.data()", f"{side}.batch", f"{side}.row", f"{side}.inner")
-    ]
     tensors = [b.name if b.written else f"{b.name}_flat" for b in touched]
     pointers = [
         f"{tensor}.{'mutable' if b.written else 'const'}_data_ptr()"
@@ -122,13 +127,12 @@ def _launch(operator: Operator, contraction: Contraction) -> list[str]:
     ]
     listed = ", ".join(tensors)
     integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
-    arguments = [*matrices, *EXTENTS, *pointers, *integers]
+    arguments = [*_operands(contraction), *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
     arguments += ["workspace.mutable_data_ptr()", held]
     arguments += ["held.changed()" if contraction.held else "0", "stream"]
-    size = wrapped(
-        f"{name}_workspace(", [*EXTENTS, f"{held} != nullptr" if contraction.held else "0"], ")", 6
-    )
+    is_held = f"{held} != nullptr" if contraction.held else "0"
+    size = wrapped(f"{name}_workspace(", [*_operands(contraction), is_held], ")", 10)
     call = wrapped(f"{name}_contract(", arguments, "));", 6)
     return [
         f"  const Tensor workspace = host::bytes_beside({operator.results[0].name},",
