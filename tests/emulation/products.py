@@ -41,9 +41,8 @@ extern "C" int {name}(const void* a, int64_t a_batch, int64_t a_row, int64_t a_i
   using Ways = {forms};
   if (Ways::workspace_bytes(product, held) != workspace_bytes) return -1;
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
-  const op::InMemory<{storage}> values{{static_cast<const {storage}*>(a)}};
-  return op::contract<Ways>(product, op::Memory{{workspace, held, changed}}, values, keep, narrow,
-                            aligned, stream);
+  return op::contract<Ways, {storage}>(&product, {{workspace, held, changed}}, keep,
+                                       narrow ? 0 : 1ll << 31, aligned, stream);
 }}
 extern "C" int {name}_needs(const void* a, int64_t a_batch, int64_t a_row, int64_t a_inner,
                             const void* b, int64_t b_batch, int64_t b_row, int64_t b_inner,
@@ -89,7 +88,7 @@ def forms_of(mode: str, family: str) -> list[str]:
 def pieces_of(mode: str, family: str) -> list[str]:
     """The pieces that the forms of a mode are made of."""
     base = mode.removesuffix("Live")
-    needed = ["contract", "InMemory", "FmaTiles", base]
+    needed = ["contract", "FmaTiles", base]
     if mode in STORED:
         needed += [STORED[mode].removeprefix("op::")]
     else:

@@ -28,33 +28,38 @@ STAND_IN = """
 static int64_t made = 0, unheld = 0;
 extern "C" int64_t num_made() { return made; }
 extern "C" int64_t num_unheld() { return unheld; }
-extern "C" int64_t k1_mm_held(const void*, int64_t, int64_t, int64_t, const void*, int64_t, int64_t,
-                              int64_t, int64_t, int64_t m, int64_t n, int64_t k) {
-  return m <= 2 ? 0 : 16 + n * k * 4;
+struct Operand {
+  const void* data;
+  int64_t batch, row, inner;
+};
+struct Product {
+  Operand a, b;
+  int64_t batches, m, n, k;
+};
+static const Product& of(const void* product) { return *static_cast<const Product*>(product); }
+extern "C" int64_t k1_mm_held(const void* product) {
+  return of(product).m <= 2 ? 0 : 16 + of(product).n * of(product).k * 4;
 }
-extern "C" int64_t k1_mm_workspace(const void*, int64_t, int64_t, int64_t, const void*, int64_t,
-                                   int64_t, int64_t, int64_t, int64_t, int64_t n, int64_t k,
-                                   int held) {
-  return held ? 0 : n * k * 4;
+extern "C" int64_t k1_mm_workspace(const void* product, int held) {
+  return held ? 0 : of(product).n * of(product).k * 4;
 }
-extern "C" int k1_mm_contract(const void* a, int64_t, int64_t a_row, int64_t a_inner, const void* b,
-                              int64_t, int64_t b_row, int64_t b_inner, int64_t, int64_t m,
-                              int64_t n, int64_t k, void* result, int64_t, int64_t, int,
+extern "C" int k1_mm_contract(const void* product, void* result, int64_t, int64_t, int,
                               void* workspace, void* held, int changed, void*) {
+  const auto& [a, b, batches, m, n, k] = of(product);
   int64_t* head = static_cast<int64_t*>(held);
   float* form = static_cast<float*>(held ? static_cast<void*>(head + 2) : workspace);
   if (!held) ++unheld;
   if (!held || changed || !head[0]) {
     for (int64_t j = 0; j < n; ++j)
       for (int64_t i = 0; i < k; ++i)
-        form[j * k + i] = static_cast<const float*>(b)[j * b_row + i * b_inner];
+        form[j * k + i] = static_cast<const float*>(b.data)[j * b.row + i * b.inner];
     if (held) head[0] = 1, ++made;
   }
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       float sum = 0;
       for (int64_t at = 0; at < k; ++at)
-        sum += static_cast<const float*>(a)[i * a_row + at * a_inner] * form[j * k + at];
+        sum += static_cast<const float*>(a.data)[i * a.row + at * a.inner] * form[j * k + at];
       static_cast<float*>(result)[i * n + j] = sum;
     }
   return 0;

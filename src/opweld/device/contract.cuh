@@ -98,17 +98,40 @@ struct Forms {
     }
 };
 
-// @contract deps: Forms
-// Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
-// position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at most
-// Epilogue::kLanes. `narrow`: positions fit 32 bits; `aligned`: its pointers allow kLanes at once.
-// Returns a CUDA error code.
+// @contract_from deps: Forms
+// Makes a product of `source`'s values and hands its own, float32, to `epilogue(at, values)` with `at`
+// the flat position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at
+// most Epilogue::kLanes. `max_offset`: the largest that the epilogue reaches; `aligned`: its pointers
+// allow kLanes at once. Returns a CUDA error code.
 template <typename Ways, typename Source, typename Epilogue>
-static int contract(const Product& product, const Memory& memory, const Source& source,
-                    const Epilogue& epilogue, bool narrow, bool aligned, void* stream) {
+static int contract_from(const Product& product, const Memory& memory, const Source& source,
+                         const Epilogue& epilogue, int64_t max_offset, bool aligned, void* stream) {
+    constexpr int64_t kFar = 1ll << 31;  // from here on 32-bit positions would wrap round
     const int64_t extent = product.batches * product.m * product.n;
+    const bool narrow = extent < kFar && max_offset < kFar;
     const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned, extent);
     return Ways::launch(product, memory, source, sink, static_cast<cudaStream_t>(stream));
+}
+
+// @contract deps: InMemory, contract_from
+// The same of an operand a that is stored, as values of type T; `product` is a Product.
+template <typename Ways, typename T, typename Epilogue>
+static int contract(const void* product, const Memory& memory, const Epilogue& epilogue,
+                    int64_t max_offset, bool aligned, void* stream) {
+    const auto& p = *static_cast<const Product*>(product);
+    const InMemory<T> source{static_cast<const T*>(p.a.data)};
+    return contract_from<Ways>(p, memory, source, epilogue, max_offset, aligned, stream);
+}
+
+// @product_bytes deps: Forms
+// What a Product takes: of a call's workspace, and of b as it is held.
+template <typename Ways>
+static int64_t workspace_bytes(const void* product, bool held) {
+    return Ways::workspace_bytes(*static_cast<const Product*>(product), held);
+}
+template <typename Ways>
+static int64_t held_bytes(const void* product) {
+    return Ways::held_bytes(*static_cast<const Product*>(product));
 }
 
 // @suits_tensor_cores deps: Product

@@ -37,4 +37,21 @@ struct Computed {
     }
 };
 
+// @contract_computed deps: Computed, contract_from
+// As contract, for an operand a whose values `prologue` computes: product.a has no data, but the
+// strides of a tensor without gaps.
+template <typename Ways, typename Prologue, typename Epilogue>
+static int contract_computed(const void* product, const Memory& memory, const Prologue& prologue,
+                             const Epilogue& epilogue, int64_t max_offset, bool aligned,
+                             void* stream) {
+    static_assert(Prologue::kLanes == 4, "four values along k are split together");
+    const auto& p = *static_cast<const Product*>(product);
+    if (p.batches * p.m * p.k < (1ll << 31) && max_offset < (1ll << 31)) {
+        const Computed<Prologue, uint32_t> source{prologue, aligned};
+        return contract_from<Ways>(p, memory, source, epilogue, max_offset, aligned, stream);
+    }
+    const Computed<Prologue, uint64_t> source{prologue, aligned};
+    return contract_from<Ways>(p, memory, source, epilogue, max_offset, aligned, stream);
+}
+
 }  // namespace op

@@ -2,15 +2,14 @@
 
 The product itself stands in the device library; here is what becomes of its elements, and how those
 of operand a come about where it is computed. In C:
-    int64_t <group>_workspace(a and its strides, b and its strides, extents, int held)
-                                                                         bytes of one call
-    int64_t <group>_held(a and its strides, b and its strides, extents)  bytes of b as it is kept
-    int <group>_contract(a and its strides, b and its strides, extents, operands and results of
-                         prologue and epilogue, their integers, int64_t max_offset, int aligned,
+    int64_t <group>_workspace(const void* product, int held)   bytes of one call
+    int64_t <group>_held(const void* product)                  bytes of b as it is kept
+    int <group>_contract(const void* product, operands and results of prologue and epilogue, their
+                         integers, int64_t max_offset, int aligned,
                          void* workspace, void* held, int changed, void* stream)
-Strides are those of batch, row and sum, in elements; a computed operand has no pointer.
-`max_offset` and `aligned` speak of what prologue and epilogue touch, as in a launcher; the result
-is a cudaError_t.
+`product` is an op::Product: where a and b lie, with the strides of batch, row and sum in elements,
+and the extents; a computed operand has no pointer. `max_offset` and `aligned` speak of what
+prologue and epilogue touch, as in a launcher; the result is a cudaError_t.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ MODES = {
 }
 HOLDING_PIECES = {"held_weights"}
 
-STRIDES = tuple(f"{side}_stride{axis}" for side in "ab" for axis in range(3))
-EXTENTS = ("num_batches", "num_rows", "num_columns", "num_inner")
-
 
 _STORED = {Mode.HALF: "half", Mode.BFLOAT16: "bfloat16"}
 """The type of elements that are no float."""
@@ -50,7 +46,8 @@ _LIVE = {"sm90": "LiveSm90", "mma": "LiveMma"}
 def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
     forms = {row.form for row in contraction.forms}
-    needed = {"contract", "Computed" if contraction.prologue else "InMemory"}
+    made = "contract_computed" if contraction.prologue else "contract"
+    needed = {made, "product_bytes"}
     needed |= {_FORM_PIECES[form] for form in forms if form in _FORM_PIECES}
     if Form.LIVE in forms:
         needed |= {_LIVE[contraction.family]}
@@ -90,10 +87,9 @@ def _forms(contraction: Contraction) -> str:
     rows = contraction.forms
     told = [f"//   {r.form.value}: {r.range_text(contraction.mode)}" for r in rows[:-1]]
     told.append(f"//   {rows[-1].form.value}: {'all others' if told else 'all'}")
-    head = f"using {contraction.group}_forms = op::Forms<"
-    listed = [_form(contraction, row) for row in rows]
+    listed = ",\n    ".join(_form(contraction, row) for row in rows)
     lines = ["// By which form the product is made, the first that takes it:", *told]
-    return "\n".join([*lines, head + f",\n{' ' * len(head)}".join(listed) + ">;"])
+    return "\n".join([*lines, f"using {contraction.group}_forms = op::Forms<\n    {listed}>;"])
 
 
 def _form(contraction: Contraction, row: FormRow) -> str:
@@ -179,84 +175,34 @@ def pointer_to(buffer: Buffer) -> str:
 
 
 def _size_entries(contraction: Contraction) -> str:
-    name = contraction.group
+    name, forms = contraction.group, f"{contraction.group}_forms"
     lines = [
-        head(
-            f'extern "C" int64_t {name}_workspace', [*_extent_list(contraction), "int held"], " {"
-        ),
-        *_product(contraction),
-        f"  return {name}_forms::workspace_bytes(product, held);",
+        head(f'extern "C" int64_t {name}_workspace', size_parameters(), " {"),
+        f"  return op::workspace_bytes<{forms}>(product, held);",
         "}",
         "",
-        head(f'extern "C" int64_t {name}_held', _extent_list(contraction), " {"),
-        *_product(contraction),
-        f"  return {name}_forms::held_bytes(product);",
+        head(f'extern "C" int64_t {name}_held', held_parameters(), " {"),
+        f"  return op::held_bytes<{forms}>(product);",
         "}",
     ]
     return "\n".join(lines)
-
-
-def _extent_list(contraction: Contraction) -> list[str]:
-    """The parameters that say where the operands lie and how large they are, with their types."""
-    a, b = (
-        [f"const void* {side}_data", *(f"int64_t {s}" for s in STRIDES if s.startswith(side))]
-        for side in "ab"
-    )
-    return [*(a[1:] if contraction.prologue else a), *b, *(f"int64_t {name}" for name in EXTENTS)]
-
-
-def _product(contraction: Contraction) -> list[str]:
-    """The definition of the product that an entry speaks of."""
-    data = {"a": "nullptr" if contraction.prologue else "a_data", "b": "b_data"}
-    a, b = (
-        f"{{{data[side]}, {', '.join(s for s in STRIDES if s.startswith(side))}}}" for side in "ab"
-    )
-    return [
-        f"  const op::Product product{{{a},",
-        f"                            {b},",
-        f"                            {', '.join(EXTENTS)}}};",
-    ]
 
 
 def _entry(contraction: Contraction) -> str:
     kernel, prologue = contraction.epilogue, contraction.prologue
+    made = f"contract_computed<{contraction.group}_forms>"
+    if prologue is None:
+        made = f"contract<{contraction.group}_forms, {_storage(contraction)}>"
+    given = ["product", "{workspace, held, changed}", *(["operand"] if prologue else [])]
+    given += ["epilogue", "max_offset", "aligned", "stream"]
     lines = [
         head(f'extern "C" int {kernel.name}_contract', entry_parameters(contraction), " {"),
-        *_product(contraction),
-        "  const op::Memory memory{workspace, held, changed};",
         *([_construction("operand", prologue.kernel)] if prologue else []),
         _construction("epilogue", kernel),
-        "  // 32-bit positions must not wrap round.",
-        "  const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&",
-        *(
-            ["                      num_batches * num_rows * num_inner < (1ll << 31) &&"]
-            if prologue
-            else []
-        ),
-        "                      max_offset < (1ll << 31);",
-        *_call(contraction),
+        call(f"return op::{made}", given, 2),
         "}",
     ]
     return "\n".join(lines)
-
-
-def _call(contraction: Contraction) -> list[str]:
-    """Makes the product, its operand a from memory or, by positions of 32 or 64 bits, computed."""
-    made = f"return op::contract<{contraction.group}_forms>"
-    given = ["product", "memory", "values", "epilogue", "narrow", "aligned", "stream"]
-    if contraction.prologue is None:
-        storage = _storage(contraction)
-        values = f"op::InMemory<{storage}> values{{static_cast<const {storage}*>(a_data)}};"
-        return [f"  const {values}", call(made, given, 2)]
-    functor = epilogue_name(contraction.prologue.kernel)
-    return [
-        "  if (narrow) {",
-        f"    const op::Computed<{functor}, uint32_t> values{{operand, bool(aligned)}};",
-        call(made, given, 4),
-        "  }",
-        f"  const op::Computed<{functor}, uint64_t> values{{operand, bool(aligned)}};",
-        call(made, given, 2),
-    ]
 
 
 def _construction(variable: str, kernel: Kernel) -> str:
@@ -270,22 +216,23 @@ def _construction(variable: str, kernel: Kernel) -> str:
     return "\n".join([start, *(f"      {value}," for value in values), "  };"])
 
 
-def size_parameters(contraction: Contraction) -> list[str]:
-    """The parameters of the entry that says how much workspace the product takes."""
-    return [*_extent_list(contraction), "int held"]
+def size_parameters() -> list[str]:
+    """The parameters of the entry that says how much workspace the product takes, with their
+    types.
+    """
+    return ["const void* product", "int held"]
 
 
-def held_parameters(contraction: Contraction) -> list[str]:
+def held_parameters() -> list[str]:
     """The parameters of the entry that says how much the kept form of b takes."""
-    return _extent_list(contraction)
+    return ["const void* product"]
 
 
 def entry_parameters(contraction: Contraction) -> list[str]:
-    """The parameters of the entry that makes the product, with their types."""
-    buffers = contraction.touched
+    """The parameters of the entry that makes the product."""
     return [
-        *_extent_list(contraction),
-        *(f"{'' if b.written else 'const '}void* {b.name}" for b in buffers),
+        "const void* product",
+        *(f"{'' if b.written else 'const '}void* {b.name}" for b in contraction.touched),
         *(f"int64_t {extent.name}" for extent in contraction.extents),
         *("int64_t max_offset", "int aligned"),
         *("void* workspace", "void* held", "int changed", "void* stream"),

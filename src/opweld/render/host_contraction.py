@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..ir.expr import Size, symbols_of
+from ..ir.expr import Size, product, symbols_of
 from ..ir.kernel import Buffer, Contraction, Factor
 from ..ir.operator import Argument, Operator
 from ..ir.product import Axis, extent
 from .c import index_text
-from .contraction import EXTENTS, entry_parameters, held_parameters, size_parameters
+from .contraction import entry_parameters, held_parameters, size_parameters
 from .host_parts import reads, references, shape, wrapped
 
 
@@ -15,10 +15,8 @@ def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
     return [
-        wrapped(
-            f'extern "C" int64_t {name}_workspace(', _types(size_parameters(contraction)), ");"
-        ),
-        wrapped(f'extern "C" int64_t {name}_held(', _types(held_parameters(contraction)), ");"),
+        wrapped(f'extern "C" int64_t {name}_workspace(', _types(size_parameters()), ");"),
+        wrapped(f'extern "C" int64_t {name}_held(', _types(held_parameters()), ");"),
         wrapped(f'extern "C" int {name}_contract(', _types(entry_parameters(contraction)), ");"),
     ]
 
@@ -36,12 +34,12 @@ def contraction_run(operator: Operator, contraction: Contraction, sites: int) ->
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
         *reads(operator, _sizes(operator, contraction, flat)),
-        *_extents(contraction),
-        "  if (num_batches * num_rows * num_columns == 0) return;",
+        f"  if ({index_text(product(contraction.shape), str)} == 0) return;",
         f"  const torch::stable::accelerator::DeviceGuard device_guard({device});",
         *(_flat(b, operator.arguments[b.source]) for b in flat),
         *_matrix("a", operator, contraction.a),
         *_matrix("b", operator, contraction.b),
+        *_product(contraction),
         f"  void* const stream = host::current_stream({operator.results[0].name});",
         *(_held(contraction, sites) if contraction.held else []),
         *_launch(operator, contraction),
@@ -68,11 +66,17 @@ def _all(factor: Factor) -> tuple[Axis, ...]:
     return (*factor.axes.batch, *factor.axes.rows, *factor.axes.inner)
 
 
-def _extents(contraction: Contraction) -> list[str]:
+def _product(contraction: Contraction) -> list[str]:
+    """What the entries are told of the operands: where they lie, and the extents."""
     a, b = contraction.a.axes, contraction.b.axes
-    values: list[Size] = [extent(axes) for axes in (a.batch, a.rows, b.rows, a.inner)]
-    pairs = [f"{n} = {index_text(v, str)}" for n, v in zip(EXTENTS, values, strict=True)]
-    return [f"  const int64_t {wrapped('', pairs, ';', 6)}"]
+    computed = ", ".join(index_text(stride, str) for stride in _strides(contraction))
+    extents = [extent(axes) for axes in (a.batch, a.rows, b.rows, a.inner)]
+    items = [
+        f"{{nullptr, {computed}}}" if contraction.prologue else "a_matrix.operand()",
+        "b_matrix.operand()",
+        *(index_text(value, str) for value in extents),
+    ]
+    return [f"  const host::Product {wrapped('product{', items, '};', 6)}"]
 
 
 def _flat(buffer: Buffer, argument: Argument) -> str:
@@ -100,21 +104,12 @@ def _stride(name: str, axis: Axis) -> str:
 
 
 def _held(contraction: Contraction, sites: int) -> list[str]:
-    size = wrapped(f"{contraction.group}_held(", _operands(contraction), ")", 10)
     return [
         "  // CUDA may be gone when statics end",
         f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
-        "  const host::HeldUse held(forms, b_matrix, num_batches, num_columns, num_inner,",
-        f"      {size}, stream);",
+        "  const host::HeldUse held(",
+        f"      forms, b_matrix, product, {contraction.group}_held(&product), stream);",
     ]
-
-
-def _operands(contraction: Contraction) -> list[str]:
-    """Where the operands lie, and the extents, as the entries take them."""
-    words = [index_text(stride, str) for stride in _strides(contraction)]
-    for side in ("b_matrix",) if contraction.prologue else ("a_matrix", "b_matrix"):
-        words += [f"{side}.data()", f"{side}.batch", f"{side}.row", f"{side}.inner"]
-    return [*words, *EXTENTS]
 
 
 def _launch(operator: Operator, contraction: Contraction) -> list[str]:
@@ -127,15 +122,14 @@ def _launch(operator: Operator, contraction: Contraction) -> list[str]:
     ]
     listed = ", ".join(tensors)
     integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
-    arguments = [*_operands(contraction), *pointers, *integers]
+    arguments = ["&product", *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
     arguments += ["workspace.mutable_data_ptr()", held]
     arguments += ["held.changed()" if contraction.held else "0", "stream"]
     is_held = f"{held} != nullptr" if contraction.held else "0"
-    size = wrapped(f"{name}_workspace(", [*_operands(contraction), is_held], ")", 10)
     call = wrapped(f"{name}_contract(", arguments, "));", 6)
     return [
         f"  const Tensor workspace = host::bytes_beside({operator.results[0].name},",
-        f"      {size});",
+        f"      {name}_workspace(&product, {is_held}));",
         f'  host::check_launch("{operator.name}", {call}',
     ]
