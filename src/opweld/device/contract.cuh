@@ -26,11 +26,9 @@ struct Memory {
     int changed;
 };
 
-// Modes: what operands are stored as; on the tensor cores, of how many 16-bit parts a value is, and
-// whether these are to be scaled.
-
 // @Faithful deps:
-// float32 operands; errors no larger than those of a float32 sum.
+// A mode says what operands are stored as; on the tensor cores, of how many 16-bit parts a value is, and
+// whether these are to be scaled. Here float32 operands; errors no larger than those of a float32 sum.
 struct Faithful {
     using Storage = float;
     static constexpr int kParts = 2;

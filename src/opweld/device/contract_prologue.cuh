@@ -10,7 +10,6 @@ namespace op {
 template <typename Prologue, typename Index>
 struct Computed {
     using T = float;
-    static constexpr bool kStored = false;
     Prologue prologue;
     bool packed;  // what the prologue reads allows four at once
 

@@ -80,7 +80,6 @@ OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packet
 template <typename Value>
 struct InMemory {
     using T = Value;
-    static constexpr bool kStored = true;
     static constexpr bool packed = true;  // neighbours may be asked for at once, if aligned
     const T* data;
 
