@@ -32,7 +32,7 @@ _FILES = {
         *("storage.h", "positions.cuh", "vector.cuh", "pointwise.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
         *("rows.cuh", "row_ring.cuh", "row_slices.cuh", "column_sums.cuh"),
-        *("split.cuh", "split_facts.cuh", "split_held.cuh", "split_host.cuh"),
+        *("split.cuh", "split_held.cuh", "split_host.cuh"),
         *("drowned.cuh", "pack.cuh", "contract_prologue.cuh"),
         *("mma.cuh", "contract_mma.cuh", "contract_live.cuh", "contract_mma_host.cuh"),
         *("attend_split.cuh", "attend_plain.cuh", "attend_softmax.cuh", "attend.cuh"),

@@ -85,8 +85,9 @@ static int split_a(const SplitOperands<kParts>& split, const Product& p, const S
     return int(cudaGetLastError());
 }
 
-// @NewOperand deps: Memory, SplitOperands, facts_kernel, reads_packets, split_b_kernel
-// An operand b that is another at each call, and is split in each.
+// @NewOperand deps: Memory, SplitOperands, pass_over_b_kernel, reads_packets
+// An operand b that is another at each call, and is split in each: by many small blocks, which keep the
+// memory busy.
 struct NewOperand {
     static constexpr bool kHeld = false;
 
@@ -95,22 +96,20 @@ struct NewOperand {
                      cudaStream_t stream) {
         const int error = int(cudaMemsetAsync(split.state.head, 0, split.state_bytes, stream));
         if (error) return error;
-        const bool packets = reads_packets<float>(p.b);
         const Spots spots = split.spots_of_b(p);
-        const Lines lines = Lines::of(p.b, spots.batches, spots.rows, spots.k, packets);
-        const auto blocks = [](int64_t count) { return dim3((unsigned int)count); };
-        facts_kernel<Largest<true>, float>
-            <<<blocks(lines.blocks(lines.across)), 256, 0, stream>>>(lines, split.state);
-        facts_kernel<Largest<false>, float>
-            <<<blocks(lines.blocks(!lines.across)), 256, 0, stream>>>(lines, split.state);
-        split_b_kernel<float, kParts>
-            <<<blocks(spots.bands() * split.intervals), 256, 0, stream>>>(
-                p.b, spots, split.held, split.state, packets);
+        const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
+        const auto pass = [&](auto kernel) {
+            kernel<<<blocks, 256, 0, stream>>>(p.b, spots, split.held, split.state,
+                                               reads_packets<float>(p.b));
+        };
+        pass(pass_over_b_kernel<Pass::kColumns, kParts>);
+        pass(pass_over_b_kernel<Pass::kRows, kParts>);
+        pass(pass_over_b_kernel<Pass::kParts, kParts>);
         return int(cudaGetLastError());
     }
 };
 
-// @HeldOperand deps: NewOperand, check_held_kernel, finish_held_kernel, num_multiprocessors, refresh_held_kernel
+// @HeldOperand deps: Memory, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
 // An operand b whose split copy is held: made where it is known to have changed, or where the device
 // finds it stale.
 struct HeldOperand {
@@ -119,20 +118,10 @@ struct HeldOperand {
     template <int kParts>
     static int split(const SplitOperands<kParts>& split, const Product& p, const Memory& memory,
                      cudaStream_t stream) {
-        if (memory.held && !memory.changed) return refresh(split, p, stream);
-        const int error = NewOperand::split(split, p, memory, stream);
-        if (error || !memory.held) return error;
-        finish_held_kernel<float>
-            <<<1, 1024, 0, stream>>>(p.b, split.spots_of_b(p), split.held, split.state);
-        return int(cudaGetLastError());
-    }
-
-    template <int kParts>
-    static int refresh(const SplitOperands<kParts>& split, const Product& p, cudaStream_t stream) {
         const Spots spots = split.spots_of_b(p);
-        check_held_kernel<float><<<1, 1024, 0, stream>>>(p.b, spots.batches, spots.rows, spots.k,
-                                                         split.held, split.state);
-        const auto kernel = refresh_held_kernel<float, kParts>;
+        check_held_kernel<<<1, 1024, 0, stream>>>(p.b, spots, split.held, split.state,
+                                                  !memory.held || memory.changed);
+        const auto kernel = refresh_held_kernel<kParts>;
         static const int resident = [&] {
             int blocks = 0;
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
@@ -147,9 +136,8 @@ struct HeldOperand {
         config.stream = stream;
         config.attrs = &attribute;
         config.numAttrs = 1;
-        const Lines lines =
-            Lines::of(p.b, spots.batches, spots.rows, spots.k, reads_packets<float>(p.b));
-        return int(cudaLaunchKernelEx(&config, kernel, p.b, spots, lines, split.held, split.state));
+        return int(cudaLaunchKernelEx(&config, kernel, p.b, spots, split.held, split.state,
+                                      reads_packets<float>(p.b)));
     }
 };
 
