@@ -38,19 +38,69 @@ extern "C" int {name}(const void* a, int64_t a_batch, int64_t a_row, int64_t a_i
                       int narrow, int aligned, void* stream) {{
   const op::Product product{{{{a, a_batch, a_row, a_inner}}, {{b, b_batch, b_row, b_inner}},
                             batches, m, n, k}};
-  if (op::workspace_bytes<op::{mode}>(product, held) != workspace_bytes) return -1;
+  using Ways = {forms};
+  if (Ways::workspace_bytes(product, held) != workspace_bytes) return -1;
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
-  return op::contract<op::{mode}>(product, op::Memory{{workspace, held, changed}}, keep,
-                                  narrow, aligned, stream);
+  return op::contract<Ways, {storage}>(&product, {{workspace, held, changed}}, keep,
+                                       narrow ? 0 : 1ll << 31, aligned, stream);
 }}
-extern "C" int {name}_needs(int64_t batches, int64_t m, int64_t n, int64_t k, int held, void* bytes,
+extern "C" int {name}_needs(const void* a, int64_t a_batch, int64_t a_row, int64_t a_inner,
+                            const void* b, int64_t b_batch, int64_t b_row, int64_t b_inner,
+                            int64_t batches, int64_t m, int64_t n, int64_t k, int held, void* bytes,
                             void* stream) {{
-  const op::Product product{{{{}}, {{}}, batches, m, n, k}};
-  static_cast<int64_t*>(bytes)[0] = op::workspace_bytes<op::{mode}>(product, held);
-  static_cast<int64_t*>(bytes)[1] = op::held_bytes<op::{mode}>(product);
+  const op::Product product{{{{a, a_batch, a_row, a_inner}}, {{b, b_batch, b_row, b_inner}},
+                            batches, m, n, k}};
+  using Ways = {forms};
+  static_cast<int64_t*>(bytes)[0] = Ways::workspace_bytes(product, held);
+  static_cast<int64_t*>(bytes)[1] = Ways::held_bytes(product);
   return 0;
 }}
 """
+
+
+# Every form of float32, in the order in which one is better than those after it.
+FEW = {
+    "RingRows": ("RingRows<1>", "RingRows<4>", "RingRows<8>"),
+    "SliceRows": ("SliceRows<false>", "SliceRows<true>"),
+    "ColumnRows": ("ColumnRows<4, true>", "ColumnRows<16, true>", "ColumnRows<16, false>"),
+}
+STORED = {"Half": "op::half", "Bfloat16": "op::bfloat16"}
+
+
+def forms_of(mode: str, family: str) -> list[str]:
+    """All forms of a mode; its name ends with Live where operands may be split as they are
+    multiplied.
+    """
+    forms: list[str] = []
+    if mode not in STORED:
+        few = [*FEW["RingRows"], *FEW["SliceRows"], "RingRows<16>", *FEW["ColumnRows"]]
+        forms += [f"op::FewRows<op::{each}>" for each in few if mode != "Tf32" or family == "none"]
+        forms += ["op::ShortSums"]
+    if mode.endswith("Live"):
+        forms += [f"op::LiveTiles<op::Live{family.capitalize()}>"]
+    if family != "none":
+        base = mode.removesuffix("Live")
+        tiles = "WholeTiles<op::{}>" if mode in STORED else "SplitTiles<op::{}, op::HeldOperand>"
+        forms += [f"op::{tiles.format(base)}"]
+    return [*forms, f"op::FmaTiles<{STORED.get(mode, 'float')}>"]
+
+
+def pieces_of(mode: str, family: str) -> list[str]:
+    """The pieces that the forms of a mode are made of."""
+    base = mode.removesuffix("Live")
+    needed = ["contract", "FmaTiles", base]
+    if mode in STORED:
+        needed += [STORED[mode].removeprefix("op::")]
+    else:
+        needed += [*FEW, "ShortSums"]
+    if mode.endswith("Live"):
+        needed += [f"Live{family.capitalize()}"]
+    if family != "none":
+        kind = "whole" if mode in STORED else "split"
+        needed += [f"{kind}_tiles_{family}", "HeldOperand"]
+    if family == "sm90" and mode in STORED:
+        needed += [f"wgmma_{mode.lower()}_{columns}" for columns in (128, 256)]
+    return needed
 
 
 @cache
@@ -60,14 +110,17 @@ def text(
     """The device library's part and a launcher for each mode and number of lanes. `family`: whose
     kernels the tensor cores run, "none" or "mma"."""
     launchers = [
-        LAUNCHER.format(name=f"product_{mode.lower()}_{count}", mode=mode, lanes=count)
+        LAUNCHER.format(
+            name=f"product_{mode.lower()}_{count}",
+            forms=f"op::Forms<{', '.join(forms_of(mode, family))}>",
+            storage=STORED.get(mode, "float"),
+            lanes=count,
+        )
         for mode in modes
         for count in lanes
     ]
-    live = [f"live_{family}"] if "FaithfulLive" in modes else []
-    return "\n".join(
-        [*pieces(["contract", f"tensor_cores_{family}", *modes, *live]), EPILOGUE, *launchers]
-    )
+    needed = dict.fromkeys(name for mode in modes for name in pieces_of(mode, family))
+    return "\n".join([*pieces(needed), EPILOGUE, *launchers])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +174,21 @@ def reach(view: np.ndarray) -> int:
 
 
 def needs(
-    extents: Sequence[int], call: Call, *, held: bool = False, source: str | None = None
+    extents: Sequence[int],
+    call: Call,
+    *,
+    held: bool = False,
+    source: str | None = None,
+    operands: list | None = None,
 ) -> tuple[int, int]:
-    """The bytes of workspace and of the copy held for [batches, m, n, k]."""
+    """The bytes of workspace and of the copy held for [batches, m, n, k], by default of operands
+    without gaps along k.
+    """
     found = np.zeros(2, np.int64)
     launcher = f"product_{call.mode.lower()}_1_needs"
-    emulate(source or text(family=call.family), launcher, [*extents, int(held), found])
+    _, m, n, k = extents
+    laid = operands or [None, m * k, k, 1, None, n * k, k, 1]
+    emulate(source or text(family=call.family), launcher, [*laid, *extents, int(held), found])
     return int(found[0]), int(found[1])
 
 
@@ -165,9 +227,9 @@ def _product(
     extents = [a.shape[0], a.shape[1], b.shape[1], a.shape[2]]
     result = np.full(extents[:3], np.nan, np.float32)
     times = np.zeros(extents[:3], np.int32)
-    bytes_ = needs(extents, call, held=held is not None, source=source)[0]
-    workspace = np.full(bytes_ // 4, np.nan, np.float32)
     operands = [*_arguments(a, shift), *_arguments(b, shift)]
+    bytes_ = needs(extents, call, held=held is not None, source=source, operands=operands)[0]
+    workspace = np.full(bytes_ // 4, np.nan, np.float32)
     memory = [workspace if bytes_ else None, bytes_, held, int(call.changed)]
     arguments = [*operands, *extents, result, times, *memory, int(call.narrow), int(call.aligned)]
     emulate(source or text(family=call.family), call.launcher, arguments, **call.options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,12 +14,7 @@ from tests.emulation.split_copy import Copy, read_copy, split_copy
 MMA = Call(lanes=1, family="mma")
 
 
-@cache
-def many_steps() -> str:
-    """A text whose blocks have many steps for operands of a size that is emulated fast."""
-    source, many = text(("Faithful",), lanes=(1,), family="mma"), "kBlocks = 8 * 132"
-    assert many in source
-    return source.replace(many, "kBlocks = 2")
+SOURCE = partial(text, ("Faithful",), lanes=(1,), family="mma")
 
 
 def made(b: np.ndarray, *, changed: bool = True, source: str | None = None, shift: int = 0) -> Copy:
@@ -27,7 +22,7 @@ def made(b: np.ndarray, *, changed: bool = True, source: str | None = None, shif
     held = np.zeros(needs([batches, 17, n, k], MMA)[1], np.uint8)
     a = np.ones((batches, 17, k), np.float32)
     call = replace(MMA, changed=changed)
-    product(a, b, call, held=held, source=source or many_steps(), shift=shift)
+    product(a, b, call, held=held, source=source or SOURCE(), shift=shift)
     return read_copy(held, batches, n, k)
 
 
@@ -122,7 +117,7 @@ def test_the_order_of_threads_changes_no_bit() -> None:
         for order in ("reverse", "seeded"):
             held = np.zeros(needs([1, 17, 130, 300], MMA)[1], np.uint8)
             call = replace(MMA, changed=True, options={"order": order})
-            product(np.ones((1, 17, 300), np.float32), laid, call, held=held, source=many_steps())
+            product(np.ones((1, 17, 300), np.float32), laid, call, held=held, source=SOURCE())
             require_alike(read_copy(held, 1, 130, 300), b)
 
 
@@ -130,19 +125,19 @@ def test_the_order_of_threads_changes_no_bit() -> None:
 FAULTS = {
     "turning": ("(row % 4 ^ k / 32 * 2)", "row % 4", "across"),
     "a group's place": ("kSpotThreads ^ k / 4 % 8", "kSpotThreads", "across"),
-    "lanes of a line": (
-        "step = 16; step; step /= 2) facts",
-        "step = 8; step; step /= 2) facts",
-        "",
+    "rows of a thread": ("i < kOwnRows; ++i) most", "i < 3; ++i) most", ""),
+    "rows of a warp": ("most, __shfl_xor_sync(~0u, most, kSpotThreads)", "most, most", ""),
+    "lanes of a row": ("bits = max(bits, __shfl", "bits = max(bits, 0 * __shfl", ""),
+    "columns of a spot": ("kSpotThreads * 4 + j], most", "kSpotThreads * 4], most", ""),
+    "what was there before": ("space.most[threadIdx.x] = 0;", "", ""),
+    "the place of an interval": ("&call.column_max[k]", "&call.column_max[threadIdx.x]", ""),
+    "the place of a batch's rows": (
+        "spot.batch * spots.rows + row], most",
+        "row], most",
+        "batches",
     ),
-    "warps of a block": ("i < 8; ++i) all.join", "i < 7; ++i) all.join", ""),
-    "warps of a block, across": ("i < 8; ++i) all.join", "i < 7; ++i) all.join", "across"),
-    "a part that is not whole": ("line + high <= b.count", "line <= b.count", ""),
     "a spot that is not whole": ("row + kBand <= spots.rows", "row <= spots.rows", "across"),
-    "steps along": ("p += kPlaces * b.from.inner", "p += 0 * b.from.inner", ""),
-    "steps from line to line": ("p += kLinesOfBlock * b", "p += 0 * b", "across"),
-    "factors of places": ("call.column_max, place", "call.column_max, at.place", ""),
-    "factors of lines": ("factors.x[i]);", "factors.x[j]);", "across"),
+    "factors of columns": ("column_max, spot.k, spots.k, -1", "column_max, 0, spots.k, -1", ""),
     "who loses digits": ("? 15 : -1", "? 0 : -1", ""),
     "what a spot counts": ("step /= 2) excess", "step = 0) excess", ""),
 }
@@ -151,11 +146,12 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_making_a_copy_shows(fault: str) -> None:
     sound, broken, layout = FAULTS[fault]
-    source = many_steps()
+    source = SOURCE()
     assert sound in source
     source = source.replace(sound, broken)
     many_small = abs(values(1, 64, 256)) + 1
     many_small[0, 40:44, 128:] = 1e-9
     with pytest.raises((EmulationFault, AssertionError)):
-        for b in (values(1, 301, 900), each_column_largest(301, 260), many_small):
-            require_alike(made(across(b) if layout else b, source=source), b)
+        batches = (values(3, 70, 200),) if layout == "batches" else ()
+        for b in (*batches, values(1, 301, 900), each_column_largest(301, 260), many_small):
+            require_alike(made(across(b) if layout == "across" else b, source=source), b)

@@ -6,24 +6,23 @@ namespace op {
 // @take_across deps: load_vector_streaming
 // What a lane takes of one k, of which `rows` exist: kOwn neighbours by one load where kPacked,
 // else every 32nd.
-template <int kOwn, bool kPacked, typename T>
-OPWELD_FN Vector<T, kOwn> take_across(const T* at, int64_t stride, int64_t rows) {
+template <int kOwn, bool kPacked>
+OPWELD_FN Vector<float, kOwn> take_across(const float* at, int64_t stride, int64_t rows) {
     const int lane = int(threadIdx.x) % 32;
     if constexpr (kPacked) {
         if (lane * kOwn < rows) return load_vector_streaming<kOwn>(at + lane * kOwn);
     }
-    Vector<T, kOwn> taken;
+    Vector<float, kOwn> taken;
 #pragma unroll
     for (int j = 0; j < kOwn; ++j)
-        taken.lane[j] = !kPacked && lane + 32 * j < rows ? at[(lane + 32 * j) * stride] : T{};
+        taken.lane[j] = !kPacked && lane + 32 * j < rows ? at[(lane + 32 * j) * stride] : 0.0f;
     return taken;
 }
 
-// @ColumnSums deps: Skinny, SkinnyPlan, take_across, to_compute
+// @ColumnSums deps: Skinny, SkinnyPlan, take_across
 // A lane keeps the sums of kOwn rows of `many`; the warps of a block share out k.
-template <typename Storage, int kFewRows, bool kIsPacked>
+template <int kFewRows, bool kIsPacked>
 struct ColumnSums {
-    using T = Storage;
     static constexpr bool kPacked = kIsPacked;
     static constexpr int kFew = kFewRows, kOwn = kFew == 16 && !kPacked ? 2 : 4;
     static constexpr int kRows = 32 * kOwn;
@@ -40,19 +39,19 @@ struct ColumnSums {
             for (int j = 0; j < kOwn; ++j) sums[f][j] = 0.0f;
     }
     // `many` is at the lane's first k; `few` belongs to the warp.
-    __device__ __forceinline__ void add(const Skinny& p, const T* with, const T* many, int depth,
-                                        int64_t rows, Few& few) {
+    __device__ __forceinline__ void add(const Skinny& p, const float* with, const float* many,
+                                        int depth, int64_t rows, Few& few) {
         const int lane = int(threadIdx.x) % 32;
         __syncwarp();  // all lanes have used what was there
 #pragma unroll
         for (int f = 0; f < kFew; ++f)
             few[lane][f] = f < p.few_rows && lane < depth
-                               ? to_compute(with[f * p.few.row + lane * p.few.inner])
+                               ? with[f * p.few.row + lane * p.few.inner]
                                : 0.0f;
         __syncwarp();
 #pragma unroll 1
         for (int k = 0; k < depth; k += kAhead) {
-            Vector<T, kOwn> taken[kAhead];
+            Vector<float, kOwn> taken[kAhead];
 #pragma unroll
             for (int i = 0; i < kAhead; ++i)
                 taken[i] = take_across<kOwn, kPacked>(many + (k + i) * p.many.inner, p.many.row,
@@ -63,7 +62,7 @@ struct ColumnSums {
                 for (int f = 0; f < kFew; ++f)
 #pragma unroll
                     for (int j = 0; j < kOwn; ++j)
-                        sums[f][j] = fmaf(few[k + i][f], to_compute(taken[i].lane[j]), sums[f][j]);
+                        sums[f][j] = fmaf(few[k + i][f], taken[i].lane[j], sums[f][j]);
         }
     }
     static SkinnyPlan plan(const Skinny& p) {
@@ -72,11 +71,10 @@ struct ColumnSums {
     }
 };
 
-// @column_sums deps: ColumnSums, Sink
+// @ColumnRows deps: ColumnSums, FewRows, Sink, reads_fours
 template <typename Sums, typename Epilogue>
 __global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
     column_sums_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
-    using T = typename Sums::T;
     constexpr int kFew = Sums::kFew, kOwn = Sums::kOwn, kRows = Sums::kRows;
     __shared__ __align__(16) float few[Skinny::kWarps][Sums::kStep][kFew];
     __shared__ float totals[Skinny::kWarps][kRows];
@@ -87,9 +85,9 @@ __global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
         const int64_t split = task / blocks / p.batches, begin = split * plan.k_each;
         const int64_t end = begin + plan.k_each < p.k ? begin + plan.k_each : p.k;
         const int64_t rows = p.many_rows - first;
-        const T* with = static_cast<const T*>(p.few.data) + batch * p.few.batch;
-        const T* many =
-            static_cast<const T*>(p.many.data) + batch * p.many.batch + first * p.many.row;
+        const auto* with = static_cast<const float*>(p.few.data) + batch * p.few.batch;
+        const auto* many =
+            static_cast<const float*>(p.many.data) + batch * p.many.batch + first * p.many.row;
         Sums own;
         own.begin();
         for (int64_t k = begin + warp * Sums::kStep; k < end; k += Skinny::kWarps * Sums::kStep)
@@ -135,5 +133,21 @@ static int launch_column_sums(const Skinny& p, const SkinnyPlan& plan, const Sin
                                Skinny::kThreads, 0, stream>>>(p, plan, sink);
     return int(cudaGetLastError());
 }
+// Up to kFew rows beside rows that lie across k, which are read in vectors where kPacked.
+template <int kFew, bool kPacked>
+struct ColumnRows {
+    using Sums = ColumnSums<kFew, kPacked>;
+    static bool takes(const Skinny& p) {
+        const bool packed =
+            !kPacked || reads_fours(p.many, p.many.row, p.many.inner, p.many_rows);
+        return p.few_rows <= kFew && p.lies_across() && packed;
+    }
+    static SkinnyPlan plan(const Skinny& p) { return Sums::plan(p); }
+    template <typename Epilogue>
+    static int launch(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+                      cudaStream_t stream) {
+        return launch_column_sums<Sums>(p, plan, sink, stream);
+    }
+};
 
 }  // namespace op

@@ -1,5 +1,5 @@
 // Matrix products with everything after them, c[batch, m, n] = sum over k of
-// a[batch, m, k] * b[batch, n, k]: what they take, and which kernel makes which.
+// a[batch, m, k] * b[batch, n, k]: what they take, and which form makes which.
 
 namespace op {
 
@@ -26,11 +26,9 @@ struct Memory {
     int changed;
 };
 
-// Modes: what operands are stored as; on the tensor cores, of how many 16-bit parts a value is, and
-// whether these are to be scaled.
-
 // @Faithful deps:
-// float32 operands; errors no larger than those of a float32 sum.
+// A mode says what operands are stored as; on the tensor cores, of how many 16-bit parts a value is, and
+// whether these are to be scaled. Here float32 operands; errors no larger than those of a float32 sum.
 struct Faithful {
     using Storage = float;
     static constexpr int kParts = 2;
@@ -61,112 +59,87 @@ struct Bfloat16 {
     static constexpr bool kScaled = false;
 };
 
-// @is_skinny deps: Skinny, TensorCores
-// Few rows on one side: such a product is bound by reading the other operand. Where TF32 is allowed
-// the tensor cores read half of it for more than four rows or, where b is not held and they would
-// have to split it first, for more than eight.
-template <typename Mode>
-static bool is_skinny(const Product& product, bool held) {
-    const int64_t few = product.m < product.n ? product.m : product.n;
-    const bool halved = sizeof(typename Mode::Storage) == 4 && Mode::kParts == 1;
-    return few <= (halved && TensorCores<Mode>::take(product) ? (held ? 4 : 8) : Skinny::kMostFew);
-}
+// @Form deps: Memory, Product
+// A way to make products. Each hides what it does otherwise, and has
+//   launch(product, memory, source, sink, stream)   a CUDA error code; a's values are `source`'s
+struct Form {
+    static bool takes(const Product&) { return true; }
+    static int64_t workspace_bytes(const Product&, bool) { return 0; }  // true: b is held
+    static int64_t held_bytes(const Product&) { return 0; }             // 0: b is taken as it is
+};
 
-// @TensorCores deps: Product, Memory
-// The tensor cores' share of the products of a mode. Each family of kernels defines it: which
-// products it takes, by their extents; the memory it wants for them; the launch.
-template <typename Mode>
-struct TensorCores;
-
-// @LiveProducts deps: Product, Memory, Sink
-// What kernels that split operands themselves take of a mode's products: nothing, but see
-// contract_live.cuh.
-template <typename Mode>
-struct LiveProducts {
-    static bool takes(const Product&, bool) { return false; }
-    static int64_t workspace_bytes(const Product&) { return 0; }
-    template <typename Epilogue>
-    static int launch(const Product&, const Memory&, const Sink<Epilogue>&, cudaStream_t) {
-        return -1;
+// @Forms deps: Form, Sink
+// A product is made by the first form that takes it; the last one makes all others.
+template <typename First, typename... Others>
+struct Forms {
+    static int64_t workspace_bytes(const Product& p, bool held) {
+        if constexpr (sizeof...(Others) > 0) {
+            if (!First::takes(p)) return Forms<Others...>::workspace_bytes(p, held);
+        }
+        return First::workspace_bytes(p, held);
+    }
+    static int64_t held_bytes(const Product& p) {
+        if constexpr (sizeof...(Others) > 0) {
+            if (!First::takes(p)) return Forms<Others...>::held_bytes(p);
+        }
+        return First::held_bytes(p);
+    }
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Source& source,
+                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+        if constexpr (sizeof...(Others) > 0) {
+            if (!First::takes(p)) {
+                return Forms<Others...>::launch(p, memory, source, sink, stream);
+            }
+        }
+        return First::launch(p, memory, source, sink, stream);
     }
 };
 
-// @sums_are_short deps: Product, ShortSums
-// Short sums of float32 are more exact, and bound by storing them, on the CUDA cores.
-template <typename Mode>
-static bool sums_are_short(const Product& p) {
-    return sizeof(typename Mode::Storage) == 4 && p.k <= ShortSums::kMost;
+// @contract_from deps: Forms
+// Makes a product of `source`'s values and hands its own, float32, to `epilogue(at, values)` with `at`
+// the flat position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at
+// most Epilogue::kLanes. `max_offset`: the largest that the epilogue reaches; `aligned`: its pointers
+// allow kLanes at once. Returns a CUDA error code.
+template <typename Ways, typename Source, typename Epilogue>
+static int contract_from(const Product& product, const Memory& memory, const Source& source,
+                         const Epilogue& epilogue, int64_t max_offset, bool aligned, void* stream) {
+    constexpr int64_t kFar = 1ll << 31;  // from here on 32-bit positions would wrap round
+    const int64_t extent = product.batches * product.m * product.n;
+    const bool narrow = extent < kFar && max_offset < kFar;
+    const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned, extent);
+    return Ways::launch(product, memory, source, sink, static_cast<cudaStream_t>(stream));
 }
 
-// @suits_tensor_cores deps: Product, sums_are_short
-// Products with some work a value, of extents that grids take.
+// @contract deps: InMemory, contract_from
+// The same of an operand a that is stored, as values of type T; `product` is a Product.
+template <typename Ways, typename T, typename Epilogue>
+static int contract(const void* product, const Memory& memory, const Epilogue& epilogue,
+                    int64_t max_offset, bool aligned, void* stream) {
+    const auto& p = *static_cast<const Product*>(product);
+    const InMemory<T> source{static_cast<const T*>(p.a.data)};
+    return contract_from<Ways>(p, memory, source, epilogue, max_offset, aligned, stream);
+}
+
+// @product_bytes deps: Forms
+// What a Product takes: of a call's workspace, and of b as it is held.
+template <typename Ways>
+static int64_t workspace_bytes(const void* product, bool held) {
+    return Ways::workspace_bytes(*static_cast<const Product*>(product), held);
+}
+template <typename Ways>
+static int64_t held_bytes(const void* product) {
+    return Ways::held_bytes(*static_cast<const Product*>(product));
+}
+
+// @suits_tensor_cores deps: Product
+// Products with some work a value, of extents that grids take. Short sums of float32 are more exact on
+// the CUDA cores.
 template <typename Mode>
 static bool suits_tensor_cores(const Product& p) {
-    constexpr int64_t kMostBlocks = 65535;
-    return p.k > 0 && !sums_are_short<Mode>(p) && p.batches <= kMostBlocks &&
+    constexpr int64_t kMostBlocks = 65535, kShort = sizeof(typename Mode::Storage) == 4 ? 32 : 0;
+    return p.k > kShort && p.batches <= kMostBlocks &&
            (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
 }
-
-// @workspace_bytes deps: is_skinny, skinny_bytes, TensorCores
-// The bytes of workspace that a product takes, whose extents alone are read; `held`: b is held.
-template <typename Mode>
-static int64_t workspace_bytes(const Product& product, bool held) {
-    if (is_skinny<Mode>(product, held)) return skinny_bytes<typename Mode::Storage>(product);
-    using Family = TensorCores<Mode>;
-    return Family::take(product) ? Family::workspace_bytes(product, held) : 0;
-}
-
-// @held_bytes deps: is_skinny, TensorCores
-// The bytes that hold b[batches, n, k] as the kernels want it; 0 where they want it as it is.
-template <typename Mode>
-static int64_t held_bytes(const Product& product) {
-    using Family = TensorCores<Mode>;
-    if (is_skinny<Mode>(product, true) || !Family::take(product)) return 0;
-    return Family::held_bytes(product.batches, product.n, product.k);
-}
-
-// @contract deps: InMemory, Memory, TensorCores, held_bytes, launch_fma_product, launch_short_sums, launch_skinny, sums_are_short, workspace_bytes
-// Makes a product and hands its values, float32, to `epilogue(at, values)` with `at` the flat
-// position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at most
-// Epilogue::kLanes. `narrow`: positions fit 32 bits; `aligned`: its pointers allow kLanes at once.
-// kMaybeSkinny: not known to have many rows on both sides. Returns a CUDA error code.
-template <typename Mode, bool kMaybeSkinny = true, typename Epilogue>
-static int contract(const Product& product, const Memory& memory, const Epilogue& epilogue,
-                    bool narrow, bool aligned, void* stream) {
-    using T = typename Mode::Storage;
-    const auto queue = static_cast<cudaStream_t>(stream);
-    const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned,
-                                         product.batches * product.m * product.n);
-    const InMemory<T> a{static_cast<const T*>(product.a.data)};
-    const bool skinny = kMaybeSkinny && is_skinny<Mode>(product, memory.held != nullptr);
-    if constexpr (kMaybeSkinny) {
-        // A warp's lanes would stand idle on dot products of a few k.
-        constexpr int64_t kLeastAlong = 32;
-        if (skinny &&
-            (product.k >= kLeastAlong || Skinny::of(product).lies_across()))
-            return launch_skinny<T>(product, sink, static_cast<float*>(memory.workspace), queue);
-    }
-    if constexpr (sizeof(T) == 4) {
-        if (!skinny && sums_are_short<Mode>(product))
-            return launch_short_sums<T>(product, sink, queue);
-    }
-    if (!skinny && TensorCores<Mode>::take(product))
-        return TensorCores<Mode>::launch(product, memory, a, sink, queue);
-    return launch_fma_product<T>(product, a, sink, nullptr, queue);
-}
-
-// @tensor_cores_none deps: TensorCores, Sink
-// For devices whose tensor cores no kernel here uses.
-template <typename Mode>
-struct TensorCores {
-    static bool take(const Product&) { return false; }
-    static int64_t workspace_bytes(const Product&, bool) { return 0; }
-    static int64_t held_bytes(int64_t, int64_t, int64_t) { return 0; }
-    template <typename Source, typename Epilogue>
-    static int launch(const Product&, const Memory&, const Source&, const Sink<Epilogue>&,
-                      cudaStream_t) {
-        return -1;
-    }
-};
 
 }  // namespace op

@@ -188,4 +188,15 @@ static int launch_fma_product(const Product& product, const Source& source,
     return int(cudaGetLastError());
 }
 
+// @FmaTiles deps: Form, launch_fma_product
+// All products, on the CUDA cores.
+template <typename T>
+struct FmaTiles : Form {
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory&, const Source& source,
+                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+        return launch_fma_product<T>(p, source, sink, nullptr, stream);
+    }
+};
+
 }  // namespace op

@@ -235,24 +235,14 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
     if (unfit) call->again = 1;
 }
 
-// @LiveCall deps: CallState, LiveTile, Product, Workspace, mma_splits, reads_packets
-// Whether a product is made so, and what its call needs beside the operands.
+// @LiveCall deps: CallState, LiveTile, Product, Workspace, mma_splits
+// What a call needs beside the operands.
 struct LiveCall {
     int splits;
     CallHead* head;
     float* parts;
     int64_t bytes;
 
-    // By its extents: where passes that split the operands, of 4 m and 8 n bytes a k, take longer than
-    // the work that wider tiles of split operands save. On an H200 512x512 results of 65536 terms take
-    // 0.40 ms so and 0.45 by passes, 768x768 of 32768 0.52 and 0.37.
-    static bool suits(const Product& p, bool held) {
-        constexpr int64_t kWorth = 176, kLeastDepth = 1024;
-        return !held && p.k >= kLeastDepth && p.m * p.n < kWorth * (p.m + 2 * p.n);
-    }
-    static bool takes(const Product& p, bool held) {
-        return suits(p, held) && reads_packets<float>(p.a) && reads_packets<float>(p.b);
-    }
     static LiveCall of(const Product& p, void* workspace) {
         Workspace space{static_cast<char*>(workspace)};
         LiveCall call{};
@@ -264,56 +254,44 @@ struct LiveCall {
     }
 };
 
-// @launch_live deps: InMemory, LiveCall, LiveProduct, Memory, combine_parts, launch_fma_product
-// A product that LiveCall takes, by Kernel::launch; what does not fit the split form is left to the
-// float32 kernel.
-template <typename Kernel, typename Epilogue>
-static int launch_live(const Product& p, const Memory& memory, Sink<Epilogue> sink,
-                       cudaStream_t stream) {
-    const LiveCall call = LiveCall::of(p, memory.workspace);
-    const Sink<Epilogue> whole = sink;
-    if (sink.extent == 0) return 0;
-    int error = int(cudaMemsetAsync(call.head, 0, sizeof(CallHead), stream));
-    if (error) return error;
-    const int64_t blocks = (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth;
-    const int64_t each = (blocks + call.splits - 1) / call.splits;
-    const int parts = int((blocks + each - 1) / each);
-    sink.parts = parts > 1 ? call.parts : nullptr;
-    const LiveProduct live{LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k,
-                           blocks};
-    const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                          ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * parts;
-    error = Kernel::launch(live, parts, each, tasks, sink, call.head, stream);
-    if (!error && parts > 1) error = combine_parts(sink, parts, &call.head->again, stream);
-    if (error) return error;
-    const InMemory<float> a{static_cast<const float*>(p.a.data)};
-    return launch_fma_product<float>(p, a, whole, &call.head->again, stream);
-}
-
-// @FaithfulLive deps: Faithful
-// As Faithful, where b is new at each call.
-struct FaithfulLive : Faithful {};
-
-// @live_none deps: FaithfulLive
-
-// @LiveWith deps: Memory, launch_live
-// What a family's specialisation of LiveProducts is, by its Kernel.
+// @LiveTiles deps: Form, InMemory, LiveCall, LiveProduct, combine_parts, launch_fma_product, reads_packets, suits_tensor_cores
+// Products of long sums by Kernel, of operands that are read four values at a time; what does not fit
+// the split form is left to the float32 kernel.
 template <typename Kernel>
-struct LiveWith {
-    static bool takes(const Product& p, bool held) {
-        return LiveCall::takes(p, held) && Kernel::fits();
+struct LiveTiles : Form {
+    static constexpr int64_t kLeastDepth = 1024;
+
+    static bool takes(const Product& p) {
+        return p.k >= kLeastDepth && suits_tensor_cores<Faithful>(p) &&
+               reads_packets<float>(p.a) && reads_packets<float>(p.b) && Kernel::fits();
     }
-    static int64_t workspace_bytes(const Product& p) {
-        return LiveCall::suits(p, false) ? LiveCall::of(p, nullptr).bytes : 0;
+    static int64_t workspace_bytes(const Product& p, bool) {
+        return LiveCall::of(p, nullptr).bytes;
     }
-    template <typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
-                      cudaStream_t stream) {
-        return launch_live<Kernel>(p, memory, sink, stream);
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Source& source,
+                      Sink<Epilogue> sink, cudaStream_t stream) {
+        const LiveCall call = LiveCall::of(p, memory.workspace);
+        const Sink<Epilogue> whole = sink;
+        if (sink.extent == 0) return 0;
+        int error = int(cudaMemsetAsync(call.head, 0, sizeof(CallHead), stream));
+        if (error) return error;
+        const int64_t blocks = (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth;
+        const int64_t each = (blocks + call.splits - 1) / call.splits;
+        const int parts = int((blocks + each - 1) / each);
+        sink.parts = parts > 1 ? call.parts : nullptr;
+        const LiveProduct live{
+            LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k, blocks};
+        const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
+                              ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * parts;
+        error = Kernel::launch(live, parts, each, tasks, sink, call.head, stream);
+        if (!error && parts > 1) error = combine_parts(sink, parts, &call.head->again, stream);
+        if (error) return error;
+        return launch_fma_product<float>(p, source, whole, &call.head->again, stream);
     }
 };
 
-// @live_mma deps: FaithfulLive, LiveProducts, LiveWith, live_product_kernel
+// @LiveMma deps: LiveTiles, live_product_kernel
 struct LiveMma {
     // How many stages of float32 there is room for.
     static int stages() {
@@ -339,7 +317,5 @@ struct LiveMma {
         return int(cudaGetLastError());
     }
 };
-template <>
-struct LiveProducts<FaithfulLive> : LiveWith<LiveMma> {};
 
 }  // namespace op

@@ -138,7 +138,7 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
     if (odd) call->again = 1;
 }
 
-// @live_sm90 deps: FaithfulLive, cluster, LiveProducts, LiveWith, multiply_lots, set_registers, split_lots, tile_memory
+// @LiveSm90 deps: LiveTiles, cluster, multiply_lots, set_registers, split_lots, tile_memory
 template <typename Epilogue>
 static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
     live_sm90_kernel(const LiveProduct p, const int64_t tasks, const int64_t each,
@@ -179,7 +179,5 @@ struct LiveSm90 {
         return int(cudaGetLastError());
     }
 };
-template <>
-struct LiveProducts<FaithfulLive> : LiveWith<LiveSm90> {};
 
 }  // namespace op

@@ -40,33 +40,40 @@ struct MmaCall {
     }
 };
 
-// @launch_split_mma deps: LiveProducts, MmaCall, launch_mma_product, launch_fma_product
-// A product of float32 operands, the values of a from `source`. What does not fit the split form is
-// left to the float32 kernel.
-template <typename Mode, typename Source, typename Epilogue>
-static int launch_split_mma(const Product& p, const Memory& memory, const Source& source,
-                            const Sink<Epilogue>& sink, cudaStream_t stream) {
-    if constexpr (Source::kStored) {
-        if (LiveProducts<Mode>::takes(p, memory.held != nullptr))
-            return LiveProducts<Mode>::launch(p, memory, sink, stream);
-    }
+// @split_tiles_mma deps: Form, HeldOperand, MmaCall, NewOperand, held_copy_bytes, launch_fma_product, launch_mma_product, split_a, suits_tensor_cores
+// A float32 product on the tensor cores; what does not fit the split form is left to the float32 kernel.
+template <typename Mode, typename B>
+struct SplitTiles : Form {
     using Call = MmaCall<Mode::kParts>;
-    const Call call = Call::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
-    const auto& split = call.operands;
-    const int error = split.make(p, source, !memory.held || memory.changed, stream);
-    if (error) return error;
-    const int64_t row = call.blocks * MmaTile::kRowBytes;
-    const Packed a{split.a, split.a_scale, row, split.a_batches > 1 ? p.m * row : 0,
-                   split.a_batches > 1 ? split.intervals * p.m : 0};
-    const Packed b{split.held.packed, split.held.scale, row, split.b_batches > 1 ? p.n * row : 0,
-                   split.b_batches > 1 ? p.n : 0};
-    const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
-    CallHead* head = split.state.head;
-    const int made = launch_mma_product<Mode>(packed, sink, call.parts, call.splits, head, stream);
-    return made ? made : launch_fma_product<float>(p, source, sink, &head->again, stream);
-}
 
-// @launch_whole_mma deps: MmaCall, launch_mma_product, is_readable, pack_rows
+    static bool takes(const Product& p) { return suits_tensor_cores<Mode>(p); }
+    static int64_t workspace_bytes(const Product& p, bool held) {
+        return Call::of_split(p, nullptr, nullptr, held).bytes;
+    }
+    static int64_t held_bytes(const Product& p) {
+        return B::kHeld ? held_copy_bytes(Mode::kParts, p.batches, p.n, p.k) : 0;
+    }
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Source& source,
+                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+        const Call call = Call::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
+        const auto& split = call.operands;
+        int error = B::split(split, p, memory, stream);
+        if (!error) error = split_a(split, p, source, stream);
+        if (error) return error;
+        const int64_t row = call.blocks * MmaTile::kRowBytes;
+        const Packed a{split.a, split.a_scale, row, split.a_batches > 1 ? p.m * row : 0,
+                       split.a_batches > 1 ? split.intervals * p.m : 0};
+        const Packed b{split.held.packed, split.held.scale, row,
+                       split.b_batches > 1 ? p.n * row : 0, split.b_batches > 1 ? p.n : 0};
+        const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, row};
+        CallHead* head = split.state.head;
+        error = launch_mma_product<Mode>(packed, sink, call.parts, call.splits, head, stream);
+        return error ? error : launch_fma_product<float>(p, source, sink, &head->again, stream);
+    }
+};
+
+// @whole_tiles_mma deps: Form, MmaCall, launch_mma_product, is_readable, pack_rows, suits_tensor_cores
 // A product of 16-bit operands, which are read where they lie if their rows allow 16 bytes at once.
 template <typename T>
 static Packed whole_rows(const Operand& from, half* packed, int64_t batches, int64_t rows,
@@ -76,44 +83,21 @@ static Packed whole_rows(const Operand& from, half* packed, int64_t batches, int
     pack_rows(from, own, rows, k, pitch, reinterpret_cast<T*>(packed), stream);
     return {packed, nullptr, 2 * pitch, own > 1 ? 2 * rows * pitch : 0, 0};
 }
-template <typename Mode, typename Epilogue>
-static int launch_whole_mma(const Product& p, const Memory& memory, const Sink<Epilogue>& sink,
-                            cudaStream_t stream) {
-    using T = typename Mode::Storage;
-    const auto call = MmaCall<1>::of_whole(p, memory.workspace);
-    const Packed a = whole_rows<T>(p.a, call.a, p.batches, p.m, p.k, call.blocks, stream);
-    const Packed b = whole_rows<T>(p.b, call.b, p.batches, p.n, p.k, call.blocks, stream);
-    const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, 2 * p.k};
-    return launch_mma_product<Mode>(packed, sink, call.parts, call.splits, nullptr, stream);
-}
-
-// @tensor_cores_mma deps: Bfloat16, Faithful, Half, TensorCores, Tf32, launch_split_mma, launch_whole_mma, suits_tensor_cores
-// The share of the tensor cores of sm_80 and up.
 template <typename Mode>
-struct TensorCores {
-    static constexpr bool kSplits = sizeof(typename Mode::Storage) == 4;
-
-    static bool take(const Product& p) { return suits_tensor_cores<Mode>(p); }
-    static int64_t workspace_bytes(const Product& p, bool held) {
-        using Call = MmaCall<Mode::kParts>;
-        if constexpr (!kSplits) return Call::of_whole(p, nullptr).bytes;
-        const int64_t bytes = Call::of_split(p, nullptr, nullptr, held).bytes;
-        const int64_t live = LiveProducts<Mode>::workspace_bytes(p);
-        return bytes > live ? bytes : live;
-    }
-    static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
-        Workspace space{};
-        if constexpr (kSplits) take_held(space, Mode::kParts, batches, n, k);
-        return space.used;
+struct WholeTiles : Form {
+    static bool takes(const Product& p) { return suits_tensor_cores<Mode>(p); }
+    static int64_t workspace_bytes(const Product& p, bool) {
+        return MmaCall<1>::of_whole(p, nullptr).bytes;
     }
     template <typename Source, typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Source& source,
+    static int launch(const Product& p, const Memory& memory, const Source&,
                       const Sink<Epilogue>& sink, cudaStream_t stream) {
-        if constexpr (kSplits) {
-            return launch_split_mma<Mode>(p, memory, source, sink, stream);
-        } else {
-            return launch_whole_mma<Mode>(p, memory, sink, stream);
-        }
+        using T = typename Mode::Storage;
+        const auto call = MmaCall<1>::of_whole(p, memory.workspace);
+        const Packed a = whole_rows<T>(p.a, call.a, p.batches, p.m, p.k, call.blocks, stream);
+        const Packed b = whole_rows<T>(p.b, call.b, p.batches, p.n, p.k, call.blocks, stream);
+        const PackedProduct packed{a, b, p.batches, p.m, p.n, call.blocks, 2 * p.k};
+        return launch_mma_product<Mode>(packed, sink, call.parts, call.splits, nullptr, stream);
     }
 };
 

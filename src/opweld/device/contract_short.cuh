@@ -5,8 +5,8 @@
 
 namespace op {
 
-// @ShortSums deps:
-struct ShortSums {
+// @ShortSize deps:
+struct ShortSize {
     static constexpr int kThreads = 256, kWarps = kThreads / 32;
     static constexpr int64_t kMost = 32;  // terms of a sum
     static constexpr int kRows = 32;      // of a, at a time
@@ -31,50 +31,50 @@ struct ShortTask {
     }
 };
 
-// @bring_rows deps: ShortSums, Operand, to_compute
+// @bring_rows deps: ShortSize, Operand
 // `count` rows of a, from its first on, to a warp's shared memory; zeros stand beyond `k`.
 // Neighbouring lanes take neighbours along the axis of the smaller stride.
-template <int kDepth, typename T>
-OPWELD_FN void bring_rows(float (&rows)[ShortSums::kRows][kDepth + ShortSums::kPad],
-                          const Operand& a, const T* first, int count, int k) {
+template <int kDepth>
+OPWELD_FN void bring_rows(float (&rows)[ShortSize::kRows][kDepth + ShortSize::kPad],
+                          const Operand& a, const float* first, int count, int k) {
     const int lane = int(threadIdx.x) % 32;
     const bool along = a.inner <= a.row;
 #pragma unroll 4
-    for (int i = lane; i < ShortSums::kRows * kDepth; i += 32) {
-        const int row = along ? i / kDepth : i % ShortSums::kRows;
-        const int at = along ? i % kDepth : i / ShortSums::kRows;
+    for (int i = lane; i < ShortSize::kRows * kDepth; i += 32) {
+        const int row = along ? i / kDepth : i % ShortSize::kRows;
+        const int at = along ? i % kDepth : i / ShortSize::kRows;
         const bool exists = row < count && at < k;
-        rows[row][at] = exists ? to_compute(first[row * a.row + at * a.inner]) : 0.0f;
+        rows[row][at] = exists ? first[row * a.row + at * a.inner] : 0.0f;
     }
 }
 
 // @short_sums_kernel deps: ShortTask, Sink, bring_rows, load_vector
 // Each warp makes its parts of the product, kLanes columns a lane, of sums of up to kDepth terms.
-template <typename T, int kDepth, int kLanes, typename Epilogue>
-__global__ void __launch_bounds__(ShortSums::kThreads, 1)
+template <int kDepth, int kLanes, typename Epilogue>
+__global__ void __launch_bounds__(ShortSize::kThreads, 1)
     short_sums_kernel(const Product p, const Sink<Epilogue> sink, const int rows_each,
                       const int64_t tasks) {
-    __shared__ __align__(16) float memory[ShortSums::kWarps][ShortSums::kRows]
-                                         [kDepth + ShortSums::kPad];
+    __shared__ __align__(16) float memory[ShortSize::kWarps][ShortSize::kRows]
+                                         [kDepth + ShortSize::kPad];
     const int warp = int(threadIdx.x) / 32, depth = int(p.k);
     auto& rows = memory[warp];
-    const int64_t step = int64_t(gridDim.x) * ShortSums::kWarps;
-    for (int64_t i = int64_t(blockIdx.x) * ShortSums::kWarps + warp; i < tasks; i += step) {
+    const int64_t step = int64_t(gridDim.x) * ShortSize::kWarps;
+    for (int64_t i = int64_t(blockIdx.x) * ShortSize::kWarps + warp; i < tasks; i += step) {
         const ShortTask task = ShortTask::of(i, p, rows_each, kLanes);
-        const T* own = static_cast<const T*>(p.b.data) + task.batch * p.b.batch +
-                       task.column * p.b.row;
+        const auto* own = static_cast<const float*>(p.b.data) + task.batch * p.b.batch +
+                          task.column * p.b.row;
         float b[kDepth][kLanes];
 #pragma unroll
         for (int k = 0; k < kDepth; ++k)
 #pragma unroll
             for (int j = 0; j < kLanes; ++j) {
                 const bool exists = k < depth && task.column + j < p.n;
-                b[k][j] = exists ? to_compute(own[j * p.b.row + k * p.b.inner]) : 0.0f;
+                b[k][j] = exists ? own[j * p.b.row + k * p.b.inner] : 0.0f;
             }
-        const T* a = static_cast<const T*>(p.a.data) + task.batch * p.a.batch;
-        for (int64_t first = task.first; first < task.end; first += ShortSums::kRows) {
+        const auto* a = static_cast<const float*>(p.a.data) + task.batch * p.a.batch;
+        for (int64_t first = task.first; first < task.end; first += ShortSize::kRows) {
             const int64_t left = task.end - first;
-            const int count = int(left < ShortSums::kRows ? left : ShortSums::kRows);
+            const int count = int(left < ShortSize::kRows ? left : ShortSize::kRows);
             __syncwarp();  // all have read the rows before
             bring_rows<kDepth>(rows, p.a, a + first * p.a.row, count, depth);
             __syncwarp();
@@ -97,37 +97,38 @@ __global__ void __launch_bounds__(ShortSums::kThreads, 1)
     }
 }
 
-// @launch_short_sums deps: short_sums_kernel
-// The product of operands of type T, and its epilogue; k is at most ShortSums::kMost.
-template <int kLanes, typename T, typename Epilogue>
-static int launch_short_lanes(const Product& p, const Sink<Epilogue>& sink, cudaStream_t stream) {
+// @ShortSums deps: Form, short_sums_kernel
+// Products of float32 with sums of up to 32 terms.
+template <int kLanes, typename Epilogue>
+static int launch_short_sums(const Product& p, const Sink<Epilogue>& sink, cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20, kColumns = 32 * kLanes;
     const int64_t strips = p.batches * ((p.n + kColumns - 1) / kColumns);
     const auto tasks_of = [&](int rows) { return strips * ((p.m + rows - 1) / rows); };
-    int rows_each = ShortSums::kMostRows;
-    while (rows_each > ShortSums::kRows && tasks_of(rows_each) < ShortSums::kWarpsOfDevice) {
+    int rows_each = ShortSize::kMostRows;
+    while (rows_each > ShortSize::kRows && tasks_of(rows_each) < ShortSize::kWarpsOfDevice) {
         rows_each /= 2;
     }
     const int64_t tasks = tasks_of(rows_each);
     if (tasks == 0) return 0;
-    const int64_t blocks = (tasks + ShortSums::kWarps - 1) / ShortSums::kWarps;
-    const auto kernel = p.k <= 16 ? short_sums_kernel<T, 16, kLanes, Epilogue>
-                                  : short_sums_kernel<T, 32, kLanes, Epilogue>;
-    kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), ShortSums::kThreads, 0,
+    const int64_t blocks = (tasks + ShortSize::kWarps - 1) / ShortSize::kWarps;
+    const auto kernel = p.k <= 16 ? short_sums_kernel<16, kLanes, Epilogue>
+                                  : short_sums_kernel<32, kLanes, Epilogue>;
+    kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), ShortSize::kThreads, 0,
              stream>>>(p, sink, rows_each, tasks);
     return int(cudaGetLastError());
 }
 
-template <typename T, typename Epilogue>
-static int launch_short_sums(const Product& p, const Sink<Epilogue>& sink, cudaStream_t stream) {
-    constexpr int kLanes = Epilogue::kLanes;
-    static_assert(kLanes <= 4, "b does not fit the registers");
-    if constexpr (kLanes > 1) {
-        if (sink.paired && p.n % kLanes == 0) {
-            return launch_short_lanes<kLanes, T>(p, sink, stream);
-        }
+struct ShortSums : Form {
+    static bool takes(const Product& p) { return p.k <= ShortSize::kMost; }
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory&, const Source&, const Sink<Epilogue>& sink,
+                      cudaStream_t stream) {
+        constexpr int kLanes = Epilogue::kLanes;
+        static_assert(kLanes <= 4, "b does not fit the registers");
+        const bool together = sink.paired && p.n % kLanes == 0;
+        return together ? launch_short_sums<kLanes>(p, sink, stream)
+                        : launch_short_sums<1>(p, sink, stream);
     }
-    return launch_short_lanes<1, T>(p, sink, stream);
-}
+};
 
 }  // namespace op

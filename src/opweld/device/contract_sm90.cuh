@@ -109,7 +109,7 @@ struct TileScales {
     CallHead* call;
 };
 
-// @fill_stages deps: Tiles, TileScales, copy_tile
+// @fill_stages deps: Tiles, TileScales, cluster, copy_tile
 // What the copying warpgroup's one thread does: all chunks of all tiles of this block, in order.
 template <typename T>
 OPWELD_FN void fill_stages(typename T::Memory& memory, const CUtensorMap* map_a,
@@ -263,7 +263,7 @@ OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
     }
 }
 
-// @sum_whole deps: wgmma_order, tile_descriptor, release_stage, Sums, wgmma_half_128, wgmma_half_256, wgmma_bfloat16_128, wgmma_bfloat16_256
+// @sum_whole deps: Type, wgmma_order, tile_descriptor, release_stage, Sums
 // All intervals of a tile of operands that are not split: the products of one chunk are under way
 // while the next one's are issued.
 template <typename T, int kPiece>
@@ -489,14 +489,62 @@ OPWELD_FN typename T::Memory& make_stages() {
     return memory;
 }
 
-// @contract_sm90_kernel deps: make_stages, find_drowned_sm90, start_factors, sync_cluster, fill_stages, sum_split, sum_whole, give_sums, set_registers, dependents, prefetch_map
+// @TileSums deps: Sums, TileScales, TileGrid
+// How the sums of a tile are made: `sum` for one, whose sums begin as zeros.
+template <typename Mode, bool kScaled = Mode::kScaled>
+struct TileSums;
+
+// @SplitSums deps: TileSums, find_drowned_sm90, start_factors, sum_split, copy_groups
+template <typename Mode>
+struct TileSums<Mode, true> {
+    template <typename T>
+    static constexpr int kPiece = 128;
+
+    template <typename T, typename Staging, typename FirstRow>
+    __device__ __forceinline__ static void sum(Sums<T::kTileN, 128>& sums,
+                                               typename T::Memory& memory, Ring<T::kStages>& ring,
+                                               const TileGrid& grid, const TileAt& tile, int group,
+                                               const TileScales& scales, int64_t column, int64_t m,
+                                               int64_t n, const Staging& staging,
+                                               const FirstRow& first_row) {
+        const int lane = threadIdx.x % 32;
+        const int64_t of_batch = scales.b_batched ? tile.batch * n : 0;
+        start_factors<T::kTileN>(staging(), scales.b + of_batch + column, int(n - column));
+        const int64_t first =
+            (scales.a_batched ? int64_t(tile.batch) : 0) * grid.intervals + tile.first;
+        const float* scale = scales.a + first * scales.a_rows + first_row(tile) + lane / 4;
+        sum_split<T, 128>(sums, memory, ring, tile, group, scale, scales.a_rows);
+        await_copies<0>();
+        if (scales.call->lossy) {
+            find_drowned<Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
+                                       m - first_row(tile) - lane / 4, scales.call);
+        }
+    }
+};
+
+// @WholeSums deps: TileSums, sum_whole
+template <typename Mode>
+struct TileSums<Mode, false> {
+    template <typename T>
+    static constexpr int kPiece = T::kTileN;
+
+    template <typename T, typename Staging, typename FirstRow>
+    __device__ __forceinline__ static void sum(Sums<T::kTileN, T::kTileN>& sums,
+                                               typename T::Memory& memory, Ring<T::kStages>& ring,
+                                               const TileGrid&, const TileAt& tile, int group,
+                                               const TileScales&, int64_t, int64_t, int64_t,
+                                               const Staging&, const FirstRow&) {
+        sum_whole<T, T::kTileN>(sums, memory, ring, tile, group);
+    }
+};
+
+// @contract_sm90_kernel deps: TileSums, make_stages, own_thread, sync_cluster, fill_stages, give_sums, set_registers, dependents, prefetch_map
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
                               const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
                               int64_t n) {
-    constexpr bool kSplit = T::Mode::kScaled;
-    constexpr int kPiece = kSplit ? 128 : T::kTileN;
-    const int group = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
+    using Making = TileSums<typename T::Mode>;
+    const int group = threadIdx.x / 128 - 1;
     const typename T::Blocks blocks;
     const auto staging = [&]() -> auto& { return memory.staging.warp[own_thread() / 32 - 4]; };
     const auto first_row = [&](const TileAt& tile) {
@@ -506,26 +554,14 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
     for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
         const TileAt tile(grid, index);
         const int64_t column = int64_t(tile.column) * T::kTileN;
-        Sums<T::kTileN, kPiece> sums;
+        Sums<T::kTileN, Making::template kPiece<T>> sums;
         sums.clear();
-        if constexpr (kSplit) {
-            const int64_t of_batch = scales.b_batched ? tile.batch * n : 0;
-            start_factors<T::kTileN>(staging(), scales.b + of_batch + column, int(n - column));
-            const int64_t first = (scales.a_batched ? int64_t(tile.batch) : 0) * grid.intervals + tile.first;
-            const float* scale = scales.a + first * scales.a_rows + first_row(tile) + lane / 4;
-            sum_split<T, kPiece>(sums, memory, ring, tile, group, scale, scales.a_rows);
-            await_copies<0>();
-            if (scales.call->lossy) {
-                find_drowned<T::Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
-                                              m - first_row(tile) - lane / 4, scales.call);
-            }
-        } else {
-            sum_whole<T, kPiece>(sums, memory, ring, tile, group);
-        }
+        Making::template sum<T>(sums, memory, ring, grid, tile, group, scales, column, m, n,
+                                staging, first_row);
         // With several parts of k, part `split` is a result of its own.
         const int64_t result = int64_t(tile.split) * grid.batches + tile.batch;
         const RowsAt to{result * m * n, first_row(tile), int(m), int(n)};
-        give_sums<kSplit>(sums, sink, staging(), to, int(column));
+        give_sums<T::Mode::kScaled>(sums, sink, staging(), to, int(column));
     }
 }
 

@@ -122,9 +122,8 @@ static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Pro
     return combine_parts(sink, plan.splits, scales.call ? &scales.call->again : nullptr, stream);
 }
 
-// @launch_split deps: LiveProducts, SplitOperands, TilePlan, launch_tiles, launch_fma_product
-// A float32 product on the tensor cores, the values of a from `source`; what does not fit the split
-// form is left to the float32 kernel.
+// @split_tiles_sm90 deps: Form, HeldOperand, NewOperand, SplitOperands, SplitSums, TilePlan, held_copy_bytes, launch_fma_product, launch_tiles, split_a, suits_tensor_cores
+// A float32 product on the tensor cores; what does not fit the split form is left to the float32 kernel.
 template <int kParts>
 struct SplitCall {
     static constexpr double kIntervalUs = kParts == 2 ? 1.9 : 0.65;  // of a wide tile
@@ -147,31 +146,39 @@ struct SplitCall {
     }
 };
 
-template <typename Mode, typename Source, typename Epilogue>
-static int launch_split(const Product& p, const Memory& memory, const Source& source,
-                        Sink<Epilogue> sink, cudaStream_t stream) {
-    if constexpr (Source::kStored) {
-        if (LiveProducts<Mode>::takes(p, memory.held != nullptr))
-            return LiveProducts<Mode>::launch(p, memory, sink, stream);
-    }
+template <typename Mode, typename B>
+struct SplitTiles : Form {
     using Call = SplitCall<Mode::kParts>;
-    const Call call = Call::of(p, memory.workspace, memory.held, memory.held != nullptr);
-    const auto& split = call.operands;
-    int error = split.make(p, source, !memory.held || memory.changed, stream);
-    if (error) return error;
-    const int64_t pitch = split.intervals * (Mode::kParts * kInterval);
-    const TileOperand a{split.a, split.a_batches, p.m * pitch, p.m, pitch, pitch};
-    const TileOperand b{split.held.packed, split.b_batches, p.n * pitch, p.n, pitch, pitch};
-    CallHead* head = split.state.head;
-    const TileScales scales{split.a_scale, split.held.scale, split.scale_rows,
-                            split.a_batches > 1, split.b_batches > 1, head};
-    const Sink<Epilogue> whole = sink;
-    sink.parts = call.parts;
-    error = launch_tiles_of<Mode>(a, b, p, split.intervals, call.plan, scales, sink, stream);
-    return error ? error : launch_fma_product<float>(p, source, whole, &head->again, stream);
-}
 
-// @launch_whole deps: TilePlan, Workspace, is_readable, pack_rows, launch_tiles, combine_parts
+    static bool takes(const Product& p) { return suits_tensor_cores<Mode>(p); }
+    static int64_t workspace_bytes(const Product& p, bool held) {
+        return Call::of(p, nullptr, nullptr, held).bytes;
+    }
+    static int64_t held_bytes(const Product& p) {
+        return B::kHeld ? held_copy_bytes(Mode::kParts, p.batches, p.n, p.k) : 0;
+    }
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& p, const Memory& memory, const Source& source,
+                      Sink<Epilogue> sink, cudaStream_t stream) {
+        const Call call = Call::of(p, memory.workspace, memory.held, memory.held != nullptr);
+        const auto& split = call.operands;
+        int error = B::split(split, p, memory, stream);
+        if (!error) error = split_a(split, p, source, stream);
+        if (error) return error;
+        const int64_t pitch = split.intervals * (Mode::kParts * kInterval);
+        const TileOperand a{split.a, split.a_batches, p.m * pitch, p.m, pitch, pitch};
+        const TileOperand b{split.held.packed, split.b_batches, p.n * pitch, p.n, pitch, pitch};
+        CallHead* head = split.state.head;
+        const TileScales scales{split.a_scale, split.held.scale, split.scale_rows,
+                                split.a_batches > 1, split.b_batches > 1, head};
+        const Sink<Epilogue> whole = sink;
+        sink.parts = call.parts;
+        error = launch_tiles_of<Mode>(a, b, p, split.intervals, call.plan, scales, sink, stream);
+        return error ? error : launch_fma_product<float>(p, source, whole, &head->again, stream);
+    }
+};
+
+// @whole_tiles_sm90 deps: Form, TilePlan, WholeSums, Workspace, is_readable, pack_rows, launch_tiles, suits_tensor_cores
 // A product of 16-bit operands on the tensor cores; those that the copy engine cannot read as they
 // lie are packed first.
 struct WholeCall {
@@ -207,56 +214,22 @@ static TileOperand readable(const Operand& from, void* packed, int64_t batches, 
     return {packed, own, rows * pitch, rows, pitch, pitch};
 }
 
-template <typename Mode, typename Epilogue>
-static int launch_whole(const Product& p, const Memory& memory, Sink<Epilogue> sink,
-                        cudaStream_t stream) {
-    using T = typename Mode::Storage;
-    const WholeCall call = WholeCall::of(p, memory.workspace);
-    const TileOperand a = readable<T>(p.a, call.a, p.batches, p.m, p.k, call.pitch, stream);
-    const TileOperand b = readable<T>(p.b, call.b, p.batches, p.n, p.k, call.pitch, stream);
-    const TileScales scales{nullptr, nullptr, 0, a.batches > 1, b.batches > 1, nullptr};
-    sink.parts = call.parts;
-    return launch_tiles_of<Mode>(a, b, p, call.intervals, call.plan, scales, sink, stream);
-}
-
-// @is_hopper deps:
-// whether the current device has the instructions of sm_90a
-static bool is_hopper() {
-    int device = 0, major = 0, minor = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    return major == 9 && minor == 0;
-}
-
-// @tensor_cores_sm90 deps: TensorCores, suits_tensor_cores, launch_split, launch_whole, is_hopper, Faithful, Tf32, Half, Bfloat16
 template <typename Mode>
-struct TensorCores {
-    static constexpr bool kSplits = sizeof(typename Mode::Storage) == 4;
-
-    static bool take(const Product& p) { return suits_tensor_cores<Mode>(p) && is_hopper(); }
-    static int64_t workspace_bytes(const Product& p, bool held) {
-        if constexpr (kSplits) {
-            const int64_t bytes = SplitCall<Mode::kParts>::of(p, nullptr, nullptr, held).bytes;
-            const int64_t live = LiveProducts<Mode>::workspace_bytes(p);
-            return bytes > live ? bytes : live;
-        } else {
-            return WholeCall::of(p, nullptr).bytes;
-        }
-    }
-    static int64_t held_bytes(int64_t batches, int64_t n, int64_t k) {
-        Workspace space{};
-        if constexpr (kSplits) take_held(space, Mode::kParts, batches, n, k);
-        return space.used;
+struct WholeTiles : Form {
+    static bool takes(const Product& p) { return suits_tensor_cores<Mode>(p); }
+    static int64_t workspace_bytes(const Product& p, bool) {
+        return WholeCall::of(p, nullptr).bytes;
     }
     template <typename Source, typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Source& source,
-                      const Sink<Epilogue>& sink, cudaStream_t stream) {
-        if constexpr (kSplits) {
-            return launch_split<Mode>(p, memory, source, sink, stream);
-        } else {
-            return launch_whole<Mode>(p, memory, sink, stream);
-        }
+    static int launch(const Product& p, const Memory& memory, const Source&, Sink<Epilogue> sink,
+                      cudaStream_t stream) {
+        using T = typename Mode::Storage;
+        const WholeCall call = WholeCall::of(p, memory.workspace);
+        const TileOperand a = readable<T>(p.a, call.a, p.batches, p.m, p.k, call.pitch, stream);
+        const TileOperand b = readable<T>(p.b, call.b, p.batches, p.n, p.k, call.pitch, stream);
+        const TileScales scales{nullptr, nullptr, 0, a.batches > 1, b.batches > 1, nullptr};
+        sink.parts = call.parts;
+        return launch_tiles_of<Mode>(a, b, p, call.intervals, call.plan, scales, sink, stream);
     }
 };
 

@@ -80,13 +80,12 @@ struct Held {
 // One call's share of a kept form; until it ends no other call of the operator begins.
 class HeldUse {
  public:
-  HeldUse(Held& held, const Matrix& weight, int64_t batches, int64_t rows, int64_t inner,
-          int64_t num_bytes, void* stream)
+  HeldUse(Held& held, const Matrix& weight, const Product& product, int64_t num_bytes, void* stream)
       : lock_(held.mutex), stream_(stream) {
     if (num_bytes == 0 || weight.copied) return;
     check_launch("the weight's form", stream_is_capturing(stream, &capturing_));
     const HeldKey key{int64_t(weight.data()), weight.batch, weight.row, weight.inner,
-                      batches, rows, inner, weight.tensor.get_device_index()};
+                      product.batches, product.n, product.k, weight.tensor.get_device_index()};
     form_ = held.find(key, weight, num_bytes, stream, capturing_);
     if (form_ == nullptr) return;
     const int64_t version = version_of(weight.tensor);

@@ -10,6 +10,16 @@ struct Axis {
 template <size_t kAxes>
 using Axes = std::array<Axis, kAxes>;
 
+// What the kernels of a matrix product are told of it: as op::Product of the CUDA text.
+struct Operand {
+  const void* data;
+  int64_t batch, row, inner;  // strides in elements
+};
+struct Product {
+  Operand a, b;
+  int64_t batches, m, n, k;
+};
+
 // An operand of a matrix product, by strides in elements. `tensor` keeps the memory.
 struct Matrix {
   Tensor tensor;
@@ -17,6 +27,7 @@ struct Matrix {
   bool copied;
 
   const void* data() const { return tensor.const_data_ptr(); }
+  Operand operand() const { return {data(), batch, row, inner}; }
 };
 
 // Whether several axes, outermost first, are as one of evenly spaced positions; its stride.

@@ -12,6 +12,30 @@
 
 namespace op {
 
+// @scatter_sum deps:
+// The sums over a warp's lanes of kCount values each, shared out: a lane is left with the sum of
+// value lane * kCount / 32 in values[0] and, where kCount > 32, with the next ones after it.
+template <int kCount>
+OPWELD_FN void scatter_sum(float (&values)[kCount]) {
+    const int lane = int(threadIdx.x) % 32;
+    int count = kCount;
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+        if (count == 1) {
+            values[0] += __shfl_xor_sync(0xffffffffu, values[0], offset);
+            continue;
+        }
+        count /= 2;
+#pragma unroll
+        for (int i = 0; i < kCount / 2; ++i) {
+            if (i >= count) continue;
+            const float send = lane & offset ? values[i] : values[i + count];
+            const float keep = lane & offset ? values[i + count] : values[i];
+            values[i] = keep + __shfl_xor_sync(0xffffffffu, send, offset);
+        }
+    }
+}
+
 // @RowRing deps: Skinny, SkinnyPlan, load_vector, scatter_sum
 // A warp makes kMany x kFew dot products. A stage is kDepth k of the warps' rows of `many`, and of
 // `few` kDepth k for each of plan.parts warps that share rows.
@@ -283,7 +307,7 @@ static SkinnyPlan ring_plan(const Skinny& p) {
     return best;
 }
 
-// @row_ring deps: RingFeed, Sink, await_stages, num_multiprocessors, ring_plan
+// @RingRows deps: FewRows, RingFeed, Sink, await_stages, num_multiprocessors, reads_fours, ring_plan
 template <typename Ring, typename Epilogue>
 __global__ void __launch_bounds__(Skinny::kThreads, 1)
     row_ring_kernel(Skinny p, SkinnyPlan plan, bool packed, int stages, int64_t tasks,
@@ -332,8 +356,10 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
     await_copies<0>();
 }
 template <typename Ring, typename Epilogue>
-static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, bool packed,
-                           const Sink<Epilogue>& sink, cudaStream_t stream) {
+static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+                           cudaStream_t stream) {
+    const bool packed = reads_fours(p.few, p.few.inner, p.few.row, p.k) &&
+                        reads_fours(p.many, p.many.inner, p.many.row, p.k);
     const auto kernel = row_ring_kernel<Ring, Epilogue>;
     int device = 0, room = 0;
     cudaGetDevice(&device);
@@ -353,5 +379,18 @@ static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, bool packed,
         p, plan, packed, stages, tasks, sink);
     return int(cudaGetLastError());
 }
+// Up to kFew rows beside rows that lie along k; it could make those of any strides, but slower.
+template <int kFew>
+struct RingRows {
+    static bool takes(const Skinny& p) {
+        return p.few_rows <= kFew && p.k >= Skinny::kLeastAlong && !p.lies_across();
+    }
+    static SkinnyPlan plan(const Skinny& p) { return ring_plan<RowRing<kFew>>(p); }
+    template <typename Epilogue>
+    static int launch(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+                      cudaStream_t stream) {
+        return launch_row_ring<RowRing<kFew>>(p, plan, sink, stream);
+    }
+};
 
 }  // namespace op

@@ -271,7 +271,7 @@ static SkinnyPlan slice_plan(const Skinny& p, int64_t most) {
     return all;
 }
 
-// @row_slices deps: Sink, SliceDots, chain_of_fmas, exponents, prepare_slice, slice_plan
+// @SliceRows deps: FewRows, Sink, SliceDots, chain_of_fmas, exponents, prepare_slice, reads_fours, slice_plan
 template <typename Dots, typename Epilogue>
 __global__ void __launch_bounds__(Slice::kThreads, 1)
     row_slices_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
@@ -347,5 +347,28 @@ static int launch_row_slices(const Skinny& p, const SkinnyPlan& plan, const Sink
     kernel<<<(unsigned int)blocks, Slice::kThreads, bytes, stream>>>(p, plan, sink);
     return int(cudaGetLastError());
 }
+// Up to 16 rows, all read in vectors, beside rows that lie along or across k: along, enough of these to
+// have a tile for each warp of a block.
+template <bool kAcross>
+struct SliceRows {
+    using Dots = SliceDots<kAcross>;
+    static bool takes(const Skinny& p) {
+        const Operand& many = p.many;
+        const int64_t along = kAcross ? many.row : many.inner;
+        const bool packed = reads_fours(p.few, p.few.inner, p.few.row, p.k) &&
+                            reads_fours(many, along, kAcross ? many.inner : many.row,
+                                        kAcross ? p.many_rows : p.k);
+        const bool enough = kAcross || (p.k >= Skinny::kLeastAlong &&
+                                        p.many_rows >= Slice::kWarps * Dots::kMany);
+        return p.few_rows <= Slice::kFew && p.lies_across() == kAcross && packed && enough &&
+               Slice::most_depth() > 0;
+    }
+    static SkinnyPlan plan(const Skinny& p) { return slice_plan<Dots>(p, Slice::most_depth()); }
+    template <typename Epilogue>
+    static int launch(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+                      cudaStream_t stream) {
+        return launch_row_slices<Dots>(p, plan, sink, stream);
+    }
+};
 
 }  // namespace op

@@ -1,7 +1,7 @@
-// Products with few rows on one side: the other operand, `many`, is read once, at the speed of
-// memory. Where its rows lie along k, warps make dot products (row_ring.cuh, for 16-bit operands
-// row_dots.cuh); where they lie across it, threads keep the sums of neighbouring rows
-// (column_sums.cuh). More than a few rows of float32 are the tensor cores' (row_slices.cuh).
+// Products of float32 with few rows on one side: the other operand, `many`, is read once, at the speed
+// of memory. Where its rows lie along k, warps make dot products (row_ring.cuh); where they lie across
+// it, threads keep the sums of neighbouring rows (column_sums.cuh). More than a few rows are the tensor
+// cores' (row_slices.cuh).
 
 namespace op {
 
@@ -10,6 +10,7 @@ namespace op {
 // batch * batch_step + f * few_step + r * many_step.
 struct Skinny {
     static constexpr int kMostFew = 16;
+    static constexpr int64_t kLeastAlong = 32;  // k, below which a warp's lanes would stand idle
     static constexpr int kWarps = 8;  // of a block
     static constexpr int kThreads = 32 * kWarps;
     Operand few, many;
@@ -57,151 +58,34 @@ struct SkinnyPlan {
     }
 };
 
-// @can_load_vectors deps: Operand
-// Neighbours along the axis of stride `along`, of so many elements, may be read kLanes at a time.
-template <typename T, int kLanes>
-static bool can_load_vectors(const Operand& operand, int64_t along, int64_t across,
-                             int64_t extent) {
-    return along == 1 && extent % kLanes == 0 && across % kLanes == 0 &&
-           operand.batch % kLanes == 0 &&
-           reinterpret_cast<uintptr_t>(operand.data) % (sizeof(T) * kLanes) == 0;
+// @reads_fours deps: Operand
+// Neighbours along the axis of stride `along`, of so many elements, may be read four at a time.
+static bool reads_fours(const Operand& operand, int64_t along, int64_t across, int64_t extent) {
+    return along == 1 && extent % 4 == 0 && across % 4 == 0 && operand.batch % 4 == 0 &&
+           reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
 }
 
-// @skinny_case deps: ColumnSums, FmaDots, MmaDots, RowRing, SliceDots, can_load_vectors, ring_plan, row_dots_plan, slice_plan
-// Calls visit.dots<Dots>(plan), visit.ring<Ring>(plan, packed), visit.slices<Dots>(plan) or
-// visit.sums<Sums>(plan) with the kernel for a product. `packed`: its operands may be read in vectors.
-// Rows of float32, of which the tensor cores make more: the CUDA cores keep up with memory along k for
-// up to 8, and across for up to 4.
-static constexpr int64_t kMostRingRows = 8, kMostColumnSums = 4;
-template <bool kAcross, typename Visit>
-static int visit_slices(const Skinny& p, int64_t most_depth, const Visit& visit) {
-    using Dots = SliceDots<kAcross>;
-    return visit.template slices<Dots>(slice_plan<Dots>(p, most_depth));
-}
-template <typename Ring, typename Visit>
-static int visit_ring(const Skinny& p, bool packed, const Visit& visit) {
-    return visit.template ring<Ring>(ring_plan<Ring>(p), packed);
-}
-template <typename T, typename Visit>
-static int visit_row_dots(const Skinny& p, bool packed, const Visit& visit) {
-    if constexpr (sizeof(T) == 2) {
-        if (!packed) return visit.template dots<FmaDots<T>>(row_dots_plan<FmaDots<T>>(p));
-        return visit.template dots<MmaDots<T>>(row_dots_plan<MmaDots<T>>(p));
-    } else {
-        if (p.few_rows == 1) return visit_ring<RowRing<1>>(p, packed, visit);
-        if (p.few_rows <= 4) return visit_ring<RowRing<4>>(p, packed, visit);
-        if (p.few_rows <= kMostRingRows) return visit_ring<RowRing<8>>(p, packed, visit);
-        // a tile for each warp of a block
-        const bool wide = p.many_rows >= Slice::kWarps * SliceDots<false>::kMany;
-        const int64_t most_depth = packed && wide ? Slice::most_depth() : 0;
-        if (most_depth > 0) return visit_slices<false>(p, most_depth, visit);
-        return visit_ring<RowRing<16>>(p, packed, visit);
+// @FewRows deps: Form, Sink, Skinny, SkinnyPlan, combine_parts
+// A form by kernels for few rows, which say what they take, share it out, and launch it.
+template <typename Kernels>
+struct FewRows : Form {
+    static bool takes(const Product& p) { return Kernels::takes(Skinny::of(p)); }
+    static int64_t workspace_bytes(const Product& p, bool) {
+        const int64_t extent = p.batches * p.m * p.n;
+        const int splits = extent ? Kernels::plan(Skinny::of(p)).splits : 1;
+        return splits > 1 ? splits * extent * int64_t(sizeof(float)) : 0;
     }
-}
-// `few_packed`: rows of `few` may be read in vectors, too.
-template <typename T, typename Visit>
-static int visit_column_sums(const Skinny& p, bool packed, bool few_packed, const Visit& visit) {
-    if constexpr (sizeof(T) == 4) {
-        const bool many = p.few_rows > kMostColumnSums;
-        const int64_t most_depth = packed && few_packed && many ? Slice::most_depth() : 0;
-        if (most_depth > 0) return visit_slices<true>(p, most_depth, visit);
-    }
-    using Apart = ColumnSums<T, 16, false>;
-    using Four = ColumnSums<T, 4, true>;
-    using Sixteen = ColumnSums<T, 16, true>;
-    if (!packed) return visit.template sums<Apart>(Apart::plan(p));
-    if (p.few_rows <= 4) return visit.template sums<Four>(Four::plan(p));
-    return visit.template sums<Sixteen>(Sixteen::plan(p));
-}
-template <typename T, typename Visit>
-static int visit_skinny(const Skinny& p, const Visit& visit) {
-    constexpr int kAlong = 16 / sizeof(T), kAcross = 4;
-    const bool few_packed = can_load_vectors<T, kAlong>(p.few, p.few.inner, p.few.row, p.k);
-    if (p.lies_across())
-        return visit_column_sums<T>(
-            p, can_load_vectors<T, kAcross>(p.many, p.many.row, p.many.inner, p.many_rows),
-            few_packed, visit);
-    const bool packed = can_load_vectors<T, kAlong>(p.many, p.many.inner, p.many.row, p.k);
-    return visit_row_dots<T>(p, packed && few_packed, visit);
-}
-
-// @launch_skinny deps: column_sums, combine_parts, row_dots, row_ring, row_slices, skinny_case
-// A product with at most Skinny::kMostFew rows on one side, and its epilogue. `workspace` has
-// skinny_bytes.
-template <typename Epilogue>
-struct SkinnyLaunch {
-    const Skinny& p;
-    Sink<Epilogue> sink;
-    float* workspace;
-    cudaStream_t stream;
-
-    template <typename Dots>
-    int dots(const SkinnyPlan& plan) const {
-        return combined(plan, launch_row_dots<Dots>(p, plan, sink_of(plan), stream));
-    }
-    template <typename Ring>
-    int ring(const SkinnyPlan& plan, bool packed) const {
-        return combined(plan, launch_row_ring<Ring>(p, plan, packed, sink_of(plan), stream));
-    }
-    template <typename Dots>
-    int slices(const SkinnyPlan& plan) const {
-        return combined(plan, launch_row_slices<Dots>(p, plan, sink_of(plan), stream));
-    }
-    template <typename Sums>
-    int sums(const SkinnyPlan& plan) const {
-        return combined(plan, launch_column_sums<Sums>(p, plan, sink_of(plan), stream));
-    }
-    Sink<Epilogue> sink_of(const SkinnyPlan& plan) const {
-        Sink<Epilogue> own = sink;
-        own.parts = plan.splits > 1 ? workspace : nullptr;
-        return own;
-    }
-    int combined(const SkinnyPlan& plan, int error) const {
+    template <typename Source, typename Epilogue>
+    static int launch(const Product& product, const Memory& memory, const Source&,
+                      Sink<Epilogue> sink, cudaStream_t stream) {
+        if (sink.extent == 0) return 0;
+        const Skinny p = Skinny::of(product);
+        const SkinnyPlan plan = Kernels::plan(p);
+        if (plan.splits > 1) sink.parts = static_cast<float*>(memory.workspace);
+        const int error = Kernels::launch(p, plan, sink, stream);
         if (error || plan.splits == 1) return error;
-        return combine_parts(sink_of(plan), plan.splits, nullptr, stream);
+        return combine_parts(sink, plan.splits, nullptr, stream);
     }
 };
-template <typename T, typename Epilogue>
-static int launch_skinny(const Product& product, const Sink<Epilogue>& sink, float* workspace,
-                         cudaStream_t stream) {
-    const Skinny p = Skinny::of(product);
-    if (sink.extent == 0) return 0;
-    return visit_skinny<T>(p, SkinnyLaunch<Epilogue>{p, sink, workspace, stream});
-}
-
-// @skinny_bytes deps: skinny_case
-// The workspace of a skinny product, whose extents alone are read: enough for any strides.
-struct SkinnySplits {
-    template <typename Dots>
-    int dots(const SkinnyPlan& plan) const {
-        return plan.splits;
-    }
-    template <typename Ring>
-    int ring(const SkinnyPlan& plan, bool) const {
-        return plan.splits;
-    }
-    template <typename Dots>
-    int slices(const SkinnyPlan& plan) const {
-        return plan.splits;
-    }
-    template <typename Sums>
-    int sums(const SkinnyPlan& plan) const {
-        return plan.splits;
-    }
-};
-template <typename T>
-static int64_t skinny_bytes(const Product& product) {
-    const Skinny p = Skinny::of(product);
-    const int64_t extent = p.batches * p.batch_step;
-    if (extent == 0) return 0;
-    int most = 1;
-    for (int packed = 0; packed < 4; ++packed) {
-        const int along = visit_row_dots<T>(p, packed % 2 != 0, SkinnySplits{});
-        const int across = visit_column_sums<T>(p, packed % 2 != 0, packed > 1, SkinnySplits{});
-        most = along > most ? along : most;
-        most = across > most ? across : most;
-    }
-    return most > 1 ? most * extent * int64_t(sizeof(float)) : 0;
-}
 
 }  // namespace op

@@ -80,7 +80,6 @@ OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packet
 template <typename Value>
 struct InMemory {
     using T = Value;
-    static constexpr bool kStored = true;
     static constexpr bool packed = true;  // neighbours may be asked for at once, if aligned
     const T* data;
 
@@ -271,6 +270,19 @@ struct alignas(16) TurnedTile {
     }
 };
 
+// @take_spots deps: fetch_spots, TurnedTile
+// Four values along k of each of this thread's rows of a spot.
+template <bool kWhole, typename Source>
+OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
+                          const SpotAt& spot, const Spots& spots, bool packets, TurnedTile& tile) {
+    fetch_spots<kWhole>(v, source, from, spot, spots, packets);
+    if (!lies_across(from)) return;
+    __syncthreads();  // what stands in shared memory has been read
+    tile.lay_out(v);
+    __syncthreads();
+    tile.pick_up(v);
+}
+
 // @PlaceOf deps: lies_across
 // Two indices of a block, `inner` the one in which neighbouring blocks lie side by side in memory:
 // the first of the two where rows of the operand lie nearer than neighbours in k.
@@ -285,20 +297,15 @@ struct PlaceOf {
     }
 };
 
-// @split_a_of deps: fetch_spots, TurnedTile, exponents, CallState, Held, put_parts, equilibrated, spot_facts
+// @split_a_of deps: take_spots, exponents, CallState, Held, put_parts, equilibrated, spot_facts
 // Splits one interval of a band of a.
 template <int kParts, bool kWhole, typename Source>
 OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
                           const Spots& spots, const Held& held, half* packed, float* scale,
                           int64_t scale_rows, CallHead* call, bool packets, TurnedTile& tile) {
-    Four v[kOwnRows];
-    fetch_spots<kWhole>(v, source, a, spot, spots, packets);
     const Four factors = column_factors<kWhole>(held.column_max, spot.k, spots.k, 1);
-    if (lies_across(a)) {
-        tile.lay_out(v);
-        __syncthreads();
-        tile.pick_up(v);
-    }
+    Four v[kOwnRows];
+    take_spots<kWhole>(v, source, a, spot, spots, packets, tile);
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
         const Four own = equilibrated(v[i], factors);

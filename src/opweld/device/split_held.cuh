@@ -38,40 +38,40 @@ struct CallState {
     uint32_t* row_max;     // [batches][n] bits of the largest |b[n, .]| / 2^c
 };
 
-// @sample_of deps: Operand, Held, to_compute
+// @sample_of deps: Operand, Held
 // Sample i of an operand: spread over it, at no fixed distance, so that a pattern is not met again.
-template <typename T>
-OPWELD_FN uint32_t sample_of(const Operand& b, int i, int64_t batches, int64_t n, int64_t k) {
-    const uint64_t count = uint64_t(batches) * n * k, width = count / HeldHead::kSamples;
+OPWELD_FN uint32_t sample_of(const Operand& b, int i, const Spots& spots) {
+    const uint64_t count = uint64_t(spots.batches) * spots.rows * spots.k;
+    const uint64_t width = count / HeldHead::kSamples;
     // a multiple of the golden ratio, as a fraction of 2^32, chooses within sample i's share
     const uint64_t within = uint64_t(uint32_t(i) * 2654435761u) * uint32_t(min(width, 0xFFFFFFFFul));
     uint64_t at = i * count / HeldHead::kSamples + (within >> 32);
-    const bool dense = b.inner == 1 && b.row == k && b.batch == n * k;
+    const bool dense = b.inner == 1 && b.row == spots.k && b.batch == spots.rows * spots.k;
     if (!dense) {
-        const uint64_t row = at / k;
-        at = row / n * b.batch + row % n * b.row + at % k * b.inner;
+        const uint64_t row = at / spots.k;
+        at = row / spots.rows * b.batch + row % spots.rows * b.row + at % spots.k * b.inner;
     }
-    return __float_as_uint(to_compute(static_cast<const T*>(b.data)[at]));
+    return __float_as_uint(static_cast<const float*>(b.data)[at]);
 }
 
-// @check_held_kernel deps: sample_of, CallState
-// Compares b with the samples kept of it: are they alike, the split copy still holds. One block.
-template <typename T>
+// @check_held_kernel deps: Spots, sample_of, CallState
+// Compares b with the samples kept of it: are they alike, and is it not known to have `changed`, the
+// split copy still holds. One block.
 static __global__ void __launch_bounds__(1024)
-    check_held_kernel(const Operand b, const int64_t batches, const int64_t n, const int64_t k,
-                      const Held held, const CallState call) {
-    bool differs = held.head->known == 0;
+    check_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
+                      const bool changed) {
+    bool differs = changed || held.head->known == 0;
 #pragma unroll
     for (int i = threadIdx.x; i < HeldHead::kSamples; i += 1024) {
-        differs |= sample_of<T>(b, i, batches, n, k) != held.head->samples[i];
+        differs |= sample_of(b, i, spots) != held.head->samples[i];
     }
     const int stale = __syncthreads_or(differs);
     if (threadIdx.x == 0) {
         *call.head = {stale ? 0 : held.head->unfit, stale ? 0 : held.head->lossy, 0, stale, 0};
     }
     if (!stale) return;
-    for (int64_t i = threadIdx.x; i < k; i += 1024) call.column_max[i] = 0;
-    for (int64_t i = threadIdx.x; i < batches * n; i += 1024) call.row_max[i] = 0;
+    for (int64_t i = threadIdx.x; i < spots.k; i += 1024) call.column_max[i] = 0;
+    for (int64_t i = threadIdx.x; i < spots.batches * spots.rows; i += 1024) call.row_max[i] = 0;
 }
 
 // @sync_grid deps:
@@ -86,6 +86,51 @@ static __global__ void __launch_bounds__(1024)
         __threadfence();
     }
     __syncthreads();
+}
+
+// @SplitSpace deps: TurnedTile
+// The shared memory of a block that looks at a spot of b or splits it.
+struct SplitSpace {
+    TurnedTile tile;
+    uint32_t most[kInterval];  // of its columns
+    float up[kBand];           // of its rows
+};
+
+// @find_columns deps: SplitSpace, CallState, spot_facts
+// The largest values of a spot's columns go to those of the whole columns.
+OPWELD_FN void find_columns(const Four (&v)[kOwnRows], const SpotAt& spot, const Spots& spots,
+                            const CallState& call, SplitSpace& space) {
+    if (threadIdx.x < kInterval) space.most[threadIdx.x] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+        uint32_t most = 0;
+#pragma unroll
+        for (int i = 0; i < kOwnRows; ++i) most = max(most, __float_as_uint(fabsf(v[i].x[j])));
+        most = max(most, __shfl_xor_sync(~0u, most, kSpotThreads));  // the warp's other rows
+        if (threadIdx.x % 32 < kSpotThreads) {
+            atomicMax(&space.most[threadIdx.x % kSpotThreads * 4 + j], most);
+        }
+    }
+    __syncthreads();
+    const int64_t k = spot.interval * kInterval + threadIdx.x;
+    if (threadIdx.x < kInterval && k < spots.k) {
+        atomicMax(&call.column_max[k], space.most[threadIdx.x]);
+    }
+}
+
+// @find_rows deps: Spots, CallState, spot_facts
+// The largest values of a spot's rows, equilibrated, go to those of the whole rows.
+OPWELD_FN void find_rows(const Four (&v)[kOwnRows], const SpotAt& spot, const Spots& spots,
+                         const CallState& call) {
+#pragma unroll
+    for (int i = 0; i < kOwnRows; ++i) {
+        const uint32_t most = largest_of_spot(__float_as_uint(largest_of(v[i])));
+        const int64_t row = spot.own_row(i);
+        if (threadIdx.x % kSpotThreads == 0 && row < spots.rows) {
+            atomicMax(&call.row_max[spot.batch * spots.rows + row], most);
+        }
+    }
 }
 
 // @row_scale deps: Spots, exponents, Held, CallState
@@ -103,63 +148,101 @@ static __global__ void __launch_bounds__(1024)
     return power_of_two(up);
 }
 
-// @split_b_of deps: row_scale, spot_facts, fetch_spots, TurnedTile, equilibrated, put_parts
-// Splits one interval of one band of b.
-struct SplitSpace {
-    TurnedTile tile;
-    float up[kBand];
-};
-
-template <typename T, int kParts, bool kWhole>
-OPWELD_FN void split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots, const Held& held,
-                          const CallState& call, bool packets, SplitSpace& space) {
-    Four v[kOwnRows];
-    fetch_spots<kWhole>(v, InMemory<T>{static_cast<const T*>(b.data)}, b, spot, spots, packets);
-    const Four factors = column_factors<kWhole>(call.column_max, spot.k, spots.k, -1);
-    const int64_t begin = spot.batch * spots.rows, row = spot.row + threadIdx.x;
-    const bool across = lies_across(b);
+// @split_rows_of_b deps: SplitSpace, row_scale, spot_facts, put_parts, equilibrated
+// A spot's rows, equilibrated, as parts.
+template <int kParts>
+OPWELD_FN void split_rows_of_b(const Four (&v)[kOwnRows], const SpotAt& spot, const Spots& spots,
+                               const Held& held, const CallState& call, SplitSpace& space) {
+    const int64_t begin = spot.batch * spots.rows, first = spot.row + threadIdx.x;
     __syncthreads();  // what stands in shared memory has been read
-    if (threadIdx.x < kBand && row < spots.rows) {
-        space.up[threadIdx.x] = row_scale(begin + row, spot, held, call);
+    if (threadIdx.x < kBand && first < spots.rows) {
+        space.up[threadIdx.x] = row_scale(begin + first, spot, held, call);
     }
-    if (across) space.tile.lay_out(v);
     __syncthreads();
-    if (across) space.tile.pick_up(v);
     bool loses = false;
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
-        const int64_t own_row = spot.own_row(i);
-        const bool exists = kWhole || own_row < spots.rows;
-        const float up = exists ? space.up[own_row - spot.row] : 0.0f;
-        const Four lifted = scaled(equilibrated(v[i], factors), up);
+        const int64_t row = spot.own_row(i);
+        const Four lifted = scaled(v[i], row < spots.rows ? space.up[row - spot.row] : 0.0f);
         loses |= loses_digits<kParts>(lifted);
-        if (!exists) continue;
-        half* packed = held.packed + (begin + own_row) * spots.intervals * (kParts * kInterval);
+        if (row >= spots.rows) continue;
+        half* packed = held.packed + (begin + row) * spots.intervals * (kParts * kInterval);
         put_parts<kParts>(packed, spot.k, lifted);
     }
     if (loses) call.head->lossy = 1;
 }
 
-template <typename T, int kParts>
-OPWELD_FN void split_b_of(const Operand& b, const SpotAt& spot, const Spots& spots, const Held& held,
-                          const CallState& call, bool packets, SplitSpace& space) {
-    if (packets && spot.is_whole(spots)) {
-        split_b_of<T, kParts, true>(b, spot, spots, held, call, packets, space);
+// @pass_over_b deps: InMemory, PlaceOf, equilibrated, find_columns, find_rows, split_rows_of_b, take_spots
+// What of b one pass over it is for: the largest of each column; with these that of each row; with
+// both the parts. The grid's blocks take spots in turn.
+enum class Pass { kColumns, kRows, kParts };
+
+template <Pass kPass, int kParts, bool kWhole>
+OPWELD_FN void pass_over_spot(const Operand& b, const SpotAt& spot, const Spots& spots,
+                              const Held& held, const CallState& call, bool packets,
+                              SplitSpace& space) {
+    Four v[kOwnRows];
+    const InMemory<float> source{static_cast<const float*>(b.data)};
+    take_spots<kWhole>(v, source, b, spot, spots, packets, space.tile);
+    if constexpr (kPass == Pass::kColumns) {
+        find_columns(v, spot, spots, call, space);
     } else {
-        split_b_of<T, kParts, false>(b, spot, spots, held, call, packets, space);
+        const Four factors = column_factors<kWhole>(call.column_max, spot.k, spots.k, -1);
+#pragma unroll
+        for (int i = 0; i < kOwnRows; ++i) v[i] = equilibrated(v[i], factors);
+        if constexpr (kPass == Pass::kRows) find_rows(v, spot, spots, call);
+        if constexpr (kPass == Pass::kParts) {
+            split_rows_of_b<kParts>(v, spot, spots, held, call, space);
+        }
     }
 }
 
-// @finish_held deps: sample_of, Spots, CallState
-// What one block does when all rows are split: it vouches for the copy. Of a nothing is known yet.
-template <typename T>
-OPWELD_FN void finish_held(const Operand& b, const Spots& spots, const Held& held,
-                           const CallState& call) {
+template <Pass kPass, int kParts>
+OPWELD_FN void pass_over_b(const Operand& b, const Spots& spots, const Held& held,
+                           const CallState& call, bool packets, SplitSpace& space) {
+    const int64_t bands = spots.bands();
+    for (int64_t i = blockIdx.x; i < bands * spots.intervals; i += gridDim.x) {
+        const PlaceOf place(b, i, bands, spots.intervals);
+        const SpotAt spot(spots, place.band, place.interval);
+        if (packets && spot.is_whole(spots)) {
+            pass_over_spot<kPass, kParts, true>(b, spot, spots, held, call, packets, space);
+        } else {
+            pass_over_spot<kPass, kParts, false>(b, spot, spots, held, call, packets, space);
+        }
+    }
+}
+
+// @pass_over_b_kernel deps: pass_over_b
+template <Pass kPass, int kParts>
+static __global__ void __launch_bounds__(256, 4)
+    pass_over_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
+                       const bool packets) {
+    __shared__ SplitSpace space;
+    pass_over_b<kPass, kParts>(b, spots, held, call, packets, space);
+}
+
+// @refresh_held_kernel deps: pass_over_b, sample_of, sync_grid
+// Splits b anew where its copy is stale; otherwise returns at once. A cooperative launch: all blocks
+// run at a time. At the end one of them vouches for the copy. Of a nothing is known yet.
+template <int kParts>
+static __global__ void __launch_bounds__(256, 3)
+    refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
+                        const bool packets) {
+    __shared__ SplitSpace space;
+    if (!call.head->stale) return;
+    int* arrived = &call.head->arrived;
+    pass_over_b<Pass::kColumns, kParts>(b, spots, held, call, packets, space);
+    sync_grid(arrived, 1);
+    pass_over_b<Pass::kRows, kParts>(b, spots, held, call, packets, space);
+    sync_grid(arrived, 2);
+    pass_over_b<Pass::kParts, kParts>(b, spots, held, call, packets, space);
+    sync_grid(arrived, 3);
+    if (blockIdx.x != 0) return;
     for (int64_t i = threadIdx.x; i < spots.k; i += blockDim.x) {
         held.column_max[i] = call.column_max[i];
     }
     for (int i = threadIdx.x; i < HeldHead::kSamples; i += blockDim.x) {
-        held.head->samples[i] = sample_of<T>(b, i, spots.batches, spots.rows, spots.k);
+        held.head->samples[i] = sample_of(b, i, spots);
     }
     if (threadIdx.x == 0) {
         held.head->lossy = call.head->lossy;
@@ -168,60 +251,6 @@ OPWELD_FN void finish_held(const Operand& b, const Spots& spots, const Held& hel
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) held.head->known = 1;
-}
-
-// @refresh_held_kernel deps: PlaceOf, Largest, facts_of, split_b_of, finish_held, sync_grid
-// Splits b anew where the device finds the copy stale; otherwise returns at once. A cooperative
-// launch: all blocks run at a time.
-// Apart, for its registers are not the splitting's.
-template <typename Fact, typename T>
-static __device__ __noinline__ void find_facts(const Lines& lines, const CallState& call, Joint<Fact>& joint) {
-    const int64_t blocks = lines.blocks(lines.across == Fact::kOfColumns);
-    for (int64_t i = blockIdx.x; i < blocks; i += gridDim.x) {
-        facts_of<Fact, T>(lines, i, call, joint);
-    }
-}
-
-template <typename T, int kParts>
-static __global__ void __launch_bounds__(256, 3)
-    refresh_held_kernel(const Operand b, const Spots spots, const Lines lines, const Held held,
-                        const CallState call) {
-    __shared__ Joint<Largest<true>> columns;
-    __shared__ Joint<Largest<false>> rows;
-    __shared__ SplitSpace space;
-    if (!call.head->stale) return;
-    int* arrived = &call.head->arrived;
-    find_facts<Largest<true>, T>(lines, call, columns);
-    sync_grid(arrived, 1);
-    find_facts<Largest<false>, T>(lines, call, rows);
-    sync_grid(arrived, 2);
-    const int64_t bands = spots.bands();
-    for (int64_t i = blockIdx.x; i < bands * spots.intervals; i += gridDim.x) {
-        const PlaceOf place(b, i, bands, spots.intervals);
-        const SpotAt spot(spots, place.band, place.interval);
-        split_b_of<T, kParts>(b, spot, spots, held, call, lines.packets, space);
-    }
-    sync_grid(arrived, 3);
-    if (blockIdx.x == 0) finish_held<T>(b, spots, held, call);
-}
-
-// @anew_kernels deps: PlaceOf, facts_kernel, split_b_of, finish_held
-// The same in kernels of their own, of many small blocks that keep the memory busy: where the host
-// knows that b has to be split. `call` begins as zeros.
-template <typename T, int kParts>
-static __global__ void __launch_bounds__(256, 4)
-    split_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
-                   const bool packets) {
-    __shared__ SplitSpace space;
-    const PlaceOf place(b, blockIdx.x, spots.bands(), spots.intervals);
-    const SpotAt spot(spots, place.band, place.interval);
-    split_b_of<T, kParts>(b, spot, spots, held, call, packets, space);
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(1024)
-    finish_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call) {
-    finish_held<T>(b, spots, held, call);
 }
 
 }  // namespace op

@@ -38,7 +38,7 @@ static bool reads_packets(const Operand& from) {
            reinterpret_cast<uintptr_t>(lines.data) % (4 * sizeof(T)) == 0;
 }
 
-// @SplitOperands deps: num_multiprocessors, CallState, Product, take_held, check_held_kernel, refresh_held_kernel, anew_kernels, split_kernel, reads_packets
+// @SplitOperands deps: CallState, Product, Spots, take_held
 // Float32 operands of a product on tensor cores, split into kParts.
 template <int kParts>
 struct SplitOperands {
@@ -66,44 +66,62 @@ struct SplitOperands {
         split.a_scale = space.take<float>(p.batches * split.intervals * scale_rows);
         split.a = space.take<half>(p.batches * p.m * split.intervals * (kParts * kInterval));
         split.held = take_held(is_held ? apart : space, kParts, p.batches, p.n, p.k);
+        if (!is_held) split.held.column_max = split.state.column_max;
         return split;
     }
+    Spots spots_of_b(const Product& p) const { return {b_batches, p.n, p.k, intervals}; }
+};
 
-    // Where b is not held, or known to have changed, its copy is made; else it is where the device
-    // finds it stale. Then a is split, whose values come from `source`.
-    template <typename Source>
-    int make(const Product& p, const Source& source, int changed, cudaStream_t stream) const {
-        const Spots of_a{a_batches, p.m, p.k, intervals}, of_b{b_batches, p.n, p.k, intervals};
-        const bool packets = reads_packets<float>(p.b);
-        const int error = changed ? split_anew(p.b, of_b, packets, stream)
-                                  : refresh(p.b, of_b, packets, stream);
+// @split_a deps: SplitOperands, reads_packets, split_kernel
+// The values of a come from `source`; b is split before.
+template <int kParts, typename Source>
+static int split_a(const SplitOperands<kParts>& split, const Product& p, const Source& source,
+                   cudaStream_t stream) {
+    const Spots spots{split.a_batches, p.m, p.k, split.intervals};
+    const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
+    split_kernel<kParts><<<blocks, 256, 0, stream>>>(
+        source, p.a, spots, split.held, split.a, split.a_scale, split.scale_rows, split.state.head,
+        source.packed && reads_packets<float>(p.a));
+    return int(cudaGetLastError());
+}
+
+// @NewOperand deps: Memory, SplitOperands, pass_over_b_kernel, reads_packets
+// An operand b that is another at each call, and is split in each: by many small blocks, which keep the
+// memory busy.
+struct NewOperand {
+    static constexpr bool kHeld = false;
+
+    template <int kParts>
+    static int split(const SplitOperands<kParts>& split, const Product& p, const Memory&,
+                     cudaStream_t stream) {
+        const int error = int(cudaMemsetAsync(split.state.head, 0, split.state_bytes, stream));
         if (error) return error;
-        const unsigned int blocks = (unsigned int)(of_a.bands() * intervals);
-        split_kernel<kParts><<<blocks, 256, 0, stream>>>(
-            source, p.a, of_a, held, a, a_scale, scale_rows, state.head,
-            source.packed && reads_packets<float>(p.a));
+        const Spots spots = split.spots_of_b(p);
+        const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
+        const auto pass = [&](auto kernel) {
+            kernel<<<blocks, 256, 0, stream>>>(p.b, spots, split.held, split.state,
+                                               reads_packets<float>(p.b));
+        };
+        pass(pass_over_b_kernel<Pass::kColumns, kParts>);
+        pass(pass_over_b_kernel<Pass::kRows, kParts>);
+        pass(pass_over_b_kernel<Pass::kParts, kParts>);
         return int(cudaGetLastError());
     }
+};
 
-    int split_anew(const Operand& b, const Spots& spots, bool packets, cudaStream_t stream) const {
-        const int error = int(cudaMemsetAsync(state.head, 0, state_bytes, stream));
-        if (error) return error;
-        const Lines lines = Lines::of(b, spots.batches, spots.rows, spots.k, packets);
-        const auto blocks = [](int64_t count) { return dim3((unsigned int)count); };
-        facts_kernel<Largest<true>, float>
-            <<<blocks(lines.blocks(lines.across)), 256, 0, stream>>>(lines, state);
-        facts_kernel<Largest<false>, float>
-            <<<blocks(lines.blocks(!lines.across)), 256, 0, stream>>>(lines, state);
-        split_b_kernel<float, kParts><<<blocks(spots.bands() * intervals), 256, 0, stream>>>(
-            b, spots, held, state, packets);
-        finish_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots, held, state);
-        return int(cudaGetLastError());
-    }
+// @HeldOperand deps: Memory, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
+// An operand b whose split copy is held: made where it is known to have changed, or where the device
+// finds it stale.
+struct HeldOperand {
+    static constexpr bool kHeld = true;
 
-    int refresh(const Operand& b, const Spots& spots, bool packets, cudaStream_t stream) const {
-        check_held_kernel<float><<<1, 1024, 0, stream>>>(b, spots.batches, spots.rows, spots.k, held,
-                                                         state);
-        const auto kernel = refresh_held_kernel<float, kParts>;
+    template <int kParts>
+    static int split(const SplitOperands<kParts>& split, const Product& p, const Memory& memory,
+                     cudaStream_t stream) {
+        const Spots spots = split.spots_of_b(p);
+        check_held_kernel<<<1, 1024, 0, stream>>>(p.b, spots, split.held, split.state,
+                                                  !memory.held || memory.changed);
+        const auto kernel = refresh_held_kernel<kParts>;
         static const int resident = [&] {
             int blocks = 0;
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
@@ -118,9 +136,17 @@ struct SplitOperands {
         config.stream = stream;
         config.attrs = &attribute;
         config.numAttrs = 1;
-        const Lines lines = Lines::of(b, spots.batches, spots.rows, spots.k, packets);
-        return int(cudaLaunchKernelEx(&config, kernel, b, spots, lines, held, state));
+        return int(cudaLaunchKernelEx(&config, kernel, p.b, spots, split.held, split.state,
+                                      reads_packets<float>(p.b)));
     }
 };
+
+// @held_copy_bytes deps: take_held
+// What the split copy of b[batches, n, k] takes.
+static int64_t held_copy_bytes(int parts, int64_t batches, int64_t n, int64_t k) {
+    Workspace space{};
+    take_held(space, parts, batches, n, k);
+    return space.used;
+}
 
 }  // namespace op

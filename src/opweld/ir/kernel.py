@@ -32,7 +32,7 @@ from typing import Any
 
 from .expr import Size, picks_of
 from .ops import Op
-from .product import Matrix, Mode
+from .product import FormRow, Matrix, Mode
 from .types import DType
 
 
@@ -323,12 +323,14 @@ class Contraction:
     """A matrix product whose elements `epilogue` takes, at row-major positions of the result.
 
     `buffers` are all operands and results of the group; epilogue and prologue have those that they
-    touch, which must be row-major. `held`: the device keeps its form of b from call to call.
+    touch, which must be row-major. `held`: the device keeps its form of b from call to call. The
+    first of the `forms` that takes the sizes of a call makes it.
     """
 
     group: str
     mode: Mode
     family: str
+    forms: tuple[FormRow, ...]
     a: Factor
     b: Factor
     held: bool

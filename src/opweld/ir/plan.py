@@ -9,7 +9,7 @@ from .attention import Attention
 from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
-from .product import Mode, Product, RowsProduct
+from .product import FormRow, Mode, Product, RowsProduct
 
 
 class GroupKind(enum.Enum):
@@ -40,16 +40,20 @@ class PointwiseSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ContractionSchedule:
-    """How the product is made, by which family of kernels on the tensor cores ("sm90", "mma"); its
-    epilogue takes `lanes` neighbours of a row at once.
+    """How the product is made: by the first of the `forms` that takes its run-time sizes, by which
+    family of kernels on the tensor cores ("sm90", "mma"); its epilogue takes `lanes` neighbours of
+    a row at once.
     """
 
     mode: Mode
     family: str
     lanes: int
+    forms: tuple[FormRow, ...]
 
     def __str__(self) -> str:
-        return f"mode {self.mode.value} tensor cores {self.family} lanes {self.lanes}"
+        rows = [f"{row.form.value}: {row.range_text(self.mode)}" for row in self.forms[:-1]]
+        by = "; ".join([*rows, f"{self.forms[-1].form.value}: {'others' if rows else 'all'}"])
+        return f"mode {self.mode.value} tensor cores {self.family} lanes {self.lanes}; {by}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,18 @@ class Mode(enum.Enum):
     BFLOAT16 = "bfloat16"
 
 
+class Form(enum.Enum):
+    """How kernels of the device library make a product."""
+
+    RING = "row ring"
+    SLICES = "row slices"
+    COLUMNS = "column sums"
+    SHORT = "short sums"
+    LIVE = "tiles split as they are multiplied"
+    TILES = "tiles"
+    FMA = "multiply-adds"
+
+
 # How the device library makes products (contract.cuh). Those of so few rows or columns read their
 # operands once, as they are; so do shorter sums than SHORTEST_SPLIT.
 SKINNY = {Mode.FAITHFUL: 16, Mode.TF32: 4, Mode.HALF: 16, Mode.BFLOAT16: 16}
@@ -40,11 +52,46 @@ SPLIT_READS, LIVE_SPLIT_READS = 1, 3
 LIVE_DEPTH, LIVE_WORTH = 1024, 176
 
 
-def splits_in_kernel(mode: Mode, held: bool, m: int, n: int, k: int) -> bool:
-    """Whether the kernel that multiplies splits both operands itself, in place of passes before."""
-    few = min(m, n) <= SKINNY[mode]
-    worth = k >= LIVE_DEPTH and m * n < LIVE_WORTH * (m + 2 * n)
-    return mode is Mode.FAITHFUL and not held and not few and worth
+@dataclass(frozen=True, slots=True)
+class FormRow:
+    """A form and the products that it takes: of the sizes that `range_text` says, beside few
+    `rows` those whose other operand lies `across` k, or along it. `packed`: it is read in vectors.
+    """
+
+    form: Form
+    rows: int = 0
+    across: bool = False
+    packed: bool = False
+
+    def takes(self, mode: Mode, m: int, n: int, k: int) -> bool:
+        """Whether the sizes are its own."""
+        if self.form in (Form.RING, Form.SLICES, Form.COLUMNS):
+            return min(m, n) <= self.rows
+        least, most = self._terms(mode)
+        return least <= k and (most is None or k <= most)
+
+    def _terms(self, mode: Mode) -> tuple[int, int | None]:
+        """The fewest and the most terms of a sum."""
+        if self.form is Form.SHORT:
+            return 0, SHORTEST_SPLIT - 1
+        if self.form is Form.LIVE:
+            return LIVE_DEPTH, None
+        split = self.form is Form.TILES and mode in PARTS
+        return SHORTEST_SPLIT if split else 0, None
+
+    def range_text(self, mode: Mode) -> str:
+        """The sizes that it takes, in words."""
+        if self.rows:
+            return "1 row or column" if self.rows == 1 else f"up to {self.rows} rows or columns"
+        least, most = self._terms(mode)
+        if most is not None:
+            return f"sums of up to {most} terms"
+        return f"sums of {least} terms or more" if least else "others"
+
+
+def form_at(forms: tuple[FormRow, ...], mode: Mode, m: int, n: int, k: int) -> FormRow:
+    """The form that makes a product of these sizes; the last makes all that the others do not."""
+    return next((row for row in forms if row.takes(mode, m, n, k)), forms[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ def _(value: Contraction) -> str:
         + "".join(f" {role} {_axes_text(axes)}" for role, axes in _roles(factor.axes, letter))
         for name, factor, letter in (("a", value.a, "m"), ("b", value.b, "n"))
     ]
+    lines += [f"  by {row.form.value}: {row.range_text(value.mode)}" for row in value.forms]
     held = ["  b is held from call to call"] if value.held else []
     return "\n".join([head, *lines, *held, ""]) + "".join(map(kernel_text, value.kernels))
 

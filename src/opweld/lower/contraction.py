@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..ir.kernel import Buffer, Contraction, Factor, Kernel, Load, Prologue
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
-from ..ir.product import even_strides
+from ..ir.product import Form, even_strides
 from .names import Names
 from .pointwise import Origins, buffer_of, buffers_of, row_major_kernel
 
@@ -24,9 +24,10 @@ def lower_contraction(origins: Origins, group: Group) -> Contraction:
         group=group.name,
         mode=schedule.mode,
         family=schedule.family,
+        forms=schedule.forms,
         a=Factor(None if computed else group.inputs.index(product.a), product.a_axes),
         b=Factor(group.inputs.index(product.b), product.b_axes),
-        held=product.held,
+        held=product.held and any(row.form is Form.TILES for row in schedule.forms),
         buffers=buffers,
         epilogue=replace(kernel, variant="epilogue", buffers=_touched(kernel, buffers)),
         shape=anchor.type.shape,

@@ -140,9 +140,9 @@ def is_ours(
     return _compared(call, product, mode, tail, target, conditions, table).faster
 
 
-# What a product by itself must save to be worth its compiling: an estimate has no more digits. What
-# follows one saves a launch besides.
-_LEAST_GAIN_US = 0.5
+# What a product by itself must save to be worth its compiling and its text, of a thousand lines and
+# more. What follows one saves a launch besides.
+_LEAST_GAIN_US = 3.0
 
 
 @dataclass(frozen=True, slots=True)

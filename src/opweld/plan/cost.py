@@ -19,10 +19,10 @@ from ..ir.product import (
     Mode,
     Product,
     RowsProduct,
-    splits_in_kernel,
 )
 from ..ir.types import DType
 from ..target import Target
+from .forms import splits_in_kernel
 from .places import HERE, Way, places_of
 from .uses import behind_views, computes
 
@@ -298,8 +298,7 @@ def held_bytes(product: Product, mode: Mode) -> int:
 
 def splits_itself(product: Product, mode: Mode, sizes: Sizes) -> bool:
     """Whether the kernel that makes the product splits both operands."""
-    m, n, k = (number_at(extent, sizes) for extent in (product.m, product.n, product.k))
-    return splits_in_kernel(mode, product.held, m, n, k)
+    return splits_in_kernel(product, mode, sizes)
 
 
 def splits_a(product: Product, mode: Mode, sizes: Sizes) -> bool:

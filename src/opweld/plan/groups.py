@@ -216,7 +216,12 @@ def _contraction(
         _with_views(context.uses, unit, inputs),
         inputs,
         context.uses.results(unit),
-        choose_contraction_schedule(product, context.choice.modes[anchor.serial], context.target),
+        choose_contraction_schedule(
+            product,
+            context.choice.modes[anchor.serial],
+            context.target,
+            context.conditions.sizes,
+        ),
         Estimate(0, 0, ""),
         _contraction_reason(unit, context.choice.accepted[anchor.serial]),
         anchor=anchor,

@@ -22,6 +22,7 @@ from ..ir.product import Mode, Product
 from ..ir.types import DType
 from ..target import Target
 from .alone import windows_together
+from .forms import choose_forms
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:
@@ -155,8 +156,9 @@ def choose_attention_schedule(attention: Attention, target: Target) -> Attention
 
 
 def choose_contraction_schedule(
-    product: Product, mode: Mode, target: Target
+    product: Product, mode: Mode, target: Target, sizes: Sizes
 ) -> ContractionSchedule:
     """As many neighbours at once as one access of float32 moves, where they divide every row."""
     lanes = next(lanes for lanes in (4, 2, 1) if divides(lanes, product.n))
-    return ContractionSchedule(mode, target.tensor_cores, lanes)
+    forms = choose_forms(product, mode, target.tensor_cores, sizes)
+    return ContractionSchedule(mode, target.tensor_cores, lanes, forms)

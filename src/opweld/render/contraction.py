@@ -2,20 +2,20 @@
 
 The product itself stands in the device library; here is what becomes of its elements, and how those
 of operand a come about where it is computed. In C:
-    int64_t <group>_workspace(batches, rows, columns, inner, int held)   bytes of one call
-    int64_t <group>_held(batches, rows, columns, inner)                  bytes of b as it is kept
-    int <group>_contract(a and its strides, b and its strides, extents, operands and results of
-                         prologue and epilogue, their integers, int64_t max_offset, int aligned,
+    int64_t <group>_workspace(const void* product, int held)   bytes of one call
+    int64_t <group>_held(const void* product)                  bytes of b as it is kept
+    int <group>_contract(const void* product, operands and results of prologue and epilogue, their
+                         integers, int64_t max_offset, int aligned,
                          void* workspace, void* held, int changed, void* stream)
-Strides are those of batch, row and sum, in elements; a computed operand has no pointer.
-`max_offset` and `aligned` speak of what prologue and epilogue touch, as in a launcher; the result
-is a cudaError_t.
+`product` is an op::Product: where a and b lie, with the strides of batch, row and sum in elements,
+and the extents; a computed operand has no pointer. `max_offset` and `aligned` speak of what
+prologue and epilogue touch, as in a launcher; the result is a cudaError_t.
 """
 
 from __future__ import annotations
 
 from ..ir.kernel import Buffer, Contraction, Kernel
-from ..ir.product import Mode
+from ..ir.product import PARTS, Form, FormRow, Mode
 from .c import STORAGE
 from .element import element_text, title
 from .layout import call, head
@@ -29,17 +29,42 @@ MODES = {
 }
 HOLDING_PIECES = {"held_weights"}
 
-STRIDES = tuple(f"{side}_stride{axis}" for side in "ab" for axis in range(3))
-EXTENTS = ("num_batches", "num_rows", "num_columns", "num_inner")
+
+_STORED = {Mode.HALF: "half", Mode.BFLOAT16: "bfloat16"}
+"""The type of elements that are no float."""
+
+_FORM_PIECES = {
+    Form.RING: "RingRows",
+    Form.SLICES: "SliceRows",
+    Form.COLUMNS: "ColumnRows",
+    Form.SHORT: "ShortSums",
+    Form.FMA: "FmaTiles",
+}
+_LIVE = {"sm90": "LiveSm90", "mma": "LiveMma"}
 
 
 def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
+    forms = {row.form for row in contraction.forms}
     made = "contract_computed" if contraction.prologue else "contract"
-    name = _mode_name(contraction)
-    needed = {made, f"tensor_cores_{contraction.family}", name}
-    needed |= {f"live_{contraction.family}"} if name.endswith("Live") else set()
+    needed = {made, "product_bytes"}
+    needed |= {_FORM_PIECES[form] for form in forms if form in _FORM_PIECES}
+    if Form.LIVE in forms:
+        needed |= {_LIVE[contraction.family]}
+    if Form.TILES in forms:
+        needed |= _tile_pieces(contraction)
+    if contraction.mode in _STORED:
+        needed |= {_STORED[contraction.mode]}
     return needed | HOLDING_PIECES if contraction.held else needed
+
+
+def _tile_pieces(contraction: Contraction) -> set[str]:
+    mode, family = contraction.mode, contraction.family
+    if mode in PARTS:
+        operand = "HeldOperand" if contraction.held else "NewOperand"
+        return {f"split_tiles_{family}", MODES[mode], operand}
+    products = {f"wgmma_{_STORED[mode]}_{columns}" for columns in (128, 256)}
+    return {f"whole_tiles_{family}", MODES[mode]} | (products if family == "sm90" else set())
 
 
 def contraction_text(contraction: Contraction) -> str:
@@ -50,21 +75,51 @@ def contraction_text(contraction: Contraction) -> str:
         *(_prologue_text(contraction.prologue.kernel) if contraction.prologue else []),
         element_text(kernel.element, "cuda"),
         *epilogue_text(kernel),
+        _forms(contraction),
         _size_entries(contraction),
         _entry(contraction),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _mode(contraction: Contraction) -> str:
-    return f"op::{_mode_name(contraction)}"
+def _forms(contraction: Contraction) -> str:
+    """The type of how it is made, with what each form takes."""
+    rows = contraction.forms
+    told = [f"//   {r.form.value}: {r.range_text(contraction.mode)}" for r in rows[:-1]]
+    told.append(f"//   {rows[-1].form.value}: {'all others' if told else 'all'}")
+    listed = ",\n    ".join(_form(contraction, row) for row in rows)
+    lines = ["// By which form the product is made, the first that takes it:", *told]
+    return "\n".join([*lines, f"using {contraction.group}_forms = op::Forms<\n    {listed}>;"])
 
 
-def _mode_name(contraction: Contraction) -> str:
-    """Where both operands are new at each call, kernels may split them themselves."""
-    name = MODES[contraction.mode]
-    new = not contraction.held and contraction.prologue is None
-    return f"{name}Live" if new and contraction.mode is Mode.FAITHFUL else name
+def _form(contraction: Contraction, row: FormRow) -> str:
+    mode = f"op::{MODES[contraction.mode]}"
+    match row.form:
+        case Form.RING:
+            return f"op::FewRows<op::RingRows<{row.rows}>>"
+        case Form.SLICES:
+            return f"op::FewRows<op::SliceRows<{_bool(row.across)}>>"
+        case Form.COLUMNS:
+            return f"op::FewRows<op::ColumnRows<{row.rows}, {_bool(row.packed)}>>"
+        case Form.SHORT:
+            return "op::ShortSums"
+        case Form.LIVE:
+            return f"op::LiveTiles<op::{_LIVE[contraction.family]}>"
+        case Form.TILES if contraction.mode in PARTS:
+            operand = "op::HeldOperand" if contraction.held else "op::NewOperand"
+            return f"op::SplitTiles<{mode}, {operand}>"
+        case Form.TILES:
+            return f"op::WholeTiles<{mode}>"
+        case Form.FMA:
+            return f"op::FmaTiles<{_storage(contraction)}>"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _storage(contraction: Contraction) -> str:
+    return f"op::{_STORED[contraction.mode]}" if contraction.mode in _STORED else "float"
 
 
 def _prologue_text(kernel: Kernel) -> list[str]:
@@ -120,19 +175,14 @@ def pointer_to(buffer: Buffer) -> str:
 
 
 def _size_entries(contraction: Contraction) -> str:
-    mode, name = _mode(contraction), contraction.group
-    computed = "computed_" if contraction.prologue else ""
-    extents_text = [f"int64_t {name}" for name in EXTENTS]
-    product = f"  const op::Product product{{{{}}, {{}}, {', '.join(EXTENTS)}}};"
+    name, forms = contraction.group, f"{contraction.group}_forms"
     lines = [
-        head(f'extern "C" int64_t {name}_workspace', [*extents_text, "int held"], " {"),
-        product,
-        f"  return op::{computed}workspace_bytes<{mode}>(product, held);",
+        head(f'extern "C" int64_t {name}_workspace', size_parameters(), " {"),
+        f"  return op::workspace_bytes<{forms}>(product, held);",
         "}",
         "",
-        head(f'extern "C" int64_t {name}_held', extents_text, " {"),
-        product,
-        f"  return op::held_bytes<{mode}>(product);",
+        head(f'extern "C" int64_t {name}_held', held_parameters(), " {"),
+        f"  return op::held_bytes<{forms}>(product);",
         "}",
     ]
     return "\n".join(lines)
@@ -140,30 +190,16 @@ def _size_entries(contraction: Contraction) -> str:
 
 def _entry(contraction: Contraction) -> str:
     kernel, prologue = contraction.epilogue, contraction.prologue
-    data = {"a": "nullptr" if prologue else "a_data", "b": "b_data"}
-    a, b = (
-        f"{{{data[side]}, {', '.join(s for s in STRIDES if s.startswith(side))}}}" for side in "ab"
-    )
-    made = "contract_computed" if prologue else "contract"
-    given = ["product", "memory", *(["operand"] if prologue else []), "epilogue"]
-    given += ["narrow", "aligned", "stream"]
+    made = f"contract_computed<{contraction.group}_forms>"
+    if prologue is None:
+        made = f"contract<{contraction.group}_forms, {_storage(contraction)}>"
+    given = ["product", "{workspace, held, changed}", *(["operand"] if prologue else [])]
+    given += ["epilogue", "max_offset", "aligned", "stream"]
     lines = [
         head(f'extern "C" int {kernel.name}_contract', entry_parameters(contraction), " {"),
-        f"  const op::Product product{{{a},",
-        f"                            {b},",
-        f"                            {', '.join(EXTENTS)}}};",
-        "  const op::Memory memory{workspace, held, changed};",
         *([_construction("operand", prologue.kernel)] if prologue else []),
         _construction("epilogue", kernel),
-        "  // 32-bit positions must not wrap round.",
-        "  const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&",
-        *(
-            ["                      num_batches * num_rows * num_inner < (1ll << 31) &&"]
-            if prologue
-            else []
-        ),
-        "                      max_offset < (1ll << 31);",
-        call(f"return op::{made}<{_mode(contraction)}>", given, 2),
+        call(f"return op::{made}", given, 2),
         "}",
     ]
     return "\n".join(lines)
@@ -180,18 +216,23 @@ def _construction(variable: str, kernel: Kernel) -> str:
     return "\n".join([start, *(f"      {value}," for value in values), "  };"])
 
 
+def size_parameters() -> list[str]:
+    """The parameters of the entry that says how much workspace the product takes, with their
+    types.
+    """
+    return ["const void* product", "int held"]
+
+
+def held_parameters() -> list[str]:
+    """The parameters of the entry that says how much the kept form of b takes."""
+    return ["const void* product"]
+
+
 def entry_parameters(contraction: Contraction) -> list[str]:
-    """The parameters of the entry that makes the product, with their types."""
-    a, b = (
-        [f"const void* {side}_data", *(f"int64_t {s}" for s in STRIDES if s.startswith(side))]
-        for side in "ab"
-    )
-    buffers = contraction.touched
+    """The parameters of the entry that makes the product."""
     return [
-        *(a[1:] if contraction.prologue else a),
-        *b,
-        *(f"int64_t {name}" for name in EXTENTS),
-        *(f"{'' if b.written else 'const '}void* {b.name}" for b in buffers),
+        "const void* product",
+        *(f"{'' if b.written else 'const '}void* {b.name}" for b in contraction.touched),
         *(f"int64_t {extent.name}" for extent in contraction.extents),
         *("int64_t max_offset", "int aligned"),
         *("void* workspace", "void* held", "int changed", "void* stream"),

@@ -15,6 +15,7 @@ attention.py.
 from __future__ import annotations
 
 from ..device import pieces
+from ..device.used import used
 from ..ir.kernel import Attending, Contraction, Kernel, Welded
 from ..ir.reduction import Lowered, Reduction, Scan
 from .attention import attention_pieces, attention_text
@@ -66,7 +67,8 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
             needed |= functor_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
-    return "\n".join(["#include <cuda_runtime.h>", *pieces(sorted(needed))]), texts
+    device = used(pieces(sorted(needed)), texts)
+    return "\n".join(["#include <cuda_runtime.h>", *device]), texts
 
 
 def runs_by_skeleton(lowered: Lowered) -> bool:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from ..ir.expr import Size, symbols_of
+from ..ir.expr import Size, product, symbols_of
 from ..ir.kernel import Buffer, Contraction, Factor
 from ..ir.operator import Argument, Operator
 from ..ir.product import Axis, extent
 from .c import index_text
-from .contraction import EXTENTS, entry_parameters
+from .contraction import entry_parameters, held_parameters, size_parameters
 from .host_parts import reads, references, shape, wrapped
 
 
 def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
-    types = [parameter.rpartition(" ")[0] for parameter in entry_parameters(contraction)]
-    sizes = ", ".join(["int64_t"] * len(EXTENTS))
     return [
-        f'extern "C" int64_t {name}_workspace({sizes}, int);',
-        f'extern "C" int64_t {name}_held({sizes});',
-        wrapped(f'extern "C" int {name}_contract(', types, ");"),
+        wrapped(f'extern "C" int64_t {name}_workspace(', _types(size_parameters()), ");"),
+        wrapped(f'extern "C" int64_t {name}_held(', _types(held_parameters()), ");"),
+        wrapped(f'extern "C" int {name}_contract(', _types(entry_parameters(contraction)), ");"),
     ]
+
+
+def _types(parameters: list[str]) -> list[str]:
+    return [parameter.rpartition(" ")[0] for parameter in parameters]
 
 
 def contraction_run(operator: Operator, contraction: Contraction, sites: int) -> str:
@@ -32,14 +34,14 @@ def contraction_run(operator: Operator, contraction: Contraction, sites: int) ->
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
         *reads(operator, _sizes(operator, contraction, flat)),
-        *_extents(contraction),
-        "  if (num_batches * num_rows * num_columns == 0) return;",
+        f"  if ({index_text(product(contraction.shape), str)} == 0) return;",
         f"  const torch::stable::accelerator::DeviceGuard device_guard({device});",
         *(_flat(b, operator.arguments[b.source]) for b in flat),
         *_matrix("a", operator, contraction.a),
         *_matrix("b", operator, contraction.b),
+        *_product(contraction),
         f"  void* const stream = host::current_stream({operator.results[0].name});",
-        *(_held(contraction.group, sites) if contraction.held else []),
+        *(_held(contraction, sites) if contraction.held else []),
         *_launch(operator, contraction),
         "}",
     ]
@@ -64,11 +66,17 @@ def _all(factor: Factor) -> tuple[Axis, ...]:
     return (*factor.axes.batch, *factor.axes.rows, *factor.axes.inner)
 
 
-def _extents(contraction: Contraction) -> list[str]:
+def _product(contraction: Contraction) -> list[str]:
+    """What the entries are told of the operands: where they lie, and the extents."""
     a, b = contraction.a.axes, contraction.b.axes
-    values: list[Size] = [extent(axes) for axes in (a.batch, a.rows, b.rows, a.inner)]
-    pairs = [f"{n} = {index_text(v, str)}" for n, v in zip(EXTENTS, values, strict=True)]
-    return [f"  const int64_t {wrapped('', pairs, ';', 6)}"]
+    computed = ", ".join(index_text(stride, str) for stride in _strides(contraction))
+    extents = [extent(axes) for axes in (a.batch, a.rows, b.rows, a.inner)]
+    items = [
+        f"{{nullptr, {computed}}}" if contraction.prologue else "a_matrix.operand()",
+        "b_matrix.operand()",
+        *(index_text(value, str) for value in extents),
+    ]
+    return [f"  const host::Product {wrapped('product{', items, '};', 6)}"]
 
 
 def _flat(buffer: Buffer, argument: Argument) -> str:
@@ -95,26 +103,18 @@ def _stride(name: str, axis: Axis) -> str:
     return "0" if axis.place is None else f"{name}.stride({axis.place})"
 
 
-def _held(group: str, sites: int) -> list[str]:
-    extents_text = ", ".join(EXTENTS)
+def _held(contraction: Contraction, sites: int) -> list[str]:
     return [
         "  // CUDA may be gone when statics end",
         f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
-        "  const host::HeldUse held(forms, b_matrix, num_batches, num_columns, num_inner,",
-        f"      {group}_held({extents_text}), stream);",
+        "  const host::HeldUse held(",
+        f"      forms, b_matrix, product, {contraction.group}_held(&product), stream);",
     ]
 
 
 def _launch(operator: Operator, contraction: Contraction) -> list[str]:
     name, touched = contraction.group, contraction.touched
     held = "held.data()" if contraction.held else "nullptr"
-    matrices = [index_text(stride, str) for stride in _strides(contraction)]
-    sides = ("b_matrix",) if contraction.prologue else ("a_matrix", "b_matrix")
-    matrices += [
-        word
-        for side in sides
-        for word in (f"{side}.data()", f"{side}.batch", f"{side}.row", f"{side}.inner")
-    ]
     tensors = [b.name if b.written else f"{b.name}_flat" for b in touched]
     pointers = [
         f"{tensor}.{'mutable' if b.written else 'const'}_data_ptr()"
@@ -122,16 +122,14 @@ def _launch(operator: Operator, contraction: Contraction) -> list[str]:
     ]
     listed = ", ".join(tensors)
     integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
-    arguments = [*matrices, *EXTENTS, *pointers, *integers]
+    arguments = ["&product", *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
     arguments += ["workspace.mutable_data_ptr()", held]
     arguments += ["held.changed()" if contraction.held else "0", "stream"]
-    size = wrapped(
-        f"{name}_workspace(", [*EXTENTS, f"{held} != nullptr" if contraction.held else "0"], ")", 6
-    )
+    is_held = f"{held} != nullptr" if contraction.held else "0"
     call = wrapped(f"{name}_contract(", arguments, "));", 6)
     return [
         f"  const Tensor workspace = host::bytes_beside({operator.results[0].name},",
-        f"      {size});",
+        f"      {name}_workspace(&product, {is_held}));",
         f'  host::check_launch("{operator.name}", {call}',
     ]

@@ -18,11 +18,10 @@ from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
 from ..ir.product import (
     LIVE_SPLIT_READS,
     PARTS,
-    SHORTEST_SPLIT,
-    SKINNY,
     SPLIT_READS,
+    Form,
     extent,
-    splits_in_kernel,
+    form_at,
 )
 from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..target import Target
@@ -243,12 +242,12 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
     read = list(size)
     if contraction.prologue is not None:
         read[0] = _of_kernel(site, contraction.prologue.kernel)
-    if contraction.mode not in PARTS or min(m, n) <= SKINNY[contraction.mode] or k < SHORTEST_SPLIT:
-        stored = 2 * size[0] if contraction.prologue is not None else 0
-        return moved + sum(read) + stored
+    form = form_at(contraction.forms, contraction.mode, m, n, k).form
+    if contraction.mode not in PARTS or form not in (Form.TILES, Form.LIVE):
+        return moved + sum(read)
     parts = _sum_parts(site.target, batches, m, n, k)
     sums = 2 * parts * batches * m * n * 4 if parts > 1 else 0
-    if splits_in_kernel(contraction.mode, contraction.held, m, n, k) and not contraction.prologue:
+    if form is Form.LIVE:
         return moved + sum(read) + sums
     copy = [each * PARTS[contraction.mode] // 2 for each in size]
     moved += (SPLIT_READS * read[0] + copy[0]) + copy[0] + copy[1]

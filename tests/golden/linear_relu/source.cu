@@ -37,33 +37,28 @@ struct k1_linear_add_relu_epilogue {
   }
 };
 
-extern "C" int64_t k1_linear_add_relu_workspace(
-    int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner, int held) {
-  const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
-  return op::workspace_bytes<op::Faithful>(product, held);
+// By which form the product is made, the first that takes it:
+//   tiles: sums of 33 terms or more
+//   multiply-adds: all others
+using k1_linear_add_relu_forms = op::Forms<
+    op::SplitTiles<op::Faithful, op::HeldOperand>,
+    op::FmaTiles<float>>;
+
+extern "C" int64_t k1_linear_add_relu_workspace(const void* product, int held) {
+  return op::workspace_bytes<k1_linear_add_relu_forms>(product, held);
 }
 
-extern "C" int64_t k1_linear_add_relu_held(
-    int64_t num_batches, int64_t num_rows, int64_t num_columns, int64_t num_inner) {
-  const op::Product product{{}, {}, num_batches, num_rows, num_columns, num_inner};
-  return op::held_bytes<op::Faithful>(product);
+extern "C" int64_t k1_linear_add_relu_held(const void* product) {
+  return op::held_bytes<k1_linear_add_relu_forms>(product);
 }
 
 extern "C" int k1_linear_add_relu_contract(
-    const void* a_data, int64_t a_stride0, int64_t a_stride1, int64_t a_stride2, const void* b_data,
-    int64_t b_stride0, int64_t b_stride1, int64_t b_stride2, int64_t num_batches, int64_t num_rows,
-    int64_t num_columns, int64_t num_inner, const void* shift, void* result, int64_t s0,
-    int64_t max_offset, int aligned, void* workspace, void* held, int changed, void* stream) {
-  const op::Product product{{a_data, a_stride0, a_stride1, a_stride2},
-                            {b_data, b_stride0, b_stride1, b_stride2},
-                            num_batches, num_rows, num_columns, num_inner};
-  const op::Memory memory{workspace, held, changed};
+    const void* product, const void* shift, void* result, int64_t s0, int64_t max_offset,
+    int aligned, void* workspace, void* held, int changed, void* stream) {
   const k1_linear_add_relu_epilogue epilogue{
       static_cast<const float*>(shift),
       static_cast<float*>(result),
   };
-  // 32-bit positions must not wrap round.
-  const bool narrow = num_batches * num_rows * num_columns < (1ll << 31) &&
-                      max_offset < (1ll << 31);
-  return op::contract<op::Faithful>(product, memory, epilogue, narrow, aligned, stream);
+  return op::contract<k1_linear_add_relu_forms, float>(
+      product, {workspace, held, changed}, epilogue, max_offset, aligned, stream);
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from opweld.ir.plan import GroupKind
-from opweld.ir.product import Mode, splits_in_kernel
+from opweld.ir.product import Mode
+from opweld.plan.forms import splits_in_kernel
+from opweld.plan.products import product_of
 from opweld.target import SM_90A
 
 from .plans import Make, plan_of
@@ -13,13 +17,22 @@ from .plans import Make, plan_of
 
 @pytest.mark.parametrize(
     ("sizes", "fits"),
-    [((256, 256, 524288), True), ((512, 512, 1024), True), ((512, 512, 1023), False)]
+    [
+        ((256, 256, 524288), True),
+        ((512, 512, 1024), True),
+        ((512, 512, 1020), False),
+        ((512, 512, 1026), False),
+    ]
     + [((768, 768, 65536), False), ((16, 256, 65536), False), ((17, 8192, 65536), True)],
 )
 def test_few_results_of_long_sums(sizes: tuple[int, int, int], fits: bool):
-    assert splits_in_kernel(Mode.FAITHFUL, False, *sizes) is fits
-    assert not splits_in_kernel(Mode.FAITHFUL, True, *sizes)
-    assert not splits_in_kernel(Mode.TF32, False, *sizes)
+    rows, columns, terms = sizes
+    m = Make()
+    operands = m.x("x", rows, terms), m.x("y", terms, columns)
+    product = product_of(m.product("mm", *operands, shape=(rows, columns)))
+    assert splits_in_kernel(product, Mode.FAITHFUL, ()) is fits
+    assert not splits_in_kernel(replace(product, held=True), Mode.FAITHFUL, ())
+    assert not splits_in_kernel(product, Mode.TF32, ())
 
 
 def test_the_plan_says_so():
