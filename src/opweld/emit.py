@@ -57,7 +57,7 @@ def emit(
     """
     welds, spans = _welds(parts), _spans(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
-    class_text = _class_text(original, parts, bool(welds), spans)
+    class_text = _class_text(parts, bool(welds), spans)
     if welds:
         sections.append(sources_text(libraries))
         sections += [_reference(weld) for weld in welds]
@@ -275,8 +275,8 @@ def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
     return tuple(() if node.serial in silent else places for node, places in pairs)
 
 
-def _class_text(original: Original, parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
-    methods = Methods(original.file)
+def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
+    methods = Methods()
     lines = [
         "class ModelNew(_Original):",
         '    """The original, with its operators fused where they can be."""',
@@ -342,10 +342,7 @@ def _forward_body(part: Part, spans: _Spans, methods: Methods) -> list[str]:
     names = parameter_names(contract.signature)
     own = [each.span for each in spans[part.variant.suffix]]
     sizes, modules = size_lines(contract), contract.modules
-    lines = forward(part.plan, operators, device, sizes, names, own, modules, methods)
-    if any(re.search(r"\b_device\b", line) for line in lines):
-        lines.insert(0, f"_device = {device}")
-    return lines
+    return forward(part.plan, operators, device, sizes, names, own, modules, methods)
 
 
 def _guard_name(mode: tuple[Part, ...]) -> str:

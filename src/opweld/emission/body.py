@@ -38,7 +38,8 @@ class Body:
     """Lines of a function body, and the text by which each node made so far is known.
 
     `calls` has nodes that are made by one call, from another operand than their own, `wishes` names
-    for some nodes. `asked` has the nodes whose texts something was made of.
+    for some nodes. `asked` has the nodes whose texts something was made of; the names of `passing`
+    ones may go to what the next statement makes, which alone still reads them.
     """
 
     graph: Graph
@@ -50,6 +51,7 @@ class Body:
     lines: list[str] = field(default_factory=list)
     assigned: set[str] = field(default_factory=set)
     asked: dict[int, Node] = field(default_factory=dict)
+    passing: tuple[Node, ...] = ()
     place: tuple[str, str] | None = None
     origins: dict[int, Origin] = field(init=False)
 
@@ -137,6 +139,7 @@ class Body:
     def define(self, nodes: tuple[Node, ...], expression: str) -> str:
         """`names = expression`"""
         names = [self._name(node) for node in nodes]
+        self.passing = ()
         self.texts.update(zip((n.serial for n in nodes), names, strict=True))
         self.assigned.update(names)
         self.lines.append(f"{', '.join(names)} = {expression}")
@@ -158,12 +161,24 @@ class Body:
             )
 
     def _name(self, node: Node) -> str:
-        if node.serial in self.wishes:
-            return self.fresh(self.wishes[node.serial])
+        wish = self.wishes.get(node.serial) or self._wish(node)
+        return self._passed_on(wish) or self.fresh(wish)
+
+    def _wish(self, node: Node) -> str:
+        """The name that the user's line assigns to, or the operation's."""
         call = self.calls.get(node.serial)
         own_name = call.name if call else _own_name(node)
         origin = self.origins.get(node.serial)
-        return self.fresh((origin and assigned_name(origin.line)) or f"{own_name}_out")
+        return (origin and assigned_name(origin.line)) or f"{own_name}_out"
+
+    def _passed_on(self, wish: str) -> str | None:
+        """The name of a value that is read no more, where it is the one wished for."""
+        for old in self.passing:
+            name = self.texts.get(old.serial, "")
+            if name.isidentifier() and re.sub(r"_\d+$", "", name) == wish:
+                del self.texts[old.serial]
+                return name
+        return None
 
     def fresh(self, wish: str) -> str:
         name = wish if wish not in self.taken else ""

@@ -13,12 +13,8 @@ _TAKEN = re.compile(r"_(CUDA|CPU|MAIN|DEVICE|HOST|ORIGINAL|Original|k\d+_)")
 
 @dataclass(slots=True)
 class Methods:
-    """Forwards of the user's classes, each text once: modules that compute alike call one.
+    """Forwards of the user's classes, each text once: modules that compute alike call one."""
 
-    `file` is the name of the user's file.
-    """
-
-    file: str
     names: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
     classes: dict[str, str] = field(default_factory=dict)
     texts: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -49,7 +45,10 @@ class Methods:
         found = []
         for type_name, name in self.classes.items():
             own = type_name.rpartition(":")[2]
-            lines = [f"class {name}:", f'    """The forward of {own} with kernels, on a {own}."""']
+            lines = [
+                f"class {name}:",
+                f'    """The forward of {own} with kernels; self is a module of that class."""',
+            ]
             for text in self.texts[name]:
                 lines += ["", *(f"    {line}" for line in text)]
             found.append("\n".join(lines))

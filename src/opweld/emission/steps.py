@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..ir.graph import ModuleCall, Node, Origin, Tracking
 from ..ir.operator import Operator
-from ..ir.ops import Op
+from ..ir.ops import Kind, Op
 from ..ir.plan import Group
 
 Chain = tuple[ModuleCall, ...]
@@ -33,12 +33,14 @@ class Step:
 def place_of(nodes: Iterable[Node], origins: Mapping[int, Origin]) -> tuple[Chain | None, set[str]]:
     """The calls that all the nodes ran in, and the keys of those that only some did.
 
-    Constants do not count: equal ones of several calls are one node.
+    Constants do not count: equal ones of several calls are one node. Nor do views beside what is
+    computed: a kernel reads through those that were made elsewhere.
     """
+    placed = [node for node in nodes if node.inputs and node.serial in origins]
+    placed = [node for node in placed if node.kind is not Kind.VIEW] or placed
     chains = [
         tuple(call for call in origins[node.serial].calls if not _is_torchs(call))
-        for node in nodes
-        if node.inputs and node.serial in origins
+        for node in placed
     ]
     if not chains:
         return None, set()
