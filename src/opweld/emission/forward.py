@@ -24,9 +24,9 @@ from .spans import Span
 from .spelling import maker_name, number
 from .steps import Flow, Scope, Step, below, flow_of, is_value, place_of, scopes_of, tracked_in
 
-# Modules whose forward is one call with numbers of theirs, and the operator that it is. Methods call
-# the modules, so that those of other numbers have them in common; the forward itself, which nothing
-# else shares, is 2 to 4 us quicker with the call written out.
+# Modules whose forward is one call with numbers of theirs, and the operator that it is. Methods
+# call the modules, so that those of other numbers have them in common; the forward itself, which
+# nothing else shares, is 2 to 4 us quicker with the call written out.
 _LAYERS = {
     "torch.nn.modules.conv:Conv1d": "aten.conv1d.default",
     "torch.nn.modules.conv:Conv2d": "aten.conv2d.default",
