@@ -338,7 +338,7 @@ def _condensing_lines(group: Group, plan: Plan) -> tuple[str, ...]:
     """The user's lines whose calls became the reductions or the scans of a group."""
     places = dict(plan.graph.origins)
     reduced = (n for n in group.nodes if n.kind in (Kind.REDUCTION, Kind.SCAN))
-    found = (places[node.serial][0] for node in reduced if node.serial in places)
+    found = (places[node.serial].place for node in reduced if node.serial in places)
     return tuple(dict.fromkeys(found)) if group.welded else ()
 
 

@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from .emission import piece
-from .emission.body import apart, forward, parameters, reference, size_reads, together
+from .emission.body import apart, parameters, reference, size_reads, together
 from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
+from .emission.forward import forward
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
@@ -16,6 +17,7 @@ from .emission.guards import (
     size_lines,
 )
 from .emission.libraries import listed, raw_string, sources_text
+from .emission.methods import Methods
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, named, spans_of
 from .emission.spelling import dtype, maker_name, number
@@ -274,6 +276,7 @@ def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
 
 
 def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
+    methods = Methods()
     lines = [
         "class ModelNew(_Original):",
         '    """The original, with its operators fused where they can be."""',
@@ -281,10 +284,10 @@ def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if welded:
-        lines += ["", *_indented(_forward_lines(parts, spans), 4)]
+        lines += ["", *_indented(_forward_lines(parts, spans, methods), 4)]
         for mode in _modes(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
-    return "\n".join(lines)
+    return "\n\n\n".join([*methods.text(), "\n".join(lines)])
 
 
 def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
@@ -296,7 +299,7 @@ def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
     return tuple(found.values())
 
 
-def _forward_lines(parts: tuple[Part, ...], spans: _Spans) -> list[str]:
+def _forward_lines(parts: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[str]:
     """The forward: what the guard refuses goes to the original, the rest to its variant."""
     contract = parts[0].variant.contract
     names = bare(contract.signature)
@@ -308,9 +311,9 @@ def _forward_lines(parts: tuple[Part, ...], spans: _Spans) -> list[str]:
     modes = _modes(parts)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
-        return [*lines, *_indented(_mode_body(parts, spans), 4)]
+        return [*lines, *_indented(_mode_body(parts, spans, methods), 4)]
     for mode in modes:
-        body = _indented(_mode_body(mode, spans), 8)
+        body = _indented(_mode_body(mode, spans, methods), 8)
         lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
     return [*lines, *_indented(fallback, 4)]
 
@@ -320,28 +323,26 @@ def _always(mode: tuple[Part, ...]) -> bool:
     return len(mode) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
 
 
-def _mode_body(mode: tuple[Part, ...], spans: _Spans) -> list[str]:
+def _mode_body(mode: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[str]:
     """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
     if _always(mode):
-        return _forward_body(mode[0], spans)
+        return _forward_body(mode[0], spans, methods)
     lines = ["_autocast = _weld.autocast()"]
     for part in mode:
         test = autocast_test("_autocast", part.variant)
-        lines += [f"if {test}:", *_indented(_forward_body(part, spans), 4)]
+        lines += [f"if {test}:", *_indented(_forward_body(part, spans, methods), 4)]
     return lines
 
 
-def _forward_body(part: Part, spans: _Spans) -> list[str]:
+def _forward_body(part: Part, spans: _Spans, methods: Methods) -> list[str]:
     contract = part.variant.contract
     operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)
     own = [each.span for each in spans[part.variant.suffix]]
-    lines = forward(part.plan, operators, device, size_lines(contract), names, own)
-    if any("device=_device" in line for line in lines):
-        lines.insert(0, f"_device = {device}")
-    return lines
+    sizes, modules = size_lines(contract), contract.modules
+    return forward(part.plan, operators, device, sizes, names, own, modules, methods)
 
 
 def _guard_name(mode: tuple[Part, ...]) -> str:

@@ -11,13 +11,14 @@ import torch
 from torch import fx
 
 from opweld.errors import CaptureError, OriginalKept
-from opweld.ir.graph import Graph, Node, topological
+from opweld.ir.graph import Graph, Node, Origin, topological
 from opweld.ir.infer import TypeRule
 from opweld.ir.ops import Op
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
+from .calls import Calls
 from .complexes import COMPLEX, Complex, ComplexLower, Wholes, is_complex
 from .constants import constant
 from .creation import CREATION
@@ -72,10 +73,11 @@ class Converter:
     name: str
     place: Place
     symbols: Symbols
+    calls: Calls
     given_back: frozenset[str] = frozenset()
     build: Builder = field(default_factory=Builder)
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[int, tuple[str, str]] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
     inputs: list[Node] = field(default_factory=list)
     weights: list[Node] = field(default_factory=list)
     draws: set[int] = field(default_factory=set)
@@ -147,8 +149,9 @@ class Converter:
             ) from None
         origin = origin_of(node)
         if origin is not None:
+            made_at = Origin(*origin, self.calls.of(node))
             for serial in range(first_new, len(self.build.arena._nodes)):
-                self.origins.setdefault(serial, origin)
+                self.origins.setdefault(serial, made_at)
 
     def _value(self, node: fx.Node) -> Any:
         target = node.target

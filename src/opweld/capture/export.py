@@ -26,6 +26,7 @@ from opweld.ir.types import TensorType
 from .access import weight_access, weight_name
 from .aliases import refuse_hidden_aliases
 from .arguments import Arguments
+from .calls import Calls
 from .convert import Converter, Source
 from .draws import refuse_unread_draws
 from .dropouts import WholeDropouts
@@ -80,7 +81,7 @@ def export_graph(
     norms = tracked_norms(program)
     symbols = Symbols()
     place = Place(device, f"{arguments.tensors[0].access}.device")
-    converter = Converter(name, place, symbols, given_back)
+    converter = Converter(name, place, symbols, Calls(module), given_back)
     sources = _sources(program, module, arguments, literals)
     spec = program.call_spec.out_spec
     try:

@@ -13,7 +13,7 @@ from torch import fx
 
 from opweld.errors import Where
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*(?:\n\s+([^\n]*))?')
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ([^\n]*)(?:\n\s+([^\n]*))?')
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -33,11 +33,23 @@ def origin_of(node: fx.Node) -> tuple[str, str] | None:
 
 
 def where_of(node: fx.Node) -> Where | None:
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if is_users(frame[0])]
-    if not own:
-        return None
-    file, line, text = own[-1]
+    own = _users_frames(node.meta.get("stack_trace") or "")
+    return _where(own[-1]) if own else None
+
+
+def forward_lines(node: fx.Node) -> list[tuple[str, str]]:
+    """The lines of the user's functions called forward that were running, the outermost first."""
+    frames = _users_frames(node.meta.get("stack_trace") or "")
+    places = [_where(frame) for frame in frames if frame[2] == "forward"]
+    return [(f"{place.file}:{place.line}", place.text or "") for place in places]
+
+
+def _users_frames(trace: str) -> list[tuple[str, str, str, str]]:
+    return [frame for frame in _FRAME.findall(trace) if is_users(frame[0])]
+
+
+def _where(frame: tuple[str, str, str, str]) -> Where:
+    file, line, _, text = frame
     return Where(os.path.basename(file), int(line), text.strip())
 
 
@@ -66,8 +78,5 @@ def _innermost(trace: TracebackType | None) -> Where | None:
 
 
 def _named_in(message: str) -> Where | None:
-    own = [frame for frame in _FRAME.findall(message) if is_users(frame[0])]
-    if not own:
-        return None
-    file, line, text = own[-1]
-    return Where(os.path.basename(file), int(line), text.strip())
+    own = _users_frames(message)
+    return _where(own[-1]) if own else None

@@ -1,25 +1,24 @@
-"""Statements in PyTorch: the reference of a welded group, and the forward of the emitted class."""
+"""Statements in PyTorch, and the functions that are made of them alone: references of kernels."""
 
 from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ir.expr import symbol
-from ..ir.graph import Graph, Leaf, Node, Record, Tracking, topological
+from ..ir.graph import Graph, Node, Origin, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
-from ..ir.plan import Group, Plan
+from ..ir.plan import Group
 from .composites import Call, calls, in_parts
 from .picks import pick_text
 from .spans import Span
 from .spelling import (
     dtype,
     is_infix,
-    maker_name,
     needs_tensors,
     number,
     repeats_operands,
@@ -39,7 +38,8 @@ class Body:
     """Lines of a function body, and the text by which each node made so far is known.
 
     `calls` has nodes that are made by one call, from another operand than their own, `wishes` names
-    for some nodes.
+    for some nodes. `asked` has the nodes whose texts something was made of; the names of `passing`
+    ones may go to what the next statement makes, which alone still reads them.
     """
 
     graph: Graph
@@ -50,13 +50,20 @@ class Body:
     taken: set[str] = field(default_factory=lambda: set(RESERVED))
     lines: list[str] = field(default_factory=list)
     assigned: set[str] = field(default_factory=set)
+    asked: dict[int, Node] = field(default_factory=dict)
+    passing: tuple[Node, ...] = ()
     place: tuple[str, str] | None = None
+    origins: dict[int, Origin] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.origins = dict(self.graph.origins)
 
     def text(self, node: Node) -> str:
         """The text of a value; what it needs and does not exist yet is computed first."""
         if node.serial not in self.texts:
             for needed in reached((node,), self.texts, self.operands):
                 self._make(needed)
+        self.asked[node.serial] = node
         return self.texts[node.serial]
 
     def tensor(self, node: Node) -> str:
@@ -132,6 +139,7 @@ class Body:
     def define(self, nodes: tuple[Node, ...], expression: str) -> str:
         """`names = expression`"""
         names = [self._name(node) for node in nodes]
+        self.passing = ()
         self.texts.update(zip((n.serial for n in nodes), names, strict=True))
         self.assigned.update(names)
         self.lines.append(f"{', '.join(names)} = {expression}")
@@ -139,19 +147,38 @@ class Body:
 
     def comment(self, node: Node) -> None:
         """The user's own line, where it is not the one just shown."""
-        origin = self.graph.origin(node)
-        if origin and origin != self.place:
-            self.place = origin
-            text = f"# {origin[0]}: {' '.join(origin[1].split())}"
+        origin = self.origins.get(node.serial)
+        if origin:
+            self.show((origin.place, origin.line))
+
+    def show(self, line: tuple[str, str]) -> None:
+        """A line of the user's as a comment, where it is not the one just shown."""
+        if line != self.place:
+            self.place = line
+            text = f"# {line[0]}: {' '.join(line[1].split())}"
             self.lines.append(
                 text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}..."
             )
 
     def _name(self, node: Node) -> str:
-        if node.serial in self.wishes:
-            return self.fresh(self.wishes[node.serial])
+        wish = self.wishes.get(node.serial) or self._wish(node)
+        return self._passed_on(wish) or self.fresh(wish)
+
+    def _wish(self, node: Node) -> str:
+        """The name that the user's line assigns to, or the operation's."""
         call = self.calls.get(node.serial)
-        return self.fresh(_wish(self.graph, node, call.name if call else _own_name(node)))
+        own_name = call.name if call else _own_name(node)
+        origin = self.origins.get(node.serial)
+        return (origin and assigned_name(origin.line)) or f"{own_name}_out"
+
+    def _passed_on(self, wish: str) -> str | None:
+        """The name of a value that is read no more, where it is the one wished for."""
+        for old in self.passing:
+            name = self.texts.get(old.serial, "")
+            if name.isidentifier() and re.sub(r"_\d+$", "", name) == wish:
+                del self.texts[old.serial]
+                return name
+        return None
 
     def fresh(self, wish: str) -> str:
         name = wish if wish not in self.taken else ""
@@ -173,15 +200,10 @@ def _own_name(node: Node) -> str:
     return node.attrs.target.split(".")[1].strip("_") if node.op is Op.CALL else node.op.value
 
 
-def _wish(graph: Graph, node: Node, operation: str) -> str:
-    """The name that the user's line assigns to, or the operation's."""
-    origin = graph.origin(node)
-    assigned = (
-        re.match(r"\s*(?:self\.)?([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", origin[1]) if origin else None
-    )
-    if assigned and assigned[1] not in RESERVED:
-        return assigned[1]
-    return f"{operation}_out"
+def assigned_name(line: str) -> str | None:
+    """The name that the user's line assigns to, if it is one that can be taken."""
+    assigned = re.match(r"\s*(?:self\.)?([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", line)
+    return assigned[1] if assigned and assigned[1] not in RESERVED else None
 
 
 def python_name(name: str) -> str:
@@ -215,9 +237,9 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
     body = Body(graph, f"{names[0]}.device")
     body.taken.update(names)
     body.texts.update(zip((node.serial for node in group.inputs), names, strict=True))
-    body.calls.update(calls(_inside(group)))
-    body.calls.update(in_parts(_inside(group), body.fresh))
-    spelled = _inside(group, body.operands)
+    body.calls.update(calls(inside(group)))
+    body.calls.update(in_parts(inside(group), body.fresh))
+    spelled = inside(group, body.operands)
     once = _used_once(group, spelled, body.operands)
     for node in spelled:
         if node.op is Op.CONST:
@@ -229,8 +251,8 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
     results = ", ".join(
         "None" if node.serial in silent else body.texts[node.serial] for node in outputs
     )
-    reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
-    lines = [*reads, *_ending(body.lines, results)]
+    reads = [line for line in size_reads(operator) if names_size(line, body.lines)]
+    lines = [*reads, *ending(body.lines, results)]
     head = f"def _{operator.name}_reference({', '.join(parameters(operator))}):"
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
@@ -246,7 +268,7 @@ def apart(graph: Graph, group: Group, operator: Operator, tail: Operator) -> str
     given = [body.texts[node.serial] for node in group.tail.inputs]
     given += [size_name(name) for name in tail.sizes]
     body.lines.append(f"return _tail({', '.join(given)})")
-    reads = [line for line in size_reads(operator) if _names_size(line, body.lines)]
+    reads = [line for line in size_reads(operator) if names_size(line, body.lines)]
     head = f"def _{operator.name}_apart(_tail, {', '.join(parameters(operator))}):"
     return "\n".join([head, *(f"    {line}" for line in (*reads, *body.lines))])
 
@@ -263,18 +285,18 @@ def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str
         given += sizes_given(group, operators[group.name])
         body.define(group.outputs, f"_kernels[{place}]({', '.join(given)})")
     results = ", ".join(body.texts[node.serial] for node in span.whole.outputs)
-    reads = [line for line in size_reads(span.operator) if _names_size(line, body.lines)]
-    lines = [*reads, *_ending(body.lines, results)]
+    reads = [line for line in size_reads(span.operator) if names_size(line, body.lines)]
+    lines = [*reads, *ending(body.lines, results)]
     head = f"def _{span.operator.name}_together(_kernels, {', '.join(parameters(span.operator))}):"
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
-def _names_size(line: str, lines: list[str]) -> bool:
+def names_size(line: str, lines: list[str]) -> bool:
     name = line.split(" ", 1)[0]
     return any(re.search(rf"\b{name}\b", each) for each in lines)
 
 
-def _ending(lines: list[str], result: str) -> list[str]:
+def ending(lines: list[str], result: str) -> list[str]:
     """The statements with `return`, which takes the place of a last line that names the result."""
     start = f"{result} = "
     if lines and lines[-1].startswith(start):
@@ -289,7 +311,7 @@ def _own_inputs(node: Node) -> tuple[Node, ...]:
     return node.inputs
 
 
-def _inside(group: Group, operands: Operands = _own_inputs) -> tuple[Node, ...]:
+def inside(group: Group, operands: Operands = _own_inputs) -> tuple[Node, ...]:
     """What is computed between the group's operands and its results, operands first."""
     return reached(group.outputs, {node.serial for node in group.inputs}, operands)
 
@@ -325,119 +347,11 @@ def _in_one_line(body: Body, node: Node, user: Node | None) -> bool:
         return False
     if user.serial not in body.calls and repeats_operands(user):
         return False
-    origin = body.graph.origin(node)
-    return origin is not None and origin == body.graph.origin(user)
-
-
-def forward(
-    plan: Plan,
-    operators: dict[str, Operator],
-    device: str,
-    symbols: list[str],
-    parameters: tuple[str, ...],
-    spans: Sequence[Span] = (),
-) -> list[str]:
-    """The statements of the new forward, `return` included.
-
-    `device` is the text of the device of the call, `symbols` the lines that read symbolic sizes;
-    `spans` are the groups that run under one gradient.
-    """
-    graph = plan.graph
-    body = Body(graph, device)
-    body.taken.update((*parameters, "_weld"))
-    for source in (*graph.inputs, *graph.weights):
-        body.texts[source.serial] = source.attrs.access
-    body.taken.update(line.split(" ", 1)[0] for line in symbols)
-    for each in graph.tracked:
-        values = (graph.outputs[place].serial for place in each.towards)
-        body.wishes.update(zip(values, ("batch_mean", "batch_variance"), strict=True))
-    for index, group in enumerate(plan.groups):
-        span = next((s for s in spans if any(part is group for part in s.parts)), None)
-        if span is None:
-            _statement(body, group, operators.get(group.name))
-        elif group is span.parts[-1]:
-            _statement(body, span.whole, span.operator)
-        dead = _dead(plan, index, body)
-        if dead:
-            body.lines.append(f"del {', '.join(dead)}")
-    for together in _tracked_together(graph):
-        body.lines += _tracked(graph, body, together)
-    result = _returned(graph, body, graph.structure)
-    used = [line for line in symbols if _names_size(line, [*body.lines, result])]
-    return [*used, *_ending(body.lines, result)]
-
-
-def _tracked_together(graph: Graph) -> list[list[Tracking]]:
-    """What one call can track, in order: statistics of one momentum in buffers of their own."""
-    found: list[list[Tracking]] = []
-    for each in graph.tracked:
-        last = found[-1] if found else []
-        taken = {buffer for other in last for buffer in other.buffers}
-        alike = bool(last) and each.momentum is not None and last[0].momentum == each.momentum
-        if alike and not taken & set(each.buffers):
-            last.append(each)
-        else:
-            found.append([each])
-    return found
-
-
-def _tracked(graph: Graph, body: Body, together: list[Tracking]) -> list[str]:
-    """The call that moves running statistics towards those of the batch."""
-    counts = [each.count for each in together if each.count is not None]
-    running = [buffer for each in together for buffer in (each.mean, each.variance)]
-    towards = [body.text(graph.outputs[place]) for each in together for place in each.towards]
-    lists = [f"    [{', '.join(texts)}]," for texts in (counts, running, towards)]
-    return ["_weld.track(", f"    {together[0].momentum},", *lists, ")"]
-
-
-def _statement(body: Body, group: Group, operator: Operator | None) -> None:
-    if operator is None:
-        body.calls.update(calls(group.nodes))
-        for node in group.outputs:
-            body.text(node)
-        return
-    arguments = [*map(body.text, group.inputs), *sizes_given(group, operator)]
-    lines = {body.graph.origin(node): node for node in _inside(group)}
-    for node in lines.values():
-        body.comment(node)
-    body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
+    origin, of_user = body.origins.get(node.serial), body.origins.get(user.serial)
+    return origin is not None and of_user is not None and origin[:2] == of_user[:2]
 
 
 def sizes_given(group: Group, operator: Operator) -> list[str]:
     """The sizes that a call of the group's kernel is given: what its names stand for here."""
     values = dict(group.lifting.values) if group.lifting else {}
     return [number(values.get(name, symbol(name))) for name in operator.sizes]
-
-
-def _dead(plan: Plan, index: int, body: Body) -> list[str]:
-    """Names of intermediates that nothing after this group reads, so that their memory is free."""
-    later = plan.groups[index + 1 :]
-    if not later:
-        return []
-    later_nodes = (n for g in later for n in (*g.inputs, *g.nodes))
-    needed = reached((*plan.graph.outputs, *later_nodes), body.texts)
-    alive = {node.serial for node in plan.graph.outputs}
-    alive |= {o.serial for g in later for n in (*g.nodes, *g.inputs) for o in (n, *n.inputs)}
-    alive |= {o.serial for n in needed for o in n.inputs}
-    sources = {node.serial for node in (*plan.graph.inputs, *plan.graph.weights)}
-    gone = [s for s, t in body.texts.items() if s not in alive | sources and t in body.assigned]
-    names = [body.texts.pop(serial) for serial in gone]
-    return names
-
-
-def _returned(graph: Graph, body: Body, structure: Any) -> str:
-    if isinstance(structure, Leaf):
-        return body.tensor(graph.outputs[structure.index])
-    if isinstance(structure, Record):
-        fields = [f"{key}={_returned(graph, body, part)}" for key, part in structure.fields]
-        return f"_weld.{maker_name(structure)}({', '.join(fields)})"
-    kind, items = structure
-    if kind == "const":
-        return number(items)
-    if kind == "dict":
-        entries = [f"{key!r}: {_returned(graph, body, item)}" for key, item in items]
-        return f"{{{', '.join(entries)}}}"
-    texts = ", ".join(_returned(graph, body, item) for item in items)
-    if kind == "list":
-        return f"[{texts}]"
-    return f"({texts},)" if len(items) == 1 else f"({texts})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from .graph import Arena, Graph, Node
+from .graph import Arena, Graph, Node, Origin
 from .ops import Op
 
 Operands = tuple[Node, ...]
@@ -20,7 +20,7 @@ class Copier:
 
     arena: Arena
     instead: Callable[[Node, Operands], Node | None]
-    origins: dict[int, tuple[str, str]]
+    origins: dict[int, Origin]
     made: dict[int, Node] = field(default_factory=dict)
     calls_moved: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .attrs import NO_ATTRS, CallAttrs, ConstAttrs, IotaAttrs, ItemAttrs, SourceAttrs
 from .ops import OPS, Kind, Op
@@ -126,6 +126,33 @@ class Record:
         return self.type_name.partition(":")[2]
 
 
+@dataclass(frozen=True, slots=True)
+class ModuleCall:
+    """One call of a submodule's forward, which `key` tells from other calls of the same one.
+
+    `access` is the expression for the module ("self.blocks[0]"), `type_name` is "module:qualname",
+    `num_tensors` counts its own parameters and buffers. `line` is the user's line that calls it,
+    None where that is not known.
+    """
+
+    key: str
+    path: str
+    access: str
+    type_name: str
+    num_tensors: int
+    line: tuple[str, str] | None
+
+
+class Origin(NamedTuple):
+    """The user's line behind a node, ("gelu.py:14", "return x * 2"), and the calls of submodules
+    in which it ran, outermost first.
+    """
+
+    place: str
+    line: str
+    calls: tuple[ModuleCall, ...] = ()
+
+
 Structure = Leaf | Record | tuple[str, Any]
 """What the forward returns: a Leaf, ("tuple" | "list", items), ("dict", ((key, item), ...)) or
 ("const", value)."""
@@ -155,10 +182,9 @@ class Tracking:
 class Graph:
     """Tensor operations with the framework left behind.
 
-    `origins` maps a node's serial to the user's source line: ("gelu.py:14", "return x * 2"). It
-    stands beside the nodes so that it does not disturb interning. `tracked` is what a call leaves
-    in the module's buffers, in order; outputs that only this reads stand behind those of the
-    structure.
+    `origins` maps a node's serial to where the user wrote it. It stands beside the nodes so that
+    it does not disturb interning. `tracked` is what a call leaves in the module's buffers, in
+    order; outputs that only this reads stand behind those of the structure.
     """
 
     name: str
@@ -166,14 +192,14 @@ class Graph:
     weights: tuple[Node, ...]
     outputs: tuple[Node, ...]
     structure: Structure
-    origins: tuple[tuple[int, tuple[str, str]], ...] = ()
+    origins: tuple[tuple[int, Origin], ...] = ()
     tracked: tuple[Tracking, ...] = ()
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that the outputs need, and all inputs, operands first."""
         return topological((*self.inputs, *self.weights, *self.outputs))
 
-    def origin(self, node: Node) -> tuple[str, str] | None:
+    def origin(self, node: Node) -> Origin | None:
         return dict(self.origins).get(node.serial)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from .attrs import ShapeAttrs
-from .graph import Arena, Graph, Node
+from .graph import Arena, Graph, Node, Origin
 from .ops import Op
 from .pattern import AnyOf, Apply, Match, Pattern, build, matches
 from .types import DType, ShapeMismatch, broadcast
@@ -147,7 +147,7 @@ class _Rewriter:
 
     rules: dict[Op, tuple[Rule, ...]]
     arena: Arena
-    origins: dict[int, tuple[str, str]]
+    origins: dict[int, Origin]
     fuel: int
     forward: dict[int, Node] = field(default_factory=dict)
     done: dict[int, Node] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class _Rewriter:
         if self.fuel < 0:
             raise RulesDoNotEnd(f"out of fuel: {self._names()}")
 
-    def _give_origin(self, node: Node, origin: tuple[str, str]) -> None:
+    def _give_origin(self, node: Node, origin: Origin) -> None:
         """To the node and the new nodes below it, which have none yet."""
         stack = [node]
         while stack:

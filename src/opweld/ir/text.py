@@ -43,7 +43,7 @@ def to_text(value: object) -> str:
 @to_text.register
 def graph_text(value: Graph) -> str:
     names = node_names(value)
-    places = {serial: place for serial, (place, _) in value.origins}
+    places = {serial: origin.place for serial, origin in value.origins}
     lines = [
         _node_line(node, names, places.get(node.serial))
         for node in value.nodes()
@@ -55,7 +55,7 @@ def graph_text(value: Graph) -> str:
 @to_text.register
 def plan_text(value: Plan) -> str:
     names = node_names(value.graph)
-    places = {serial: place for serial, (place, _) in value.graph.origins}
+    places = {serial: origin.place for serial, origin in value.graph.origins}
     groups = [line for group in value.groups for line in _group_lines(group, names, places)]
     endings = _endings(value.graph, names)
     return "\n".join([f"plan {value.graph.name} for {value.target}", *groups, *endings, ""])

@@ -24,7 +24,7 @@ from ..ir.expr import (
     symbols_of,
     with_picks,
 )
-from ..ir.graph import Node
+from ..ir.graph import Node, Origin
 from ..ir.index import Coords, align, cat_pieces, flatten, pick_name, through_view, within_padding
 from ..ir.kernel import (
     Access,
@@ -60,7 +60,7 @@ from .space import NO_VALUES, extents_of, merge_loops, with_access
 Addressing = Callable[[Buffer, Node, Coords], Size]
 
 
-Origins = Mapping[int, tuple[str, str]]
+Origins = Mapping[int, Origin]
 """The user's place and line, by a node's serial."""
 
 

@@ -21,7 +21,7 @@ from ..ir.attrs import (
 )
 from ..ir.copying import Copier
 from ..ir.expr import product
-from ..ir.graph import Arena, Graph, Node, arena_of, topological
+from ..ir.graph import Arena, Graph, Node, Origin, arena_of, topological
 from ..ir.measured import NO_TABLE, Table
 from ..ir.ops import Op
 from ..ir.plan import Conditions, number_at
@@ -83,7 +83,7 @@ class _Parts:
     """
 
     arena: Arena
-    origins: dict[int, tuple[str, str]]
+    origins: dict[int, Origin]
     chosen: set[int]
     exact: list[tuple[Node, list[Node]]] = field(default_factory=list)
 

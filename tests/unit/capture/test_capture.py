@@ -45,7 +45,7 @@ def test_written_out_gelu_is_eight_operations() -> None:
     model = example("gelu").Model()
     graph = assert_same(model, torch.randn(4, 8))
     assert ops_of(graph) == ["mul", "pow", "mul", "add", "mul", "tanh", "add", "mul"]
-    places = {place for _, (place, _) in graph.origins}
+    places = {origin.place for _, origin in graph.origins}
     assert places == {"gelu.py:13", "gelu.py:14"}
 
 

@@ -10,8 +10,9 @@ import torch
 from tests.capturing import graph_of, module_of
 from torch.nn import functional
 
-from opweld.emission.body import Body, forward, reference
+from opweld.emission.body import Body, reference
 from opweld.emission.composites import COMPOSITES, calls
+from opweld.emission.forward import forward
 from opweld.ir.graph import Graph, Node, arena_of
 from opweld.ir.operator import operator_of
 from opweld.ir.ops import Op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opweld.ir.expr import symbol
-from opweld.ir.graph import Arena, Graph, Leaf, Node, Structure
+from opweld.ir.graph import Arena, Graph, Leaf, Node, Origin, Structure
 from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
@@ -28,4 +28,5 @@ def graph(*outputs: Node, structure: Structure | None = None, origins=(), name="
     if structure is None:
         leaves = tuple(Leaf(position) for position in range(len(outputs)))
         structure = leaves[0] if len(leaves) == 1 else ("tuple", leaves)
-    return Graph(name, inputs, weights, outputs, structure, origins)
+    places = tuple((serial, Origin(*place)) for serial, place in origins)
+    return Graph(name, inputs, weights, outputs, structure, places)

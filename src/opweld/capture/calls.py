@@ -1,0 +1,66 @@
+"""The calls of submodules in which an exported node ran, as export notes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import fx, nn
+
+from opweld.ir.graph import ModuleCall
+
+from .access import weight_access
+from .attributes import qualified_name
+from .origins import forward_lines
+
+
+def is_torchs(type_name: str) -> bool:
+    """Whether a class "module:qualname" is one of PyTorch's."""
+    return type_name.startswith("torch.")
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of one export of `module`, each known by the key that export gives it."""
+
+    module: nn.Module
+    known: dict[str, ModuleCall | None] = field(default_factory=dict)
+
+    def of(self, node: fx.Node) -> tuple[ModuleCall, ...]:
+        """Outermost first, the module's own left out; none below one that has no place in it."""
+        stack = list((node.meta.get("nn_module_stack") or {}).items())[1:]
+        found: list[ModuleCall] = []
+        for key, (path, _) in stack:
+            if key not in self.known:
+                self.known[key] = self._call(key, path, node, found)
+            call = self.known[key]
+            if call is None:
+                break
+            found.append(call)
+        return tuple(found)
+
+    def _call(
+        self, key: str, path: str, node: fx.Node, callers: list[ModuleCall]
+    ) -> ModuleCall | None:
+        try:
+            module = self.module.get_submodule(path)
+        except AttributeError:
+            return None
+        tensors = (*module._parameters.values(), *module._buffers.values())
+        return ModuleCall(
+            key=key,
+            path=path,
+            access=weight_access(self.module, path),
+            type_name=qualified_name(type(module)),
+            num_tensors=sum(each is not None for each in tensors),
+            line=self._line(node, callers),
+        )
+
+    def _line(self, node: fx.Node, callers: list[ModuleCall]) -> tuple[str, str] | None:
+        """The line of the innermost of the user's forwards around the call, where each of the
+        user's modules around the node has one.
+        """
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        num_users = sum(not str(name).startswith("torch.") for _, name in stack[1:]) + 1
+        lines = forward_lines(node)
+        own = 1 + sum(not is_torchs(call.type_name) for call in callers)
+        return lines[own - 1] if len(lines) == num_users else None

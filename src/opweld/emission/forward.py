@@ -1,0 +1,418 @@
+"""The forward of the emitted class, and those of the user's classes that it calls.
+
+What ran in one call of a module is a method of the module's class, which modules that compute alike
+have in common; a row of such calls on the items of a list is a loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.contract import ModuleFact
+from ..ir.graph import Graph, Leaf, ModuleCall, Node, Origin, Record, Tracking
+from ..ir.operator import Operator
+from ..ir.ops import Op
+from ..ir.plan import Group, Plan
+from .body import Body, assigned_name, ending, inside, names_size, sizes_given
+from .composites import Call, calls
+from .loops import Called, Loop, in_loops
+from .methods import Methods
+from .spans import Span
+from .spelling import maker_name, number
+from .steps import Flow, Scope, Step, below, flow_of, is_value, place_of, scopes_of, tracked_in
+
+# Modules whose forward is one call with numbers of theirs, and the operator that it is. Methods
+# call the modules, so that those of other numbers have them in common; the forward itself, which
+# nothing else shares, is 2 to 4 us quicker with the call written out.
+_LAYERS = {
+    "torch.nn.modules.conv:Conv1d": "aten.conv1d.default",
+    "torch.nn.modules.conv:Conv2d": "aten.conv2d.default",
+    "torch.nn.modules.conv:Conv3d": "aten.conv3d.default",
+}
+
+
+def forward(
+    plan: Plan,
+    operators: Mapping[str, Operator],
+    device: str,
+    symbols: list[str],
+    parameters: tuple[str, ...],
+    spans: Sequence[Span] = (),
+    modules: Sequence[ModuleFact] = (),
+    methods: Methods | None = None,
+) -> list[str]:
+    """The statements of the new forward, `return` included.
+
+    `device` is the text of the device of the call, `symbols` the lines that read symbolic sizes;
+    `spans` are the groups that run under one gradient, `modules` what was captured of the module
+    and those below it. New forwards of these go to `methods`.
+    """
+    graph = plan.graph
+    steps, returned = _steps(plan, operators, spans, _root_body(graph, symbols, parameters))
+    flow = flow_of(steps, returned)
+    scope = scopes_of(flow)
+    together = _tracked_together(graph)
+    tracked = tracked_in(flow, scope, _towards(graph, together[0])) if len(together) == 1 else None
+    if tracked is None and graph.tracked:
+        towards = [node for _, nodes in _towards(graph, graph.tracked) for node in nodes]
+        flow = flow_of(steps, [*returned, *towards])
+        scope = Scope(None, 0, len(steps) - 1, [*range(len(steps))])
+    facts = {fact.path: fact for fact in modules}
+    forwards = _Forwards(graph, flow, facts, symbols, methods or Methods(), tracked or {})
+    body = _root_body(graph, symbols, parameters)
+    forwards.write(body, scope)
+    if "_tracked" in forwards.used:
+        body.lines.insert(0, "_tracked = [], [], []")
+        body.lines.append(f"_weld.track({graph.tracked[0].momentum}, *_tracked)")
+    else:
+        for each in together:
+            body.lines += _tracked(graph, body, each)
+    result = _returned(graph, body, graph.structure)
+    used = [f"_device = {device}", *symbols]
+    used = [line for line in used if names_size(line, [*body.lines, result])]
+    return [*used, *ending(body.lines, result)]
+
+
+def _root_body(graph: Graph, symbols: list[str], parameters: tuple[str, ...]) -> Body:
+    body = Body(graph, "_device")
+    body.taken.update((*parameters, "_weld", "_device", "_tracked"))
+    for source in (*graph.inputs, *graph.weights):
+        body.texts[source.serial] = source.attrs.access
+    body.taken.update(line.split(" ", 1)[0] for line in symbols)
+    _wish_for_statistics(body, graph)
+    return body
+
+
+def _wish_for_statistics(body: Body, graph: Graph) -> None:
+    for each in graph.tracked:
+        values = (graph.outputs[place].serial for place in each.towards)
+        body.wishes.update(zip(values, ("batch_mean", "batch_variance"), strict=True))
+
+
+def _steps(
+    plan: Plan, operators: Mapping[str, Operator], spans: Sequence[Span], body: Body
+) -> tuple[list[Step], list[Node]]:
+    """The statements of a forward written out, and the values that its end reads."""
+    known = set(body.texts)
+    steps: list[Step] = []
+    for group, operator in _computed(plan, operators, spans):
+        body.asked.clear()
+        _statement(body, group, operator, {}, "self")
+        asked = {**body.asked, **{node.serial: node for node in group.outputs}}
+        values = [node for node in asked.values() if is_value(node)]
+        made = tuple(node for node in values if node.serial not in known)
+        read = tuple(node for node in values if node.serial in known)
+        chain, across = place_of(made if operator is None else inside(group), body.origins)
+        steps.append(Step(group, operator, made, read, chain, frozenset(across)))
+        known.update(node.serial for node in made)
+    body.asked.clear()
+    _returned(plan.graph, body, plan.graph.structure)
+    return steps, [node for node in body.asked.values() if node.serial in known]
+
+
+def _computed(
+    plan: Plan, operators: Mapping[str, Operator], spans: Sequence[Span]
+) -> Iterable[tuple[Group, Operator | None]]:
+    """The groups in their order; those of a span as one, in the place of its last."""
+    span_of = {id(part): span for span in spans for part in span.parts}
+    for group in plan.groups:
+        span = span_of.get(id(group))
+        if span is None:
+            yield group, operators.get(group.name)
+        elif group is span.parts[-1]:
+            yield span.whole, span.operator
+
+
+@dataclass(slots=True)
+class _Forwards:
+    """Writes functions for the scopes of one forward. `tracked` has the statistics by the step that
+    makes them, `used` names of the forward's own that were given to methods.
+    """
+
+    graph: Graph
+    flow: Flow
+    facts: Mapping[str, ModuleFact]
+    symbols: list[str]
+    methods: Methods
+    tracked: Mapping[int, list[Tracking]]
+    used: set[str] = field(default_factory=set)
+
+    def write(self, body: Body, scope: Scope) -> None:
+        """The statements of a scope in its own function, but for what that returns."""
+        items = [self._called(each) if isinstance(each, Scope) else each for each in scope.items]
+        own = [each for each in items if isinstance(each, int)]
+        tracked = [each for number in own for each in self.tracked.get(number, ())]
+        kept = {node.serial for _, nodes in _towards(self.graph, tracked) for node in nodes}
+        for item in in_loops(items, self.flow, self.facts):
+            first, last = _reach(item)
+            ended = self._ended(first, last, kept)
+            self._write_item(body, item, scope.access, ended)
+            if last < scope.last:
+                _give_up(body, ended)
+        if tracked and (scope.call is not None or "_tracked" in self.used):
+            body.lines += _noted(self.graph, body, tracked, scope.access)
+
+    def _write_item(
+        self, body: Body, item: int | Called | Loop, access: str, ended: tuple[Node, ...]
+    ) -> None:
+        if isinstance(item, Loop):
+            _write_loop(body, item, ended, access)
+            return
+        if isinstance(item, Called):
+            body.passing = ended
+            _write_call(body, item, access)
+            return
+        step = self.flow.steps[item]
+        # Where it is one line, nothing but that reads what ends here.
+        body.passing = ended if step.operator or len(step.made) == 1 else ()
+        _statement(body, step.group, step.operator, self.facts, access)
+        body.passing = ()
+
+    def _ended(self, first: int, last: int, kept: set[int]) -> tuple[Node, ...]:
+        """The values of these steps that later ones do not read."""
+        steps = self.flow.steps[first : last + 1]
+        nodes = {n.serial: n for step in steps for n in (*step.read, *step.made)}
+        last_read = self.flow.last_read
+        return tuple(
+            nodes[serial]
+            for serial in sorted(nodes.keys() - kept)
+            if last_read.get(serial, -1) <= last and nodes[serial].op is not Op.WEIGHT
+        )
+
+    def _called(self, scope: Scope) -> Called:
+        """The call of a method with the statements of `scope`."""
+        assert scope.call is not None, "only the forward itself has no call"
+        reads = self.flow.read_by(scope.first, scope.last)
+        own = {n.serial: text for n in reads if (text := _own_weight(n, scope.access))}
+        arguments = tuple(node for node in reads if node.serial not in own)
+        body = Body(self.graph, "_device", texts=own)
+        body.taken.update(("_weld", "_device", "_tracked"))
+        body.taken.update(line.split(" ", 1)[0] for line in self.symbols)
+        _wish_for_statistics(body, self.graph)
+        for node in arguments:
+            wish = node.attrs.name if node.op is Op.WEIGHT else "x"
+            body.texts[node.serial] = body.fresh(wish)
+        names = [body.texts[node.serial] for node in arguments]
+        sizes = _sizes_shown(arguments, names)
+        self.write(body, scope)
+        results = tuple(self.flow.made_by(scope.first, scope.last))
+        lines = ending(body.lines, ", ".join(body.texts[node.serial] for node in results))
+        missing = [line.split(" ", 1)[0] for line in self.symbols] + ["_device", "_tracked"]
+        missing = [name for name in missing if names_size(f"{name} ", lines)]
+        lines = [*(f"{name} = {sizes[name]}" for name in missing if name in sizes), *lines]
+        extra = tuple(name for name in missing if name not in sizes)
+        self.used.update(extra)
+        parameters = ", ".join(["self", *names, *extra, "_weld"])
+        method = self.methods.name_of(scope.call.type_name, parameters, lines)
+        return Called(scope.call, scope, method, arguments, results, extra)
+
+
+def _reach(item: int | Called | Loop) -> tuple[int, int]:
+    """The first and the last step of an item."""
+    if isinstance(item, Loop):
+        return item.calls[0].scope.first, item.calls[-1].scope.last
+    return (item.scope.first, item.scope.last) if isinstance(item, Called) else (item, item)
+
+
+def _give_up(body: Body, ended: Iterable[Node]) -> None:
+    """Frees names of intermediates that nothing reads any more, and so their memory."""
+    known = [node.serial for node in ended if node.serial in body.texts]
+    gone = [serial for serial in known if body.texts[serial] in body.assigned]
+    if gone:
+        body.lines.append(f"del {', '.join(body.texts.pop(serial) for serial in gone)}")
+
+
+def _own_weight(node: Node, access: str) -> str | None:
+    """The text of a weight below the module with this access."""
+    return below(node.attrs.access, access) if node.op is Op.WEIGHT else None
+
+
+def _sizes_shown(arguments: Iterable[Node], names: Iterable[str]) -> dict[str, str]:
+    """Symbolic sizes by their names, as the arguments show them."""
+    found: dict[str, str] = {}
+    for node, name in zip(arguments, names, strict=True):
+        for axis, size in enumerate(node.type.shape):
+            if not isinstance(size, int):
+                found.setdefault(number(size), f"{name}.shape[{axis}]")
+    return found
+
+
+def _write_call(body: Body, called: Called, access: str) -> None:
+    module = below(called.call.access, access)
+    assert module is not None, "a call that is not below its caller is written out"
+    _show_call(body, called.call)
+    wish = _result_name(called.call)
+    body.wishes.update((node.serial, wish) for node in called.results)
+    given = [module, *map(body.text, called.arguments), *called.extra, "_weld"]
+    body.define(called.results, f"{called.method}({', '.join(given)})")
+
+
+def _write_loop(body: Body, loop: Loop, ended: tuple[Node, ...], access: str) -> None:
+    """A loop whose results have, from one turn to the next, the names of the arguments."""
+    first, last = loop.calls[0], loop.calls[-1]
+    container = below(loop.container, access)
+    assert container is not None, "items of a list are below it"
+    _show_call(body, first.call)
+    names: dict[int, str] = {}
+    given: list[str] = []
+    for node, place in zip(first.arguments, loop.carried, strict=True):
+        text = body.text(node)
+        if place is None:
+            given.append(text)
+            continue
+        if node not in ended or not text.isidentifier():
+            start, text = text, body.fresh(_result_name(first.call))
+            body.lines.append(f"{text} = {start}")
+            body.assigned.add(text)
+        else:
+            del body.texts[node.serial]
+        given.append(text)
+        names[place] = text
+    item = body.fresh(_variable(first.call))
+    results = ", ".join(names[place] for place in range(len(last.results)))
+    given = [item, *given, *first.extra, "_weld"]
+    body.lines += [
+        f"for {item} in {loop.items.format(container=container)}:",
+        f"    {results} = {first.method}({', '.join(given)})",
+    ]
+    body.texts.update((node.serial, names[place]) for place, node in enumerate(last.results))
+
+
+def _show_call(body: Body, call: ModuleCall) -> None:
+    if call.line:
+        body.show(call.line)
+
+
+def _result_name(call: ModuleCall) -> str:
+    """What the user's line assigns the call's result to."""
+    return (call.line and assigned_name(call.line[1])) or "x"
+
+
+def _variable(call: ModuleCall) -> str:
+    """`basic_block` for an instance of BasicBlock."""
+    name = call.type_name.rpartition(":")[2].rpartition(".")[2].strip("_")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _statement(
+    body: Body,
+    group: Group,
+    operator: Operator | None,
+    facts: Mapping[str, ModuleFact],
+    access: str,
+) -> None:
+    """What gives the results of a group their names, in the function of the module `access`."""
+    if operator is None:
+        body.calls.update(calls(group.nodes))
+        body.calls.update(_layer_calls(body, group.nodes, facts, access))
+        for node in group.outputs:
+            body.text(node)
+        return
+    arguments = [*map(body.text, group.inputs), *sizes_given(group, operator)]
+    for line in _lines_of(group, body.origins):
+        body.show(line)
+    body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
+
+
+def _lines_of(group: Group, origins: Mapping[int, Origin]) -> list[tuple[str, str]]:
+    """The user's lines that a kernel computes, but for those of other modules."""
+    nodes = inside(group)
+    chain, _ = place_of(nodes, origins)
+    keys = {call.key for call in chain[-1:]} if chain else set()
+    # Equal constants of several lines are one node, which has the first line.
+    found = [origins[node.serial] for node in nodes if node.inputs and node.serial in origins]
+    own = [each for each in found if keys <= {call.key for call in each.calls}]
+    return list(dict.fromkeys((each.place, each.line) for each in own))
+
+
+def _layer_calls(
+    body: Body, nodes: Iterable[Node], facts: Mapping[str, ModuleFact], access: str
+) -> dict[int, Call]:
+    """In methods, calls that are all that one of torch's layers does, as calls of the layer."""
+    found: dict[int, Call] = {}
+    for node in nodes if access != "self" else ():
+        origin = body.origins.get(node.serial) if node.op is Op.CALL else None
+        layer = origin.calls[-1] if origin and origin.calls else None
+        if layer is None or not _is_layer(layer, node, facts.get(layer.path)):
+            continue
+        text = below(layer.access, access)
+        if text is not None and "{" not in text:
+            name = node.attrs.target.split(".")[1]
+            found[node.serial] = Call(name, f"{text}({{x}})", node.inputs[:1])
+    return found
+
+
+def _is_layer(layer: ModuleCall, node: Node, fact: ModuleFact | None) -> bool:
+    """Whether a call is a layer's on its own weights, with nothing before it."""
+    if _LAYERS.get(layer.type_name) != node.attrs.target or fact is None:
+        return False
+    weights = [each.attrs.access for each in node.inputs[1:] if each.op is Op.WEIGHT]
+    own = [f"{layer.access}.{name}" for name in ("weight", "bias")][: layer.num_tensors]
+    whole = len(node.inputs) == 1 + len(own) and weights == own
+    return whole and dict(fact.attributes).get("padding_mode", "zeros") == "zeros"
+
+
+Towards = list[tuple[Tracking, tuple[Node, Node]]]
+
+
+def _towards(graph: Graph, tracked: Iterable[Tracking]) -> Towards:
+    """What is tracked, with the mean and the variance that it goes towards."""
+    outputs = graph.outputs
+    return [(each, (outputs[each.towards[0]], outputs[each.towards[1]])) for each in tracked]
+
+
+def _tracked_together(graph: Graph) -> list[list[Tracking]]:
+    """What one call can track, in order: statistics of one momentum in buffers of their own."""
+    found: list[list[Tracking]] = []
+    for each in graph.tracked:
+        last = found[-1] if found else []
+        taken = {buffer for other in last for buffer in other.buffers}
+        alike = bool(last) and each.momentum is not None and last[0].momentum == each.momentum
+        if alike and not taken & set(each.buffers):
+            last.append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _tracked(graph: Graph, body: Body, together: list[Tracking]) -> list[str]:
+    """The call that moves running statistics towards those of the batch."""
+    counts = [each.count for each in together if each.count is not None]
+    running = [buffer for each in together for buffer in (each.mean, each.variance)]
+    towards = [body.text(graph.outputs[place]) for each in together for place in each.towards]
+    lists = [f"    [{', '.join(texts)}]," for texts in (counts, running, towards)]
+    return ["_weld.track(", f"    {together[0].momentum},", *lists, ")"]
+
+
+def _noted(graph: Graph, body: Body, tracked: list[Tracking], access: str) -> list[str]:
+    """Statements that put the buffers of a module, and what they go towards, in `_tracked`."""
+    counts = [each.count for each in tracked if each.count is not None]
+    running = [buffer for each in tracked for buffer in (each.mean, each.variance)]
+    towards = [body.text(node) for _, nodes in _towards(graph, tracked) for node in nodes]
+    buffers = [[below(buffer, access) or buffer for buffer in each] for each in (counts, running)]
+    return [
+        f"_tracked[{place}] += [{', '.join(texts)}]"
+        for place, texts in enumerate((*buffers, towards))
+        if texts
+    ]
+
+
+def _returned(graph: Graph, body: Body, structure: Any) -> str:
+    if isinstance(structure, Leaf):
+        return body.tensor(graph.outputs[structure.index])
+    if isinstance(structure, Record):
+        fields = [f"{key}={_returned(graph, body, part)}" for key, part in structure.fields]
+        return f"_weld.{maker_name(structure)}({', '.join(fields)})"
+    kind, items = structure
+    if kind == "const":
+        return number(items)
+    if kind == "dict":
+        entries = [f"{key!r}: {_returned(graph, body, item)}" for key, item in items]
+        return f"{{{', '.join(entries)}}}"
+    texts = ", ".join(_returned(graph, body, item) for item in items)
+    if kind == "list":
+        return f"[{texts}]"
+    return f"({texts},)" if len(items) == 1 else f"({texts})"

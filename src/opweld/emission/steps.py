@@ -1,0 +1,213 @@
+"""The statements of a forward, and the calls of the user's modules that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ir.graph import ModuleCall, Node, Origin, Tracking
+from ..ir.operator import Operator
+from ..ir.ops import Kind, Op
+from ..ir.plan import Group
+
+Chain = tuple[ModuleCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One group of a plan, or several under one gradient, with the operator that computes it.
+
+    `made` are the values that its statements give names, `read` those that must have one before.
+    `chain` are the calls of the user's modules that all of it ran in, outermost first; None where
+    nothing tells. It is `across` the boundary of other calls, whose keys these are.
+    """
+
+    group: Group
+    operator: Operator | None
+    made: tuple[Node, ...]
+    read: tuple[Node, ...]
+    chain: Chain | None
+    across: frozenset[str]
+
+
+def place_of(nodes: Iterable[Node], origins: Mapping[int, Origin]) -> tuple[Chain | None, set[str]]:
+    """The calls that all the nodes ran in, and the keys of those that only some did.
+
+    Constants do not count: equal ones of several calls are one node. Nor do views beside what is
+    computed: a kernel reads through those that were made elsewhere.
+    """
+    placed = [node for node in nodes if node.inputs and node.serial in origins]
+    placed = [node for node in placed if node.kind is not Kind.VIEW] or placed
+    chains = [
+        tuple(call for call in origins[node.serial].calls if not _is_torchs(call))
+        for node in placed
+    ]
+    if not chains:
+        return None, set()
+    shared = chains[0]
+    for chain in chains[1:]:
+        shared = _common(shared, chain)
+    return shared, {call.key for chain in chains for call in chain[len(shared) :]}
+
+
+def _is_torchs(call: ModuleCall) -> bool:
+    return call.type_name.startswith("torch.")
+
+
+def _common(one: Chain, other: Chain) -> Chain:
+    length = 0
+    while length < min(len(one), len(other)) and one[length].key == other[length].key:
+        length += 1
+    return one[:length]
+
+
+@dataclass(slots=True)
+class Scope:
+    """The steps from `first` to `last` that ran in one call, or in the forward itself (None); the
+    items are their numbers, and the calls inside.
+    """
+
+    call: ModuleCall | None
+    first: int
+    last: int
+    items: list[int | Scope] = field(default_factory=list)
+
+    @property
+    def access(self) -> str:
+        return self.call.access if self.call else "self"
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Where the values of a forward are made and read, by the numbers of its steps. What is read at
+    its end has a last reader behind all steps.
+    """
+
+    steps: Sequence[Step]
+    made_at: Mapping[int, int]
+    last_read: Mapping[int, int]
+
+    def read_by(self, first: int, last: int) -> list[Node]:
+        """The values that these steps need and do not make, in the order in which they do."""
+        read = {n.serial: n for step in self.steps[first : last + 1] for n in step.read}
+        inside = range(first, last + 1)
+        return [node for serial, node in read.items() if self.made_at.get(serial) not in inside]
+
+    def made_by(self, first: int, last: int) -> list[Node]:
+        """The values of these steps that later ones need."""
+        made = [node for step in self.steps[first : last + 1] for node in step.made]
+        return [node for node in made if self.last_read.get(node.serial, -1) > last]
+
+
+def flow_of(steps: Sequence[Step], returned: Iterable[Node]) -> Flow:
+    """`returned` are the values read after the last step."""
+    made_at = {node.serial: number for number, step in enumerate(steps) for node in step.made}
+    last_read = {node.serial: number for number, step in enumerate(steps) for node in step.read}
+    last_read |= {node.serial: len(steps) for node in returned}
+    return Flow(steps, made_at, last_read)
+
+
+def scopes_of(flow: Flow) -> Scope:
+    """The forward as a tree of the calls that can be functions of their own.
+
+    Such a call has its statements in one place, and a value that is read behind them; no kernel is
+    across its boundary, and what it is called by is above its module. Of others the statements
+    stand in the function around them, as a single one does.
+    """
+    chains = _settled([step.chain for step in flow.steps])
+    inlined = {key for step in flow.steps for key in step.across}
+    while True:
+        kept = [tuple(call for call in chain if call.key not in inlined) for chain in chains]
+        refused = _refused(kept, flow)
+        if not refused:
+            return _scope(kept, None, 0, len(kept) - 1, 0)
+        inlined |= refused
+
+
+def _settled(chains: Sequence[Chain | None]) -> list[Chain]:
+    """What has no place of its own belongs to the calls that both its neighbours are in."""
+    after: list[Chain] = []
+    following: Chain = ()
+    for chain in reversed(chains):
+        following = following if chain is None else chain
+        after.insert(0, following)
+    settled: list[Chain] = []
+    for chain, later in zip(chains, after, strict=True):
+        settled.append(_common(settled[-1] if settled else (), later) if chain is None else chain)
+    return settled
+
+
+def _refused(chains: Sequence[Chain], flow: Flow) -> set[str]:
+    """Keys of the calls that cannot be functions, or gain nothing by it."""
+    places: dict[str, list[int]] = {}
+    refused: set[str] = set()
+    for number, chain in enumerate(chains):
+        around = "self"
+        for call in chain:
+            places.setdefault(call.key, []).append(number)
+            if below(call.access, around) is None:
+                refused.add(call.key)
+            around = call.access
+    for key, numbers in places.items():
+        first, last = numbers[0], numbers[-1]
+        apart = last - first + 1 != len(numbers)
+        if apart or first == last or not flow.made_by(first, last):
+            refused.add(key)
+    return refused
+
+
+def _scope(
+    chains: Sequence[Chain], call: ModuleCall | None, first: int, last: int, depth: int
+) -> Scope:
+    scope = Scope(call, first, last)
+    number = first
+    while number <= last:
+        if len(chains[number]) == depth:
+            scope.items.append(number)
+            number += 1
+            continue
+        inner = chains[number][depth]
+        end = number
+        while end < last and chains[end + 1][depth : depth + 1] == (inner,):
+            end += 1
+        scope.items.append(_scope(chains, inner, number, end, depth + 1))
+        number = end + 1
+    return scope
+
+
+def below(access: str, owner: str) -> str | None:
+    """An access as it is from the module `owner`, None where it is not below that."""
+    rest = access.removeprefix(owner)
+    return f"self{rest}" if access.startswith(owner) and rest[:1] in (".", "[") else None
+
+
+def tracked_in(
+    flow: Flow, scope: Scope, tracked: Iterable[tuple[Tracking, tuple[Node, Node]]]
+) -> dict[int, list[Tracking]] | None:
+    """For each step that makes statistics what is tracked by them; None where a buffer is not below
+    the module whose function has the step.
+    """
+    owners = dict(_owners(scope))
+    found: dict[int, list[Tracking]] = {}
+    for each, towards in tracked:
+        places = {flow.made_at.get(node.serial) for node in towards}
+        place = places.pop()
+        if places or place is None:
+            return None
+        if any(below(buffer, owners[place]) is None for buffer in each.buffers):
+            return None
+        found.setdefault(place, []).append(each)
+    return found
+
+
+def _owners(scope: Scope) -> Iterable[tuple[int, str]]:
+    for item in scope.items:
+        if isinstance(item, Scope):
+            yield from _owners(item)
+        else:
+            yield item, scope.access
+
+
+def is_value(node: Node) -> bool:
+    """Whether a node's text is a name or an access, not a number."""
+    return node.op is not Op.CONST
