@@ -10,6 +10,7 @@ import numpy as np
 from tests.emulation.emulate import Shifted, emulate, from_bfloat16, to_bfloat16
 
 from opweld.device import pieces
+from opweld.device.used import used
 
 MODES = {"Faithful": "float", "Tf32": "float", "Half": "half", "Bfloat16": "bfloat16"}
 
@@ -120,7 +121,8 @@ def text(
         for count in lanes
     ]
     needed = dict.fromkeys(name for mode in modes for name in pieces_of(mode, family))
-    return "\n".join([*pieces(needed), EPILOGUE, *launchers])
+    users = [EPILOGUE, *launchers]
+    return "\n".join([*used(pieces(needed), users), *users])
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ struct LiveCall {
     }
 };
 
-// @LiveTiles deps: Form, InMemory, LiveCall, LiveProduct, combine_parts, launch_fma_product, reads_packets, suits_tensor_cores
+// @LiveTiles deps: Faithful, Form, InMemory, LiveCall, LiveProduct, combine_parts, launch_fma_product, reads_packets, suits_tensor_cores
 // Products of long sums by Kernel, of operands that are read four values at a time; what does not fit
 // the split form is left to the float32 kernel.
 template <typename Kernel>

@@ -13,7 +13,7 @@
 
 namespace op {
 
-// @ThreeParts deps: bfloat16
+// @ThreeParts deps: bfloat16, bfloat16_is
 // Four values as three parts, two at a time as operands of the tensor cores.
 struct ThreeParts {
     unsigned int part[3][2];  // upper, middle, lower

@@ -45,9 +45,10 @@ def choose_forms(product: Product, mode: Mode, family: str, sizes: Sizes) -> tup
     match main.form:
         case Form.RING | Form.COLUMNS if _fits_always(product, main) and not main.packed:
             return (main,)
+        case Form.COLUMNS | Form.SLICES if _fits_always(product, main):
+            return (main, _of_any_strides(main.across))
         case Form.RING | Form.COLUMNS | Form.SLICES:
-            others = () if _fits_always(product, main) else tiles
-            return (main, *others, _OTHERS)
+            return (main, *tiles, _OTHERS)
         case Form.SHORT:
             return (main,) if isinstance(product.k, int) else (main, *tiles, _OTHERS)
         case Form.FMA:
@@ -114,9 +115,12 @@ def _few_beside(product: Product, mode: Mode, sizes: Sizes) -> tuple[FormRow, ..
     sides = [size for size in (product.m, product.n) if not isinstance(size, int)]
     if mode not in PARTS or product.held or not sides:
         return ()
-    if _lies_across(*_many(product, not isinstance(product.m, int))):
-        return (FormRow(Form.COLUMNS, MOST_FEW, across=True),)
-    return (FormRow(Form.RING, MOST_FEW),)
+    return (_of_any_strides(_lies_across(*_many(product, not isinstance(product.m, int)))),)
+
+
+def _of_any_strides(across: bool) -> FormRow:
+    """For few rows as they lie; best where the others lie along or `across` k."""
+    return FormRow(Form.COLUMNS if across else Form.RING, MOST_FEW, across)
 
 
 def _fits_always(product: Product, row: FormRow) -> bool:

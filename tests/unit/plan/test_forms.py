@@ -68,6 +68,7 @@ def test_few_rows_of_a_new_operand_do_not_split_it() -> None:
 
 def test_sizes_that_are_numbers_need_no_other_form() -> None:
     assert forms(2048, 1, 8192) == (few(Form.RING, 1),)
+    assert forms(S0, 10, 512) == (few(Form.SLICES, 16), few(Form.RING, 16))
     assert forms(S0, 4096, 16) == (FormRow(Form.SHORT),)
     assert forms(512, 2048, 1024) == (TILES, FMA)
 
