@@ -366,10 +366,14 @@ OPWELD_FN void after(Pass<P, Operands, After<i...>, At<k...>> pass, F& known, co
 }
 template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kDeep>
 struct ChunkWalks;
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kShared>
+struct SharedWalks;
 template <typename F, int kStep, int kLanes, typename Team, typename Packet, typename Index>
 using WalksOf = std::conditional_t<
     F::kChunks, ChunkWalks<kStep, kLanes, Team::kItems, Packet, Index, F::kAcross ? 2 : 1>,
-    Walks<kStep, kLanes, Team::kItems, Packet, Index, Team::kShared>>;
+    std::conditional_t<(Team::kShared > 0),
+                       SharedWalks<kStep, kLanes, Team::kItems, Packet, Index, Team::kShared>,
+                       Walks<kStep, kLanes, Team::kItems, Packet, Index>>>;
 // Wide indices take more registers, and so do the folds or the packets of some.
 template <typename F, typename Index>
 using BoundOf = std::conditional_t<F::kWide, uint64_t, Index>;
