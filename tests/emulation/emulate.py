@@ -22,7 +22,6 @@ _HERE = Path(__file__).parent
 # Products and sums contract to one rounding, as nvcc's do.
 _FLAGS = (
     *("-std=c++17", "-O1", "-w", "-march=native", "-ffp-contract=fast"),
-    "-D__restrict__=",  # which g++ cannot deduce in packs
     *("-fexpensive-optimizations", "-fwrapv", "-fno-strict-aliasing"),
     # Most of the time goes into code that runs once: passes that only make it faster are left out.
     *("-fira-region=one", "-fno-tree-pta", "-fno-ivopts", "-fno-dse", "-fno-forward-propagate"),

@@ -62,42 +62,18 @@ constexpr int kAtOnce<NoFolds, Packet, kUnroll> = kUnroll;
 
 // @Walks deps: kAtOnce
 // The packets of a row that one thread handles: those at begin, begin + kStep, ... before end. With
-// kItems > 0 there are at most kItems + kShared, and what is loaded of them once stays on the chip:
-// kItems in registers, the others in the block's shared memory, where each thread has places of its
-// own. With kItems == 0 every walk loads again.
-template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kShared = 0>
+// kItems > 0 there are at most so many, and what is loaded of them once stays in registers. With
+// kItems == 0 every walk loads again.
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index>
 struct Walks {
     static constexpr int kUnroll = kLanes == 1 ? 8 : 4;  // packets in flight
-    // Wide ones leave registers for the loads of what is held there (a cosine similarity: 92 and
-    // 101 % of a copy's speed; H200, 2026-11-23, CUDA 13.0).
-    static constexpr int kPassing = sizeof(Packet) > 16 ? 2 : kUnroll;
     Index begin, end;
     Packet held[kItems ? kItems : 1];
 
     __device__ __forceinline__ Walks(Index begin, Index end) : begin(begin), end(end) {}
 
-    OPWELD_FN Packet& shared(int item) {
-        extern __shared__ __align__(16) unsigned char opweld_shared[];
-        return reinterpret_cast<Packet*>(opweld_shared)[item * blockDim.x + threadIdx.x];
-    }
-
     template <typename Load>
     __device__ __forceinline__ void hold(Load load) {
-        // Those for shared memory pass through registers: these first, while there are many free.
-#pragma unroll
-        for (int first = 0; first < kShared; first += kPassing) {
-            Packet packets[kPassing];
-#pragma unroll
-            for (int k = 0; k < kPassing; ++k) {
-                const Index at = begin + (kItems + first + k) * kStep;
-                if (first + k < kShared && at < end) packets[k] = load(at);
-            }
-#pragma unroll
-            for (int k = 0; k < kPassing; ++k) {
-                const Index at = begin + (kItems + first + k) * kStep;
-                if (first + k < kShared && at < end) shared(first + k) = packets[k];
-            }
-        }
 #pragma unroll
         for (int item = 0; item < kItems; ++item) {
             const Index at = begin + item * kStep;
@@ -126,11 +102,6 @@ struct Walks {
             for (int item = 0; item < kItems; ++item) {
                 const Index at = begin + item * kStep;
                 if (at < end) visit(held[item], at, folds);
-            }
-#pragma unroll
-            for (int item = 0; item < kShared; ++item) {
-                const Index at = begin + (kItems + item) * kStep;
-                if (at < end) visit(shared(item), at, folds);
             }
         } else if constexpr (Folds::kChain == NoFolds::kChain) {
             chain(begin, end, folds, load, visit);
@@ -194,6 +165,53 @@ struct Walks {
 #pragma unroll
         for (int k = 0; k < kCount; ++k) {
             if (kFull || at + k * kStep < end) visit(packets[k], at + k * kStep, folds);
+        }
+    }
+};
+
+// @SharedWalks deps: Walks
+// There are kShared packets more, which stay in the block's shared memory, where each thread has
+// places of its own.
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kShared>
+struct SharedWalks : Walks<kStep, kLanes, kItems, Packet, Index> {
+    using Base = Walks<kStep, kLanes, kItems, Packet, Index>;
+    using Base::Base, Base::begin, Base::end;
+    // Wide ones leave registers for the loads of what is held there (a cosine similarity: 92 and
+    // 101 % of a copy's speed; H200, 2026-11-23, CUDA 13.0).
+    static constexpr int kPassing = sizeof(Packet) > 16 ? 2 : Base::kUnroll;
+
+    OPWELD_FN Packet& shared(int item) {
+        extern __shared__ __align__(16) unsigned char opweld_shared[];
+        return reinterpret_cast<Packet*>(opweld_shared)[item * blockDim.x + threadIdx.x];
+    }
+
+    // Those for shared memory pass through registers: these first, while there are many free.
+    template <typename Load>
+    __device__ __forceinline__ void hold(Load load) {
+#pragma unroll
+        for (int first = 0; first < kShared; first += kPassing) {
+            Packet packets[kPassing];
+#pragma unroll
+            for (int k = 0; k < kPassing; ++k) {
+                const Index at = begin + (kItems + first + k) * kStep;
+                if (first + k < kShared && at < end) packets[k] = load(at);
+            }
+#pragma unroll
+            for (int k = 0; k < kPassing; ++k) {
+                const Index at = begin + (kItems + first + k) * kStep;
+                if (first + k < kShared && at < end) shared(first + k) = packets[k];
+            }
+        }
+        Base::hold(load);
+    }
+
+    template <typename Folds, typename Load, typename Visit>
+    __device__ __forceinline__ void walk(Folds (&folds)[kLanes], Load load, Visit visit) const {
+        Base::walk(folds, load, visit);
+#pragma unroll
+        for (int item = 0; item < kShared; ++item) {
+            const Index at = begin + (kItems + item) * kStep;
+            if (at < end) visit(shared(item), at, folds);
         }
     }
 };

@@ -8,15 +8,6 @@
 //     F::after(pass, folds..., ...)  what is known then, and what is stored of the row
 // Sizes and strides are those of the tensors at each call.
 
-// @OPWELD_RESTRICT deps:
-// Nothing else reaches what such a pointer does. The host's compiler, which needs not know, fails to
-// deduce packs of them.
-#ifdef __CUDA_ARCH__
-#define OPWELD_RESTRICT __restrict__
-#else
-#define OPWELD_RESTRICT
-#endif
-
 namespace op {
 
 // @Values deps:
@@ -186,7 +177,7 @@ struct ChunkFolds<kPass, kChained, F, More...> : ChunkFolds<kPass, kChained, Mor
     }
 };
 
-// @reduce_rows deps: OPWELD_RESTRICT, Folds, NoFolds, TensorView, type_of, Along, Pack, Walks, launch_early
+// @reduce_rows deps: Folds, NoFolds, TensorView, type_of, Along, Pack, Packet, Walks, launch_early
 template <int... i>
 struct Of {};  // operands that a pass has
 template <int... i>
@@ -228,12 +219,15 @@ struct Axes {
         if constexpr (sizeof(Index) == 4) return __umulhi(at, factors[a]) >> shifts[a];
         else return at / sizes[a];
     }
+    // By the steps along each axis, of which the first is kStep where that is known.
+    template <int kStep = -1>
     __device__ __forceinline__ Index offset(Index at, const Index (&steps)[n]) const {
         Index sum = 0;
 #pragma unroll
         for (int a = 0; a < n; ++a) {
             const Index next = a + 1 < n && a + 1 < num ? quotient(at, a) : 0;
-            sum += (a + 1 < n ? at - next * sizes[a] : at) * steps[a];
+            const Index step = kStep >= 0 && a == 0 ? Index(kStep) : steps[a];
+            sum += (a + 1 < n ? at - next * sizes[a] : at) * step;
             at = next;
         }
         return sum;
@@ -248,10 +242,41 @@ struct Layout {
     Index steps_of_rows[F::Operands::kCount][std::extent_v<decltype(F::kAxesOfRows)>];
     Index steps[F::Operands::kCount][std::extent_v<decltype(F::kAxesOfRow)>];
 };
-template <typename... X>
-constexpr bool lies_along(Types<X...>, int operand, int axis) {
-    const bool lies[] = {X::has(axis)...};
-    return lies[operand];
+template <int i, typename Operands>
+struct Nth;
+template <int i, typename X, typename... More>
+struct Nth<i, Types<X, More...>> : Nth<i - 1, Types<More...>> {};
+template <typename X, typename... More>
+struct Nth<0, Types<X, More...>> : X {};
+// What is moved of operand i at once: n neighbours, or one element for all of them.
+template <typename F, int i, int n, typename X = Nth<i, typename F::Operands>>
+using PackOf = Pack<std::remove_const_t<typename X::T>, X::has(F::kLane) ? n : 1>;
+template <typename F, int i>
+constexpr bool reads() {
+    return std::is_const_v<typename Nth<i, typename F::Operands>::T>;
+}
+template <typename F, typename X>
+constexpr bool of_rows() {
+    for (int axis : F::kAxesOfRows) {
+        if (X::has(axis)) return true;
+    }
+    return false;
+}
+template <typename F, int n, int... i>
+Values<PackOf<F, i, n>...> packet_of(Of<i...>);
+template <typename F, int n>
+using PacketOf = decltype(packet_of<F, n>(typename F::Held()));
+// Loads that need not wait for stores: results share no memory with what is read later.
+template <typename P>
+OPWELD_FN P read_only(const P* p) {
+    using Word = typename Packet<alignof(P)>::type;
+    P found;
+#pragma unroll
+    for (int i = 0; i < int(sizeof(P) / sizeof(Word)); ++i) {
+        const Word word = __ldg(reinterpret_cast<const Word*>(p) + i);
+        memcpy(reinterpret_cast<char*>(&found) + i * sizeof(Word), &word, sizeof(Word));
+    }
+    return found;
 }
 // The operands of a row; n neighbours are a packet where an operand lies along F::kLane.
 template <typename F, typename Index, typename... T>
@@ -266,30 +291,27 @@ struct Line {
         : rows(rows), data(data...), starts{rows.rows.offset(row, rows.steps_of_rows[i])...} {}
 
     template <int i, int n>
-    __device__ __forceinline__ auto place(Index at) const {
-        using Own = std::remove_pointer_t<decltype(nth<i>(data))>;
-        constexpr bool kAlong = lies_along(typename F::Operands(), i, F::kLane);
-        using Packed = Pack<std::remove_const_t<Own>, kAlong ? n : 1>;
-        using Kept = std::conditional_t<std::is_const_v<Own>, const Packed, Packed>;
-        const Index offset = starts[i] + rows.row.offset(at, rows.steps[i]);
-        return reinterpret_cast<Kept*>(nth<i>(data) + offset);
+    __device__ __forceinline__ PackOf<F, i, n>* place(Index at) const {
+        using X = Nth<i, typename F::Operands>;
+        constexpr int kStep = n == 1 || F::kAcross ? -1 : X::has(F::kLane);
+        constexpr bool kOfRows = of_rows<F, X>();  // others begin at the same place for all
+        const Index start = kOfRows ? starts[i] : 0;
+        return (PackOf<F, i, n>*)(nth<i>(data) +
+                                  (start + rows.row.template offset<kStep>(at, rows.steps[i])));
     }
     // What is read of an operand, or room for a result.
     template <int i, int n>
-    __device__ __forceinline__ auto load(Index at) const {
-        using Packed = std::remove_pointer_t<decltype(place<i, n>(at))>;
-        if constexpr (std::is_const_v<Packed>) return *place<i, n>(at);
-        else return Packed();
+    __device__ __forceinline__ PackOf<F, i, n> load(Index at) const {
+        if constexpr (reads<F, i>()) return read_only(place<i, n>(at));
+        else return {};
     }
-    template <int i, int n, typename Packed>
-    __device__ __forceinline__ void store(Index at, const Packed& values) const {
-        if constexpr (!std::is_const_v<std::remove_pointer_t<decltype(place<i, n>(at))>>) {
-            *place<i, n>(at) = values;
-        }
+    template <int i, int n>
+    __device__ __forceinline__ void store(Index at, const PackOf<F, i, n>& values) const {
+        if constexpr (!reads<F, i>()) *place<i, n>(at) = values;
     }
     template <int n, int... i>
-    __device__ __forceinline__ auto held(Index at, Of<i...>) const {
-        return Values<decltype(load<i, n>(at))...>(load<i, n>(at)...);
+    __device__ __forceinline__ PacketOf<F, n> held(Index at, Of<i...>) const {
+        return {load<i, n>(at)...};
     }
 };
 template <typename T, int n>
@@ -344,16 +366,17 @@ OPWELD_FN void after(Pass<P, Operands, After<i...>, At<k...>> pass, F& known, co
 }
 template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kDeep>
 struct ChunkWalks;
+template <int kStep, int kLanes, int kItems, typename Packet, typename Index, int kShared>
+struct SharedWalks;
 template <typename F, int kStep, int kLanes, typename Team, typename Packet, typename Index>
 using WalksOf = std::conditional_t<
     F::kChunks, ChunkWalks<kStep, kLanes, Team::kItems, Packet, Index, F::kAcross ? 2 : 1>,
-    Walks<kStep, kLanes, Team::kItems, Packet, Index, Team::kShared>>;
+    std::conditional_t<(Team::kShared > 0),
+                       SharedWalks<kStep, kLanes, Team::kItems, Packet, Index, Team::kShared>,
+                       Walks<kStep, kLanes, Team::kItems, Packet, Index>>>;
 // Wide indices take more registers, and so do the folds or the packets of some.
 template <typename F, typename Index>
 using BoundOf = std::conditional_t<F::kWide, uint64_t, Index>;
-template <typename F, typename Index, int kLanes, typename... T>
-using PacketOf = decltype(std::declval<Line<F, Index, T...>>().template held<kLanes>(
-    Index(), typename F::Held()));
 template <typename... P, typename Walked>
 OPWELD_FN void each(Types<P...>, Walked walked) {
     (walked(P()), ...);
@@ -370,21 +393,22 @@ OPWELD_FN void walk(P, const Walks& walks, Folds& folds, Load load, Visit visit)
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
 __global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
                                   kTeamBlocks<Team::kThreads, BoundOf<F, Index>>)
-    rows_along(const Layout<F, Index> rows, void* partials, T* OPWELD_RESTRICT... data) {
+    rows_along(const Layout<F, Index> rows, void* partials, T*... data) {
     wait_for_results();
     using Blocks = RowOfBlocks<Team::kThreads, Team::kBlocks>;
     const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / Blocks::kThreads;
     if (row >= rows.num_rows) return;
     const int rank = Blocks::rank();
+    // All packets of a known length need no tests; with some in shared memory registers are short.
+    const Index length = F::kLength && Team::kShared == 0 ? Index(F::kLength) : rows.length;
     const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
-    const Index last = F::Cut::kCuts && behind < rows.length ? behind : rows.length;
+    const Index last = F::Cut::kCuts && behind < length ? behind : length;
     const Line<F, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
     F known[1];
-    known[0].length = rows.length;
+    known[0].length = length;
     const auto load = [&](Index at) { return line.template held<kLanes>(at, typename F::Held()); };
-    using Packet = decltype(load(0));
     constexpr int kStep = Blocks::kThreads * kLanes;
-    WalksOf<F, kStep, kLanes, Team, Packet, Index> walks(first + rank * kLanes, last);
+    WalksOf<F, kStep, kLanes, Team, PacketOf<F, kLanes>, Index> walks(first + rank * kLanes, last);
     if constexpr (Team::kItems > 0) walks.hold(load);
     each(typename F::Passes(), [&](auto pass) {
         using P = decltype(pass);
@@ -411,25 +435,27 @@ __global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
 // Neighbouring rows are neighbours in memory: a block has some as columns, each walked by several
 // strips; a thread has kLanes of them.
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-__global__ void __launch_bounds__(F::Cut::threads_of(Team::kThreads),
-                                  kLeastBlocks<F::Cut::threads_of(Team::kThreads), BoundOf<F, Index>>)
-    rows_across(const Layout<F, Index> rows, void* partials, T* OPWELD_RESTRICT... data) {
+__global__ void __launch_bounds__(
+    F::Cut::threads_of(Team::kThreads),
+    kLeastBlocks<F::Cut::threads_of(Team::kThreads), BoundOf<F, Index>>)
+    rows_across(const Layout<F, Index> rows, void* partials, T*... data) {
     wait_for_results();
     constexpr int kStrips = Team::kThreads, kColumns = F::Cut::threads_of(kStrips) / kStrips;
     const int strip = threadIdx.x / kColumns;
     const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
     const bool inside = row < rows.num_rows;
+    const Index length = F::kLength ? Index(F::kLength) : rows.length;
     const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
-    const Index last = F::Cut::kCuts && behind < rows.length ? behind : rows.length;
+    const Index last = F::Cut::kCuts && behind < length ? behind : length;
     const auto line_of = [&](Index row) {
         return Line<F, Index, T...>(rows, row, std::index_sequence_for<T...>(), data...);
     };
     const auto line = line_of(row);
     F known[kLanes];
-    for (F& row : known) row.length = rows.length;
+    for (F& each : known) each.length = length;
     const auto load = [&](Index at) { return line.template held<kLanes>(at, typename F::Held()); };
-    WalksOf<F, kStrips, kLanes, Team, decltype(load(0)), Index> walks(first + strip,
-                                                                      inside ? last : 0);
+    WalksOf<F, kStrips, kLanes, Team, PacketOf<F, kLanes>, Index> walks(first + strip,
+                                                                        inside ? last : 0);
     if constexpr (Team::kItems > 0) walks.hold(load);
     each(typename F::Passes(), [&](auto pass) {
         using P = decltype(pass);
@@ -461,7 +487,7 @@ __global__ void __launch_bounds__(F::Cut::threads_of(Team::kThreads),
 template <typename F, int kThreads, typename Index, typename... T>
 __global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
     rows_finish(const Layout<F, Index> rows, const void* partials, Index pieces, int columns,
-                T* OPWELD_RESTRICT... data) {
+                T*... data) {
     wait_for_results();
     const Index strip = threadIdx.x / columns, strips = kThreads / columns;
     const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
@@ -615,8 +641,7 @@ int reduce(const Space<F, X...>& space, cudaStream_t stream, std::index_sequence
                 rows.piece = F::Cut::piece(space.length, pieces, F::kAcross ? 1 : kLanes);
             }
             const auto kernel = F::template kernel<F, Team, kLanes, Index, X...>();
-            const int64_t shared =
-                Team::kShared * kThreads * sizeof(PacketOf<F, Index, kLanes, typename X::T...>);
+            constexpr int64_t shared = Team::kShared * kThreads * sizeof(PacketOf<F, kLanes>);
             launch_early<Team::kBlocks>(kernel, dim3(blocks, pieces), kThreads, shared, stream,
                                         rows, partials,
                                         static_cast<typename X::T*>(space.x[i].data)...);

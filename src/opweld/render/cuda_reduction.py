@@ -65,7 +65,9 @@ def reduction_pieces(reduction: Reduction) -> set[str]:
             needed |= _ALONE
             continue
         needed |= _ACROSS if folding.across else _ALONG
-        needed |= _LAUNCHED | ({"RowOfBlocks"} if BLOCKS in spread(folding, reduction) else set())
+        more = spread(folding, reduction)
+        needed |= _LAUNCHED | ({"RowOfBlocks"} if BLOCKS in more else set())
+        needed |= {"SharedWalks"} if more else set()
     needed |= {"ChunkWalks"} if has_chunks(reduction.contiguous) else set()
     needed |= DEVICE_PIECES if device_instance(reduction) else set()
     for step in steps:
@@ -201,8 +203,9 @@ def _along_start(folding: Folding, cut: bool, more: tuple[str, ...]) -> list[str
     if BLOCKS in more:
         team, rank = "Row::kThreads", "Row::rank()"
     shared = f", {SHARED}" if more else ""
+    kind = "op::SharedWalks" if more else _walks(folding)
     walks = (
-        f"{_walks(folding)}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
+        f"{kind}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
     )
     return [
         *(["  using Row = op::RowOfBlocks<kTeam, kBlocks>;"] if BLOCKS in more else []),

@@ -72,6 +72,7 @@ def row_functor_pieces(reduction: Reduction) -> set[str]:
     needed |= {"ChunkWalks", "ChunkFolds"} if has_chunks(folding) else set()
     every = instances(folding, reduction)
     needed |= {"RowOfBlocks"} if any(each.blocks > 1 for each in every) else set()
+    needed |= {"SharedWalks"} if any(each.shared for each in every) else set()
     for step in folding.steps:
         for fold in own_folds(step.walk):
             needed |= {FOLD[fold.op], _PIECES_OF_FOLDS.get(fold.op, "Fold")}

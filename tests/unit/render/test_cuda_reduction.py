@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
@@ -13,9 +15,16 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.render import render
+from opweld.render import cuda, render
 
 LENGTH = symbol("s1")
+
+
+@pytest.fixture(autouse=True)
+def own_kernels() -> Iterator[None]:
+    """Also of groups that the skeleton would run (test_reduce_rows.py)."""
+    with mock.patch.object(cuda, "is_row_functor", lambda _: False):
+        yield
 
 
 def text_of(*outputs: Node) -> str:
