@@ -10,12 +10,13 @@ from opweld.ir.graph import ModuleCall
 
 from .access import weight_access
 from .attributes import qualified_name
-from .origins import forward_lines
+from .origins import forward_lines, is_users
 
 
-def is_torchs(type_name: str) -> bool:
-    """Whether a class "module:qualname" is one of PyTorch's."""
-    return type_name.startswith("torch.")
+def _writes(module: nn.Module) -> bool:
+    """Whether the forward of a module is the user's own."""
+    code = getattr(type(module).forward, "__code__", None)
+    return code is not None and is_users(code.co_filename)
 
 
 @dataclass(slots=True)
@@ -53,14 +54,16 @@ class Calls:
             type_name=qualified_name(type(module)),
             num_tensors=sum(each is not None for each in tensors),
             line=self._line(node, callers),
+            writes=_writes(module),
         )
 
     def _line(self, node: fx.Node, callers: list[ModuleCall]) -> tuple[str, str] | None:
         """The line of the innermost of the user's forwards around the call, where each of the
         user's modules around the node has one.
         """
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
-        num_users = sum(not str(name).startswith("torch.") for _, name in stack[1:]) + 1
+        paths = [path for path, _ in node.meta["nn_module_stack"].values()]
+        num_forwards = sum(_writes(self.module.get_submodule(path)) for path in paths)
         lines = forward_lines(node)
-        own = 1 + sum(not is_torchs(call.type_name) for call in callers)
-        return lines[own - 1] if len(lines) == num_users else None
+        if len(lines) != num_forwards or not _writes(self.module):
+            return None
+        return lines[sum(call.writes for call in callers)]

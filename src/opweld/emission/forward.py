@@ -65,7 +65,7 @@ def forward(
     body = _root_body(graph, symbols, parameters)
     forwards.write(body, scope)
     if "_tracked" in forwards.used:
-        body.lines.insert(0, "_tracked = [], [], []")
+        body.lines.insert(0, "_tracked = [[], [], []]")
         body.lines.append(f"_weld.track({graph.tracked[0].momentum}, *_tracked)")
     else:
         for each in together:
@@ -117,9 +117,9 @@ def _computed(
     plan: Plan, operators: Mapping[str, Operator], spans: Sequence[Span]
 ) -> Iterable[tuple[Group, Operator | None]]:
     """The groups in their order; those of a span as one, in the place of its last."""
-    span_of = {id(part): span for span in spans for part in span.parts}
+    span_of = {part.outputs[0].serial: span for span in spans for part in span.parts}
     for group in plan.groups:
-        span = span_of.get(id(group))
+        span = span_of.get(group.outputs[0].serial)
         if span is None:
             yield group, operators.get(group.name)
         elif group is span.parts[-1]:
@@ -188,7 +188,7 @@ class _Forwards:
         reads = self.flow.read_by(scope.first, scope.last)
         own = {n.serial: text for n in reads if (text := _own_weight(n, scope.access))}
         arguments = tuple(node for node in reads if node.serial not in own)
-        body = Body(self.graph, "_device", texts=own)
+        body = Body(self.graph, "_device", texts=own, tells=scope.call.writes)
         body.taken.update(("_weld", "_device", "_tracked"))
         body.taken.update(line.split(" ", 1)[0] for line in self.symbols)
         _wish_for_statistics(body, self.graph)
