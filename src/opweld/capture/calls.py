@@ -42,9 +42,8 @@ class Calls:
     def _call(
         self, key: str, path: str, node: fx.Node, callers: list[ModuleCall]
     ) -> ModuleCall | None:
-        try:
-            module = self.module.get_submodule(path)
-        except AttributeError:
+        module = self._module(path)
+        if module is None:
             return None
         tensors = (*module._parameters.values(), *module._buffers.values())
         return ModuleCall(
@@ -57,12 +56,19 @@ class Calls:
             writes=_writes(module),
         )
 
+    def _module(self, path: str) -> nn.Module | None:
+        try:
+            return self.module.get_submodule(path)
+        except AttributeError:  # one that export made
+            return None
+
     def _line(self, node: fx.Node, callers: list[ModuleCall]) -> tuple[str, str] | None:
         """The line of the innermost of the user's forwards around the call, where each of the
         user's modules around the node has one.
         """
         paths = [path for path, _ in node.meta["nn_module_stack"].values()]
-        num_forwards = sum(_writes(self.module.get_submodule(path)) for path in paths)
+        modules = [self._module(path) for path in paths]
+        num_forwards = sum(module is not None and _writes(module) for module in modules)
         lines = forward_lines(node)
         if len(lines) != num_forwards or not _writes(self.module):
             return None
