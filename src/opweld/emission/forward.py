@@ -318,14 +318,24 @@ def _statement(
 
 
 def _lines_of(group: Group, origins: Mapping[int, Origin]) -> list[tuple[str, str]]:
-    """The user's lines that a kernel computes, but for those of other modules."""
+    """The user's lines that a kernel computes, but for those of other modules: by calls in their
+    order, and within one as they stand in its file.
+    """
     nodes = inside(group)
     chain, _ = place_of(nodes, origins)
     keys = {call.key for call in chain[-1:]} if chain else set()
     # Equal constants of several lines are one node, which has the first line.
     found = [origins[node.serial] for node in nodes if node.inputs and node.serial in origins]
     own = [each for each in found if keys <= {call.key for call in each.calls}]
-    return list(dict.fromkeys((each.place, each.line) for each in own))
+    by_call: dict[tuple[str, ...], dict[tuple[str, str], None]] = {}
+    for each in own:
+        lines = by_call.setdefault(tuple(call.key for call in each.calls), {})
+        lines[each.place, each.line] = None
+    return [line for lines in by_call.values() for line in sorted(lines, key=_line_number)]
+
+
+def _line_number(line: tuple[str, str]) -> int:
+    return int(line[0].rpartition(":")[2])
 
 
 def _layer_calls(
