@@ -10,12 +10,13 @@ from opweld.ir.graph import ModuleCall
 
 from .access import weight_access
 from .attributes import qualified_name
-from .origins import forward_lines
+from .origins import forward_lines, is_users
 
 
-def is_torchs(type_name: str) -> bool:
-    """Whether a class "module:qualname" is one of PyTorch's."""
-    return type_name.startswith("torch.")
+def _writes(module: nn.Module) -> bool:
+    """Whether the forward of a module is the user's own."""
+    code = getattr(type(module).forward, "__code__", None)
+    return code is not None and is_users(code.co_filename)
 
 
 @dataclass(slots=True)
@@ -41,9 +42,8 @@ class Calls:
     def _call(
         self, key: str, path: str, node: fx.Node, callers: list[ModuleCall]
     ) -> ModuleCall | None:
-        try:
-            module = self.module.get_submodule(path)
-        except AttributeError:
+        module = self._module(path)
+        if module is None:
             return None
         tensors = (*module._parameters.values(), *module._buffers.values())
         return ModuleCall(
@@ -53,14 +53,23 @@ class Calls:
             type_name=qualified_name(type(module)),
             num_tensors=sum(each is not None for each in tensors),
             line=self._line(node, callers),
+            writes=_writes(module),
         )
+
+    def _module(self, path: str) -> nn.Module | None:
+        try:
+            return self.module.get_submodule(path)
+        except AttributeError:  # one that export made
+            return None
 
     def _line(self, node: fx.Node, callers: list[ModuleCall]) -> tuple[str, str] | None:
         """The line of the innermost of the user's forwards around the call, where each of the
         user's modules around the node has one.
         """
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
-        num_users = sum(not str(name).startswith("torch.") for _, name in stack[1:]) + 1
+        paths = [path for path, _ in node.meta["nn_module_stack"].values()]
+        modules = [self._module(path) for path in paths]
+        num_forwards = sum(module is not None and _writes(module) for module in modules)
         lines = forward_lines(node)
-        own = 1 + sum(not is_torchs(call.type_name) for call in callers)
-        return lines[own - 1] if len(lines) == num_users else None
+        if len(lines) != num_forwards or not _writes(self.module):
+            return None
+        return lines[sum(call.writes for call in callers)]

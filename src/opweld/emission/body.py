@@ -39,7 +39,8 @@ class Body:
 
     `calls` has nodes that are made by one call, from another operand than their own, `wishes` names
     for some nodes. `asked` has the nodes whose texts something was made of; the names of `passing`
-    ones may go to what the next statement makes, which alone still reads them.
+    ones may go to what the next statement makes, which alone still reads them. It `tells` the
+    user's lines, and names what they name, unless they are not of this function.
     """
 
     graph: Graph
@@ -52,6 +53,7 @@ class Body:
     assigned: set[str] = field(default_factory=set)
     asked: dict[int, Node] = field(default_factory=dict)
     passing: tuple[Node, ...] = ()
+    tells: bool = True
     place: tuple[str, str] | None = None
     origins: dict[int, Origin] = field(init=False)
 
@@ -153,7 +155,7 @@ class Body:
 
     def show(self, line: tuple[str, str]) -> None:
         """A line of the user's as a comment, where it is not the one just shown."""
-        if line != self.place:
+        if self.tells and line != self.place:
             self.place = line
             text = f"# {line[0]}: {' '.join(line[1].split())}"
             self.lines.append(
@@ -169,7 +171,8 @@ class Body:
         call = self.calls.get(node.serial)
         own_name = call.name if call else _own_name(node)
         origin = self.origins.get(node.serial)
-        return (origin and assigned_name(origin.line)) or f"{own_name}_out"
+        assigned = assigned_name(origin.line) if origin and self.tells else None
+        return assigned or f"{own_name}_out"
 
     def _passed_on(self, wish: str) -> str | None:
         """The name of a value that is read no more, where it is the one wished for."""

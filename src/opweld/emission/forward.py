@@ -65,7 +65,7 @@ def forward(
     body = _root_body(graph, symbols, parameters)
     forwards.write(body, scope)
     if "_tracked" in forwards.used:
-        body.lines.insert(0, "_tracked = [], [], []")
+        body.lines.insert(0, "_tracked = [[], [], []]")
         body.lines.append(f"_weld.track({graph.tracked[0].momentum}, *_tracked)")
     else:
         for each in together:
@@ -117,9 +117,9 @@ def _computed(
     plan: Plan, operators: Mapping[str, Operator], spans: Sequence[Span]
 ) -> Iterable[tuple[Group, Operator | None]]:
     """The groups in their order; those of a span as one, in the place of its last."""
-    span_of = {id(part): span for span in spans for part in span.parts}
+    span_of = {part.outputs[0].serial: span for span in spans for part in span.parts}
     for group in plan.groups:
-        span = span_of.get(id(group))
+        span = span_of.get(group.outputs[0].serial)
         if span is None:
             yield group, operators.get(group.name)
         elif group is span.parts[-1]:
@@ -188,7 +188,7 @@ class _Forwards:
         reads = self.flow.read_by(scope.first, scope.last)
         own = {n.serial: text for n in reads if (text := _own_weight(n, scope.access))}
         arguments = tuple(node for node in reads if node.serial not in own)
-        body = Body(self.graph, "_device", texts=own)
+        body = Body(self.graph, "_device", texts=own, tells=scope.call.writes)
         body.taken.update(("_weld", "_device", "_tracked"))
         body.taken.update(line.split(" ", 1)[0] for line in self.symbols)
         _wish_for_statistics(body, self.graph)
@@ -318,14 +318,24 @@ def _statement(
 
 
 def _lines_of(group: Group, origins: Mapping[int, Origin]) -> list[tuple[str, str]]:
-    """The user's lines that a kernel computes, but for those of other modules."""
+    """The user's lines that a kernel computes, but for those of other modules: by calls in their
+    order, and within one as they stand in its file.
+    """
     nodes = inside(group)
     chain, _ = place_of(nodes, origins)
     keys = {call.key for call in chain[-1:]} if chain else set()
     # Equal constants of several lines are one node, which has the first line.
     found = [origins[node.serial] for node in nodes if node.inputs and node.serial in origins]
     own = [each for each in found if keys <= {call.key for call in each.calls}]
-    return list(dict.fromkeys((each.place, each.line) for each in own))
+    by_call: dict[tuple[str, ...], dict[tuple[str, str], None]] = {}
+    for each in own:
+        lines = by_call.setdefault(tuple(call.key for call in each.calls), {})
+        lines[each.place, each.line] = None
+    return [line for lines in by_call.values() for line in sorted(lines, key=_line_number)]
+
+
+def _line_number(line: tuple[str, str]) -> int:
+    return int(line[0].rpartition(":")[2])
 
 
 def _layer_calls(

@@ -130,9 +130,9 @@ def _settled(chains: Sequence[Chain | None]) -> list[Chain]:
     following: Chain = ()
     for chain in reversed(chains):
         following = following if chain is None else chain
-        after.insert(0, following)
+        after.append(following)
     settled: list[Chain] = []
-    for chain, later in zip(chains, after, strict=True):
+    for chain, later in zip(chains, reversed(after), strict=True):
         settled.append(_common(settled[-1] if settled else (), later) if chain is None else chain)
     return settled
 

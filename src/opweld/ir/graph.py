@@ -132,7 +132,7 @@ class ModuleCall:
 
     `access` is the expression for the module ("self.blocks[0]"), `type_name` is "module:qualname",
     `num_tensors` counts its own parameters and buffers. `line` is the user's line that calls it,
-    None where that is not known.
+    None where that is not known; `writes` tells whether the user wrote the forward.
     """
 
     key: str
@@ -141,6 +141,7 @@ class ModuleCall:
     type_name: str
     num_tensors: int
     line: tuple[str, str] | None
+    writes: bool = True
 
 
 class Origin(NamedTuple):
