@@ -207,9 +207,9 @@ def run_functor(
     arrays = [*map(memory_of, operands), *results]
     if not aligned:
         arrays = [Shifted(array, array.itemsize) for array in arrays]
-    narrow = "num < (1ll << 31) && far < (1ll << 31)"
-    assert narrow in text
-    text = by_table(text.replace(narrow, "false") if wide_indices else text)
+    wide = "(num | far) >= (1ll << 31)"
+    assert wide in text
+    text = by_table(text.replace(wide, "true") if wide_indices else text)
     emulate(text, f"{kernel.name}_by_table", [np.array(table, np.int64), *arrays])
 
 

@@ -30,7 +30,7 @@ def _function(operator: Operator, name: str, results: list[str], kept: int) -> l
     returns = "void" if not num else "Tensor" if num == 1 else f"std::tuple<{_tensors(num)}>"
     parameters = [f"Tensor {argument.name}" for argument in operator.arguments]
     parameters += [f"int64_t {size}" for size in operator.sizes]
-    items = [f'"{operator.name}"', f"{operator.name}_launch", f"std::array{{{', '.join(results)}}}"]
+    items = ["__func__", f"{operator.name}_launch", f"std::array{{{', '.join(results)}}}"]
     items += [argument.name for argument in operator.arguments]
     if not kept:
         run = [f"  return {wrapped('host::run(', items, ');')}"]
