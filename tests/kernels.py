@@ -213,9 +213,9 @@ def run_functor(
 
 def with_wide_indices(text: str) -> str:
     """The text of functors that are launched by 64-bit indices."""
-    narrow = "num < (1ll << 31) && far < (1ll << 31)"
-    assert narrow in text
-    return text.replace(narrow, "false")
+    wide = "(num | far) >= (1ll << 31)"
+    assert wide in text
+    return text.replace(wide, "true")
 
 
 def _laid_out(

@@ -4,6 +4,7 @@
 // those of the tensors at each call: an operand may lie in memory in any way.
 
 // @TensorView deps:
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 // A tensor: the number of its torch.dtype, sizes and strides in elements.
@@ -82,38 +83,32 @@ struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
 };
 
 // @pointwise deps: TensorView, type_of, Along, Pack
-// Where an operand lies: its rows are `strides` apart, the neighbours in a row `step`.
-template <typename T, typename Index, int kOuter>
-struct Place {
+// How all operands lie, along the axes of the results from the innermost on. Neighbours along that
+// one are a row, for which there are `packs` threads.
+template <int kRank, int kCount>
+struct Layout {
+    int64_t sizes[kRank + 1], strides[kRank + 1][kCount], packs, threads;
+    void* data[kCount];
+    bool packed[kCount];  // neighbours can be moved at once
+    int num_axes;
+};
+template <typename T, typename Index>
+struct Row {
     T* data;
-    Index step, strides[kOuter + 1];
-    bool packed;  // neighbours can be moved at once
+    Index step;
+    bool packed;
 };
-template <typename Index, int kOuter>
-struct Rows {
-    Index sizes[kOuter + 1], length, packs, total;
-};
-template <typename X, typename Index, int kOuter>
-OPWELD_FN X row_of(X x, const Rows<Index, kOuter>& rows, Index row) {
-#pragma unroll
-    for (int a = 0; a < kOuter; row /= rows.sizes[a++]) {
-        x.data += (a + 1 < kOuter ? row % rows.sizes[a] : row) * x.strides[a];
-    }
-    return x;
-}
-template <int n, typename T, typename Index, int kOuter>
-OPWELD_FN auto get(const Place<T, Index, kOuter>& x, Index at) {
-    using Values = Pack<std::remove_const_t<T>, n>;
-    Values found{};
+template <int n, typename T, typename Index>
+OPWELD_FN auto get(Row<T, Index> x, Index at) {
+    Pack<std::remove_const_t<T>, n> found{};
     if (!std::is_const_v<T>) return found;  // it is a result
-    if (n > 1 && x.packed) return *reinterpret_cast<const Values*>(x.data + at);
-    const T first = found.value[0] = x.data[at * x.step];
+    if (n > 1 && x.packed) return *reinterpret_cast<const decltype(found)*>(x.data + at);
 #pragma unroll
-    for (int i = 1; i < n; ++i) found.value[i] = x.step ? x.data[(at + i) * x.step] : first;
+    for (int i = 0; i < n; ++i) found.value[i] = x.data[(at + i) * x.step];
     return found;
 }
-template <int n, typename T, typename Index, int kOuter>
-OPWELD_FN void put(const Place<T, Index, kOuter>& x, Index at, const Pack<T, n>& values) {
+template <int n, typename T, typename Index>
+OPWELD_FN void put(Row<T, Index> x, Index at, const Pack<T, n>& values) {
     if (n > 1 && x.packed) {
         *reinterpret_cast<Pack<T, n>*>(x.data + at) = values;
         return;
@@ -121,103 +116,104 @@ OPWELD_FN void put(const Place<T, Index, kOuter>& x, Index at, const Pack<T, n>&
 #pragma unroll
     for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
 }
-template <int n, typename T, typename Index, int kOuter>
-OPWELD_FN void put(const Place<const T, Index, kOuter>&, Index, const Pack<T, n>&) {}
-template <typename F, int n, typename Index, typename... X>
-OPWELD_FN void compute(Index at, const X&... x) {
+template <int n, typename T, typename Index>
+OPWELD_FN void put(Row<const T, Index>, Index, const Pack<T, n>&) {}
+template <typename F, int n, typename Index, typename... T>
+OPWELD_FN void compute(Index at, Row<T, Index>... x) {
     [&](auto... values) {
 #pragma unroll
         for (int i = 0; i < n; ++i) F::of(values.value[i]...);
         (put<n>(x, at, values), ...);
     }(get<n>(x, at)...);
 }
-template <typename F, int kWidth, typename Index, int kOuter, typename... T>
-__global__ void __launch_bounds__(F::kThreads) elements(
-    Rows<Index, kOuter> rows, Place<T, Index, kOuter>... x) {
-    const Index thread = Index(blockIdx.x) * F::kThreads + threadIdx.x;
-    if (thread >= rows.total) return;
-    const Index row = kOuter ? thread / rows.packs : 0;
-    Index at = (kOuter ? thread % rows.packs : thread) * kWidth;
-    if (rows.length - at >= kWidth) return compute<F, kWidth>(at, row_of(x, rows, row)...);
+template <typename F, int kWidth, typename Index, typename... X, size_t... k>
+OPWELD_FN void pack(const Layout<F::kRank, sizeof...(X)>& all, Index thread, Types<X...>,
+                    std::index_sequence<k...>) {
+    const Index length = all.sizes[0], packs = all.packs;
+    Index row = all.num_axes > 1 ? thread / packs : 0, starts[sizeof...(X)] = {};
+    Index at = (thread - row * packs) * kWidth;
+#pragma unroll
+    for (int a = 1; a < F::kRank; ++a) {
+        if (a >= all.num_axes) break;
+        const Index size = all.sizes[a], outer = a + 1 < all.num_axes ? row / size : 0;
+        ((starts[k] += (row - outer * size) * Index(all.strides[a][k])), ...);
+        row = outer;
+    }
+    [&](auto... x) {
+        if (length - at >= kWidth) return compute<F, kWidth>(at, x...);
 #pragma unroll 1
-    for (; at < rows.length; ++at) compute<F, 1>(at, row_of(x, rows, row)...);
+        for (; at < length; ++at) compute<F, 1>(at, x...);
+    }(Row<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
+                                Index(all.strides[0][k]), all.packed[k]}...);
+}
+template <typename F, int kWidth, typename Index, int kCount>
+__global__ void __launch_bounds__(F::kThreads) elements(Layout<F::kRank, kCount> all) {
+    const Index thread = Index(blockIdx.x) * F::kThreads + threadIdx.x;
+    if (thread >= Index(all.threads)) return;
+    pack<F, kWidth>(all, thread, typename F::Operands(), std::make_index_sequence<kCount>());
 }
 // Returns a cudaError_t; below 0: the first operand that is none of the functor's, from -1 on.
-template <typename F, typename... X, size_t... k>
-int launch(const TensorView* x, void* stream, Types<X...>, std::index_sequence<k...>) {
+template <typename F, typename... X>
+int pointwise(const TensorView* x, void* stream, Types<X...>) {
     constexpr int kCount = sizeof...(X), kRank = F::kRank, kRanks[] = {X::kRank...};
     constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
     constexpr const int* kAxis[] = {X::kAxis...};
+    constexpr size_t kAligned[] = {alignof(Pack<typename X::T, F::kWidth>)...};
     const TensorView& result = x[kCount - 1];
-    // The innermost axis is the first; what continues another in all operands is a part of it.
-    int64_t steps[kRank + 1][kCount] = {}, sizes[kRank + 1] = {1}, num = 1, far = 0;
-    int axes = 0, taken = 0;
+    Layout<kRank, kCount> all = {};
+    std::fill(all.sizes, all.sizes + kRank + 1, 1);
+    int64_t strides[kRank + 1][kCount] = {}, num = 1, far = 0;
+    int order[kRank + 1] = {};
     for (int i = 0; i < kCount; ++i) {
         if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return -1 - i;
     }
     for (int i = 0; i < kCount; ++i) {
         int64_t last = 0;
-        for (int j = 0; j < kRanks[i]; last += (x[i].sizes[j] - 1) * x[i].strides[j], ++j) {
-            if (x[i].sizes[j] != result.sizes[kAxis[i][j]] && x[i].sizes[j] != 1) return -1 - i;
+        for (int j = 0; j < kRanks[i]; ++j) {
+            const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
+            if (size != 1 && size != result.sizes[axis]) return -1 - i;
+            strides[axis][i] = size == 1 ? 0 : x[i].strides[j];
+            last += (size - 1) * strides[axis][i];
         }
-        far = far > last ? far : last;
+        far = std::max(far, last);
     }
-    for (int n = 0, a = -1; n < kRank; ++n, a = -1) {
-        for (int b = kRank - 1; b >= 0; --b) {
-            if (!(taken >> b & 1) && (a < 0 || result.strides[b] < result.strides[a])) a = b;
+    // Axes from the innermost on.
+    for (int a = 0; a < kRank; ++a) order[a] = a;
+    std::sort(order, order + kRank, [&](int a, int b) {
+        return std::make_pair(result.strides[a], b) < std::make_pair(result.strides[b], a);
+    });
+    for (int n = 0; n < kRank; ++n) {
+        const int64_t size = result.sizes[order[n]], *step = strides[order[n]];
+        const int last = all.num_axes - 1;
+        bool continues = last >= 0;  // in all operands: it is a part of the axis before
+        if (size == 1) continue;
+        for (int i = 0; continues && i < kCount; ++i) {
+            continues = step[i] == all.strides[last][i] * all.sizes[last];
         }
-        taken |= 1 << a;
-        num *= result.sizes[a];
-        if (result.sizes[a] == 1) continue;
-        bool continues = axes > 0;
-        for (int i = 0; i < kCount; ++i) {
-            int64_t& step = steps[axes][i] = 0;
-            for (int j = 0; j < kRanks[i]; ++j) {
-                if (kAxis[i][j] == a && x[i].sizes[j] > 1) step = x[i].strides[j];
-            }
-            continues = continues && step == steps[axes - 1][i] * sizes[axes - 1];
-        }
-        if (continues) sizes[axes - 1] *= result.sizes[a];
-        else sizes[axes++] = result.sizes[a];
+        num *= size;
+        if (!continues) std::copy(step, step + kCount, all.strides[all.num_axes++]);
+        all.sizes[all.num_axes - 1] *= size;
     }
-    if (num == 0) return cudaSuccess;
-    const auto run = [&](auto index, auto width, auto outer) {
-        using Index = decltype(index);
-        Rows<Index, outer> rows = {{}, Index(sizes[0]), Index((sizes[0] - 1) / width + 1)};
-        rows.total = rows.packs * Index(num / sizes[0]);
-        for (int a = 0; a < outer; ++a) rows.sizes[a] = a + 1 < axes ? sizes[a + 1] : 1;
-        const auto place = [&](auto* data, int i) {
-            using T = std::remove_pointer_t<decltype(data)>;
-            Place<T, Index, outer> at = {data, Index(steps[0][i])};
-            uint64_t starts = reinterpret_cast<uintptr_t>(data);
-            for (int a = 0; a < outer && a + 1 < axes; ++a) {
-                at.strides[a] = steps[a + 1][i];
-                starts |= steps[a + 1][i] * sizeof(T);
-            }
-            at.packed = at.step == 1 && starts % alignof(Pack<std::remove_const_t<T>, width>) == 0;
-            return at;
-        };
-        const unsigned int blocks = (uint64_t(rows.total) + F::kThreads - 1) / F::kThreads;
-        elements<F, width, Index, outer, typename X::T...>
-            <<<blocks, F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-                rows, place(static_cast<typename X::T*>(x[k].data), k)...);
+    bool near = true;
+    for (int i = 0; i < kCount; ++i) {
+        all.data[i] = x[i].data;
+        const bool aligned = reinterpret_cast<uintptr_t>(x[i].data) % kAligned[i] == 0;
+        all.packed[i] = aligned && all.strides[0][i] == 1;
+        for (int a = 1; a < all.num_axes; ++a) all.packed[i] &= all.strides[a][i] % F::kWidth == 0;
+        near = near && all.strides[0][i] <= 1;
+    }
+    const auto run = [&](auto index, auto width) {
+        all.packs = (all.sizes[0] - 1) / width + 1;
+        all.threads = all.packs * (num / all.sizes[0]);
+        const unsigned int blocks = (all.threads - 1) / F::kThreads + 1;
+        elements<F, width, decltype(index), kCount>
+            <<<blocks, F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(all);
     };
-    using Width = Int<F::kWidth>;
-    using Outer = Int<(kRank > 1 ? kRank - 1 : 0)>;
-    const bool narrow = num < (1ll << 31) && far < (1ll << 31);
-    bool near = narrow;
-    for (int64_t step : steps[0]) near = near && step <= 1;
-    if (axes <= 1 && narrow) run(0u, Width(), Int<0>());
-    else if (axes <= 1) run(uint64_t(), Width(), Int<0>());
-    else if (near && axes == 2) run(0u, Width(), Int<1>());
-    else if (near) run(0u, Width(), Outer());
-    else if (narrow) run(0u, Int<1>(), Outer());
-    else run(uint64_t(), Int<1>(), Outer());
+    if (num == 0) return cudaSuccess;
+    if ((num | far) >= (1ll << 31)) run(uint64_t(), Int<F::kWidth>());
+    else if (near) run(0u, Int<F::kWidth>());
+    else run(0u, Int<1>());
     return cudaGetLastError();
-}
-template <typename F, typename... X>
-int pointwise(const TensorView* operands, void* stream, Types<X...> all) {
-    return launch<F>(operands, stream, all, std::index_sequence_for<X...>());
 }
 
 }  // namespace op

@@ -1,14 +1,7 @@
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
-
-#include <array>
-#include <stdexcept>
-#include <string>
-#include <tuple>
-#include <vector>
 
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
@@ -31,9 +24,10 @@ inline void require(bool holds, const char* name, const std::string& why) {
 // A new tensor, contiguous, on the device of x. Callers look for these words, to go on with less.
 template <typename Sizes>
 Tensor in_rows(const Tensor& x, ScalarType dtype, const Sizes& sizes) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t a = sizes.size(); a-- > 0; stride *= sizes[a] > 1 ? sizes[a] : 1) strides[a] = stride;
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t a = sizes.size(); a > 1; --a) {
+    strides[a - 2] = strides[a - 1] * std::max<int64_t>(sizes[a - 1], 1);
+  }
   int32_t device = 0;
   AtenTensorHandle made = nullptr;
   aoti_torch_get_device_type(x.get(), &device);
@@ -47,16 +41,11 @@ Tensor in_rows(const Tensor& x, ScalarType dtype, const Sizes& sizes) {
 inline Tensor like(const Tensor& x, ScalarType dtype) {
   using torch::stable::detail::from;
   if (x.is_contiguous()) return in_rows(x, dtype, x.sizes());
-  std::array<StableIValue, 6> stack{from(x), from(std::make_optional(dtype)), from(std::nullopt),
-                                    from(std::nullopt), from(std::nullopt), from(std::nullopt)};
+  std::array<StableIValue, 6> stack{from(x), from(std::make_optional(dtype))};
+  std::fill(stack.begin() + 2, stack.end(), from(std::nullopt));
   const int failed = torch_call_dispatcher("aten::empty_like", "", stack.data(), TORCH_ABI_VERSION);
   require(!failed, "CUDA out of memory", ". Tried to allocate a tensor.");
   return torch::stable::detail::to<Tensor>(stack[0]);
-}
-
-inline TensorView operand(const Tensor& x, const void* data) {
-  return {const_cast<void*>(data), int(x.scalar_type()), int(x.dim()), x.sizes().data(),
-          x.strides().data()};
 }
 
 // Runs a kernel, which checks its operands, on the current stream of their device.
@@ -65,9 +54,15 @@ auto run(const char* name, Kernel* kernel, const std::array<Tensor, n>& results,
          const Inputs&... inputs) {
   const auto device = results[0].get_device_index();
   const torch::stable::accelerator::DeviceGuard device_guard(device);
-  std::vector<TensorView> operands{operand(inputs, inputs.const_data_ptr())...};
-  for (const Tensor& x : results) operands.push_back(operand(x, x.mutable_data_ptr()));
-  require(((inputs.get_device_index() == device) && ...), name, ": operands are elsewhere");
+  std::array<TensorView, n + sizeof...(inputs)> operands;
+  TensorView* next = operands.data();
+  const auto add = [&](const Tensor& x, const void* data) {
+    require(x.get_device_index() == device, name, ": operands are elsewhere");
+    *next++ = {const_cast<void*>(data), int(x.scalar_type()), int(x.dim()), x.sizes().data(),
+               x.strides().data()};
+  };
+  (add(inputs, inputs.const_data_ptr()), ...);
+  for (const Tensor& x : results) add(x, x.mutable_data_ptr());
   void* stream = nullptr;
   int error = aoti_torch_get_current_cuda_stream(device, &stream);
   if (error == 0) error = kernel(operands.data(), stream);

@@ -52,6 +52,16 @@ def element_text(element: Element, language: str) -> str:
 
 def title(kernel: Kernel, buffers: tuple[Buffer, ...]) -> str:
     """What a group is: its reason, its operands and its results with their types."""
+    reason = comment(f"{kernel.name}: {kernel.comment}.", further=2)
+    return f"{reason}\n{_commented(_types(buffers))}"
+
+
+def short_title(kernel: Kernel, buffers: tuple[Buffer, ...]) -> str:
+    """Without the reason, which the head of the file tells."""
+    return _commented(f"{kernel.name}: {_types(buffers)}")
+
+
+def _types(buffers: tuple[Buffer, ...]) -> str:
     read, written = (
         ", ".join(
             f"{b.name} {b.comment}".replace(" ", _NO_BREAK)
@@ -60,8 +70,11 @@ def title(kernel: Kernel, buffers: tuple[Buffer, ...]) -> str:
         )
         for is_written in (False, True)
     )
-    reason = comment(f"{kernel.name}: {kernel.comment}.", further=2)
-    return f"{reason}\n{comment(f'{read} -> {written}', further=2)}".replace(_NO_BREAK, " ")
+    return f"{read} -> {written}"
+
+
+def _commented(text: str) -> str:
+    return comment(text, further=2).replace(_NO_BREAK, " ")
 
 
 # Within an operand's name and type no line breaks.

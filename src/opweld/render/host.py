@@ -40,6 +40,12 @@ from .host_pointwise import functor_declarations, functor_operator
 from .host_reduction import reduction_declarations, reduction_run
 from .host_row_blocks import row_blocks_run
 
+_OPERATOR = """
+// Makes f the operator of a schema.
+#define OPWELD_OPERATOR(f, schema)                                          \\
+  STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def(schema); } \\
+  STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, @KEY@, m) { m.impl(#f, TORCH_BOX(&f)); }"""
+
 
 @dataclass(frozen=True, slots=True)
 class HostOperator:
@@ -73,8 +79,8 @@ class Host:
         chosen = [each for each in self.operators if names is None or each.name in names]
         declared = [line for each in chosen for line in each.declarations]
         pieces = ["", *declared] if self.key == "CUDA" else []
-        pieces += ["\nnamespace {\n", *(each.text for each in chosen), "}  // namespace\n"]
-        return "\n".join([*pieces, _registration(chosen, self.key)]) + "\n"
+        pieces += ["namespace {", *(each.text for each in chosen), "}  // namespace"]
+        return "\n".join([*pieces, _registration(chosen)]) + "\n"
 
 
 def host(parts: tuple[Part, ...], language: str) -> Host:
@@ -114,7 +120,8 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         )
         for _, group, lowered, operator in welds
     )
-    return Host(key, "\n".join(map(_device, files)), tuple(operators))
+    shared = [*map(_device, files), _OPERATOR.replace("@KEY@", key)]
+    return Host(key, "\n".join(shared), tuple(operators))
 
 
 def _reuses(operator: Operator) -> bool:
@@ -277,23 +284,11 @@ def _allocation(operator: Operator, result: Result) -> str:
     return f"  const Tensor {result.name} = {wrapped(f'host::{function}(', items, ');', 6)}"
 
 
-def _registration(operators: list[HostOperator], key: str) -> str:
+def _registration(operators: list[HostOperator]) -> str:
     """The operators, then those of them that take the memory of an argument."""
-    places = [(each, place) for place in (0, 1) for each in operators]
-    there = [(each, place) for each, place in places if place < len(each.schemas)]
-    defined = [f'  m.def("{each.schemas[place]}");' for each, place in there]
-    names = [each.functions[place] for each, place in there]
-    return "\n".join(
-        [
-            "STABLE_TORCH_LIBRARY(TORCH_EXTENSION_NAME, m) {",
-            *defined,
-            "}",
-            "",
-            f"STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, {key}, m) {{",
-            *(f'  m.impl("{name}", TORCH_BOX(&{name}));' for name in names),
-            "}",
-        ]
-    )
+    pairs = [[*zip(each.functions, each.schemas, strict=True)] for each in operators]
+    places = [pair[place] for place in (0, 1) for pair in pairs if place < len(pair)]
+    return "\n".join(f'OPWELD_OPERATOR({name}, "{schema}")' for name, schema in places)
 
 
 def _schema(operator: Operator) -> str:

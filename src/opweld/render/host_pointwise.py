@@ -35,7 +35,7 @@ def _function(
     parameters = [f"Tensor {argument.name}" for argument in operator.arguments]
     parameters += [f"int64_t {size}" for size in operator.sizes]
     run_by = "host::run_in_pieces(" if scratch else "host::run("
-    items = [f'"{operator.name}"', f"{operator.name}_launch"]
+    items = ["__func__", f"{operator.name}_launch"]
     items += [f"{operator.name}_scratch"] if scratch else []
     items.append(f"std::array{{{', '.join(results)}}}")
     items += [argument.name for argument in operator.arguments]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from ..ir.identifiers import is_reserved
 from ..ir.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Welded
 from .c import STORAGE, argument, compute_type, load_text, spelled, store_text
-from .element import pieces_called, title
+from .element import pieces_called, short_title
 from .layout import comment, folded, head
 
 # "gelu.py:13  inner = ..." assigns to a name.
@@ -46,7 +46,7 @@ def functor_text(welded: Welded) -> str:
     params = [_parameter(buffer) for buffer in kernel.buffers]
     constants = f"kRank = {len(welded.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
     lines = [
-        title(kernel, welded.buffers),
+        short_title(kernel, welded.buffers),
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int {constants};",

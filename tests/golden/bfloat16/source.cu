@@ -1,6 +1,4 @@
-// k1_add_silu_mul: 3 operations over one iteration space, one result: intermediates stay in
-//   registers.
-// x bf16[s0, 64], shift bf16[64] -> result bf16[s0, 64]
+// k1_add_silu_mul: x bf16[s0, 64], shift bf16[64] -> result bf16[s0, 64]
 struct k1_add_silu_mul_element {
   using Operands = op::Types<op::Along<const op::bfloat16, 0, 1>, op::Along<const op::bfloat16, 1>,
       op::Along<op::bfloat16, 0, 1>>;

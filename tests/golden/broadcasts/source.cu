@@ -1,7 +1,5 @@
-// k1_mul_sigmoid_gt: 5 operations over one iteration space, 2 results: intermediates stay in
-//   registers.
-// x f32[s0, 24], norm_weight f32[24], column f32[s0, 1], factor f32[] -> result0 f32[s0, 24],
-//   result1 bool[s0, 24]
+// k1_mul_sigmoid_gt: x f32[s0, 24], norm_weight f32[24], column f32[s0, 1], factor f32[] ->
+//   result0 f32[s0, 24], result1 bool[s0, 24]
 struct k1_mul_sigmoid_gt_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 1>,
       op::Along<const float, 0, 1>, op::Along<const float>, op::Along<float, 0, 1>,

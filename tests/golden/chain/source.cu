@@ -1,6 +1,4 @@
-// k1_abs_neg_exp: 12 operations over one iteration space, 2 results: intermediates stay in
-//   registers.
-// x f32[s0, 16384], scale f32[16384], shift f32[s0, 1] -> result0 f32[s0, 16384],
+// k1_abs_neg_exp: x f32[s0, 16384], scale f32[16384], shift f32[s0, 1] -> result0 f32[s0, 16384],
 //   result1 f32[s0, 16384]
 struct k1_abs_neg_exp_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 1>,

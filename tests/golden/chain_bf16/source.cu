@@ -1,7 +1,5 @@
-// k1_abs_neg_exp: 12 operations over one iteration space, 2 results: intermediates stay in
-//   registers.
-// x bf16[s0, 16384], scale bf16[16384], shift bf16[s0, 1] -> result0 bf16[s0, 16384],
-//   result1 bf16[s0, 16384]
+// k1_abs_neg_exp: x bf16[s0, 16384], scale bf16[16384], shift bf16[s0, 1] ->
+//   result0 bf16[s0, 16384], result1 bf16[s0, 16384]
 struct k1_abs_neg_exp_element {
   using Operands = op::Types<op::Along<const op::bfloat16, 0, 1>, op::Along<const op::bfloat16, 1>,
       op::Along<const op::bfloat16, 0, 1>, op::Along<op::bfloat16, 0, 1>,

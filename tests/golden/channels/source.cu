@@ -1,5 +1,4 @@
-// k1_mul: one operation, one read and one write of memory.
-// x f32[s0, 16, 8, 8], scale f32[1, 16, 1, 1] -> result f32[s0, 16, 8, 8]
+// k1_mul: x f32[s0, 16, 8, 8], scale f32[1, 16, 1, 1] -> result f32[s0, 16, 8, 8]
 struct k1_mul_element {
   using Operands = op::Types<op::Along<const float, 0, 1, 2, 3>, op::Along<const float, 0, 1, 2, 3>,
       op::Along<float, 0, 1, 2, 3>>;

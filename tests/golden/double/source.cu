@@ -1,5 +1,4 @@
-// k1_elu: one operation, one read and one write of memory.
-// x f64[s0, 6] -> result f64[s0, 6]
+// k1_elu: x f64[s0, 6] -> result f64[s0, 6]
 struct k1_elu_element {
   using Operands = op::Types<op::Along<const double, 0, 1>, op::Along<double, 0, 1>>;
   static constexpr int kRank = 2, kWidth = 2, kThreads = 128;

@@ -1,6 +1,4 @@
-// k1_mul_add_tanh: 9 operations over one iteration space, one result: intermediates stay in
-//   registers.
-// x f32[s0, 8192] -> result f32[s0, 8192]
+// k1_mul_add_tanh: x f32[s0, 8192] -> result f32[s0, 8192]
 struct k1_mul_add_tanh_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<float, 0, 1>>;
   static constexpr int kRank = 2, kWidth = 4, kThreads = 128;

@@ -1,6 +1,5 @@
-// k1_mul_bitwise_xor_maximum: 3 operations over one iteration space, 2 results: intermediates
-//   stay in registers.
-// x i64[s0, 11], y i64[s0, 11] -> result0 i64[s0, 11], result1 i64[s0, 11]
+// k1_mul_bitwise_xor_maximum: x i64[s0, 11], y i64[s0, 11] -> result0 i64[s0, 11],
+//   result1 i64[s0, 11]
 struct k1_mul_bitwise_xor_maximum_element {
   using Operands = op::Types<op::Along<const int64_t, 0, 1>, op::Along<const int64_t, 0, 1>,
       op::Along<int64_t, 0, 1>, op::Along<int64_t, 0, 1>>;
@@ -16,8 +15,7 @@ extern "C" int k1_mul_bitwise_xor_maximum_launch(const TensorView* operands, voi
       k1_mul_bitwise_xor_maximum_element::Operands());
 }
 
-// k2_add: one operation, one read and one write of memory.
-// small u8[s0, 11] -> result u8[s0, 11]
+// k2_add: small u8[s0, 11] -> result u8[s0, 11]
 struct k2_add_element {
   using Operands = op::Types<op::Along<const uint8_t, 0, 1>, op::Along<uint8_t, 0, 1>>;
   static constexpr int kRank = 2, kWidth = 16, kThreads = 128;

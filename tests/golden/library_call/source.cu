@@ -1,5 +1,4 @@
-// k1_gelu: one operation, one read and one write of memory.
-// linear f32[s0, 64] -> result f32[s0, 64]
+// k1_gelu: linear f32[s0, 64] -> result f32[s0, 64]
 struct k1_gelu_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<float, 0, 1>>;
   static constexpr int kRank = 2, kWidth = 4, kThreads = 128;
@@ -12,9 +11,7 @@ extern "C" int k1_gelu_launch(const TensorView* operands, void* stream) {
   return op::pointwise<k1_gelu_element>(operands, stream, k1_gelu_element::Operands());
 }
 
-// k2_tanh_add: 2 operations over one iteration space, one result: intermediates stay in
-//   registers.
-// linear f32[s0, 64], x f32[s0, 64] -> result f32[s0, 64]
+// k2_tanh_add: linear f32[s0, 64], x f32[s0, 64] -> result f32[s0, 64]
 struct k2_tanh_add_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 0, 1>,
       op::Along<float, 0, 1>>;

@@ -1,5 +1,4 @@
-// k1_mul_add: 7 operations over one iteration space, one result: intermediates stay in registers.
-// query_projection f32[s0, 3, 20], key_projection f32[s0, 3, 20],
+// k1_mul_add: query_projection f32[s0, 3, 20], key_projection f32[s0, 3, 20],
 //   value_projection f32[s0, 3, 20], output_projection f32[s0, 3, 20] -> result f32[s0, 3, 20]
 struct k1_mul_add_element {
   using Operands = op::Types<op::Along<const float, 0, 1, 2>, op::Along<const float, 0, 1, 2>,

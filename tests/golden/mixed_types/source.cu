@@ -1,7 +1,5 @@
-// k1_exp_where_logical_not: 5 operations over one iteration space, 3 results: intermediates stay
-//   in registers.
-// x f16[s0, 64], mask bool[s0, 64] -> result0 f32[s0, 64], result1 f16[s0, 64],
-//   result2 bool[s0, 64]
+// k1_exp_where_logical_not: x f16[s0, 64], mask bool[s0, 64] -> result0 f32[s0, 64],
+//   result1 f16[s0, 64], result2 bool[s0, 64]
 struct k1_exp_where_logical_not_element {
   using Operands = op::Types<op::Along<const op::half, 0, 1>, op::Along<const bool, 0, 1>,
       op::Along<float, 0, 1>, op::Along<op::half, 0, 1>, op::Along<bool, 0, 1>>;

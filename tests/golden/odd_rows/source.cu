@@ -1,5 +1,4 @@
-// k1_sub: one operation, one read and one write of memory.
-// x f32[s0, 37], row_1 f32[37] -> result f32[s0, 37]
+// k1_sub: x f32[s0, 37], row_1 f32[37] -> result f32[s0, 37]
 struct k1_sub_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 1>,
       op::Along<float, 0, 1>>;

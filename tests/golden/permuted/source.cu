@@ -1,5 +1,4 @@
-// k1_exp_add: 2 operations over one iteration space, one result: intermediates stay in registers.
-// x f32[s0, 48], y f32[48, s0] -> result f32[48, s0]
+// k1_exp_add: x f32[s0, 48], y f32[48, s0] -> result f32[48, s0]
 struct k1_exp_add_element {
   using Operands = op::Types<op::Along<const float, 1, 0>, op::Along<const float, 0, 1>,
       op::Along<float, 0, 1>>;

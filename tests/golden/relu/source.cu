@@ -1,5 +1,4 @@
-// k1_relu: one operation, one read and one write of memory.
-// x f32[s0, 393216] -> result f32[s0, 393216]
+// k1_relu: x f32[s0, 393216] -> result f32[s0, 393216]
 struct k1_relu_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<float, 0, 1>>;
   static constexpr int kRank = 2, kWidth = 4, kThreads = 128;

@@ -1,6 +1,5 @@
-// k1_relu_add_gt: 3 operations over one iteration space, 2 results: intermediates stay in
-//   registers.
-// linear f32[s0, 2048], residual f32[s0, 2048] -> result0 f32[s0, 2048], result1 bool[s0, 2048]
+// k1_relu_add_gt: linear f32[s0, 2048], residual f32[s0, 2048] -> result0 f32[s0, 2048],
+//   result1 bool[s0, 2048]
 struct k1_relu_add_gt_element {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 0, 1>,
       op::Along<float, 0, 1>, op::Along<bool, 0, 1>>;

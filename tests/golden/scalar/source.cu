@@ -1,5 +1,4 @@
-// k1_exp: one operation, one read and one write of memory.
-// x f32[] -> result f32[]
+// k1_exp: x f32[] -> result f32[]
 struct k1_exp_element {
   using Operands = op::Types<op::Along<const float>, op::Along<float>>;
   static constexpr int kRank = 0, kWidth = 4, kThreads = 128;

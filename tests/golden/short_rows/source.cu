@@ -1,5 +1,4 @@
-// k1_mul_exp: 2 operations over one iteration space, one result: intermediates stay in registers.
-// x f32[s0, 5, 3], column f32[s0, 5, 1] -> result f32[s0, 5, 3]
+// k1_mul_exp: x f32[s0, 5, 3], column f32[s0, 5, 1] -> result f32[s0, 5, 3]
 struct k1_mul_exp_element {
   using Operands = op::Types<op::Along<const float, 0, 1, 2>, op::Along<const float, 0, 1, 2>,
       op::Along<float, 0, 1, 2>>;
