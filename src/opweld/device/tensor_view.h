@@ -48,6 +48,11 @@ inline Tensor like(const Tensor& x, ScalarType dtype) {
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
+inline TensorView operand(const Tensor& x, const void* data) {
+  return {const_cast<void*>(data), int(x.scalar_type()), int(x.dim()), x.sizes().data(),
+          x.strides().data()};
+}
+
 // Runs a kernel, which checks its operands, on the current stream of their device.
 template <size_t n, typename... Inputs>
 auto run(const char* name, Kernel* kernel, const std::array<Tensor, n>& results,
@@ -58,8 +63,7 @@ auto run(const char* name, Kernel* kernel, const std::array<Tensor, n>& results,
   TensorView* next = operands.data();
   const auto add = [&](const Tensor& x, const void* data) {
     require(x.get_device_index() == device, name, ": operands are elsewhere");
-    *next++ = {const_cast<void*>(data), int(x.scalar_type()), int(x.dim()), x.sizes().data(),
-               x.strides().data()};
+    *next++ = operand(x, data);
   };
   (add(inputs, inputs.const_data_ptr()), ...);
   for (const Tensor& x : results) add(x, x.mutable_data_ptr());
