@@ -198,9 +198,9 @@ def _combined(fold: Fold, other: str) -> str:
     return f"{fold.name} = op::{FOLD[fold.op]}::combine({fold.name}, {other});"
 
 
-def told_text(fold: Fold, walk: Walk, of: str = "") -> str:
-    """What a fold tells of a row by its state; one that is more than a value has `of` before its
-    name.
+def told_text(fold: Fold, walk: Walk, of: str = "", length: str = "length") -> str:
+    """What a fold tells of a row by its state and the row's `length`; a state that is more than a
+    value has `of` before its name.
     """
     beside = told_beside(fold, walk)
     if beside:
@@ -208,7 +208,7 @@ def told_text(fold: Fold, walk: Walk, of: str = "") -> str:
     if fold.op in CHUNKED:
         return f"op::{FOLD[fold.op]}::told({of}{fold.name})"
     if fold.op is Op.MEAN:
-        return f"op::Mean::told({of}{fold.name}, {compute_type(fold.dtype)}(length))"
+        return f"op::Mean::told({of}{fold.name}, {compute_type(fold.dtype)}({length}))"
     return f"{of}{fold.name}.position" if fold.op in ARG else fold.name
 
 

@@ -204,9 +204,7 @@ def _along_start(folding: Folding, cut: bool, more: tuple[str, ...]) -> list[str
         team, rank = "Row::kThreads", "Row::rank()"
     shared = f", {SHARED}" if more else ""
     kind = "op::SharedWalks" if more else _walks(folding)
-    walks = (
-        f"{kind}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
-    )
+    walks = f"{kind}<{team} * kLanes, kLanes, kItems, {packet_type(folding)}, Index{shared}>"
     return [
         *(["  using Row = op::RowOfBlocks<kTeam, kBlocks>;"] if BLOCKS in more else []),
         f"  const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / {team};",

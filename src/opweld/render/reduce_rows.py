@@ -37,6 +37,10 @@ _PIECES_OF_FOLDS = {
 }
 
 
+# An operand may be called so, too.
+_LENGTH = "this->length"
+
+
 def is_row_functor(reduction: Reduction) -> bool:
     """Whether the skeleton runs a group: operands lie along axes of its space, and rows are
     threads' together."""
@@ -307,7 +311,7 @@ def _texts(kernel: Kernel, length: Size) -> dict[str, str]:
             found[each.name] = load_text(each.dtype, *(places or [each.buffer]))
         elif isinstance(each, Index):
             more = each.expr - length
-            found[each.name] = f"(length - {-more})" if more else "length"
+            found[each.name] = f"({_LENGTH} - {-more})" if more else _LENGTH
     return found
 
 
@@ -357,7 +361,7 @@ def _after(reduction: Reduction, number: int, step: Step, placed: list[int]) -> 
 def _places(kernel: Kernel, texts: dict[str, str]) -> list[str]:
     """The statements that tell what indices pick."""
     return [
-        folded(f"    const auto {pick.name} = {picked_text(pick, texts[pick.index], 'length')};")
+        folded(f"    const auto {pick.name} = {picked_text(pick, texts[pick.index], _LENGTH)};")
         for pick in kernel.definitions
         if isinstance(pick, Pick)
     ]
@@ -372,7 +376,7 @@ def _state(fold: Fold, of: tuple[str, ...]) -> str:
 
 def _told(fold: Fold, walk: Walk, kept: set[str]) -> list[str]:
     """The statement that tells a fold from its state."""
-    text = told_text(fold, walk, "of_")
+    text = told_text(fold, walk, "of_", _LENGTH)
     if fold.name not in kept:
         typed = f"const {compute_type(fold.dtype)} "
         return [] if text == fold.name else [folded(f"    {typed}{fold.name} = {text};")]

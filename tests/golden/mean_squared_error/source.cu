@@ -17,7 +17,7 @@ struct k1_mul_sum_div_row : op::AlongRows {
   }
   __device__ void after(Pass0, float sum_1, float& result) {
     // model.py:11 return torch.mean((x - y) ** 2)
-    result = sum_1 / static_cast<float>(length);
+    result = sum_1 / static_cast<float>(this->length);
   }
 
   using Passes = op::Types<Pass0>;
