@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.calls import place_of
 from ..ir.contract import ModuleFact
 from ..ir.graph import Graph, Leaf, ModuleCall, Node, Origin, Record, Tracking
 from ..ir.operator import Operator
@@ -22,7 +23,7 @@ from .loops import Called, Loop, in_loops
 from .methods import Methods
 from .spans import Span
 from .spelling import maker_name, number
-from .steps import Flow, Scope, Step, below, flow_of, is_value, place_of, scopes_of, tracked_in
+from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
 
 # Modules whose forward is one call with numbers of theirs, and the operator that it is. Methods
 # call the modules, so that those of other numbers have them in common; the forward itself, which
@@ -106,7 +107,9 @@ def _steps(
         made = tuple(node for node in values if node.serial not in known)
         read = tuple(node for node in values if node.serial in known)
         chain, across = place_of(made if operator is None else inside(group), body.origins)
-        steps.append(Step(group, operator, made, read, chain, frozenset(across)))
+        steps.append(
+            Step(group, operator, made, read, chain, frozenset(call.key for call in across))
+        )
         known.update(node.serial for node in made)
     body.asked.clear()
     _returned(plan.graph, body, plan.graph.structure)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.graph import ModuleCall, Node, Origin, Tracking
+from ..ir.calls import Chain, common
+from ..ir.graph import ModuleCall, Node, Tracking
 from ..ir.operator import Operator
-from ..ir.ops import Kind, Op
+from ..ir.ops import Op
 from ..ir.plan import Group
-
-Chain = tuple[ModuleCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,37 +27,6 @@ class Step:
     read: tuple[Node, ...]
     chain: Chain | None
     across: frozenset[str]
-
-
-def place_of(nodes: Iterable[Node], origins: Mapping[int, Origin]) -> tuple[Chain | None, set[str]]:
-    """The calls that all the nodes ran in, and the keys of those that only some did.
-
-    Constants do not count: equal ones of several calls are one node. Nor do views beside what is
-    computed: a kernel reads through those that were made elsewhere.
-    """
-    placed = [node for node in nodes if node.inputs and node.serial in origins]
-    placed = [node for node in placed if node.kind is not Kind.VIEW] or placed
-    chains = [
-        tuple(call for call in origins[node.serial].calls if not _is_torchs(call))
-        for node in placed
-    ]
-    if not chains:
-        return None, set()
-    shared = chains[0]
-    for chain in chains[1:]:
-        shared = _common(shared, chain)
-    return shared, {call.key for chain in chains for call in chain[len(shared) :]}
-
-
-def _is_torchs(call: ModuleCall) -> bool:
-    return call.type_name.startswith("torch.")
-
-
-def _common(one: Chain, other: Chain) -> Chain:
-    length = 0
-    while length < min(len(one), len(other)) and one[length].key == other[length].key:
-        length += 1
-    return one[:length]
 
 
 @dataclass(slots=True)
@@ -133,7 +101,7 @@ def _settled(chains: Sequence[Chain | None]) -> list[Chain]:
         after.append(following)
     settled: list[Chain] = []
     for chain, later in zip(chains, reversed(after), strict=True):
-        settled.append(_common(settled[-1] if settled else (), later) if chain is None else chain)
+        settled.append(common(settled[-1] if settled else (), later) if chain is None else chain)
     return settled
 
 

@@ -16,6 +16,7 @@ from functools import singledispatch
 from typing import Any
 
 from .attrs import CallAttrs, Operand
+from .calls import Chain, place_of
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Record, Structure, Tracking
@@ -56,7 +57,11 @@ def graph_text(value: Graph) -> str:
 def plan_text(value: Plan) -> str:
     names = node_names(value.graph)
     places = {serial: origin.place for serial, origin in value.graph.origins}
-    groups = [line for group in value.groups for line in _group_lines(group, names, places)]
+    origins = dict(value.graph.origins)
+    groups = []
+    for group in value.groups:
+        _, across = place_of(group.nodes, origins)
+        groups += [*_group_lines(group, names, places), *_across_lines(across)]
     endings = _endings(value.graph, names)
     return "\n".join([f"plan {value.graph.name} for {value.target}", *groups, *endings, ""])
 
@@ -291,6 +296,12 @@ def _group_lines(group: Group, names: Names, places: Names) -> list[str]:
         *([_traffic_line(group.traffic)] if group.traffic else []),
         f"  reason: {group.reason}",
     ]
+
+
+def _across_lines(calls: Chain) -> list[str]:
+    """The modules whose boundaries a kernel crosses: their forwards are not kept apart."""
+    paths = dict.fromkeys(call.path for call in calls)
+    return [f"  crosses the boundary of {', '.join(paths)}"] if paths else []
 
 
 def _traffic_line(traffic: Traffic) -> str:
