@@ -67,7 +67,7 @@ def product(name: str, x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", SHAPES)
 def test_errors_are_no_larger_than_eagers(modules: dict[str, ModuleType], name: str) -> None:
     module: ModuleType = modules[name]
-    assert "op::FaithfulLive" in cuda_of(module)
+    assert "op::LiveSm90" in cuda_of(module)
     x, y = (torch.randn(size, device="cuda") for size in sizes(name))
     with torch.no_grad():
         found, eager = module.ModelNew()(x, y), product(name, x, y)

@@ -86,20 +86,20 @@ struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
 // How all operands lie, along the axes of the results from the innermost on. Neighbours along that
 // one are a row, for which there are `packs` threads.
 template <int kRank, int kCount>
-struct Layout {
+struct ElementLayout {
     int64_t sizes[kRank + 1], strides[kRank + 1][kCount], packs, threads;
     void* data[kCount];
     bool packed[kCount];  // neighbours can be moved at once
     int num_axes;
 };
 template <typename T, typename Index>
-struct Row {
+struct ElementRow {
     T* data;
     Index step;
     bool packed;
 };
 template <int n, typename T, typename Index>
-OPWELD_FN auto get(Row<T, Index> x, Index at) {
+OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
     Pack<std::remove_const_t<T>, n> found{};
     if (!std::is_const_v<T>) return found;  // it is a result
     if (n > 1 && x.packed) return *reinterpret_cast<const decltype(found)*>(x.data + at);
@@ -108,7 +108,7 @@ OPWELD_FN auto get(Row<T, Index> x, Index at) {
     return found;
 }
 template <int n, typename T, typename Index>
-OPWELD_FN void put(Row<T, Index> x, Index at, const Pack<T, n>& values) {
+OPWELD_FN void put(ElementRow<T, Index> x, Index at, const Pack<T, n>& values) {
     if (n > 1 && x.packed) {
         *reinterpret_cast<Pack<T, n>*>(x.data + at) = values;
         return;
@@ -117,9 +117,9 @@ OPWELD_FN void put(Row<T, Index> x, Index at, const Pack<T, n>& values) {
     for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
 }
 template <int n, typename T, typename Index>
-OPWELD_FN void put(Row<const T, Index>, Index, const Pack<T, n>&) {}
+OPWELD_FN void put(ElementRow<const T, Index>, Index, const Pack<T, n>&) {}
 template <typename F, int n, typename Index, typename... T>
-OPWELD_FN void compute(Index at, Row<T, Index>... x) {
+OPWELD_FN void compute(Index at, ElementRow<T, Index>... x) {
     [&](auto... values) {
 #pragma unroll
         for (int i = 0; i < n; ++i) F::of(values.value[i]...);
@@ -127,7 +127,7 @@ OPWELD_FN void compute(Index at, Row<T, Index>... x) {
     }(get<n>(x, at)...);
 }
 template <typename F, int kWidth, typename Index, typename... X, size_t... k>
-OPWELD_FN void pack(const Layout<F::kRank, sizeof...(X)>& all, Index thread, Types<X...>,
+OPWELD_FN void pack(const ElementLayout<F::kRank, sizeof...(X)>& all, Index thread, Types<X...>,
                     std::index_sequence<k...>) {
     const Index length = all.sizes[0], packs = all.packs;
     Index row = all.num_axes > 1 ? thread / packs : 0, starts[sizeof...(X)] = {};
@@ -143,11 +143,11 @@ OPWELD_FN void pack(const Layout<F::kRank, sizeof...(X)>& all, Index thread, Typ
         if (length - at >= kWidth) return compute<F, kWidth>(at, x...);
 #pragma unroll 1
         for (; at < length; ++at) compute<F, 1>(at, x...);
-    }(Row<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
+    }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
                                 Index(all.strides[0][k]), all.packed[k]}...);
 }
 template <typename F, int kWidth, typename Index, int kCount>
-__global__ void __launch_bounds__(F::kThreads) elements(Layout<F::kRank, kCount> all) {
+__global__ void __launch_bounds__(F::kThreads) elements(ElementLayout<F::kRank, kCount> all) {
     const Index thread = Index(blockIdx.x) * F::kThreads + threadIdx.x;
     if (thread >= Index(all.threads)) return;
     pack<F, kWidth>(all, thread, typename F::Operands(), std::make_index_sequence<kCount>());
@@ -160,7 +160,7 @@ int pointwise(const TensorView* x, void* stream, Types<X...>) {
     constexpr const int* kAxis[] = {X::kAxis...};
     constexpr size_t kAligned[] = {alignof(Pack<typename X::T, F::kWidth>)...};
     const TensorView& result = x[kCount - 1];
-    Layout<kRank, kCount> all = {};
+    ElementLayout<kRank, kCount> all = {};
     std::fill(all.sizes, all.sizes + kRank + 1, 1);
     int64_t strides[kRank + 1][kCount] = {}, num = 1, far = 0;
     int order[kRank + 1] = {};

@@ -109,3 +109,17 @@ def test_no_emitted_declaration_is_one_that_nothing_uses(name: str) -> None:
     for declared in every:
         rest = "\n".join([device.replace(declared.text, ""), *texts])
         assert any(re.search(rf"\b{word}\b", rest) for word in declared.names), declared.text
+
+
+# Pieces for different architectures, of which a file has one.
+ALTERNATIVES = {"SplitTiles", "WholeTiles"}
+
+
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
+def test_no_two_pieces_of_the_library_declare_one_type(language: str) -> None:
+    """They may come into one file."""
+    declared: dict[str, str] = {}
+    struct = re.compile(r"^(?:template <[^>]*>\s*)?struct (?:alignas\(.*?\) )?(\w+)[^;{<]*\{", re.M)
+    for name, piece in _LIBRARIES[language].items():
+        for found in set(struct.findall(piece.text)) - ALTERNATIVES:
+            assert declared.setdefault(found, name) == name, found
