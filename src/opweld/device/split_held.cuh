@@ -175,29 +175,29 @@ OPWELD_FN void split_rows_of_b(const Four (&v)[kOwnRows], const SpotAt& spot, co
 // @pass_over_b deps: InMemory, PlaceOf, equilibrated, find_columns, find_rows, split_rows_of_b, take_spots
 // What of b one pass over it is for: the largest of each column; with these that of each row; with
 // both the parts. The grid's blocks take spots in turn.
-enum class Pass { kColumns, kRows, kParts };
+enum class SplitPass { kColumns, kRows, kParts };
 
-template <Pass kPass, int kParts, bool kWhole>
+template <SplitPass kPass, int kParts, bool kWhole>
 OPWELD_FN void pass_over_spot(const Operand& b, const SpotAt& spot, const Spots& spots,
                               const Held& held, const CallState& call, bool packets,
                               SplitSpace& space) {
     Four v[kOwnRows];
     const InMemory<float> source{static_cast<const float*>(b.data)};
     take_spots<kWhole>(v, source, b, spot, spots, packets, space.tile);
-    if constexpr (kPass == Pass::kColumns) {
+    if constexpr (kPass == SplitPass::kColumns) {
         find_columns(v, spot, spots, call, space);
     } else {
         const Four factors = column_factors<kWhole>(call.column_max, spot.k, spots.k, -1);
 #pragma unroll
         for (int i = 0; i < kOwnRows; ++i) v[i] = equilibrated(v[i], factors);
-        if constexpr (kPass == Pass::kRows) find_rows(v, spot, spots, call);
-        if constexpr (kPass == Pass::kParts) {
+        if constexpr (kPass == SplitPass::kRows) find_rows(v, spot, spots, call);
+        if constexpr (kPass == SplitPass::kParts) {
             split_rows_of_b<kParts>(v, spot, spots, held, call, space);
         }
     }
 }
 
-template <Pass kPass, int kParts>
+template <SplitPass kPass, int kParts>
 OPWELD_FN void pass_over_b(const Operand& b, const Spots& spots, const Held& held,
                            const CallState& call, bool packets, SplitSpace& space) {
     const int64_t bands = spots.bands();
@@ -213,7 +213,7 @@ OPWELD_FN void pass_over_b(const Operand& b, const Spots& spots, const Held& hel
 }
 
 // @pass_over_b_kernel deps: pass_over_b
-template <Pass kPass, int kParts>
+template <SplitPass kPass, int kParts>
 static __global__ void __launch_bounds__(256, 4)
     pass_over_b_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
                        const bool packets) {
@@ -231,11 +231,11 @@ static __global__ void __launch_bounds__(256, 3)
     __shared__ SplitSpace space;
     if (!call.head->stale) return;
     int* arrived = &call.head->arrived;
-    pass_over_b<Pass::kColumns, kParts>(b, spots, held, call, packets, space);
+    pass_over_b<SplitPass::kColumns, kParts>(b, spots, held, call, packets, space);
     sync_grid(arrived, 1);
-    pass_over_b<Pass::kRows, kParts>(b, spots, held, call, packets, space);
+    pass_over_b<SplitPass::kRows, kParts>(b, spots, held, call, packets, space);
     sync_grid(arrived, 2);
-    pass_over_b<Pass::kParts, kParts>(b, spots, held, call, packets, space);
+    pass_over_b<SplitPass::kParts, kParts>(b, spots, held, call, packets, space);
     sync_grid(arrived, 3);
     if (blockIdx.x != 0) return;
     for (int64_t i = threadIdx.x; i < spots.k; i += blockDim.x) {

@@ -102,9 +102,9 @@ struct NewOperand {
             kernel<<<blocks, 256, 0, stream>>>(p.b, spots, split.held, split.state,
                                                reads_packets<float>(p.b));
         };
-        pass(pass_over_b_kernel<Pass::kColumns, kParts>);
-        pass(pass_over_b_kernel<Pass::kRows, kParts>);
-        pass(pass_over_b_kernel<Pass::kParts, kParts>);
+        pass(pass_over_b_kernel<SplitPass::kColumns, kParts>);
+        pass(pass_over_b_kernel<SplitPass::kRows, kParts>);
+        pass(pass_over_b_kernel<SplitPass::kParts, kParts>);
         return int(cudaGetLastError());
     }
 };

@@ -9,7 +9,7 @@ from tests.golden.cases import EXAMPLES
 from tests.golden.texts import example_graph, small_graphs
 
 from opweld.device import _LIBRARIES
-from opweld.device.used import declarations, used
+from opweld.device.used import Declaration, declarations, used
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render.cuda import cuda_texts
@@ -111,15 +111,21 @@ def test_no_emitted_declaration_is_one_that_nothing_uses(name: str) -> None:
         assert any(re.search(rf"\b{word}\b", rest) for word in declared.names), declared.text
 
 
-# Pieces for different architectures, of which a file has one.
-ALTERNATIVES = {"SplitTiles", "WholeTiles"}
+# Of pieces that are alternatives, of which a file has one.
+ALTERNATIVES = {"SplitTiles", "WholeTiles", "RowOfBlocks"}
 
 
 @pytest.mark.parametrize("language", ["cuda", "cpp"])
 def test_no_two_pieces_of_the_library_declare_one_type(language: str) -> None:
     """They may come into one file."""
     declared: dict[str, str] = {}
-    struct = re.compile(r"^(?:template <[^>]*>\s*)?struct (?:alignas\(.*?\) )?(\w+)[^;{<]*\{", re.M)
     for name, piece in _LIBRARIES[language].items():
-        for found in set(struct.findall(piece.text)) - ALTERNATIVES:
-            assert declared.setdefault(found, name) == name, found
+        made = [each for each in declarations(piece.text) if not each.is_special]
+        for found in {found for each in made if is_type(each) for found in each.names}:
+            assert found in ALTERNATIVES or declared.setdefault(found, name) == name, found
+
+
+def is_type(declaration: Declaration) -> bool:
+    code = re.sub(r"//[^\n]*", "", declaration.text)
+    kind = re.match(r"\s*(template <.*?>\s*)?(struct|enum|using|union)\b[^;]*[{=]", code, re.S)
+    return kind is not None
