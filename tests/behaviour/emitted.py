@@ -79,8 +79,8 @@ def load_file(path: Path, text: str, always_kernels: bool = True) -> ModuleType:
 
 def run_kernels_always(module: ModuleType) -> None:
     """No tensors are small to an emitted file's kernels."""
-    if hasattr(module, "_fused"):
-        module._fused.__defaults__[-1].update(cuda=-1, cpu=-1)
+    if hasattr(module, "_few_in_pytorch"):
+        module._few_in_pytorch.__defaults__[-1].update(cuda=-1, cpu=-1)
 
 
 @functools.cache

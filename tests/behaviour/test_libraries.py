@@ -157,7 +157,7 @@ def for_a_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_the_states_of_a_model_are_several_libraries(for_a_gpu: dict[str, str]) -> None:
     kernels = [name for name in for_a_gpu if name.startswith("_CUDA")]
-    assert len(kernels) >= 3
+    assert len(kernels) >= 2
     assert all('extern "C"' in for_a_gpu[name] for name in kernels)
 
 

@@ -127,11 +127,15 @@ def _sources(file: _File) -> Iterator[tuple[str, str]]:
         ending = ".cu" if library.on_cuda else ".cpp"
         for names, last in ((library.kernels, ending), (library.host, "_host.cpp")):
             *shared, own = names
-            files = {_HEADERS[name][not library.on_cuda]: file.strings[name] for name in shared}
+            files = {_HEADERS[n][not library.on_cuda]: _lines(file.strings[n]) for n in shared}
             includes = "".join(f'#include "{header}"\n' for header in files)
-            yield f"{library.first}{last}", includes + file.strings[own]
+            yield f"{library.first}{last}", includes + _lines(file.strings[own])
             headers |= files
     yield from headers.items()
+
+
+def _lines(text: str) -> str:
+    return text.rstrip("\n") + "\n"
 
 
 def _main(file: _File) -> str:

@@ -15,6 +15,7 @@ _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
+    "few": ("_fused(", "_reusing(", "_in_one_span("),
     "fallback": ("_weld.tell(",),
     "facts": ("_facts(",),
     "tf32": ("_weld.allows_tf32(",),
