@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render import render
+from opweld.render import cuda, render
 from opweld.render.cuda import cuda_text
 from opweld.render.pieces import num_pieces, partial_bytes
 from opweld.render.traffic import with_traffic
@@ -214,8 +215,10 @@ EMULATED = replace(SM_90A, multiprocessors=1)
 
 @pytest.mark.parametrize(("op", "dtype"), [*((op, DType.F32) for op in FOLDS), ("sum", DType.F64)])
 def test_what_cuda_keeps_of_a_piece_and_how_many_there_are(op, dtype):
+    """Of the texts by themselves: the skeleton asks the same function (`pieces_for`)."""
     reduction = cut_reduction(op, dtype)
-    text = cuda_text((reduction,)) + TELL.format(reduction.group)
+    with mock.patch.object(cuda, "is_row_functor", lambda _: False):
+        text = cuda_text((reduction,)) + TELL.format(reduction.group)
     told = np.zeros(2, np.int64)
     for num_rows, length in ((1, 16 * MIB), (3, 16 * MIB), (1, 3 * 4096), (40, 16 * MIB)):
         emulate(text, "tell", [told, num_rows, length])
