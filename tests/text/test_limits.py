@@ -28,7 +28,6 @@ NOT_REACHED = {
     "attention with a mask",
     "ResNet-18",
     "ResNet-18, training",
-    "MobileNetV2",
     "DenseNet-121",
     "ViT-B, 12 blocks",
     "GPT, 12 blocks",
