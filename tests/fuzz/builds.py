@@ -87,15 +87,26 @@ def together(orders: list[Order]) -> dict[str, Any]:
     return {**inputs, **sources}
 
 
+# What registers an operator.
+_MACRO = re.compile(r"#define OPWELD_OPERATOR\((?:[^\n]*\\\n)*[^\n]*")
 # In their order.
 _HOST_TEXTS = (
-    *("tensor_view.h", "host.h", "host_cuda.h", "host_cpu.h", "memory.h", "product.h", "held.h"),
+    *(
+        "tensor_view.h",
+        "scratch.h",
+        "host.h",
+        "host_cuda.h",
+        "host_cpu.h",
+        "memory.h",
+        "product.h",
+        "held.h",
+    ),
     *("rows_cpu.h", "inside_cpu.h", "row_blocks.h"),
 )
 
 # The families of tensor cores' kernels define the same; a kernel of each tells which a text has.
 _FAMILIES = {"sm90": "contract_sm90_kernel", "mma": "mma_product_kernel", "none": ""}
-_OF_FAMILY = ("tensor_cores", "live")
+_OF_FAMILY = ("tensor_cores", "live", "split_tiles", "whole_tiles")
 
 
 def _library(orders: list[Order], language: str) -> list[str]:
@@ -131,7 +142,9 @@ def _host_library(orders: list[Order]) -> str:
     """What stands before the operators: each text that some file has, once."""
     heads = [host[: _start(_FIRST_OPERATOR, host)] for _, host in map(_texts, orders)]
     texts = ((resources.files("opweld.device") / name).read_text("utf-8") for name in _HOST_TEXTS)
-    return "\n".join(t for t in texts if any(t.rstrip("\n") in head for head in heads))
+    used = [t for t in texts if any(t.rstrip("\n") in head for head in heads)]
+    macro = next(found[0] for head in heads if (found := _MACRO.search(head)))
+    return "\n".join([*used, macro])
 
 
 def _start(pattern: re.Pattern[str], text: str) -> int:
