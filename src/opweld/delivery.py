@@ -54,6 +54,12 @@ def check_result(out: Path, model: Path | None = None) -> None:
         )
     if is_package(out):
         _check_package(out)
+    elif out.suffix != ".py":
+        raise OutputNotWritable(
+            f"ends in {out.suffix}, which Python does not import",
+            where=Where(str(out)),
+            next_step="name a file that ends in .py, or a package without an ending",
+        )
     with _partial(out, is_package(out)):
         return
 

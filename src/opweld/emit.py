@@ -268,11 +268,12 @@ def _sizes(operator: Operator) -> list[str]:
     return [f"sizes={len(operator.sizes)}"] if operator.sizes else []
 
 
-def _reached(weld: _Welded) -> tuple[tuple[int, ...], ...]:
-    """For each result the arguments that its gradient reaches; what is only tracked has none."""
+def _reached(weld: _Welded) -> tuple[tuple[int, ...] | None, ...]:
+    """For each result the arguments that its gradient reaches; None for what is only tracked, which
+    the reference does not compute."""
     silent = only_tracked(weld.graph, weld.group)
     pairs = zip(weld.group.outputs, weld.operator.reached, strict=True)
-    return tuple(() if node.serial in silent else places for node, places in pairs)
+    return tuple(None if node.serial in silent else places for node, places in pairs)
 
 
 def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:

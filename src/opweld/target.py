@@ -113,6 +113,24 @@ class Target:
         return self.arch or self.name
 
 
+def _mma_rates(
+    float32: float, tf32: float, half: float, short: float, mma: float | None = None
+) -> Mapping[Mode, ProductRates]:
+    """Rates of ours by mma.sync beside a library with the given ones.
+
+    `mma` is the rate of mma.sync in 16 bits, the library's where not given. A float32 product is
+    three such products, at two thirds of it; one in TF32 is one, promoted three times as often, at
+    half of it: estimates. `short` is that of FMA.
+    """
+    ours = half if mma is None else mma
+    return {
+        Mode.FAITHFUL: ProductRates(ours * 2 / 9, float32, overhead_us=12.0, short=short),
+        Mode.TF32: ProductRates(ours / 2, tf32, overhead_us=12.0, short=short),
+        Mode.HALF: ProductRates(ours, half),
+        Mode.BFLOAT16: ProductRates(ours, half),
+    }
+
+
 SM_90A = Target(
     name="sm_90a",
     language="cuda",
@@ -180,15 +198,8 @@ SM_80 = Target(
     held_row_elems=32768,  # 8 packets of 16 bytes in the registers of each of 1024 threads
     tensor_cores="mma",
     products=frozenset({Mode.FAITHFUL, Mode.TF32}),
-    # A100 data sheet: 19.5e12 float32, 156e12 TF32, 312e12 16-bit; ours takes three 16-bit products
-    # for a float32 one at two thirds of the peak, and one for TF32, promoted three times as often,
-    # at half of it: estimates.
-    product_rates={
-        Mode.FAITHFUL: ProductRates(69e12, library=19.5e12, overhead_us=12.0, short=8e12),
-        Mode.TF32: ProductRates(156e12, library=156e12, overhead_us=12.0, short=8e12),
-        Mode.HALF: ProductRates(ours=312e12, library=312e12),
-        Mode.BFLOAT16: ProductRates(ours=312e12, library=312e12),
-    },
+    # A100 data sheet.
+    product_rates=_mma_rates(float32=19.5e12, tf32=156e12, half=312e12, short=8e12),
 )
 
 H100 = replace(
@@ -208,13 +219,8 @@ L40S = replace(
     cache_bytes=48_000_000,  # half of 96 MB, the L2 of all of its chip (Ada whitepaper, AD102)
     multiprocessors=142,
     rows_in_flight=284,  # two blocks for each of 142 SMs
-    # L40S data sheet: 91.6e12 float32, 183e12 TF32, 362e12 16-bit; ours as for the A100.
-    product_rates={
-        Mode.FAITHFUL: ProductRates(80e12, library=91.6e12, overhead_us=12.0, short=37e12),
-        Mode.TF32: ProductRates(91e12, library=183e12, overhead_us=12.0, short=37e12),
-        Mode.HALF: ProductRates(ours=362e12, library=362e12),
-        Mode.BFLOAT16: ProductRates(ours=362e12, library=362e12),
-    },
+    # L40S data sheet.
+    product_rates=_mma_rates(float32=91.6e12, tf32=183e12, half=362e12, short=37e12),
 )
 
 RTX_4090 = replace(
@@ -226,13 +232,8 @@ RTX_4090 = replace(
     cache_bytes=36_000_000,  # half of the 72 MB of L2 (Ada whitepaper)
     multiprocessors=128,
     rows_in_flight=256,  # two blocks for each of 128 SMs
-    # Ada whitepaper: 82.6e12 float32 and TF32, 165e12 16-bit with sums in float32.
-    product_rates={
-        Mode.FAITHFUL: ProductRates(37e12, library=82.6e12, overhead_us=12.0, short=33e12),
-        Mode.TF32: ProductRates(41e12, library=82.6e12, overhead_us=12.0, short=33e12),
-        Mode.HALF: ProductRates(ours=165e12, library=165e12),
-        Mode.BFLOAT16: ProductRates(ours=165e12, library=165e12),
-    },
+    # Ada whitepaper; 16-bit with sums in float32.
+    product_rates=_mma_rates(float32=82.6e12, tf32=82.6e12, half=165e12, short=33e12),
 )
 
 B200 = replace(
@@ -246,15 +247,9 @@ B200 = replace(
     cache_bytes=25_000_000,
     multiprocessors=148,
     rows_in_flight=296,  # two blocks for each of 148 SMs
-    # HGX B200 data sheet, a GPU's share: 75e12 float32, 1.1e15 TF32, 2.25e15 16-bit, by
-    # instructions that ours do not use (tcgen05). mma.sync, which they use, is taken to be as fast
-    # as on an H100, where it reaches 62 % of 989e12.
-    product_rates={
-        Mode.FAITHFUL: ProductRates(136e12, library=75e12, overhead_us=12.0, short=30e12),
-        Mode.TF32: ProductRates(153e12, library=1.1e15, overhead_us=12.0, short=30e12),
-        Mode.HALF: ProductRates(ours=613e12, library=2.25e15),
-        Mode.BFLOAT16: ProductRates(ours=613e12, library=2.25e15),
-    },
+    # HGX B200 data sheet, a GPU's share, by instructions that ours do not use (tcgen05). mma.sync,
+    # which they use, is taken to be as fast as on an H100, where it reaches 62 % of 989e12.
+    product_rates=_mma_rates(75e12, tf32=1.1e15, half=2.25e15, short=30e12, mma=613e12),
 )
 
 CPU = Target(

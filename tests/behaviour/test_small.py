@@ -13,7 +13,7 @@ from tests.behaviour.emitted import EVERY_STATE, CountCalls, kernels_in, leaves,
 from opweld.driver import compile_file
 from opweld.options import Options
 
-# The second result has a gradient of y alone, the third one of nothing.
+# The second result has a gradient of y alone, the third and the last one of nothing.
 SOURCE = """
 import torch
 
@@ -24,7 +24,9 @@ class Model(torch.nn.Module):
         self.scale = torch.nn.Parameter(torch.tensor([1.5]))
 
     def forward(self, x, y):
-        return torch.tanh(x) * y + self.scale, torch.exp(y) * 2, (x > y).to(x.dtype) * 3
+        with torch.no_grad():
+            apart = x * y + 1
+        return torch.tanh(x) * y + self.scale, torch.exp(y) * 2, (x > y).to(x.dtype) * 3, apart
 
 
 def get_inputs():
@@ -36,11 +38,36 @@ def get_init_inputs():
 """
 
 
+STATISTICS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+
+def get_inputs():
+    return [torch.randn(4, 3, 5, 5)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 @pytest.fixture(scope="module")
 def module(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    folder = tmp_path_factory.mktemp("small")
+    return compiled(SOURCE, tmp_path_factory.mktemp("small"))
+
+
+def compiled(source: str, folder: Path) -> ModuleType:
     path = folder / "small.py"
-    path.write_text(SOURCE, "utf-8")
+    path.write_text(source, "utf-8")
     text = compile_file(path, Options(target="cpu", check=False, **EVERY_STATE)).text
     return load_file(folder / "small_new.py", text, always_kernels=False)
 
@@ -121,3 +148,15 @@ def test_transforms_and_the_compiler_see_the_operator(module: ModuleType) -> Non
     results = torch.compile(new, backend=backend, fullgraph=True)(*inputs)
     torch.testing.assert_close(results, new(*inputs))
     assert len(graphs) == 1 and "autograd_function_apply" in graphs[0]
+
+
+def test_statistics_keep_the_kernel(build_folder: Path, tmp_path: Path) -> None:
+    """The reference does not compute them."""
+    module = compiled(STATISTICS, tmp_path)
+    old, new = module.Model(), module.ModelNew()
+    inputs = [torch.randn(4, 3, 5, 5, requires_grad=True)]
+    want, have = called(old, inputs), called(new, inputs)
+    for ours, theirs in zip([*have[0], *have[1]], [*want[0], *want[1]], strict=True):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(dict(new.named_buffers()), dict(old.named_buffers()))
+    assert kernels_in(lambda: new(*inputs)) == 1

@@ -124,6 +124,13 @@ def test_a_file_of_another_use_is_no_folder(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["gelu.d", "gelu.txt", "gelu_new.pyc"])
+def test_a_result_has_a_name_that_python_imports(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OutputNotWritable, match=r"name a file that ends in \.py, or a package"):
+        check_result(tmp_path / name)
+    assert files(tmp_path) == []
+
+
 def test_a_package_is_written_whole_and_replaced_whole(tmp_path: Path) -> None:
     out = tmp_path / "gelu_new"
     for text in (EMITTED, EMITTED.replace("One", "Two")):

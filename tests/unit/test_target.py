@@ -6,6 +6,7 @@ import pytest
 
 from opweld.errors import UnsupportedTarget
 from opweld.options import TARGETS as NAMES
+from opweld.ir.product import Mode
 from opweld.target import CPU, SM_80, SM_90A, TARGETS, choose_target
 
 
@@ -58,3 +59,14 @@ def test_data_sheets_are_of_one_piece(name: str) -> None:
     assert target.measured_as in (target.arch, target.name)
     assert all(rates.ours > 0 and rates.library > 0 for rates in target.product_rates.values())
     assert target.products <= set(target.product_rates)
+
+
+def test_rates_of_mma_sync() -> None:
+    """A float32 product is three of 16 bits, at two thirds of their rate."""
+    faithful = SM_80.product_rates[Mode.FAITHFUL]
+    assert faithful.ours == pytest.approx(312e12 / 3 * 2 / 3)
+    for name in ("l40s", "rtx4090", "b200"):
+        rates = TARGETS[name].product_rates
+        assert rates[Mode.FAITHFUL].ours == pytest.approx(rates[Mode.HALF].ours * 2 / 9)
+    b200 = TARGETS["b200"].product_rates[Mode.HALF]
+    assert b200.ours < b200.library
