@@ -33,11 +33,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 from benchmarks.emitted_lines import parts_of  # noqa: E402
 from benchmarks.networks import BY_NAME, Row, loaded, synchronised  # noqa: E402
 
-from opweld.builder import NO_KERNELS  # noqa: E402
 from opweld.driver import compile_module  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
-from opweld.resources import PYTORCHS_FLAGS  # noqa: E402
+from opweld.process.builder import NO_KERNELS  # noqa: E402
+from opweld.process.resources import PYTORCHS_FLAGS  # noqa: E402
 from opweld.target import TARGETS  # noqa: E402
 
 # The compiler's stages by the three names under which their seconds are shown.

@@ -8,7 +8,7 @@ import numpy as np
 from tests.unit.plan.plans import BATCH, graph, tensor
 
 from opweld.capture.build import Builder
-from opweld.capture.folds import centred, fold, squared, standardised
+from opweld.capture.ops.folds import centred, fold, squared, standardised
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node, arena_of
 from opweld.ir.ops import Op

@@ -13,10 +13,10 @@ from opweld.ir.check import check
 from opweld.ir.expr import Size, evaluate, substitute, symbol
 from opweld.ir.graph import Node
 from opweld.ir.interpret import Calls, bind_sizes, numbered
-from opweld.ir.kernel import Kernel, Load, Welded
+from opweld.ir.kernels.kernel import Kernel, Load, Welded
+from opweld.ir.kernels.reduction import Lowered, Reduction, Scan
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.plan import Group, GroupKind, Plan
-from opweld.ir.reduction import Lowered, Reduction, Scan
 
 Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
 ExecuteRows = Callable[

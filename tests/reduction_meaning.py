@@ -11,9 +11,9 @@ from tests.kernel_meaning import Array, definition_values, element_values, every
 from opweld.ir.attrs import ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
 from opweld.ir.interpret import NUMPY_DTYPES
-from opweld.ir.kernel import Given, Kernel
+from opweld.ir.kernels.kernel import Given, Kernel
+from opweld.ir.kernels.reduction import Folding, Reduction, Scan
 from opweld.ir.ops import OPS
-from opweld.ir.reduction import Folding, Reduction, Scan
 
 
 def run_reduction(

@@ -27,13 +27,13 @@ from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
+from opweld.ir.kernels.shared import kernels_of, sharing
+from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
-from opweld.ir.rewrite import Simplified
-from opweld.ir.shared import kernels_of, sharing
-from opweld.ir.source import NO_LIBRARIES
+from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -43,7 +43,7 @@ from opweld.plan import make_plan
 from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
 from opweld.schedules import read_table, table_path

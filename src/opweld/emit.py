@@ -31,14 +31,14 @@ from .emission.support import (
 )
 from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
-from .ir.kernel import RowBlocks
+from .ir.kernels.kernel import RowBlocks
+from .ir.kernels.product import Mode
+from .ir.kernels.reduction import Lowered
+from .ir.kernels.shared import welds_of
+from .ir.kernels.source import Libraries
 from .ir.operator import Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
 from .ir.plan import ContractionSchedule, Group
-from .ir.product import Mode
-from .ir.reduction import Lowered
-from .ir.shared import welds_of
-from .ir.source import Libraries
 from .ir.types import TensorType
 
 

@@ -1,7 +1,7 @@
 """What is given back to PyTorch after a file was judged, and why: pure functions of the judgement.
 
-Whether ModelNew is slower is for `judge/significance.py` to say; here it is decided which groups go
-back then. Without significance the plan stands.
+Whether ModelNew is slower is for `judge/measure/significance.py` to say; here it is decided which
+groups go back then. Without significance the plan stands.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opweld.compiled import Compiled, PlanRow
-from opweld.judge.significance import MARGIN, describe, verdict
+from opweld.judge.measure.significance import MARGIN, describe, verdict
 from opweld.judge.values import Comparison, Judgement, KernelTiming
 
 

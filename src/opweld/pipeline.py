@@ -21,12 +21,12 @@ from opweld.delivery import (
     with_figures,
     write_result,
 )
-from opweld.doctor import require_build_tools
 from opweld.errors import JudgeFailed, Where
 from opweld.give_back import Decision, decide, excluded_for, row_of
+from opweld.interface.doctor import require_build_tools
 from opweld.judge.values import Event, Judgement, KernelTiming, Settings
 from opweld.options import Options
-from opweld.resources import with_resources
+from opweld.process.resources import with_resources
 
 # Beyond it a package is easier to read than one file.
 LONG_LINES = 2000

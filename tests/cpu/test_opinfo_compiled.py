@@ -25,7 +25,7 @@ from opweld.ir.plan import GroupKind
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 from opweld.render.libraries import libraries
 from opweld.simplify import simplify
 from opweld.target import CPU

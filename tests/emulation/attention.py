@@ -16,12 +16,12 @@ from torch import nn
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, arena_of
 from opweld.ir.interpret import bind_sizes
-from opweld.ir.kernel import Attending
+from opweld.ir.kernels.kernel import Attending
 from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.attention import counts, entry_integers
+from opweld.render.cuda.attention import counts, entry_integers
 from opweld.simplify import simplify
 from opweld.target import SM_90A, Target
 

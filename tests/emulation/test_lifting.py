@@ -13,14 +13,14 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
+from opweld.ir.kernels.shared import kernels_of, sharing, welds_of
 from opweld.ir.original import Part
 from opweld.ir.plan import Group
-from opweld.ir.shared import kernels_of, sharing, welds_of
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 from opweld.target import SM_90A
 
 # The first two allow packets, the others none.

@@ -13,12 +13,12 @@ from tests.plan_meaning import run_plan
 from tests.random_graphs import build, double, feeds_of
 
 from opweld import render
-from opweld.ir.kernel import Welded
+from opweld.ir.kernels.kernel import Welded
 from opweld.ir.plan import Plan
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render import cuda
-from opweld.render.pointwise import is_functor
+from opweld.render.cuda import texts as cuda
+from opweld.render.cuda.pointwise import is_functor
 from opweld.target import SM_90A
 
 GRAPHS = 12

@@ -27,8 +27,8 @@ from tests.random_graphs import (
 from tests.reduction_kernels import rows_executor
 
 from opweld.ir.graph import Graph
+from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.plan import Plan
-from opweld.ir.reduction import Lowered
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower

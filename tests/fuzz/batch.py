@@ -26,16 +26,16 @@ from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opweld.builder import NO_KERNELS
 from opweld.compiled import Compiled
 from opweld.driver import compile_file
 from opweld.errors import UserError
-from opweld.judge.gradients import NAME as GRADIENTS
+from opweld.judge.process.side import Side
 from opweld.judge.session import Request, judge
-from opweld.judge.side import Side
 from opweld.judge.values import Check, Event, Judgement, Settings
+from opweld.judge.verify.gradients import NAME as GRADIENTS
 from opweld.model_file import import_file
 from opweld.options import AUTOCASTS, Options
+from opweld.process.builder import NO_KERNELS
 
 JUDGE_LIMIT_S = 60.0
 NOT_CALLED = "kernels not called"

@@ -12,7 +12,7 @@ from tests.golden.cases import EXAMPLES
 from tests.golden.texts import example_graph, kernels_for, small_graphs
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
-from opweld.ir.reduction import Lowered, Reduction, Scan
+from opweld.ir.kernels.reduction import Lowered, Reduction, Scan
 from opweld.render import render
 from opweld.target import TARGETS
 

@@ -42,4 +42,4 @@ def all_products_ours() -> AbstractContextManager[object]:
     expected of them.
     """
     times = ProductTimes(welded=1.0, apart=20.0, library=20.0)
-    return mock.patch("opweld.plan.choice.estimate_product", return_value=times)
+    return mock.patch("opweld.plan.products.choice.estimate_product", return_value=times)

@@ -14,8 +14,8 @@ from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import all_products_ours, cuda_of, emitted_module
 from torch import Tensor
 
-from opweld.judge.compare import ErrorSums
-from opweld.judge.grade import grade
+from opweld.judge.numerics.compare import ErrorSums
+from opweld.judge.numerics.grade import grade
 
 pytestmark = pytest.mark.gpu
 

@@ -16,7 +16,7 @@ import pytest
 from tests.gpu.emitting import write_pair
 from tests.gpu.sanitizing import KERNELS_ALONE, LOADED, needs_sanitizer, require_nothing_found
 
-from opweld.worker import child_environment
+from opweld.process.worker import child_environment
 
 pytestmark = pytest.mark.gpu
 

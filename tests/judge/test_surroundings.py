@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from opweld.judge import environment, surroundings
 from opweld.judge.load import Call
-from opweld.judge.surroundings import BehindWork, Leftovers, hide
+from opweld.judge.process import environment
+from opweld.judge.verify import surroundings
+from opweld.judge.verify.surroundings import BehindWork, Leftovers, hide
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from opweld import account
 from opweld.compiled import Compiled, PlanRow
 from opweld.errors import MissingCompiler
 from opweld.give_back import Decision, Loss, decide, excluded_for, losses_of
-from opweld.judge.significance import compare
+from opweld.judge.measure.significance import compare
 from opweld.judge.values import (
     Check,
     Comparison,

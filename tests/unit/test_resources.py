@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.nvcc import needs_nvcc
 
 from opweld.compiled import Compiled, PlanRow
-from opweld.resources import PYTORCHS_FLAGS, parse_report, with_resources
+from opweld.process.resources import PYTORCHS_FLAGS, parse_report, with_resources
 
 REPORT = """\
 ptxas info    : Compiling entry function '_Z9k1_kernelv' for 'sm_90a'

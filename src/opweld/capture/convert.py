@@ -18,25 +18,25 @@ from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder
 from .call import Call, Lower, NotWelded, ReadArguments
-from .calls import Calls
-from .complexes import COMPLEX, Complex, ComplexLower, Wholes, is_complex
-from .constants import constant
-from .creation import CREATION
-from .distances import DISTANCES
-from .draws import draws_by_memory, lies_alike
+from .exporting.constants import constant
 from .library import Place, library_call, operator_of, reason_for, refuse_effects
-from .losses import LOSSES
-from .norms import NORMS
-from .origins import origin_of, where_of
+from .modules.calls import Calls
+from .modules.origins import origin_of, where_of
+from .ops.complexes import COMPLEX, Complex, ComplexLower, Wholes, is_complex
+from .ops.creation import CREATION
+from .ops.distances import DISTANCES
+from .ops.draws import draws_by_memory, lies_alike
+from .ops.losses import LOSSES
+from .ops.norms import NORMS
+from .ops.picks import PICKS
+from .ops.pointwise import POINTWISE
+from .ops.pools import POOLS
+from .ops.reductions import REDUCTIONS
+from .ops.scans import SCANS
+from .ops.views import ALIASING, VIEWS
 from .outputs import Outputs, structure_of
-from .picks import PICKS
-from .pointwise import POINTWISE
-from .pools import POOLS
-from .reductions import REDUCTIONS
 from .scalars import scalar_node
-from .scans import SCANS
 from .sizes import DataDependentSize, Symbols
-from .views import ALIASING, VIEWS
 
 _CONDENSING: dict[str, Lower] = {
     **REDUCTIONS,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph, leaves_of
-from ..ir.lifted import lifted
+from ..ir.kernels.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
 

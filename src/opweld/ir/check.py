@@ -28,8 +28,7 @@ from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Record, Structure, parts_of
 from .infer import TypeRule
-from .kernel import Attending, Contraction, Kernel, RowBlocks, Welded
-from .kernel_check import (
+from .kernels.check import (
     InvalidKernel,
     check_attending,
     check_contraction,
@@ -39,9 +38,10 @@ from .kernel_check import (
     check_scan,
     check_welded,
 )
+from .kernels.kernel import Attending, Contraction, Kernel, RowBlocks, Welded
+from .kernels.reduction import Reduction, Scan
 from .ops import OPS, Op
 from .plan import Group, Plan
-from .reduction import Reduction, Scan
 from .types import ShapeMismatch, TensorType
 
 __all__ = ["InvalidCapture", "InvalidGraph", "InvalidKernel", "InvalidPlan", "check"]

@@ -11,10 +11,10 @@ from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Graph, Node, leaves_of
-from .kernel import Definition, Load, RowBlocks, Welded
+from .kernels.kernel import Definition, Load, RowBlocks, Welded
+from .kernels.reduction import Lowered
 from .ops import Kind, Op
 from .plan import Group, GroupKind
-from .reduction import Lowered
 from .types import TensorType
 
 

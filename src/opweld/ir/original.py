@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .contract import Variant
+from .kernels.reduction import Lowered
 from .plan import Plan
-from .reduction import Lowered
 
 
 @dataclass(frozen=True, slots=True)

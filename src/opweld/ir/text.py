@@ -20,13 +20,13 @@ from .calls import Chain, place_of
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Record, Structure, Tracking
-from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Welded
-from .kernel_text import folding_text, kernel_text
+from .kernels.kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Welded
+from .kernels.product import Axis, Matrix
+from .kernels.reduction import Reduction, Scan
+from .kernels.source import Source
+from .kernels.text import folding_text, kernel_text
 from .ops import Kind, Op
 from .plan import Group, Plan, Traffic
-from .product import Axis, Matrix
-from .reduction import Reduction, Scan
-from .source import Source
 
 Names = Mapping[int, str]
 

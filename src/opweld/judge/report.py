@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opweld.judge.significance import describe, verdict
+from opweld.judge.measure.significance import describe, verdict
 from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"

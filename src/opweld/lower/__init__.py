@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.levels import NotOfRow
+from ..ir.kernels.levels import NotOfRow
+from ..ir.kernels.reduction import Lowered
 from ..ir.plan import Group, GroupKind, Lifting, Plan
-from ..ir.reduction import Lowered
 from .attention import lower_attention
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group

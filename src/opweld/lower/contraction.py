@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.kernel import Buffer, Contraction, Factor, Kernel, Load, Prologue
+from ..ir.kernels.kernel import Buffer, Contraction, Factor, Kernel, Load, Prologue
+from ..ir.kernels.product import Form, even_strides
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
-from ..ir.product import Form, even_strides
 from .names import Names
 from .pointwise import Origins, buffer_of, buffers_of, row_major_kernel
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph
-from ..ir.kernel import Welded
-from ..ir.lifted import lifted
+from ..ir.kernels.kernel import Welded
+from ..ir.kernels.lifted import lifted
+from ..ir.kernels.reduction import Lowered
+from ..ir.kernels.shared import key_of
 from ..ir.ops import Kind
 from ..ir.original import Part
 from ..ir.plan import Group
-from ..ir.reduction import Lowered
-from ..ir.shared import key_of
 from . import lower_lifted
 from .pointwise import Origins
 

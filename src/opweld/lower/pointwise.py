@@ -26,7 +26,7 @@ from ..ir.expr import (
 )
 from ..ir.graph import Node, Origin
 from ..ir.index import Coords, align, cat_pieces, flatten, pick_name, through_view, within_padding
-from ..ir.kernel import (
+from ..ir.kernels.kernel import (
     Access,
     Arg,
     Between,
@@ -48,9 +48,9 @@ from ..ir.kernel import (
     Test,
     Welded,
 )
+from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
 from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSchedule
-from ..ir.product import Product
 from ..ir.types import DType
 from .axes import axes_of
 from .names import Names, stride_name, wish_for

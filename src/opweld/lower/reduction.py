@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ..ir.expr import Size, coefficient, divides, each_term, substitute, without_symbols
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
-from ..ir.kernel import (
+from ..ir.kernels.kernel import (
     Buffer,
     Element,
     Extent,
@@ -24,9 +24,9 @@ from ..ir.kernel import (
     Store,
     expressions_of,
 )
-from ..ir.levels import Levels, is_of_row
+from ..ir.kernels.levels import Levels, is_of_row
+from ..ir.kernels.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
 from ..ir.plan import Group, ReductionSchedule, Rows
-from ..ir.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
 from .axes import axes_of_rows
 from .names import Names
 from .pointwise import (

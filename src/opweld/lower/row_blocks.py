@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.kernel import Buffer, RowBlocks
+from ..ir.kernels.kernel import Buffer, RowBlocks
 from ..ir.plan import Group, RowBlockSchedule
 from .names import Names
 from .pointwise import Origins, buffer_of, lower_group

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ..ir.expr import divides_given
 from ..ir.index import is_across, space_coords
-from ..ir.kernel import Given
-from ..ir.levels import Levels, Place
+from ..ir.kernels.kernel import Given
+from ..ir.kernels.levels import Levels, Place
+from ..ir.kernels.reduction import Fold, Folding, Scan, Step, Walk
 from ..ir.plan import Group, ReductionSchedule
-from ..ir.reduction import Fold, Folding, Scan, Step, Walk
 from .names import Names
 from .pointwise import Origins, buffers_of, by_strides, row_major
 from .reduction import (

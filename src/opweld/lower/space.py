@@ -20,7 +20,7 @@ from ..ir.expr import (
     with_picks,
     without_symbols,
 )
-from ..ir.kernel import (
+from ..ir.kernels.kernel import (
     Access,
     Buffer,
     Condition,

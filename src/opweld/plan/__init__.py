@@ -7,14 +7,14 @@ from ..ir.measured import NO_TABLE, Table
 from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
 from .again import computed_again
+from .attention.long import in_two_products
 from .buffers import reuse_buffers
-from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
-from .long_attention import in_two_products
 from .one_walk import in_one_walk
-from .prologues import weld_prologues
-from .row_blocks import weld_row_blocks
+from .products.choice import choose_products
+from .products.prologues import weld_prologues
+from .products.row_blocks import weld_row_blocks
 from .rows import parallelism
 from .uses import uses_of
 

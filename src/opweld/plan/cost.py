@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
-from ..ir.ops import OPS, Kind, Op
-from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
-from ..ir.product import (
+from ..ir.kernels.product import (
     LIVE_SPLIT_READS,
     PARTS,
     SHORTEST_SPLIT,
@@ -20,10 +18,12 @@ from ..ir.product import (
     Product,
     RowsProduct,
 )
+from ..ir.ops import OPS, Kind, Op
+from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
 from ..ir.types import DType
 from ..target import Target
-from .forms import splits_in_kernel
 from .places import HERE, Way, places_of
+from .products.forms import splits_in_kernel
 from .uses import behind_views, computes
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions

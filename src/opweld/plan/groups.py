@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from ..ir.attention import Attention
 from ..ir.graph import Node
+from ..ir.kernels.attention import Attention
+from ..ir.kernels.product import Product
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
-from ..ir.product import Product
 from ..target import Target
 from .apart import folds_and_maps, kept_by_all
-from .choice import Choice
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
 from .measured import scheduled
+from .products.choice import Choice
 from .rows import parallelism, rows_of, scanned_rows_of
 from .schedule import (
     choose_attention_schedule,

@@ -2,8 +2,8 @@
 
 exp(x - largest) is summed in a second walk over a row, after one for the largest; the squared
 differences to the mean likewise. Where a row stays on the chip from walk to walk that is as fast
-and simpler. Where it does not, one walk takes both (device/fold.h): memory is read once less, and
-rows may be cut in pieces, as nothing waits for the first fold.
+and simpler. Where it does not, one walk takes both (device/reduce/fold.h): memory is read once
+less, and rows may be cut in pieces, as nothing waits for the first fold.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from ..ir.attrs import ReduceAttrs
 from ..ir.expr import Size, product
 from ..ir.graph import Graph, Node, arena_of
 from ..ir.ops import Kind, Op
-from ..ir.pattern import Apply, Const, Match, Pattern, Var, call
-from ..ir.rewrite import Condition, Domain, Numerics, Rule, rewrite
+from ..ir.rules.pattern import Apply, Const, Match, Pattern, Var, call
+from ..ir.rules.rewrite import Condition, Domain, Numerics, Rule, rewrite
 from .rows import Parallelism
 
 x, n = Var("x"), Var("n")

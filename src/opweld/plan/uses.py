@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir.attention import Attention
 from ..ir.graph import Graph, Node
+from ..ir.kernels.attention import Attention
+from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
-from ..ir.product import Product
 
 MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP, Op.PICK))
 CALCULATING = (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)

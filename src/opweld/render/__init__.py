@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..ir.kernel import Attending, Contraction, Welded
-from ..ir.reduction import Lowered, Reduction, Scan
-from ..ir.source import KernelText, Source
-from .cpp import cpp_texts
-from .cuda import cuda_texts, runs_by_skeleton, takes_scratch
-from .cuda_device_rows import has_partials
+from ..ir.kernels.kernel import Attending, Contraction, Welded
+from ..ir.kernels.reduction import Lowered, Reduction, Scan
+from ..ir.kernels.source import KernelText, Source
+from .cpp.texts import cpp_texts
+from .cuda.device_rows import has_partials
+from .cuda.texts import cuda_texts, runs_by_skeleton, takes_scratch
 
 
 def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:

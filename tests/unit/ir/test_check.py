@@ -19,7 +19,7 @@ from opweld.ir.check import InvalidCapture, InvalidGraph, InvalidKernel, Invalid
 from opweld.ir.contract import Capture, Contract, InputFact, SymbolFact, Variant
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf, Node
-from opweld.ir.kernel import Access, Index, Let, Loop, Name, Welded
+from opweld.ir.kernels.kernel import Access, Index, Let, Loop, Name, Welded
 from opweld.ir.ops import Op
 from opweld.ir.plan import Estimate, Group, GroupKind, Plan
 from opweld.ir.types import DType, TensorType

@@ -13,8 +13,8 @@ from torch import nn
 
 from opweld.compiled import Compiled
 from opweld.driver import compile_module
+from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.original import Original, Part
-from opweld.ir.shared import kernels_of, sharing
 from opweld.lower import lower
 from opweld.options import Options
 from opweld.pipeline import excluded_for

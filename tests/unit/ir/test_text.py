@@ -10,7 +10,7 @@ from opweld.ir.attrs import NO_ATTRS, CallAttrs, CastAttrs, Operand, ShapeAttrs
 from opweld.ir.contract import Contract, InputFact, ModuleFact, SymbolFact, WeightFact
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf
-from opweld.ir.kernel import (
+from opweld.ir.kernels.kernel import (
     Access,
     Between,
     Buffer,

@@ -21,7 +21,7 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 from opweld.ir.attrs import CastAttrs, IotaAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Graph, Node
-from opweld.ir.kernel import Access, Index, Kernel, Load, Welded
+from opweld.ir.kernels.kernel import Access, Index, Kernel, Load, Welded
 from opweld.ir.ops import Op
 from opweld.ir.plan import Plan
 from opweld.ir.types import DType

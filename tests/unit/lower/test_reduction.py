@@ -19,9 +19,9 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.check import check
 from opweld.ir.graph import Graph, Node
-from opweld.ir.kernel import Access, Given, Load
+from opweld.ir.kernels.kernel import Access, Given, Load
+from opweld.ir.kernels.reduction import Folding, Reduction
 from opweld.ir.ops import Op
-from opweld.ir.reduction import Folding, Reduction
 from opweld.lower import lower
 from opweld.plan import make_plan, rows
 from opweld.target import CPU, SM_90A, Target

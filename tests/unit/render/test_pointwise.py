@@ -8,11 +8,11 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.device import pieces
 from opweld.ir.graph import Node
-from opweld.ir.kernel import Welded
+from opweld.ir.kernels.kernel import Welded
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
-from opweld.render.pointwise import functor_pieces, functor_text, is_functor
+from opweld.render.cuda.pointwise import functor_pieces, functor_text, is_functor
 from opweld.target import SM_90A
 
 
