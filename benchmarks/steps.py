@@ -76,7 +76,7 @@ def emit(row: Row, target: str, new: Path) -> dict[str, Any]:
     }
     return {
         "lines": {"whole": len(compiled.text.splitlines()), **parts_of(compiled.text)},
-        "kernels": len({group.name for group in compiled.welded}),
+        "kernels": len({group.name for group in compiled.fused}),
         "seconds": {**spent, "whole": whole},
     }
 

@@ -28,7 +28,7 @@ from opweld.ir.kernels.reduction import Folding, Reduction, Scan
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
-from opweld.render.cuda.device_rows import has_partials
+from opweld.render.cuda.cooperative_rows import has_partials
 from opweld.target import CPU
 
 Array = np.ndarray

@@ -116,7 +116,7 @@ def optimize(
     time_limit_s: float | None = None,
     verbose: bool = False,
 ) -> Result:
-    """Welds the operators of `module` for calls like `module(*example_inputs, **kwargs)`.
+    """Fuses the operators of `module` for calls like `module(*example_inputs, **kwargs)`.
 
     Args:
         module: any module; it is left as it is, and the result shares its parameters.

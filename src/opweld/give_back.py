@@ -43,12 +43,12 @@ def decide(compiled: Compiled, judgement: Judgement, num_before: int) -> Decisio
     found = judgement.timing.vs_eager if judgement.timing else None
     if found is None:
         return Decision((), "the plan stands: ModelNew was not timed beside eager")
-    if not compiled.welded:
+    if not compiled.fused:
         return Decision((), "there is nothing to give back: ModelNew is the original")
     told = f"ModelNew took {describe(found)}"
     if not found.slower:
         return Decision((), f"the plan stands: {told}, {verdict(found)}", found)
-    back, why = _losing(compiled.welded, judgement.kernels, num_before)
+    back, why = _losing(compiled.fused, judgement.kernels, num_before)
     reason = f"{', '.join(back)}: given back to PyTorch, because {told}, {verdict(found)}; {why}"
     return Decision(back, reason, found)
 

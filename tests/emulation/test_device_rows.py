@@ -16,7 +16,7 @@ from tests.unit.plan.plans import BATCH, Make, graph, plan_of
 from opweld.ir.graph import Node
 from opweld.ir.kernels.reduction import Reduction
 from opweld.lower import lower
-from opweld.render.cuda.device_rows import DeviceInstance, device_instance
+from opweld.render.cuda.cooperative_rows import DeviceInstance, device_instance
 from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_90A
 

@@ -102,7 +102,7 @@ def test_blocks_of_a_row_may_run_in_any_order(order: str) -> None:
     ("broken", "by"),
     [
         (BEFORE_PEERS + "sync_cluster();", BEFORE_PEERS),
-        ("mine = of_peer(of_block, 0);", "mine = of_block;"),
+        ("mine = mapa(of_block, 0);", "mine = of_block;"),
         ("item * blockDim.x + threadIdx.x", "item * blockDim.x"),
         ("begin + (kItems + item) * kStep", "begin + item * kStep"),
     ],

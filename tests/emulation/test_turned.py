@@ -13,7 +13,7 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
-from opweld.ir.kernels.kernel import Welded
+from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
@@ -54,9 +54,9 @@ def made(model: Callable, dtype: DType = DType.F32) -> Graph:
     return graph(*(outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
-def kernel_of(g: Graph) -> Welded:
-    (welded,) = lower(make_plan(g, NO_CACHE))
-    return welded
+def kernel_of(g: Graph) -> Pointwise:
+    (fused,) = lower(make_plan(g, NO_CACHE))
+    return fused
 
 
 def feeds(g: Graph, rows: int) -> dict[str, np.ndarray]:

@@ -66,7 +66,7 @@ class Batch:
     def run(self) -> None:
         for name in self.seconds:
             self._timed("compile", name, self._compile)
-        self._build([name for name, account in self.compiled.items() if account.welded])
+        self._build([name for name, account in self.compiled.items() if account.fused])
         for name in self.compiled:
             if name not in self.done:
                 self._timed("judge", name, self._judge)
@@ -155,7 +155,7 @@ class Batch:
 def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Judgement]) -> Outcome:
     """A fault fails with every seed; what passes with one of them was chance, and is said."""
     last = judgements[-1]
-    main = [row for row in compiled.welded if not row.variant]
+    main = [row for row in compiled.fused if not row.variant]
     kind, detail = "passed", ""
     if not last.verdict.passed:
         kind, detail = fault_of(last)
@@ -163,7 +163,7 @@ def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Jud
             kind = BESIDE_NAN
     elif len(judgements) > 1:
         kind, detail = BY_CHANCE, judgements[0].verdict.reason
-    elif main and not last.welded_calls:
+    elif main and not last.kernel_calls:
         kind, detail = NOT_CALLED, "ModelNew ran the original on the model's own inputs"
     return Outcome(
         name,

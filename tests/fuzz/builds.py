@@ -99,7 +99,7 @@ _HOST_TEXTS = (
         "host_cpu.h",
         "memory.h",
         "product.h",
-        "held.h",
+        "packed_weights.h",
     ),
     *("rows_cpu.h", "inside_cpu.h", "row_blocks.h"),
 )

@@ -28,10 +28,10 @@ def kernels(arch: str) -> tuple[Lowered, ...]:
     """Without those of reductions, which have a test of their own (test_reductions.py of emulation)."""
     graphs = small_graphs() | {name: example_graph(name) for name in EXAMPLES}
     return tuple(
-        welded
+        fused
         for name, graph in graphs.items()
-        for welded in kernels_for(graph, TARGETS[arch], suffix=f"_{name}")
-        if not isinstance(welded, Reduction)
+        for fused in kernels_for(graph, TARGETS[arch], suffix=f"_{name}")
+        if not isinstance(fused, Reduction)
     )
 
 

@@ -58,8 +58,8 @@ def texts_of(graph: Graph) -> dict[str, str]:
     plan = make_plan(graph, SM_90A)
     check(plan)
     kernels = lower(plan)
-    for welded in kernels:
-        check(welded)
+    for fused in kernels:
+        check(fused)
     on_cpu = kernels_for(graph, CPU)
     return {
         "graph.txt": to_text(graph),

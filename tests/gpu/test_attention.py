@@ -1,4 +1,4 @@
-"""Welded attention on the device: its values beside eager's and float64's, its layouts, its masks.
+"""Fused attention on the device: its values beside eager's and float64's, its layouts, its masks.
 
 python3 -m pytest -m gpu tests/gpu/test_attention.py
 """

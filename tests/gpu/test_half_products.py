@@ -1,4 +1,4 @@
-"""Welded products of 16-bit operands on the device: errors beside eager's, at any rows and layout.
+"""Fused products of 16-bit operands on the device: errors beside eager's, at any rows and layout.
 
 python3 -m pytest -m gpu tests/gpu/test_half_products.py
 """

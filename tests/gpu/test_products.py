@@ -1,4 +1,4 @@
-"""Welded matrix products on the device: errors beside eager's, weights that change, CUDA graphs."""
+"""Fused matrix products on the device: errors beside eager's, weights that change, CUDA graphs."""
 
 from __future__ import annotations
 

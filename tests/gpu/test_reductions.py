@@ -1,4 +1,4 @@
-"""Welded reductions on the device: errors beside eager's, hard rows, layouts, the same bits."""
+"""Pointwise reductions on the device: errors beside eager's, hard rows, layouts, the same bits."""
 
 from __future__ import annotations
 

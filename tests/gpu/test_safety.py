@@ -151,8 +151,8 @@ def require_error(words, call):
 model, x, row = emitted.ModelNew(), torch.randn(5, 1003).cuda(), torch.randn(1003).cuda()
 with torch.no_grad():
     wanted = model(x, row)
-    welded = emitted.ModelNew._opweld.op("k1_mul_tanh_add")
-    require_error("operand 2 does not fit", lambda: welded(x, row[:7]))
+    fused = emitted.ModelNew._opweld.op("k1_mul_tanh_add")
+    require_error("operand 2 does not fit", lambda: fused(x, row[:7]))
     require_error("CUDA out of memory", lambda: model(x[:1].expand(2**40, 1003), row))
     for new, old in zip(model(x, row), wanted):
         assert torch.equal(new, old)

@@ -23,7 +23,7 @@ from opweld.judge.load import Call, Pair
 from opweld.judge.process.side import How
 from opweld.judge.verify.inputs import Kind, value_kinds
 from opweld.judge.verify.run import Run, run
-from opweld.judge.verify.streams import stream
+from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.trial import Trial
 
 NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "4"))

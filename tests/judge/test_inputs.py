@@ -9,7 +9,7 @@ import torch
 
 from opweld.judge.load import Call
 from opweld.judge.verify.inputs import batch_kinds, layout_kinds, swapped, value_kinds
-from opweld.judge.verify.streams import stream
+from opweld.judge.verify.seeds import stream
 
 
 def own(draw: int = 0) -> Call:

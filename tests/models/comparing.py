@@ -1,4 +1,4 @@
-"""What a welded module gives, beside the original and a float64 run of it."""
+"""What a fused module gives, beside the original and a float64 run of it."""
 
 from __future__ import annotations
 

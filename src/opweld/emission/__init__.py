@@ -6,5 +6,5 @@ from importlib import resources
 
 
 def piece(name: str) -> str:
-    """A fixed text of the emitted file: "original", "library" or "weld"."""
+    """A fixed text of the emitted file: "original", "package" or "support"."""
     return (resources.files(__name__) / "texts" / f"{name}.txt").read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ from ..ir.graph import Arena, Node
 from ..ir.ops import Op
 from ..ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
 from ..ir.rules.rewrite import Condition
-from .picks import pick_of
+from .gathers import pick_of
 from .pools import is_windowed, pool_of
 from .spelling import number, sizes
 

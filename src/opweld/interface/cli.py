@@ -43,7 +43,7 @@ STAGES = ("graph", "plan", "kernel", "source")
 
 app = typer.Typer(
     name="opweld",
-    help="Weld a PyTorch model's operators into readable kernels, and prove the result.",
+    help="Fuse a PyTorch model's operators into readable kernels, and prove the result.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

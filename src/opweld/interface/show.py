@@ -26,7 +26,7 @@ def show_delivery(delivery: Delivery, console: Console) -> None:
 
 
 def _show_plan(compiled: Compiled, console: Console) -> None:
-    """Each kernel with the ops it welded, and what was left to PyTorch and why."""
+    """Each kernel with the ops it fused, and what was left to PyTorch and why."""
     if console.is_terminal:
         console.print(_plan_table(compiled))
         return

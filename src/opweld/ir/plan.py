@@ -211,7 +211,7 @@ class Group:
         return self.lifting.group if self.lifting else self
 
     @property
-    def welded(self) -> bool:
+    def fused(self) -> bool:
         """Whether a kernel of ours computes it."""
         return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
 

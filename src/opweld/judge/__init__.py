@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opweld.errors import ModelOutOfMemory, OpweldError, from_data
-from opweld.judge.process.endings import Ending, Limits, sentence
+from opweld.judge.process.exit_status import Ending, Limits, sentence
 from opweld.judge.process.spawn import Child, Message, Server
 from opweld.judge.values import (
     Check,

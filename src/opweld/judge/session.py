@@ -37,8 +37,8 @@ from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
 from opweld.judge.verify.checks import Verifier
 from opweld.judge.verify.inputs import ILL_CONDITIONED, LARGEST, OwnInputs
+from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.states import Beside
-from opweld.judge.verify.streams import stream
 from opweld.judge.verify.trial import Phase
 from opweld.judge.verify.weights import state_restored
 from opweld.model_file import short_name
@@ -121,7 +121,7 @@ def _judge(
         return judgement
     channel.partial(judgement)
     call = OwnInputs(pair, seed)(0)
-    judgement = replace(judgement, welded_calls=pair.new.launches(call))
+    judgement = replace(judgement, kernel_calls=pair.new.launches(call))
     if quiet is None:
         return replace(judgement, kernels=pair.new.time_kernels(0.0, settings.num_runs))
     remaining_s = settings.time_limit_s - (time.monotonic() - started)

@@ -39,6 +39,6 @@ def lower_lifted(origins: Origins, lifting: Lifting, in_packets: bool) -> Lowere
 
 
 def lower(plan: Plan) -> tuple[Lowered, ...]:
-    """The kernels of every welded group, in the plan's order."""
+    """The kernels of every fused group, in the plan's order."""
     origins = dict(plan.graph.origins)
-    return tuple(_LOWERINGS[group.kind](origins, group) for group in plan.groups if group.welded)
+    return tuple(_LOWERINGS[group.kind](origins, group) for group in plan.groups if group.fused)

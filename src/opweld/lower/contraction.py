@@ -49,7 +49,7 @@ def _prologue(origins: Origins, group: Group, buffers: tuple[Buffer, ...]) -> Pr
     made, product = group.prologue, group.product
     assert made is not None and product is not None, "it has a prologue"
     strides = even_strides(product.a_axes, product.a.type.shape)
-    assert strides is not None, "what is welded has even strides"
+    assert strides is not None, "what is fused has even strides"
     value = buffer_of(Names({buffer.name for buffer in buffers}), made.outputs[0], 0, "value")
     own = (*(buffers[group.inputs.index(node)] for node in made.inputs), value)
     schedule = PointwiseSchedule(_SPLIT_LANES, 1, 1)

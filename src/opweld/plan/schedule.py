@@ -21,8 +21,8 @@ from ..ir.plan import (
 )
 from ..ir.types import DType
 from ..target import Target
-from .alone import windows_together
 from .products.forms import choose_forms
+from .windows_per_thread import windows_together
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:

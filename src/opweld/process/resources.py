@@ -104,7 +104,7 @@ def _shared_bytes(rest: str) -> int:
 
 
 def with_resources(compiled: Compiled) -> Compiled:
-    """The account with registers and spills of each welded group, where nvcc can tell them."""
+    """The account with registers and spills of each fused group, where nvcc can tell them."""
     source = compiled.stages.get("source", "")
     if "__global__" not in source or shutil.which("nvcc") is None:
         return compiled

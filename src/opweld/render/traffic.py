@@ -19,7 +19,7 @@ from ..ir.kernels.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
 from ..target import Target
 from .cpp.lanes import lanes_of
-from .cuda.device_rows import device_instance
+from .cuda.cooperative_rows import device_instance
 from .cuda.teams import stay_on_chip
 from .pieces import num_pieces, partial_bytes
 

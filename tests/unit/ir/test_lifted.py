@@ -12,7 +12,7 @@ from opweld.target import SM_90A
 
 
 def group_of(*outputs: Node) -> Group:
-    (group,) = (g for g in make_plan(graph(*outputs), SM_90A).groups if g.welded)
+    (group,) = (g for g in make_plan(graph(*outputs), SM_90A).groups if g.fused)
     return group
 
 

@@ -10,7 +10,7 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.attrs import IotaAttrs
 from opweld.ir.graph import Node
-from opweld.ir.kernels.kernel import Welded
+from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
@@ -28,7 +28,7 @@ def own_kernels() -> Iterator[None]:
         yield
 
 
-def _never(welded: Welded) -> bool:
+def _never(fused: Pointwise) -> bool:
     return False
 
 

@@ -43,7 +43,7 @@ def planned(*outputs: Node, target: Target = SM_90A, weight_cache: bool = True) 
 
 
 def traffic_of(*outputs: Node, **how) -> list[Traffic]:
-    return [group.traffic for group in planned(*outputs, **how).groups if group.welded]
+    return [group.traffic for group in planned(*outputs, **how).groups if group.fused]
 
 
 @pytest.mark.parametrize("target", (SM_90A, CPU), ids=("cuda", "cpu"))

@@ -16,7 +16,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from ..dtypes import round_to
 from .rows import float_only, unary
 
@@ -51,7 +51,7 @@ def _leaky_relu(call: Call) -> Node:
 def _rrelu(call: Call) -> Node:
     """At inference the slope is the mean of the two bounds."""
     if call.values["training"]:
-        raise NotWelded("a random slope is drawn by the library")
+        raise NotFused("a random slope is drawn by the library")
     slope = (call.number("lower") + call.number("upper")) / 2
     return call.make(Op.LEAKY_RELU, call.operand("self"), attrs=SlopeAttrs(slope))
 
@@ -115,7 +115,7 @@ def _sixth(op: Op) -> Lower:
 
     def lower(call: Call) -> Node | tuple[Node, ...]:
         if call.dtype is DType.F64 and call.fakes["self"].device.type != "cpu":
-            raise NotWelded(f"{call.name} of float64 is left to the library")
+            raise NotFused(f"{call.name} of float64 is left to the library")
         return float_only(op)(call)
 
     return lower

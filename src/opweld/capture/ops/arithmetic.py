@@ -11,7 +11,7 @@ from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from ..build import Shape
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from ..dtypes import FROM_TORCH
 from .rows import binary, float_binary
 
@@ -53,7 +53,7 @@ def _integer_safe(call: Call, op: Op) -> Node:
     """Integer division traps on 0 and on minimum / -1, which eager reports as an error."""
     divisor = call.values["other"]
     if not call.dtype.is_float and (not isinstance(divisor, int) or divisor in (0, -1)):
-        raise NotWelded("an integer division that may be by zero is left to the library")
+        raise NotFused("an integer division that may be by zero is left to the library")
     return call.make(op, call.operand("self"), call.operand("other"))
 
 
@@ -75,7 +75,7 @@ def _pow(call: Call) -> Node:
 
 def _integer_pow(call: Call, exponent: Any) -> Node:
     if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_INTEGER_POWER:
-        raise NotWelded("an integer power with a large or variable exponent is left to the library")
+        raise NotFused("an integer power with a large or variable exponent is left to the library")
     power = call.operand("self")
     if exponent == 0:
         return call.build.expand(call.const(1), call.shape)
@@ -88,7 +88,7 @@ def _integer_pow(call: Call, exponent: Any) -> Node:
 def _clamp(call: Call) -> Node:
     bounds = call.values.get("min"), call.values.get("max")
     if isinstance(bounds[0], Node) and bounds[0] is bounds[1]:
-        raise NotWelded("its gradient where both bounds are equal is the library's")
+        raise NotFused("its gradient where both bounds are equal is the library's")
     result = call.operand("self")
     if call.values.get("min") is not None:
         result = call.make(Op.CLAMP_MIN, result, call.operand("min", rounded=True))
@@ -106,7 +106,7 @@ def _addcmul(call: Call) -> Node:
 
 def _addcdiv(call: Call) -> Node:
     if not call.dtype.is_float:
-        raise NotWelded("addcdiv of integers is left to the library")
+        raise NotFused("addcdiv of integers is left to the library")
     scaled = _scaled(call, "tensor1", "value")
     quotient = call.make(Op.DIV, scaled, call.operand("tensor2"))
     return call.make(Op.ADD, call.operand("self"), quotient)
@@ -131,7 +131,7 @@ def _batch_norm(call: Call) -> tuple[Node, ...]:
     """
     x = call.node("input")
     if not x.type.dtype.is_float or x.type.rank < 2:
-        raise NotWelded("a normalisation of one-dimensional input is left to the library")
+        raise NotFused("a normalisation of one-dimensional input is left to the library")
     dtype = x.type.dtype.compute
     along = (x.type.shape[1], *(1,) * (x.type.rank - 2))
     mean, variance = (_channels(call, name, along) for name in ("running_mean", "running_var"))
@@ -158,7 +158,7 @@ def _channels(call: Call, name: str, shape: Shape) -> Node:
 
 def _heaviside(call: Call) -> Node:
     if not call.dtype.is_float:
-        raise NotWelded("heaviside of integers is left to the library")
+        raise NotFused("heaviside of integers is left to the library")
     return call.make(Op.HEAVISIDE, call.operand("self"), call.operand("values"))
 
 

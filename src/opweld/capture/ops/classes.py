@@ -15,7 +15,7 @@ from opweld.ir.infer import INDEX_DTYPES
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .folds import MEAN, NONE, float_operand, fold, returned
 from .norms import log_total_of
 
@@ -39,7 +39,7 @@ class _Classes:
         shape, count = scores.type.shape, scores.type.shape[axis]
         fits = target.type.shape == (*shape[:axis], *shape[axis + 1 :])
         if not fits or target.type.dtype not in INDEX_DTYPES or count == 0:
-            raise NotWelded(f"{call.name} of such a target is left to the library")
+            raise NotFused(f"{call.name} of such a target is left to the library")
         row = (*shape[:axis], 1, *shape[axis + 1 :])
         number, ignored = call.build.reshape(target, row), int(call.number("ignore_index"))
         wide = call.build.cast(number, DType.I64)
@@ -49,7 +49,7 @@ class _Classes:
     def picked(self, values: Node) -> Node:
         """Of each row the value of its class."""
         attrs = PickAttrs(self.axis, ignored=self.ignored)
-        return self.call.build.op(Op.PICK, values, self.number, attrs=attrs)
+        return self.call.build.op(Op.GATHER, values, self.number, attrs=attrs)
 
     def total(self, values: Node) -> Node:
         return fold(self.call.build, Op.SUM, values, (self.axis,))
@@ -112,7 +112,7 @@ def _likelihood(call: Call, logs: _Logs, smoothing: float) -> Node:
     if smoothing:
         num_classes = scores.type.shape[classes.axis]
         if not isinstance(num_classes, int):
-            raise NotWelded("a symbolic number of classes is left to the library")
+            raise NotFused("a symbolic number of classes is left to the library")
         every = every if weights is None else call.make(Op.MUL, every, weights)
         share = call.const(smoothing / num_classes, dtype)
         smooth = call.make(Op.MUL, call.make(Op.NEG, classes.total(every)), share)

@@ -18,9 +18,9 @@ from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 
 from ..build import Builder
-from ..call import Call, Lower, NotWelded, ReadArguments
+from ..call import Call, Lower, NotFused, ReadArguments
 from .creation import CREATION
-from .picks import PICKS
+from .gathers import GATHERS
 from .pointwise import POINTWISE
 from .reductions import REDUCTIONS
 from .views import VIEWS
@@ -199,7 +199,7 @@ def _sum_of(op: Op, first: str = "self", second: str = "other") -> ComplexLower:
 def _div(call: Call) -> Complex:
     """By a real number c, as by c + 0i: an infinite part makes the other one NaN."""
     if is_complex(call.values["other"]) or call.values.get("rounding_mode") is not None:
-        raise NotWelded("a division by complex numbers is left to the library")
+        raise NotFused("a division by complex numbers is left to the library")
     x, divisor = _operand(call, "self"), _operand(call, "other").real
     zero = call.const(0.0, _part_dtype(call))
     real = call.make(Op.ADD, x.real, call.make(Op.MUL, x.imag, zero))
@@ -234,7 +234,7 @@ def _polar(call: Call) -> Complex:
     while known.op is Op.EXPAND:
         known = known.inputs[0]
     if known.op is not Op.CONST or not known.attrs.value >= 0:
-        raise NotWelded("the gradient of a length is the library's")
+        raise NotFused("the gradient of a length is the library's")
     dtype = _part_dtype(call)
     length, angle = call.operand("abs", dtype), call.operand("angle", dtype)
     real = call.make(Op.MUL, length, call.make(Op.COS, angle))
@@ -248,7 +248,7 @@ def _from_pairs(call: Call) -> Complex:
 def _given(call: Call) -> Complex:
     value = call.values["self"]
     if not isinstance(value, Complex):
-        raise NotWelded(f"the argument self of {call.name} is not complex")
+        raise NotFused(f"the argument self of {call.name} is not complex")
     return value
 
 
@@ -301,7 +301,7 @@ def _real(fake: Any) -> Any:
 def _padded(row: Lower) -> ComplexLower:
     def lower(call: Call) -> Result:
         if call.values.get("value") not in (None, 0):
-            raise NotWelded("padding by a number other than 0 is left to the library")
+            raise NotFused("padding by a number other than 0 is left to the library")
         return _by_parts(row)(call)
 
     return lower
@@ -317,8 +317,8 @@ COMPLEX: dict[str, ComplexLower] = {
     **{name: _by_parts(CREATION[name]) for name in _ZEROS},
     **{name: _by_parts(REDUCTIONS[name]) for name in ("sum", "mean")},
     "where": _by_parts(POINTWISE["where"], kept=("condition",)),
-    "index_select": _by_parts(PICKS["index_select"], kept=("index",)),
-    "gather": _by_parts(PICKS["gather"], kept=("index",)),
+    "index_select": _by_parts(GATHERS["index_select"], kept=("index",)),
+    "gather": _by_parts(GATHERS["gather"], kept=("index",)),
     "add": _sum_of(Op.ADD),
     "sub": _sum_of(Op.SUB),
     "subtract": _sum_of(Op.SUB),

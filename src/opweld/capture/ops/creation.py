@@ -10,7 +10,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 
 # float32 holds every integer up to here, so that a range of whole numbers is exact in it.
 _EXACT_INTEGERS = {DType.F16: 2**11, DType.BF16: 2**8, DType.F32: 2**24, DType.F64: 2**53}
@@ -35,9 +35,9 @@ def _arange(call: Call) -> Node:
     step = call.values.get("step", 1)
     length = call.shape[0]
     if not isinstance(start, int | float) or not isinstance(step, int | float):
-        raise NotWelded("a range with a start known at run time only is left to the library")
+        raise NotFused("a range with a start known at run time only is left to the library")
     if call.dtype.is_float and not _exact(call.dtype, start, step, length):
-        raise NotWelded("a range of fractions is left to the library")
+        raise NotFused("a range of fractions is left to the library")
     return call.build.arena.iota(IotaAttrs(_whole(start), _whole(step), length), call.dtype)
 
 

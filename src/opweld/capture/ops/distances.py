@@ -11,7 +11,7 @@ from typing import Any
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .folds import Axes, axes_of, computed, fold, require_elements, returned, squared, zero_kept
 
 # Below its eps a cosine similarity has another gradient, which only so small norms never show.
@@ -34,7 +34,7 @@ def vector_norm(call: Call, x: Node, order: Any, axes: Axes) -> Node:
     if order == 1:
         return fold(build, Op.SUM, size, axes)
     if not order > 0:
-        raise NotWelded(f"a norm of order {order} is left to the library")
+        raise NotFused(f"a norm of order {order} is left to the library")
     power = build.const(order, x.type.dtype)
     # Below order 1 the derivative at 0 is infinite, and eager's is 0.
     powers = zero_kept(build, Op.POW, size, power) if order < 1 else build.op(Op.POW, size, power)
@@ -63,13 +63,13 @@ def _linalg_norm(call: Call) -> Node:
     if order is None or (order == "fro" and num_axes == 2):
         return _norm(call, 2)
     if num_axes != 1 or isinstance(order, str):
-        raise NotWelded("a norm of matrices is left to the library")
+        raise NotFused("a norm of matrices is left to the library")
     return _norm(call, order)
 
 
 def _matrix_norm(call: Call) -> Node:
     if call.values["ord"] != "fro":
-        raise NotWelded("a norm of matrices is left to the library")
+        raise NotFused("a norm of matrices is left to the library")
     return _norm(call, 2)
 
 
@@ -91,14 +91,14 @@ def distance(call: Call, x: Node, y: Node, order: Any, eps: float) -> Node:
     """|x - y + eps| along the last axis, which stays with size 1."""
     shifted = call.make(Op.ADD, call.make(Op.SUB, x, y), call.const(eps, x.type.dtype))
     if order in (math.inf, -math.inf) and not isinstance(shifted.type.shape[-1], int):
-        raise NotWelded(f"{call.name} of what may have no elements is left to the library")
+        raise NotFused(f"{call.name} of what may have no elements is left to the library")
     return vector_norm(call, shifted, order, (shifted.type.rank - 1,))
 
 
 def _pairwise_distance(call: Call) -> Node:
     x, y = float_pair(call, "x1", "x2")
     if max(x.type.rank, y.type.rank) == 0:
-        raise NotWelded("a distance of numbers is left to the library")
+        raise NotFused("a distance of numbers is left to the library")
     return returned(call, distance(call, x, y, call.number("p"), call.number("eps")))
 
 
@@ -107,10 +107,10 @@ def _cosine_similarity(call: Call) -> Node:
     x, y = float_pair(call, "x1", "x2")
     eps = call.number("eps")
     if eps > _LARGEST_EPS:
-        raise NotWelded("its gradient at norms below a large eps is the library's")
+        raise NotFused("its gradient at norms below a large eps is the library's")
     rank = max(x.type.rank, y.type.rank)
     if rank == 0:
-        raise NotWelded("a similarity of numbers is left to the library")
+        raise NotFused("a similarity of numbers is left to the library")
     unit = [_unit(call, operand, eps, rank) for operand in (x, y)]
     product = call.make(Op.MUL, *unit)
     return returned(call, fold(call.build, Op.SUM, product, (call.dim(rank=rank),)))
@@ -126,7 +126,7 @@ def _unit(call: Call, x: Node, eps: float, rank: int) -> Node:
 def float_pair(call: Call, *names: str) -> list[Node]:
     """Arguments promoted to the result's type, in the type that kernels calculate with."""
     if not call.dtype.is_float:
-        raise NotWelded(f"{call.name} of integers is left to the library")
+        raise NotFused(f"{call.name} of integers is left to the library")
     return [computed(call.build, call.node(name), call.dtype) for name in names]
 
 

@@ -18,7 +18,7 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType, TensorType
 
 from ..build import Builder
-from ..call import Call, NotWelded
+from ..call import Call, NotFused
 
 Axes = tuple[int, ...]
 # The argument `reduction` of losses; 2 is the sum.
@@ -51,10 +51,10 @@ def last_axes(operand: Node, count: int) -> Axes:
 
 
 def require_elements(call: Call, name: str, axes: Axes) -> None:
-    """Raises NotWelded where a row of the argument may be empty: it has no largest element."""
+    """Raises NotFused where a row of the argument may be empty: it has no largest element."""
     shape = call.fakes[name].shape
     if not all(statically_known_true(shape[axis] > 0) for axis in axes):
-        raise NotWelded(f"{call.name} of what may have no elements is left to the library")
+        raise NotFused(f"{call.name} of what may have no elements is left to the library")
 
 
 def fold(build: Builder, op: Op, x: Node, axes: Axes, first: bool = False) -> Node:
@@ -63,9 +63,9 @@ def fold(build: Builder, op: Op, x: Node, axes: Axes, first: bool = False) -> No
     With `first`, the gradient of an extreme goes to its first place instead of to all.
     """
     if any(x.type.shape[axis] == 0 for axis in axes):
-        raise NotWelded("a reduction of no elements is left to the library")
+        raise NotFused("a reduction of no elements is left to the library")
     if x.op in _REPEATED:
-        raise NotWelded("a reduction of repeated elements is the library's")
+        raise NotFused("a reduction of repeated elements is the library's")
     return build.op(op, x, attrs=ReduceAttrs(axes, first)) if axes else x
 
 
@@ -145,7 +145,7 @@ def float_operand(call: Call, name: str) -> Node:
     """An argument of a float type, in the type that kernels calculate with."""
     node = call.node(name)
     if not node.type.dtype.is_float:
-        raise NotWelded(f"{call.name} of integers is left to the library")
+        raise NotFused(f"{call.name} of integers is left to the library")
     return call.build.cast(node, node.type.dtype.compute)
 
 
@@ -159,5 +159,5 @@ def returned(call: Call, node: Node, fake: Any = None) -> Node:
 def result_type(call: Call, fake: torch.Tensor) -> TensorType:
     type = call.symbols.type(fake)
     if type is None:
-        raise NotWelded(f"elements of type {fake.dtype} are not welded")
+        raise NotFused(f"elements of type {fake.dtype} are not fused")
     return type

@@ -6,7 +6,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 
 
 def _comparison(op: Op) -> Lower:
@@ -50,7 +50,7 @@ def _shift(op: Op) -> Lower:
         bits = call.dtype.itemsize_bytes * 8
         amount = call.values["other"]
         if not isinstance(amount, int) or not 0 <= amount < bits:
-            raise NotWelded("a shift by an amount outside the type's width is left to the library")
+            raise NotFused("a shift by an amount outside the type's width is left to the library")
         return call.make(op, call.operand("self"), call.operand("other"))
 
     return lower
@@ -72,7 +72,7 @@ def _isclose(call: Call) -> Node:
     x, y = call.node("self"), call.node("other")
     dtype = x.type.dtype
     if not dtype.is_float or y.type.dtype is not dtype:
-        raise NotWelded("isclose of integers is left to the library")
+        raise NotFused("isclose of integers is left to the library")
     equal = call.make(Op.EQ, x, y)
     if call.values["equal_nan"]:
         both = call.make(Op.LOGICAL_AND, call.make(Op.ISNAN, x), call.make(Op.ISNAN, y))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .classes import CLASS_LOSSES, cross_entropy_of_classes
 from .distances import distance, float_pair
 from .folds import MEAN, NONE, count, fold, mean, returned, squared
@@ -129,7 +129,7 @@ def _logits(call: Call) -> Node:
 
 def _poisson(call: Call) -> Node:
     if call.values["full"]:
-        raise NotWelded("Stirling's term is left to the library")
+        raise NotFused("Stirling's term is left to the library")
     x, y = float_pair(call, "input", "target")
     eps = _number(call, "eps", x)
     if call.values["log_input"]:
@@ -142,7 +142,7 @@ def _cosine_embedding(call: Call) -> Node:
     x, other, y = float_pair(call, "input1", "input2", "target")
     axis = y.type.rank
     if max(x.type.rank, other.type.rank) != axis + 1 or x.type.rank != other.type.rank:
-        raise NotWelded("a cosine embedding of broadcast operands is left to the library")
+        raise NotFused("a cosine embedding of broadcast operands is left to the library")
 
     def dot(a: Node, b: Node) -> Node:
         total = fold(call.build, Op.SUM, call.make(Op.MUL, a, b), (axis,))
@@ -161,7 +161,7 @@ def _triplet(call: Call) -> Node:
     anchor, positive, negative = float_pair(call, "anchor", "positive", "negative")
     order, eps = call.number("p"), call.number("eps")
     if anchor.type.rank == 0:
-        raise NotWelded("a distance of numbers is left to the library")
+        raise NotFused("a distance of numbers is left to the library")
     near = distance(call, anchor, positive, order, eps)
     far = distance(call, anchor, negative, order, eps)
     if call.values["swap"]:
@@ -177,7 +177,7 @@ def _cross_entropy(call: Call) -> Node:
     if not call.node("target").type.dtype.is_float:
         return cross_entropy_of_classes(call)
     if call.node("target").type.shape != x.shape:
-        raise NotWelded("probabilities of another shape are left to the library")
+        raise NotFused("probabilities of another shape are left to the library")
     logits, y = float_pair(call, "self", "target")
     call.values.get("ignore_index")  # for indices only
     axis = 1 if x.rank > 1 else 0
@@ -196,7 +196,7 @@ def _smoothed(call: Call, y: Node, axis: int) -> Node:
         return y
     num_classes = y.type.shape[axis]
     if not isinstance(num_classes, int):
-        raise NotWelded("a symbolic number of classes is left to the library")
+        raise NotFused("a symbolic number of classes is left to the library")
     dtype = y.type.dtype
     kept = call.make(Op.MUL, y, call.const(1 - smoothing, dtype))
     return call.make(Op.ADD, kept, call.const(smoothing / num_classes, dtype))

@@ -8,7 +8,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 
 from ..build import Shape
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from ..dtypes import TO_TORCH
 from .folds import (
     Axes,
@@ -99,7 +99,7 @@ def _group_norm(call: Call) -> Node:
     batch, channels, *places = x.type.shape
     groups = call.values["num_groups"]
     if not isinstance(channels, int):
-        raise NotWelded("a group norm of a symbolic number of channels is left to the library")
+        raise NotFused("a group norm of a symbolic number of channels is left to the library")
     members = channels // groups
     parted = call.build.reshape(x, (batch, groups, members, *places))
     axes = tuple(range(2, parted.type.rank))
@@ -118,7 +118,7 @@ def _all_but_channels(x: Node) -> Axes:
 
 def _instance_norm(call: Call) -> Node:
     if not call.values["use_input_stats"]:
-        raise NotWelded("an instance norm by running statistics is left to the library")
+        raise NotFused("an instance norm by running statistics is left to the library")
     x = float_operand(call, "input")
     for name in ("running_var", "momentum", "cudnn_enabled"):
         call.values.get(name)
@@ -133,7 +133,7 @@ def _instance_norm(call: Call) -> Node:
 def _batch_norm(call: Call) -> tuple[Node, ...]:
     """Batch normalisation by the batch's own statistics, with no others kept."""
     if call.overload != "no_stats" or not call.values["training"]:
-        raise NotWelded("a batch norm with running statistics is left to the library")
+        raise NotFused("a batch norm with running statistics is left to the library")
     x = float_operand(call, "input")
     call.values.get("momentum")
     axes = _all_but_channels(x)
@@ -145,7 +145,7 @@ def _batch_norm(call: Call) -> tuple[Node, ...]:
 def _tracked_batch_norm(call: Call) -> tuple[Node, ...]:
     """The same, where running statistics go towards the batch's."""
     if not call.values["training"]:
-        raise NotWelded("a batch norm with running statistics is left to the library")
+        raise NotFused("a batch norm with running statistics is left to the library")
     x = float_operand(call, "input")
     for name in ("running_mean", "running_var", "momentum"):
         call.values.get(name)
@@ -160,7 +160,7 @@ def _tracked_batch_norm(call: Call) -> tuple[Node, ...]:
 def _unbiased(call: Call, x: Node, axes: Axes) -> Node:
     """The variance by one element less."""
     if count(x, axes) == 1:
-        raise NotWelded("a norm of one element is left to the library")
+        raise NotFused("a norm of one element is left to the library")
     difference, _ = centred(call.build, x, axes)
     total = fold(call.build, Op.SUM, squared(call.build, difference), axes)
     return call.make(Op.DIV, total, call.const(count(x, axes) - 1, x.type.dtype))

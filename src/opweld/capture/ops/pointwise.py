@@ -14,7 +14,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from ..dtypes import largest
 from .activations import ACTIVATIONS
 from .arithmetic import ARITHMETIC
@@ -98,7 +98,7 @@ def _logit(call: Call) -> Node:
 def _to_copy(call: Call) -> Node:
     kept = ("layout", "pin_memory")
     if any(call.values.get(name) not in (None, False) for name in kept):
-        raise NotWelded("a change of layout is left to the library")
+        raise NotFused("a change of layout is left to the library")
     dtype = call.fakes.get("dtype")
     node = _same_order(call)
     return node if dtype is None else call.build.cast(node, call.dtype)
@@ -111,7 +111,7 @@ def _type_as(call: Call) -> Node:
 def _same_order(call: Call) -> Node:
     """The tensor itself: kernels take any order in memory, convolutions do not."""
     if call.fakes.get("memory_format") in (torch.channels_last, torch.channels_last_3d):
-        raise NotWelded("a change of layout is left to the library")
+        raise NotFused("a change of layout is left to the library")
     call.values.get("memory_format")
     return call.node("self")
 

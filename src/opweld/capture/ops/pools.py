@@ -20,7 +20,7 @@ from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from ..build import Builder, Shape
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .folds import Axes, float_operand, fold, last_axes, mean, returned
 
 # So many elements a window are worth a kernel that one thread folds; what is larger is rare.
@@ -90,14 +90,14 @@ def _for_each(value: Any, count: int) -> list[int]:
     """One number for every axis, or one for all."""
     numbers = list(value) * (count if len(value) == 1 else 1)
     if len(numbers) != count or not all(type(n) is int for n in numbers):
-        raise NotWelded("windows of symbolic sizes are left to the library")
+        raise NotFused("windows of symbolic sizes are left to the library")
     return numbers
 
 
 def _sizes(call: Call, shape: Shape, count: int) -> list[int]:
     sizes = shape[len(shape) - count :]
     if not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise NotWelded(f"{call.name} along an axis of symbolic size is left to the library")
+        raise NotFused(f"{call.name} along an axis of symbolic size is left to the library")
     return [int(str(size)) for size in sizes]
 
 
@@ -128,7 +128,7 @@ def _adaptive(call: Call, count: int) -> tuple[Window, ...]:
     sizes = _sizes(call, call.node("self").type.shape, count)
     counts = _sizes(call, _result_shape(call), count)
     if any(size % number for size, number in zip(sizes, counts, strict=True)):
-        raise NotWelded("windows of several widths are the library's")
+        raise NotFused("windows of several widths are the library's")
     widths = [size // number for size, number in zip(sizes, counts, strict=True)]
     if any(number > 1 for number in counts):
         _require_small(call, widths)
@@ -138,7 +138,7 @@ def _adaptive(call: Call, count: int) -> tuple[Window, ...]:
 
 def _require_small(call: Call, widths: list[int]) -> None:
     if math.prod(widths) > MOST_ELEMS:
-        raise NotWelded(f"{call.name} of more than {MOST_ELEMS} elements is left to the library")
+        raise NotFused(f"{call.name} of more than {MOST_ELEMS} elements is left to the library")
 
 
 # --- the largest ---
@@ -150,7 +150,7 @@ def _least(dtype: DType) -> Any:
 
 def _windows_of(call: Call, x: Node, along: tuple[Window, ...]) -> Windows:
     if x.type.dtype is DType.BOOL:
-        raise NotWelded(f"{call.name} of bool is left to the library")
+        raise NotFused(f"{call.name} of bool is left to the library")
     return windows(call.build, x, along, _least(x.type.dtype))
 
 
@@ -184,7 +184,7 @@ def _place_in_plane(call: Call, parted: Windows) -> Node:
     along, place = parted.along, _place_in_window(call, parted)
     shape = place.type.shape
     if math.prod(w.size + w.before + w.after for w in along) >= 2**31:
-        raise NotWelded("places in a plane of more than 2^31 elements are left to the library")
+        raise NotFused("places in a plane of more than 2^31 elements are left to the library")
     index, below = call.const(0, DType.I32), 1
     for axis, window in reversed(list(zip(parted.kept, along, strict=True))):
         place, within = _divided(call, place, window.width)

@@ -7,7 +7,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .folds import (
     Axes,
     axes_of,
@@ -29,7 +29,7 @@ def _total(op: Op) -> Lower:
 
     def lower(call: Call) -> Node:
         if call.dtype is DType.BOOL:
-            raise NotWelded(f"{call.name} of type bool is left to the library")
+            raise NotFused(f"{call.name} of type bool is left to the library")
         x = computed(call.build, call.node("self"), call.dtype)
         return returned(call, fold(call.build, op, x, axes_of(call, x)))
 
@@ -114,7 +114,7 @@ def _place(call: Call, op: Op, axes: Axes) -> Node:
     if x.type.dtype.is_half:
         x = call.make(Op.CAST, x, attrs=CastAttrs(x.type.dtype))
     if not axes:
-        raise NotWelded("the place of the only element is left to the library")
+        raise NotFused("the place of the only element is left to the library")
     return fold(call.build, _PLACES[op], x, axes)
 
 
@@ -161,7 +161,7 @@ def _freedom(call: Call, x: Node, axes: Axes) -> Node:
         return call.const(max(number - correction, 0), x.type.dtype)
     require_elements(call, "self", axes)
     if correction not in (0, 1):
-        raise NotWelded(f"a correction of {correction} is left to the library")
+        raise NotFused(f"a correction of {correction} is left to the library")
     return call.const(number - int(correction), x.type.dtype)
 
 

@@ -8,7 +8,7 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 
 
 def unary(op: Op) -> Lower:
@@ -20,7 +20,7 @@ def float_only(op: Op) -> Lower:
 
     def lower(call: Call) -> Node:
         if not call.dtype.is_float:
-            raise NotWelded(f"{call.name} of integers is left to the library")
+            raise NotFused(f"{call.name} of integers is left to the library")
         return call.make(op, call.operand("self"))
 
     return lower
@@ -32,7 +32,7 @@ def rounding(op: Op) -> Lower:
     def lower(call: Call) -> Node:
         operand = call.operand("self")
         if call.values.get("decimals", 0) != 0:
-            raise NotWelded("rounding to decimals is left to the library")
+            raise NotFused("rounding to decimals is left to the library")
         return call.make(op, operand) if call.dtype.is_float else operand
 
     return lower
@@ -55,7 +55,7 @@ def binary(op: Op, on_bool: Op | None = None) -> Callable[[Call], Node]:
         chosen = op
         if call.dtype is DType.BOOL:
             if on_bool is None:
-                raise NotWelded(f"{call.name} of bools is left to the library")
+                raise NotFused(f"{call.name} of bools is left to the library")
             chosen = on_bool
         return call.make(chosen, call.operand("self"), call.operand("other"))
 
@@ -65,7 +65,7 @@ def binary(op: Op, on_bool: Op | None = None) -> Callable[[Call], Node]:
 def float_binary(op: Op) -> Lower:
     def lower(call: Call) -> Node:
         if not call.dtype.is_float:
-            raise NotWelded(f"{call.name} of integers is left to the library")
+            raise NotFused(f"{call.name} of integers is left to the library")
         return call.make(op, call.operand("self"), call.operand("other"))
 
     return lower

@@ -12,7 +12,7 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 
 from ..build import Builder
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .folds import computed, float_operand, result_type
 
 # What a scan that begins anew starts from.
@@ -21,7 +21,7 @@ _NOTHING = {Op.CUMSUM: 0, Op.CUMPROD: 1}
 
 def _axis(call: Call) -> int:
     if not call.node("self").type.rank:
-        raise NotWelded(f"{call.name} of a single element is left to the library")
+        raise NotFused(f"{call.name} of a single element is left to the library")
     return call.dim()
 
 
@@ -30,7 +30,7 @@ def _total(op: Op) -> Lower:
 
     def lower(call: Call) -> Node:
         if call.dtype is DType.BOOL:
-            raise NotWelded(f"{call.name} of type bool is left to the library")
+            raise NotFused(f"{call.name} of type bool is left to the library")
         axis = _axis(call)
         x = _without_nothing(call.node("self"), axis, _NOTHING[op])
         exclusive = x is not None
@@ -43,7 +43,7 @@ def _total(op: Op) -> Lower:
 
 def _scanned(build: Builder, op: Op, x: Node, attrs: ScanAttrs) -> Node:
     if x.op in (Op.EXPAND, Op.CONST, Op.IOTA):
-        raise NotWelded("a scan of repeated elements is the library's")
+        raise NotFused("a scan of repeated elements is the library's")
     return build.op(op, x, attrs=attrs)
 
 

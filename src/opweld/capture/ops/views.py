@@ -8,7 +8,7 @@ from opweld.ir.expr import Size
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 from .scans import flipped, joined
 
 Nodes = tuple[Node, ...]
@@ -16,7 +16,7 @@ Nodes = tuple[Node, ...]
 
 def _reshape(call: Call) -> Node:
     if call.overload == "dtype":
-        raise NotWelded("a reinterpretation of bits is left to the library")
+        raise NotFused("a reinterpretation of bits is left to the library")
     return call.build.reshape(call.node("self"), call.shape)
 
 
@@ -38,7 +38,7 @@ def _repeat(call: Call) -> Node:
 
 def _repeat_interleave(call: Call) -> Node:
     if call.overload != "self_int" or call.values.get("dim") is None:
-        raise NotWelded("repeat_interleave with a tensor of counts is left to the library")
+        raise NotFused("repeat_interleave with a tensor of counts is left to the library")
     x, dim = call.node("self"), call.dim()
     shape = x.type.shape
     single = (*shape[: dim + 1], 1, *shape[dim + 1 :])
@@ -176,7 +176,7 @@ def _reversed(axis: int) -> Lower:
 
 def _pad(call: Call) -> Node:
     if call.values.get("mode", "constant") != "constant":
-        raise NotWelded(f"padding by {call.values['mode']} is left to the library")
+        raise NotFused(f"padding by {call.values['mode']} is left to the library")
     x = call.node("self")
     widths = list(call.values["pad"])
     value = call.values.get("value")
@@ -191,7 +191,7 @@ def _pad(call: Call) -> Node:
 def _padded(call: Call, x: Node, before: list[Any], after: list[Any], value: Any) -> Node:
     """Negative widths cut; that happens first."""
     if not all(isinstance(width, int) for width in (*before, *after)):
-        raise NotWelded("padding by a symbolic width is left to the library")
+        raise NotFused("padding by a symbolic width is left to the library")
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         length = x.type.shape[axis] + min(low, 0) + min(high, 0)
         x = call.build.slice(x, axis, max(-low, 0), length)
@@ -214,7 +214,7 @@ def _roll(call: Call) -> Node:
 def _rolled(call: Call, x: Node, dim: int, shift: Any) -> Node:
     size = x.type.shape[dim]
     if not isinstance(size, int) or not isinstance(shift, int):
-        raise NotWelded("a roll along a symbolic axis is left to the library")
+        raise NotFused("a roll along a symbolic axis is left to the library")
     shift = shift % size if size else 0
     if not shift:
         return x
@@ -231,7 +231,7 @@ def _select_scatter(call: Call) -> Node:
 
 def _slice_scatter(call: Call) -> Node:
     if call.number("step") != 1:
-        raise NotWelded("a strided write is left to the library")
+        raise NotFused("a strided write is left to the library")
     x, dim = call.node("self"), call.dim()
     start = _from_front(call.values.get("start") or 0, x.type.shape[dim])
     return _replaced(call, dim, start, call.operand("src"))

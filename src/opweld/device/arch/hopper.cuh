@@ -124,10 +124,10 @@ OPWELD_FN void sync_cluster() {
             : "memory");
 }
 
-// @of_peer deps:
+// @mapa deps:
 // What stands in the place of a shared variable in block `rank` of this cluster.
 template <typename T>
-OPWELD_FN T of_peer(const T& mine, int rank) {
+OPWELD_FN T mapa(const T& mine, int rank) {
     uint64_t address;
     asm("mapa.u64 %0, %1, %2;" : "=l"(address) : "l"(&mine), "r"(rank));
     return *reinterpret_cast<const T*>(address);
@@ -169,10 +169,10 @@ OPWELD_FN void prefetch_map(const CUtensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// @set_registers deps:
+// @setmaxnreg deps:
 // Registers a thread from here on; all warps of a warpgroup say the same number.
 template <int kRegisters, bool kMore>
-OPWELD_FN void set_registers() {
+OPWELD_FN void setmaxnreg() {
     if constexpr (kMore) {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     } else {
@@ -203,7 +203,7 @@ OPWELD_FN void arrive_at_threads(int barrier) {
 
 // @dependents deps: start_dependents
 // Waits for all kernels ahead.
-OPWELD_FN void wait_for_results() {
+OPWELD_FN void griddepcontrol_wait() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

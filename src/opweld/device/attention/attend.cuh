@@ -4,14 +4,14 @@
 
 namespace op {
 
-// @attend_rows_drowned deps: Drowned
+// @attend_rows_cancellation deps: Drowned
 // Whether a warp's sums lack digits that count, beside the largest value of each column. It is asked of
 // all warps, 16384 for 8192 rows of 32 heads, and the rows of one that chance chose would take longer
 // than all the others.
 template <typename Tile>
-OPWELD_FN bool are_drowned(const float (&sums)[Tile::kDown][Tile::kColumns / 8][4],
+OPWELD_FN bool are_cancelled(const float (&sums)[Tile::kDown][Tile::kColumns / 8][4],
                            const float* largest) {
-    Drowned<2> drowned;
+    Drowned<2> cancelled;
     const int pair = int(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int n = 0; n < Tile::kColumns / 8; ++n) {
@@ -19,9 +19,9 @@ OPWELD_FN bool are_drowned(const float (&sums)[Tile::kDown][Tile::kColumns / 8][
 #pragma unroll
         for (int m = 0; m < Tile::kDown; ++m)
 #pragma unroll
-            for (int v = 0; v < 4; ++v) drowned.add(sums[m][n][v], v % 2 ? most.y : most.x);
+            for (int v = 0; v < 4; ++v) cancelled.add(sums[m][n][v], v % 2 ? most.y : most.x);
     }
-    return drowned.are_many(drowned.kMarginOfMany);
+    return cancelled.are_many(cancelled.kMarginOfMany);
 }
 
 // @attend_quotient deps:
@@ -63,7 +63,7 @@ struct AttendBlock {
     const AttendSizes& sizes;
     int64_t batch, first;
     const unsigned char* images;  // of this batch
-    const int* unfit;             // two of each image
+    const int* needs_fallback;             // two of each image
     bool* again;                  // of each row, whether the CUDA cores are to make it
 
     // its first row of the block
@@ -80,7 +80,7 @@ struct AttendBlock {
         for (int row = int(threadIdx.x); row < Tile::kRows; row += Tile::kThreads) again[row] = true;
     }
 
-    // Splits the warp's rows of q; whether they are unfit.
+    // Splits the warp's rows of q; whether they are needs_fallback.
     __device__ __forceinline__ int split_queries(unsigned char* parts, float* scales) const {
         int own = 0;
         split_rows<typename Tile::Queries, Tile::kDepth, 16 * kDown>(
@@ -88,10 +88,10 @@ struct AttendBlock {
             sizes.queries - first - warp_row(), Problem::kDepth, own);
         return own;
     }
-    // Whether one of this thread's share of tiles is unfit.
-    __device__ __forceinline__ int find_unfit() const {
+    // Whether one of this thread's share of tiles is needs_fallback.
+    __device__ __forceinline__ int find_fallbacks() const {
         int own = 0;
-        for (int i = int(threadIdx.x); i < 2 * tiles(); i += int(blockDim.x)) own |= unfit[i];
+        for (int i = int(threadIdx.x); i < 2 * tiles(); i += int(blockDim.x)) own |= needs_fallback[i];
         return own;
     }
 
@@ -146,7 +146,7 @@ struct AttendBlock {
 
     __device__ __forceinline__ void divide_and_lay_out(const float (&sums)[kDown][kAcross][4],
                                                        const AttendRows<kDown>& rows,
-                                                       bool drowned, float* tile) const {
+                                                       bool cancelled, float* tile) const {
         const int row = warp_row() + int(threadIdx.x) % 32 / 4, pair = int(threadIdx.x) % 4 * 2;
 #pragma unroll
         for (int m = 0; m < kDown; ++m)
@@ -157,7 +157,7 @@ struct AttendBlock {
                 total += __shfl_xor_sync(~0u, total, 2);
                 // Where one key has all of the weight, the result is its value to the last digit.
                 const bool alone = total > 0.0f && total < 0x1p15f * (1.0f + 0x1p-18f);
-                again[row + 16 * m + 8 * half] = drowned || alone;
+                again[row + 16 * m + 8 * half] = cancelled || alone;
                 if (total == 0.0f && (Problem::kZeros || sizes.keys == 0)) total = 1.0f;
                 const float inverse = 1.0f / total;
                 float* to = tile + (row + 16 * m + 8 * half) * Tile::kPitch + pair;
@@ -176,7 +176,7 @@ struct AttendBlock {
         attend_plain<Tile>(problem, sizes, batch, first, again, tile);
     }
     template <typename Epilogue>
-    __device__ __forceinline__ void give(const Sink<Epilogue>& sink, const float* tile) const {
+    __device__ __forceinline__ void give(const EpilogueStore<Epilogue>& sink, const float* tile) const {
         const int64_t rows = sizes.queries - first < Tile::kRows ? sizes.queries - first : Tile::kRows;
         give_tile<Tile::kThreads, Tile::kColumns, Tile::kPitch>(
             sink, 0, tile, rows, Problem::kColumns, problem.place_of(batch) + first * sizes.row,
@@ -189,22 +189,22 @@ struct AttendBlock {
 // others fill the gaps.
 template <typename Tile>
 OPWELD_FN AttendBlock<Tile> block_of(const typename Tile::Problem& problem, const AttendSizes& sizes,
-                                     const unsigned char* images, const int* unfit, bool* again) {
+                                     const unsigned char* images, const int* needs_fallback, bool* again) {
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows;
     const int64_t batch = blockIdx.x / blocks;
     const int64_t first = (blocks - 1 - blockIdx.x % blocks) * Tile::kRows;
     const int64_t image = problem.shared_of(batch) * Tile::tiles(sizes.keys);
-    return {problem, sizes, batch, first, images + image * Tile::kImageBytes, unfit + 2 * image, again};
+    return {problem, sizes, batch, first, images + image * Tile::kImageBytes, needs_fallback + 2 * image, again};
 }
 
 // @attend_bytes deps: AttendSizes
-// The workspace of one call: the images, and of the keys and the values of each whether they are unfit.
+// The workspace of one call: the images, and of the keys and the values of each whether they are needs_fallback.
 template <typename Tile>
 static int64_t attend_bytes(const AttendSizes& sizes) {
     return sizes.shared * Tile::tiles(sizes.keys) * (Tile::kImageBytes + 2 * int64_t(sizeof(int)));
 }
 
-// @launch_attend deps: AttendSizes, Sink, attend_split_kernel, starts_early
+// @launch_attend deps: AttendSizes, EpilogueStore, attend_split_kernel, starts_early
 // Splits keys and values, and runs the kernel of a family that takes them. Hands the values of out,
 // float32, to `epilogue(at, values)`, with `at` the flat position of the first of one or two neighbours.
 // Returns a CUDA error code.
@@ -215,17 +215,17 @@ static int launch_attend(Kernel kernel, const typename Tile::Problem& problem,
     const auto queue = static_cast<cudaStream_t>(stream);
     const int64_t images = sizes.shared * Tile::tiles(sizes.keys);
     auto* bytes = static_cast<unsigned char*>(workspace);
-    auto* unfit = reinterpret_cast<int*>(bytes + images * Tile::kImageBytes);
+    auto* needs_fallback = reinterpret_cast<int*>(bytes + images * Tile::kImageBytes);
     if (images > 0) {
         attend_split_kernel<Tile><<<(unsigned int)(2 * images), Tile::kSplitThreads, 0, queue>>>(
-            problem, sizes, bytes, unfit);
+            problem, sizes, bytes, needs_fallback);
         const int error = int(cudaGetLastError());
         if (error) return error;
     }
     const int error = int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                Tile::kBytes));
     if (error) return error;
-    const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned, 0);
+    const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, 0);
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows * sizes.batches;
     cudaLaunchAttribute attribute{};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -240,7 +240,7 @@ static int launch_attend(Kernel kernel, const typename Tile::Problem& problem,
     config.numAttrs = images > 0 && starts_early() ? 1 : 0;
     return int(cudaLaunchKernelEx(&config, kernel, problem, sizes,
                                   static_cast<const unsigned char*>(bytes),
-                                  static_cast<const int*>(unfit), sink));
+                                  static_cast<const int*>(needs_fallback), sink));
 }
 
 }  // namespace op

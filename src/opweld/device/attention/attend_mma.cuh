@@ -207,7 +207,7 @@ OPWELD_FN void copy_image(unsigned int to, const unsigned char* from, int bytes)
         copy_async(to + at, from + at, 16);
 }
 
-// @AttendBlockMma deps: AttendBlock, AttendCopies, AttendTileMma, LargestScales, attend_powers, attend_products, attend_rows_drowned, attend_values, shared_address
+// @AttendBlockMma deps: AttendBlock, AttendCopies, AttendTileMma, LargestScales, attend_powers, attend_products, attend_rows_cancellation, attend_values, shared_address
 // A block, and its shared memory: the parts and scales of q, then the image of a tile, of which keys
 // come while values are used and the other way round; at the end a tile of the result.
 template <typename Problem>
@@ -279,9 +279,9 @@ struct AttendBlockMma : AttendBlock<AttendTileMma<Problem>> {
         await_copies<0>();
         largest.put(const_cast<float*>(column_scales()));
         __syncthreads();
-        const bool drowned = are_drowned<Tile>(sums, column_scales());
+        const bool cancelled = are_cancelled<Tile>(sums, column_scales());
         __syncthreads();  // the memory becomes the result's
-        this->divide_and_lay_out(sums, rows, drowned, reinterpret_cast<float*>(memory));
+        this->divide_and_lay_out(sums, rows, cancelled, reinterpret_cast<float*>(memory));
     }
 };
 
@@ -289,16 +289,16 @@ struct AttendBlockMma : AttendBlock<AttendTileMma<Problem>> {
 template <typename Problem, typename Epilogue>
 __global__ void __launch_bounds__(AttendTileMma<Problem>::kThreads, AttendTileMma<Problem>::kBlocks)
     attend_mma_kernel(const Problem problem, const AttendSizes sizes, const unsigned char* images,
-                      const int* unfit, const Sink<Epilogue> sink) {
+                      const int* needs_fallback, const EpilogueStore<Epilogue> sink) {
     using Tile = AttendTileMma<Problem>;
     extern __shared__ __align__(128) unsigned char attend_memory[];
     __shared__ bool again[Tile::kRows];
-    const AttendBlockMma<Problem> block{block_of<Tile>(problem, sizes, images, unfit, again),
+    const AttendBlockMma<Problem> block{block_of<Tile>(problem, sizes, images, needs_fallback, again),
                                         attend_memory};
     auto* tile = reinterpret_cast<float*>(attend_memory);
     int own = block.split_queries(attend_memory, block.query_scales());
-    wait_for_results();  // of what splits keys and values
-    own |= block.find_unfit();
+    griddepcontrol_wait();  // of what splits keys and values
+    own |= block.find_fallbacks();
     if (__syncthreads_or(own)) {
         block.leave();
     } else {

@@ -195,7 +195,7 @@ struct Turns {
     }
 };
 
-// @AttendGroupSm90 deps: AttendBlock, AttendTileSm90, LargestScales, PowersSm90, Ring, ScoresSm90, attend_powers, attend_rows_drowned, fence_proxy, Turns, tile_descriptor
+// @AttendGroupSm90 deps: AttendBlock, AttendTileSm90, LargestScales, PowersSm90, Ring, ScoresSm90, attend_powers, attend_rows_cancellation, fence_proxy, Turns, tile_descriptor
 // A warpgroup's rows.
 template <typename Problem>
 struct AttendGroupSm90 {
@@ -245,8 +245,8 @@ struct AttendGroupSm90 {
         }
         largest.put(memory.largest_scales[group]);
         sync_threads<Tile::kThreads>(kAllRows);  // the stages become the result's
-        const bool drowned = are_drowned<Tile>(sums, memory.largest_scales[group]);
-        block.divide_and_lay_out(sums, rows, drowned, memory.result);
+        const bool cancelled = are_cancelled<Tile>(sums, memory.largest_scales[group]);
+        block.divide_and_lay_out(sums, rows, cancelled, memory.result);
     }
 
     // Of a tile whose keys have been multiplied, or are. kMore: there is a next one.
@@ -319,7 +319,7 @@ struct AttendGroupSm90 {
     }
 };
 
-// @attend_sm90 deps: AttendGroupSm90, attend_bytes, block_of, dependents, fence_proxy, fill_images, launch_attend, set_registers
+// @attend_sm90 deps: AttendGroupSm90, attend_bytes, block_of, dependents, fence_proxy, fill_images, launch_attend, setmaxnreg
 template <typename Tile>
 OPWELD_FN typename Tile::Memory& make_attend_memory() {
     auto& memory = tile_memory<typename Tile::Memory>();
@@ -338,23 +338,23 @@ OPWELD_FN typename Tile::Memory& make_attend_memory() {
 template <typename Problem, typename Epilogue>
 __global__ void __launch_bounds__(AttendTileSm90<Problem>::kBlockThreads, 1)
     attend_sm90_kernel(const Problem problem, const AttendSizes sizes, const unsigned char* images,
-                       const int* unfit, const Sink<Epilogue> sink) {
+                       const int* needs_fallback, const EpilogueStore<Epilogue> sink) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using Tile = AttendTileSm90<Problem>;
     auto& memory = make_attend_memory<Tile>();
-    const auto block = block_of<Tile>(problem, sizes, images, unfit, memory.again);
+    const auto block = block_of<Tile>(problem, sizes, images, needs_fallback, memory.again);
     const bool multiplies = threadIdx.x < Tile::kThreads;
     int own = 0;
     if (multiplies) own = block.split_queries(memory.queries, memory.query_scales);
-    wait_for_results();  // of what splits keys and values
-    own |= block.find_unfit();
+    griddepcontrol_wait();  // of what splits keys and values
+    own |= block.find_fallbacks();
     fence_proxy();
     const bool fits = !__syncthreads_or(own);
     if (!multiplies) {
-        set_registers<24, false>();
+        setmaxnreg<24, false>();
         if (threadIdx.x == Tile::kThreads && fits) fill_images<Tile>(block, memory);
     } else {
-        set_registers<240, true>();
+        setmaxnreg<240, true>();
         if (fits) {
             AttendGroupSm90<Problem>(block, memory).make();
         } else {

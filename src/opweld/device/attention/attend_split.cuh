@@ -124,12 +124,12 @@ struct WarpRow {
 
 // @split_rows deps: AttendLines, WarpRow
 // A warp splits `exist` rows of `count` values, from line `first` on, into kRows rows of an image from
-// `row` on, and says their scales; other rows are zeros. `unfit` becomes 1 where the parts do not hold
+// `row` on, and says their scales; other rows are zeros. `needs_fallback` becomes 1 where the parts do not hold
 // one: its largest value is out of range, or more than one in 16, zeros apart, has digits below those
 // that a lower part keeps. Many rows at once, for most of the time is waiting for loads.
 template <typename Parts, int kLength, int kRows>
 OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const AttendLines& lines,
-                          int64_t first, int64_t exist, int count, int& unfit) {
+                          int64_t first, int64_t exist, int count, int& needs_fallback) {
     using Row = WarpRow<kLength>;
     constexpr int kSide = 32 / Row::kLanes, kMost = 8 / Row::kTurns;  // rows side by side, one by one
     constexpr int kAtOnce = kRows / kSide < kMost ? kRows / kSide : kMost;
@@ -161,7 +161,7 @@ OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const At
             const int up = lift(exponent_of(largest));
             excess[r] = rows[r].template put<Parts>(image, own, up);
             if (threadIdx.x % Row::kLanes == 0) scales[own] = power_of_two(-up);
-            unfit |= !is_in_range(largest);
+            needs_fallback |= !is_in_range(largest);
         }
 #pragma unroll
         for (int step = Row::kLanes / 2; step; step /= 2)
@@ -169,7 +169,7 @@ OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const At
             for (int r = 0; r < kAtOnce; ++r)
                 excess[r] += __shfl_xor_sync(~0u, excess[r], step);
 #pragma unroll
-        for (int r = 0; r < kAtOnce; ++r) unfit |= excess[r] > 0;
+        for (int r = 0; r < kAtOnce; ++r) needs_fallback |= excess[r] > 0;
     }
 }
 
@@ -178,7 +178,7 @@ OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const At
 // exist, as a row of an image; its scale. Digits that are lost are looked for among the sums.
 template <typename Parts, int kKeys, int kShare>
 OPWELD_FN float split_column(unsigned char* image, int column, const float* from, int64_t step,
-                             int count, int& unfit) {
+                             int count, int& needs_fallback) {
     constexpr int kOwn = kKeys / kShare;
     const int first = int(threadIdx.x) % 32 / (32 / kShare) * kOwn;
     float values[kOwn];
@@ -203,7 +203,7 @@ OPWELD_FN float split_column(unsigned char* image, int column, const float* from
         put_split(image + Parts::at(column, first + key, false),
                   image + Parts::at(column, first + key, true), scaled);
     }
-    unfit |= !is_in_range(largest);
+    needs_fallback |= !is_in_range(largest);
     return power_of_two(-up);
 }
 
@@ -211,7 +211,7 @@ OPWELD_FN float split_column(unsigned char* image, int column, const float* from
 // All columns of a tile of values, of which `count` keys exist, and their scales.
 template <typename Tile>
 OPWELD_FN void split_columns(unsigned char* image, float* scales, const AttendLines& values,
-                             int64_t first, int count, int& unfit) {
+                             int64_t first, int count, int& needs_fallback) {
     constexpr int kColumns = Tile::kColumns, kKeys = Tile::kKeys;
     constexpr int kMost = kKeys / 8 < 4 ? kKeys / 8 : 4;
     constexpr int kShare = Tile::kSplitThreads / kColumns >= kMost   ? kMost
@@ -224,19 +224,19 @@ OPWELD_FN void split_columns(unsigned char* image, float* scales, const AttendLi
         const bool exists = d < Tile::Problem::kColumns;
         const float* from = values.data + first * values.row + (exists ? d : 0) * values.inner;
         const float scale = split_column<typename Tile::Values, kKeys, kShare>(
-            image, d, from, values.row, exists ? count : 0, unfit);
+            image, d, from, values.row, exists ? count : 0, needs_fallback);
         if (lane < kLanes) scales[d] = scale;
     }
 }
 
 // @attend_split_kernel deps: AttendLines, AttendSizes, split_columns, split_rows, start_dependents
 // A block makes the keys of the image of one tile, another one its values; each says whether they are
-// unfit. They are laid out in shared memory, so that memory is written straight along: 5.4 instead of
+// needs_fallback. They are laid out in shared memory, so that memory is written straight along: 5.4 instead of
 // 9.7 us for 512 keys of 64, 32 times (H200).
 template <typename Tile>
 __global__ void __launch_bounds__(Tile::kSplitThreads, Tile::kSplitBlocks)
     attend_split_kernel(const typename Tile::Problem problem, const AttendSizes sizes,
-                        unsigned char* images, int* unfit) {
+                        unsigned char* images, int* needs_fallback) {
     constexpr int kBytes = Tile::kKeyBytes > Tile::kValueBytes ? Tile::kKeyBytes : Tile::kValueBytes;
     __shared__ __align__(16) unsigned char part[kBytes];
     const int64_t at = blockIdx.x / 2, tiles = Tile::tiles(sizes.keys), shared = at / tiles;
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(Tile::kSplitThreads, Tile::kSplitBlocks)
         split_columns<Tile>(part, scales, problem.value_lines(shared), first, count, own);
     }
     const int any = __syncthreads_or(own);
-    if (threadIdx.x == 0) unfit[blockIdx.x] = any;
+    if (threadIdx.x == 0) needs_fallback[blockIdx.x] = any;
     unsigned char* image = images + at * Tile::kImageBytes + (of_keys ? 0 : Tile::kKeyBytes);
     const int bytes = of_keys ? Tile::kKeyBytes : Tile::kValueBytes;
     for (int i = int(threadIdx.x) * 16; i < bytes; i += Tile::kSplitThreads * 16)

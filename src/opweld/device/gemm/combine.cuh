@@ -4,18 +4,18 @@
 
 namespace op {
 
-// @Sink deps:
+// @EpilogueStore deps:
 // Takes the values of a product, or with several parts of each sum those of one part: into `parts`
 // [split][flat position].
 template <typename Epilogue>
-struct Sink {
+struct EpilogueStore {
     Epilogue epilogue;
     bool narrow;     // flat positions fit 32 bits
     bool paired;     // the epilogue takes two at even positions
     float* parts;    // null: straight to the epilogue
     int64_t extent;  // flat positions of the result
 
-    static Sink of(const Epilogue& epilogue, bool narrow, bool aligned, int64_t extent) {
+    static EpilogueStore of(const Epilogue& epilogue, bool narrow, bool aligned, int64_t extent) {
         return {epilogue, narrow, aligned && Epilogue::kLanes > 1, nullptr, extent};
     }
     template <int kCount>
@@ -32,11 +32,11 @@ struct Sink {
     }
 };
 
-// @give_tile deps: Sink
+// @give_tile deps: EpilogueStore
 // A block gives what it has in shared memory: `rows` by `columns` of a tile of kColumns columns
 // and kPitch floats a row, whose corner is flat position `at` of a result of n columns.
 template <int kThreads, int kColumns, int kPitch, typename Epilogue>
-OPWELD_FN void give_tile(const Sink<Epilogue>& sink, int64_t split, const float* tile, int64_t rows,
+OPWELD_FN void give_tile(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile, int64_t rows,
                          int64_t columns, int64_t at, int64_t n) {
     const int down = int(rows), across = int(columns < kColumns ? columns : kColumns);
     if constexpr (Epilogue::kLanes > 1) {
@@ -76,12 +76,12 @@ OPWELD_FN float sum_of_parts(const float* parts, int splits, int64_t extent) {
     return total;
 }
 
-// @combine_parts deps: Sink, sum_of_parts
+// @combine_parts deps: EpilogueStore, sum_of_parts
 // Adds the parts of each sum and gives the epilogue the sums. Where `again` is given and not zero,
 // another kernel makes the product.
 template <typename Epilogue>
 __global__ void __launch_bounds__(256, 2)
-    combine_parts_kernel(Sink<Epilogue> sink, int splits, const int* again) {
+    combine_parts_kernel(EpilogueStore<Epilogue> sink, int splits, const int* again) {
     if (again && *again != 0) return;
     const float* parts = sink.parts;
     sink.parts = nullptr;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(256, 2)
     }
 }
 template <typename Epilogue>
-static int combine_parts(const Sink<Epilogue>& sink, int splits, const int* again,
+static int combine_parts(const EpilogueStore<Epilogue>& sink, int splits, const int* again,
                          cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20;
     const int64_t blocks = (sink.extent + 255) / 256;

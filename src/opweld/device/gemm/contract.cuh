@@ -68,7 +68,7 @@ struct Form {
     static int64_t held_bytes(const Product&) { return 0; }             // 0: b is taken as it is
 };
 
-// @Forms deps: Form, Sink
+// @Forms deps: Form, EpilogueStore
 // A product is made by the first form that takes it; the last one makes all others.
 template <typename First, typename... Others>
 struct Forms {
@@ -86,7 +86,7 @@ struct Forms {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source& source,
-                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         if constexpr (sizeof...(Others) > 0) {
             if (!First::takes(p)) {
                 return Forms<Others...>::launch(p, memory, source, sink, stream);
@@ -107,7 +107,7 @@ static int contract_from(const Product& product, const Memory& memory, const Sou
     constexpr int64_t kFar = 1ll << 31;  // from here on 32-bit positions would wrap round
     const int64_t extent = product.batches * product.m * product.n;
     const bool narrow = extent < kFar && max_offset < kFar;
-    const auto sink = Sink<Epilogue>::of(epilogue, narrow, aligned, extent);
+    const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, extent);
     return Ways::launch(product, memory, source, sink, static_cast<cudaStream_t>(stream));
 }
 

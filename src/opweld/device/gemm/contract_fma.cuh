@@ -103,7 +103,7 @@ OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
 // these as the square root of their number.
 template <typename T, typename Source, typename Epilogue>
 __global__ void __launch_bounds__(FmaTile::kThreads, 1)
-    fma_product_kernel(Product product, Source source, Sink<Epilogue> sink, const int* needed) {
+    fma_product_kernel(Product product, Source source, EpilogueStore<Epilogue> sink, const int* needed) {
     constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn, kPitch = FmaTile::kPitch;
     __shared__ __align__(16) float memory[kSide][kPitch];  // two stages, at the end the tile
     if (needed && *needed == 0) return;
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
 // there is nothing to do.
 template <typename T, typename Source, typename Epilogue>
 static int launch_fma_product(const Product& product, const Source& source,
-                              const Sink<Epilogue>& sink, const int* needed,
+                              const EpilogueStore<Epilogue>& sink, const int* needed,
                               cudaStream_t stream) {
     constexpr int64_t kSide = FmaTile::kSide;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
@@ -194,7 +194,7 @@ template <typename T>
 struct FmaTiles : Form {
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory&, const Source& source,
-                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         return launch_fma_product<T>(p, source, sink, nullptr, stream);
     }
 };

@@ -112,11 +112,11 @@ OPWELD_FN void read_line(float (&values)[LiveTile::kDepth], const unsigned char*
 }
 
 // @split_line deps: LiveTile, exponents, put_split
-// Splits a line, its largest value brought to just below 2^15; gives its scale. `unfit` becomes 1 where
+// Splits a line, its largest value brought to just below 2^15; gives its scale. `needs_fallback` becomes 1 where
 // scales of two such lines could not be multiplied, or where more than one value in 16, zeros apart, has
 // digits below those that a lower part keeps. NaN shows in the sums.
 OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile::kDepth],
-                           int& unfit) {
+                           int& needs_fallback) {
     constexpr int kDepth = LiveTile::kDepth;
     // Four at a time: one chain would take as long as all else.
     float most[4] = {}, least[4] = {1.0f, 1.0f, 1.0f, 1.0f};
@@ -124,7 +124,7 @@ OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile:
     for (int i = 0; i < kDepth; ++i) most[i % 4] = fmaxf(most[i % 4], fabsf(values[i]));
     const float largest = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
     const int exponent = exponent_of(largest), up = lift(exponent);
-    if (largest != 0.0f && (exponent < -45 || exponent > 60)) unfit = 1;
+    if (largest != 0.0f && (exponent < -45 || exponent > 60)) needs_fallback = 1;
     const float scale = power_of_two(up);
 #pragma unroll
     for (int i = 0; i < kDepth; ++i) {
@@ -137,7 +137,7 @@ OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile:
         for (int i = 0; i < kDepth; ++i) {
             if (values[i] != 0.0f) excess += fabsf(values[i]) < 1.0f ? 15 : -1;
         }
-        if (excess > 0) unfit = 1;
+        if (excess > 0) needs_fallback = 1;
     }
 #pragma unroll
     for (int chunk = 0; chunk < kDepth / 8; ++chunk) {
@@ -150,12 +150,12 @@ OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile:
     return power_of_two(-up);
 }
 
-// @live_product_kernel deps: CallState, Faithful, Sink, LiveCopies, LiveProduct, await_stages, give_task, mma_products, read_line, shared_address, split_line
+// @live_product_kernel deps: CallState, Faithful, EpilogueStore, LiveCopies, LiveProduct, await_stages, give_task, mma_products, read_line, shared_address, split_line
 // The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another kernel
-// has to make it: operands are unfit, or a sum is not finite.
+// has to make it: operands are needs_fallback, or a sum is not finite.
 template <typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, 1)
-    live_product_kernel(LiveProduct p, int splits, int64_t each, int stages, Sink<Epilogue> sink,
+    live_product_kernel(LiveProduct p, int splits, int64_t each, int stages, EpilogueStore<Epilogue> sink,
                         CallHead* call) {
     extern __shared__ __align__(128) unsigned char live_memory[];
     constexpr int kLineBytes = LiveTile::kLines * MmaTile::kRowBytes;
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
     const bool of_a = thread < MmaTile::kM;
     const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
                           ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * splits;
-    int unfit = 0;
+    int needs_fallback = 0;
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
         const MmaTask task = MmaTask::of(number, p);
         const int64_t first = task.split * each * LiveTile::kDepth;
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
             float values[LiveTile::kDepth];
             read_line(values, lot, thread % MmaTile::kM, of_a ? a.across : b.across);
             reinterpret_cast<float*>(to + kLineBytes)[thread] =
-                split_line(to, thread, values, unfit);
+                split_line(to, thread, values, needs_fallback);
         };
         MmaSums sums;
         sums.clear();
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
                 }
             }
         }
-        if (sums.are_odd()) unfit = 1;
+        if (sums.are_odd()) needs_fallback = 1;
         await_copies<0>();
         __syncthreads();  // memory becomes the result's tile
         auto* tile = reinterpret_cast<float*>(live_memory);
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
         give_task(sink, task, p, tile);
         __syncthreads();  // the tile becomes stages
     }
-    if (unfit) call->again = 1;
+    if (needs_fallback) call->again = 1;
 }
 
 // @LiveCall deps: CallState, LiveTile, Product, Workspace, mma_splits
@@ -270,9 +270,9 @@ struct LiveTiles : Form {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source& source,
-                      Sink<Epilogue> sink, cudaStream_t stream) {
+                      EpilogueStore<Epilogue> sink, cudaStream_t stream) {
         const LiveCall call = LiveCall::of(p, memory.workspace);
-        const Sink<Epilogue> whole = sink;
+        const EpilogueStore<Epilogue> whole = sink;
         if (sink.extent == 0) return 0;
         int error = int(cudaMemsetAsync(call.head, 0, sizeof(CallHead), stream));
         if (error) return error;
@@ -305,7 +305,7 @@ struct LiveMma {
     static bool fits() { return stages() >= LiveTile::kLeastStages; }
     template <typename Epilogue>
     static int launch(const LiveProduct& p, int parts, int64_t each, int64_t tasks,
-                      const Sink<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
+                      const EpilogueStore<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
         constexpr int64_t kMostBlocks = 1 << 20;
         const int ready = stages(), bytes = LiveTile::bytes(ready);
         const auto kernel = live_product_kernel<Epilogue>;

@@ -45,7 +45,7 @@ OPWELD_FN void split_lots(LiveLots& memory, const LiveProduct& p, int64_t tasks,
     constexpr int kFloats = LiveLots::kFloats, kOfA = MmaTile::kM * LiveTile::kDepth * 4;
     const int thread = int(threadIdx.x);
     const bool of_a = thread < MmaTile::kM;
-    int unfit = 0;
+    int needs_fallback = 0;
     Ring<LiveLots::kSplits> ring;
     ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
@@ -77,21 +77,21 @@ OPWELD_FN void split_lots(LiveLots& memory, const LiveProduct& p, int64_t tasks,
             ready = ready + 1 < kFloats ? ready + 1 : 0;
             memory.empty[ring.stage].wait(ring.parity);
             memory.scale[ring.stage][thread] =
-                split_line(memory.split[ring.stage].lines, thread, values, unfit);
+                split_line(memory.split[ring.stage].lines, thread, values, needs_fallback);
             fence_proxy();
             memory.full[ring.stage].arrive();
             ring.advance();
         }
         await_copies<0>();
     }
-    if (unfit) call->again = 1;
+    if (needs_fallback) call->again = 1;
 }
 
 // @multiply_lots deps: LiveLots, LiveTask, Ring, exponents, give_sums, multiply_split, own_thread, wgmma_order
 // What the threads that multiply do. Sums of 32 k are promoted under the scales of their row and column.
 template <typename Epilogue>
 OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tasks, int64_t each,
-                             const Sink<Epilogue>& sink, CallHead* call) {
+                             const EpilogueStore<Epilogue>& sink, CallHead* call) {
     constexpr int kRowBytes = MmaTile::kRowBytes;
     const int warp = int(threadIdx.x) / 32 - 8, lane = int(threadIdx.x) % 32, group = warp / 4;
     bool odd = false;
@@ -138,11 +138,11 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
     if (odd) call->again = 1;
 }
 
-// @LiveSm90 deps: LiveTiles, cluster, multiply_lots, set_registers, split_lots, tile_memory
+// @LiveSm90 deps: LiveTiles, cluster, multiply_lots, setmaxnreg, split_lots, tile_memory
 template <typename Epilogue>
 static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
     live_sm90_kernel(const LiveProduct p, const int64_t tasks, const int64_t each,
-                     const Sink<Epilogue> sink, CallHead* call) {
+                     const EpilogueStore<Epilogue> sink, CallHead* call) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     auto& memory = tile_memory<LiveLots>();
     if (threadIdx.x == 0) {
@@ -154,10 +154,10 @@ static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
     }
     __syncthreads();
     if (threadIdx.x < LiveLots::kSplitters) {
-        set_registers<96, false>();
+        setmaxnreg<96, false>();
         split_lots(memory, p, tasks, each, call);
     } else {
-        set_registers<160, true>();
+        setmaxnreg<160, true>();
         multiply_lots(memory, p, tasks, each, sink, call);
     }
 #endif
@@ -167,7 +167,7 @@ struct LiveSm90 {
     static bool fits() { return true; }
     template <typename Epilogue>
     static int launch(const LiveProduct& p, int, int64_t each, int64_t tasks,
-                      const Sink<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
+                      const EpilogueStore<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
         constexpr int64_t kSms = 132;  // H100, H200
         constexpr int kBytes = kTileMemoryBytes<LiveLots>;
         const auto kernel = live_sm90_kernel<Epilogue>;

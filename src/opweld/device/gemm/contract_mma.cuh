@@ -283,7 +283,7 @@ struct MmaTask {
 // @give_task deps: MmaTask, give_tile
 // A block gives the tile that a task has laid out in shared memory.
 template <typename Extents, typename Epilogue>
-OPWELD_FN void give_task(const Sink<Epilogue>& sink, const MmaTask& task, const Extents& p,
+OPWELD_FN void give_task(const EpilogueStore<Epilogue>& sink, const MmaTask& task, const Extents& p,
                          const float* tile) {
     const int64_t rows = p.m - task.m < MmaTile::kM ? p.m - task.m : MmaTile::kM;
     give_tile<MmaTile::kThreads, MmaTile::kN, MmaTile::kPitch>(
@@ -291,17 +291,17 @@ OPWELD_FN void give_task(const Sink<Epilogue>& sink, const MmaTask& task, const 
         p.n);
 }
 
-// @find_drowned_mma deps: Drowned, largest_scale, MmaCopies, MmaSums
-// Looks among a warp's sums of `count` blocks of k, before the scales of their columns, for drowned
+// @find_cancellation_mma deps: Drowned, largest_scale, MmaCopies, MmaSums
+// Looks among a warp's sums of `count` blocks of k, before the scales of their columns, for cancelled
 // ones. `scale`: of the tile's first row in the first of these blocks.
 template <typename Mode>
-OPWELD_FN void find_drowned(const MmaSums& sums, const MmaCopies<Mode>& copies, const float* scale,
+OPWELD_FN void find_cancellation(const MmaSums& sums, const MmaCopies<Mode>& copies, const float* scale,
                             int count, CallHead* call) {
     constexpr int kScaleBlocks = MmaFormat<Mode>::kScaleBlocks;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int row = warp / 4 * MmaTile::kWarpM + lane / 4;
     const int intervals = (count + kScaleBlocks - 1) / kScaleBlocks;
-    Drowned<Mode::kParts> drowned;
+    Drowned<Mode::kParts> cancelled;
 #pragma unroll
     for (int i = 0; i < 2 * MmaTile::kDown; ++i) {
         const int own = row + 8 * i;
@@ -310,20 +310,20 @@ OPWELD_FN void find_drowned(const MmaSums& sums, const MmaCopies<Mode>& copies, 
 #pragma unroll
         for (int j = 0; j < MmaTile::kAcross; ++j)
 #pragma unroll
-            for (int v = 0; v < 2; ++v) drowned.add(sums.of[i / 2][j][i % 2 * 2 + v], most);
+            for (int v = 0; v < 2; ++v) cancelled.add(sums.of[i / 2][j][i % 2 * 2 + v], most);
     }
-    drowned.tell(call);
+    cancelled.tell(call);
 }
 
-// @mma_product_kernel deps: MmaCopies, find_drowned_mma, give_task, mma_stage, shared_address
+// @mma_product_kernel deps: MmaCopies, find_cancellation_mma, give_task, mma_stage, shared_address
 // The product, each tile's k in `splits` parts of `each` blocks. Where `call` is given and says that
-// the operands are unfit, or that lost digits count, another kernel makes the product.
+// the operands are needs_fallback, or that lost digits count, another kernel makes the product.
 template <typename Mode, typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
-    mma_product_kernel(PackedProduct p, int splits, int64_t each, Sink<Epilogue> sink,
+    mma_product_kernel(PackedProduct p, int splits, int64_t each, EpilogueStore<Epilogue> sink,
                        CallHead* call) {
     extern __shared__ __align__(128) unsigned char mma_memory[];
-    if (call && call->unfit != 0) {
+    if (call && call->needs_fallback != 0) {
         call->again = 1;
         return;
     }
@@ -360,7 +360,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
         if constexpr (Mode::kScaled) {
             if (call && call->lossy) {
                 const int64_t interval = first / MmaFormat<Mode>::kScaleBlocks;
-                find_drowned<Mode>(sums, copies, copies.scale + interval * p.m, count, call);
+                find_cancellation<Mode>(sums, copies, copies.scale + interval * p.m, count, call);
             }
         }
         await_copies<0>();
@@ -399,7 +399,7 @@ static inline int mma_splits(int64_t batches, int64_t m, int64_t n, int64_t bloc
 // The product of packed operands, and its epilogue. With `splits` > 1 `workspace` has floats for
 // as many results. call: null, or where the device says that another kernel makes the product.
 template <typename Mode, typename Epilogue>
-static int launch_mma_product(const PackedProduct& p, Sink<Epilogue> sink, float* workspace,
+static int launch_mma_product(const PackedProduct& p, EpilogueStore<Epilogue> sink, float* workspace,
                               int splits, CallHead* call, cudaStream_t stream) {
     if (sink.extent == 0) return 0;
     constexpr int64_t kMostBlocks = 1 << 20;

@@ -55,7 +55,7 @@ struct SplitTiles : Form {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source& source,
-                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         const Call call = Call::of_split(p, memory.workspace, memory.held, memory.held != nullptr);
         const auto& split = call.operands;
         int error = B::split(split, p, memory, stream);
@@ -91,7 +91,7 @@ struct WholeTiles : Form {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source&,
-                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         using T = typename Mode::Storage;
         const auto call = MmaCall<1>::of_whole(p, memory.workspace);
         const Packed a = whole_rows<T>(p.a, call.a, p.batches, p.m, p.k, call.blocks, stream);

@@ -48,11 +48,11 @@ OPWELD_FN void bring_rows(float (&rows)[ShortSize::kRows][kDepth + ShortSize::kP
     }
 }
 
-// @short_sums_kernel deps: ShortTask, Sink, bring_rows, load_vector
+// @short_sums_kernel deps: ShortTask, EpilogueStore, bring_rows, load_vector
 // Each warp makes its parts of the product, kLanes columns a lane, of sums of up to kDepth terms.
 template <int kDepth, int kLanes, typename Epilogue>
 __global__ void __launch_bounds__(ShortSize::kThreads, 1)
-    short_sums_kernel(const Product p, const Sink<Epilogue> sink, const int rows_each,
+    short_sums_kernel(const Product p, const EpilogueStore<Epilogue> sink, const int rows_each,
                       const int64_t tasks) {
     __shared__ __align__(16) float memory[ShortSize::kWarps][ShortSize::kRows]
                                          [kDepth + ShortSize::kPad];
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(ShortSize::kThreads, 1)
 // @ShortSums deps: Form, short_sums_kernel
 // Products of float32 with sums of up to 32 terms.
 template <int kLanes, typename Epilogue>
-static int launch_short_sums(const Product& p, const Sink<Epilogue>& sink, cudaStream_t stream) {
+static int launch_short_sums(const Product& p, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20, kColumns = 32 * kLanes;
     const int64_t strips = p.batches * ((p.n + kColumns - 1) / kColumns);
     const auto tasks_of = [&](int rows) { return strips * ((p.m + rows - 1) / rows); };
@@ -121,7 +121,7 @@ static int launch_short_sums(const Product& p, const Sink<Epilogue>& sink, cudaS
 struct ShortSums : Form {
     static bool takes(const Product& p) { return p.k <= ShortSize::kMost; }
     template <typename Source, typename Epilogue>
-    static int launch(const Product& p, const Memory&, const Source&, const Sink<Epilogue>& sink,
+    static int launch(const Product& p, const Memory&, const Source&, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
         constexpr int kLanes = Epilogue::kLanes;
         static_assert(kLanes <= 4, "b does not fit the registers");

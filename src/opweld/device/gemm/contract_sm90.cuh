@@ -100,7 +100,7 @@ struct Tiles {
 
 // @TileScales deps: CallState
 // Scales of split operands, a [batch][interval][a_rows] and b [batch][n], and what is known of the
-// operands: where they are unfit, or lost digits count, another kernel makes the product. Whole
+// operands: where they are needs_fallback, or lost digits count, another kernel makes the product. Whole
 // operands have none.
 struct TileScales {
     const float *a, *b;
@@ -139,10 +139,10 @@ OPWELD_FN void fill_stages(typename T::Memory& memory, const CUtensorMap* map_a,
     }
 }
 
-// @release_stage deps: Tiles
+// @consumer_release deps: Tiles
 // This warpgroup has read the stage: said to every block that copies into it.
 template <typename T>
-OPWELD_FN void release_stage(typename T::Memory& memory, int stage, const typename T::Blocks& blocks) {
+OPWELD_FN void consumer_release(typename T::Memory& memory, int stage, const typename T::Blocks& blocks) {
     const int thread = threadIdx.x % 128;
     if (thread < T::kBlocks) memory.empty[stage].arrive_at(blocks.peer(thread));
 }
@@ -202,7 +202,7 @@ OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], fl
     }
 }
 
-// @sum_promoted deps: multiply_split, promote, release_stage, Sums
+// @sum_promoted deps: multiply_split, promote, consumer_release, Sums
 // One or more chunks of split operands, or a part of one, for all pieces of a warpgroup's tile.
 // Leaves `ring` behind the chunks that were read to their end.
 template <typename T, int kPiece>
@@ -229,14 +229,14 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
                                    stage.b + piece * kPiece * kChunkBytes, first, chunk > 0);
             if (release && chunk > 0) {
                 wgmma_wait<1>();
-                release_stage<T>(memory, before.stage, blocks);
+                consumer_release<T>(memory, before.stage, blocks);
             }
             before = now;
             now.advance();
         }
         wgmma_wait<0>();
         pin(scratch);
-        if (release) release_stage<T>(memory, before.stage, blocks);
+        if (release) consumer_release<T>(memory, before.stage, blocks);
         promote(sums.value[piece], scratch, upper, lower);
         next = now;
     }
@@ -263,7 +263,7 @@ OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
     }
 }
 
-// @sum_whole deps: Type, wgmma_order, tile_descriptor, release_stage, Sums
+// @sum_whole deps: Type, wgmma_order, tile_descriptor, consumer_release, Sums
 // All intervals of a tile of operands that are not split: the products of one chunk are under way
 // while the next one's are issued.
 template <typename T, int kPiece>
@@ -288,13 +288,13 @@ OPWELD_FN void sum_whole(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
         wgmma_commit();
         wgmma_wait<1>();
         pin(value);
-        if (interval > tile.first) release_stage<T>(memory, before.stage, blocks);
+        if (interval > tile.first) consumer_release<T>(memory, before.stage, blocks);
         before = ring;
         ring.advance();
     }
     wgmma_wait<0>();
     pin(value);
-    if (tile.last > tile.first) release_stage<T>(memory, before.stage, blocks);
+    if (tile.last > tile.first) consumer_release<T>(memory, before.stage, blocks);
 }
 
 // @Staging deps:
@@ -363,7 +363,7 @@ OPWELD_FN void stage_values(int slice, const Sums<kTileN, kPiece>& sums,
     }
 }
 
-// @give_slice deps: Sink, Staging, load_vector
+// @give_slice deps: EpilogueStore, Staging, load_vector
 // Where the values of a warp's rows go: the first of them, of n columns, is row `row` of `m` of a
 // result that begins at flat position `begin`.
 struct RowsAt {
@@ -425,7 +425,7 @@ OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& sp
 // A warp's part of a tile to the epilogue, whose code stands here for each way of calling it, kLanes
 // at once or one; or to the parts of sums.
 template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
-OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
+OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<Epilogue>& sink,
                          Staging::OfWarp& space, const RowsAt& to, int column) {
     constexpr int kLanes = Epilogue::kLanes, kTogether = kTileN > 128 ? 1 : 4;
     if (sink.parts && to.n % 4 == 0) {
@@ -451,23 +451,23 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>&
     }
 }
 
-// @find_drowned_sm90 deps: Drowned, largest_scale, Sums
-// Looks among a warp's sums, before the scales of their columns, for drowned ones. `scale`: of this
+// @find_cancellation_sm90 deps: Drowned, largest_scale, Sums
+// Looks among a warp's sums, before the scales of their columns, for cancelled ones. `scale`: of this
 // thread's upper row in the first of these intervals; `rows`: how many of the rows from it on exist.
 template <int kParts, int kTileN, int kPiece>
-OPWELD_FN void find_drowned(const Sums<kTileN, kPiece>& sums, const float* scale, int64_t step,
+OPWELD_FN void find_cancellation(const Sums<kTileN, kPiece>& sums, const float* scale, int64_t step,
                             int intervals, int64_t rows, CallHead* call) {
     const float upper = largest_scale(scale, step, rows > 0 ? intervals : 0);
     const float lower = largest_scale(scale + 8, step, rows > 8 ? intervals : 0);
-    Drowned<kParts> drowned;
+    Drowned<kParts> cancelled;
 #pragma unroll
     for (int piece = 0; piece < sums.kPieces; ++piece) {
 #pragma unroll
         for (int i = 0; i < kPiece / 2; ++i) {
-            drowned.add(sums.value[piece][i], i / 2 % 2 ? lower : upper);
+            cancelled.add(sums.value[piece][i], i / 2 % 2 ? lower : upper);
         }
     }
-    drowned.tell(call);
+    cancelled.tell(call);
 }
 
 // @make_stages deps: Tiles, sync_cluster
@@ -494,7 +494,7 @@ OPWELD_FN typename T::Memory& make_stages() {
 template <typename Mode, bool kScaled = Mode::kScaled>
 struct TileSums;
 
-// @SplitSums deps: TileSums, find_drowned_sm90, start_factors, sum_split, copy_groups
+// @SplitSums deps: TileSums, find_cancellation_sm90, start_factors, sum_split, copy_groups
 template <typename Mode>
 struct TileSums<Mode, true> {
     template <typename T>
@@ -516,7 +516,7 @@ struct TileSums<Mode, true> {
         sum_split<T, 128>(sums, memory, ring, tile, group, scale, scales.a_rows);
         await_copies<0>();
         if (scales.call->lossy) {
-            find_drowned<Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
+            find_cancellation<Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
                                        m - first_row(tile) - lane / 4, scales.call);
         }
     }
@@ -538,10 +538,10 @@ struct TileSums<Mode, false> {
     }
 };
 
-// @contract_sm90_kernel deps: TileSums, make_stages, own_thread, sync_cluster, fill_stages, give_sums, set_registers, dependents, prefetch_map
+// @contract_sm90_kernel deps: TileSums, make_stages, own_thread, sync_cluster, fill_stages, give_sums, setmaxnreg, dependents, prefetch_map
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
-                              const TileScales& scales, const Sink<Epilogue>& sink, int64_t m,
+                              const TileScales& scales, const EpilogueStore<Epilogue>& sink, int64_t m,
                               int64_t n) {
     using Making = TileSums<typename T::Mode>;
     const int group = threadIdx.x / 128 - 1;
@@ -569,22 +569,22 @@ template <typename T, typename Epilogue>
 static __global__ void __launch_bounds__(T::kThreads, 1)
     contract_sm90_kernel(const __grid_constant__ CUtensorMap map_a,
                          const __grid_constant__ CUtensorMap map_b, const TileGrid grid,
-                         const TileScales scales, const Sink<Epilogue> sink, const int64_t m,
+                         const TileScales scales, const EpilogueStore<Epilogue> sink, const int64_t m,
                          const int64_t n) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     auto& memory = make_stages<T>();
-    wait_for_results();
-    const bool fits = !scales.call || scales.call->unfit == 0;
+    griddepcontrol_wait();
+    const bool fits = !scales.call || scales.call->needs_fallback == 0;
     if (!fits && threadIdx.x == 0) scales.call->again = 1;
     if (threadIdx.x < 128) {
-        set_registers<40, false>();
+        setmaxnreg<40, false>();
         if (threadIdx.x == 0 && fits) {
             prefetch_map(&map_a);
             prefetch_map(&map_b);
             fill_stages<T>(memory, &map_a, &map_b, grid, scales);
         }
     } else {
-        set_registers<232, true>();
+        setmaxnreg<232, true>();
         if (fits) multiply_tiles<T>(memory, grid, scales, sink, m, n);
     }
     // A block must not end while another may still copy into its memory or arrive at its barriers.

@@ -69,7 +69,7 @@ struct TileOperand {
 template <typename T, typename Epilogue>
 static int launch_tiles(const TileOperand& a, const TileOperand& b, const Product& p,
                         int64_t intervals, int splits, const TileScales& scales,
-                        const Sink<Epilogue>& sink, cudaStream_t stream) {
+                        const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     CUtensorMap map_a, map_b;
     int error = make_tensor_map(&map_a, a.data, a.batches, a.batch, a.rows, a.row, a.depth,
                                 T::kTileM);
@@ -112,7 +112,7 @@ static int launch_tiles(const TileOperand& a, const TileOperand& b, const Produc
 template <typename Mode, typename Epilogue>
 static int launch_tiles_of(const TileOperand& a, const TileOperand& b, const Product& p,
                            int64_t intervals, const TilePlan& plan, const TileScales& scales,
-                           const Sink<Epilogue>& sink, cudaStream_t stream) {
+                           const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small tile.
     using Wide = Tiles<Mode, 256, 2, 4, 64>;
     using Single = Tiles<Mode, 128, 1, 6, Mode::kParts == 2 ? 32 : 64>;
@@ -159,7 +159,7 @@ struct SplitTiles : Form {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source& source,
-                      Sink<Epilogue> sink, cudaStream_t stream) {
+                      EpilogueStore<Epilogue> sink, cudaStream_t stream) {
         const Call call = Call::of(p, memory.workspace, memory.held, memory.held != nullptr);
         const auto& split = call.operands;
         int error = B::split(split, p, memory, stream);
@@ -171,7 +171,7 @@ struct SplitTiles : Form {
         CallHead* head = split.state.head;
         const TileScales scales{split.a_scale, split.held.scale, split.scale_rows,
                                 split.a_batches > 1, split.b_batches > 1, head};
-        const Sink<Epilogue> whole = sink;
+        const EpilogueStore<Epilogue> whole = sink;
         sink.parts = call.parts;
         error = launch_tiles_of<Mode>(a, b, p, split.intervals, call.plan, scales, sink, stream);
         return error ? error : launch_fma_product<float>(p, source, whole, &head->again, stream);
@@ -221,7 +221,7 @@ struct WholeTiles : Form {
         return WholeCall::of(p, nullptr).bytes;
     }
     template <typename Source, typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Source&, Sink<Epilogue> sink,
+    static int launch(const Product& p, const Memory& memory, const Source&, EpilogueStore<Epilogue> sink,
                       cudaStream_t stream) {
         using T = typename Mode::Storage;
         const WholeCall call = WholeCall::of(p, memory.workspace);

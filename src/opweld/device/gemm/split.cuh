@@ -170,7 +170,7 @@ struct SpotAt {
 
 // Whether more than one in 16 of a spot's values, zeros apart, have digits below those that the last
 // part keeps, which rounds at 2^-25: of values below 1 not all 24 bits are there, of values below
-// 2^-13 not all 11. Whether the lost ones count is asked of the sums (drowned.cuh).
+// 2^-13 not all 11. Whether the lost ones count is asked of the sums (cancellation.cuh).
 template <int kParts>
 OPWELD_FN bool loses_digits(const Four& scaled) {
     constexpr float kKept = kParts == 2 ? 1.0f : 0x1p-13f;
@@ -321,7 +321,7 @@ OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& 
         scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] =
             largest == 0.0f ? 0.0f : power_of_two(-up);
         if (loses) call->lossy = 1;
-        if (!is_in_range(largest)) call->unfit = 1;
+        if (!is_in_range(largest)) call->needs_fallback = 1;
     }
 }
 

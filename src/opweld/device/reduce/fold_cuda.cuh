@@ -288,7 +288,7 @@ struct RowOfBlocks<kTeam, 1> {
     OPWELD_FN void end() {}
 };
 
-// @RowOfBlocks deps: OneBlock, sync_cluster, of_peer
+// @RowOfBlocks deps: OneBlock, sync_cluster, mapa
 // The blocks are a cluster: each reads what the others have folded in their shared memory.
 template <int kTeam, int kBlocks>
 struct RowOfBlocks {
@@ -304,9 +304,9 @@ struct RowOfBlocks {
         mine = in_team<kTeam>(mine);
         if (threadIdx.x == 0) of_block = mine;
         sync_cluster();
-        mine = of_peer(of_block, 0);
+        mine = mapa(of_block, 0);
 #pragma unroll
-        for (int block = 1; block < kBlocks; ++block) mine.merge(of_peer(of_block, block));
+        for (int block = 1; block < kBlocks; ++block) mine.merge(mapa(of_block, block));
         return mine;
     }
 
@@ -402,7 +402,7 @@ OPWELD_FN Folds in_strips(Folds mine, int columns) {
 
 // @launch_early deps: starts_early
 // A launch while the kernel ahead is about to end, for whose results the kernel itself waits
-// (wait_for_results). Blocks keep `shared` bytes each and stand in clusters of kCluster.
+// (griddepcontrol_wait). Blocks keep `shared` bytes each and stand in clusters of kCluster.
 template <int kCluster = 1, typename... Parameters, typename... Given>
 static void launch_early(void (*kernel)(Parameters...), dim3 blocks, int threads, int64_t shared,
                          cudaStream_t stream, Given... given) {

@@ -394,7 +394,7 @@ template <typename F, typename Team, int kLanes, typename Index, typename... T>
 __global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
                                   kTeamBlocks<Team::kThreads, BoundOf<F, Index>>)
     rows_along(const Layout<F, Index> rows, void* partials, T*... data) {
-    wait_for_results();
+    griddepcontrol_wait();
     using Blocks = RowOfBlocks<Team::kThreads, Team::kBlocks>;
     const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / Blocks::kThreads;
     if (row >= rows.num_rows) return;
@@ -439,7 +439,7 @@ __global__ void __launch_bounds__(
     F::Cut::threads_of(Team::kThreads),
     kLeastBlocks<F::Cut::threads_of(Team::kThreads), BoundOf<F, Index>>)
     rows_across(const Layout<F, Index> rows, void* partials, T*... data) {
-    wait_for_results();
+    griddepcontrol_wait();
     constexpr int kStrips = Team::kThreads, kColumns = F::Cut::threads_of(kStrips) / kStrips;
     const int strip = threadIdx.x / kColumns;
     const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
@@ -488,7 +488,7 @@ template <typename F, int kThreads, typename Index, typename... T>
 __global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
     rows_finish(const Layout<F, Index> rows, const void* partials, Index pieces, int columns,
                 T*... data) {
-    wait_for_results();
+    griddepcontrol_wait();
     const Index strip = threadIdx.x / columns, strips = kThreads / columns;
     const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
     const bool inside = row < rows.num_rows;

@@ -18,7 +18,6 @@ from .kernel import (
     Contraction,
     Definition,
     Element,
-    Given,
     Index,
     Kernel,
     Let,
@@ -26,10 +25,11 @@ from .kernel import (
     Loop,
     Multiplied,
     Pick,
+    Pointwise,
     RowBlocks,
+    RowScalar,
     Store,
     Test,
-    Welded,
     expressions_of,
 )
 from .reduction import Fold, Folding, Reduction, Scan
@@ -39,12 +39,12 @@ class InvalidKernel(ValueError):
     """A kernel that breaks a rule; the text names the kernel and the name concerned."""
 
 
-def check_welded(welded: Welded) -> None:
+def check_fused(fused: Pointwise) -> None:
     """Both kernels are well formed and share their element."""
-    check_kernel(welded.contiguous)
-    check_kernel(welded.strided)
-    if welded.contiguous.element != welded.strided.element:
-        raise InvalidKernel(f"the kernels of {welded.group} compute different elements")
+    check_kernel(fused.contiguous)
+    check_kernel(fused.strided)
+    if fused.contiguous.element != fused.strided.element:
+        raise InvalidKernel(f"the kernels of {fused.group} compute different elements")
 
 
 def check_contraction(contraction: Contraction) -> None:
@@ -150,7 +150,7 @@ def _check_step_kernel(kernel: Kernel, known: dict[str, DType], loops: tuple[Loo
     if kernel.loops != loops:
         raise InvalidKernel("its kernels have different loops")
     for definition in kernel.definitions:
-        if isinstance(definition, Given) and known.get(definition.name) is not definition.dtype:
+        if isinstance(definition, RowScalar) and known.get(definition.name) is not definition.dtype:
             raise InvalidKernel(f"{definition.name} is not known of the row yet")
     _check_one(kernel)
 
@@ -167,7 +167,7 @@ def _check_fold(fold: Fold, element: Element, scanned: bool) -> None:
 
 def check_row_blocks(blocks: RowBlocks) -> None:
     """The tail is well formed, and its operands are the product and those of the group."""
-    check_welded(blocks.tail)
+    check_fused(blocks.tail)
     given = {buffer.name for buffer in blocks.buffers} | {blocks.product}
     unknown = [buffer.name for buffer in blocks.tail.buffers if buffer.name not in given]
     if unknown:
@@ -230,7 +230,7 @@ def _check_definition(definition: Definition, integers: set[str], inputs: dict[s
     name = definition.name
     if isinstance(definition, Index):
         return _check_expr(definition.expr, integers, name)
-    if isinstance(definition, Multiplied | Given):
+    if isinstance(definition, Multiplied | RowScalar):
         return None
     if isinstance(definition, Test):
         return _check_condition(definition.condition, integers, name)
@@ -368,6 +368,6 @@ def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
 
 
 def _definition_dtype(definition: Definition) -> DType:
-    if isinstance(definition, Load | Multiplied | Given):
+    if isinstance(definition, Load | Multiplied | RowScalar):
         return definition.dtype
     return DType.I64 if isinstance(definition, Index | Pick) else DType.BOOL

@@ -5,7 +5,7 @@ param      = Buffer(name, dtype) | Extent(name)
 loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
            | Test(name, condition, access) | Pick(name, index, extent, access, guard)
-           | Multiplied(name, dtype) | Given(name, dtype)
+           | Multiplied(name, dtype) | RowScalar(name, dtype)
 element    = name, params, let*, results
 let        = Let(name, dtype, op, args, attrs)
 store      = Store(buffer, address, result)
@@ -151,7 +151,7 @@ class Multiplied:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RowScalar:
     """`name` is a scalar of the row, known before the row is walked over (see reduction.py)."""
 
     name: str
@@ -161,7 +161,7 @@ class Given:
 Own = Load | Index | Test | Pick
 """What has a statement of its own wherever it is used."""
 
-Definition = Own | Multiplied | Given
+Definition = Own | Multiplied | RowScalar
 
 
 def expressions_of(definition: Definition) -> list[Size]:
@@ -172,7 +172,7 @@ def expressions_of(definition: Definition) -> list[Size]:
         return [definition.expr]
     if isinstance(definition, Pick):
         return [*definition.coords, *(b.expr for b in definition.guard)]
-    if isinstance(definition, Multiplied | Given):
+    if isinstance(definition, Multiplied | RowScalar):
         return []
     return [between.expr for between in definition.condition]
 
@@ -275,7 +275,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Welded:
+class Pointwise:
     """The kernels of one group: `contiguous` for row-major operands, `strided` for any strides.
 
     `shape` is the iteration space (and the shape of every output). `axes` has for each operand
@@ -428,7 +428,7 @@ class RowBlocks:
     rows: int
     product: str
     buffers: tuple[Buffer, ...]
-    tail: Welded
+    tail: Pointwise
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -11,11 +11,11 @@ The kept loops number the rows, the reduced loops the elements of one row. A wal
 evaluated for every element: its element's first results are folded over the row, one by each fold,
 the others are stored. What comes once after a walk is evaluated for the row: from folds and values
 so far it computes the values that later steps read, and what is stored of them. Both read what is
-known of the row by `Given` definitions. The last walk of a folding may have no folds, and then
+known of the row by `RowScalar` definitions. The last walk of a folding may have no folds, and then
 nothing comes after it.
 
 A scan becomes one walk in two halves: what is scanned of an element, and what is computed from the
-scans, which its second kernel reads by `Given` definitions, too.
+scans, which its second kernel reads by `RowScalar` definitions, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from ..expr import Size, divides_given, is_multiple
 from ..ops import Op
 from ..types import DType
-from .kernel import Attending, Buffer, Contraction, Extent, Kernel, Loop, RowBlocks, Welded
+from .kernel import Attending, Buffer, Contraction, Extent, Kernel, Loop, Pointwise, RowBlocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,4 +210,4 @@ class Scan:
         return self.strided.buffers
 
 
-Lowered = Welded | Contraction | Attending | Reduction | Scan | RowBlocks
+Lowered = Pointwise | Contraction | Attending | Reduction | Scan | RowBlocks

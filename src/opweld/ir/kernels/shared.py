@@ -35,12 +35,12 @@ def kernels_of(parts: Iterable[Part]) -> tuple[Lowered, ...]:
     return tuple({lowered.group: lowered for part in parts for lowered in part.kernels}.values())
 
 
-def welds_of(parts: Iterable[Part]) -> list[tuple[Graph, Group, Lowered, Operator]]:
+def fused_groups_of(parts: Iterable[Part]) -> list[tuple[Graph, Group, Lowered, Operator]]:
     """The operators of a file with their graphs, groups and kernels, each once."""
     found: dict[str, tuple[Graph, Group, Lowered, Operator]] = {}
     for part in parts:
-        for weld in operators_of(part.plan.groups, part.kernels):
-            found.setdefault(weld[2].name, (part.plan.graph, *weld))
+        for fused in operators_of(part.plan.groups, part.kernels):
+            found.setdefault(fused[2].name, (part.plan.graph, *fused))
     return list(found.values())
 
 
@@ -48,7 +48,7 @@ def sites_of(parts: Iterable[Part]) -> Counter[str]:
     """How many groups of one part each operator stands for: in the part that has the most."""
     sites: Counter[str] = Counter()
     for part in parts:
-        sites |= Counter(group.name for group in part.plan.groups if group.welded)
+        sites |= Counter(group.name for group in part.plan.groups if group.fused)
     return sites
 
 
@@ -57,7 +57,7 @@ def _shared(part: Part, known: dict[str, Kept]) -> Part:
     groups: list[Group] = []
     lowereds: list[Lowered] = []
     for group in part.plan.groups:
-        if group.welded:
+        if group.fused:
             lowered = next(kernels)
             key = key_of(part.plan.graph, group.as_compiled, lowered)
             first, lowered = known.setdefault(key, (group, lowered))

@@ -12,7 +12,6 @@ from .kernel import (
     Const,
     Definition,
     Extent,
-    Given,
     Index,
     Kernel,
     Let,
@@ -20,6 +19,7 @@ from .kernel import (
     Loop,
     Multiplied,
     Pick,
+    RowScalar,
     Store,
 )
 from .reduction import Folding
@@ -112,7 +112,7 @@ def _definition_text(definition: Definition, given: str) -> str:
         return _pick_text(definition)
     if isinstance(definition, Multiplied):
         return f"{definition.name} {definition.dtype.value} = product"
-    if isinstance(definition, Given):
+    if isinstance(definition, RowScalar):
         return f"{definition.name} {definition.dtype.value} = {given}"
     if isinstance(definition, Index):
         return f"{definition.name} i64 = index {definition.expr}  {definition.access.value}"

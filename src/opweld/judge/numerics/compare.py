@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from opweld.judge.numerics.chance import freedom
 from opweld.judge.numerics.grade import Band, Figures, Format
+from opweld.judge.numerics.statistics import freedom
 
 PIECE_ELEMS = {"cpu": 2**19, "cuda": 2**23}
 SMALL_ELEMS = 2**16

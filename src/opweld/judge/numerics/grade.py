@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from opweld.judge.numerics.chance import margins
+from opweld.judge.numerics.statistics import margins
 from opweld.judge.values import GRADES, Grade
 
 RMS_MARGIN_A, MAX_MARGIN_A = 1.05, 1.5

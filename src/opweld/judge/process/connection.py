@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from opweld.judge.load import NEW, CandidateError
 from opweld.judge.process import candidate
-from opweld.judge.process.endings import Ending, Limits, Outcome, sentence
+from opweld.judge.process.exit_status import Ending, Limits, Outcome, sentence
 from opweld.judge.process.processes import kill, kill_group, resident_bytes
 
 _TICK_S = 0.05

@@ -25,8 +25,8 @@ import torch
 from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
 from opweld.judge.load import brief, is_out_of_memory
 from opweld.judge.process.connection import Connection, start_candidate
-from opweld.judge.process.endings import Limits
 from opweld.judge.process.environment import is_spoilt
+from opweld.judge.process.exit_status import Limits
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.process.processes import (
     MARK,

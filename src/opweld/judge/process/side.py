@@ -53,7 +53,7 @@ from opweld.judge.verify.run import (
     run,
 )
 from opweld.judge.verify.signature import Signature, parameters_of
-from opweld.judge.verify.surroundings import BehindWork, Leftovers
+from opweld.judge.verify.stream_races import BehindWork, Leftovers
 from opweld.judge.verify.weights import State, change_in_place, copy_state, load_state
 
 # How a call is made: as it comes, on a stream of its own, or behind other work on the stream.

@@ -22,7 +22,7 @@ from typing import Any
 
 import opweld
 from opweld.judge.build.locks import remove_stale_locks
-from opweld.judge.process.endings import Outcome
+from opweld.judge.process.exit_status import Outcome
 from opweld.judge.process.processes import MARK, await_end, descendants, kill, kill_group, marked
 
 _TICK_S = 0.1

@@ -51,9 +51,9 @@ from opweld.judge.verify.inputs import (
 from opweld.judge.verify.modes import EVAL, OWN
 from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.verify.run import Run, state_tensors
+from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.signature import parameters_of, signature_clause
 from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
-from opweld.judge.verify.streams import stream
 from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.verify.weights import (
     THROUGH,

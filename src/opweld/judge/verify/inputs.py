@@ -19,9 +19,9 @@ from torch import Tensor
 from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.numerics.compare import SMALL_ELEMS
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.verify import fills
-from opweld.judge.verify.fills import Fill
-from opweld.judge.verify.streams import stream
+from opweld.judge.verify import distributions
+from opweld.judge.verify.distributions import Fill
+from opweld.judge.verify.seeds import stream
 
 Own = Callable[[int], Call]
 
@@ -31,15 +31,15 @@ CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
 SPECIAL = "NaN, infinities, signed zeros"
 # What the first floating-point tensor is filled with, and the others.
 VALUES: dict[str, tuple[Fill, Fill]] = {
-    "normal values": (fills.normal, fills.normal),
-    "positive values": (fills.positive, fills.positive),
-    "large values": (fills.large, fills.large),
-    "tiny values": (fills.tiny, fills.tiny),
-    "sparse values": (fills.sparse, fills.sparse),
-    CONSTANT_ROWS: (fills.constant_rows, fills.normal),
-    ONE_HUGE: (fills.one_huge, fills.normal),
-    LARGEST: (fills.one_largest, fills.normal),
-    SPECIAL: (fills.special, fills.special),
+    "normal values": (distributions.normal, distributions.normal),
+    "positive values": (distributions.positive, distributions.positive),
+    "large values": (distributions.large, distributions.large),
+    "tiny values": (distributions.tiny, distributions.tiny),
+    "sparse values": (distributions.sparse, distributions.sparse),
+    CONSTANT_ROWS: (distributions.constant_rows, distributions.normal),
+    ONE_HUGE: (distributions.one_huge, distributions.normal),
+    LARGEST: (distributions.one_largest, distributions.normal),
+    SPECIAL: (distributions.special, distributions.special),
 }
 # There the answer may be a difference of equal numbers, which rounding alone decides.
 ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE))

@@ -31,7 +31,7 @@ from opweld.judge.values import Check
 from opweld.judge.verify.guards import Extent, extent_of
 from opweld.judge.verify.inputs import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
 from opweld.judge.verify.run import Run, autocast_to, collect, filled_memory, run
-from opweld.judge.verify.streams import stream
+from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.trivial import Pass, Trivial, unjudged
 from opweld.judge.verify.weights import State, copy_state, load_state
 

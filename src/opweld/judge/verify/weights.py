@@ -12,7 +12,7 @@ from opweld.judge.numerics.compare import same_bits
 from opweld.judge.numerics.outputs import is_float
 from opweld.judge.values import Check
 from opweld.judge.verify.run import state_tensors
-from opweld.judge.verify.streams import stream
+from opweld.judge.verify.seeds import stream
 
 State = dict[str, Tensor]
 # By an in-place op, which a tensor's version counter notices, or through `.data`, past it.

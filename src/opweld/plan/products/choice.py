@@ -167,12 +167,12 @@ def _compared(
     table: Table,
 ) -> _Compared:
     times = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
-    alone = times.apart < times.welded
-    ours, library = min(times.welded, times.apart), times.library
+    alone = times.apart < times.fused
+    ours, library = min(times.fused, times.apart), times.library
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
     if alone:
-        figures = f"about {_us(ours)} us with a kernel for the rest, as one {_us(times.welded)}"
+        figures = f"about {_us(ours)} us with a kernel for the rest, as one {_us(times.fused)}"
         figures += f", the library and that kernel {_us(library)} us"
     shape = product_class(product, mode, tail, conditions.sizes)
     maker, row = maker_of(shape, target, table), table.row(target.measured_as, shape)

@@ -18,7 +18,7 @@ from ..cost import estimate_with, splits_a
 from ..uses import Uses, behind_views
 
 
-def weld_prologues(
+def fuse_prologues(
     uses: Uses,
     groups: tuple[Group, ...],
     target: Target,
@@ -33,15 +33,15 @@ def weld_prologues(
         takers = _takers(made, groups)
         if not takers:
             continue
-        welded = [_welded(made, taker, target) for taker in takers]
-        if any(group.name in excluded for group in welded):
+        fused = [_fused(made, taker, target) for taker in takers]
+        if any(group.name in excluded for group in fused):
             continue
         refused = _refused(uses, made, groups, takers, conditions)
         if refused:
             changed[_key(made)] = replace(made, reason=f"{made.reason}; {refused}")
             continue
         changed[_key(made)] = None
-        changed.update((_key(taker), group) for taker, group in zip(takers, welded, strict=True))
+        changed.update((_key(taker), group) for taker, group in zip(takers, fused, strict=True))
     kept = (changed.get(_key(group), group) for group in groups)
     return tuple(group for group in kept if group is not None)
 
@@ -77,7 +77,7 @@ def _refused(
         return "the product after it reads its operand more than once, and without splitting it"
     if not all(_is_even(taker.product) for taker in takers if taker.product is not None):
         return "the product after it takes its result in another order"
-    if value.type.dtype is not DType.F32 or any(n.op is Op.PICK for n in made.nodes):
+    if value.type.dtype is not DType.F32 or any(n.op is Op.GATHER for n in made.nodes):
         return "the pass that splits the product's operand does not read by indices"
     size = number_at(value.type.size_bytes, conditions.sizes)
     read = number_at(made.estimate.bytes, conditions.sizes) - size
@@ -103,7 +103,7 @@ def _is_even(product: Product) -> bool:
     return even_strides(product.a_axes, product.a.type.shape) is not None
 
 
-def _welded(made: Group, taker: Group, target: Target) -> Group:
+def _fused(made: Group, taker: Group, target: Target) -> Group:
     """The product with the kernel as its prologue."""
     value = made.outputs[0]
     inputs = (*made.inputs, *(node for node in taker.inputs if node is not value))

@@ -16,35 +16,35 @@ from ..cost import block_rows, estimate, saved_and_packed_bytes
 from .recognised import is_product, rows_product_of
 
 
-def weld_row_blocks(
+def fuse_row_blocks(
     groups: tuple[Group, ...], target: Target, excluded: frozenset[str], conditions: Conditions
 ) -> tuple[Group, ...]:
     """The groups, with each product and the kernel that takes its memory as one where that pays."""
     if target.row_blocks is None or conditions.autocast:
         return groups  # autocast casts the operands inside the library's call
     made = {g.nodes[0].serial: g for g in groups if _is_product(g)}
-    welded = dict[int, Group]()
+    fused = dict[int, Group]()
     result = list[Group]()
     for group in groups:
         call = group.inputs[group.reuse] if group.reuse is not None else None
         if call is not None and call.serial in made:
-            group = _welded(call, group, target, excluded, conditions)
+            group = _fused(call, group, target, excluded, conditions)
             if group.kind is GroupKind.ROW_BLOCKS:
-                welded[call.serial] = group
+                fused[call.serial] = group
         result.append(group)
-    return tuple(g for g in result if not (_is_product(g) and g.nodes[0].serial in welded))
+    return tuple(g for g in result if not (_is_product(g) and g.nodes[0].serial in fused))
 
 
 def _is_product(group: Group) -> bool:
     return group.kind is GroupKind.LIBRARY and is_product(group.nodes[0])
 
 
-def _welded(
+def _fused(
     call: Node, tail: Group, target: Target, excluded: frozenset[str], conditions: Conditions
 ) -> Group:
     """The two as one group; the tail as it is where that gains nothing."""
     product, name = rows_product_of(call), _name(call, tail)
-    picks = any(node.op is Op.PICK for node in tail.nodes)
+    picks = any(node.op is Op.GATHER for node in tail.nodes)
     if product is None or picks or name in excluded:
         return tail
     rows = block_rows(call, target, conditions.sizes)

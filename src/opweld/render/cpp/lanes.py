@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...ir.expr import Size, product, symbol
-from ...ir.kernels.kernel import Definition, Given, Kernel, Load, Loop, Store
+from ...ir.kernels.kernel import Definition, Kernel, Load, Loop, RowScalar, Store
 from ...ir.kernels.reduction import Folding, Reduction, Walk
 from ..c import compute_type, grouped, named_in
 from ..chunks import needs_length, own_folds, takes_chunks
@@ -203,7 +203,7 @@ def strips(lanes: Lanes, body: list[str]) -> list[str]:
 
 def given_or(definition: Definition, kernel: Kernel) -> str:
     """The statement of a definition for one lane of a strip; scalars of the row have lanes."""
-    if not isinstance(definition, Given):
+    if not isinstance(definition, RowScalar):
         return definition_text(definition, kernel)
     name, dtype = definition.name, definition.dtype
     return f"const {compute_type(dtype)} {name} = {read(f'{name}_lane[lane]', dtype)};"
@@ -386,7 +386,7 @@ def _element(lanes: Lanes, walk: Walk, inside: Inside | None = None) -> list[str
             lines.append(of_block(definition))
         elif definition in of_strips:
             lines.append(of_strip(lanes.folding, definition))
-        elif lanes.across or not isinstance(definition, Given):
+        elif lanes.across or not isinstance(definition, RowScalar):
             definition = inside.unguarded(definition) if inside else definition
             lines.append(given_or(definition, kernel))
     lines += call_element(kernel, [name for name, _ in kernel.element.params])

@@ -15,7 +15,7 @@ partials[p * stride + r - begin].
 
 from __future__ import annotations
 
-from ...ir.kernels.kernel import Given
+from ...ir.kernels.kernel import RowScalar
 from ...ir.kernels.reduction import Folding, Once, Reduction, Step
 from ..c import compute_type, dtypes_of, storage_pieces
 from ..chunks import own_folds, told_beside
@@ -138,7 +138,7 @@ def _once_for_row(step: Step) -> list[str]:
         return []
     declared = [f"{compute_type(value.dtype)} {value.name};" for value in once.values]
     kernel = once.kernel
-    body = [definition_text(d, kernel) for d in kernel.definitions if not isinstance(d, Given)]
+    body = [definition_text(d, kernel) for d in kernel.definitions if not isinstance(d, RowScalar)]
     body += call_element(kernel, [name for name, _ in kernel.element.params])
     body += [f"{value.name} = value{value.result};" for value in once.values]
     return [*declared, "{", *indented(body + [stored(s) for s in kernel.stores], 2), "}"]

@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from ...ir.kernels.kernel import Arg, Element, Kernel, Let, Name, Welded
+from ...ir.kernels.kernel import Arg, Element, Kernel, Let, Name, Pointwise
 from ...ir.kernels.reduction import Folding, Once, Reduction, Scan, Step
 from ...ir.ops import Op
 from ...ir.types import DType
 
-Ours = Welded | Reduction | Scan
+Ours = Pointwise | Reduction | Scan
 
 
 def rounded_once(lowered: Ours) -> Ours:
     """The kernels of a group without the casts that their stores repeat."""
-    if isinstance(lowered, Welded):
+    if isinstance(lowered, Pointwise):
         kernels = map(_by_stores, lowered.kernels)
         return replace(lowered, contiguous=next(kernels), strided=next(kernels))
     foldings = map(_folding, lowered.foldings)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.kernels.kernel import Given, Kernel
+from ...ir.kernels.kernel import Kernel, RowScalar
 from ...ir.kernels.reduction import Fold, Folding, Scan
 from ...ir.ops import Op
 from ..c import compute_type, dtypes_of, grouped, storage_pieces
@@ -289,6 +289,6 @@ def _loop(var: str, first: str, last: str, body: list[str]) -> list[str]:
 
 def _evaluated(kernel: Kernel, told: dict[str, str]) -> list[str]:
     """Statements of an element: its definitions, and its results by value0, value1, ..."""
-    lines = [definition_text(d, kernel) for d in kernel.definitions if not isinstance(d, Given)]
+    lines = [definition_text(d, kernel) for d in kernel.definitions if not isinstance(d, RowScalar)]
     arguments = [told.get(name, name) for name, _ in kernel.element.params]
     return lines + call_element(kernel, arguments)

@@ -10,11 +10,11 @@ from ...ir.kernels.kernel import (
     Buffer,
     Definition,
     Extent,
-    Given,
     Index,
     Kernel,
     Multiplied,
     Pick,
+    RowScalar,
     Store,
     Test,
 )
@@ -61,7 +61,7 @@ def definition_text(
 ) -> str:
     """The statement of a definition; `place` spells addresses."""
     name = definition.name
-    assert not isinstance(definition, Multiplied | Given), "it has no statement of its own"
+    assert not isinstance(definition, Multiplied | RowScalar), "it has no statement of its own"
     if isinstance(definition, Index):
         return f"const int64_t {name} = {text_of(definition.expr)};"
     bounds = {loop.var: loop.extent for loop in kernel.loops}

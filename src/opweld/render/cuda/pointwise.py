@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...ir.identifiers import is_reserved
-from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Welded
+from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
 from ..c import STORAGE, argument, compute_type, load_text, spelled, store_text
 from ..element import pieces_called, short_title
 from ..layout import comment, folded, head
@@ -22,31 +22,31 @@ _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)
 _MAX_RANK = 8
 
 
-def is_functor(welded: Welded) -> bool:
+def is_functor(fused: Pointwise) -> bool:
     """Whether the skeleton runs a group: each operand is read once, along axes of the results, and
     nothing but operands is."""
-    kernel = welded.contiguous
-    plain = welded.axes is not None and not kernel.turned and kernel.vectors == 1
-    return plain and len(welded.shape) <= _MAX_RANK
+    kernel = fused.contiguous
+    plain = fused.axes is not None and not kernel.turned and kernel.vectors == 1
+    return plain and len(fused.shape) <= _MAX_RANK
 
 
-def functor_pieces(welded: Welded) -> set[str]:
+def functor_pieces(fused: Pointwise) -> set[str]:
     """Names of the device library's pieces that a functor needs."""
-    types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in welded.buffers}
-    called = pieces_called(functor_text(welded))
+    types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in fused.buffers}
+    called = pieces_called(functor_text(fused))
     return {"pointwise", *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
 
 
-def functor_text(welded: Welded) -> str:
+def functor_text(fused: Pointwise) -> str:
     """The functor of a group, and the C function that runs it."""
-    assert welded.axes is not None, "the skeleton runs it"
-    kernel, name = welded.contiguous, f"{welded.group}_element"
-    axes = [*welded.axes, *(tuple(range(len(welded.shape))) for _ in kernel.stores)]
+    assert fused.axes is not None, "the skeleton runs it"
+    kernel, name = fused.contiguous, f"{fused.group}_element"
+    axes = [*fused.axes, *(tuple(range(len(fused.shape))) for _ in kernel.stores)]
     operands = [_operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
     params = [_parameter(buffer) for buffer in kernel.buffers]
-    constants = f"kRank = {len(welded.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
+    constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
     lines = [
-        short_title(kernel, welded.buffers),
+        short_title(kernel, fused.buffers),
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int {constants};",
@@ -54,7 +54,7 @@ def functor_text(welded: Welded) -> str:
         *statements(kernel),
         "  }",
         "};",
-        f'extern "C" int {welded.group}_launch(const TensorView* operands, void* stream) {{',
+        f'extern "C" int {fused.group}_launch(const TensorView* operands, void* stream) {{',
         folded(f"  return op::pointwise<{name}>(operands, stream, {name}::Operands());"),
         "}",
     ]

@@ -7,14 +7,14 @@ pass, in the user's own expressions; the skeleton does the rest for operands of 
 from __future__ import annotations
 
 from ...ir.expr import Size, picks_of
-from ...ir.kernels.kernel import Buffer, Definition, Given, Index, Kernel, Load, Loop, Pick
+from ...ir.kernels.kernel import Buffer, Definition, Index, Kernel, Load, Loop, Pick, RowScalar
 from ...ir.kernels.reduction import Fold, Folding, Reduction, Step, Value, Walk
 from ...ir.ops import Op
 from ..c import STORAGE, compute_type, constant, load_text, picked_text, store_text
 from ..chunks import has_chunks, own_folds, takes_chunks
 from ..element import pieces_called, title
 from ..layout import folded, head
-from .device_rows import device_instance
+from .cooperative_rows import device_instance
 from .folds import FOLD, chain_text, fold_types, state_type, told_text
 from .pointwise import lets, told_line, value_text
 from .reduction import takes_registers
@@ -63,7 +63,7 @@ def _is_plain(definition: Definition, length: Size) -> bool:
         return not definition.guard
     if isinstance(definition, Pick):
         return not definition.guard and definition.extent == length
-    return isinstance(definition, Given)
+    return isinstance(definition, RowScalar)
 
 
 def row_functor_pieces(reduction: Reduction) -> set[str]:
@@ -207,8 +207,8 @@ def _kept_names(folding: Folding) -> set[str]:
         own = {fold.name for fold in step.walk.folds}
         walk = [step.walk.kernel.definitions] if number else []
         once = [step.once.kernel.definitions] if step.once else []
-        found |= {d.name for each in walk for d in each if isinstance(d, Given)}
-        found |= {d.name for each in once for d in each if isinstance(d, Given)} - own
+        found |= {d.name for each in walk for d in each if isinstance(d, RowScalar)}
+        found |= {d.name for each in once for d in each if isinstance(d, RowScalar)} - own
     return found
 
 

@@ -21,11 +21,11 @@ from ..c import compute_type
 from ..chunks import has_chunks, takes_chunks
 from ..element import element_text, title
 from ..layout import folded, head
-from .alone import alone_parts
-from .device_rows import DEVICE_PIECES, device_entries, device_instance, device_parts
+from .cooperative_rows import DEVICE_PIECES, device_entries, device_instance, device_parts
 from .folds import finish_sizes, fold_pieces, folds_struct, tell
 from .team_launch import launchers, template_line
 from .teams import BLOCKS, SHARED, packet_words, pieces_entries, spread, threads_of
+from .thread_per_row import alone_parts
 from .walk import (
     Function,
     folds_name,
@@ -165,7 +165,7 @@ def _kernel(
         template_line(folding, reduction),
         f"__global__ void __launch_bounds__({bounds})",
         head(f"{prefix(folding)}_kernel", params, " {"),
-        "  op::wait_for_results();",
+        "  op::griddepcontrol_wait();",
         *map(folded, body),
         "}",
     ]
@@ -304,7 +304,7 @@ def _finish_kernel(folding: Folding, once: Function | None, operands: tuple[str,
         "template <int kThreads, typename Index>",
         "__global__ void __launch_bounds__(kThreads, op::kLeastBlocks<kThreads, Index>)",
         head(name, [*params, "int columns"], " {"),
-        "  op::wait_for_results();",
+        "  op::griddepcontrol_wait();",
         "  const Index strip = threadIdx.x / columns, strips = kThreads / columns;",
         "  const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;",
         "  const bool inside = row < num_rows;",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...ir.kernels.reduction import Folding, Reduction
 from ..layout import COLUMNS, broken, call, folded, head
-from .device_rows import device_instance, device_lines
+from .cooperative_rows import device_instance, device_lines
 from .folds import finish_sizes
 from .teams import (
     BLOCKS,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ...device import pieces
 from ...device.used import used
-from ...ir.kernels.kernel import Attending, Contraction, Kernel, Welded
+from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise
 from ...ir.kernels.reduction import Lowered, Reduction, Scan
 from ..c import dtypes_of, storage_pieces
 from ..element import element_text, pieces_called, pieces_of, place_pieces, title
@@ -56,7 +56,7 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
             needed |= row_functor_pieces(lowered) if by_skeleton else reduction_pieces(lowered)
         if isinstance(lowered, Scan):
             needed |= scan_pieces(lowered)
-        if isinstance(lowered, Welded) and is_functor(lowered):
+        if isinstance(lowered, Pointwise) and is_functor(lowered):
             needed |= functor_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
@@ -68,7 +68,7 @@ def runs_by_skeleton(lowered: Lowered) -> bool:
     """Whether a group is a functor, whose operator hands over a table of tensors."""
     if isinstance(lowered, Reduction):
         return is_row_functor(lowered)
-    return isinstance(lowered, Welded) and is_functor(lowered)
+    return isinstance(lowered, Pointwise) and is_functor(lowered)
 
 
 def takes_scratch(lowered: Lowered) -> bool:
@@ -85,14 +85,14 @@ def _text(lowered: Lowered) -> str:
         return row_functor_text(lowered) if is_row_functor(lowered) else reduction_text(lowered)
     if isinstance(lowered, Scan):
         return scan_text(lowered)
-    assert isinstance(lowered, Welded), "row blocks run on the CPU"
+    assert isinstance(lowered, Pointwise), "row blocks run on the CPU"
     return functor_text(lowered) if is_functor(lowered) else _group_text(lowered)
 
 
-def _group_text(welded: Welded) -> str:
-    element = element_text(welded.contiguous.element, "cuda")
-    parts = [f"{title(welded.contiguous, welded.buffers)}\n\n{element}"]
-    for kernel in (welded.contiguous, welded.strided):
+def _group_text(fused: Pointwise) -> str:
+    element = element_text(fused.contiguous.element, "cuda")
+    parts = [f"{title(fused.contiguous, fused.buffers)}\n\n{element}"]
+    for kernel in (fused.contiguous, fused.strided):
         if kernel.turned:
             parts.append(_turned_kernel(kernel))
         else:

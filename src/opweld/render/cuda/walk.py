@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from ...ir.expr import Size, coefficient, substitute, symbol, symbols_of
 from ...ir.kernels.kernel import (
     Access,
-    Given,
     Kernel,
     Load,
     Loop,
     Own,
     Pick,
+    RowScalar,
     Store,
     Test,
     needed_by,
@@ -262,7 +262,7 @@ def _arguments(kernel: Kernel, folding: Folding, held: dict[Load, str]) -> list[
     row = "known[lane]" if folding.across or folding.scanned else "known"
     texts: dict[str, str] = {}
     for definition in kernel.definitions:
-        if isinstance(definition, Given):
+        if isinstance(definition, RowScalar):
             texts[definition.name] = f"{row}.{definition.name}"
         elif isinstance(definition, Load):
             texts[definition.name] = _loaded(definition, held.get(definition))
@@ -342,7 +342,7 @@ def once_function(folding: Folding, number: int) -> Function | None:
     kernel = once.kernel
     own = [d for d in kernel.definitions if isinstance(d, Own)]
     body = [definition_text(d, kernel) for d in own]
-    given = {d.name: f"known.{d.name}" for d in kernel.definitions if isinstance(d, Given)}
+    given = {d.name: f"known.{d.name}" for d in kernel.definitions if isinstance(d, RowScalar)}
     body += call_element(kernel, [given.get(name, name) for name, _ in kernel.element.params])
     body += [f"known.{value.name} = value{value.result};" for value in once.values]
     if kernel.stores:

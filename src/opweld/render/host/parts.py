@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.expr import product, symbols_of
-from ...ir.kernels.kernel import Kernel, Load, Pick, Welded
+from ...ir.kernels.kernel import Kernel, Load, Pick, Pointwise
 from ...ir.kernels.reduction import Folding
 from ...ir.operator import Operator, reads_in_place
 from ...ir.types import DType, TensorType
@@ -76,19 +76,19 @@ def wrapped(start: str, items: list[str], end: str, indent: int = 4) -> str:
     return start + "\n" + "\n".join(" " * indent + each for each in lines) + end
 
 
-def sizes_of_run(welded: Welded) -> frozenset[str]:
+def sizes_of_run(fused: Pointwise) -> frozenset[str]:
     """Symbolic sizes that running its kernels names."""
-    named = (e.name for kernel in welded.kernels for e in kernel.extents)
-    tested = (name for size in welded.contiguous.multiples for name in symbols_of(size))
-    return frozenset((*named, *tested)) | symbols_of(product(welded.shape))
+    named = (e.name for kernel in fused.kernels for e in kernel.extents)
+    tested = (name for size in fused.contiguous.multiples for name in symbols_of(size))
+    return frozenset((*named, *tested)) | symbols_of(product(fused.shape))
 
 
-def contiguous_test(operator: Operator, welded: Welded) -> str:
+def contiguous_test(operator: Operator, fused: Pointwise) -> str:
     """Whether the kernel for contiguous operands is right for the tensors of a call."""
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     first = operator.results[0]
-    if not reads_in_place(operator, welded):
-        whole = whole_packets(welded.contiguous)
+    if not reads_in_place(operator, fused):
+        whole = whole_packets(fused.contiguous)
         return all_of([*whole, *(f"{name}.is_contiguous()" for name in names)])
     # Elementwise throughout: any layout that all tensors share will do. The others are one element.
     full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]

@@ -6,7 +6,7 @@ from ...ir.expr import symbols_of
 from ...ir.kernels.reduction import Folding, Reduction, Scan
 from ...ir.operator import Operator
 from ..c import index_text
-from ..cuda.device_rows import has_partials
+from ..cuda.cooperative_rows import has_partials
 from .parts import (
     all_of,
     before_picks,

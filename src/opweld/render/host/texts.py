@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from importlib import resources
 
 from ...ir.expr import product, symbols_of
-from ...ir.kernels.kernel import Attending, Contraction, Kernel, RowBlocks, Welded
+from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
 from ...ir.kernels.reduction import Lowered, Reduction, Scan
-from ...ir.kernels.shared import sites_of, welds_of
+from ...ir.kernels.shared import fused_groups_of, sites_of
 from ...ir.operator import Operator, Result, operator_of
 from ...ir.original import Part
 from ...ir.plan import Group
 from ..c import index_text
 from ..cpp.statements import picks
-from ..cuda.device_rows import has_partials
+from ..cuda.cooperative_rows import has_partials
 from ..cuda.texts import runs_by_skeleton, takes_scratch
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
@@ -85,9 +85,9 @@ class Host:
 
 def host(parts: tuple[Part, ...], language: str) -> Host:
     """The host code for all kernels of one emitted file; `language` is "cuda" or "c++"."""
-    welds = welds_of(parts)
+    fused_groups = fused_groups_of(parts)
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
-    lowereds = [lowered for _, _, lowered, _ in welds]
+    lowereds = [lowered for _, _, lowered, _ in fused_groups]
     products = [w for w in lowereds if isinstance(w, Contraction)]
     functors = [language == "cuda" and runs_by_skeleton(lowered) for lowered in lowereds]
     pairs = zip(lowereds, functors, strict=True)
@@ -102,7 +102,7 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     files += [] if all(functors) else ["host.h", extra]
     files += ["memory.h"] if products or cut or attends else []
     files += ["product.h"] if products or attends else []
-    files += ["held.h"] if any(product.held for product in products) else []
+    files += ["packed_weights.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions and language == "c++" else []
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
@@ -118,7 +118,7 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
             (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
             (operator.name, *([f"{operator.name}_into"] if _reuses(operator) else [])),
         )
-        for _, group, lowered, operator in welds
+        for _, group, lowered, operator in fused_groups
     )
     shared = [*map(_device, files), _OPERATOR.replace("@KEY@", key)]
     return Host(key, "\n".join(shared), tuple(operators))
@@ -180,23 +180,23 @@ def _parameters(operator: Operator) -> list[str]:
     return tensors + [f"int64_t {name}" for name in operator.sizes]
 
 
-def _run_text(operator: Operator, welded: Welded, language: str) -> str:
+def _run_text(operator: Operator, fused: Pointwise, language: str) -> str:
     """Chooses the kernel by the layouts at this call and runs it."""
     call = _cuda_call if language == "cuda" else _cpu_call
     device = f"{operator.results[0].name}.get_device_index()"
     guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
-        *reads(operator, sizes_of_run(welded)),
-        f"  const int64_t num_elems = {index_text(product(welded.shape), str)};",
+        *reads(operator, sizes_of_run(fused)),
+        f"  const int64_t num_elems = {index_text(product(fused.shape), str)};",
         "  if (num_elems == 0) return;",
-        *([guard] if language == "cuda" else before_picks(welded.strided)),
-        f"  if ({contiguous_test(operator, welded)}) {{",
-        *call(operator, welded.contiguous),
+        *([guard] if language == "cuda" else before_picks(fused.strided)),
+        f"  if ({contiguous_test(operator, fused)}) {{",
+        *call(operator, fused.contiguous),
         "  } else {",
-        *call(operator, welded.strided),
+        *call(operator, fused.strided),
         "  }",
-        *([] if language == "cuda" else behind_picks(welded.strided)),
+        *([] if language == "cuda" else behind_picks(fused.strided)),
         "}",
     ]
     return "\n".join(lines)

@@ -18,16 +18,16 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 
 from ..build import Builder
-from ..call import Call, Lower, NotWelded
+from ..call import Call, Lower, NotFused
 
 
 def _index(call: Call, node: Node) -> Node:
-    """The index as it is. Raises NotWelded where its numbers are no places in memory."""
+    """The index as it is. Raises NotFused where its numbers are no places in memory."""
     if node.type.dtype not in INDEX_DTYPES:
-        raise NotWelded(f"{call.name} by numbers of {node.type.dtype.value} is the library's")
+        raise NotFused(f"{call.name} by numbers of {node.type.dtype.value} is the library's")
     held = _behind_views(node)
     if held.op is Op.CONST or (held.op is Op.IOTA and held.type.dtype is not DType.I64):
-        raise NotWelded(f"{call.name} by a constant is left to the library")
+        raise NotFused(f"{call.name} by a constant is left to the library")
     return node
 
 
@@ -41,8 +41,8 @@ def _along(call: Call, x: Node, index: Node, attrs: PickAttrs) -> Node:
     """Element by element: the two broadcast beside the axis."""
     size = x.type.shape[attrs.dim]
     if size == 0 and 0 not in index.type.shape:
-        raise NotWelded(f"{call.name} of no elements is the library's")
-    return call.build.op(Op.PICK, x, index, attrs=attrs)
+        raise NotFused(f"{call.name} of no elements is the library's")
+    return call.build.op(Op.GATHER, x, index, attrs=attrs)
 
 
 def _slices(call: Call, x: Node, index: Node, attrs: PickAttrs) -> Node:
@@ -80,18 +80,18 @@ def _counted(build: Builder, x: Node, index: Node, axis: int) -> Node | None:
 
 def _embedding(call: Call) -> Node:
     if call.values["scale_grad_by_freq"] or call.values["sparse"]:
-        raise NotWelded("an embedding with gradients of its own is the library's")
+        raise NotFused("an embedding with gradients of its own is the library's")
     weight, index = call.node("weight"), _index(call, call.node("indices"))
     padding = call.values["padding_idx"]
     if not isinstance(padding, int):
-        raise NotWelded("an embedding with a symbolic padding is the library's")
+        raise NotFused("an embedding with a symbolic padding is the library's")
     return _slices(call, weight, index, PickAttrs(0, padding=None if padding < 0 else padding))
 
 
 def _index_select(call: Call) -> Node:
     x, index = call.node("self"), _index(call, call.node("index"))
     if x.type.rank == 0:
-        raise NotWelded("a selection from a number is the library's")
+        raise NotFused("a selection from a number is the library's")
     if index.type.rank == 0:
         index = call.build.reshape(index, (1,))
     return _slices(call, x, index, PickAttrs(call.dim()))
@@ -102,20 +102,20 @@ def _index_tensor(call: Call) -> Node:
     x, indices = call.node("self"), call.values["indices"]
     given = [axis for axis, index in enumerate(indices) if index is not None]
     if len(given) != 1 or not isinstance(indices[given[0]], Node):
-        raise NotWelded("a read by several indices is the library's")
+        raise NotFused("a read by several indices is the library's")
     index = indices[given[0]]
     if index.type.dtype not in (DType.I32, DType.I64):
-        raise NotWelded("a read by a mask is the library's")
+        raise NotFused("a read by a mask is the library's")
     return _slices(call, x, _index(call, index), PickAttrs(given[0], wraps=True))
 
 
 def _gather(call: Call) -> Node:
     """Of what is read, as much along the other axes as the index has."""
     if call.values["sparse_grad"]:
-        raise NotWelded("a gather with sparse gradients is the library's")
+        raise NotFused("a gather with sparse gradients is the library's")
     x, index = call.node("self"), _index(call, call.node("index"))
     if x.type.rank == 0 or index.type.rank != x.type.rank:
-        raise NotWelded("a gather from a number is the library's")
+        raise NotFused("a gather from a number is the library's")
     dim = call.dim()
     for axis, size in enumerate(index.type.shape):
         if axis != dim:
@@ -126,7 +126,7 @@ def _gather(call: Call) -> Node:
 def _shortened(call: Call, x: Node, axis: int, length: Size) -> Node:
     size = x.type.shape[axis]
     if size != length and not (isinstance(size, int) and isinstance(length, int)):
-        raise NotWelded("a gather of symbolic parts is the library's")
+        raise NotFused("a gather of symbolic parts is the library's")
     return call.build.slice(x, axis, 0, length)
 
 
@@ -148,7 +148,7 @@ def _take_along_dim(call: Call) -> Node:
         index = call.build.reshape(index, (index.type.num_elems,))
         return _along(call, x, index, PickAttrs(0, wraps))
     if x.type.rank == 0 or index.type.rank != x.type.rank:
-        raise NotWelded("a read by an index of another rank is the library's")
+        raise NotFused("a read by an index of another rank is the library's")
     return _along(call, x, index, PickAttrs(call.dim(), wraps))
 
 
@@ -156,7 +156,7 @@ def _one_hot(call: Call) -> Node:
     """1 where the class is the number: it is looked for among those that there are."""
     index, count = _index(call, call.node("self")), call.values["num_classes"]
     if not isinstance(count, int) or count < 1:
-        raise NotWelded("an unknown number of classes is left to the library")
+        raise NotFused("an unknown number of classes is left to the library")
     build, shape = call.build, index.type.shape
     every = build.arena.iota(IotaAttrs(0, 1, count), DType.I64)
     along = build.reshape(every, (*(1,) * len(shape), count))
@@ -165,7 +165,7 @@ def _one_hot(call: Call) -> Node:
     return build.cast(call.make(Op.EQ, number, along), DType.I64)
 
 
-PICKS: dict[str, Lower] = {
+GATHERS: dict[str, Lower] = {
     "embedding": _embedding,
     "index_select": _index_select,
     "index": _index_tensor,

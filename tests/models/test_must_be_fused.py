@@ -1,4 +1,4 @@
-"""Models that must be welded: at least so many operations, and the answers of the original."""
+"""Models that must be fused: at least so many operations, and the answers of the original."""
 
 from __future__ import annotations
 

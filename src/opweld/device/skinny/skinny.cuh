@@ -1,7 +1,7 @@
 // Products of float32 with few rows on one side: the other operand, `many`, is read once, at the speed
-// of memory. Where its rows lie along k, warps make dot products (row_ring.cuh); where they lie across
+// of memory. Where its rows lie along k, warps make dot products (gemv.cuh); where they lie across
 // it, threads keep the sums of neighbouring rows (column_sums.cuh). More than a few rows are the tensor
-// cores' (row_slices.cuh).
+// cores' (skinny_mma.cuh).
 
 namespace op {
 
@@ -65,7 +65,7 @@ static bool reads_fours(const Operand& operand, int64_t along, int64_t across, i
            reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
 }
 
-// @FewRows deps: Form, Sink, Skinny, SkinnyPlan, combine_parts
+// @FewRows deps: Form, EpilogueStore, Skinny, SkinnyPlan, combine_parts
 // A form by kernels for few rows, which say what they take, share it out, and launch it.
 template <typename Kernels>
 struct FewRows : Form {
@@ -77,7 +77,7 @@ struct FewRows : Form {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& product, const Memory& memory, const Source&,
-                      Sink<Epilogue> sink, cudaStream_t stream) {
+                      EpilogueStore<Epilogue> sink, cudaStream_t stream) {
         if (sink.extent == 0) return 0;
         const Skinny p = Skinny::of(product);
         const SkinnyPlan plan = Kernels::plan(p);

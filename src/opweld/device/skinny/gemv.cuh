@@ -307,11 +307,11 @@ static SkinnyPlan ring_plan(const Skinny& p) {
     return best;
 }
 
-// @RingRows deps: FewRows, RingFeed, Sink, await_stages, num_multiprocessors, reads_fours, ring_plan
+// @RingRows deps: FewRows, RingFeed, EpilogueStore, await_stages, num_multiprocessors, reads_fours, ring_plan
 template <typename Ring, typename Epilogue>
 __global__ void __launch_bounds__(Skinny::kThreads, 1)
     row_ring_kernel(Skinny p, SkinnyPlan plan, bool packed, int stages, int64_t tasks,
-                    Sink<Epilogue> sink) {
+                    EpilogueStore<Epilogue> sink) {
     constexpr int kMany = Ring::kMany, kFew = Ring::kFew;
     extern __shared__ __align__(16) float ring_memory[];
     float* const totals = ring_memory;
@@ -356,7 +356,7 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
     await_copies<0>();
 }
 template <typename Ring, typename Epilogue>
-static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
                            cudaStream_t stream) {
     const bool packed = reads_fours(p.few, p.few.inner, p.few.row, p.k) &&
                         reads_fours(p.many, p.many.inner, p.many.row, p.k);
@@ -387,7 +387,7 @@ struct RingRows {
     }
     static SkinnyPlan plan(const Skinny& p) { return ring_plan<RowRing<kFew>>(p); }
     template <typename Epilogue>
-    static int launch(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+    static int launch(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
         return launch_row_ring<RowRing<kFew>>(p, plan, sink, stream);
     }

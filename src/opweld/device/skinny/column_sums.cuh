@@ -71,10 +71,10 @@ struct ColumnSums {
     }
 };
 
-// @ColumnRows deps: ColumnSums, FewRows, Sink, reads_fours
+// @ColumnRows deps: ColumnSums, FewRows, EpilogueStore, reads_fours
 template <typename Sums, typename Epilogue>
 __global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
-    column_sums_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
+    column_sums_kernel(Skinny p, SkinnyPlan plan, EpilogueStore<Epilogue> sink) {
     constexpr int kFew = Sums::kFew, kOwn = Sums::kOwn, kRows = Sums::kRows;
     __shared__ __align__(16) float few[Skinny::kWarps][Sums::kStep][kFew];
     __shared__ float totals[Skinny::kWarps][kRows];
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
     }
 }
 template <typename Sums, typename Epilogue>
-static int launch_column_sums(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+static int launch_column_sums(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
                               cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20;
     const int64_t blocks =
@@ -144,7 +144,7 @@ struct ColumnRows {
     }
     static SkinnyPlan plan(const Skinny& p) { return Sums::plan(p); }
     template <typename Epilogue>
-    static int launch(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+    static int launch(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
         return launch_column_sums<Sums>(p, plan, sink, stream);
     }

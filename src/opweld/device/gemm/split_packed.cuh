@@ -10,7 +10,7 @@ namespace op {
 struct HeldHead {
     static constexpr int kSamples = 2048;
     int known;  // the samples are those of an operand
-    int unfit;  // the operand does not fit its packed form
+    int needs_fallback;  // the operand does not fit its packed form
     int lossy;  // digits of it are lost
     uint32_t samples[kSamples];
 };
@@ -25,9 +25,9 @@ struct Held {
 // @CallState deps:
 // What the kernels of one call tell each other, in the call's workspace.
 struct CallHead {
-    int unfit;    // an operand does not fit its packed form
+    int needs_fallback;    // an operand does not fit its packed form
     int lossy;    // digits of an operand are lost, which may count
-    int again;    // the float32 kernel makes the product: operands are unfit, or lost digits count
+    int again;    // the float32 kernel makes the product: operands are needs_fallback, or lost digits count
     int stale;    // the split copy of b has to be made
     int arrived;  // blocks that reached a barrier of the grid
 };
@@ -67,7 +67,7 @@ static __global__ void __launch_bounds__(1024)
     }
     const int stale = __syncthreads_or(differs);
     if (threadIdx.x == 0) {
-        *call.head = {stale ? 0 : held.head->unfit, stale ? 0 : held.head->lossy, 0, stale, 0};
+        *call.head = {stale ? 0 : held.head->needs_fallback, stale ? 0 : held.head->lossy, 0, stale, 0};
     }
     if (!stale) return;
     for (int64_t i = threadIdx.x; i < spots.k; i += 1024) call.column_max[i] = 0;
@@ -143,7 +143,7 @@ OPWELD_FN void find_rows(const Four (&v)[kOwnRows], const SpotAt& spot, const Sp
     if (spot.interval == 0) {
         held.scale[row] = power_of_two(-up);
         // Where columns beyond 2^61 are not brought to one, a sum could overflow and not a chain.
-        if (!is_in_range(largest) || largest >= 4.0f) call.head->unfit = 1;
+        if (!is_in_range(largest) || largest >= 4.0f) call.head->needs_fallback = 1;
     }
     return power_of_two(up);
 }
@@ -246,7 +246,7 @@ static __global__ void __launch_bounds__(256, 3)
     }
     if (threadIdx.x == 0) {
         held.head->lossy = call.head->lossy;
-        held.head->unfit = call.head->unfit;
+        held.head->needs_fallback = call.head->needs_fallback;
     }
     __threadfence();
     __syncthreads();

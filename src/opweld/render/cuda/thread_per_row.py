@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from ...ir.expr import Size, coefficient, substitute, symbol, terms_of
-from ...ir.kernels.kernel import Given, Kernel, Load, Loop, Own
+from ...ir.kernels.kernel import Kernel, Load, Loop, Own, RowScalar
 from ...ir.kernels.reduction import Folding, Once, Overlap, Walk
 from ..c import Integers, argument, named_in, store_text
 from ..element import call_element
@@ -334,7 +334,7 @@ def _end_lines(folding: Folding, once: Once | None) -> list[str]:
     """What is computed of each row, and stored."""
     assert once is not None, "what is folded is stored"
     kernel = once.kernel
-    given = {d.name: f"known.{d.name}" for d in kernel.definitions if isinstance(d, Given)}
+    given = {d.name: f"known.{d.name}" for d in kernel.definitions if isinstance(d, RowScalar)}
     lines = [f"{known_name(folding)} known;", f"{_folds(folding)}.tell(known);"]
     lines += _definitions(kernel)
     lines += call_element(kernel, [given.get(name, name) for name, _ in kernel.element.params])

@@ -18,8 +18,8 @@ from ..ir.index import is_across
 from ..ir.ops import Kind, Op
 from ..ir.plan import Rows
 from .cost import FOLD_FLOPS, OP_FLOPS
-from .one_walk import bytes_read
 from .rows import Parallelism
+from .single_pass import bytes_read
 
 # Folds of rows that all multiprocessors keep together. What takes more instructions than these does
 # not keep up with memory there, where a multiprocessor has eight warps that fold: by moments group

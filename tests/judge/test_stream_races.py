@@ -12,8 +12,8 @@ from torch import nn
 
 from opweld.judge.load import Call
 from opweld.judge.process import environment
-from opweld.judge.verify import surroundings
-from opweld.judge.verify.surroundings import BehindWork, Leftovers, hide
+from opweld.judge.verify import stream_races
+from opweld.judge.verify.stream_races import BehindWork, Leftovers, hide
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_work_left_on_other_streams(left: list[float], quiet: list[float], is_fo
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the inputs hold whenever the stream is kept busy."""
     found: list[Any] = []
-    monkeypatch.setattr(surroundings, "_STREAM", lambda stream: contextlib.nullcontext())
-    monkeypatch.setattr(surroundings, "_SYNCHRONIZE", lambda: None)
+    monkeypatch.setattr(stream_races, "_STREAM", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(stream_races, "_SYNCHRONIZE", lambda: None)
     monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: found.append(None))
     return found
 

@@ -271,10 +271,10 @@ static SkinnyPlan slice_plan(const Skinny& p, int64_t most) {
     return all;
 }
 
-// @SliceRows deps: FewRows, Sink, SliceDots, chain_of_fmas, exponents, prepare_slice, reads_fours, slice_plan
+// @SliceRows deps: FewRows, EpilogueStore, SliceDots, chain_of_fmas, exponents, prepare_slice, reads_fours, slice_plan
 template <typename Dots, typename Epilogue>
 __global__ void __launch_bounds__(Slice::kThreads, 1)
-    row_slices_kernel(Skinny p, SkinnyPlan plan, Sink<Epilogue> sink) {
+    row_slices_kernel(Skinny p, SkinnyPlan plan, EpilogueStore<Epilogue> sink) {
     extern __shared__ __align__(128) float slice_memory[];
     char* const parts = reinterpret_cast<char*>(slice_memory + Slice::kRing);
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
@@ -336,7 +336,7 @@ __global__ void __launch_bounds__(Slice::kThreads, 1)
     await_copies<0>();
 }
 template <typename Dots, typename Epilogue>
-static int launch_row_slices(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+static int launch_row_slices(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
                              cudaStream_t stream) {
     const auto kernel = row_slices_kernel<Dots, Epilogue>;
     const int bytes = Slice::bytes(plan.k_each);
@@ -365,7 +365,7 @@ struct SliceRows {
     }
     static SkinnyPlan plan(const Skinny& p) { return slice_plan<Dots>(p, Slice::most_depth()); }
     template <typename Epilogue>
-    static int launch(const Skinny& p, const SkinnyPlan& plan, const Sink<Epilogue>& sink,
+    static int launch(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
         return launch_row_slices<Dots>(p, plan, sink, stream);
     }

@@ -1,4 +1,4 @@
-"""Long rows that all multiprocessors keep together (device_rows.cuh): their kernel, its launcher.
+"""Long rows that all multiprocessors keep together (cooperative_rows.cuh): kernel and launcher.
 
 Such rows are folded in one walk and stored in a second, and only one operand of theirs is read by
 both. What the second reads of the others for all rows alike, as a weight, stays in shared memory as

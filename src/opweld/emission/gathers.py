@@ -16,7 +16,7 @@ def pick_of(node: Node) -> tuple[str, str, tuple[Node, Node]] | None:
     """Name, text and operands of the call that reads whole slices of an axis: {x} stands for what
     is read and {c} for the numbers, behind the reshapes that set them beside each other.
     """
-    if node.op is not Op.PICK or node.attrs.ignored is not None:
+    if node.op is not Op.GATHER or node.attrs.ignored is not None:
         return None
     x, c = (each.inputs[0] if each.op is Op.RESHAPE else each for each in node.inputs)
     rank, attrs = max(c.type.rank, 1), node.attrs
