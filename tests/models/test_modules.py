@@ -37,9 +37,19 @@ MODELS: list[tuple[type[nn.Module], Inputs]] = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "training"])
-@pytest.mark.parametrize("model, inputs", MODELS, ids=[model.__name__ for model, _ in MODELS])
+QUICK = {("Carried", False), ("Nested", False), ("Units", True)}
+CASES = [
+    pytest.param(
+        *(model, inputs, training),
+        id=f"{model.__name__}-{'training' if training else 'eval'}",
+        marks=[] if (model.__name__, training) in QUICK else pytest.mark.slow,
+    )
+    for training in (False, True)
+    for model, inputs in MODELS
+]
+
+
+@pytest.mark.parametrize("model, inputs, training", CASES)
 def test_blocks_compute_what_the_original_does(
     model: type[nn.Module], inputs: Inputs, training: bool, tmp_path: Path
 ) -> None:
