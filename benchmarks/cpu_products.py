@@ -24,7 +24,7 @@ from torch.nn import functional
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from opweld.judge.clock import time_interleaved  # noqa: E402
+from opweld.judge.measure.clock import time_interleaved  # noqa: E402
 
 CPU = torch.device("cpu")
 HERE = ROOT / "benchmarks" / "results"

@@ -30,7 +30,7 @@ from benchmarks.one_expression import model_text  # noqa: E402
 from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 
 from opweld.driver import compile_file  # noqa: E402
-from opweld.judge.clock import time_interleaved  # noqa: E402
+from opweld.judge.measure.clock import time_interleaved  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
 

@@ -86,7 +86,7 @@ def _header_lines() -> frozenset[str]:
 def _definitions() -> frozenset[str]:
     """Every function and class of the pieces that go into emitted files as they are."""
     found = set()
-    for path in (SOURCES / "emission").glob("*.txt"):
+    for path in (SOURCES / "emission" / "texts").glob("*.txt"):
         text = path.read_text("utf-8")
         if path.stem.startswith("target_") or "@TARGET@" in text:
             continue  # parts of the support, which is told by its place

@@ -1,4 +1,4 @@
-"""Random models down the whole line: captured, welded, built, judged; faults made small.
+"""Random models down the whole line: captured, fused, built, judged; faults made small.
 
     python benchmarks/fuzz.py --models 1000
     python benchmarks/fuzz.py --models 1000 --target cuda --workers 12
@@ -167,7 +167,7 @@ def summary(outcomes: dict[int, Outcome]) -> dict[str, Any]:
         "models_that_doing_nothing_would_pass": sum(outcome.weak for outcome in found),
         "seconds_by_stage": {stage: round(spent, 1) for stage, spent in sorted(stages.items())},
         "written": dict(sorted(written.items())),
-        "welded": _counted(op for outcome in found for op in outcome.ops),
+        "fused": _counted(op for outcome in found for op in outcome.ops),
         "left_to_pytorch": _counted(op for outcome in found for op in outcome.left),
         "refused": _counted(outcome.detail for outcome in found if outcome.kind == "refused"),
     }

@@ -27,9 +27,9 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 from benchmarks.networks import BY_NAME, Loaded, Row, loaded, synchronised  # noqa: E402
 
 from opweld.driver import compile_module  # noqa: E402
-from opweld.judge.clock import rotated, summarise, time_interleaved  # noqa: E402
-from opweld.judge.compare import ErrorSums  # noqa: E402
-from opweld.judge.grade import grade  # noqa: E402
+from opweld.judge.measure.clock import rotated, summarise, time_interleaved  # noqa: E402
+from opweld.judge.numerics.compare import ErrorSums  # noqa: E402
+from opweld.judge.numerics.grade import grade  # noqa: E402
 from opweld.judge.values import Samples  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402

@@ -35,7 +35,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 from benchmarks.networks import HOST_ROWS, ROWS, Row, chosen  # noqa: E402
 from benchmarks.record import keep, run_of_today, slug  # noqa: E402
 
-from opweld.child import Finished, run_child  # noqa: E402
+from opweld.process.child import Finished, run_child  # noqa: E402
 
 SUITE = "network-speed"
 KINDS = {"host": HOST_ROWS, "speed": ROWS}

@@ -39,11 +39,11 @@ from benchmarks.record import (  # noqa: E402
     why_refused,
 )
 
-from opweld.builder import build_in_child  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
-from opweld.judge.clock import time_interleaved  # noqa: E402
+from opweld.judge.measure.clock import time_interleaved  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
+from opweld.process.builder import build_in_child  # noqa: E402
 
 LINEAR = """
 import torch

@@ -44,9 +44,9 @@ from benchmarks.record import (  # noqa: E402
 )
 
 from opweld.driver import compile_file  # noqa: E402
-from opweld.judge.clock import time_interleaved  # noqa: E402
-from opweld.judge.compare import ErrorSums  # noqa: E402
-from opweld.judge.grade import grade  # noqa: E402
+from opweld.judge.measure.clock import time_interleaved  # noqa: E402
+from opweld.judge.numerics.compare import ErrorSums  # noqa: E402
+from opweld.judge.numerics.grade import grade  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
 

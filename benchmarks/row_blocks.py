@@ -33,7 +33,7 @@ from benchmarks.record import keep, run_of_today  # noqa: E402
 
 from opweld import target  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
-from opweld.judge.clock import rotated, summarise, time_interleaved  # noqa: E402
+from opweld.judge.measure.clock import rotated, summarise, time_interleaved  # noqa: E402
 from opweld.judge.values import Samples  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402

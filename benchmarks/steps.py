@@ -33,11 +33,11 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 from benchmarks.emitted_lines import parts_of  # noqa: E402
 from benchmarks.networks import BY_NAME, Row, loaded, synchronised  # noqa: E402
 
-from opweld.builder import NO_KERNELS  # noqa: E402
 from opweld.driver import compile_module  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
-from opweld.resources import PYTORCHS_FLAGS  # noqa: E402
+from opweld.process.builder import NO_KERNELS  # noqa: E402
+from opweld.process.resources import PYTORCHS_FLAGS  # noqa: E402
 from opweld.target import TARGETS  # noqa: E402
 
 # The compiler's stages by the three names under which their seconds are shown.
@@ -76,7 +76,7 @@ def emit(row: Row, target: str, new: Path) -> dict[str, Any]:
     }
     return {
         "lines": {"whole": len(compiled.text.splitlines()), **parts_of(compiled.text)},
-        "kernels": len({group.name for group in compiled.welded}),
+        "kernels": len({group.name for group in compiled.fused}),
         "seconds": {**spent, "whole": whole},
     }
 

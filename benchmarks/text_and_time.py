@@ -30,7 +30,7 @@ from benchmarks.networks import ROWS, Row, chosen  # noqa: E402
 from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
 from benchmarks.steps import runs_here  # noqa: E402
 
-from opweld.child import run_child  # noqa: E402
+from opweld.process.child import run_child  # noqa: E402
 
 SUITE = "text-and-time"
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "src"))
 from opweld.account import SCHEMA_VERSION, Account  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
 from opweld.ir.ops import OPS, Kind, Op  # noqa: E402
-from opweld.judge import grade  # noqa: E402
+from opweld.judge.numerics import grade  # noqa: E402
 from opweld.options import Options, environment_table, flag_table  # noqa: E402
 from opweld.schema import schema_of  # noqa: E402
 from opweld.simplify.rules import RULES  # noqa: E402

@@ -1,4 +1,4 @@
-"""ReLU over 1.6 billion elements: nothing to weld, the copy bandwidth is the limit."""
+"""ReLU over 1.6 billion elements: nothing to fused, the copy bandwidth is the limit."""
 
 import torch
 from torch import nn

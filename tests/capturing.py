@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 
 from opweld.capture import capture
 from opweld.capture.arguments import bind
-from opweld.capture.export import export_graph
-from opweld.capture.preserve import EVAL, unchanged
+from opweld.capture.exporting.export import export_graph
+from opweld.capture.modules.preserve import EVAL, unchanged
 from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.contract import Capture, Contract, Needs, Variant
 from opweld.ir.expr import Expr, evaluate

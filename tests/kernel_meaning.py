@@ -14,7 +14,7 @@ import numpy as np
 
 from opweld.ir.expr import Quotient, Remainder, Size, evaluate, terms_of
 from opweld.ir.interpret import NUMPY_DTYPES
-from opweld.ir.kernel import (
+from opweld.ir.kernels.kernel import (
     Access,
     Arg,
     Condition,

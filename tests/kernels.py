@@ -20,7 +20,7 @@ from tests.plan_meaning import run_plan
 from opweld.device import CPP_FLAGS
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import Buffer, Kernel
+from opweld.ir.kernels.kernel import Buffer, Kernel
 from opweld.ir.measured import NO_TABLE, Table
 from opweld.ir.types import DType
 from opweld.lower import lower

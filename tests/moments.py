@@ -8,13 +8,13 @@ import numpy as np
 from tests.unit.plan.plans import BATCH, graph, tensor
 
 from opweld.capture.build import Builder
-from opweld.capture.folds import centred, fold, squared, standardised
+from opweld.capture.ops.folds import centred, fold, squared, standardised
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node, arena_of
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
-from opweld.plan.one_walk import in_one_walk
 from opweld.plan.rows import Parallelism
+from opweld.plan.single_pass import in_one_walk
 from opweld.simplify import simplify
 
 EPS = 1e-5

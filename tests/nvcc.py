@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opweld.resources import CompileError, KernelUse, kernel_uses
+from opweld.process.resources import CompileError, KernelUse, kernel_uses
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 

@@ -12,8 +12,8 @@ from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
-from opweld.plan.one_walk import in_one_walk
 from opweld.plan.rows import Parallelism
+from opweld.plan.single_pass import in_one_walk
 
 LENGTH, WIDTH = symbol("s1"), symbol("s2")
 EVERY_ROW = Parallelism(held_elems=0)

@@ -13,10 +13,10 @@ from opweld.ir.check import check
 from opweld.ir.expr import Size, evaluate, substitute, symbol
 from opweld.ir.graph import Node
 from opweld.ir.interpret import Calls, bind_sizes, numbered
-from opweld.ir.kernel import Kernel, Load, Welded
+from opweld.ir.kernels.kernel import Kernel, Load, Pointwise
+from opweld.ir.kernels.reduction import Lowered, Reduction, Scan
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.plan import Group, GroupKind, Plan
-from opweld.ir.reduction import Lowered, Reduction, Scan
 
 Execute = Callable[[Kernel, Sequence[Array], Mapping[str, int]], tuple[Array, ...]]
 ExecuteRows = Callable[
@@ -44,18 +44,18 @@ def run_plan(
     """
     check(plan)
     sizes = bind_sizes(plan.graph, feeds, sizes)
-    welded = {each.group: each for each in kernels}
+    fused = {each.group: each for each in kernels}
     sources = (*plan.graph.inputs, *plan.graph.weights)
     values = {n.serial: stored(feeds[n.attrs.access], n.type.dtype) for n in sources}
     _require_order(plan)
     for group in plan.groups:
         if group.kind is GroupKind.POINTWISE:
-            check(welded[group.name])
-            _run_welded(group, welded[group.name], values, sizes, variant, execute or run_kernel)
+            check(fused[group.name])
+            _run_fused(group, fused[group.name], values, sizes, variant, execute or run_kernel)
         elif group.kind in (GroupKind.REDUCTION, GroupKind.SCAN):
-            check(welded[group.name])
+            check(fused[group.name])
             fold = execute_rows or run_reduction
-            _run_reduction(group, welded[group.name], values, sizes, variant, fold)
+            _run_reduction(group, fused[group.name], values, sizes, variant, fold)
         else:
             for node in group.nodes:
                 values[node.serial] = _node_value(node, values, sizes, calls)
@@ -69,20 +69,20 @@ def _require_order(plan: Plan) -> None:
     assert serials == sorted(serials)
 
 
-def _run_welded(
+def _run_fused(
     group: Group,
-    welded: Welded,
+    fused: Pointwise,
     values: dict[int, Array],
     sizes: Mapping[str, int],
     variant: str,
     execute: Execute,
 ) -> None:
-    kernel = welded.strided if variant == "strided" else welded.contiguous
+    kernel = fused.strided if variant == "strided" else fused.contiguous
     operands = [_value(node, values) for node in group.inputs]
     if variant == "contiguous":
         operands = [np.asarray(operand, order="C") for operand in operands]
     if group.reuse is not None:
-        _require_in_place(welded, group.reuse)
+        _require_in_place(fused, group.reuse)
         del values[group.inputs[group.reuse].serial]
     results = execute(kernel, operands, sizes)
     for node, result in zip(group.outputs, results, strict=True):
@@ -106,10 +106,10 @@ def _run_reduction(
         values[node.serial] = result
 
 
-def _require_in_place(welded: Welded, position: int) -> None:
+def _require_in_place(fused: Pointwise, position: int) -> None:
     """An element that is overwritten is read where it is written, and nowhere else."""
-    taken = next(b for b in welded.strided.buffers if not b.written and b.source == position)
-    for kernel in (welded.contiguous, welded.strided):
+    taken = next(b for b in fused.strided.buffers if not b.written and b.source == position)
+    for kernel in (fused.contiguous, fused.strided):
         place = kernel.stores[0]
         strides: dict[str, Size] = {
             f"{place.buffer}_stride{axis}": symbol(f"{taken.name}_stride{axis}")
@@ -118,7 +118,7 @@ def _require_in_place(welded: Welded, position: int) -> None:
         for load in kernel.definitions:
             if isinstance(load, Load) and load.buffer == taken.name:
                 moved = substitute(place.address, strides)
-                assert load.address == moved, f"{welded.group} overwrites what it still reads"
+                assert load.address == moved, f"{fused.group} overwrites what it still reads"
 
 
 def _value(node: Node, values: Mapping[int, Array]) -> Array:

@@ -23,12 +23,12 @@ from tests.unit.plan.plans import plan_of
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
-from opweld.ir.kernel import Buffer
-from opweld.ir.reduction import Folding, Reduction, Scan
+from opweld.ir.kernels.kernel import Buffer
+from opweld.ir.kernels.reduction import Folding, Reduction, Scan
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
-from opweld.render.cuda_device_rows import has_partials
+from opweld.render.cuda.cooperative_rows import has_partials
 from opweld.target import CPU
 
 Array = np.ndarray

@@ -11,9 +11,9 @@ from tests.kernel_meaning import Array, definition_values, element_values, every
 from opweld.ir.attrs import ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
 from opweld.ir.interpret import NUMPY_DTYPES
-from opweld.ir.kernel import Given, Kernel
+from opweld.ir.kernels.kernel import Kernel, RowScalar
+from opweld.ir.kernels.reduction import Folding, Reduction, Scan
 from opweld.ir.ops import OPS
-from opweld.ir.reduction import Folding, Reduction, Scan
 
 
 def run_reduction(
@@ -98,7 +98,9 @@ class _State:
         at = rows
         if self.folding.scanned:
             at = (rows, point[self.folding.reduced[0].var])
-        known = {d.name: self.known[d.name][at] for d in kernel.definitions if isinstance(d, Given)}
+        known = {
+            d.name: self.known[d.name][at] for d in kernel.definitions if isinstance(d, RowScalar)
+        }
         scalars = definition_values(kernel, self.buffers, point, positions, known)
         values = element_values(kernel.element, scalars)
         values = tuple(np.broadcast_to(value, positions.shape) for value in values)

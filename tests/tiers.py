@@ -22,11 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 STARTS_PROCESSES = frozenset(
     {
         "multiprocessing",
-        "opweld.builder",
-        "opweld.child",
-        "opweld.doctor",
+        "opweld.process.builder",
+        "opweld.process.child",
+        "opweld.interface.doctor",
         "opweld.pipeline",
-        "opweld.worker",
+        "opweld.process.worker",
         "subprocess",
     }
 )

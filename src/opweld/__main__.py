@@ -1,5 +1,5 @@
 """`python -m opweld` is the command line."""
 
-from opweld.cli import main
+from opweld.interface.cli import main
 
 main()

@@ -50,7 +50,7 @@ class Account:
     timing_error: str | None
     target: str | None
     kernels: tuple[KernelTiming, ...]
-    welded_calls: dict[str, int] = field(default_factory=dict)
+    kernel_calls: dict[str, int] = field(default_factory=dict)
     degenerate: str | None = None
     plan: tuple[PlanRow, ...] = ()
     rules: tuple[FiredRule, ...] = ()
@@ -98,7 +98,7 @@ def _head(model: Path, new: Path, judgement: Judgement | None) -> dict[str, Any]
         "degenerate": judgement.degenerate if judgement else None,
         "timing": judgement.timing if judgement else None,
         "timing_error": judgement.timing_error if judgement else None,
-        "welded_calls": judgement.welded_calls if judgement else {},
+        "kernel_calls": judgement.kernel_calls if judgement else {},
     }
 
 

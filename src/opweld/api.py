@@ -22,12 +22,12 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from opweld import driver
-from opweld.builder import build_in_child
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import check_result, partial_result, publish
-from opweld.embed import embedded_source, is_importable
 from opweld.errors import UserError
-from opweld.held import Held
+from opweld.interface.embed import embedded_source, is_importable
+from opweld.interface.held import Held
+from opweld.interface.progress import Progress
 from opweld.ir.original import Original
 from opweld.judge import check as judge_pair
 from opweld.judge import report
@@ -36,7 +36,7 @@ from opweld.model_file import import_file
 from opweld.options import Options, from_environment, listed
 from opweld.pipeline import Delivery, Follower
 from opweld.pipeline import optimize as run_line
-from opweld.progress import Progress
+from opweld.process.builder import build_in_child
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def optimize(
     time_limit_s: float | None = None,
     verbose: bool = False,
 ) -> Result:
-    """Welds the operators of `module` for calls like `module(*example_inputs, **kwargs)`.
+    """Fuses the operators of `module` for calls like `module(*example_inputs, **kwargs)`.
 
     Args:
         module: any module; it is left as it is, and the result shares its parameters.

@@ -59,7 +59,7 @@ class Compiled:
         return tuple(row for row in self.plan_rows if not row.variant)
 
     @property
-    def welded(self) -> tuple[PlanRow, ...]:
+    def fused(self) -> tuple[PlanRow, ...]:
         """The groups that became kernels of ours."""
         return tuple(row for row in self.plan_rows if row.kind not in ("library", "view"))
 

@@ -27,13 +27,13 @@ from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
+from opweld.ir.kernels.shared import kernels_of, sharing
+from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
-from opweld.ir.rewrite import Simplified
-from opweld.ir.shared import kernels_of, sharing
-from opweld.ir.source import NO_LIBRARIES
+from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -43,7 +43,7 @@ from opweld.plan import make_plan
 from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
 from opweld.schedules import read_table, table_path
@@ -185,7 +185,7 @@ def _captured(
 def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Compiled:
     captured, original, target = ready.captured, ready.original, ready.target
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
-    lines = [line for line in lines if line.part.welds or not line.part.variant.guard_suffix]
+    lines = [line for line in lines if line.part.fuses or not line.part.variant.guard_suffix]
     numbered = tuple(line.part for line in lines)
     parts = sharing(trace.run("lower", lifting, numbered, target.language))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
@@ -252,7 +252,7 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Origina
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
 
 
-AS_IT_IS = "No operation of it is welded: ModelNew is the original"
+AS_IT_IS = "No operation of it is fused: ModelNew is the original"
 
 
 def _title(original: Original, target: Target) -> str:
@@ -260,9 +260,9 @@ def _title(original: Original, target: Target) -> str:
 
 
 def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
-    """The first lines of the emitted file: what it is, and what was welded."""
-    welding = next((part for part in parts if part.welds), parts[0])
-    groups = [group for group in welding.plan.groups if group.welded]
+    """The first lines of the emitted file: what it is, and what was fused."""
+    fusing = next((part for part in parts if part.fuses), parts[0])
+    groups = [group for group in fusing.plan.groups if group.fused]
     lines = [_title(original, target)]
     reasons = {group.name: group.as_compiled.reason for group in reversed(groups)}
     for name, count in Counter(group.name for group in groups).items():
@@ -325,7 +325,7 @@ def _row(group: Group, target: Target, part: Part) -> PlanRow:
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
     row = replace(row, lines=_condensing_lines(group, part.plan), planned_name=group.planned_name)
-    if not group.welded:
+    if not group.fused:
         return row
     row = replace(row, replaced_copies=replaced_copies(group, target, sizes))
     if group.traffic is not None:
@@ -339,7 +339,7 @@ def _condensing_lines(group: Group, plan: Plan) -> tuple[str, ...]:
     places = dict(plan.graph.origins)
     reduced = (n for n in group.nodes if n.kind in (Kind.REDUCTION, Kind.SCAN))
     found = (places[node.serial].place for node in reduced if node.serial in places)
-    return tuple(dict.fromkeys(found)) if group.welded else ()
+    return tuple(dict.fromkeys(found)) if group.fused else ()
 
 
 def _op_name(node: Node) -> str:

@@ -31,14 +31,14 @@ from .emission.support import (
 )
 from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
-from .ir.kernel import RowBlocks
+from .ir.kernels.kernel import RowBlocks
+from .ir.kernels.product import Mode
+from .ir.kernels.reduction import Lowered
+from .ir.kernels.shared import fused_groups_of
+from .ir.kernels.source import Libraries
 from .ir.operator import Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
 from .ir.plan import ContractionSchedule, Group
-from .ir.product import Mode
-from .ir.reduction import Lowered
-from .ir.shared import welds_of
-from .ir.source import Libraries
 from .ir.types import TensorType
 
 
@@ -55,12 +55,12 @@ def emit(
     parts; a file without kernels is the original under the name ModelNew. `needs` is what was asked
     for: where the original runs all the same, there is nothing to tell.
     """
-    welds, spans = _welds(parts), _spans(parts)
+    fused_groups, spans = _fused_groups(parts), _spans(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
-    class_text = _class_text(parts, bool(welds), spans)
-    if welds:
+    class_text = _class_text(parts, bool(fused_groups), spans)
+    if fused_groups:
         sections.append(sources_text(libraries))
-        sections += [_reference(weld) for weld in welds]
+        sections += [_reference(fused) for fused in fused_groups]
         sections += [text for each in _each(spans) for text in each.texts]
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
@@ -74,8 +74,8 @@ def emit(
 
 
 @dataclass(frozen=True, slots=True)
-class _Welded:
-    """A welded group; of row blocks `tail` is the operator of their tail."""
+class _FusedGroup:
+    """A fused group; of row blocks `tail` is the operator of their tail."""
 
     graph: Graph
     group: Group
@@ -83,10 +83,10 @@ class _Welded:
     tail: Operator | None
 
 
-def _welds(parts: tuple[Part, ...]) -> list[_Welded]:
+def _fused_groups(parts: tuple[Part, ...]) -> list[_FusedGroup]:
     return [
-        _Welded(graph, group, operator, _tail(group, lowered))
-        for graph, group, lowered, operator in welds_of(parts)
+        _FusedGroup(graph, group, operator, _tail(group, lowered))
+        for graph, group, lowered, operator in fused_groups_of(parts)
     ]
 
 
@@ -114,7 +114,7 @@ def _spans(parts: tuple[Part, ...]) -> _Spans:
 
 def _spans_of(part: Part) -> list[_Spanned]:
     graph = part.plan.graph
-    operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
+    operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
     return [_spanned(graph, operators, span) for span in spans_of(part.plan, operators)]
 
 
@@ -145,7 +145,7 @@ def _span_call(each: _Spanned) -> Call:
     bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
     functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
     arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
-    places = _reached(_Welded(graph, span.whole.as_compiled, span.operator, None))
+    places = _reached(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
     return "_in_one_span", [*arguments, *_sizes(span.operator), f"reached={places!r}"]
 
 
@@ -180,10 +180,10 @@ def _original_text(original: Original) -> str:
     )
 
 
-def _reference(weld: _Welded) -> str:
-    if weld.tail is not None:
-        return apart(weld.graph, weld.group, weld.operator, weld.tail)
-    return reference(weld.graph, weld.group, weld.operator)
+def _reference(fused: _FusedGroup) -> str:
+    if fused.tail is not None:
+        return apart(fused.graph, fused.group, fused.operator, fused.tail)
+    return reference(fused.graph, fused.group, fused.operator)
 
 
 def _fake(operator: Operator) -> str:
@@ -227,7 +227,7 @@ def _call_text(
         for variant in (mode[0].variant for mode in _modes(parts))
         if has_facts(variant.contract)
     }
-    kernels = {weld.operator.name: _kernel_call(weld) for weld in _welds(parts)}
+    kernels = {fused.operator.name: _kernel_call(fused) for fused in _fused_groups(parts)}
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
@@ -247,15 +247,15 @@ def _records(original: Original, parts: tuple[Part, ...]) -> dict[str, str]:
     }
 
 
-def _kernel_call(weld: _Welded) -> Call:
+def _kernel_call(fused: _FusedGroup) -> Call:
     """What makes the function that the forward calls of the operator `op(name)`."""
-    operator, name = weld.operator, weld.operator.name
-    if weld.tail is not None:
-        tail = f"ModelNew._opweld.{weld.tail.name}"
+    operator, name = fused.operator, fused.operator.name
+    if fused.tail is not None:
+        tail = f"ModelNew._opweld.{fused.tail.name}"
         return "_in_row_blocks", [f'op("{name}")', f"_{name}_apart", _fake(operator), tail]
     arguments = [f"_{name}_reference", _fake(operator), *_sizes(operator)]
     floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
-    places = _reached(weld)
+    places = _reached(fused)
     if any(each != floats for each in places):
         arguments.append(f"reached={places!r}")
     if operator.reuse is None:
@@ -268,15 +268,15 @@ def _sizes(operator: Operator) -> list[str]:
     return [f"sizes={len(operator.sizes)}"] if operator.sizes else []
 
 
-def _reached(weld: _Welded) -> tuple[tuple[int, ...] | None, ...]:
+def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:
     """For each result the arguments that its gradient reaches; None for what is only tracked, which
     the reference does not compute."""
-    silent = only_tracked(weld.graph, weld.group)
-    pairs = zip(weld.group.outputs, weld.operator.reached, strict=True)
+    silent = only_tracked(fused.graph, fused.group)
+    pairs = zip(fused.group.outputs, fused.operator.reached, strict=True)
     return tuple(None if node.serial in silent else places for node, places in pairs)
 
 
-def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
+def _class_text(parts: tuple[Part, ...], fused: bool, spans: _Spans) -> str:
     methods = Methods()
     lines = [
         "class ModelNew(_Original):",
@@ -284,7 +284,7 @@ def _class_text(parts: tuple[Part, ...], welded: bool, spans: _Spans) -> str:
         "",
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
-    if welded:
+    if fused:
         lines += ["", *_indented(_forward_lines(parts, spans, methods), 4)]
         for mode in _modes(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
@@ -305,10 +305,10 @@ def _forward_lines(parts: tuple[Part, ...], spans: _Spans, methods: Methods) -> 
     contract = parts[0].variant.contract
     names = bare(contract.signature)
     fallback = [
-        f"_weld.tell({', '.join(['self', *parameter_names(contract.signature)])})",
+        f"_kernels.tell({', '.join(['self', *parameter_names(contract.signature)])})",
         f"return super().forward({handed_on(contract.signature)})",
     ]
-    lines = [f"def forward({contract.signature}):", "    _weld = self._opweld"]
+    lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
     modes = _modes(parts)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
@@ -328,7 +328,7 @@ def _mode_body(mode: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[
     """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
     if _always(mode):
         return _forward_body(mode[0], spans, methods)
-    lines = ["_autocast = _weld.autocast()"]
+    lines = ["_autocast = _kernels.autocast()"]
     for part in mode:
         test = autocast_test("_autocast", part.variant)
         lines += [f"if {test}:", *_indented(_forward_body(part, spans, methods), 4)]
@@ -337,7 +337,7 @@ def _mode_body(mode: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[
 
 def _forward_body(part: Part, spans: _Spans, methods: Methods) -> list[str]:
     contract = part.variant.contract
-    operators = {weld.operator.name: weld.operator for weld in _welds((part,))}
+    operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
     names = parameter_names(contract.signature)
@@ -359,7 +359,7 @@ def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
         f'    """Whether {told} were made for this call."""',
-        "    _weld = self._opweld",
+        "    _kernels = self._opweld",
         *_indented(tests, 4),
     ]
 

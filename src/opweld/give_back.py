@@ -1,7 +1,7 @@
 """What is given back to PyTorch after a file was judged, and why: pure functions of the judgement.
 
-Whether ModelNew is slower is for `judge/significance.py` to say; here it is decided which groups go
-back then. Without significance the plan stands.
+Whether ModelNew is slower is for `judge/measure/significance.py` to say; here it is decided which
+groups go back then. Without significance the plan stands.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opweld.compiled import Compiled, PlanRow
-from opweld.judge.significance import MARGIN, describe, verdict
+from opweld.judge.measure.significance import MARGIN, describe, verdict
 from opweld.judge.values import Comparison, Judgement, KernelTiming
 
 
@@ -43,12 +43,12 @@ def decide(compiled: Compiled, judgement: Judgement, num_before: int) -> Decisio
     found = judgement.timing.vs_eager if judgement.timing else None
     if found is None:
         return Decision((), "the plan stands: ModelNew was not timed beside eager")
-    if not compiled.welded:
+    if not compiled.fused:
         return Decision((), "there is nothing to give back: ModelNew is the original")
     told = f"ModelNew took {describe(found)}"
     if not found.slower:
         return Decision((), f"the plan stands: {told}, {verdict(found)}", found)
-    back, why = _losing(compiled.welded, judgement.kernels, num_before)
+    back, why = _losing(compiled.fused, judgement.kernels, num_before)
     reason = f"{', '.join(back)}: given back to PyTorch, because {told}, {verdict(found)}; {why}"
     return Decision(back, reason, found)
 

@@ -21,12 +21,12 @@ from opweld.delivery import (
     with_figures,
     write_result,
 )
-from opweld.doctor import require_build_tools
 from opweld.errors import JudgeFailed, Where
 from opweld.give_back import Decision, decide, excluded_for, row_of
+from opweld.interface.doctor import require_build_tools
 from opweld.judge.values import Event, Judgement, KernelTiming, Settings
 from opweld.options import Options
-from opweld.resources import with_resources
+from opweld.process.resources import with_resources
 
 # Beyond it a package is easier to read than one file.
 LONG_LINES = 2000
@@ -80,7 +80,7 @@ class Delivery:
     def kernels(self) -> tuple[KernelTiming, ...]:
         """The judge's figures of each kernel, with the plan's account of it."""
         measured = self.judgement.kernels if self.judgement else ()
-        return tuple(_with_account(kernel, self.compiled.welded) for kernel in measured)
+        return tuple(_with_account(kernel, self.compiled.fused) for kernel in measured)
 
 
 def optimize(
@@ -113,7 +113,7 @@ def optimize(
                 deliver(partial, delivery)
                 return delivery
         follower.say(decisions[-1].reason)
-        excluded = excluded_for(back, compiled.welded, options.exclude)
+        excluded = excluded_for(back, compiled.fused, options.exclude)
         options = replace(options, exclude=options.exclude | excluded)
 
 
@@ -151,7 +151,7 @@ def _built(
 
     Where nothing is judged, nothing need be built here.
     """
-    if not (options.check and compiled.welded):
+    if not (options.check and compiled.fused):
         return compiled
     follower.step("build")
     require_build_tools(compiled.target)
@@ -229,9 +229,9 @@ def _standing(compiled: Compiled, judgement: Judgement | None) -> tuple[str, ...
     kept = next((row.reason for row in compiled.plan_rows if row.name == "forward"), None)
     if kept is not None:
         return (f"ModelNew is the original: {kept}",)
-    if not compiled.welded:
-        return ("Nothing is gained by welding this model here: ModelNew is the original",)
-    if judgement and not judgement.welded_calls:
+    if not compiled.fused:
+        return ("Nothing is gained by fusing this model here: ModelNew is the original",)
+    if judgement and not judgement.kernel_calls:
         return ("ModelNew ran the original on the model's own inputs, none of its kernels",)
     return ()
 

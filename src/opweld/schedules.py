@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from opweld.errors import BadTable, Where
+from opweld.ir.kernels.product import Mode
 from opweld.ir.measured import (
     Maker,
     Measured,
@@ -25,7 +26,6 @@ from opweld.ir.measured import (
     is_launchable,
 )
 from opweld.ir.plan import PointwiseSchedule
-from opweld.ir.product import Mode
 from opweld.ir.types import DType
 
 OWN_TABLE = Path(__file__).with_name("schedules.txt")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from .errors import UnsupportedTarget
-from .ir.product import Mode
+from .ir.kernels.product import Mode
 
 
 @dataclass(frozen=True, slots=True)

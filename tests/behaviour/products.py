@@ -15,7 +15,7 @@ from tests.emulation.operators import emulated_kernels, load_operators
 
 from opweld import target
 from opweld.driver import compile_file
-from opweld.ir.product import Mode
+from opweld.ir.kernels.product import Mode
 from opweld.options import Options
 from opweld.target import SM_90A, ProductRates
 

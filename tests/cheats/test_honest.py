@@ -79,7 +79,7 @@ def test_an_emitted_file_passes(model: str, server: Server, tmp_path: Path) -> N
     emitted.write_text(compiled.text, encoding="utf-8")
     judgement = check(path, emitted, Settings(device="cpu", measure=False), server=server)
     assert judgement.verdict.passed, judgement.verdict.reason
-    assert judgement.welded_calls, "a kernel of it was called"
+    assert judgement.kernel_calls, "a kernel of it was called"
 
 
 def test_torch_passes_against_itself_whatever_the_seed(server: Server) -> None:

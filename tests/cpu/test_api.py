@@ -34,7 +34,7 @@ class Gated(nn.Module):
         return torch.tanh(self.gate(self.project(x)) + shift)
 
 
-def welded_ops(module: nn.Module, *args: object, **kwargs: object) -> list[str]:
+def fused_ops(module: nn.Module, *args: object, **kwargs: object) -> list[str]:
     """The names of our ops that one call runs."""
     with profile() as record, torch.no_grad():
         module(*args, **kwargs)
@@ -83,7 +83,7 @@ result.save("{folder}/saved.py")
 
 
 @pytest.mark.slow
-def test_classes_of_a_script_are_welded_and_judged(tmp_path: Path) -> None:
+def test_classes_of_a_script_are_fused_and_judged(tmp_path: Path) -> None:
     said = run_script(tmp_path, SCRIPT.format(check=True, folder=tmp_path))
     assert said.split() == ["True", "True", "True", "True", "True", "True"]
     # the saved file stands alone, in a process that has never seen the script
@@ -108,7 +108,7 @@ def test_an_importable_class_with_keywords() -> None:
     result = opweld.optimize(module, x, kwargs={"shift": shift}, check=False)
     assert isinstance(result.module, Gated)
     assert result.module.project.weight is module.project.weight
-    assert len(welded_ops(result.module, x, shift=shift)) == 1
+    assert len(fused_ops(result.module, x, shift=shift)) == 1
     torch.testing.assert_close(result.module(x, shift=shift), module(x, shift=shift))
     torch.testing.assert_close(result.module(x[:3], shift=shift), module(x[:3], shift=shift))
 
@@ -130,7 +130,7 @@ def test_an_importable_class_with_keywords() -> None:
 def test_modules_of_pytorch_itself(module: nn.Module, shape: tuple[int, ...]) -> None:
     result = opweld.optimize(module, torch.randn(shape), check=False)
     x = torch.randn(3, *shape[1:], requires_grad=True)
-    assert welded_ops(result.module, x)
+    assert fused_ops(result.module, x)
     torch.testing.assert_close(result.module(x), module(x))
 
 
@@ -170,11 +170,11 @@ def test_a_class_inside_a_function_is_refused() -> None:
         opweld.optimize(Inner(), torch.ones(4), check=False)
 
 
-def test_a_container_is_welded() -> None:
+def test_a_container_is_fused() -> None:
     module = nn.Sequential(nn.Linear(32, 16), nn.GELU(), nn.Linear(16, 8), nn.Sigmoid()).eval()
     x = torch.randn(5, 32)
     result = opweld.optimize(module, x, check=False)
-    assert len(welded_ops(result.module, x)) == 2
+    assert len(fused_ops(result.module, x)) == 2
     torch.testing.assert_close(result.module(x), module(x))
     with torch.no_grad():
         module[0].weight.mul_(2.0)

@@ -66,16 +66,16 @@ def test_an_excluded_group_is_left_to_pytorch(model: Path) -> None:
     whole = compile_file(model, Options(target="cpu"), lambda stage: None)
     name = whole.main_rows[0].name
     less = compile_file(model, Options(target="cpu", exclude=frozenset([name])), lambda stage: None)
-    assert name not in [row.name for row in less.welded]
+    assert name not in [row.name for row in less.fused]
     assert [row.kind for row in less.main_rows] == ["library", "library", "pointwise"]
     assert "slower" in less.main_rows[0].reason
 
 
 def test_with_every_group_excluded_the_original_is_left(model: Path) -> None:
     whole = compile_file(model, Options(target="cpu"), lambda stage: None)
-    names = frozenset(row.name for row in whole.welded)
+    names = frozenset(row.name for row in whole.fused)
     none = compile_file(model, Options(target="cpu", exclude=names), lambda stage: None)
-    assert none.welded == ()
+    assert none.fused == ()
     assert "load_inline" not in none.text
     new = next(
         node

@@ -149,7 +149,7 @@ def gradients(emitted: Emitted) -> dict[str, list[list[torch.Tensor]]]:
     return found
 
 
-def test_all_of_it_is_welded(emitted: Emitted) -> None:
+def test_all_of_it_is_fused(emitted: Emitted) -> None:
     assert [row.name for row in emitted.compiled.main_rows if row.kind == "library"] == []
     with torch.no_grad():
         assert kernels_in(lambda: emitted.new(*corners())) == emitted.num_kernels

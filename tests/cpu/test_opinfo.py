@@ -1,6 +1,6 @@
 """Every pointwise operator on PyTorch's own sample inputs, against PyTorch.
 
-The coverage table (operator, dtype, welded or library, why) says what is welded; it must be what
+The coverage table (operator, dtype, fused or library, why) says what is fused; it must be what
 the capture gives, so it can only get worse on purpose. `python -m tests.cpu.test_opinfo` rewrites
 it."""
 
@@ -162,7 +162,7 @@ def status(graph: Graph, structure: Any) -> tuple[str, str]:
     calls = [node for node in topological(roots) if node.op is Op.CALL]
     # The same constant for two samples is copied; that is no matter of the operator.
     calls = [c for c in calls if c.attrs.target != COPY or c.inputs[0].op is Op.INPUT]
-    return ("library", calls[0].attrs.reason) if calls else ("welded", "")
+    return ("library", calls[0].attrs.reason) if calls else ("fused", "")
 
 
 def row_of(op: Any, dtype: torch.dtype, state: str, why: str) -> Row:

@@ -25,7 +25,7 @@ from opweld.ir.plan import GroupKind
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 from opweld.render.libraries import libraries
 from opweld.simplify import simplify
 from opweld.target import CPU
@@ -60,14 +60,14 @@ class Use:
         return bool(self.op.supports_autograd) and self.sample.dtype is torch.float32
 
 
-def welded_uses(ops: list[Any]) -> list[Use]:
-    """The samples of which the coverage table says that they are welded."""
+def fused_uses(ops: list[Any]) -> list[Use]:
+    """The samples of which the coverage table says that they are fused."""
     recorded = table()
     found = []
     for op in ops:
         for dtype, count in NUM_SAMPLES.items():
             row = recorded.get((op.formatted_name, str(dtype).removeprefix("torch.")))
-            if row is not None and row.status == "welded":
+            if row is not None and row.status == "fused":
                 samples = [s for s in samples_of(op, dtype) if s.tensors][:count]
                 found += [Use(op, sample) for sample in samples]
     return found
@@ -122,7 +122,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module", params=STARTS, ids=lambda start: NAMES[start])
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> File:
     start = request.param
-    uses = welded_uses(pointwise()[start : start + OPS_A_FILE])
+    uses = fused_uses(pointwise()[start : start + OPS_A_FILE])
     original = module_of(f"Operators{start}", uses)
     folder = tmp_path_factory.mktemp("operators")
     tensors = [tensor for use in uses for tensor in use.sample.tensors]

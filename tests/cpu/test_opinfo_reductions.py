@@ -2,7 +2,7 @@
 with gradients.
 
 `python -m tests.cpu.test_opinfo_reductions` rewrites the coverage table, which must be what the
-capture gives. A row counts samples: welded, library, or how many of them are welded."""
+capture gives. A row counts samples: fused, library, or how many of them are fused."""
 
 from __future__ import annotations
 
@@ -177,12 +177,12 @@ def with_gradients(
 
 
 def summary(states: list[tuple[str, str]]) -> tuple[str, str]:
-    """How many samples are welded, and why the first that is not is not."""
-    reasons = [why for state, why in states if state != "welded"]
+    """How many samples are fused, and why the first that is not is not."""
+    reasons = [why for state, why in states if state != "fused"]
     if not reasons:
-        return "welded", ""
-    welded = len(states) - len(reasons)
-    return f"{welded} of {len(states)}" if welded else "library", reasons[0]
+        return "fused", ""
+    fused = len(states) - len(reasons)
+    return f"{fused} of {len(states)}" if fused else "library", reasons[0]
 
 
 # One of each kind; the others take minutes, and are slow.

@@ -16,12 +16,12 @@ from torch import nn
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, arena_of
 from opweld.ir.interpret import bind_sizes
-from opweld.ir.kernel import Attending
+from opweld.ir.kernels.kernel import Attending
 from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.attention import counts, entry_integers
+from opweld.render.cuda.attention import counts, entry_integers
 from opweld.simplify import simplify
 from opweld.target import SM_90A, Target
 
@@ -44,11 +44,11 @@ def graph_of(module: nn.Module, *inputs: Any) -> Graph:
 def compiled(module: nn.Module, *inputs: Any, target: Target = SM_90A) -> Compiled:
     """Fails where the forward is anything but one attention kernel and views."""
     plan = make_plan(graph_of(module, *inputs), target)
-    welded = [group for group in plan.groups if group.kind is not GroupKind.VIEW]
-    assert [g.kind for g in welded] == [GroupKind.ATTENTION], [(g.name, g.reason) for g in welded]
+    fused = [group for group in plan.groups if group.kind is not GroupKind.VIEW]
+    assert [g.kind for g in fused] == [GroupKind.ATTENTION], [(g.name, g.reason) for g in fused]
     (attending,) = lower(plan)
     assert isinstance(attending, Attending)
-    return Compiled(plan, welded[0], attending, render("model", (attending,), "cuda").text)
+    return Compiled(plan, fused[0], attending, render("model", (attending,), "cuda").text)
 
 
 def attend(made: Compiled, feeds: Sequence[torch.Tensor], **options: Any) -> np.ndarray:

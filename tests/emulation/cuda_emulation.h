@@ -214,9 +214,9 @@ struct cudaLaunchConfig_t {
     cudaLaunchAttribute* attrs;
     unsigned numAttrs;
 };
-template <typename... Parameters, typename... Given>
+template <typename... Parameters, typename... RowScalar>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
-                               Given... given) {
+                               RowScalar... given) {
     bool cooperative = false;
     unsigned cluster = 1;
     for (unsigned i = 0; i < config->numAttrs; ++i) {

@@ -22,7 +22,7 @@ extern "C" int packed_{name}(const void* a, const void* a_scale, const void* b, 
       {{b, static_cast<const float*>(b_scale), 128 * blocks, b_batch, b_scale_batch}},
       batches, m, n, blocks, 128 * blocks}};
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
-  const auto sink = op::Sink<Keep<{lanes}>>::of(keep, narrow, aligned, batches * m * n);
+  const auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, batches * m * n);
   return op::launch_mma_product<op::{mode}>(product, sink, static_cast<float*>(workspace), splits,
                                             static_cast<op::CallHead*>(call),
                                             static_cast<cudaStream_t>(stream));
@@ -84,7 +84,7 @@ def packed_product(
     lanes: int = 1,
     splits: int = 1,
     source: str | None = None,
-    unfit: int | None = None,
+    needs_fallback: int | None = None,
     **options: object,
 ) -> np.ndarray:
     """c[batch, m, n] of float32 a[batch, m, k] and b[batch or 1, n, k]; NaN where nothing is
@@ -96,7 +96,7 @@ def packed_product(
     result = np.full((batches, m, n), np.nan, np.float32)
     times = np.zeros((batches, m, n), np.int32)
     workspace = np.full(splits * result.size, np.nan, np.float32) if splits > 1 else None
-    head = None if unfit is None else np.array([unfit, 0, 0, 0, 0], np.int32)
+    head = None if needs_fallback is None else np.array([needs_fallback, 0, 0, 0, 0], np.int32)
     steps = [*_steps(first, a.shape[0]), *_steps(second, b.shape[0])]
     extents = [batches, m, n, first.data.shape[2], splits]
     operands = [first.data, first.scale, second.data, second.scale]
@@ -104,7 +104,7 @@ def packed_product(
     name = f"packed_{mode.lower()}_{lanes}"
     emulate(source or text(), name, [*operands, *steps, *extents, *memory], **options)
     assert head is None or head[2] == head[0], "another kernel is told"
-    expected = 0 if unfit else 1
+    expected = 0 if needs_fallback else 1
     assert (times == expected).all(), f"handed over {np.unique(times)} times"
     return result
 

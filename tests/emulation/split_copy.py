@@ -14,7 +14,7 @@ class Copy:
     """`column_max` [k] bits; `scale` [batches, n]; `packed` halves [batches, n, chunks, 64] of 32
     upper and 32 lower parts each, or of 64 upper ones."""
 
-    unfit: bool
+    needs_fallback: bool
     lossy: bool
     column_max: np.ndarray
     scale: np.ndarray

@@ -140,8 +140,8 @@ FAULTS = {
     "a lot that is not turned": ("(chunk ^ line % 8) * 16", "chunk * 16"),
     "columns without scales": ("* column[v % 2]", ""),
     "lines out of range let through": ("exponent < -45 || exponent > 60", "false"),
-    "digits that are lost let through": ("if (excess > 0) unfit = 1;", ""),
-    "sums that are odd let through": ("if (sums.are_odd()) unfit = 1;", ""),
+    "digits that are lost let through": ("if (excess > 0) needs_fallback = 1;", ""),
+    "sums that are odd let through": ("if (sums.are_odd()) needs_fallback = 1;", ""),
     "a barrier less": (
         "__syncthreads();  // what was split is there",
         "// what was split is there",

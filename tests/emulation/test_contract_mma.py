@@ -89,8 +89,8 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns(mode: str) -> None:
 
 def test_unfit_operands_are_left_to_another_kernel() -> None:
     a, b = operands(1, 3, 4, 64)
-    assert np.isnan(packed_product(a, b, "Faithful", unfit=1)).all()
-    found = packed_product(a, b, "Faithful", unfit=0)
+    assert np.isnan(packed_product(a, b, "Faithful", needs_fallback=1)).all()
+    found = packed_product(a, b, "Faithful", needs_fallback=0)
     np.testing.assert_array_equal(found, packed_product(a, b, "Faithful"))
 
 

@@ -128,7 +128,7 @@ def test_a_copy_of_one_part_is_what_its_definition_says(layout: str, changed: bo
     copy, expected = read_copy(held, 1, 70, 200, parts=1), split_copy(b, parts=1)
     for part in ("column_max", "scale", "packed"):
         np.testing.assert_array_equal(getattr(copy, part), getattr(expected, part))
-    assert (copy.unfit, copy.lossy) == (expected.unfit, expected.lossy)
+    assert (copy.needs_fallback, copy.lossy) == (expected.needs_fallback, expected.lossy)
     np.testing.assert_array_equal(product(a, laid, TF32, held=held), found)
     np.testing.assert_array_equal(product(a, b, TF32), found)
 

@@ -14,10 +14,10 @@ from tests.nvcc import compile_cuda, needs_nvcc
 from tests.unit.plan.plans import BATCH, Make, graph, plan_of
 
 from opweld.ir.graph import Node
-from opweld.ir.reduction import Reduction
+from opweld.ir.kernels.reduction import Reduction
 from opweld.lower import lower
-from opweld.render.cuda import cuda_text
-from opweld.render.cuda_device_rows import DeviceInstance, device_instance
+from opweld.render.cuda.cooperative_rows import DeviceInstance, device_instance
+from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_90A
 
 # Rows longer than one multiprocessor keeps: of four elements more than whole packets of all.

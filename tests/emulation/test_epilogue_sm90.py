@@ -15,7 +15,7 @@ from opweld.device import pieces
 # Each warp holds sums as the tensor core leaves them, of 16 rows of `c`; what is not in `c` is NaN.
 GIVE = """
 template <int kLanes, int kTileN, bool kScaled>
-__global__ void give_kernel(op::Sink<Keep<kLanes>> sink, op::RowsAt to, const float* c,
+__global__ void give_kernel(op::EpilogueStore<Keep<kLanes>> sink, op::RowsAt to, const float* c,
                             const float* scale) {
   __shared__ op::Staging staging;
   constexpr int kPiece = kScaled ? 128 : kTileN;
@@ -42,7 +42,7 @@ extern "C" int give_{lanes}_{columns}_{scaled}(const void* c, const void* scale,
                                                void* times, void* parts, int narrow, int aligned,
                                                void* stream) {{
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
-  auto sink = op::Sink<Keep<{lanes}>>::of(keep, narrow, aligned, begin + m * n);
+  auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, begin + m * n);
   sink.parts = static_cast<float*>(parts);
   give_kernel<{lanes}, {columns}, {scaled}><<<(m + 31) / 32, 64>>>(
       sink, op::RowsAt{{begin, 0, int(m), int(n)}}, static_cast<const float*>(c),

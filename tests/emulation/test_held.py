@@ -16,11 +16,11 @@ from tests.emulation.operators import load_operators
 from tests.unit.plan.plans import BATCH, Make, graph
 from tests.unit.plan.test_choice import EAGER
 
+from opweld.ir.kernels.shared import sharing
 from opweld.ir.original import Part
-from opweld.ir.shared import sharing
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render.host import host
+from opweld.render.host.texts import host
 
 STAND_IN = """
 #include <cstdint>

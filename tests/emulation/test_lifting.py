@@ -13,14 +13,14 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
+from opweld.ir.kernels.shared import fused_groups_of, kernels_of, sharing
 from opweld.ir.original import Part
 from opweld.ir.plan import Group
-from opweld.ir.shared import kernels_of, sharing, welds_of
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 from opweld.target import SM_90A
 
 # The first two allow packets, the others none.
@@ -54,8 +54,8 @@ def operators(make: Callable[..., Node], over_names: bool) -> list[tuple[Group, 
     parts = sharing(lifting((part,), "cuda") if over_names else (part,))
     text = render("operator", kernels_of(parts), "cuda").text
     ops, _ = load_operators(emulated_kernels(text), host(parts, "cuda").text)
-    groups = [group for group in parts[0].plan.groups if group.welded]
-    assert len(welds_of(parts)) == len(groups) // (2 if over_names else 1)
+    groups = [group for group in parts[0].plan.groups if group.fused]
+    assert len(fused_groups_of(parts)) == len(groups) // (2 if over_names else 1)
     return [(group, getattr(ops, group.name)) for group in groups]
 
 

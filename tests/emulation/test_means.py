@@ -22,7 +22,7 @@ from tests.moments import (
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
 from opweld.ir.expr import symbol
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 
 LENGTHS = (7, 31, 1000, 4096, 100003)
 ANY_LENGTH, WIDTH = symbol("s1"), 4

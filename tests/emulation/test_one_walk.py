@@ -33,7 +33,7 @@ from tests.one_walk import (
 )
 from tests.unit.plan.plans import Make
 
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 
 
 @cache

@@ -15,7 +15,7 @@ from opweld.ir.original import Part
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.host import host
+from opweld.render.host.texts import host
 
 ROWS, COLUMNS, INNER = 40, 36, 100
 

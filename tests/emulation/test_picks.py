@@ -109,7 +109,7 @@ ROW_CASES = (normalised, of_a_row, summed, scanned)
 
 
 def _pick(arena: Arena, x: Node, index: Node, attrs: PickAttrs) -> Node:
-    return arena.make(Op.PICK, x, index, attrs=attrs)
+    return arena.make(Op.GATHER, x, index, attrs=attrs)
 
 
 def feeds_of(graph: Graph, sizes: dict[str, int], seed: int) -> dict[str, np.ndarray]:

@@ -13,25 +13,25 @@ from tests.plan_meaning import run_plan
 from tests.random_graphs import build, double, feeds_of
 
 from opweld import render
-from opweld.ir.kernel import Welded
+from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.plan import Plan
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render import cuda
-from opweld.render.pointwise import is_functor
+from opweld.render.cuda import texts as cuda
+from opweld.render.cuda.pointwise import is_functor
 from opweld.target import SM_90A
 
 GRAPHS = 12
 
 
-def text_of(kernels: Sequence[Welded], functors: bool) -> str:
+def text_of(kernels: Sequence[Pointwise], functors: bool) -> str:
     chosen = is_functor if functors else lambda _: False
     with mock.patch.object(cuda, "is_functor", chosen):
         return render.render("bits", tuple(kernels), "cuda").text
 
 
 def results(
-    plan: Plan, kernels: tuple[Welded, ...], text: str, gaps: bool
+    plan: Plan, kernels: tuple[Pointwise, ...], text: str, gaps: bool
 ) -> dict[str, np.ndarray]:
     feeds = feeds_of(plan.graph, {"s0": 3})
     if gaps:

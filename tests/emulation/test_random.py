@@ -27,8 +27,8 @@ from tests.random_graphs import (
 from tests.reduction_kernels import rows_executor
 
 from opweld.ir.graph import Graph
+from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.plan import Plan
-from opweld.ir.reduction import Lowered
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower
@@ -82,13 +82,13 @@ def assert_all_mean(many: Sequence[Graph], language: str) -> None:
     text = render("random", tuple(k for each in kernels for k in each), language).text
     packets, single = executors(text, language), executors(text, language, aligned=False)
     wide = executors(text, language, wide_indices=True)
-    for number, (plan, welded) in enumerate(zip(plans, kernels, strict=True)):
+    for number, (plan, fused) in enumerate(zip(plans, kernels, strict=True)):
         sizes = batches_of(plan.graph)
         size = sizes[number % len(sizes)]
-        assert_means(plan, welded, size, {"contiguous": packets, "strided": packets})
+        assert_means(plan, fused, size, {"contiguous": packets, "strided": packets})
         if language == "cuda":
-            assert_means(plan, welded, size, {"contiguous": single})
-            assert_means(plan, welded, size, {"contiguous": wide, "strided": wide})
+            assert_means(plan, fused, size, {"contiguous": single})
+            assert_means(plan, fused, size, {"contiguous": wide, "strided": wide})
 
 
 def executors(text: str, language: str, **options: bool) -> tuple[Execute, ExecuteRows]:
@@ -97,7 +97,7 @@ def executors(text: str, language: str, **options: bool) -> tuple[Execute, Execu
 
 def assert_means(
     plan: Plan,
-    welded: tuple[Lowered, ...],
+    fused: tuple[Lowered, ...],
     size: int,
     executes: dict[str, tuple[Execute, ExecuteRows]],
 ) -> None:
@@ -109,7 +109,7 @@ def assert_means(
         given_feeds = feeds if variant == "contiguous" else gaps
         got = run_plan(
             plan,
-            welded,
+            fused,
             given_feeds,
             sizes,
             variant=variant,

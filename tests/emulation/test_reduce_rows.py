@@ -25,8 +25,8 @@ from tests.kernels import with_gaps
 from tests.unit.plan.plans import Make
 
 from opweld.ir.expr import evaluate
-from opweld.render import cuda
-from opweld.render.reduce_rows import is_row_functor
+from opweld.render.cuda import texts as cuda
+from opweld.render.cuda.reduce_rows import is_row_functor
 
 UNCUT = (softmax, softmax_across, layer_norm, channel_norm)
 CUT = (total, extremes, extremes_across, half_places)

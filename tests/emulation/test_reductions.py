@@ -17,7 +17,7 @@ from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
 from opweld.ir.ops import OPS, Op
 from opweld.ir.types import DType
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 
 LENGTH, WIDTH = symbol("s1"), symbol("s2")
 EXTREMES = ("amax", "amin", "argmax", "argmin")

@@ -13,9 +13,9 @@ from tests.emulation.reductions import Case, case, exact, run
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
-from opweld.ir.reduction import Folding
+from opweld.ir.kernels.reduction import Folding
 from opweld.lower import lower
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_80, SM_90A, Target
 
 # Shared memory for one packet of each of 512 threads: the sizes of a real device take long here.
@@ -102,7 +102,7 @@ def test_blocks_of_a_row_may_run_in_any_order(order: str) -> None:
     ("broken", "by"),
     [
         (BEFORE_PEERS + "sync_cluster();", BEFORE_PEERS),
-        ("mine = of_peer(of_block, 0);", "mine = of_block;"),
+        ("mine = mapa(of_block, 0);", "mine = of_block;"),
         ("item * blockDim.x + threadIdx.x", "item * blockDim.x"),
         ("begin + (kItems + item) * kStep", "begin + item * kStep"),
     ],

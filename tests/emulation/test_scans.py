@@ -15,8 +15,8 @@ from tests.nvcc import compile_cuda, needs_nvcc, ptx_of, require_no_spills
 from tests.scan_graphs import EXTREMES, GRAPHS, LENGTH, SUMS, hard_rows, values
 from tests.unit.plan.plans import Make
 
-from opweld.render.cuda import cuda_text
-from opweld.render.cuda_scan_pieces import piece_instance, smallest_piece
+from opweld.render.cuda.scan_pieces import piece_instance, smallest_piece
+from opweld.render.cuda.texts import cuda_text
 
 CUT = ("sums_reverse", "odd_exclusive", "across", "across_both", "extremes", "extremes_across")
 CUT += ("powers", "doubles")

@@ -31,7 +31,7 @@ def require_alike(found: Copy, b: np.ndarray) -> None:
     np.testing.assert_array_equal(found.column_max, expected.column_max)
     np.testing.assert_array_equal(found.scale, expected.scale)
     np.testing.assert_array_equal(found.packed, expected.packed)
-    assert (found.unfit, found.lossy) == (expected.unfit, expected.lossy)
+    assert (found.needs_fallback, found.lossy) == (expected.needs_fallback, expected.lossy)
 
 
 def values(*shape: int, seed: int = 0) -> np.ndarray:

@@ -13,11 +13,11 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
-from opweld.ir.kernel import Welded
+from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_90A
 
 # All that repeats is out of such a cache when it does.
@@ -54,9 +54,9 @@ def made(model: Callable, dtype: DType = DType.F32) -> Graph:
     return graph(*(outputs if isinstance(outputs, tuple) else (outputs,)))
 
 
-def kernel_of(g: Graph) -> Welded:
-    (welded,) = lower(make_plan(g, NO_CACHE))
-    return welded
+def kernel_of(g: Graph) -> Pointwise:
+    (fused,) = lower(make_plan(g, NO_CACHE))
+    return fused
 
 
 def feeds(g: Graph, rows: int) -> dict[str, np.ndarray]:

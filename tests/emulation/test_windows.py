@@ -16,7 +16,7 @@ from tests.unit.plan.plans import BATCH, Make
 from opweld.ir.graph import Node
 from opweld.ir.plan import ReductionSchedule
 from opweld.ir.types import DType
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 
 INF = float("inf")
 Outputs = tuple[Node, ...]

@@ -26,16 +26,16 @@ from tests.fuzz.outcome import BESIDE_NAN, BY_CHANCE, Outcome
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opweld.builder import NO_KERNELS
 from opweld.compiled import Compiled
 from opweld.driver import compile_file
 from opweld.errors import UserError
-from opweld.judge.gradients import NAME as GRADIENTS
+from opweld.judge.process.side import Side
 from opweld.judge.session import Request, judge
-from opweld.judge.side import Side
 from opweld.judge.values import Check, Event, Judgement, Settings
+from opweld.judge.verify.gradients import NAME as GRADIENTS
 from opweld.model_file import import_file
 from opweld.options import AUTOCASTS, Options
+from opweld.process.builder import NO_KERNELS
 
 JUDGE_LIMIT_S = 60.0
 NOT_CALLED = "kernels not called"
@@ -66,7 +66,7 @@ class Batch:
     def run(self) -> None:
         for name in self.seconds:
             self._timed("compile", name, self._compile)
-        self._build([name for name, account in self.compiled.items() if account.welded])
+        self._build([name for name, account in self.compiled.items() if account.fused])
         for name in self.compiled:
             if name not in self.done:
                 self._timed("judge", name, self._judge)
@@ -155,7 +155,7 @@ class Batch:
 def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Judgement]) -> Outcome:
     """A fault fails with every seed; what passes with one of them was chance, and is said."""
     last = judgements[-1]
-    main = [row for row in compiled.welded if not row.variant]
+    main = [row for row in compiled.fused if not row.variant]
     kind, detail = "passed", ""
     if not last.verdict.passed:
         kind, detail = fault_of(last)
@@ -163,7 +163,7 @@ def outcome_of(folder: Path, name: str, compiled: Compiled, judgements: list[Jud
             kind = BESIDE_NAN
     elif len(judgements) > 1:
         kind, detail = BY_CHANCE, judgements[0].verdict.reason
-    elif main and not last.welded_calls:
+    elif main and not last.kernel_calls:
         kind, detail = NOT_CALLED, "ModelNew ran the original on the model's own inputs"
     return Outcome(
         name,

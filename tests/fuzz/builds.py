@@ -99,7 +99,7 @@ _HOST_TEXTS = (
         "host_cpu.h",
         "memory.h",
         "product.h",
-        "held.h",
+        "packed_weights.h",
     ),
     *("rows_cpu.h", "inside_cpu.h", "row_blocks.h"),
 )
@@ -141,7 +141,8 @@ def _texts(order: Order) -> tuple[str, str]:
 def _host_library(orders: list[Order]) -> str:
     """What stands before the operators: each text that some file has, once."""
     heads = [host[: _start(_FIRST_OPERATOR, host)] for _, host in map(_texts, orders)]
-    texts = ((resources.files("opweld.device") / name).read_text("utf-8") for name in _HOST_TEXTS)
+    host = resources.files("opweld.device") / "host"
+    texts = ((host / name).read_text("utf-8") for name in _HOST_TEXTS)
     used = [t for t in texts if any(t.rstrip("\n") in head for head in heads)]
     macro = next(found[0] for head in heads if (found := _MACRO.search(head)))
     return "\n".join([*used, macro])

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fuzz.outcome import Outcome, from_data
 
-from opweld.child import Finished, run_child
+from opweld.process.child import Finished, run_child
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "tests.fuzz.batch")

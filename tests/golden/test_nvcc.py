@@ -12,7 +12,7 @@ from tests.golden.cases import EXAMPLES
 from tests.golden.texts import example_graph, kernels_for, small_graphs
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
-from opweld.ir.reduction import Lowered, Reduction, Scan
+from opweld.ir.kernels.reduction import Lowered, Reduction, Scan
 from opweld.render import render
 from opweld.target import TARGETS
 
@@ -28,10 +28,10 @@ def kernels(arch: str) -> tuple[Lowered, ...]:
     """Without those of reductions, which have a test of their own (test_reductions.py of emulation)."""
     graphs = small_graphs() | {name: example_graph(name) for name in EXAMPLES}
     return tuple(
-        welded
+        fused
         for name, graph in graphs.items()
-        for welded in kernels_for(graph, TARGETS[arch], suffix=f"_{name}")
-        if not isinstance(welded, Reduction)
+        for fused in kernels_for(graph, TARGETS[arch], suffix=f"_{name}")
+        if not isinstance(fused, Reduction)
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from opweld.ir.check import check
-from opweld.ir.kernel import RowBlocks
+from opweld.ir.kernels.kernel import RowBlocks
 from opweld.ir.operator import operator_of
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render.host_row_blocks import row_blocks_run
+from opweld.render.host.row_blocks import row_blocks_run
 from opweld.target import CPU
 from tests.golden.test_golden import WRITE
 from tests.golden.texts import HERE, small_graphs

@@ -25,9 +25,9 @@ _FUNCTION = re.compile(r'^extern "C" void \w+?_g_(\w+)_(contiguous|strided)\(')
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="vector code of x86-64")
 def test_loops_become_vector_code(tmp_path: Path) -> None:
     kernels = [
-        welded
+        fused
         for name, graph in small_graphs().items()
-        for welded in kernels_for(graph, CPU, suffix=f"_g_{name}")
+        for fused in kernels_for(graph, CPU, suffix=f"_g_{name}")
     ]
     text = render("golden", tuple(kernels), "c++").text
     (tmp_path / "kernel.cpp").write_text(text)

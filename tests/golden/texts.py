@@ -7,9 +7,9 @@ from pathlib import Path
 
 from opweld.ir.check import check
 from opweld.ir.graph import Graph
-from opweld.ir.kernel import RowBlocks
-from opweld.ir.source import Source
-from opweld.ir.reduction import Lowered
+from opweld.ir.kernels.kernel import RowBlocks
+from opweld.ir.kernels.source import Source
+from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan import make_plan
@@ -58,8 +58,8 @@ def texts_of(graph: Graph) -> dict[str, str]:
     plan = make_plan(graph, SM_90A)
     check(plan)
     kernels = lower(plan)
-    for welded in kernels:
-        check(welded)
+    for fused in kernels:
+        check(fused)
     on_cpu = kernels_for(graph, CPU)
     return {
         "graph.txt": to_text(graph),

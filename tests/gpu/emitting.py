@@ -41,5 +41,5 @@ def all_products_ours() -> AbstractContextManager[object]:
     """While a plan's products, and what follows them, are each one kernel of ours, whatever is
     expected of them.
     """
-    times = ProductTimes(welded=1.0, apart=20.0, library=20.0)
-    return mock.patch("opweld.plan.choice.estimate_product", return_value=times)
+    times = ProductTimes(fused=1.0, apart=20.0, library=20.0)
+    return mock.patch("opweld.plan.products.choice.estimate_product", return_value=times)

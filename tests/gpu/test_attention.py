@@ -1,4 +1,4 @@
-"""Welded attention on the device: its values beside eager's and float64's, its layouts, its masks.
+"""Fused attention on the device: its values beside eager's and float64's, its layouts, its masks.
 
 python3 -m pytest -m gpu tests/gpu/test_attention.py
 """
@@ -15,8 +15,8 @@ from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import emitted_module
 from torch import Tensor
 
-from opweld.judge.compare import ErrorSums
-from opweld.judge.grade import grade
+from opweld.judge.numerics.compare import ErrorSums
+from opweld.judge.numerics.grade import grade
 
 pytestmark = pytest.mark.gpu
 

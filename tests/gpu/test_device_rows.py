@@ -10,7 +10,7 @@ from tests.gpu.emitting import cuda_of, emitted_module
 from tests.gpu.test_reductions import hard_rows, require_close, shifted
 from torch import Tensor
 
-from opweld.judge.compare import same_bits
+from opweld.judge.numerics.compare import same_bits
 
 pytestmark = pytest.mark.gpu
 

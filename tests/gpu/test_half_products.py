@@ -1,4 +1,4 @@
-"""Welded products of 16-bit operands on the device: errors beside eager's, at any rows and layout.
+"""Fused products of 16-bit operands on the device: errors beside eager's, at any rows and layout.
 
 python3 -m pytest -m gpu tests/gpu/test_half_products.py
 """
@@ -14,8 +14,8 @@ from tests.behaviour.emitted import kernels_in
 from tests.gpu.emitting import all_products_ours, cuda_of, emitted_module
 from torch import Tensor
 
-from opweld.judge.compare import ErrorSums
-from opweld.judge.grade import grade
+from opweld.judge.numerics.compare import ErrorSums
+from opweld.judge.numerics.grade import grade
 
 pytestmark = pytest.mark.gpu
 

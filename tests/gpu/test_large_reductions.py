@@ -59,7 +59,7 @@ def emitted(tmp_path: Path) -> Callable[[str], ModuleType]:
     return lambda source: emitted_module(tmp_path, "large_reduction", source)
 
 
-def run_welded(module: ModuleType, x: Tensor) -> tuple[Tensor, ...]:
+def run_fused(module: ModuleType, x: Tensor) -> tuple[Tensor, ...]:
     model = module.ModelNew()
     with torch.no_grad():
         assert kernels_in(lambda: model(x)) > 0
@@ -82,7 +82,7 @@ def test_all_elements(emitted: Callable[[str], ModuleType]) -> None:
     x = small_integers(PAST)
     x[[2**31 + 5, 2**31 + 9]] = 120
     x[[2**31 + 3, 2**31 + 16]] = -120
-    total, largest, least, value = run_welded(emitted(FLAT), x)
+    total, largest, least, value = run_fused(emitted(FLAT), x)
     assert total.item() == sum(int(x[piece].sum()) for piece in slices(PAST))
     assert (largest.item(), least.item(), value.item()) == (2**31 + 5, 2**31 + 3, 120)
 
@@ -90,7 +90,7 @@ def test_all_elements(emitted: Callable[[str], ModuleType]) -> None:
 def test_misaligned(emitted: Callable[[str], ModuleType]) -> None:
     x = small_integers(PAST + 1)[1:]
     x[-1] = 120
-    total, largest, _, _ = run_welded(emitted(FLAT), x)
+    total, largest, _, _ = run_fused(emitted(FLAT), x)
     assert total.item() == sum(int(x[piece].sum()) for piece in slices(PAST))
     assert largest.item() == PAST - 1
 
@@ -99,7 +99,7 @@ def test_rows_and_columns(emitted: Callable[[str], ModuleType]) -> None:
     x = small_integers(ROWS, WIDTH)
     x[ROWS - 1] = 120
     x[ROWS - 2, 7] = -120
-    sums, places, least, row_sums, row_places, total = run_welded(emitted(TABLE), x)
+    sums, places, least, row_sums, row_places, total = run_fused(emitted(TABLE), x)
     wanted = sum(x[piece].sum(0) for piece in slices(ROWS, WIDTH))
     assert torch.equal(sums, wanted)
     assert torch.equal(places, torch.full_like(places, ROWS - 1))
@@ -142,17 +142,17 @@ def normal(*shape: int) -> Tensor:
 
 def test_softmax_of_all(emitted: Callable[[str], ModuleType]) -> None:
     x = normal(PAST)
-    require_softmax(run_welded(emitted(SOFTMAX), x)[0], x, 0)
+    require_softmax(run_fused(emitted(SOFTMAX), x)[0], x, 0)
 
 
 def test_softmax_of_rows(emitted: Callable[[str], ModuleType]) -> None:
     x = normal(ROWS, WIDTH)
-    require_softmax(run_welded(emitted(SOFTMAX_OF_ROWS), x)[0], x, 1)
+    require_softmax(run_fused(emitted(SOFTMAX_OF_ROWS), x)[0], x, 1)
 
 
 def test_softmax_of_columns(emitted: Callable[[str], ModuleType]) -> None:
     x = normal(ROWS, WIDTH)
-    require_softmax(run_welded(emitted(SOFTMAX_OF_COLUMNS), x)[0], x, 0)
+    require_softmax(run_fused(emitted(SOFTMAX_OF_COLUMNS), x)[0], x, 0)
 
 
 # Rows in registers, in a warp and in a block, columns in strips, rows and columns in pieces.

@@ -1,4 +1,4 @@
-"""The models that must be welded, on the device: values, layouts, streams, graphs, autocast.
+"""The models that must be fused, on the device: values, layouts, streams, graphs, autocast.
 
     python3 -m pytest -m gpu -n 0 tests/gpu/test_models.py
 

@@ -25,7 +25,7 @@ from tests.models.comparing import (
 )
 from torch import Tensor, nn
 
-from opweld.worker import child_environment
+from opweld.process.worker import child_environment
 
 pytestmark = pytest.mark.gpu
 

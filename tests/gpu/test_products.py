@@ -1,4 +1,4 @@
-"""Welded matrix products on the device: errors beside eager's, weights that change, CUDA graphs."""
+"""Fused matrix products on the device: errors beside eager's, weights that change, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def half_ulp(value: Tensor) -> float:
 
 
 def require_as_exact(found: Tensor, eager: Tensor, x: Tensor, y: Tensor) -> None:
-    """Grade A (opweld.judge.grade): rms within 5 %, largest within 1.5 times, plus half an ulp."""
+    """Grade A (judge/numerics/grade.py): rms within 5 %, largest 1.5 times, plus half an ulp."""
     rms, largest = errors(found, x, y)
     eager_rms, eager_largest = errors(eager, x, y)
     ulp = half_ulp(eager)

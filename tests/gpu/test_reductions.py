@@ -1,4 +1,4 @@
-"""Welded reductions on the device: errors beside eager's, hard rows, layouts, the same bits."""
+"""Pointwise reductions on the device: errors beside eager's, hard rows, layouts, the same bits."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.models.checks import shifted, turned
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from opweld.judge.compare import ErrorSums, same_bits
-from opweld.judge.grade import Figures, grade
-from opweld.judge.outputs import DELIVERED
+from opweld.judge.numerics.compare import ErrorSums, same_bits
+from opweld.judge.numerics.grade import Figures, grade
+from opweld.judge.numerics.outputs import DELIVERED
 
 pytestmark = pytest.mark.gpu
 

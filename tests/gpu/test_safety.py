@@ -16,7 +16,7 @@ import pytest
 from tests.gpu.emitting import write_pair
 from tests.gpu.sanitizing import KERNELS_ALONE, LOADED, needs_sanitizer, require_nothing_found
 
-from opweld.worker import child_environment
+from opweld.process.worker import child_environment
 
 pytestmark = pytest.mark.gpu
 
@@ -151,8 +151,8 @@ def require_error(words, call):
 model, x, row = emitted.ModelNew(), torch.randn(5, 1003).cuda(), torch.randn(1003).cuda()
 with torch.no_grad():
     wanted = model(x, row)
-    welded = emitted.ModelNew._opweld.op("k1_mul_tanh_add")
-    require_error("operand 2 does not fit", lambda: welded(x, row[:7]))
+    fused = emitted.ModelNew._opweld.op("k1_mul_tanh_add")
+    require_error("operand 2 does not fit", lambda: fused(x, row[:7]))
     require_error("CUDA out of memory", lambda: model(x[:1].expand(2**40, 1003), row))
     for new, old in zip(model(x, row), wanted):
         assert torch.equal(new, old)

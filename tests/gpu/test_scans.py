@@ -1,4 +1,4 @@
-"""Welded scans on the device: errors beside eager's, hard rows, layouts, the same bits."""
+"""Pointwise scans on the device: errors beside eager's, hard rows, layouts, the same bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.gpu.reduction_models import Model, rows_of
 from tests.gpu.test_reductions import LAYOUTS, Graded, hard_rows, pairs, parts, require_close
 from torch import Tensor
 
-from opweld.judge.compare import same_bits
+from opweld.judge.numerics.compare import same_bits
 
 pytestmark = pytest.mark.gpu
 

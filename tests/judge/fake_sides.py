@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from opweld.judge.blocks import Order
 from opweld.judge.load import Call
-from opweld.judge.run import Run
+from opweld.judge.measure.blocks import Order
+from opweld.judge.verify.run import Run
 
 
 @dataclass

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from opweld.judge.process.side import Side
 from opweld.judge.session import Request, judge
-from opweld.judge.side import Side
 from opweld.judge.values import Check, Event, Judgement, Settings
 
 HEAD = """\

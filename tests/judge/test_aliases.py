@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from opweld.judge.aliases import alias_clause, alias_map, share_memory, stride_note
-from opweld.judge.signature import incompatible, parameters_of, read_parameters
 from opweld.judge.values import to_plain
+from opweld.judge.verify.aliases import alias_clause, alias_map, share_memory, stride_note
+from opweld.judge.verify.signature import incompatible, parameters_of, read_parameters
 
 BASE = torch.zeros(4, 6)
 

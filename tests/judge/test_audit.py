@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from opweld.judge.audit import TimedResults
 from opweld.judge.load import Call, Pair
-from opweld.judge.run import of_outputs
-from opweld.judge.side import Side
-from opweld.judge.trial import Trial
+from opweld.judge.process.side import Side
 from opweld.judge.values import Check
+from opweld.judge.verify.audit import TimedResults
+from opweld.judge.verify.run import of_outputs
+from opweld.judge.verify.trial import Trial
 
 CPU = torch.device("cpu")
 GENERATOR = torch.Generator().manual_seed(11)

@@ -14,7 +14,7 @@ import opweld
 from opweld.errors import ModelFileError
 from opweld.judge import batch
 from opweld.judge.batch import Judged, check_many
-from opweld.judge.locks import BUILDS
+from opweld.judge.build.locks import BUILDS
 
 QUICK = opweld.Settings(device="cpu", measure=False, seed=1)
 WRONG = (

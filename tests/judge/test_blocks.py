@@ -7,10 +7,10 @@ import torch
 from tests.judge.fake_sides import FakeClock
 from torch import nn
 
-from opweld.judge import blocks
-from opweld.judge.blocks import LocalTimed, compact, num_rolls, rolled
-from opweld.judge.clock import WallClock
 from opweld.judge.load import Call
+from opweld.judge.measure import blocks
+from opweld.judge.measure.blocks import LocalTimed, compact, num_rolls, rolled
+from opweld.judge.measure.clock import WallClock
 
 
 def test_floats_roll_along_the_first_and_the_last_dimension() -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.judge.pairs import POINTWISE, judge_here, write
 from torch.utils import cpp_extension
 
-from opweld.judge.build_errors import explain
-from opweld.judge.build_rules import FAILURES, HINTS
+from opweld.judge.build.errors import explain
+from opweld.judge.build.rules import FAILURES, HINTS
 from opweld.judge.report import lines
 
 TORCH = "/opt/v/lib/python3.12/site-packages/torch/include"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opweld.judge.chance import MARGINS, PROBABILITY, freedom, margins
+from opweld.judge.numerics.statistics import MARGINS, PROBABILITY, freedom, margins
 
 NUM_STEPS = 4000
 

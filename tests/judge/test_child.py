@@ -15,8 +15,8 @@ from tests.judge.pairs import POINTWISE, write, write_pair
 import opweld
 from opweld.errors import ModelFileError, UserError
 from opweld.judge import Event, Settings, check
-from opweld.judge.locks import remove_stale_locks
-from opweld.judge.processes import MARK, await_end, descendants, kill, marked
+from opweld.judge.build.locks import remove_stale_locks
+from opweld.judge.process.processes import MARK, await_end, descendants, kill, marked
 
 QUICK = Settings(device="cpu", measure=False, seed=1)
 SOURCE = Path(opweld.__file__).parent.parent
@@ -168,7 +168,7 @@ def test_descendants_are_found_without_a_mark() -> None:
 
 def test_a_process_that_never_began_is_not_killed() -> None:
     """Zero means a whole group to the system, that of whoever sends it."""
-    script = "from opweld.judge.processes import kill; kill(0); print('alive')"
+    script = "from opweld.judge.process.processes import kill; kill(0); print('alive')"
     done = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from opweld.judge import compare
-from opweld.judge.compare import ErrorSums, pieces, same_bits, ulp
-from opweld.judge.grade import grade
+from opweld.judge.numerics import compare
+from opweld.judge.numerics.compare import ErrorSums, pieces, same_bits, ulp
+from opweld.judge.numerics.grade import grade
 
 INF, NAN = math.inf, math.nan
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 from tests.judge.fake_sides import FakeClock, FakeSide
 
-from opweld.judge.consistency import (
+from opweld.judge.measure.consistency import (
     baseline_undisturbed,
     data_sheet,
     deferred_work,
     outside_times,
     time_from_outside,
 )
-from opweld.judge.rounds import Block, Draws, Record, Rounds, Touch
+from opweld.judge.measure.rounds import Block, Draws, Record, Rounds, Touch
 
 
 def record(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from opweld.judge.datasheet import PEAKS, memory_gbps, of_bandwidth, peaks_of, product_tflops
+from opweld.judge.measure.datasheet import (
+    PEAKS,
+    memory_gbps,
+    of_bandwidth,
+    peaks_of,
+    product_tflops,
+)
 
 
 @pytest.mark.parametrize(

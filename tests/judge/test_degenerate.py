@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from opweld.judge.degenerate import Variation, clause, examine
 from opweld.judge.load import Call
+from opweld.judge.verify.degenerate import Variation, clause, examine
 
 HEAD = """
 import torch

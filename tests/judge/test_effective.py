@@ -9,7 +9,8 @@ import pytest
 import torch
 from tests.judge.pairs import LINEAR, judge_pair, named
 
-from opweld.judge.effective import (
+from opweld.judge.load import Call
+from opweld.judge.numerics.effective import (
     APPROXIMATE,
     LOWERINGS,
     Observation,
@@ -19,10 +20,9 @@ from opweld.judge.effective import (
     round_tf32,
     run_lowered,
 )
-from opweld.judge.load import Call
 
 NEW = """
-from opweld.judge.effective import round_tf32
+from opweld.judge.numerics.effective import round_tf32
 
 def low(t):
     return t + (ROUND - t).detach()
@@ -55,7 +55,7 @@ def test_faithful_results_are_named_so(tmp_path: Path) -> None:
 
 # Products as a device makes them where TF32 is allowed: of float32 operands, and of no others.
 TF32_PRODUCT = """
-from opweld.judge.effective import round_tf32
+from opweld.judge.numerics.effective import round_tf32
 
 def low(t):
     return t + (round_tf32(t) - t).detach() if t.dtype is torch.float32 else t

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opweld.judge.inputs import Kind, value_kinds
 from opweld.judge.load import Call, Pair
-from opweld.judge.run import Run, run
-from opweld.judge.side import How
-from opweld.judge.streams import stream
-from opweld.judge.trial import Trial
+from opweld.judge.process.side import How
+from opweld.judge.verify.inputs import Kind, value_kinds
+from opweld.judge.verify.run import Run, run
+from opweld.judge.verify.seeds import stream
+from opweld.judge.verify.trial import Trial
 
 NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "4"))
 Rule = Callable[..., Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opweld.judge.compare import ErrorSums, format_of
-from opweld.judge.grade import Band, Figures, Format, grade, loses_digits, worst
+from opweld.judge.numerics.compare import ErrorSums, format_of
+from opweld.judge.numerics.grade import Band, Figures, Format, grade, loses_digits, worst
 
 FLOAT32 = Format(precision=24, min_exponent=-126, bits=32)
 

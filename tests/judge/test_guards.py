@@ -9,9 +9,10 @@ import torch
 from tests.judge.pairs import POINTWISE, named, write_pair
 from torch import Tensor
 
-from opweld.judge import Settings, check, guards
-from opweld.judge.guards import GuardedInputs, GuardedResults, tight_rows, watched_blocks
+from opweld.judge import Settings, check
 from opweld.judge.load import Call
+from opweld.judge.verify import guards
+from opweld.judge.verify.guards import GuardedInputs, GuardedResults, tight_rows, watched_blocks
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from opweld.judge.inputs import batch_kinds, layout_kinds, swapped, value_kinds
 from opweld.judge.load import Call
-from opweld.judge.streams import stream
+from opweld.judge.verify.inputs import batch_kinds, layout_kinds, swapped, value_kinds
+from opweld.judge.verify.seeds import stream
 
 
 def own(draw: int = 0) -> Call:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from opweld.judge import limits
 from opweld.judge.load import Call
+from opweld.judge.measure import limits
 
 
 def test_the_limit_is_the_larger_of_moving_and_multiplying() -> None:

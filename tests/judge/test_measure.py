@@ -13,10 +13,12 @@ import torch
 from tests.judge.fake_sides import FakeClock, FakeSide
 from torch import nn
 
-from opweld.judge import kernels, limits, measure, roofline
-from opweld.judge.baselines import TookTooLong, deadline
-from opweld.judge.blocks import LocalTimed
-from opweld.judge.clock import (
+from opweld.judge.load import Call
+from opweld.judge.measure import kernels, limits, roofline
+from opweld.judge.measure import speed as measure
+from opweld.judge.measure.baselines import TookTooLong, deadline
+from opweld.judge.measure.blocks import LocalTimed
+from opweld.judge.measure.clock import (
     MAX_RUNS,
     MIN_RUNS,
     WallClock,
@@ -24,10 +26,9 @@ from opweld.judge.clock import (
     summarise,
     time_interleaved,
 )
-from opweld.judge.load import Call
-from opweld.judge.rounds import Draws, Rounds
-from opweld.judge.run import Run
+from opweld.judge.measure.rounds import Draws, Rounds
 from opweld.judge.values import Check, Samples, Settings
+from opweld.judge.verify.run import Run
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ import torch
 from tests.judge.pairs import failing, judge_pair
 
 from opweld.judge.load import Call
-from opweld.judge.noise import FLOAT32_TO_FLOAT64, NoiseSums
-from opweld.judge.precision import FLOAT32, FLOAT64, NoReference
+from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64, NoiseSums
+from opweld.judge.numerics.precision import FLOAT32, FLOAT64, NoReference
 
 Rule = Callable[[torch.Tensor], torch.Tensor]
 

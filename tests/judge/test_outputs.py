@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from opweld.judge import compare
-from opweld.judge.leaf import RemoteLeaf
-from opweld.judge.outputs import Comparison, bit_equal, mismatch
-from opweld.judge.reference import Block
-from opweld.judge.run import Run
+from opweld.judge.numerics import compare
+from opweld.judge.numerics.outputs import Comparison, bit_equal, mismatch
+from opweld.judge.numerics.reference import Block
+from opweld.judge.process.leaf import RemoteLeaf
+from opweld.judge.verify.run import Run
 
 
 @dataclass

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from opweld.judge import ranges
 from opweld.judge.load import Call
+from opweld.judge.verify import ranges
 
 
 class Entropy(nn.Module):

@@ -14,9 +14,9 @@ from tests.judge.pairs import POINTWISE, failing, named, write_pair
 
 import opweld
 from opweld.judge import Judgement, Server, Settings, check
-from opweld.judge.environment import FRESH
-from opweld.judge.remote import RemoteSide
-from opweld.judge.wire import Wire, bytes_of
+from opweld.judge.process.environment import FRESH
+from opweld.judge.process.remote import RemoteSide
+from opweld.judge.process.wire import Wire, bytes_of
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
 
@@ -196,7 +196,7 @@ def test_processes_that_cannot_use_the_device_are_started_anew(
     tell = f"import sys\nopen({str(seen)!r}, 'w').write(' '.join(sys.orig_argv))\n"
     good = judged(tmp_path, tell + new_with("return super().forward(x)"))
     assert good.verdict.passed, good.verdict.reason
-    assert seen.read_text().endswith("-m opweld.judge.candidate 3")
+    assert seen.read_text().endswith("-m opweld.judge.process.candidate 3")
     bad = judged(tmp_path, new_with("import os; os._exit(3)"))
     assert bad.verdict.reason.startswith("ModelNew ended the process with exit code 3 (own inputs)")
 
@@ -209,7 +209,7 @@ def look(*args, **kwargs):
 
 torch.cuda.is_available = torch.cuda.device_count = torch.cuda.current_device = look
 torch.accelerator.is_available = torch.accelerator.current_accelerator = look
-import opweld.judge.server
+import opweld.judge.process.server
 torch.use_deterministic_algorithms(False)
 print("imported")
 """

@@ -63,7 +63,7 @@ JUDGEMENT = Judgement(
     (KernelTiming("k1_tanh", 0.15, 512_000_000, 80.0, 1),),
     ENVIRONMENT,
     seed=3,
-    welded_calls={"k1_tanh": 1},
+    kernel_calls={"k1_tanh": 1},
 )
 
 
@@ -90,7 +90,7 @@ def printed(judgement: Judgement, terminal: bool) -> str:
 
 def test_plain_lines_hold_every_figure() -> None:
     text = printed(JUDGEMENT, terminal=False)
-    assert "  k1_tanh: kind pointwise, welded tanh mul, calls 1, MB 512, ms 0.15" in text
+    assert "  k1_tanh: kind pointwise, fused tanh mul, calls 1, MB 512, ms 0.15" in text
     assert "  sort: ops sort, reason no kernel for sort" in text
     assert "  eager: median ms 1.2, p10 1.1, p90 1.3, vs eager 1.00x, % of limit 10" in text
     assert "  ModelNew: median ms 0.15, p10 0.14, p90 0.16, vs eager 8.00x, % of limit 80" in text

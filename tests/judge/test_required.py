@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from opweld.judge import required as module
 from opweld.judge.load import Call
+from opweld.judge.measure import required as module
 
 GENERATOR = torch.Generator().manual_seed(3)
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from opweld.judge import roofline
-from opweld.judge.datasheet import of_bandwidth
 from opweld.judge.load import Call
-from opweld.judge.roofline import Ceiling, Work, hold_against
+from opweld.judge.measure import roofline
+from opweld.judge.measure.datasheet import of_bandwidth
+from opweld.judge.measure.roofline import Ceiling, Work, hold_against
 
 X = torch.randn(100, 10, generator=torch.Generator().manual_seed(5))
 # 1.05 MB in a second, so a byte takes a microsecond less what data sheets round

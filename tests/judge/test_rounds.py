@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.judge.fake_sides import FakeClock, FakeSide
 
-from opweld.judge.rounds import (
+from opweld.judge.measure.rounds import (
     BLOCK_MS,
     MAX_ROUNDS,
     MIN_ROUNDS,
@@ -17,7 +17,7 @@ from opweld.judge.rounds import (
     time_block,
     touch,
 )
-from opweld.judge.side import Raised
+from opweld.judge.process.side import Raised
 
 
 def test_no_input_comes_twice_while_there_are_others() -> None:

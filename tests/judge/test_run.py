@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from opweld.judge import compare
 from opweld.judge.load import Call
-from opweld.judge.run import (
+from opweld.judge.numerics import compare
+from opweld.judge.verify.run import (
     Overwritten,
     _add_checksum,
     _add_sums,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from opweld.judge.significance import (
+from opweld.judge.measure.significance import (
     LEAST_PAIRS,
     LEVEL,
     MARGIN,

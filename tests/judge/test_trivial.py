@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opweld.judge import compare
-from opweld.judge.reference import Block
-from opweld.judge.run import Run
-from opweld.judge.trivial import COPY, MEAN, OTHER, ROLLED, ZEROS, Trivial, unjudged
+from opweld.judge.numerics import compare
+from opweld.judge.numerics.reference import Block
+from opweld.judge.verify.run import Run
+from opweld.judge.verify.trivial import COPY, MEAN, OTHER, ROLLED, ZEROS, Trivial, unjudged
 
 
 def run_of(*leaves: torch.Tensor) -> Run:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.judge.pairs import LINEAR, OWN, POINTWISE, SAME, failing, judge_pair, named
 
-from opweld.judge import verify
+from opweld.judge.verify import checks as verify
 
 
 def test_an_honest_rewrite_passes_with_its_figures(tmp_path: Path) -> None:

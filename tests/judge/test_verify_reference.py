@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.judge.pairs import OWN, POINTWISE, SAME, judge_pair, named
 
-from opweld.judge import reference, trial
+from opweld.judge.numerics import reference
+from opweld.judge.verify import trial
 
 
 def test_float64_is_held_to_the_noise_of_the_original(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from collections import namedtuple
 import pytest
 import torch
 
-from opweld.judge.leaf import RemoteLeaf
 from opweld.judge.load import Call
-from opweld.judge.wire import (
+from opweld.judge.process.leaf import RemoteLeaf
+from opweld.judge.process.wire import (
     BadFrame,
     Wire,
     bytes_of,

@@ -1,4 +1,4 @@
-"""The table of models: how each is made and called, and the least that must be welded of it."""
+"""The table of models: how each is made and called, and the least that must be fused of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A model that must be welded.
+    """A model that must be fused.
 
     `ops` is the least number of operations in its kernels, `kernels` how many kernels a call runs
     at most. `call` makes the arguments for a batch size. `batches` are sizes at which the kernels

@@ -1,4 +1,4 @@
-"""What is checked of every model that must be welded, on any device."""
+"""What is checked of every model that must be fused, on any device."""
 
 from __future__ import annotations
 

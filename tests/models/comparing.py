@@ -1,4 +1,4 @@
-"""What a welded module gives, beside the original and a float64 run of it."""
+"""What a fused module gives, beside the original and a float64 run of it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.capturing import tolerance
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld.judge.compare import ErrorSums
-from opweld.judge.grade import grade
 from opweld.judge.load import Call
-from opweld.judge.outputs import DELIVERED
-from opweld.judge.precision import FLOAT64, NoReference
+from opweld.judge.numerics.compare import ErrorSums
+from opweld.judge.numerics.grade import grade
+from opweld.judge.numerics.outputs import DELIVERED
+from opweld.judge.numerics.precision import FLOAT64, NoReference
 
 SEED = 7
 

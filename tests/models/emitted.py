@@ -29,22 +29,22 @@ class Emitted:
     device: torch.device
 
     @property
-    def _welded(self) -> list[PlanRow]:
-        return [row for row in self.compiled.main_rows if row in self.compiled.welded]
+    def _fused(self) -> list[PlanRow]:
+        return [row for row in self.compiled.main_rows if row in self.compiled.fused]
 
     @property
     def num_ops(self) -> int:
         """Operations in the kernels of a call without autocast."""
-        return sum(len(row.ops) for row in self._welded)
+        return sum(len(row.ops) for row in self._fused)
 
     @property
     def num_kernels(self) -> int:
-        return len(self._welded)
+        return len(self._fused)
 
     @property
     def num_products(self) -> int:
         """Kernels that multiply matrices: the library's calls on another target."""
-        return sum(row.kind in ("contraction", "attention") for row in self._welded)
+        return sum(row.kind in ("contraction", "attention") for row in self._fused)
 
 
 def emit_case(case: Case, folder: Path, target: str = "cpu", **asked: Any) -> Emitted:

@@ -396,7 +396,7 @@ class Hooked(nn.Module):
 
 
 class Sliding(nn.Module):
-    """Nothing to weld: a product, and what sorts it."""
+    """Nothing to fuse: a product, and what sorts it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -69,8 +69,8 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
 
 
 def names(made: Emitted, state: str = "") -> list[str]:
-    welded = made.compiled.welded
-    return [row.name for row in made.compiled.plan_rows if row in welded and row.variant == state]
+    fused = made.compiled.fused
+    return [row.name for row in made.compiled.plan_rows if row in fused and row.variant == state]
 
 
 def test_blocks_share_their_kernels(lifted: Emitted, numbered: Emitted) -> None:

@@ -113,7 +113,8 @@ def test_a_kernel_across_a_boundary_puts_the_child_into_its_parent() -> None:
 def test_two_values_go_from_turn_to_turn() -> None:
     text = text_of(blocks.Carried().eval(), ROWS, ROWS)
     loop = (
-        r"for mixer in .*:\n +(\w+), (\w+) = _Mixer\.forward\(mixer, (\w+), (\w+), memory, _weld\)"
+        r"for mixer in .*:\n +(\w+), (\w+) = _Mixer\.forward"
+        r"\(mixer, (\w+), (\w+), memory, _kernels\)"
     )
     (names,) = re.findall(loop, text)
     assert names[:2] == names[2:]
@@ -127,7 +128,7 @@ def test_results_in_another_order_are_no_loop() -> None:
 
 def test_a_weight_of_another_module_is_handed_over() -> None:
     text = text_of(blocks.Reached().eval(), ROWS)
-    assert "_Block.forward(self.first, x, self.second.fc.weight, _weld)" in text
+    assert "_Block.forward(self.first, x, self.second.fc.weight, _kernels)" in text
 
 
 def test_strides_of_convolutions_are_those_of_the_modules() -> None:
@@ -145,5 +146,5 @@ def test_a_layer_that_pads_is_written_out() -> None:
 
 def test_statistics_of_blocks_are_tracked_at_the_end_in_one_call() -> None:
     text = text_of(blocks.Units().train(), torch.randn(3, 3, 6, 6))
-    assert text.count("_weld.track(0.1, *_tracked)") == 1
+    assert text.count("_kernels.track(0.1, *_tracked)") == 1
     assert "_tracked[1] += [self.norm.running_mean, self.norm.running_var]" in text

@@ -1,4 +1,4 @@
-"""Models of which nothing is welded: ModelNew is the original, or the model is refused."""
+"""Models of which nothing is fused: ModelNew is the original, or the model is refused."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_weight_that_is_parametrized_no_more(tmp_path: Path) -> None:
     assert torch.equal(emitted.new(x), wanted)
 
 
-def test_nothing_to_weld(tmp_path: Path) -> None:
+def test_nothing_to_fuse(tmp_path: Path) -> None:
     emitted = emit_module(structure.Sliding().eval(), _call(), tmp_path)
     assert emitted.num_kernels == 0
     assert {row.kind for row in emitted.compiled.main_rows} == {"library"}

@@ -46,10 +46,8 @@ def both(emitted: Emitted) -> tuple[nn.Module, nn.Module]:
 
 
 def num_kernels(emitted: Emitted, state: str = "training") -> int:
-    welded = emitted.compiled.welded
-    return len(
-        [row for row in emitted.compiled.plan_rows if row in welded and row.variant == state]
-    )
+    fused = emitted.compiled.fused
+    return len([row for row in emitted.compiled.plan_rows if row in fused and row.variant == state])
 
 
 def assert_same_state(new: nn.Module, old: nn.Module) -> None:
@@ -215,7 +213,7 @@ def test_kernels_under_one_gradient(tmp_path: Path) -> None:
     assert_trains(emitted, calls)
     new, _ = both(emitted)
     result = new(calls[0][0])
-    assert type(result.grad_fn).__name__ == "QuickWeldBackward"
+    assert type(result.grad_fn).__name__ == "FusedBackward"
     assert {type(given).__name__ for given, _ in result.grad_fn.next_functions} <= LEAVES
     compiled, (_, old) = torch.compile(new, fullgraph=True, backend="aot_eager"), both(emitted)
     old(calls[0][0])

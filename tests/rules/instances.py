@@ -26,8 +26,8 @@ from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.infer import TypeRule
 from opweld.ir.interpret import NUMPY_DTYPES, interpret
 from opweld.ir.ops import OPS, Kind, Op
-from opweld.ir.pattern import AnyOf, Apply, Const, Match, Pattern, Var, build
-from opweld.ir.rewrite import Rule, apply_rule
+from opweld.ir.rules.pattern import AnyOf, Apply, Const, Match, Pattern, Var, build
+from opweld.ir.rules.rewrite import Rule, apply_rule
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 DTYPES = (DType.F32, DType.F64, DType.F16, DType.BF16, DType.I32, DType.I64, DType.U8, DType.BOOL)

@@ -12,8 +12,8 @@ from tests.rules.torch_ops import TORCH_DTYPES, run_torch
 from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret
 from opweld.ir.ops import Kind
-from opweld.ir.pattern import AnyOf
-from opweld.ir.rewrite import Numerics, Rule
+from opweld.ir.rules.pattern import AnyOf
+from opweld.ir.rules.rewrite import Numerics, Rule
 from opweld.ir.types import DType
 
 GRADIENT_ULPS = 16

@@ -15,7 +15,7 @@ from opweld.ir.check import check
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.interpret import interpret
 from opweld.ir.ops import OPS, Op
-from opweld.ir.rewrite import Numerics
+from opweld.ir.rules.rewrite import Numerics
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.simplify import simplify

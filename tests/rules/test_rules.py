@@ -9,8 +9,8 @@ from tests.rules.instances import DTYPES, instances
 from tests.rules.promises import broken_gradients, broken_values, broken_values_in_torch
 
 from opweld.ir.ops import Op
-from opweld.ir.pattern import Const, Var, call
-from opweld.ir.rewrite import Domain, Numerics, Rule
+from opweld.ir.rules.pattern import Const, Var, call
+from opweld.ir.rules.rewrite import Domain, Numerics, Rule
 from opweld.ir.types import DType
 from opweld.simplify.rules import RULES
 

@@ -241,7 +241,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
     Op.CAT: lambda *args: torch.cat(args[:-1], dim=args[-1].dim),
     Op.PAD: _pad,
     Op.WINDOW: _window,
-    Op.PICK: _pick,
+    Op.GATHER: _pick,
 }
 
 

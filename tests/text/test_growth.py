@@ -204,16 +204,16 @@ PERCEPTRON = PERCEPTRONS.format(container="ModuleList", run=RUNS["ModuleList"], 
 
 def test_types_that_no_call_has_are_not_there(tmp_path: Path) -> None:
     found = compiled(tmp_path, PERCEPTRON)
-    assert found.welded
+    assert found.fused
     assert [row.variant for row in found.plan_rows if "16" in row.variant] == []
 
 
 @pytest.mark.parametrize("training", [False, True])
 def test_only_the_mode_of_the_module_is_there(training: bool, tmp_path: Path) -> None:
     found = compiled_in_mode(tmp_path, NORM, training)
-    assert found.welded
+    assert found.fused
     assert len({row.variant for row in found.plan_rows}) == 1
-    assert ("_weld.track(" in found.text) is training
+    assert ("_kernels.track(" in found.text) is training
 
 
 def test_a_mode_that_nothing_reads_adds_nothing(tmp_path: Path) -> None:

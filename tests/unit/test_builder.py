@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from opweld.builder import COMMAND, NO_KERNELS, build_in_child
 from opweld.errors import BuildFailed
 from opweld.options import Options
-from opweld.worker import child_environment
+from opweld.process.builder import COMMAND, NO_KERNELS, build_in_child
+from opweld.process.worker import child_environment
 
 FILE = "import warnings\nfrom {name} import VALUE\nwarnings.warn(f'{said}{{VALUE}}')\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opweld.child import TAIL_BYTES, run_child
+from opweld.process.child import TAIL_BYTES, run_child
 
 SPAWN = "import subprocess, sys, time; p = subprocess.Popen(['sleep', '60'], process_group=0);"
 
@@ -82,7 +82,7 @@ def test_an_interrupt_ends_the_child(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     inner = SPAWN + f"open({str(note)!r}, 'w').write(str(p.pid)); time.sleep(60)"
     code = (
-        "import sys; from opweld.child import run_child\n"
+        "import sys; from opweld.process.child import run_child\n"
         f"run_child([sys.executable, '-c', {inner!r}], time_limit_s=60)"
     )
     source = str(Path(__file__).parents[2] / "src")

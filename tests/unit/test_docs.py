@@ -14,16 +14,16 @@ import pytest
 import torch
 import typer
 
-from opweld.cli import app
 from opweld.compiled import PlanRow
 from opweld.emission.package import ORIGINAL, SUPPORT
-from opweld.judge import consistency, significance
-from opweld.judge.clock import FLUSH_BYTES
-from opweld.judge.inputs import batch_kinds, layout_kinds, value_kinds
+from opweld.interface.cli import app
 from opweld.judge.load import Call
-from opweld.judge.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
+from opweld.judge.measure import consistency, significance
+from opweld.judge.measure.clock import FLUSH_BYTES
+from opweld.judge.measure.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
-from opweld.judge.verify import MAX_ELEMS, MAX_FLOPS
+from opweld.judge.verify.checks import MAX_ELEMS, MAX_FLOPS
+from opweld.judge.verify.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.options import Options
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +167,7 @@ def test_options_and_variables_that_are_named_exist(page: Path) -> None:
 
 def test_the_checks_that_are_described_are_those_of_the_judge() -> None:
     """By their names, which stand as literals in its sources."""
-    sources = "".join(path.read_text("utf-8") for path in (SOURCES / "judge").glob("*.py"))
+    sources = "".join(path.read_text("utf-8") for path in (SOURCES / "judge").rglob("*.py"))
     page = (ROOT / "docs" / "6-measuring.md").read_text("utf-8")
     table = page.partition("| check | what it finds |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1].strip() for row in table.splitlines()[2:]]

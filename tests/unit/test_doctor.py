@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from opweld import doctor
-from opweld.doctor import MISSING, NOTE, OK, Finding
+from opweld.interface import doctor
+from opweld.interface.doctor import MISSING, NOTE, OK, Finding
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from opweld.embed import embedded_source, is_importable
 from opweld.errors import CaptureError
+from opweld.interface.embed import embedded_source, is_importable
 
 SCRIPT = '''
 import math

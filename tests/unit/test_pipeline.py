@@ -13,7 +13,7 @@ from opweld import account
 from opweld.compiled import Compiled, PlanRow
 from opweld.errors import MissingCompiler
 from opweld.give_back import Decision, Loss, decide, excluded_for, losses_of
-from opweld.judge.significance import compare
+from opweld.judge.measure.significance import compare
 from opweld.judge.values import (
     Check,
     Comparison,
@@ -204,7 +204,7 @@ def test_a_noisy_machine_gives_nothing_back(tmp_path: Path, slower: float) -> No
     judge = Judge(cost_ms={"k1": 1.0, "k2": 10 * slower - 1.0}, noisy=True)
     delivery = run(tmp_path, judge, compiler("k1", "k2"))
     assert len(judge.judged) == 1
-    assert [row.name for row in delivery.compiled.welded] == ["k1", "k2"]
+    assert [row.name for row in delivery.compiled.fused] == ["k1", "k2"]
     (decision,) = delivery.decisions
     assert decision.given_back == () and not decision.comparison.slower
 
@@ -279,10 +279,10 @@ def test_where_nothing_is_gained_the_original_is_delivered(tmp_path: Path) -> No
     judge = Judge(cost_ms={"k1": 30.0, "k2": 20.0, "k3": 25.0})
     delivery = run(tmp_path, judge, compiler("k1", "k2", "k3"))
     assert len(judge.judged) == 3
-    assert delivery.compiled.welded == ()
+    assert delivery.compiled.fused == ()
     assert delivery.notes[0].startswith("k1: given back")
     assert delivery.notes[1].startswith("k2, k3: given back")
-    assert delivery.notes[2].startswith("Nothing is gained by welding this model here")
+    assert delivery.notes[2].startswith("Nothing is gained by fusing this model here")
     assert "kernels = []" in delivery.out.read_text()
 
 

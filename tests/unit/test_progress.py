@@ -5,7 +5,7 @@ import re
 
 from rich.console import Console
 
-from opweld.progress import STAGES, Progress
+from opweld.interface.progress import STAGES, Progress
 
 
 def test_plain_lines() -> None:

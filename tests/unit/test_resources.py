@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.nvcc import needs_nvcc
 
 from opweld.compiled import Compiled, PlanRow
-from opweld.resources import PYTORCHS_FLAGS, parse_report, with_resources
+from opweld.process.resources import PYTORCHS_FLAGS, parse_report, with_resources
 
 REPORT = """\
 ptxas info    : Compiling entry function '_Z9k1_kernelv' for 'sm_90a'
@@ -42,9 +42,9 @@ def test_a_report_is_read() -> None:
 def test_a_group_gets_its_kernels_figures() -> None:
     rows = (PlanRow("k1_double", "pointwise", ("mul",), ""), PlanRow("linear", "library", (), ""))
     compiled = Compiled("", "sm_90a", rows, {"source": SOURCE})
-    welded, library = with_resources(compiled).plan_rows
-    assert welded.registers is not None and 4 <= welded.registers <= 64
-    assert welded.spills == 0
+    fused, library = with_resources(compiled).plan_rows
+    assert fused.registers is not None and 4 <= fused.registers <= 64
+    assert fused.spills == 0
     assert library.registers is None
 
 

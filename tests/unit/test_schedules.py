@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from opweld.errors import BadTable
+from opweld.ir.kernels.product import Mode
 from opweld.ir.measured import Maker, Measured, PointwiseClass, ProductClass
 from opweld.ir.plan import PointwiseSchedule
-from opweld.ir.product import Mode
 from opweld.ir.types import DType
 from opweld.schedules import HEADING, OWN_TABLE, diff, line_of, parse, read_table, with_rows
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from opweld.compiled import Compiled, PlanRow
+from opweld.interface.show import show_delivery
 from opweld.pipeline import Delivery
-from opweld.show import show_delivery
 
 ROWS = (
     PlanRow(

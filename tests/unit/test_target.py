@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opweld.errors import UnsupportedTarget
-from opweld.ir.product import Mode
+from opweld.ir.kernels.product import Mode
 from opweld.options import TARGETS as NAMES
 from opweld.target import CPU, SM_80, SM_90A, TARGETS, choose_target
 

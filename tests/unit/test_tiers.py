@@ -18,8 +18,8 @@ TESTS = PACKAGES["tests"]
         ("from torch.nn import Module\n", False),
         ("def f():\n    import torch\n", False),
         ("import subprocess\n", False),
-        ("from opweld.worker import serve\n", False),
-        ("from opweld import worker\n", False),
+        ("from opweld.process.worker import serve\n", False),
+        ("from opweld.process import worker\n", False),
         ("from opweld.pipeline import optimize\n", False),  # it asks compilers for their versions
         ("from opweld.delivery import publish\n", True),
         ("from opweld import driver\n", False),

@@ -22,7 +22,7 @@ from opweld.errors import (
     Where,
 )
 from opweld.options import Options
-from opweld.worker import compile_in_child
+from opweld.process.worker import compile_in_child
 
 CHILD = """
 import os, sys

@@ -12,7 +12,7 @@ from torch import nn
 from opweld.ir.contract import EXAMPLE_ONLY, Capture, Needs
 
 from .arguments import bind
-from .facts import refuse_attachments
+from .modules.facts import refuse_attachments
 from .variants import capture_variants
 
 

@@ -14,7 +14,7 @@ from torch import fx
 
 from opweld.errors import OriginalKept
 
-from .origins import where_in
+from .modules.origins import where_in
 
 # Their operand is a number in the source, which nobody else reads.
 _OF_LITERALS = frozenset(("aten::lift_fresh", "aten::lift_fresh_copy"))

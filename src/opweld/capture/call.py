@@ -20,7 +20,7 @@ from .dtypes import FROM_TORCH, round_to
 from .sizes import Symbols
 
 
-class NotWelded(Exception):
+class NotFused(Exception):
     """The call stays a PyTorch call; the message is the sentence that the plan prints."""
 
 
@@ -69,10 +69,10 @@ class Call:
 
     @property
     def type(self) -> TensorType:
-        """The type of the only result. Raises NotWelded where we have no such type."""
+        """The type of the only result. Raises NotFused where we have no such type."""
         type = self.symbols.type(self.fake)
         if type is None:
-            raise NotWelded(f"elements of type {self.fake.dtype} are not welded")
+            raise NotFused(f"elements of type {self.fake.dtype} are not fused")
         return type
 
     @property
@@ -87,20 +87,20 @@ class Call:
         """A tensor argument as it is."""
         value = self.values[name]
         if not isinstance(value, Node):
-            raise NotWelded(f"the argument {name} of {self.name} is no tensor")
+            raise NotFused(f"the argument {name} of {self.name} is no tensor")
         return value
 
     def nodes(self, name: str) -> list[Node]:
         values = self.values[name]
         if not all(isinstance(value, Node) for value in values):
-            raise NotWelded(f"the argument {name} of {self.name} is no list of tensors")
+            raise NotFused(f"the argument {name} of {self.name} is no list of tensors")
         return list(values)
 
     def number(self, name: str) -> Any:
         """An argument that must be a plain Python number."""
         value = self.values[name]
         if not isinstance(value, int | float):
-            raise NotWelded(f"the argument {name} of {self.name} is no plain number")
+            raise NotFused(f"the argument {name} of {self.name} is no plain number")
         return value
 
     def is_number(self, name: str) -> bool:
@@ -119,7 +119,7 @@ class Call:
         if isinstance(value, RunTimeScalar):
             return self._run_time(value.node, dtype)
         if not isinstance(value, int | float | Expr):
-            raise NotWelded(f"the argument {name} of {self.name} is no number")
+            raise NotFused(f"the argument {name} of {self.name} is no number")
         return self.build.const(round_to(value, dtype) if rounded else value, dtype)
 
     def _run_time(self, node: Node, dtype: DType) -> Node:
@@ -127,13 +127,13 @@ class Call:
         return self.build.cast(exact, dtype)
 
     def common_dtype(self, *names: str) -> DType:
-        """The type that the named arguments are promoted to. Raises NotWelded if not ours."""
+        """The type that the named arguments are promoted to. Raises NotFused if not ours."""
         _, dtype = elementwise_dtypes(
             *(_plain(self.fakes[name]) for name in names),
             type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT,
         )
         if dtype not in FROM_TORCH:
-            raise NotWelded(f"elements of type {dtype} are not welded")
+            raise NotFused(f"elements of type {dtype} are not fused")
         return FROM_TORCH[dtype]
 
     def make(self, op: Op, *nodes: Node, attrs: Any = NO_ATTRS) -> Node:
@@ -145,7 +145,7 @@ class Call:
     def size(self, name: str) -> Size:
         value = self.values[name]
         if not isinstance(value, int | Expr):
-            raise NotWelded(f"the argument {name} of {self.name} is known at run time only")
+            raise NotFused(f"the argument {name} of {self.name} is known at run time only")
         return value
 
     def dim(self, name: str = "dim", rank: int | None = None) -> int:

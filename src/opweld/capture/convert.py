@@ -17,26 +17,26 @@ from opweld.ir.ops import Op
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
 from .build import Builder
-from .call import Call, Lower, NotWelded, ReadArguments
-from .calls import Calls
-from .complexes import COMPLEX, Complex, ComplexLower, Wholes, is_complex
-from .constants import constant
-from .creation import CREATION
-from .distances import DISTANCES
-from .draws import draws_by_memory, lies_alike
+from .call import Call, Lower, NotFused, ReadArguments
+from .exporting.constants import constant
 from .library import Place, library_call, operator_of, reason_for, refuse_effects
-from .losses import LOSSES
-from .norms import NORMS
-from .origins import origin_of, where_of
+from .modules.calls import Calls
+from .modules.origins import origin_of, where_of
+from .ops.complexes import COMPLEX, Complex, ComplexLower, Wholes, is_complex
+from .ops.creation import CREATION
+from .ops.distances import DISTANCES
+from .ops.draws import draws_by_memory, lies_alike
+from .ops.gathers import GATHERS
+from .ops.losses import LOSSES
+from .ops.norms import NORMS
+from .ops.pointwise import POINTWISE
+from .ops.pools import POOLS
+from .ops.reductions import REDUCTIONS
+from .ops.scans import SCANS
+from .ops.views import ALIASING, VIEWS
 from .outputs import Outputs, structure_of
-from .picks import PICKS
-from .pointwise import POINTWISE
-from .pools import POOLS
-from .reductions import REDUCTIONS
 from .scalars import scalar_node
-from .scans import SCANS
 from .sizes import DataDependentSize, Symbols
-from .views import ALIASING, VIEWS
 
 _CONDENSING: dict[str, Lower] = {
     **REDUCTIONS,
@@ -46,7 +46,7 @@ _CONDENSING: dict[str, Lower] = {
     **DISTANCES,
     **LOSSES,
 }
-_COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING, **PICKS}
+_COMPUTED: dict[str, Lower] = {**POINTWISE, **_CONDENSING, **GATHERS}
 ROWS: dict[str, Lower] = {**_COMPUTED, **VIEWS, **CREATION}
 # Arguments that change the type, the place or the layout of a result, not its elements.
 _IN_TYPE = ("dtype", "layout", "device", "pin_memory", "non_blocking", "memory_format", "copy")
@@ -166,8 +166,8 @@ class Converter:
         if row is not None:
             try:
                 self._refuse_given_back(node)
-                return self._welded(node, row)
-            except NotWelded as refusal:
+                return self._fused(node, row)
+            except NotFused as refusal:
                 reason = str(refusal)
         call = library_call(
             node, self._arguments(node), self.build, self.symbols, self.place, reason
@@ -198,7 +198,7 @@ class Converter:
     def _refuse_given_back(self, node: fx.Node) -> None:
         place, _ = origin_of(node) or ("", "")
         if node.target._opname in _CONDENSING and place in self.given_back:
-            raise NotWelded("measured slower than the PyTorch call it replaces")
+            raise NotFused("measured slower than the PyTorch call it replaces")
 
     def _as_call(self, node: fx.Node) -> Node:
         """The call that makes a fresh tensor in eager, where a row made a view of a source."""
@@ -226,7 +226,7 @@ class Converter:
             return None
         return scalar_node(node, self.values, self.build, self.symbols)
 
-    def _welded(self, node: fx.Node, row: Lower | ComplexLower) -> Any:
+    def _fused(self, node: fx.Node, row: Lower | ComplexLower) -> Any:
         self._check_devices(node)
         self._check_elements(node)
         values, fakes = self._bound(node)
@@ -243,7 +243,7 @@ class Converter:
         try:
             result = row(call)
         except (TypeRule, ShapeMismatch) as error:
-            raise NotWelded(f"{node.target} on these operands is not welded: {error}") from None
+            raise NotFused(f"{node.target} on these operands is not fused: {error}") from None
         _require_read(node, read)
         self.towards[node.name] = call.towards
         checked = self._checked(node, call, result)
@@ -272,7 +272,7 @@ class Converter:
         fakes = call.fake if isinstance(result, tuple) else (call.fake,)
         for one, fake in zip(made, fakes, strict=True):
             if one.type != self.symbols.type(fake):
-                raise NotWelded(f"{node.target} on these operands is not welded")
+                raise NotFused(f"{node.target} on these operands is not fused")
         return result
 
     def _check_devices(self, node: fx.Node) -> None:
@@ -286,13 +286,13 @@ class Converter:
             fakes += results if isinstance(results, tuple | list) else [results]
         for fake in fakes:
             if isinstance(fake, torch.Tensor) and fake.device.type != self.place.device.type:
-                raise NotWelded(f"a tensor on {fake.device.type} is left to the library")
+                raise NotFused(f"a tensor on {fake.device.type} is left to the library")
 
     def _check_elements(self, node: fx.Node) -> None:
         for given in node.all_input_nodes:
             fake = given.meta.get("val")
             if isinstance(fake, torch.Tensor) and self.symbols.type(fake) is None:
-                raise NotWelded(f"elements of type {fake.dtype} are not welded")
+                raise NotFused(f"elements of type {fake.dtype} are not fused")
 
     def _is_number(self, node: fx.Node) -> bool:
         ours = self.values.get(node.name)
@@ -336,7 +336,7 @@ def _require_read(node: fx.Node, read: ReadArguments) -> None:
         given = dict.get(read, argument.name)
         default = argument.has_default_value() and given == argument.default_value
         if unread and argument.name not in _IN_TYPE and not default:
-            raise NotWelded(f"{node.target} with {argument.name}={given} is left to the library")
+            raise NotFused(f"{node.target} with {argument.name}={given} is left to the library")
 
 
 def _any_complex(node: fx.Node) -> bool:

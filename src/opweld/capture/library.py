@@ -16,7 +16,7 @@ from opweld.ir.types import TensorType
 
 from .build import Builder
 from .call import RunTimeScalar
-from .draws import draws
+from .ops.draws import draws
 from .sizes import Symbols
 
 _FAMILIES = {

@@ -24,8 +24,8 @@ from opweld.ir.ops import Op
 
 from .build import Builder
 from .call import RunTimeScalar
-from .complexes import Complex
-from .views import ALIASING, REORDERING, SHARING
+from .ops.complexes import Complex
+from .ops.views import ALIASING, REORDERING, SHARING
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
 

@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from opweld.errors import OriginalKept
 
-from .origins import where_in
+from .modules.origins import where_in
 
 _CHANGED = {
     OutputKind.BUFFER_MUTATION: "the buffer ",

@@ -22,7 +22,7 @@ from opweld.ir.types import DType
 
 from .build import Builder
 from .call import RunTimeScalar
-from .origins import where_of
+from .modules.origins import where_of
 from .sizes import Symbols
 
 _BINARY = {

@@ -15,9 +15,9 @@ from opweld.ir.expr import Expr
 from opweld.ir.graph import Graph
 
 from .arguments import Arguments
-from .export import Exported, NeedsFixedSizes, export_graph
-from .facts import Reads
-from .preserve import OWN, unchanged
+from .exporting.export import Exported, NeedsFixedSizes, export_graph
+from .modules.facts import Reads
+from .modules.preserve import OWN, unchanged
 from .running import mark_averages
 
 _NONE: frozenset[str] = frozenset()

@@ -15,13 +15,13 @@ from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.graph import Graph
 
 from .arguments import Arguments, bind
-from .autocast import AUTOCAST, autocast_acts, autocast_lowers, without_library_casts
-from .contracts import contract_of, without_unused
 from .dtypes import FROM_TORCH
-from .export import NeedsFixedSizes
-from .facts import recording
-from .modes import surely_differ
-from .preserve import BOTH, EVAL, OWN, TRAINING, flags_in
+from .exporting.autocast import AUTOCAST, autocast_acts, autocast_lowers, without_library_casts
+from .exporting.export import NeedsFixedSizes
+from .modules.contracts import contract_of, without_unused
+from .modules.facts import recording
+from .modules.modes import surely_differ
+from .modules.preserve import BOTH, EVAL, OWN, TRAINING, flags_in
 from .specialise import canonical
 from .task import InMode, Task, batched_inputs, widest
 

@@ -27,36 +27,27 @@ CPP_FLAGS = (
 
 # Where a language has two pieces of one name, the earlier file's is taken.
 _FILES = {
-    "cuda": (
-        *("storage_cuda.cuh", "extremes.cuh", "math_cuda.cuh", "math.h", "approximate.cuh"),
-        *("storage.h", "positions.cuh", "vector.cuh", "pointwise.cuh"),
-        *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
-        *("rows.cuh", "row_ring.cuh", "row_slices.cuh", "column_sums.cuh"),
-        *("split.cuh", "split_held.cuh", "split_host.cuh"),
-        *("drowned.cuh", "pack.cuh", "contract_prologue.cuh"),
-        *("mma.cuh", "contract_mma.cuh", "contract_live.cuh", "contract_mma_host.cuh"),
-        *("attend_split.cuh", "attend_plain.cuh", "attend_softmax.cuh", "attend.cuh"),
-        *("attend_mma.cuh", "attend_sm90.cuh"),
-        *("hopper.cuh", "contract_sm90.cuh", "contract_live_sm90.cuh", "contract_sm90_host.cuh"),
-        *(
-            "held.cuh",
-            "place_cuda.cuh",
-            "place.h",
-            "fold.h",
-            "fold_cuda.cuh",
-            "fold_chunks.cuh",
-            "reduce_rows.cuh",
-            "told.cuh",
-            "device_rows.cuh",
-            "scan.h",
-            "scan_cuda.cuh",
-        ),
-    ),
-    "cpp": (
-        *("storage_cpp.h", "mvec.h", "math_cpp.h", "math.h", "storage.h"),
-        *("place_cpp.h", "place.h"),
-        *("fold.h", "fold_cpp.h", "scan.h", "scan_cpp.h"),
-    ),
+    "cuda": """
+        elements/storage_cuda.cuh math/min_max.cuh math/math_cuda.cuh math/math.h
+        math/approximate.cuh elements/storage.h elements/positions.cuh elements/vector.cuh
+        elements/pointwise.cuh gemm/contract.cuh gemm/contract_fma.cuh gemm/contract_short.cuh
+        gemm/combine.cuh skinny/skinny.cuh skinny/gemv.cuh skinny/skinny_mma.cuh
+        skinny/column_sums.cuh gemm/split.cuh gemm/split_packed.cuh gemm/split_host.cuh
+        gemm/cancellation.cuh gemm/pack.cuh gemm/contract_prologue.cuh arch/mma.cuh
+        gemm/contract_mma.cuh gemm/contract_live.cuh gemm/contract_mma_host.cuh
+        attention/attend_split.cuh attention/attend_plain.cuh attention/attend_softmax.cuh
+        attention/attend.cuh attention/attend_mma.cuh attention/attend_sm90.cuh arch/hopper.cuh
+        gemm/contract_sm90.cuh gemm/contract_live_sm90.cuh gemm/contract_sm90_host.cuh
+        gemm/packed_weights.cuh elements/index_cuda.cuh elements/index.h reduce/fold.h
+        reduce/fold_cuda.cuh reduce/fold_chunks.cuh
+        reduce/reduce_rows.cuh reduce/publish.cuh reduce/cooperative_rows.cuh
+        scan/scan.h scan/scan_cuda.cuh
+    """,
+    "cpp": """
+        elements/storage_cpp.h math/mvec.h math/math_cpp.h math/math.h elements/storage.h
+        elements/index_cpp.h elements/index.h reduce/fold.h reduce/fold_cpp.h scan/scan.h
+        scan/scan_cpp.h
+    """,
 }
 _ROOTS = {"cuda": ("prologue",), "cpp": ("prologue", "mvec")}
 _MARK = re.compile(r"^// @(\w+) deps:(.*)$")
@@ -105,7 +96,7 @@ def _library(files: Iterable[str]) -> Mapping[str, _Piece]:
     return library
 
 
-_LIBRARIES = {language: _library(files) for language, files in _FILES.items()}
+_LIBRARIES = {language: _library(files.split()) for language, files in _FILES.items()}
 
 
 def names(language: str = "cuda") -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The pieces of the emitted file: its fixed texts (*.txt) and the functions that write the rest."""
+"""The pieces of the emitted file: fixed texts (texts/*.txt) and what writes the rest."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from importlib import resources
 
 
 def piece(name: str) -> str:
-    """A fixed text of the emitted file: "original", "library" or "weld"."""
-    return (resources.files(__name__) / f"{name}.txt").read_text(encoding="utf-8")
+    """A fixed text of the emitted file: "original", "package" or "support"."""
+    return (resources.files(__name__) / "texts" / f"{name}.txt").read_text(encoding="utf-8")

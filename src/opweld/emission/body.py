@@ -14,7 +14,7 @@ from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
 from .composites import Call, calls, in_parts
-from .picks import pick_text
+from .gathers import pick_text
 from .spans import Span
 from .spelling import (
     dtype,
@@ -97,7 +97,7 @@ class Body:
             return call.spelled(map(self.text, call.operands))
         if node.op is Op.IOTA:
             return self._iota(node)
-        if node.op is Op.PICK:
+        if node.op is Op.GATHER:
             return pick_text(node, self._operand_of(node))
         if node.op is Op.EXPAND and node.inputs[0].op is Op.CONST:
             return self._full(node.inputs[0], f"({sizes(node.attrs.shape)})")

@@ -18,9 +18,9 @@ from string import Formatter
 from ..ir.expr import Size, product
 from ..ir.graph import Arena, Node
 from ..ir.ops import Op
-from ..ir.pattern import Apply, Const, Match, Pattern, Var, call, matches
-from ..ir.rewrite import Condition
-from .picks import pick_of
+from ..ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
+from ..ir.rules.rewrite import Condition
+from .gathers import pick_of
 from .pools import is_windowed, pool_of
 from .spelling import number, sizes
 

@@ -67,7 +67,7 @@ def forward(
     forwards.write(body, scope)
     if "_tracked" in forwards.used:
         body.lines.insert(0, "_tracked = [[], [], []]")
-        body.lines.append(f"_weld.track({graph.tracked[0].momentum}, *_tracked)")
+        body.lines.append(f"_kernels.track({graph.tracked[0].momentum}, *_tracked)")
     else:
         for each in together:
             body.lines += _tracked(graph, body, each)
@@ -79,7 +79,7 @@ def forward(
 
 def _root_body(graph: Graph, symbols: list[str], parameters: tuple[str, ...]) -> Body:
     body = Body(graph, "_device")
-    body.taken.update((*parameters, "_weld", "_device", "_tracked"))
+    body.taken.update((*parameters, "_kernels", "_device", "_tracked"))
     for source in (*graph.inputs, *graph.weights):
         body.texts[source.serial] = source.attrs.access
     body.taken.update(line.split(" ", 1)[0] for line in symbols)
@@ -192,7 +192,7 @@ class _Forwards:
         own = {n.serial: text for n in reads if (text := _own_weight(n, scope.access))}
         arguments = tuple(node for node in reads if node.serial not in own)
         body = Body(self.graph, "_device", texts=own, tells=scope.call.writes)
-        body.taken.update(("_weld", "_device", "_tracked"))
+        body.taken.update(("_kernels", "_device", "_tracked"))
         body.taken.update(line.split(" ", 1)[0] for line in self.symbols)
         _wish_for_statistics(body, self.graph)
         for node in arguments:
@@ -208,7 +208,7 @@ class _Forwards:
         lines = [*(f"{name} = {sizes[name]}" for name in missing if name in sizes), *lines]
         extra = tuple(name for name in missing if name not in sizes)
         self.used.update(extra)
-        parameters = ", ".join(["self", *names, *extra, "_weld"])
+        parameters = ", ".join(["self", *names, *extra, "_kernels"])
         method = self.methods.name_of(scope.call.type_name, parameters, lines)
         return Called(scope.call, scope, method, arguments, results, extra)
 
@@ -249,7 +249,7 @@ def _write_call(body: Body, called: Called, access: str) -> None:
     _show_call(body, called.call)
     wish = _result_name(called.call)
     body.wishes.update((node.serial, wish) for node in called.results)
-    given = [module, *map(body.text, called.arguments), *called.extra, "_weld"]
+    given = [module, *map(body.text, called.arguments), *called.extra, "_kernels"]
     body.define(called.results, f"{called.method}({', '.join(given)})")
 
 
@@ -276,7 +276,7 @@ def _write_loop(body: Body, loop: Loop, ended: tuple[Node, ...], access: str) ->
         names[place] = text
     item = body.fresh(_variable(first.call))
     results = ", ".join(names[place] for place in range(len(last.results)))
-    given = [item, *given, *first.extra, "_weld"]
+    given = [item, *given, *first.extra, "_kernels"]
     body.lines += [
         f"for {item} in {loop.items.format(container=container)}:",
         f"    {results} = {first.method}({', '.join(given)})",
@@ -317,7 +317,7 @@ def _statement(
     arguments = [*map(body.text, group.inputs), *sizes_given(group, operator)]
     for line in _lines_of(group, body.origins):
         body.show(line)
-    body.define(group.outputs, f"_weld.{operator.name}({', '.join(arguments)})")
+    body.define(group.outputs, f"_kernels.{operator.name}({', '.join(arguments)})")
 
 
 def _lines_of(group: Group, origins: Mapping[int, Origin]) -> list[tuple[str, str]]:
@@ -397,7 +397,7 @@ def _tracked(graph: Graph, body: Body, together: list[Tracking]) -> list[str]:
     running = [buffer for each in together for buffer in (each.mean, each.variance)]
     towards = [body.text(graph.outputs[place]) for each in together for place in each.towards]
     lists = [f"    [{', '.join(texts)}]," for texts in (counts, running, towards)]
-    return ["_weld.track(", f"    {together[0].momentum},", *lists, ")"]
+    return ["_kernels.track(", f"    {together[0].momentum},", *lists, ")"]
 
 
 def _noted(graph: Graph, body: Body, tracked: list[Tracking], access: str) -> list[str]:
@@ -418,7 +418,7 @@ def _returned(graph: Graph, body: Body, structure: Any) -> str:
         return body.tensor(graph.outputs[structure.index])
     if isinstance(structure, Record):
         fields = [f"{key}={_returned(graph, body, part)}" for key, part in structure.fields]
-        return f"_weld.{maker_name(structure)}({', '.join(fields)})"
+        return f"_kernels.{maker_name(structure)}({', '.join(fields)})"
     kind, items = structure
     if kind == "const":
         return number(items)

@@ -23,7 +23,7 @@ AUTOCAST_DTYPES = ("bfloat16", "float16")
 
 
 def guard(contract: Contract, suffix: str, tf32: bool = False, tracks: bool = False) -> list[str]:
-    """The body of the guard. In scope: self, the forward's parameters, and `_weld`.
+    """The body of the guard. In scope: self, the forward's parameters, and `_kernels`.
 
     `suffix` tells the mode's names there from those of others. `tf32`: there are kernels of less
     precision, which torch's flag must allow at this call too. `tracks`: the call changes buffers,
@@ -31,12 +31,12 @@ def guard(contract: Contract, suffix: str, tf32: bool = False, tracks: bool = Fa
     """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
     if tf32:
-        tests.append("_weld.allows_tf32()")
+        tests.append("_kernels.allows_tf32()")
     if tracks:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):
         gradients = "" if contract.gradients else ", gradients=False"
-        tests.append(f"_weld.holds{suffix}(self, {_same_device(contract)}{gradients})")
+        tests.append(f"_kernels.holds{suffix}(self, {_same_device(contract)}{gradients})")
     tests += [f.access.strip("()") for f in contract.inputs if _is_tie(f)]
     if contract.gradients:
         return _sizes_read(_returned(tests), contract)
@@ -66,13 +66,13 @@ def _grouped(test: str) -> str:
 
 def _argument_tests(contract: Contract) -> list[str]:
     """Tests of the arguments, in an order in which each one's access is safe."""
-    tests = ["type(self) is _weld.model"]
+    tests = ["type(self) is _kernels.model"]
     plain = [f for f in contract.inputs if f.type is None and not _is_tie(f)]
     tests += [test for f in plain for test in _equal_tests(f.access, f.literal)]
     tensors = [f for f in contract.inputs if f.type is not None]
     for index, fact in enumerate(tensors):
         assert fact.type is not None
-        devices = "_weld.devices" if index == 0 else _same_device(contract)
+        devices = "_kernels.devices" if index == 0 else _same_device(contract)
         tests += _tensor_tests(fact.access, fact.type, devices)
         tests += _layout_tests(fact.access, fact.type, contract)
     return tests + _symbol_tests(contract, tensors)
@@ -85,7 +85,7 @@ def _is_tie(fact: InputFact) -> bool:
 
 def _same_device(contract: Contract) -> str:
     first = next((f.access for f in contract.inputs if f.type is not None), None)
-    return f"({first}.device,)" if first else "_weld.devices"
+    return f"({first}.device,)" if first else "_kernels.devices"
 
 
 def _tensor_tests(access: str, type: TensorType, devices: str) -> list[str]:
@@ -97,9 +97,9 @@ def _tensor_tests(access: str, type: TensorType, devices: str) -> list[str]:
 def _shape_tests(access: str, type: TensorType, devices: str) -> list[str]:
     if all(isinstance(size, int) for size in type.shape):
         shape = _tuple(type.shape)
-        return [f"_weld.plain({access}, {dtype(type.dtype)}, {devices}, {shape})"]
+        return [f"_kernels.plain({access}, {dtype(type.dtype)}, {devices}, {shape})"]
     return [
-        f"_weld.plain({access}, {dtype(type.dtype)}, {devices})",
+        f"_kernels.plain({access}, {dtype(type.dtype)}, {devices})",
         f"{access}.dim() == {type.rank}",
     ]
 

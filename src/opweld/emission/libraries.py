@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.source import Libraries, LibraryText
+from ..ir.kernels.source import Libraries, LibraryText
 
 
 def raw_string(text: str) -> str:

@@ -58,7 +58,7 @@ class Methods:
 @cache
 def _support_names() -> frozenset[str]:
     """What the fixed texts of emitted files define."""
-    files = [each for each in resources.files(__package__).iterdir() if each.name.endswith(".txt")]
+    files = (resources.files(__package__) / "texts").iterdir()
     words = re.compile(r"^(?:(?:def|class) (\w+)|(\w+) =)", re.MULTILINE)
     found = [match for each in files for match in words.findall(each.read_text(encoding="utf-8"))]
     return frozenset(name for match in found for name in match if name)

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph, leaves_of
-from ..ir.lifted import lifted
+from ..ir.kernels.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Two welded groups of which the second alone reads what the first computes for it, and both as
+    """Two fused groups of which the second alone reads what the first computes for it, and both as
     one: a group that is no kernel, and its operator.
     """
 
@@ -47,7 +47,7 @@ def _place(group: Group) -> int:
 
 
 def _is_plain(group: Group) -> bool:
-    return group.welded and group.anchor is None and group.tail is None
+    return group.fused and group.anchor is None and group.tail is None
 
 
 def _only_reader(plan: Plan, first: Group) -> Group | None:

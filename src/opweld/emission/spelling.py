@@ -174,7 +174,7 @@ def repeats_operands(node: Node) -> bool:
         return constants[0]
     named_twice = (Op.PRELU, Op.SUMEXP, Op.DEVSQ)
     shifted = node.kind is Kind.SCAN and node.attrs.exclusive
-    if node.op is Op.PICK:
+    if node.op is Op.GATHER:
         return node.attrs.ignored is not None
     return node.op in named_twice or shifted or (any(constants) and node.op in TENSORS_ONLY)
 

@@ -16,11 +16,11 @@ _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)
 # what it uses.
 _OPTIONAL = {
     "few": ("_fused(", "_reusing(", "_in_one_span("),
-    "fallback": ("_weld.tell(",),
+    "fallback": ("_kernels.tell(",),
     "facts": ("_facts(",),
-    "tf32": ("_weld.allows_tf32(",),
-    "track": ("_weld.track(",),
-    "autocast": ("_weld.autocast(",),
+    "tf32": ("_kernels.allows_tf32(",),
+    "track": ("_kernels.track(",),
+    "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
     "reuse": ("_reusing(",),
     "span": ("_in_one_span(",),
@@ -54,7 +54,7 @@ def held_in(class_text: str, device_type: str) -> dict[str, str]:
     """What the text of the class calls of the optional support, with the texts of the functions."""
     functions = {name: f"_{name}" for name in ("allows_tf32", "track")}
     functions["autocast"] = f'_autocast_of("{device_type}")'
-    return {name: text for name, text in functions.items() if f"_weld.{name}(" in class_text}
+    return {name: text for name, text in functions.items() if f"_kernels.{name}(" in class_text}
 
 
 def call_text(

@@ -260,7 +260,7 @@ class CallAttrs:
     `target` is the operator's full name ("aten.linear.default"). `arguments` and `keywords` hold
     Operand, numbers, strings, None, size expressions, `TorchLiteral` and nested tuples of them.
     `results` has the type of each result, None for one that is not a tensor; `reason` says in a
-    sentence why the operation is not welded. With `draws` it takes random numbers, in the
+    sentence why the operation is not fused. With `draws` it takes random numbers, in the
     program's order. Gradients of a product `summed_in_parts` are as exact as those of PyTorch's
     attention.
     """

@@ -28,20 +28,20 @@ from .contract import Capture, Variant
 from .expr import Size, symbols_of
 from .graph import Graph, Leaf, Node, Record, Structure, parts_of
 from .infer import TypeRule
-from .kernel import Attending, Contraction, Kernel, RowBlocks, Welded
-from .kernel_check import (
+from .kernels.check import (
     InvalidKernel,
     check_attending,
     check_contraction,
+    check_fused,
     check_kernel,
     check_reduction,
     check_row_blocks,
     check_scan,
-    check_welded,
 )
+from .kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
+from .kernels.reduction import Reduction, Scan
 from .ops import OPS, Op
 from .plan import Group, Plan
-from .reduction import Reduction, Scan
 from .types import ShapeMismatch, TensorType
 
 __all__ = ["InvalidCapture", "InvalidGraph", "InvalidKernel", "InvalidPlan", "check"]
@@ -63,7 +63,7 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Welded, Contraction, Reduction, Scan, RowBlocks, Variant or
+    Takes a Graph, Plan, Kernel, Pointwise, Contraction, Reduction, Scan, RowBlocks, Variant or
     Capture; anything else is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
@@ -75,8 +75,8 @@ def _(value: Kernel) -> None:
 
 
 @check.register
-def _(value: Welded) -> None:
-    check_welded(value)
+def _(value: Pointwise) -> None:
+    check_fused(value)
 
 
 @check.register

@@ -20,7 +20,7 @@ def align(coords: Coords, shape: tuple[Size, ...]) -> Coords:
 
 def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
     """Coordinates in the operand of a PERMUTE, EXPAND, RESHAPE, SLICE, FLIP or WINDOW, and in what
-    a PICK reads.
+    a GATHER reads.
     """
     operand = view.inputs[0].type.shape
     match view.op:
@@ -43,7 +43,7 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
             dim, attrs = view.attrs.dim, view.attrs
             place = coords[dim] * attrs.step + coords[dim + 1] * attrs.dilation
             return (*coords[:dim], place, *coords[dim + 2 :])
-        case Op.PICK:
+        case Op.GATHER:
             return _picked(view, coords)
     raise AssertionError(f"{view.op.value} is no view with one operand")
 
@@ -59,7 +59,7 @@ def _within(shape: tuple[Size, ...], coords: Coords) -> Coords:
 
 
 def pick_name(pick: Node) -> str:
-    """What the index of a PICK holds, as expressions name it before it has been read."""
+    """What the index of a GATHER holds, as expressions name it before it has been read."""
     return f"pick{pick.serial}"
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from .kernels.product import Mode
 from .plan import PointwiseSchedule
-from .product import Mode
 from .types import DType
 
 

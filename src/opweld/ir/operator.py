@@ -1,4 +1,4 @@
-"""The operator that a welded group becomes: its arguments, results and memory layouts.
+"""The operator that a fused group becomes: its arguments, results and memory layouts.
 
 operator(tensors..., sizes...) -> results. The host code registers it and the emitted file calls it.
 """
@@ -11,10 +11,10 @@ from typing import Any
 
 from .expr import Expr, Size, symbol, symbols_of
 from .graph import Graph, Node, leaves_of
-from .kernel import Definition, Load, RowBlocks, Welded
+from .kernels.kernel import Definition, Load, Pointwise, RowBlocks
+from .kernels.reduction import Lowered
 from .ops import Kind, Op
 from .plan import Group, GroupKind
-from .reduction import Lowered
 from .types import TensorType
 
 
@@ -64,21 +64,21 @@ class Operator:
 def operators_of(
     groups: Iterable[Group], kernels: Iterable[Lowered]
 ) -> list[tuple[Group, Lowered, Operator]]:
-    """The operators of welded groups, as they are compiled, given with their kernels; a tail has
+    """The operators of fused groups, as they are compiled, given with their kernels; a tail has
     its own before that of its group.
     """
     pairs: list[tuple[Group, Lowered]] = []
-    welded = (group.as_compiled for group in groups if group.welded)
-    for group, lowered in zip(welded, kernels, strict=True):
+    fused = (group.as_compiled for group in groups if group.fused)
+    for group, lowered in zip(fused, kernels, strict=True):
         if isinstance(lowered, RowBlocks) and group.tail is not None:
             pairs.append((group.tail, lowered.tail))
         pairs.append((group, lowered))
     return [(group, lowered, operator_of(group, lowered)) for group, lowered in pairs]
 
 
-def operator_of(group: Group, welded: Lowered) -> Operator:
-    """The operator of a welded group."""
-    buffers = welded.buffers
+def operator_of(group: Group, fused: Lowered) -> Operator:
+    """The operator of a fused group."""
+    buffers = fused.buffers
     named_in = [b.name for b in sorted((b for b in buffers if not b.written), key=_source)]
     named_out = [b.name for b in sorted((b for b in buffers if b.written), key=_source)]
     arguments = tuple(
@@ -171,7 +171,7 @@ def _reads(inputs: tuple[Node, ...], needed: frozenset[str]) -> tuple[SizeRead, 
     return tuple(found.values())
 
 
-# Of what a PICK has gathered: neighbours are next to each other whatever it was gathered from.
+# Of what a GATHER has gathered: neighbours are next to each other whatever it was gathered from.
 _ROW_MAJOR = -1
 
 
@@ -191,7 +191,7 @@ def _layout_of(group: Group, node: Node) -> int | None:
     """The operand whose layout a value of a kernel has in eager PyTorch, where that is known."""
     if node in group.inputs:
         return group.inputs.index(node)
-    if node.op is Op.PICK:
+    if node.op is Op.GATHER:
         return _ROW_MAJOR
     if node.kind is not Kind.POINTWISE:
         return None
@@ -210,13 +210,13 @@ def _like_of_tail(group: Group, tail: Group, node: Node) -> int | None:
     return group.inputs.index(tail.inputs[like])
 
 
-def reads_in_place(operator: Operator, welded: Welded) -> bool:
+def reads_in_place(operator: Operator, fused: Pointwise) -> bool:
     """Whether every operand is read where the result is written, or is one element.
 
     Such a kernel's contiguous form is right for any layout that its tensors share. An operand of
     another shape is at the same place only where all are contiguous: a flattened one, say.
     """
-    place = welded.contiguous.stores[0].address
+    place = fused.contiguous.stores[0].address
     shape = operator.results[0].type.shape
     alike = {a.name for a in operator.arguments if a.type.shape == shape}
 
@@ -226,4 +226,4 @@ def reads_in_place(operator: Operator, welded: Welded) -> bool:
         return load.address == 0 or (load.address == place and load.buffer in alike)
 
     same = all(result.type.shape == shape for result in operator.results)
-    return same and all(map(in_place, welded.contiguous.definitions))
+    return same and all(map(in_place, fused.contiguous.definitions))

@@ -190,7 +190,7 @@ class Op(enum.Enum):
     CAT = "cat"
     PAD = "pad"
     WINDOW = "window"
-    PICK = "pick"
+    GATHER = "pick"
     # a PyTorch call that stays one, and one of its results
     CALL = "call"
     ITEM = "item"
@@ -369,7 +369,7 @@ OPS: dict[Op, OpSpec] = {
     Op.PAD: _view(PadAttrs, infer.pad, meaning.pad),
     Op.WINDOW: _view(WindowAttrs, infer.window, meaning.window),
     # (source, index): they broadcast, but along the axis.
-    Op.PICK: _view(PickAttrs, infer.pick, meaning.pick, arity=2),
+    Op.GATHER: _view(PickAttrs, infer.pick, meaning.pick, arity=2),
     Op.CALL: OpSpec(Kind.OPAQUE, -1, CallAttrs, infer.source, None),
     Op.ITEM: OpSpec(Kind.OPAQUE, 1, ItemAttrs, infer.item, None),
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .contract import Variant
+from .kernels.reduction import Lowered
 from .plan import Plan
-from .reduction import Lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One captured forward with its plan and the kernels of its welded groups, in that order.
+    """One captured forward with its plan and the kernels of its fused groups, in that order.
 
     Groups of one name in a file are one kernel: those of a second variant carry its name, but for
     those that are equal to one of the first.
@@ -38,6 +38,6 @@ class Part:
     kernels: tuple[Lowered, ...]
 
     @property
-    def welds(self) -> bool:
+    def fuses(self) -> bool:
         """Whether it has a kernel of ours."""
         return bool(self.kernels)

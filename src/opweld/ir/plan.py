@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from .attention import Attention
 from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
-from .product import FormRow, Mode, Product, RowsProduct
+from .kernels.attention import Attention
+from .kernels.product import FormRow, Mode, Product, RowsProduct
 
 
 class GroupKind(enum.Enum):
@@ -211,7 +211,7 @@ class Group:
         return self.lifting.group if self.lifting else self
 
     @property
-    def welded(self) -> bool:
+    def fused(self) -> bool:
         """Whether a kernel of ours computes it."""
         return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
 

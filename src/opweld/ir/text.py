@@ -20,20 +20,20 @@ from .calls import Chain, place_of
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Record, Structure, Tracking
-from .kernel import Attending, Contraction, Factor, Kernel, RowBlocks, Welded
-from .kernel_text import folding_text, kernel_text
+from .kernels.kernel import Attending, Contraction, Factor, Kernel, Pointwise, RowBlocks
+from .kernels.product import Axis, Matrix
+from .kernels.reduction import Reduction, Scan
+from .kernels.source import Source
+from .kernels.text import folding_text, kernel_text
 from .ops import Kind, Op
 from .plan import Group, Plan, Traffic
-from .product import Axis, Matrix
-from .reduction import Reduction, Scan
-from .source import Source
 
 Names = Mapping[int, str]
 
 
 @singledispatch
 def to_text(value: object) -> str:
-    """The text of a Graph, Plan, Welded, Contraction, Attending, Reduction, Scan, RowBlocks,
+    """The text of a Graph, Plan, Pointwise, Contraction, Attending, Reduction, Scan, RowBlocks,
     Kernel, Contract, Capture or Source, with a final newline.
 
     Raises TypeError for anything else.
@@ -72,8 +72,8 @@ def _(value: Kernel) -> str:
 
 
 @to_text.register
-def _(value: Welded) -> str:
-    head = f"welded {value.group} {_shape_text(value.shape)}\n"
+def _(value: Pointwise) -> str:
+    head = f"fused {value.group} {_shape_text(value.shape)}\n"
     return head + kernel_text(value.contiguous) + kernel_text(value.strided)
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from opweld.errors import ModelOutOfMemory, OpweldError, from_data
-from opweld.judge.endings import Ending, Limits, sentence
-from opweld.judge.spawn import Child, Message, Server
+from opweld.judge.process.exit_status import Ending, Limits, sentence
+from opweld.judge.process.spawn import Child, Message, Server
 from opweld.judge.values import (
     Check,
     Environment,

@@ -17,8 +17,8 @@ from queue import SimpleQueue
 
 from opweld.errors import OpweldError
 from opweld.judge import check
-from opweld.judge.ahead import VISIBLE, Ahead, Job, architecture_of
-from opweld.judge.spawn import Server
+from opweld.judge.build.ahead import VISIBLE, Ahead, Job, architecture_of
+from opweld.judge.process.spawn import Server
 from opweld.judge.values import Judgement, Settings
 
 CPU = "cpu"

@@ -22,9 +22,9 @@ import torch
 from torch import nn
 
 from opweld.errors import ModelFileError, ModelOutOfMemory, Where
-from opweld.judge.build_errors import explain, text_of
-from opweld.judge.modes import OWN, put_in_mode
+from opweld.judge.build.errors import explain, text_of
 from opweld.judge.tree import map_tensors, tensors
+from opweld.judge.verify.modes import OWN, put_in_mode
 from opweld.model_file import (
     folder_of,
     init_arguments,

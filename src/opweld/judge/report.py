@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from opweld.judge.significance import describe, verdict
+from opweld.judge.measure.significance import describe, verdict
 from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"
@@ -50,7 +50,7 @@ def render(
     output: str | None = None,
     new_name: str = "ModelNew",
 ) -> None:
-    """Print everything that was found out; `plan` adds what each kernel welded and why."""
+    """Print everything that was found out; `plan` adds what each kernel fused and why."""
     for grid in grids(judgement, plan, new_name):
         _print_grid(grid, console)
     for line in lines(judgement, output):
@@ -138,7 +138,7 @@ def _kernel_grid(rows: Sequence[KernelTiming], plan: Sequence[PlanRow]) -> Grid:
     planned = {row.name: row for row in plan}
     return Grid(
         "Kernels",
-        ("kernel", "kind", "welded", ">calls", ">MB", ">ms", ">% of limit", ">regs", ">spills"),
+        ("kernel", "kind", "fused", ">calls", ">MB", ">ms", ">% of limit", ">regs", ">spills"),
         tuple(_kernel_row(row, planned.get(row.name)) for row in rows),
     )
 

@@ -12,12 +12,6 @@ from typing import Any, Protocol
 import torch
 
 from opweld.errors import UnsupportedTarget
-from opweld.judge import gradients
-from opweld.judge.audit import TimedResults
-from opweld.judge.baselines import NAMES, chosen
-from opweld.judge.environment import choose_device, describe
-from opweld.judge.grade import worst
-from opweld.judge.inputs import ILL_CONDITIONED, LARGEST, OwnInputs
 from opweld.judge.load import (
     NEW,
     ORIGINAL,
@@ -31,16 +25,22 @@ from opweld.judge.load import (
     is_device_lost,
     make_inputs,
 )
-from opweld.judge.measure import Alone, Contest, Measured, alone, time_sides
-from opweld.judge.processes import strays
-from opweld.judge.roofline import ACCEPTED_PRODUCTS
-from opweld.judge.side import Files
-from opweld.judge.states import Beside
-from opweld.judge.streams import stream
-from opweld.judge.trial import Phase
+from opweld.judge.measure.baselines import NAMES, chosen
+from opweld.judge.measure.roofline import ACCEPTED_PRODUCTS
+from opweld.judge.measure.speed import Alone, Contest, Measured, alone, time_sides
+from opweld.judge.numerics.grade import worst
+from opweld.judge.process.environment import choose_device, describe
+from opweld.judge.process.processes import strays
+from opweld.judge.process.side import Files
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
-from opweld.judge.verify import Verifier
-from opweld.judge.weights import state_restored
+from opweld.judge.verify import gradients
+from opweld.judge.verify.audit import TimedResults
+from opweld.judge.verify.checks import Verifier
+from opweld.judge.verify.inputs import ILL_CONDITIONED, LARGEST, OwnInputs
+from opweld.judge.verify.seeds import stream
+from opweld.judge.verify.states import Beside
+from opweld.judge.verify.trial import Phase
+from opweld.judge.verify.weights import state_restored
 from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
@@ -121,7 +121,7 @@ def _judge(
         return judgement
     channel.partial(judgement)
     call = OwnInputs(pair, seed)(0)
-    judgement = replace(judgement, welded_calls=pair.new.launches(call))
+    judgement = replace(judgement, kernel_calls=pair.new.launches(call))
     if quiet is None:
         return replace(judgement, kernels=pair.new.time_kernels(0.0, settings.num_runs))
     remaining_s = settings.time_limit_s - (time.monotonic() - started)

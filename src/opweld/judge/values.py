@@ -227,7 +227,7 @@ class Environment:
 class Judgement:
     """What `check` returns.
 
-    `welded_calls` counts the calls of each op in an `opweld_*` namespace during one forward on the
+    `kernel_calls` counts the calls of each op in an `opweld_*` namespace during one forward on the
     model's own inputs; `timing_error` says why there is no timing although one was asked for,
     `degenerate` that an output does not depend on what the model is given, and what is to blame.
     """
@@ -237,7 +237,7 @@ class Judgement:
     kernels: tuple[KernelTiming, ...]
     environment: Environment | None
     seed: int
-    welded_calls: dict[str, int] = field(default_factory=dict)
+    kernel_calls: dict[str, int] = field(default_factory=dict)
     timing_error: str | None = None
     degenerate: str | None = None
 

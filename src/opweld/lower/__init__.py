@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.levels import NotOfRow
+from ..ir.kernels.levels import NotOfRow
+from ..ir.kernels.reduction import Lowered
 from ..ir.plan import Group, GroupKind, Lifting, Plan
-from ..ir.reduction import Lowered
 from .attention import lower_attention
 from .contraction import lower_contraction
 from .pointwise import Origins, lower_group
@@ -39,6 +39,6 @@ def lower_lifted(origins: Origins, lifting: Lifting, in_packets: bool) -> Lowere
 
 
 def lower(plan: Plan) -> tuple[Lowered, ...]:
-    """The kernels of every welded group, in the plan's order."""
+    """The kernels of every fused group, in the plan's order."""
     origins = dict(plan.graph.origins)
-    return tuple(_LOWERINGS[group.kind](origins, group) for group in plan.groups if group.welded)
+    return tuple(_LOWERINGS[group.kind](origins, group) for group in plan.groups if group.fused)

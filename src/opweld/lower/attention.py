@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.attention import INNER, KEY, ROW, Attention, Seen
 from ..ir.expr import symbols_of
 from ..ir.graph import Node
 from ..ir.index import flatten
-from ..ir.kernel import Access, Attending, Buffer, Element, Kernel, Load, Loop
+from ..ir.kernels.attention import INNER, KEY, ROW, Attention, Seen
+from ..ir.kernels.kernel import Access, Attending, Buffer, Element, Kernel, Load, Loop
 from ..ir.ops import Op
 from ..ir.plan import AttentionSchedule, Group
 from .names import Names

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from ..ir.expr import Size, symbol, terms_of, with_picks
 from ..ir.graph import Node
-from ..ir.kernel import Buffer, Kernel, Load, Store
+from ..ir.kernels.kernel import Buffer, Kernel, Load, Store
+from ..ir.kernels.reduction import Folding
 from ..ir.plan import Group
-from ..ir.reduction import Folding
 from .names import stride_name
 
 

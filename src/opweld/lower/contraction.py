@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.kernel import Buffer, Contraction, Factor, Kernel, Load, Prologue
+from ..ir.kernels.kernel import Buffer, Contraction, Factor, Kernel, Load, Prologue
+from ..ir.kernels.product import Form, even_strides
 from ..ir.plan import ContractionSchedule, Group, PointwiseSchedule
-from ..ir.product import Form, even_strides
 from .names import Names
 from .pointwise import Origins, buffer_of, buffers_of, row_major_kernel
 
@@ -49,7 +49,7 @@ def _prologue(origins: Origins, group: Group, buffers: tuple[Buffer, ...]) -> Pr
     made, product = group.prologue, group.product
     assert made is not None and product is not None, "it has a prologue"
     strides = even_strides(product.a_axes, product.a.type.shape)
-    assert strides is not None, "what is welded has even strides"
+    assert strides is not None, "what is fused has even strides"
     value = buffer_of(Names({buffer.name for buffer in buffers}), made.outputs[0], 0, "value")
     own = (*(buffers[group.inputs.index(node)] for node in made.inputs), value)
     schedule = PointwiseSchedule(_SPLIT_LANES, 1, 1)

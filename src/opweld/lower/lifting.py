@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph
-from ..ir.kernel import Welded
-from ..ir.lifted import lifted
+from ..ir.kernels.kernel import Pointwise
+from ..ir.kernels.lifted import lifted
+from ..ir.kernels.reduction import Lowered
+from ..ir.kernels.shared import key_of
 from ..ir.ops import Kind
 from ..ir.original import Part
 from ..ir.plan import Group
-from ..ir.reduction import Lowered
-from ..ir.shared import key_of
 from . import lower_lifted
 from .pointwise import Origins
 
@@ -56,10 +56,10 @@ class _Site:
 def _sites(number: int, part: Part) -> list[_Site]:
     graph = part.plan.graph
     origins = dict(graph.origins)
-    welded = [group for group in part.plan.groups if group.welded]
+    fused = [group for group in part.plan.groups if group.fused]
     return [
         _Site((number, at), graph, origins, group, lowered, key_of(graph, group, lowered))
-        for at, (group, lowered) in enumerate(zip(welded, part.kernels, strict=True))
+        for at, (group, lowered) in enumerate(zip(fused, part.kernels, strict=True))
     ]
 
 
@@ -111,7 +111,7 @@ def _over_name(site: _Site, cuda: bool) -> _Site | None:
 
 
 def _is_short(lowered: Lowered) -> bool:
-    if not isinstance(lowered, Welded) or len(lowered.contiguous.loops) == 1:
+    if not isinstance(lowered, Pointwise) or len(lowered.contiguous.loops) == 1:
         return False
     run = lowered.contiguous.loops[-1].extent
     return isinstance(run, int) and run < SHORT_RUN_ELEMS
@@ -123,6 +123,6 @@ def _with_taken(number: int, part: Part, taken: Mapping[tuple[int, int], _Site])
     kernels = tuple(site.lowered if site else lowered for site, lowered in pairs)
     each = iter(sites)
     groups = (
-        site.group if group.welded and (site := next(each)) else group for group in part.plan.groups
+        site.group if group.fused and (site := next(each)) else group for group in part.plan.groups
     )
     return replace(part, plan=replace(part.plan, groups=tuple(groups)), kernels=kernels)

@@ -26,7 +26,7 @@ from ..ir.expr import (
 )
 from ..ir.graph import Node, Origin
 from ..ir.index import Coords, align, cat_pieces, flatten, pick_name, through_view, within_padding
-from ..ir.kernel import (
+from ..ir.kernels.kernel import (
     Access,
     Arg,
     Between,
@@ -35,7 +35,6 @@ from ..ir.kernel import (
     Const,
     Definition,
     Element,
-    Given,
     Index,
     Kernel,
     Let,
@@ -44,13 +43,14 @@ from ..ir.kernel import (
     Multiplied,
     Name,
     Pick,
+    Pointwise,
+    RowScalar,
     Store,
     Test,
-    Welded,
 )
+from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
 from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSchedule
-from ..ir.product import Product
 from ..ir.types import DType
 from .axes import axes_of
 from .names import Names, stride_name, wish_for
@@ -64,7 +64,9 @@ Origins = Mapping[int, Origin]
 """The user's place and line, by a node's serial."""
 
 
-def lower_group(origins: Origins, group: Group, values: Mapping[str, Size] = NO_VALUES) -> Welded:
+def lower_group(
+    origins: Origins, group: Group, values: Mapping[str, Size] = NO_VALUES
+) -> Pointwise:
     """Both kernels of a group: `contiguous` with few loops and vectors, and `strided`.
 
     Of a group over named sizes, `values` are those for which accesses are chosen.
@@ -72,7 +74,7 @@ def lower_group(origins: Origins, group: Group, values: Mapping[str, Size] = NO_
     buffers = buffers_of(group)
     body = _body(origins, group, buffers, row_major)
     strided = replace(_body(origins, group, buffers, by_strides), variant="strided")
-    return Welded(
+    return Pointwise(
         group.name,
         _turning(with_access(merge_loops(body), values), group, values),
         strided,
@@ -148,7 +150,7 @@ class Builder:
     bounds: dict[str, Size]
     anchor: Node | None = None
     product: Product | None = None
-    given: Mapping[tuple[int, Coords], Given] = field(default_factory=dict)
+    given: Mapping[tuple[int, Coords], RowScalar] = field(default_factory=dict)
     picks: Mapping[str, Node] = field(default_factory=dict)
     places: dict[Pick, str] = field(default_factory=dict)
     rounded: frozenset[int] = frozenset()
@@ -358,8 +360,8 @@ class Builder:
 
 
 def picks_in(nodes: Iterable[Node]) -> dict[str, Node]:
-    """The PICKs among the nodes, by what expressions call the places that their indices tell."""
-    return {pick_name(node): node for node in nodes if node.op is Op.PICK}
+    """The GATHERs among the nodes, by what expressions call the places that their indices tell."""
+    return {pick_name(node): node for node in nodes if node.op is Op.GATHER}
 
 
 def _is_everywhere(node: Node, address: Size, guard: Condition) -> bool:
@@ -432,6 +434,6 @@ def params_of(
 
 
 def _dtype(definition: Definition) -> DType:
-    if isinstance(definition, Load | Multiplied | Given):
+    if isinstance(definition, Load | Multiplied | RowScalar):
         return definition.dtype
     return DType.I64 if isinstance(definition, Index) else DType.BOOL

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field, replace
 from ..ir.expr import Size, coefficient, divides, each_term, substitute, without_symbols
 from ..ir.graph import Node
 from ..ir.index import Coords, is_across, result_coords, row_coords, space_coords
-from ..ir.kernel import (
+from ..ir.kernels.kernel import (
     Buffer,
     Element,
     Extent,
-    Given,
     Kernel,
     Loop,
     Pick,
+    RowScalar,
     Store,
     expressions_of,
 )
-from ..ir.levels import Levels, is_of_row
+from ..ir.kernels.levels import Levels, is_of_row
+from ..ir.kernels.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
 from ..ir.plan import Group, ReductionSchedule, Rows
-from ..ir.reduction import Fold, Folding, Once, Overlap, Reduction, Step, Value, Walk
 from .axes import axes_of_rows
 from .names import Names
 from .pointwise import (
@@ -43,7 +43,7 @@ from .rounding import rounded_products
 from .space import NO_VALUES, accessed, extents_of, merge_together
 
 Change = Callable[[Kernel], Kernel]
-Known = dict[tuple[int, Coords], Given]
+Known = dict[tuple[int, Coords], RowScalar]
 """Scalars of the row, by the node that made them and where it is evaluated."""
 
 
@@ -298,7 +298,7 @@ class StepMaker:
             level = rows.levels[walk] if walk < len(rows.levels) else ()
             made = self._walk(walk, level, known)
             known |= {
-                (node.serial, row_coords(rows.space, rows.axes)): Given(fold.name, fold.dtype)
+                (node.serial, row_coords(rows.space, rows.axes)): RowScalar(fold.name, fold.dtype)
                 for node, fold in zip(level, made.folds, strict=True)
             }
             steps.append(Step(made, self._once(walk, needed, known) if level else None))
@@ -341,7 +341,7 @@ class StepMaker:
             for result, (node, _) in enumerate(wanted)
         )
         for (node, coords), value in zip(wanted, values, strict=True):
-            known[node.serial, coords] = Given(value.name, value.dtype)
+            known[node.serial, coords] = RowScalar(value.name, value.dtype)
         return Once(kernel, values)
 
     def kernel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.kernel import Buffer, RowBlocks
+from ..ir.kernels.kernel import Buffer, RowBlocks
 from ..ir.plan import Group, RowBlockSchedule
 from .names import Names
 from .pointwise import Origins, buffer_of, lower_group
@@ -15,7 +15,7 @@ def lower_row_blocks(origins: Origins, group: Group) -> RowBlocks:
     product, tail = group.rows_product, group.tail
     assert product and tail and tail.reuse is not None, "a tail takes the product's memory"
     assert isinstance(group.schedule, RowBlockSchedule), "blocks have a size"
-    welded = lower_group(origins, tail)
+    fused = lower_group(origins, tail)
     added = None if product.added is None else group.inputs.index(product.added)
     return RowBlocks(
         group=group.name,
@@ -26,9 +26,9 @@ def lower_row_blocks(origins: Origins, group: Group) -> RowBlocks:
         alpha=product.alpha,
         beta=product.beta,
         rows=group.schedule.rows,
-        product=_read(welded.buffers)[tail.reuse].name,
-        buffers=_buffers(group, tail, welded.buffers),
-        tail=welded,
+        product=_read(fused.buffers)[tail.reuse].name,
+        buffers=_buffers(group, tail, fused.buffers),
+        tail=fused,
     )
 
 

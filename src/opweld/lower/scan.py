@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ..ir.expr import divides_given
 from ..ir.index import is_across, space_coords
-from ..ir.kernel import Given
-from ..ir.levels import Levels, Place
+from ..ir.kernels.kernel import RowScalar
+from ..ir.kernels.levels import Levels, Place
+from ..ir.kernels.reduction import Fold, Folding, Scan, Step, Walk
 from ..ir.plan import Group, ReductionSchedule
-from ..ir.reduction import Fold, Folding, Scan, Step, Walk
 from .names import Names
 from .pointwise import Origins, buffers_of, by_strides, row_major
 from .reduction import (
@@ -93,7 +93,7 @@ def _halves(maker: StepMaker) -> tuple[Step, Step]:
         for node in scans
     )
     known: Known = {
-        (node.serial, everywhere): Given(fold.name, fold.dtype)
+        (node.serial, everywhere): RowScalar(fold.name, fold.dtype)
         for node, fold in zip(scans, folds, strict=True)
     }
     after = maker.kernel("after", [], maker.context.results, known, loops)

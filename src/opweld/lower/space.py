@@ -20,13 +20,12 @@ from ..ir.expr import (
     with_picks,
     without_symbols,
 )
-from ..ir.kernel import (
+from ..ir.kernels.kernel import (
     Access,
     Buffer,
     Condition,
     Definition,
     Extent,
-    Given,
     Index,
     Kernel,
     Load,
@@ -34,6 +33,7 @@ from ..ir.kernel import (
     Multiplied,
     Own,
     Pick,
+    RowScalar,
     Store,
     condition_of,
     expressions_of,
@@ -112,7 +112,7 @@ def _map_definition(definition: Definition, mapped: Callable[[Size], Size]) -> D
     if isinstance(definition, Pick):
         coords, guard = map(mapped, definition.coords), _map_condition(definition.guard, mapped)
         return replace(definition, coords=tuple(coords), guard=guard)
-    if isinstance(definition, Multiplied | Given):
+    if isinstance(definition, Multiplied | RowScalar):
         return definition
     return replace(definition, condition=_map_condition(definition.condition, mapped))
 
@@ -229,7 +229,7 @@ def extents_of(
 
 
 def _limits(definition: Definition) -> set[str]:
-    if isinstance(definition, Index | Multiplied | Given):
+    if isinstance(definition, Index | Multiplied | RowScalar):
         return set()
     limits = [limit for b in condition_of(definition) for limit in (b.low, b.high)]
     limits += [definition.extent] if isinstance(definition, Pick) else []

@@ -6,16 +6,16 @@ from ..ir.graph import Graph
 from ..ir.measured import NO_TABLE, Table
 from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
-from .again import computed_again
+from .attention.long import in_two_products
 from .buffers import reuse_buffers
-from .choice import choose_products
 from .fusion import fuse
 from .groups import make_groups
-from .long_attention import in_two_products
-from .one_walk import in_one_walk
-from .prologues import weld_prologues
-from .row_blocks import weld_row_blocks
+from .products.choice import choose_products
+from .products.prologues import fuse_prologues
+from .products.row_blocks import fuse_row_blocks
+from .rematerialize import computed_again
 from .rows import parallelism
+from .single_pass import in_one_walk
 from .uses import uses_of
 
 
@@ -31,7 +31,7 @@ def make_plan(
     attention of long rows is products and a softmax.
 
     `excluded` has the names of groups that are given back to PyTorch: they become LIBRARY groups of
-    the same name, so that a group which measured slower than the calls it replaced is not welded
+    the same name, so that a group which measured slower than the calls it replaced is not fused
     again. `suffix` ends the name of every kernel: it tells the variants of one file apart. `table`
     has measured schedules, which are believed over estimates.
     """
@@ -44,5 +44,5 @@ def make_plan(
     clusters = fuse(uses, side_by_side, flops_per_byte, choice.alone)
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
     groups = reuse_buffers(uses, groups)
-    groups = weld_prologues(uses, groups, target, excluded, conditions)
-    return Plan(graph, target.name, weld_row_blocks(groups, target, excluded, conditions))
+    groups = fuse_prologues(uses, groups, target, excluded, conditions)
+    return Plan(graph, target.name, fuse_row_blocks(groups, target, excluded, conditions))

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
-from ..ir.ops import OPS, Kind, Op
-from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
-from ..ir.product import (
+from ..ir.kernels.product import (
     LIVE_SPLIT_READS,
     PARTS,
     SHORTEST_SPLIT,
@@ -20,10 +18,12 @@ from ..ir.product import (
     Product,
     RowsProduct,
 )
+from ..ir.ops import OPS, Kind, Op
+from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
 from ..ir.types import DType
 from ..target import Target
-from .forms import splits_in_kernel
 from .places import HERE, Way, places_of
+from .products.forms import splits_in_kernel
 from .uses import behind_views, computes
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions
@@ -44,7 +44,7 @@ _SCAN_FLOPS: dict[Op, int] = {Op.LOGCUMSUMEXP: 140}
 
 
 def estimate(group: Group, target: Target) -> Estimate:
-    """Roofline figures of a welded group: each operand read once, each result written once."""
+    """Roofline figures of a fused group: each operand read once, each result written once."""
     places = places_of(group.nodes, group.outputs) or {}
     num_bytes = sum(
         (_bytes_read(node, group, _num_loads(places, node)) for node in group.inputs), start=0
@@ -157,7 +157,7 @@ class ProductTimes:
     and as the library's call and a kernel for the tail.
     """
 
-    welded: float
+    fused: float
     apart: float
     library: float
 
@@ -185,10 +185,10 @@ def estimate_product(
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
     short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
     plain = _ours_us(anchor, product, mode, 0.0, target, sizes)
-    welded = _ours_us(anchor, product, mode, beside_us, target, sizes) if tail else plain
+    fused = _ours_us(anchor, product, mode, beside_us, target, sizes) if tail else plain
     tail_us = _flops(tail, sizes) / target.pointwise_flops_per_s * 1e6
     if short and few > SKINNY[mode]:
-        welded += tail_us / SHORT_TAIL_SHARE
+        fused += tail_us / SHORT_TAIL_SHARE
     rest_us = max(2 * written_us + beside_us, tail_us) if tail else 0.0
     stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
     library_rate = rates.library
@@ -197,7 +197,7 @@ def estimate_product(
     library = max(flops / library_rate * 1e6, operands_us + stored_us)
     share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
     library = max(library, operands_us / share + written_us)
-    return ProductTimes(welded, plain + rest_us, library + rest_us)
+    return ProductTimes(fused, plain + rest_us, library + rest_us)
 
 
 def _ours_us(
@@ -258,8 +258,8 @@ def _touched(call: Node) -> tuple[Node, ...]:
 
 
 def _is_source(call: Node, operand: Node) -> bool:
-    """Whether a PICK reads as much of the operand as it has elements itself, at most."""
-    if call.op is not Op.PICK or operand is not call.inputs[0]:
+    """Whether a GATHER reads as much of the operand as it has elements itself, at most."""
+    if call.op is not Op.GATHER or operand is not call.inputs[0]:
         return False
     return number_at(call.type.num_elems, ()) < number_at(operand.type.num_elems, ())
 

@@ -23,10 +23,10 @@ from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from .apart import folds_and_maps, kept_by_all, walk_apart
 from .places import HERE, Way, places_of
-from .reach import Reach, reach_of
+from .reachability import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
+from .two_kernels import folds_and_maps, kept_by_all, walk_apart
 from .uses import (
     MOVING_VIEWS,
     Uses,
@@ -201,7 +201,7 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
 def _has_indices(nodes: list[Node]) -> bool:
     """Whether the indices that are read are in memory, and not what the nodes compute."""
     inside = {node.serial for node in nodes}
-    return all(index_of(node).serial not in inside for node in nodes if node.op is Op.PICK)
+    return all(index_of(node).serial not in inside for node in nodes if node.op is Op.GATHER)
 
 
 def _may_share_rows(left: Cluster, right: Cluster) -> bool:

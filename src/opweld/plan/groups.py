@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
-from ..ir.attention import Attention
 from ..ir.graph import Node
+from ..ir.kernels.attention import Attention
+from ..ir.kernels.product import Product
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
-from ..ir.product import Product
 from ..target import Target
-from .apart import folds_and_maps, kept_by_all
-from .choice import Choice
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
 from .measured import scheduled
+from .products.choice import Choice
 from .rows import parallelism, rows_of, scanned_rows_of
 from .schedule import (
     choose_attention_schedule,
@@ -24,6 +23,7 @@ from .schedule import (
     choose_reduction_schedule,
     choose_scan_schedule,
 )
+from .two_kernels import folds_and_maps, kept_by_all
 from .uses import CALCULATING, Uses, behind_views, computes, is_free_view, reads_of
 
 
@@ -109,9 +109,9 @@ def _named(context: _Context, units: list[list[Node]]) -> tuple[Group, ...]:
     groups: list[Group] = []
     num_kernels = 0
     for unit in units:
-        welded = any(_calculates(n) or n.serial in context.uses.products for n in unit)
-        num_kernels += welded
-        groups.append(_group(context, unit, num_kernels if welded else 0))
+        fused = any(_calculates(n) or n.serial in context.uses.products for n in unit)
+        num_kernels += fused
+        groups.append(_group(context, unit, num_kernels if fused else 0))
     return tuple(groups)
 
 
@@ -124,15 +124,15 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
     if anchor is None and not computes(unit[0]):
         return _one_node(context, unit[0])
     if not number:
-        return _unwelded(
+        return _unfused(
             context, _slug(context.uses, unit), unit, "only moves data, which PyTorch does as well"
         )
     name = f"k{number}_{_slug(context.uses, unit)}{context.suffix}"
     if name in context.excluded:
         reason = "measured slower than the PyTorch calls it replaces"
-        return _unwelded(context, name, unit, reason)
+        return _unfused(context, name, unit, reason)
     if not _operands(context.uses, unit):
-        return _unwelded(context, name, unit, "depends on no input, so no device is given for it")
+        return _unfused(context, name, unit, "depends on no input, so no device is given for it")
     if anchor:
         made = context.uses.products[anchor.serial]
         if isinstance(made, Attention):
@@ -163,7 +163,7 @@ def _one_node(context: _Context, node: Node) -> Group:
     return Group(name, kind, (node,), inputs, (node,), None, NO_ESTIMATE, reason)
 
 
-def _unwelded(context: _Context, name: str, unit: list[Node], reason: str) -> Group:
+def _unfused(context: _Context, name: str, unit: list[Node], reason: str) -> Group:
     """What a cluster computes, done by PyTorch's own operations."""
     inputs = _operands(context.uses, unit)
     nodes, outputs = _with_views(context.uses, unit, inputs), context.uses.results(unit)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
+from ..ir.kernels.product import Mode, Product
 from ..ir.measured import Maker, Measured, PointwiseClass, ProductClass, Table, nearest_power
 from ..ir.plan import Group, PointwiseSchedule, Sizes, number_at
-from ..ir.product import Mode, Product
 from ..target import Target
 from .cost import estimate
 from .schedule import choose_schedule, held_operands, widest_type

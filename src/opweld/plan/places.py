@@ -64,8 +64,8 @@ def _steps(node: Node, index: int, operand: Node) -> tuple[Node, Way]:
 
 
 def _which(node: Node, index: int) -> Any:
-    """What tells ways to one value apart: the operand of a CAT, the index of a PICK."""
-    if node.op is Op.PICK:
+    """What tells ways to one value apart: the operand of a CAT, the index of a GATHER."""
+    if node.op is Op.GATHER:
         return index, node.inputs[1].serial
     return index if node.op is Op.CAT else 0
 

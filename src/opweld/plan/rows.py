@@ -1,4 +1,4 @@
-"""Which nodes can share the walks over the rows of a reduction, or a scan (see ir/levels.py)."""
+"""Which nodes can share the walks over rows of a reduction or scan (see ir/kernels/levels.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..ir.expr import Size
 from ..ir.expr import product as product_of
 from ..ir.graph import Node
 from ..ir.index import is_across, result_coords, space_coords
-from ..ir.levels import Levels, NotOfRow, is_of_row
+from ..ir.kernels.levels import Levels, NotOfRow, is_of_row
 from ..ir.plan import NO_CONDITIONS, Conditions, Rows, Sizes, number_at
 from ..target import Target
 

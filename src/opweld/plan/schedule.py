@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import dropwhile, takewhile
 
-from ..ir.attention import MOST_DEPTH_SM90, Attention
 from ..ir.expr import Size, divides, divides_given, product
 from ..ir.index import is_across
+from ..ir.kernels.attention import MOST_DEPTH_SM90, Attention
+from ..ir.kernels.product import Mode, Product
 from ..ir.ops import Op
 from ..ir.plan import (
     AttentionSchedule,
@@ -18,11 +19,10 @@ from ..ir.plan import (
     Sizes,
     number_at,
 )
-from ..ir.product import Mode, Product
 from ..ir.types import DType
 from ..target import Target
-from .alone import windows_together
-from .forms import choose_forms
+from .products.forms import choose_forms
+from .windows_per_thread import windows_together
 
 
 def choose_schedule(group: Group, target: Target) -> PointwiseSchedule:

@@ -8,8 +8,8 @@ from ..ir.graph import Graph
 from ..ir.measured import Maker, PointwiseClass, ProductClass, Schedule, Table, Tunable
 from ..ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from ..target import Target
-from .choice import choose_products
 from .measured import pointwise_class
+from .products.choice import choose_products
 from .schedule import widest_type
 
 # More than this a thread and operand spills registers, or leaves too few threads.

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ..ir.attention import Attention
 from ..ir.graph import Graph, Node
+from ..ir.kernels.attention import Attention
+from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
-from ..ir.product import Product
 
-MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP, Op.PICK))
+MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP, Op.GATHER))
 CALCULATING = (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)
 
 
@@ -32,7 +32,7 @@ def behind_views(node: Node) -> Node:
 
 
 def index_of(pick: Node) -> Node:
-    """Where the index of a PICK is in memory."""
+    """Where the index of a GATHER is in memory."""
     return behind_views(pick.inputs[1])
 
 

@@ -16,7 +16,7 @@ from ..ir.plan import number_at
 from .cost import OP_FLOPS
 from .uses import Uses, is_free_view
 
-REPEATING = frozenset((Op.WINDOW, Op.PICK))
+REPEATING = frozenset((Op.WINDOW, Op.GATHER))
 
 
 def is_worth_repeating(
@@ -46,7 +46,7 @@ def _repeats(nodes: Sequence[Node]) -> dict[int, float]:
     for node in reversed(nodes):
         own = found.get(node.serial, 1.0)
         for operand in node.inputs:
-            times = own * _picks_each(node) if node.op is Op.PICK else own
+            times = own * _picks_each(node) if node.op is Op.GATHER else own
             while is_free_view(operand):
                 times *= _overlap(operand) if operand.op is Op.WINDOW else 1.0
                 operand = operand.inputs[0]
@@ -55,7 +55,7 @@ def _repeats(nodes: Sequence[Node]) -> dict[int, float]:
 
 
 def _picks_each(pick: Node) -> float:
-    """How often each element of what a PICK reads is read."""
+    """How often each element of what a GATHER reads is read."""
     elems = number_at(pick.inputs[0].type.num_elems)
     return number_at(pick.type.num_elems) / max(elems, 1)
 

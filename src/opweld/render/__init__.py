@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..ir.kernel import Attending, Contraction, Welded
-from ..ir.reduction import Lowered, Reduction, Scan
-from ..ir.source import KernelText, Source
-from .cpp import cpp_texts
-from .cuda import cuda_texts, runs_by_skeleton, takes_scratch
-from .cuda_device_rows import has_partials
+from ..ir.kernels.kernel import Attending, Contraction, Pointwise
+from ..ir.kernels.reduction import Lowered, Reduction, Scan
+from ..ir.kernels.source import KernelText, Source
+from .cpp.texts import cpp_texts
+from .cuda.cooperative_rows import has_partials
+from .cuda.texts import cuda_texts, runs_by_skeleton, takes_scratch
 
 
 def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
@@ -25,7 +25,7 @@ def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
 
 # What nvcc 13.0 takes for sm_90a on one core of an AMD EPYC, measured: by the length of a text, and
 # beside that for what the device library makes of a matrix product or of attention.
-_BYTES_A_SECOND = {Welded: 15_000, Reduction: 7_000, Scan: 7_000}
+_BYTES_A_SECOND = {Pointwise: 15_000, Reduction: 7_000, Scan: 7_000}
 _WHOLE_SECONDS = {Contraction: 10.0, Attending: 1.0}
 
 

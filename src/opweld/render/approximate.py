@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..device import names
-from ..ir.kernel import Const, Let
+from ..ir.kernels.kernel import Const, Let
 from ..ir.ops import Op
 from ..ir.types import DType
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.expr import Atom, Monomial, Picked, Quotient, Size, Symbol, terms_of
-from ..ir.kernel import Arg, Kernel, Let, Name, Pick
+from ..ir.kernels.kernel import Arg, Kernel, Let, Name, Pick
 from ..ir.ops import Op
 from ..ir.types import DType
 from .approximate import approximate_name, constant_divisor
@@ -212,7 +212,7 @@ class Integers:
     """How a language spells the literals and names of integer expressions.
 
     `difference` names the function for what is subtracted from more than a constant can make up
-    for (device/positions.cuh); without one, it is spelled as a sum.
+    for (device/elements/positions.cuh); without one, it is spelled as a sum.
     """
 
     literal: Callable[[int], str]

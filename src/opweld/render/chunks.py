@@ -5,8 +5,8 @@ And which folds are told from the state of another one.
 
 from __future__ import annotations
 
+from ..ir.kernels.reduction import Fold, Folding, Walk
 from ..ir.ops import Op
-from ..ir.reduction import Fold, Folding, Walk
 
 CHUNKED = (Op.SUMEXP, Op.DEVSQ)
 SCANNED_PLACES = (Op.CUMMAX_PLACE, Op.CUMMIN_PLACE)

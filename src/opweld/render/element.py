@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from ..ir.kernel import Between, Buffer, Element, Kernel, Load, Pick, Test, condition_of
+from ..ir.kernels.kernel import Between, Buffer, Element, Kernel, Load, Pick, Test, condition_of
 from .c import argument, compute_type, spelled
 from .layout import comment, folded, head
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.source import NO_LIBRARIES, Libraries, LibraryText, Source
-from .host import Host
+from ..ir.kernels.source import NO_LIBRARIES, Libraries, LibraryText, Source
+from .host.texts import Host
 
 # About as long as what every text costs by itself, headers and host code, measured as the seconds
 # of kernels are.

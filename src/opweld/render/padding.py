@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from ..ir.kernel import Const, Kernel, Let, Load, Name, Pick, Test
+from ..ir.kernels.kernel import Const, Kernel, Let, Load, Name, Pick, Test
 from ..ir.ops import Op
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..ir.reduction import Reduction, Scan
+from ..ir.kernels.reduction import Reduction, Scan
 from ..target import Target
 from .chunks import own_folds
-from .cpp_fold import partial_type
-from .cuda_folds import fold_types, state_type
-from .cuda_teams import LEAST_BLOCKS_EACH, columns_and_least, most_blocks_each
+from .cpp.fold import partial_type
+from .cuda.folds import fold_types, state_type
+from .cuda.teams import LEAST_BLOCKS_EACH, columns_and_least, most_blocks_each
 
 # The elements of a block of which a multiprocessor has more than the least (pieces_for in
 # fold_cuda.cuh), and the most pieces of a row there and on a CPU, with the least elements of one

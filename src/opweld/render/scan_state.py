@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.kernels.reduction import Fold, Folding, Walk
 from ..ir.ops import Op
-from ..ir.reduction import Fold, Folding, Walk
 from .c import compute_type
 from .chunks import SCANNED_PLACES, own_folds, told_beside
+from .cuda.walk import folds_name, known_name
 from .layout import folded, head
-from .walk import folds_name, known_name
 
 STRUCTS = {
     Op.CUMSUM: "Sum",

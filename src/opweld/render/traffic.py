@@ -13,21 +13,14 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..ir.expr import Size, symbols_of
-from ..ir.kernel import Attending, Contraction, Factor, Kernel, Load, Loop, RowBlocks, Store
+from ..ir.kernels.kernel import Attending, Contraction, Factor, Kernel, Load, Loop, RowBlocks, Store
+from ..ir.kernels.product import LIVE_SPLIT_READS, PARTS, SPLIT_READS, Form, extent, form_at
+from ..ir.kernels.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..ir.plan import Group, Plan, Sizes, Traffic, number_at
-from ..ir.product import (
-    LIVE_SPLIT_READS,
-    PARTS,
-    SPLIT_READS,
-    Form,
-    extent,
-    form_at,
-)
-from ..ir.reduction import Folding, Lowered, Reduction, Scan, Step
 from ..target import Target
-from .cpp_lanes import lanes_of
-from .cuda_device_rows import device_instance
-from .cuda_teams import stay_on_chip
+from .cpp.lanes import lanes_of
+from .cuda.cooperative_rows import device_instance
+from .cuda.teams import stay_on_chip
 from .pieces import num_pieces, partial_bytes
 
 # A tile of a product, and the terms of a sum that one of several blocks has at least.

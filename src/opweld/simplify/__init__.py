@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.graph import Arena, Graph
-from ..ir.rewrite import Simplified, rewrite
+from ..ir.rules.rewrite import Simplified, rewrite
 from .outputs import keep_fresh
 from .rules import RULES
 

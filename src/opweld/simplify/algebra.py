@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 
 from ..ir.interpret import NUMPY_DTYPES
-from ..ir.pattern import Match
-from ..ir.rewrite import Condition, Domain, Numerics, Rule
+from ..ir.rules.pattern import Match
+from ..ir.rules.rewrite import Condition, Domain, Numerics, Rule
 from ..ir.types import DType
 from .range import range_of
 from .terms import (

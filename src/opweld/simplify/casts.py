@@ -9,8 +9,8 @@ from __future__ import annotations
 from ..ir.attrs import CastAttrs
 from ..ir.graph import Node
 from ..ir.ops import Op
-from ..ir.pattern import Match
-from ..ir.rewrite import Condition, Numerics, Rule
+from ..ir.rules.pattern import Match
+from ..ir.rules.rewrite import Condition, Numerics, Rule
 from ..ir.types import DType
 from .terms import cast, x
 

@@ -11,8 +11,8 @@ import math
 
 from ..ir.graph import Node
 from ..ir.ops import Op
-from ..ir.pattern import Match
-from ..ir.rewrite import Condition, Domain, Numerics, Rule
+from ..ir.rules.pattern import Match
+from ..ir.rules.rewrite import Condition, Domain, Numerics, Rule
 from .range import Range, range_of
 from .terms import (
     a,

@@ -6,7 +6,7 @@ powers of two, it takes for greater than a negative constant, which a NaN is not
 
 from __future__ import annotations
 
-from ..ir.rewrite import Domain, Numerics, Rule
+from ..ir.rules.rewrite import Domain, Numerics, Rule
 from .clamps import above_c, at_least_c, at_most_c, below_c
 from .terms import c, equal, greater, greater_equal, less, less_equal, x
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from ..ir.pattern import Match, Pattern
-from ..ir.rewrite import Condition, Domain, Numerics, Rule
+from ..ir.rules.pattern import Match, Pattern
+from ..ir.rules.rewrite import Condition, Domain, Numerics, Rule
 from .terms import c, reciprocal, rsqrt, sqrt, x
 
 EXACT, REORDER = Numerics.EXACT, Numerics.REORDER

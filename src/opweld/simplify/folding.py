@@ -13,8 +13,8 @@ from ..ir.graph import Node
 from ..ir.interpret import NUMPY_DTYPES
 from ..ir.meaning import cast_array, round_to_bfloat16
 from ..ir.ops import OPS, Kind, Op
-from ..ir.pattern import AnyOf, Computed, Match, is_number
-from ..ir.rewrite import Condition, Numerics, Rule
+from ..ir.rules.pattern import AnyOf, Computed, Match, is_number
+from ..ir.rules.rewrite import Condition, Numerics, Rule
 from ..ir.types import DType
 
 _FUNCTIONS = (

@@ -20,7 +20,7 @@ from ..ir.graph import Node
 from ..ir.interpret import NUMPY_DTYPES
 from ..ir.meaning import round_to_bfloat16
 from ..ir.ops import OPS, Op
-from ..ir.pattern import is_number
+from ..ir.rules.pattern import is_number
 from ..ir.types import DType
 
 DEPTH = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.rewrite import Rule
+from ..ir.rules.rewrite import Rule
 from .algebra import ALGEBRA
 from .casts import CASTS
 from .clamps import CLAMPS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.ops import Op
-from ..ir.pattern import Const, Var, call
+from ..ir.rules.pattern import Const, Var, call
 
 x, y, z = Var("x"), Var("y"), Var("z")
 a, b, c = Const("a"), Const("b"), Const("c")

@@ -6,8 +6,8 @@ from ..ir.attrs import FlipAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs
 from ..ir.expr import Size, at_least_zero
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from ..ir.pattern import AnyOf, Computed, Match
-from ..ir.rewrite import Condition, Numerics, Rule
+from ..ir.rules.pattern import AnyOf, Computed, Match
+from ..ir.rules.rewrite import Condition, Numerics, Rule
 from .terms import cat, expand, flip, pad, permute, reshape, slice_axis, x
 
 EXACT = Numerics.EXACT

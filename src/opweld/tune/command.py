@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from opweld import __version__
-from opweld.child import Finished, run_child
 from opweld.delivery import check_output, write_whole
 from opweld.errors import BadTable, SearchFailed, UserError, Where
 from opweld.model_file import read_source
 from opweld.options import Options
+from opweld.process.child import Finished, run_child
+from opweld.process.worker import child_environment, read_answer, request_of
 from opweld.schedules import table_path
 from opweld.tune.values import KINDS, Found, Search, found_from
-from opweld.worker import child_environment, read_answer, request_of
 
 COMMAND = (sys.executable, "-P", "-m", "opweld.tune.search")
 SCHEMA_VERSION = 1

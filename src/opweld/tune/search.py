@@ -22,15 +22,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from opweld import driver, worker
-from opweld.builder import COMMAND as BUILDER
-from opweld.builder import refusal
-from opweld.doctor import require_build_tools
+from opweld import driver
+from opweld.interface.doctor import require_build_tools
 from opweld.ir.measured import Maker, Measured, PointwiseClass, Schedule, ShapeClass, Table, Tunable
-from opweld.judge.environment import describe
+from opweld.judge.process.environment import describe
 from opweld.judge.values import Samples
 from opweld.model_file import import_file
 from opweld.options import Options
+from opweld.process import worker
+from opweld.process.builder import COMMAND as BUILDER
+from opweld.process.builder import refusal
 from opweld.schedules import diff, line_of, read_text, table_path, with_rows
 from opweld.tune.decide import Decision, decide
 from opweld.tune.trials import (

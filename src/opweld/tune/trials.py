@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import torch
 
 from opweld.errors import UnsupportedTarget
-from opweld.judge.clock import time_interleaved
-from opweld.judge.kernels import Launch, record
 from opweld.judge.load import Call, build_new, make_inputs
+from opweld.judge.measure.clock import time_interleaved
+from opweld.judge.measure.kernels import Launch, record
 from opweld.judge.values import Samples
 from opweld.target import Target, choose_target
 

@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(op::kTeamThreads<kTeam>, op::kTeamBlocks<kTeam
 k1_exp_sum_div_contiguous_kernel(
     const float* __restrict__ table_weight, const int64_t* __restrict__ ids,
     float* __restrict__ result, Index num_rows, Index length) {
-  op::wait_for_results();
+  op::griddepcontrol_wait();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;
@@ -267,7 +267,7 @@ k1_exp_sum_div_strided_kernel(
     float* __restrict__ result, Index table_weight_stride1, Index table_weight_stride2,
     Index ids_stride0, Index ids_stride1, Index result_stride0, Index result_stride1,
     Index result_stride2, Index num_rows, Index length) {
-  op::wait_for_results();
+  op::griddepcontrol_wait();
   const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / kTeam;
   if (row >= num_rows) return;
   const int rank = threadIdx.x % kTeam;

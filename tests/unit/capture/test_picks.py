@@ -81,7 +81,7 @@ def test_what_counts_up_is_a_slice() -> None:
 
 def test_one_hot() -> None:
     graph = assert_row(module_of(lambda self, i: F.one_hot(i, 6).float() * 2), PLACES)
-    assert Op.PICK.value in ops_of(graph)
+    assert Op.GATHER.value in ops_of(graph)
 
 
 LIBRARY: dict[str, Callable[[torch.Tensor, Any], Any]] = {
@@ -95,4 +95,4 @@ LIBRARY: dict[str, Callable[[torch.Tensor, Any], Any]] = {
 @pytest.mark.parametrize("name", LIBRARY)
 def test_what_stays_the_librarys(name: str) -> None:
     graph = assert_row(module_for(LIBRARY[name]), X, *NUMBERS.values())
-    assert Op.PICK.value not in ops_of(graph)
+    assert Op.GATHER.value not in ops_of(graph)

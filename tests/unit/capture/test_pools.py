@@ -134,7 +134,7 @@ def module_for(function: Any) -> Any:
     return module_of(forward)
 
 
-def is_welded(graph: Graph) -> bool:
+def is_fused(graph: Graph) -> bool:
     """But for copies: the places in windows of one element are the same for all inputs."""
     calls = {node.attrs.target for node in graph.nodes() if node.op is Op.CALL}
     return calls <= {"aten.clone.default"}
@@ -149,7 +149,7 @@ def test_graph_and_text(name: str) -> None:
     inputs = [make(shape, dtype) for make in given for dtype in types]
     module = module_for(function)
     variant = exported(module, *inputs)
-    assert is_welded(variant.graph)
+    assert is_fused(variant.graph)
     expected = module(*inputs)
     for ours, theirs in zip(run(variant, module, *inputs), expected, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True, **tolerance(theirs.dtype))
@@ -166,7 +166,7 @@ def test_integers(dtype: torch.dtype) -> None:
     x = (torch.arange(2 * 6 * 7).reshape(2, 1, 6, 7) * 37 % 11).to(dtype)
     x[0] = torch.iinfo(dtype).min
     graph = assert_row(module_for(pools(F.max_pool2d, *with_places(PLANES[:5]))), x)
-    assert is_welded(graph)
+    assert is_fused(graph)
 
 
 def test_a_window_is_padded_seen_and_condensed() -> None:
@@ -193,5 +193,5 @@ def test_what_stays_with_the_library_says_why(function: Any, reason: str) -> Non
 def test_a_dynamic_batch_is_pooled() -> None:
     function = lambda x: (*F.max_pool2d(x, 3, 2, 1, return_indices=True), F.avg_pool2d(x, 2))  # noqa: E731
     graph = captured(module_for(function), finite(PLANE)).variants[0].graph
-    assert is_welded(graph)
+    assert is_fused(graph)
     assert "s0" in str(graph.inputs[0].type)

@@ -138,7 +138,7 @@ def module_for(function: Any) -> Any:
     return module_of(forward)
 
 
-def is_welded(graph: Any) -> bool:
+def is_fused(graph: Any) -> bool:
     return not any(node.op is Op.CALL for node in graph.nodes())
 
 
@@ -157,7 +157,7 @@ def test_graph_and_text(name: str) -> None:
     """
     module, inputs = module_for(EVERY[name]), data_of(name)
     variant = exported(module, *inputs)
-    assert is_welded(variant.graph)
+    assert is_fused(variant.graph)
     exact = module(*(x.double() for x in inputs))
     compare(run(variant, module, *inputs), exact)
     x = inputs[1].requires_grad_()
@@ -208,7 +208,7 @@ def test_integers(dtype: torch.dtype) -> None:
             x.count_nonzero(2), x.sum(1, dtype=torch.float32), x.mean(1, dtype=torch.float64),
         )
     )  # fmt: skip
-    assert is_welded(assert_row(module, x))
+    assert is_fused(assert_row(module, x))
 
 
 def test_sums_of_16_bit_floats_round_once() -> None:
@@ -243,5 +243,5 @@ def test_what_stays_with_the_library_says_why(function: Any, reason: str) -> Non
 def test_a_dynamic_batch_is_reduced() -> None:
     module = module_for(lambda x: (x.softmax(0), x.mean(), x.max(), x.var(0), x.argmax(0)))
     graph = captured(module, FINITE.float()).variants[0].graph
-    assert is_welded(graph)
+    assert is_fused(graph)
     assert "s0" in str(graph.inputs[0].type)

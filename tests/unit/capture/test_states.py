@@ -170,7 +170,7 @@ def test_autocast_that_changes_nothing_is_free(module: nn.Module, num_exports: i
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_call_that_autocast_leaves_alone_does_not_count(device: str) -> None:
-    from opweld.capture.autocast import autocast_acts
+    from opweld.capture.exporting.autocast import autocast_acts
 
     class Sorts(nn.Module):
         def forward(self, x):

@@ -258,7 +258,7 @@ def _least_sizes(module: nn.Module, *shape: int) -> dict[bool, int]:
 
 
 class Drops(nn.Module):
-    """Every kind of dropout between work that can be welded."""
+    """Every kind of dropout between work that can be fused."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -261,6 +261,6 @@ def test_16_bytes_are_one_access():
 
 def test_host_code_writes_no_numbers_to_streams() -> None:
     """As these macros of PyTorch do: with some toolchains that ends the process."""
-    for path in Path(opweld.device.__file__).parent.glob("*.h"):
+    for path in Path(opweld.device.__file__).parent.rglob("*.h"):
         for macro in ("STD_TORCH_CHECK", "TORCH_ERROR_CODE_CHECK"):
             assert macro not in path.read_text("utf-8"), path.name

@@ -12,7 +12,7 @@ from opweld.device import _LIBRARIES
 from opweld.device.used import Declaration, declarations, used
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render.cuda import cuda_texts
+from opweld.render.cuda.texts import cuda_texts
 from opweld.target import SM_90A
 
 PIECES = [

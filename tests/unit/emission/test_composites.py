@@ -18,8 +18,8 @@ from opweld.ir.operator import operator_of
 from opweld.ir.ops import Op
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.plan.one_walk import in_one_walk
 from opweld.plan.rows import Parallelism
+from opweld.plan.single_pass import in_one_walk
 from opweld.simplify import simplify
 from opweld.target import CPU
 

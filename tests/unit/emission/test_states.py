@@ -76,9 +76,9 @@ def test_the_example_alone_has_one_forward_of_its_own_mode() -> None:
     assert "torch.bfloat16" not in normed().text and "float16" in told(normed())[1]
     in_eval = normed(mode="eval")
     assert [len(kernels(in_eval)), guards(in_eval)] == [1, ["_opweld_fits"]]
-    assert "_weld.track(" in normed().text and "_weld.track(" not in in_eval.text
+    assert "_kernels.track(" in normed().text and "_kernels.track(" not in in_eval.text
     assert num_lines(in_eval) < num_lines(normed())
-    assert kernels(in_eval) == [row.name for row in in_eval.welded if not row.variant]
+    assert kernels(in_eval) == [row.name for row in in_eval.fused if not row.variant]
 
 
 def test_both_modes_are_less_than_two_files() -> None:
@@ -128,5 +128,5 @@ def test_what_was_asked_for_in_vain_is_not_advised() -> None:
 
 
 def test_a_file_without_kernels_tells_nothing() -> None:
-    found = normed(exclude=frozenset(row.name for row in normed().welded))
-    assert not found.welded and "_teller" not in found.text
+    found = normed(exclude=frozenset(row.name for row in normed().fused))
+    assert not found.fused and "_teller" not in found.text

@@ -66,7 +66,7 @@ def test_the_call_is_python_and_short_lines() -> None:
 
 
 def test_the_fixed_host_code_of_pointwise_kernels_is_short() -> None:
-    text = (resources.files("opweld.device") / "tensor_view.h").read_text("utf-8")
+    text = (resources.files("opweld.device") / "host" / "tensor_view.h").read_text("utf-8")
     assert len(text.splitlines()) <= 80
     main = emitted_text("gelu", "sm_90a").partition('_MAIN = r"""')[2].partition('"""')[0]
     assert main.startswith(text.rstrip("\n"))

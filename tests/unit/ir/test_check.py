@@ -19,7 +19,7 @@ from opweld.ir.check import InvalidCapture, InvalidGraph, InvalidKernel, Invalid
 from opweld.ir.contract import Capture, Contract, InputFact, SymbolFact, Variant
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf, Node
-from opweld.ir.kernel import Access, Index, Let, Loop, Name, Welded
+from opweld.ir.kernels.kernel import Access, Index, Let, Loop, Name, Pointwise
 from opweld.ir.ops import Op
 from opweld.ir.plan import Estimate, Group, GroupKind, Plan
 from opweld.ir.types import DType, TensorType
@@ -203,7 +203,7 @@ def test_reuse_of_what_is_still_needed():
 def test_a_sound_kernel_passes():
     kernel = small_kernel()
     check(kernel)
-    check(Welded("k1", kernel, small_kernel("strided"), (BATCH,)))
+    check(Pointwise("k1", kernel, small_kernel("strided"), (BATCH,)))
 
 
 def broken(kind: str):
@@ -255,7 +255,7 @@ def test_kernels_of_one_group_share_their_element():
     other = small_kernel("strided")
     other = replace(other, element=replace(other.element, name="other"))
     with pytest.raises(InvalidKernel, match="the kernels of k1 compute different elements"):
-        check(Welded("k1", small_kernel(), other, (BATCH,)))
+        check(Pointwise("k1", small_kernel(), other, (BATCH,)))
 
 
 def capture(fact: InputFact, symbols: tuple[SymbolFact, ...]) -> Capture:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.graph import Node
-from opweld.ir.lifted import lifted
+from opweld.ir.kernels.lifted import lifted
 from opweld.ir.plan import Group, Lifting
 from opweld.plan import make_plan
 from opweld.target import SM_90A
 
 
 def group_of(*outputs: Node) -> Group:
-    (group,) = (g for g in make_plan(graph(*outputs), SM_90A).groups if g.welded)
+    (group,) = (g for g in make_plan(graph(*outputs), SM_90A).groups if g.fused)
     return group
 
 

@@ -295,7 +295,7 @@ def test_cat():
     assert np.array_equal(result, np.concatenate([x, y], 1))
 
 
-PICKS = [
+GATHERS = [
     ((2, 3, 4), (2, 5, 4), PickAttrs(1)),
     ((2, 3, 4), (1, 2, 1), PickAttrs(1, wraps=True)),
     ((1, 3, 4), (5, 2, 1), PickAttrs(1)),
@@ -304,23 +304,23 @@ PICKS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "numbers", "attrs"), PICKS, ids=str)
+@pytest.mark.parametrize(("source", "numbers", "attrs"), GATHERS, ids=str)
 def test_pick(source, numbers, attrs):
     x = np.random.default_rng(0).standard_normal(source)
     index = np.random.default_rng(1).integers(-3 if attrs.wraps else 0, 3, numbers)
     if attrs.ignored is not None:
         index[0] = attrs.ignored
-    expected = call_torch(Op.PICK, [torch.from_numpy(x), torch.from_numpy(index)], attrs)
-    result = OPS[Op.PICK].evaluate(x, index, attrs)
+    expected = call_torch(Op.GATHER, [torch.from_numpy(x), torch.from_numpy(index)], attrs)
+    result = OPS[Op.GATHER].evaluate(x, index, attrs)
     types = (TensorType(DType.F64, source), TensorType(DType.I64, numbers))
-    assert OPS[Op.PICK].infer(types, attrs).shape == result.shape
+    assert OPS[Op.GATHER].infer(types, attrs).shape == result.shape
     assert np.array_equal(result, expected.numpy())
 
 
 @pytest.mark.parametrize("number", [3, -1, -4])
 def test_a_number_of_no_element(number):
     with pytest.raises(IndexError, match="out of range for axis 0 of 3"):
-        OPS[Op.PICK].evaluate(np.zeros(3), np.array([number]), PickAttrs(0, wraps=number == -4))
+        OPS[Op.GATHER].evaluate(np.zeros(3), np.array([number]), PickAttrs(0, wraps=number == -4))
 
 
 def test_every_row_but_sources_and_calls_has_a_meaning_in_pytorch():

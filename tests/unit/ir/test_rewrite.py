@@ -8,8 +8,8 @@ from opweld.ir.check import check
 from opweld.ir.graph import Arena
 from opweld.ir.interpret import interpret
 from opweld.ir.ops import Op
-from opweld.ir.pattern import Computed, Const, Var, call, matches
-from opweld.ir.rewrite import (
+from opweld.ir.rules.pattern import Computed, Const, Var, call, matches
+from opweld.ir.rules.rewrite import (
     Condition,
     Domain,
     IllTypedRule,

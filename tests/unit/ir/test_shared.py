@@ -13,8 +13,8 @@ from torch import nn
 
 from opweld.compiled import Compiled
 from opweld.driver import compile_module
+from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.original import Original, Part
-from opweld.ir.shared import kernels_of, sharing
 from opweld.lower import lower
 from opweld.options import Options
 from opweld.pipeline import excluded_for
@@ -30,7 +30,7 @@ def compiled(module: nn.Module, *inputs: torch.Tensor, target: str = "cpu") -> C
 def calls(module: nn.Module, *inputs: torch.Tensor, target: str = "cpu") -> Counter[str]:
     """How often the forward calls each kernel, by its name without its number."""
     made = compiled(module, *inputs, target=target)
-    return Counter(row.name for row in made.main_rows if row in made.welded)
+    return Counter(row.name for row in made.main_rows if row in made.fused)
 
 
 class Layers(nn.Module):
@@ -110,8 +110,8 @@ def test_kernels_whose_gradients_are_computed_otherwise_stay_two() -> None:
 
 def test_all_groups_of_a_kernel_that_loses_are_given_back() -> None:
     made = compiled(Layers(8, 8, 8), torch.randn(5, 8))
-    (name,) = {row.name for row in made.welded if not row.variant}
-    rows = tuple(row for row in made.main_rows if row in made.welded)
+    (name,) = {row.name for row in made.fused if not row.variant}
+    rows = tuple(row for row in made.main_rows if row in made.fused)
     by_lines = excluded_for(frozenset([name]), rows, frozenset())
     by_names = excluded_for(frozenset([name]), rows, by_lines)
     assert len(by_names) == 2 and name in by_names

@@ -10,7 +10,7 @@ from opweld.ir.attrs import NO_ATTRS, CallAttrs, CastAttrs, Operand, ShapeAttrs
 from opweld.ir.contract import Contract, InputFact, ModuleFact, SymbolFact, WeightFact
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf
-from opweld.ir.kernel import (
+from opweld.ir.kernels.kernel import (
     Access,
     Between,
     Buffer,
@@ -22,8 +22,8 @@ from opweld.ir.kernel import (
     Load,
     Loop,
     Name,
+    Pointwise,
     Store,
-    Welded,
 )
 from opweld.ir.ops import Op
 from opweld.ir.plan import Estimate, Group, GroupKind, Plan, PointwiseSchedule
@@ -149,9 +149,9 @@ kernel k1 contiguous  lanes 1 vectors 1 threads 256  # x * 0.5
 
 def test_kernel_text():
     assert to_text(small_kernel()) == KERNEL_TEXT
-    both = to_text(Welded("k1", small_kernel(), small_kernel("strided"), (BATCH,)))
+    both = to_text(Pointwise("k1", small_kernel(), small_kernel("strided"), (BATCH,)))
     strided = KERNEL_TEXT.replace("k1 contiguous", "k1 strided")
-    assert both == "welded k1 [s0]\n" + KERNEL_TEXT + strided
+    assert both == "fused k1 [s0]\n" + KERNEL_TEXT + strided
 
 
 def test_contract_text():

@@ -21,7 +21,7 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 from opweld.ir.attrs import CastAttrs, IotaAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Graph, Node
-from opweld.ir.kernel import Access, Index, Kernel, Load, Welded
+from opweld.ir.kernels.kernel import Access, Index, Kernel, Load, Pointwise
 from opweld.ir.ops import Op
 from opweld.ir.plan import Plan
 from opweld.ir.types import DType
@@ -32,17 +32,17 @@ from opweld.target import CPU, SM_90A
 SIZES = (1, 2, 5, 8)
 
 
-def lowered(*outputs: Node, origins=()) -> tuple[Plan, tuple[Welded, ...]]:
+def lowered(*outputs: Node, origins=()) -> tuple[Plan, tuple[Pointwise, ...]]:
     plan = plan_of(*outputs, origins=origins)
     kernels = lower(plan)
-    for welded in kernels:
-        check(welded)
+    for fused in kernels:
+        check(fused)
     return plan, kernels
 
 
 def one_kernel(*outputs: Node) -> Kernel:
-    (welded,) = lowered(*outputs)[1]
-    return welded.contiguous
+    (fused,) = lowered(*outputs)[1]
+    return fused.contiguous
 
 
 def assert_means(graph: Graph, n: int, target=SM_90A) -> None:
@@ -131,10 +131,10 @@ def test_the_second_half_of_an_axis_is_one_vector() -> None:
 def test_element_and_names_are_the_same_in_both_kernels() -> None:
     m = Make()
     x, row = m.x("x", BATCH, 8), m.x("row", 8)
-    (welded,) = lowered(m.add(m.mul(x, row), m.flip(x, 1)))[1]
-    assert welded.contiguous.element == welded.strided.element
-    assert welded.shape == (BATCH, 8)
-    assert (welded.contiguous.lanes, welded.strided.lanes) == (4, 1)
+    (fused,) = lowered(m.add(m.mul(x, row), m.flip(x, 1)))[1]
+    assert fused.contiguous.element == fused.strided.element
+    assert fused.shape == (BATCH, 8)
+    assert (fused.contiguous.lanes, fused.strided.lanes) == (4, 1)
 
 
 def test_lets_bear_the_attributes_of_their_operation() -> None:
@@ -171,8 +171,8 @@ def test_the_user_s_line_stands_where_it_changes() -> None:
     c = m.tanh(b)
     first, second = ("f.py:3", "y = -x.exp()"), ("f.py:4", "return y.tanh()")
     origins = ((a.serial, first), (b.serial, first), (c.serial, second))
-    (welded,) = lowered(c, origins=origins)[1]
-    comments = [let.comment for let in welded.contiguous.element.body]
+    (fused,) = lowered(c, origins=origins)[1]
+    comments = [let.comment for let in fused.contiguous.element.body]
     assert comments == ["f.py:3  y = -x.exp()", "", "f.py:4  return y.tanh()"]
 
 
@@ -182,8 +182,8 @@ def test_operands_whose_names_clash_with_the_kernel_s() -> None:
     total = m.x(names[0], BATCH, 7)
     for name in names[1:]:
         total = m.add(total, m.x(name, BATCH, 7))
-    (welded,) = lowered(total)[1]
-    buffers = [buffer.name for buffer in welded.contiguous.buffers]
+    (fused,) = lowered(total)[1]
+    buffers = [buffer.name for buffer in fused.contiguous.buffers]
     assert len(set(buffers)) == len(names) + 1
     assert_means(graph(total), 3)
 

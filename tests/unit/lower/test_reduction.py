@@ -19,9 +19,9 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.check import check
 from opweld.ir.graph import Graph, Node
-from opweld.ir.kernel import Access, Given, Load
+from opweld.ir.kernels.kernel import Access, Load, RowScalar
+from opweld.ir.kernels.reduction import Folding, Reduction
 from opweld.ir.ops import Op
-from opweld.ir.reduction import Folding, Reduction
 from opweld.lower import lower
 from opweld.plan import make_plan, rows
 from opweld.target import CPU, SM_90A, Target
@@ -42,7 +42,7 @@ def test_softmax_is_three_walks_with_scalars_of_the_row_between() -> None:
     assert folds == [[("amax_1", Op.AMAX)], [("sum_1", Op.SUM)], []]
     assert [step.once for step in folding.steps] == [None] * 3
     last = folding.steps[-1].walk.kernel
-    given = [d.name for d in last.definitions if isinstance(d, Given)]
+    given = [d.name for d in last.definitions if isinstance(d, RowScalar)]
     assert given == ["amax_1", "sum_1"]
     assert [store.buffer for store in last.stores] == ["result"]
     assert not folding.across and folding.lanes == 4

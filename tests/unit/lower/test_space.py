@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opweld.ir import kernel as k
 from opweld.ir.expr import Size, evaluate, quotient, remainder, symbol, symbols_of
-from opweld.ir.kernel import (
+from opweld.ir.kernels import kernel as k
+from opweld.ir.kernels.kernel import (
     Access,
     Between,
     Buffer,

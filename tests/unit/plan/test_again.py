@@ -12,7 +12,7 @@ from opweld.ir.interpret import interpret_outputs
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.plan.again import computed_again
+from opweld.plan.rematerialize import computed_again
 from opweld.plan.rows import LONG_ROW, Parallelism
 
 FEW_ROWS = Parallelism(rows=264)

@@ -10,15 +10,15 @@ from tests.emulation.attention import graph_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opweld.ir.attention import Attention
 from opweld.ir.graph import arena_of
+from opweld.ir.kernels.attention import Attention
 from opweld.ir.plan import Conditions, GroupKind
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.plan.attention import written_out
-from opweld.plan.choice import choose_products
-from opweld.plan.function_attention import of_function
-from opweld.plan.scores import NoAttention, users_in
+from opweld.plan.attention.function import of_function
+from opweld.plan.attention.scores import NoAttention, users_in
+from opweld.plan.attention.written import written_out
+from opweld.plan.products.choice import choose_products
 from opweld.target import CPU, SM_80, SM_90A, Target
 
 

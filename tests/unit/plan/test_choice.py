@@ -9,9 +9,9 @@ import pytest
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node
+from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Op
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
-from opweld.ir.product import Mode
 from opweld.ir.types import DType
 from opweld.plan import make_plan
 from opweld.target import CPU, SM_80, SM_90A, ProductRates

@@ -79,7 +79,7 @@ SIZES = (("s0", 1024),)
 
 
 def replaced(*outputs):
-    (group,) = (group for group in plan_of(*outputs).groups if group.welded)
+    (group,) = (group for group in plan_of(*outputs).groups if group.fused)
     return group, replaced_copies(group, SM_90A, SIZES)
 
 

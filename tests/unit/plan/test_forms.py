@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from opweld.ir.expr import Size, symbol
-from opweld.ir.product import Form, FormRow, Mode, form_at
-from opweld.plan.forms import choose_forms
-from opweld.plan.products import product_of
+from opweld.ir.kernels.product import Form, FormRow, Mode, form_at
+from opweld.plan.products.forms import choose_forms
+from opweld.plan.products.recognised import product_of
 
 from .plans import Make
 

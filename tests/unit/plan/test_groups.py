@@ -165,10 +165,10 @@ def test_an_excluded_group_becomes_pytorch_calls_of_the_same_name():
     m = Make()
     x, y = m.x("x", BATCH, 8), m.x("y", 8, BATCH)
     result = m.tanh(m.call(m.add(m.permute(m.exp(x), 1, 0), y)))
-    welded = plan_of(result)
+    fused = plan_of(result)
     given_back = plan_of(result, excluded=frozenset({"k1_exp_add"}))
-    assert names(welded) == names(given_back) == ["k1_exp_add", "linear", "k2_tanh"]
-    first, again = welded.groups[0], given_back.groups[0]
+    assert names(fused) == names(given_back) == ["k1_exp_add", "linear", "k2_tanh"]
+    first, again = fused.groups[0], given_back.groups[0]
     assert again.kind is GroupKind.LIBRARY and "slower" in again.reason
     assert (again.nodes, again.inputs, again.outputs) == (first.nodes, first.inputs, first.outputs)
     assert len(kernels_of(given_back)) == 1

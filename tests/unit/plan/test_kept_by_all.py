@@ -6,10 +6,10 @@ import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.graph import Node
+from opweld.ir.kernels.reduction import Reduction
 from opweld.ir.plan import Plan, ReductionSchedule
-from opweld.ir.reduction import Reduction
 from opweld.lower import lower
-from opweld.render.cuda_device_rows import DeviceInstance, device_instance
+from opweld.render.cuda.cooperative_rows import DeviceInstance, device_instance
 from opweld.render.traffic import with_traffic
 from opweld.target import SM_90A
 

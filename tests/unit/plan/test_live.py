@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from opweld.ir.kernels.product import Mode
 from opweld.ir.plan import GroupKind
-from opweld.ir.product import Mode
-from opweld.plan.forms import splits_in_kernel
-from opweld.plan.products import product_of
+from opweld.plan.products.forms import splits_in_kernel
+from opweld.plan.products.recognised import product_of
 from opweld.target import SM_90A
 
 from .plans import Make, plan_of

@@ -15,16 +15,16 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.emission.body import reference
-from opweld.ir.attention import MOST_DEPTH
 from opweld.ir.attrs import CallAttrs
 from opweld.ir.graph import Graph
 from opweld.ir.interpret import interpret_outputs
+from opweld.ir.kernels.attention import MOST_DEPTH
 from opweld.ir.operator import operators_of
 from opweld.ir.plan import Conditions, GroupKind
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.plan.long_attention import in_two_products
+from opweld.plan.attention.long import in_two_products
 from opweld.target import CPU, SM_80, SM_90A
 
 LONG = 1024

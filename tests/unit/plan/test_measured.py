@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from opweld.ir.graph import Graph
+from opweld.ir.kernels.product import Mode
 from opweld.ir.measured import Maker, Measured, PointwiseClass, ProductClass, Table
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
-from opweld.ir.product import Mode
 from opweld.ir.types import DType
 from opweld.plan import make_plan
 from opweld.plan.tunable import tunables

@@ -13,8 +13,8 @@ from opweld.ir.graph import Graph, Node, arena_of
 from opweld.ir.interpret import interpret_outputs
 from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
-from opweld.plan.one_walk import in_one_walk
 from opweld.plan.rows import KEPT_EACH, LONG_ROW, Parallelism
+from opweld.plan.single_pass import in_one_walk
 from opweld.simplify import simplify
 
 EVERY_ROW = Parallelism(held_elems=0)

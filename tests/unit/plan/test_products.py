@@ -8,9 +8,9 @@ import pytest
 from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
-from opweld.ir.product import Axis, Matrix, Product
+from opweld.ir.kernels.product import Axis, Matrix, Product
 from opweld.ir.types import DType, TensorType
-from opweld.plan.products import NoProduct, is_product, product_of
+from opweld.plan.products.recognised import NoProduct, is_product, product_of
 
 from .plans import BATCH, Make
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from opweld.ir.graph import Node
+from opweld.ir.kernels.product import Axis, Matrix, Mode, even_strides
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
-from opweld.ir.product import Axis, Matrix, Mode, even_strides
 from opweld.ir.types import DType
 from opweld.plan import make_plan
 

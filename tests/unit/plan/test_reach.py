@@ -5,7 +5,7 @@ import random
 from tests.unit.ir.graphs import graph
 
 from opweld.ir.graph import Node
-from opweld.plan.reach import reach_of
+from opweld.plan.reachability import reach_of
 from opweld.plan.uses import Uses, computes, uses_of
 
 from .plans import Make

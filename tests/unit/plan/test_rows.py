@@ -12,14 +12,14 @@ from opweld.target import CPU, SM_90A
 
 
 def groups_of(*outputs: Node, **sizes: int) -> list[Group]:
-    """The welded groups, for the example sizes."""
+    """The fused groups, for the example sizes."""
     graph = plan_of(*outputs).graph
     plan = make_plan(graph, SM_90A, conditions=Conditions(sizes=tuple(sizes.items())))
-    return [group for group in plan.groups if group.welded]
+    return [group for group in plan.groups if group.fused]
 
 
 def walks_of(*outputs: Node, **sizes: int) -> list[int]:
-    """The number of walks of each welded group, 0 for one that is no reduction."""
+    """The number of walks of each fused group, 0 for one that is no reduction."""
     return [group.rows.num_walks if group.rows else 0 for group in groups_of(*outputs, **sizes)]
 
 

@@ -11,7 +11,7 @@ from opweld.target import CPU, SM_90A
 
 
 def groups_of(*outputs: Node) -> list[Group]:
-    return [group for group in plan_of(*outputs).groups if group.welded]
+    return [group for group in plan_of(*outputs).groups if group.fused]
 
 
 def kinds(*outputs: Node) -> list[str]:

@@ -19,7 +19,7 @@ def pooled(m: Make, x: Node, window: tuple[int, int, int, int], op: str = "amax"
 
 
 def groups(*outputs: Node, target: Target = SM_90A) -> list[list[str]]:
-    found = [group.nodes for group in plan_of(*outputs, target=target).groups if group.welded]
+    found = [group.nodes for group in plan_of(*outputs, target=target).groups if group.fused]
     computing = {Op.RELU, Op.GELU, Op.AMAX, Op.ADD, Op.MUL, Op.SUM}
     return [[node.op.value for node in nodes if node.op in computing] for nodes in found]
 

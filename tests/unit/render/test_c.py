@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from opweld.ir.attrs import NO_ATTRS, CastAttrs, EluAttrs, NanToNumAttrs
 from opweld.ir.expr import Size, evaluate, quotient, remainder, symbol, symbols_of
-from opweld.ir.kernel import Const, Let, Name
+from opweld.ir.kernels.kernel import Const, Let, Name
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.render.c import (

@@ -24,7 +24,7 @@ from tests.unit.plan.plans import plan_of
 from torch.nn.functional import layer_norm
 
 from opweld.ir.expr import evaluate, symbol
-from opweld.ir.reduction import Reduction
+from opweld.ir.kernels.reduction import Reduction
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.target import CPU

@@ -11,8 +11,8 @@ from tests.unit.plan.plans import BATCH, Make
 
 from opweld.ir.attrs import CastAttrs, ReduceAttrs
 from opweld.ir.graph import Node
+from opweld.ir.kernels.reduction import Reduction
 from opweld.ir.ops import Op
-from opweld.ir.reduction import Reduction
 from opweld.ir.types import DType
 from opweld.render import render
 

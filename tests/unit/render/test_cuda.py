@@ -10,10 +10,11 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.attrs import IotaAttrs
 from opweld.ir.graph import Node
-from opweld.ir.kernel import Welded
+from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.render import cuda, render
+from opweld.render import render
+from opweld.render.cuda import texts as cuda
 from opweld.target import SM_90A
 
 
@@ -27,7 +28,7 @@ def own_kernels() -> Iterator[None]:
         yield
 
 
-def _never(welded: Welded) -> bool:
+def _never(fused: Pointwise) -> bool:
     return False
 
 
@@ -88,7 +89,7 @@ def test_operands_of_a_row_are_read_before_the_lanes() -> None:
 
 def test_an_unsigned_index_is_summed_before_it_meets_the_pointer() -> None:
     """`x - i1 * 4u + ...` would move the pointer by four billion elements, and so would nvcc's
-    reading of `x[i0 * 12u - i1 * 4u + i2 + 8u]` (device/positions.cuh).
+    reading of `x[i0 * 12u - i1 * 4u + i2 + 8u]` (device/elements/positions.cuh).
     """
     m = Make()
     text = text_of(m.neg(m.flip(m.x("x", BATCH, 3, 4), 1)))

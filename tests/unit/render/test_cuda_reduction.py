@@ -15,7 +15,8 @@ from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.render import cuda, render
+from opweld.render import render
+from opweld.render.cuda import texts as cuda
 
 LENGTH = symbol("s1")
 

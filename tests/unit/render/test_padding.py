@@ -6,10 +6,10 @@ import pytest
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.graph import Node
-from opweld.ir.kernel import Kernel
-from opweld.ir.reduction import Reduction
+from opweld.ir.kernels.kernel import Kernel
+from opweld.ir.kernels.reduction import Reduction
 from opweld.lower import lower
-from opweld.render.cuda import cuda_text
+from opweld.render.cuda.texts import cuda_text
 from opweld.render.padding import known_inside, padded
 
 WINDOW = (3, 1, 1, 1)

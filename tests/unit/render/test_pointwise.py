@@ -8,22 +8,22 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.device import pieces
 from opweld.ir.graph import Node
-from opweld.ir.kernel import Welded
+from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render
-from opweld.render.pointwise import functor_pieces, functor_text, is_functor
+from opweld.render.cuda.pointwise import functor_pieces, functor_text, is_functor
 from opweld.target import SM_90A
 
 
-def welded_of(*outputs: Node) -> Welded:
-    (welded,) = lower(plan_of(*outputs, target=SM_90A))
-    assert isinstance(welded, Welded)
-    return welded
+def fused_of(*outputs: Node) -> Pointwise:
+    (fused,) = lower(plan_of(*outputs, target=SM_90A))
+    assert isinstance(fused, Pointwise)
+    return fused
 
 
 def operands(*outputs: Node) -> list[str]:
-    found = re.search(r"Types<(.*)>;", functor_text(welded_of(*outputs)).replace("\n", " "))
+    found = re.search(r"Types<(.*)>;", functor_text(fused_of(*outputs)).replace("\n", " "))
     assert found is not None
     return re.findall(r"op::Along<([^>]*)>", found[1])
 
@@ -54,15 +54,15 @@ def test_what_is_read_in_other_ways_has_kernels_of_its_own() -> None:
         m.neg(m.cat(1, x, m.x("y", BATCH, 5, 4))),
         m.add(square, m.permute(square, 1, 0)),
     )
-    assert [is_functor(welded_of(each)) for each in others] == [False] * len(others)
-    assert is_functor(welded_of(m.neg(x)))
+    assert [is_functor(fused_of(each)) for each in others] == [False] * len(others)
+    assert is_functor(fused_of(m.neg(x)))
 
 
 def test_only_what_is_used_is_a_statement() -> None:
     m = Make()
     x = m.x("x", BATCH, 24)
     twice = m.exp(x)
-    text = functor_text(welded_of(m.add(m.mul(twice, twice), x)))
+    text = functor_text(fused_of(m.add(m.mul(twice, twice), x)))
     body = text.partition("void of(")[2].partition("  }\n")[0]
     assert "const float exp_1 = op::exp(x);" in body
     assert "result = (exp_1 * exp_1) + x;" in body
@@ -71,7 +71,7 @@ def test_only_what_is_used_is_a_statement() -> None:
 
 def test_16_bit_values_are_widened_once_and_rounded_at_the_end() -> None:
     m = Make()
-    text = functor_text(welded_of(m.exp(m.x("x", BATCH, 24, dtype=DType.BF16))))
+    text = functor_text(fused_of(m.exp(m.x("x", BATCH, 24, dtype=DType.BF16))))
     assert "void of(op::bfloat16 x, op::bfloat16& result)" in text
     assert "result = op::from_compute<op::bfloat16>(op::" in text
     assert "op::to_compute(x)" in text
@@ -81,7 +81,7 @@ def test_sizes_are_no_part_of_a_functor() -> None:
     texts = []
     for size in (24, 2**33):
         m = Make()
-        texts.append(functor_text(welded_of(m.exp(m.x("x", BATCH, size)))))
+        texts.append(functor_text(fused_of(m.exp(m.x("x", BATCH, size)))))
     assert texts[0].split("struct")[1] == texts[1].split("struct")[1]
 
 

@@ -9,10 +9,10 @@ from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
-from opweld.ir.reduction import Reduction
+from opweld.ir.kernels.reduction import Reduction
 from opweld.lower import lower
 from opweld.render import render
-from opweld.render.reduce_rows import is_row_functor, row_functor_text
+from opweld.render.cuda.reduce_rows import is_row_functor, row_functor_text
 from opweld.target import SM_90A
 
 LENGTH = symbol("s1")

@@ -18,15 +18,16 @@ from opweld import device
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Node
+from opweld.ir.kernels.reduction import Reduction
 from opweld.ir.ops import Op
 from opweld.ir.plan import Conditions, Plan, Traffic
-from opweld.ir.reduction import Reduction
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
-from opweld.render import cuda, render
-from opweld.render.cuda import cuda_text
+from opweld.render import render
+from opweld.render.cuda import texts as cuda
+from opweld.render.cuda.texts import cuda_text
 from opweld.render.pieces import num_pieces, partial_bytes
 from opweld.render.traffic import with_traffic
 from opweld.target import CPU, SM_90A, Target
@@ -42,7 +43,7 @@ def planned(*outputs: Node, target: Target = SM_90A, weight_cache: bool = True) 
 
 
 def traffic_of(*outputs: Node, **how) -> list[Traffic]:
-    return [group.traffic for group in planned(*outputs, **how).groups if group.welded]
+    return [group.traffic for group in planned(*outputs, **how).groups if group.fused]
 
 
 @pytest.mark.parametrize("target", (SM_90A, CPU), ids=("cuda", "cpu"))

@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from opweld.errors import UnsupportedTarget
+from opweld.ir.kernels.product import Mode
 from opweld.ir.measured import Maker, PointwiseClass, ProductClass, Tunable
 from opweld.ir.plan import PointwiseSchedule
-from opweld.ir.product import Mode
 from opweld.ir.types import DType
 from opweld.judge.values import Samples
 from opweld.options import Options

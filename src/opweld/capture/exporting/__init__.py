@@ -1,0 +1,1 @@
+"""torch.export, and what a graph needs before it is translated."""

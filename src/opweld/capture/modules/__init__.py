@@ -1,0 +1,1 @@
+"""What is known of the user's modules beside their operations."""

@@ -1,0 +1,171 @@
+"""What must hold at a call for a captured graph to stand for the forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from opweld.errors import CaptureError
+from opweld.ir.contract import Contract, InputFact, SymbolFact, WeightFact
+from opweld.ir.expr import symbol
+from opweld.ir.graph import Graph, Node, topological
+from opweld.ir.ops import Op
+
+from ..arguments import Arguments, bind
+from ..exporting.export import Exported, NeedsFixedSizes
+from ..ops.draws import draws_by_memory
+from ..outputs import root_of
+from ..specialise import canonical, specialise
+from ..task import InMode, Task
+from .access import weight_access
+from .facts import module_facts
+
+_NONE: frozenset[str] = frozenset()
+
+
+def contract_of(mode: InMode, flags: Mapping[str, bool]) -> Contract:
+    task, graph = mode.task, mode.exported.graph
+    used = without_unused(graph)
+    return Contract(
+        signature=task.arguments.signature,
+        inputs=(*_input_facts(task.arguments, graph), *_tie_facts(task.module, used)),
+        weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
+        modules=module_facts(task.module, mode.reads, flags),
+        symbols=_symbol_facts(task, mode.exported),
+        row_major=_needs_order(graph),
+        gradients=not mode.exported.own_gradients,
+    )
+
+
+def _needs_order(graph: Graph) -> bool:
+    """Whether random numbers go to the elements of a tensor, in the order in which these lie."""
+    calls = [node for node in graph.nodes() if node.op is Op.CALL and node.inputs]
+    return any(call.attrs.draws and draws_by_memory(call.attrs.target) for call in calls)
+
+
+def _path(access: str) -> str:
+    return (
+        access.replace("['", ".")
+        .replace("']", "")
+        .replace("[", ".")
+        .replace("]", "")
+        .replace("._modules.", ".")
+        .replace("._parameters.", ".")
+        .removeprefix("self.")
+    )
+
+
+def without_unused(graph: Graph) -> Graph:
+    """Without the weights that no output needs and no call changes."""
+    needed = {node.serial for node in topological(graph.outputs)}
+    changed = {buffer for each in graph.tracked for buffer in each.buffers}
+    used = (n for n in graph.weights if n.serial in needed or n.attrs.access in changed)
+    return replace(graph, weights=tuple(used))
+
+
+def _input_facts(arguments: Arguments, graph: Graph) -> tuple[InputFact, ...]:
+    types = {node.attrs.access: node.type for node in graph.inputs}
+    containers = tuple(InputFact(text, None, value) for text, value in arguments.container_facts)
+    leaves = tuple(
+        InputFact(leaf.access, types[leaf.access])
+        if leaf.access in types
+        else InputFact(leaf.access, None, leaf.value)
+        for leaf in arguments.leaves
+    )
+    return containers + leaves
+
+
+def _tie_facts(module: nn.Module, used: Graph) -> tuple[InputFact, ...]:
+    """A weight of several names is read by one: the others must stay the same tensor."""
+    names: dict[int, list[str]] = {}
+    weights = (*module.named_parameters(remove_duplicate=False),)
+    for path, tensor in (*weights, *module.named_buffers(remove_duplicate=False)):
+        names.setdefault(id(tensor), []).append(weight_access(module, path))
+    read = {node.attrs.access for node in used.weights}
+    return tuple(
+        InputFact(f"({first} is {other})", None, True)
+        for first, *others in names.values()
+        if read & {first, *others}
+        for other in others
+    )
+
+
+def _symbol_facts(task: Task, exported: Exported) -> tuple[SymbolFact, ...]:
+    places = {name: _place(exported.graph, name) for name in sorted(exported.bounds)}
+    tensors = {t.access: t.value for t in task.arguments.tensors}
+    sizes = {n: int(tensors[access].shape[axis]) for n, (access, axis) in places.items()}
+    facts = []
+    for name, place in places.items():
+        lower, upper = exported.bounds[name]
+        lower = _lowered(task, exported, name, sizes) if lower == 2 else lower
+        facts.append(SymbolFact(name, place, lower, upper, sizes[name]))
+    return tuple(facts)
+
+
+def _place(graph: Graph, name: str) -> tuple[str, int]:
+    wanted = symbol(name)
+    for node in graph.inputs:
+        for axis, size in enumerate(node.type.shape):
+            if size == wanted:
+                return node.attrs.access, axis
+    raise NeedsFixedSizes(f"{name} is the size of no input")
+
+
+def _lowered(task: Task, exported: Exported, name: str, sizes: dict[str, int]) -> int:
+    """The least size at which the same graph is right: export itself never looks at 0 and 1."""
+    lower = 2
+    for size in (1, 0):
+        if not _same_at(task, exported, name, {**sizes, name: size}):
+            break
+        lower = size
+    return lower
+
+
+def _same_at(task: Task, exported: Exported, name: str, sizes: dict[str, int]) -> bool:
+    """Whether the module at other sizes, that of `name` among them, is the same graph."""
+    try:
+        fixed = task.export(_NONE, _resized(task, exported.graph, name, sizes[name])).graph
+    except (CaptureError, NeedsFixedSizes):
+        return False
+    ours = specialise(exported.graph, sizes)
+    return canonical(fixed) == canonical(ours) or (sizes[name] == 0 and _same_nothing(fixed, ours))
+
+
+def _same_nothing(fixed: Graph, ours: Graph) -> bool:
+    """Whether both give empty tensors of the same types by the same PyTorch calls."""
+    types = [node.type for node in ours.outputs]
+    calls = [[n.attrs.target for n in g.nodes() if n.op is Op.CALL] for g in (fixed, ours)]
+    return (
+        all(0 in type.shape for type in types)
+        and types == [node.type for node in fixed.outputs]
+        and [_given(n) for n in fixed.outputs] == [_given(n) for n in ours.outputs]
+        and fixed.structure == ours.structure
+        and not fixed.tracked
+        and not ours.tracked
+        and calls[0] == calls[1]
+    )
+
+
+def _given(node: Node) -> str | None:
+    """The input or weight that an output shows the memory of."""
+    root = root_of(node)
+    return root.attrs.access if root.op in (Op.INPUT, Op.WEIGHT) else None
+
+
+def _resized(task: Task, graph: Graph, name: str, size: int) -> Arguments:
+    """The same call with another size along the leading axis of the inputs of size `name`."""
+    of_size = {n.attrs.access for n in graph.inputs if n.type.shape[:1] == (symbol(name),)}
+    wanted = {id(t.value) for t in task.arguments.tensors if t.access in of_size}
+
+    def cut(leaf: Any) -> Any:
+        if id(leaf) not in wanted:
+            return leaf
+        return leaf.detach()[:size].clone().requires_grad_(leaf.requires_grad)
+
+    given = (task.arguments.args, task.arguments.kwargs)
+    args, kwargs = pytree.tree_map(cut, given)
+    return bind(task.module, args, kwargs)

@@ -1,0 +1,1 @@
+"""ATen's operators in our operations: one row per operator, by kind."""

@@ -1,0 +1,114 @@
+// How the kernels of a product give its values to the epilogue: at once, or, where a sum over k is
+// made in parts by several blocks, as parts in memory that a second kernel adds in their order.
+// The epilogue's code may be long: each kernel calls it from one place, in a loop.
+
+namespace op {
+
+// @EpilogueStore deps:
+// Takes the values of a product, or with several parts of each sum those of one part: into `parts`
+// [split][flat position].
+template <typename Epilogue>
+struct EpilogueStore {
+    Epilogue epilogue;
+    bool narrow;     // flat positions fit 32 bits
+    bool paired;     // the epilogue takes two at even positions
+    float* parts;    // null: straight to the epilogue
+    int64_t extent;  // flat positions of the result
+
+    static EpilogueStore of(const Epilogue& epilogue, bool narrow, bool aligned, int64_t extent) {
+        return {epilogue, narrow, aligned && Epilogue::kLanes > 1, nullptr, extent};
+    }
+    template <int kCount>
+    __device__ __forceinline__ void take(int64_t split, int64_t at,
+                                         const float (&values)[kCount]) const {
+        if (parts) {
+#pragma unroll
+            for (int i = 0; i < kCount; ++i) parts[split * extent + at + i] = values[i];
+        } else if (narrow) {
+            epilogue(uint32_t(at), values);
+        } else {
+            epilogue(uint64_t(at), values);
+        }
+    }
+};
+
+// @give_tile deps: EpilogueStore
+// A block gives what it has in shared memory: `rows` by `columns` of a tile of kColumns columns
+// and kPitch floats a row, whose corner is flat position `at` of a result of n columns.
+template <int kThreads, int kColumns, int kPitch, typename Epilogue>
+OPWELD_FN void give_tile(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile, int64_t rows,
+                         int64_t columns, int64_t at, int64_t n) {
+    const int down = int(rows), across = int(columns < kColumns ? columns : kColumns);
+    if constexpr (Epilogue::kLanes > 1) {
+        if (sink.paired && at % 2 == 0 && n % 2 == 0) {
+#pragma unroll 1
+            for (int i = 2 * int(threadIdx.x); i < down * kColumns; i += 2 * kThreads) {
+                const int row = i / kColumns, column = i % kColumns;
+                const float* own = tile + row * kPitch + column;
+                const float pair[2] = {own[0], own[1]};
+                if (column < across) sink.take(split, at + row * n + column, pair);
+            }
+            return;
+        }
+    }
+#pragma unroll 1
+    for (int i = int(threadIdx.x); i < down * kColumns; i += kThreads) {
+        const int row = i / kColumns, column = i % kColumns;
+        const float one[1] = {tile[row * kPitch + column]};
+        if (column < across) sink.take(split, at + row * n + column, one);
+    }
+}
+
+// @sum_of_parts deps:
+// The parts of one sum, which lie `extent` apart: in their order, eight at a time, for long sums lose
+// digits.
+OPWELD_FN float sum_of_parts(const float* parts, int splits, int64_t extent) {
+    constexpr int kTogether = 8;
+    float total = 0.0f;
+    for (int first = 0; first < splits; first += kTogether) {
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+            if (first + i < splits) sum += parts[(first + i) * extent];
+        }
+        total += sum;
+    }
+    return total;
+}
+
+// @combine_parts deps: EpilogueStore, sum_of_parts
+// Adds the parts of each sum and gives the epilogue the sums. Where `again` is given and not zero,
+// another kernel makes the product.
+template <typename Epilogue>
+__global__ void __launch_bounds__(256, 2)
+    combine_parts_kernel(EpilogueStore<Epilogue> sink, int splits, const int* again) {
+    if (again && *again != 0) return;
+    const float* parts = sink.parts;
+    sink.parts = nullptr;
+    const int64_t step = int64_t(gridDim.x) * 256, thread = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if constexpr (Epilogue::kLanes > 1) {
+        if (sink.paired) {
+            for (int64_t at = 2 * thread; at < sink.extent; at += 2 * step) {
+                const float sums[2] = {sum_of_parts(parts + at, splits, sink.extent),
+                                       sum_of_parts(parts + at + 1, splits, sink.extent)};
+                sink.take(0, at, sums);
+            }
+            return;
+        }
+    }
+    for (int64_t at = thread; at < sink.extent; at += step) {
+        const float sum[1] = {sum_of_parts(parts + at, splits, sink.extent)};
+        sink.take(0, at, sum);
+    }
+}
+template <typename Epilogue>
+static int combine_parts(const EpilogueStore<Epilogue>& sink, int splits, const int* again,
+                         cudaStream_t stream) {
+    constexpr int64_t kMostBlocks = 1 << 20;
+    const int64_t blocks = (sink.extent + 255) / 256;
+    combine_parts_kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), 256, 0,
+                           stream>>>(sink, splits, again);
+    return int(cudaGetLastError());
+}
+
+}  // namespace op

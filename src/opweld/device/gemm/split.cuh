@@ -1,0 +1,349 @@
+// Operands of tensor-core products in packed form: float32 values as one or two half-precision parts,
+// scaled by powers of two so that nothing is lost that a product of their precision would have kept.
+//
+// a packed operand: [batch][row][chunk][64]; what a chunk holds stands at Chunks.
+// a = parts * a_scale[batch][interval][row] / 2^c[k], b = parts * b_scale[row] * 2^c[k], `parts` the
+// sum of the upper and the lower part, or the upper part alone, which is the value in 11 bits;
+// c[k] is the exponent of the largest |b[., k]|: with it no column of b is small beside the others.
+
+namespace op {
+
+// @kInterval deps:
+constexpr int kInterval = 64;  // values of k of a row of a under one scale
+
+static inline int64_t interval_count(int64_t k) { return (k + kInterval - 1) / kInterval; }
+
+// @exponents deps:
+// floor(log2 |x|) of a normal number; -127 of zero and subnormal numbers, 128 of Inf and NaN
+[[maybe_unused]] OPWELD_FN int exponent_of(float x) { return int(__float_as_uint(x) >> 23 & 255) - 127; }
+
+// 2^e for -126 <= e <= 127
+[[maybe_unused]] OPWELD_FN float power_of_two(int e) {
+    return __uint_as_float(uint32_t(127 + e) << 23);
+}
+
+// What a largest value of this exponent is multiplied by to reach 2^14 <= |x| < 2^15.
+[[maybe_unused]] OPWELD_FN int lift(int exponent) {
+    return exponent == -127 ? 0 : min(max(14 - exponent, -66), 126);
+}
+
+// Whether such a scale keeps what float32 would keep: sums can neither overflow before they are
+// scaled back nor fall among the subnormal numbers.
+[[maybe_unused]] OPWELD_FN bool is_in_range(float largest) {
+    const int e = exponent_of(largest);
+    return largest == 0.0f || (e >= -110 && e <= 80);
+}
+
+// The exponent that column k of b is divided by and column k of a multiplied by.
+[[maybe_unused]] OPWELD_FN int column_exponent(uint32_t largest_bits) {
+    const int e = exponent_of(__uint_as_float(largest_bits));
+    return e == -127 ? 0 : min(max(e, -60), 60);
+}
+
+// @ReadFour deps: Operand, load_vector, to_compute
+// Four neighbouring values along k of one row, as float32; zero outside the operand.
+struct Four {
+    float x[4];
+};
+
+[[maybe_unused]] OPWELD_FN float largest_of(const Four& v) {
+    // not fmaxf, which passes over NaN: bit patterns of |x| are ordered, NaN above all
+    uint32_t most = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) most = max(most, __float_as_uint(v.x[i]) & 0x7FFFFFFFu);
+    return __uint_as_float(most);
+}
+
+// The four values from p on, of which `count` exist; the others are zero. kWhole: all of them, which
+// may be read at once, as they may with `packets`.
+template <typename T, bool kWhole = false>
+OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packets) {
+    Four four{};
+    if constexpr (!kWhole) {
+        if (!packets || count < 4) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (i < count) four.x[i] = to_compute(p[i * inner]);
+            }
+            return four;
+        }
+    }
+    const auto values = load_vector<4>(p);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) four.x[i] = to_compute(values.lane[i]);
+    return four;
+}
+
+// @InMemory deps: ReadFour
+// Where an operand's values come from, by their places in it: here they are stored there. What computes
+// them instead (contract_prologue.cuh) has the same functions.
+template <typename Value>
+struct InMemory {
+    using T = Value;
+    static constexpr bool packed = true;  // neighbours may be asked for at once, if aligned
+    const T* data;
+
+    // four neighbours `inner` apart from `at` on, as read_values gives them
+    template <bool kWhole>
+    __device__ __forceinline__ Four four(int64_t at, int64_t inner, int64_t count,
+                                         bool packets) const {
+        return read_values<T, kWhole>(data + at, inner, count, packets);
+    }
+    __device__ __forceinline__ float one(int64_t at) const { return to_compute(data[at]); }
+};
+
+// @lies_across deps: Operand
+// Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one in
+// place of the other.
+static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
+    return from.row < from.inner;
+}
+static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
+    return {from.data, from.batch, from.inner, from.row};
+}
+
+// @put_parts deps: half, half_header
+// Four scaled values as upper and lower parts, at their place among a row's chunks of 32; or as upper
+// parts, among chunks of 64. None but zero becomes zero: a sum of zeros had nothing to lose.
+template <int kParts>
+OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
+    constexpr int kDepth = 64 / kParts;
+    constexpr float kLeast = 0x1p-24f;  // of half
+    alignas(8) half upper[4];
+    [[maybe_unused]] alignas(8) half lower[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const bool vanishes = v.x[i] != 0.0f && fabsf(v.x[i]) < kLeast;
+        const float x = vanishes ? copysignf(kLeast, v.x[i]) : v.x[i];
+        upper[i] = __float2half_rn(x);
+        lower[i] = __float2half_rn(x - __half2float(upper[i]));
+    }
+    half* chunk = row + place / kDepth * 64 + place % kDepth;
+    *reinterpret_cast<uint2*>(chunk) = *reinterpret_cast<const uint2*>(upper);
+    if constexpr (kParts == 2) {
+        *reinterpret_cast<uint2*>(chunk + kDepth) = *reinterpret_cast<const uint2*>(lower);
+    }
+}
+
+// @Spots deps: kInterval
+// How threads divide an operand for splitting: 16 neighbours take one interval of a row, four values
+// each, a block of 256 the same interval of a band of rows, four rows a thread.
+[[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads,
+                               kOwnRows = 4, kBand = kOwnRows * kSpotRows;
+
+struct Spots {
+    int64_t batches, rows, k, intervals;
+
+    __host__ __device__ int64_t bands() const { return batches * ((rows + kBand - 1) / kBand); }
+};
+
+// One interval of one band, and this thread's place in it.
+struct SpotAt {
+    int64_t batch, row, interval, k;  // the first row of the band; this thread's first k
+
+    __device__ __forceinline__ SpotAt(const Spots& spots, int64_t band, int64_t interval_at)
+        : interval(interval_at) {
+        const int64_t bands = (spots.rows + kBand - 1) / kBand;
+        batch = band / bands;
+        row = band % bands * kBand;
+        k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
+    }
+    // the row of four values of this thread
+    __device__ __forceinline__ int64_t own_row(int i) const {
+        return row + threadIdx.x / kSpotThreads + i * kSpotRows;
+    }
+    // all of it is inside the operand
+    __device__ __forceinline__ bool is_whole(const Spots& spots) const {
+        return row + kBand <= spots.rows && (interval + 1) * kInterval <= spots.k;
+    }
+};
+
+// @spot_facts deps: Spots, ReadFour
+// The largest absolute value among the threads of a spot.
+[[maybe_unused]] OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
+#pragma unroll
+    for (int step = kSpotThreads / 2; step; step /= 2) {
+        bits = max(bits, __shfl_xor_sync(~0u, bits, step));
+    }
+    return bits;
+}
+
+// Whether more than one in 16 of a spot's values, zeros apart, have digits below those that the last
+// part keeps, which rounds at 2^-25: of values below 1 not all 24 bits are there, of values below
+// 2^-13 not all 11. Whether the lost ones count is asked of the sums (cancellation.cuh).
+template <int kParts>
+OPWELD_FN bool loses_digits(const Four& scaled) {
+    constexpr float kKept = kParts == 2 ? 1.0f : 0x1p-13f;
+    int excess = 0;  // of 16 times those that lose over all
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (scaled.x[i] != 0.0f) excess += fabsf(scaled.x[i]) < kKept ? 15 : -1;
+    }
+#pragma unroll
+    for (int step = kSpotThreads / 2; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
+    return excess > 0;
+}
+
+// @equilibrated deps: exponents, ReadFour
+// Columns k and on divided by 2^c, or multiplied (`sign` 1). Where a column of b is zero so are all
+// its products: what stands in a does not count, unless it is no number.
+[[maybe_unused]] OPWELD_FN float column_factor(uint32_t largest_bits, int sign) {
+    return largest_bits == 0 ? 0.0f : power_of_two(sign * column_exponent(largest_bits));
+}
+
+// The factors of columns k to k + 3; zero beyond the last. kWhole: all of them are there.
+template <bool kWhole>
+OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t depth, int sign) {
+    Four factors{};
+    if constexpr (!kWhole) {
+        if (k + 4 > depth) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (k + i < depth) factors.x[i] = column_factor(column_max[k + i], sign);
+            }
+            return factors;
+        }
+    }
+    const uint4 most = *reinterpret_cast<const uint4*>(column_max + k);
+    const uint32_t bits[4] = {most.x, most.y, most.z, most.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) factors.x[i] = column_factor(bits[i], sign);
+    return factors;
+}
+
+[[maybe_unused]] OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
+    Four own;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) own.x[i] = v.x[i] * factors.x[i];
+    return own;
+}
+
+[[maybe_unused]] OPWELD_FN Four scaled(const Four& v, float scale) {
+    return equilibrated(v, {{scale, scale, scale, scale}});
+}
+
+// @fetch_spots deps: InMemory, Spots, lies_across
+// What this thread reads of a spot, straight along memory: four values along k of each of its rows or,
+// where the operand lies across, four rows of each of as many k.
+template <bool kWhole, typename Source>
+OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
+                           const SpotAt& spot, const Spots& spots, bool packets) {
+    const bool across = lies_across(from);
+    const Operand lines = across ? turned(from) : from;
+    const int64_t begin = spot.interval * kInterval;
+    const int64_t count = across ? spots.k : spots.rows, length = across ? spots.rows : spots.k;
+    const int64_t line = (across ? begin : spot.row) + threadIdx.x / kSpotThreads;
+    const int64_t at = (across ? spot.row : begin) + threadIdx.x % kSpotThreads * 4;
+    const int64_t first = spot.batch * lines.batch + line * lines.row + at * lines.inner;
+#pragma unroll
+    for (int i = 0; i < kOwnRows; ++i) {
+        const int64_t left = line + i * kSpotRows < count ? length - at : 0;
+        v[i] = source.template four<kWhole>(first + i * kSpotRows * lines.row, lines.inner, left,
+                                            packets);
+    }
+}
+
+// @TurnedTile deps: Spots, ReadFour
+// Where the values of a spot that lies across change places: laid out four rows of one k at a time,
+// picked up four k of one row. What lies where is permuted so that banks of memory do not collide.
+struct alignas(16) TurnedTile {
+    float value[kInterval][kBand];
+
+    __device__ __forceinline__ void lay_out(const Four (&v)[kOwnRows]) {
+#pragma unroll
+        for (int i = 0; i < kOwnRows; ++i) {
+            const int k = threadIdx.x / kSpotThreads + i * kSpotRows, swap = i / 2 * 2;
+            const int group = threadIdx.x % kSpotThreads ^ k / 4 % 8;
+            *reinterpret_cast<float4*>(&value[k][group * 4]) = make_float4(
+                v[i].x[swap], v[i].x[1 ^ swap], v[i].x[2 ^ swap], v[i].x[3 ^ swap]);
+        }
+    }
+    __device__ __forceinline__ void pick_up(Four (&v)[kOwnRows]) const {
+        const int k = threadIdx.x % kSpotThreads * 4;
+#pragma unroll
+        for (int i = 0; i < kOwnRows; ++i) {
+            const int row = threadIdx.x / kSpotThreads + i * kSpotRows;
+            const int place = (row / 4 ^ k / 4 % 8) * 4 + (row % 4 ^ k / 32 * 2);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) v[i].x[j] = value[k + j][place];
+        }
+    }
+};
+
+// @take_spots deps: fetch_spots, TurnedTile
+// Four values along k of each of this thread's rows of a spot.
+template <bool kWhole, typename Source>
+OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
+                          const SpotAt& spot, const Spots& spots, bool packets, TurnedTile& tile) {
+    fetch_spots<kWhole>(v, source, from, spot, spots, packets);
+    if (!lies_across(from)) return;
+    __syncthreads();  // what stands in shared memory has been read
+    tile.lay_out(v);
+    __syncthreads();
+    tile.pick_up(v);
+}
+
+// @PlaceOf deps: lies_across
+// Two indices of a block, `inner` the one in which neighbouring blocks lie side by side in memory:
+// the first of the two where rows of the operand lie nearer than neighbours in k.
+struct PlaceOf {
+    int64_t band, interval;
+
+    __device__ __forceinline__ PlaceOf(const Operand& from, int64_t index, int64_t bands,
+                                       int64_t intervals) {
+        const bool across = lies_across(from);
+        band = across ? index % bands : index / intervals;
+        interval = across ? index / bands : index % intervals;
+    }
+};
+
+// @split_a_of deps: take_spots, exponents, CallState, Held, put_parts, equilibrated, spot_facts
+// Splits one interval of a band of a.
+template <int kParts, bool kWhole, typename Source>
+OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
+                          const Spots& spots, const Held& held, half* packed, float* scale,
+                          int64_t scale_rows, CallHead* call, bool packets, TurnedTile& tile) {
+    const Four factors = column_factors<kWhole>(held.column_max, spot.k, spots.k, 1);
+    Four v[kOwnRows];
+    take_spots<kWhole>(v, source, a, spot, spots, packets, tile);
+#pragma unroll
+    for (int i = 0; i < kOwnRows; ++i) {
+        const Four own = equilibrated(v[i], factors);
+        const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(own))));
+        const int up = lift(exponent_of(largest));
+        const Four lifted = scaled(own, power_of_two(up));
+        const bool loses = loses_digits<kParts>(lifted);
+        const int64_t row = spot.own_row(i);
+        if (!kWhole && row >= spots.rows) continue;
+        half* begin = packed + (spot.batch * spots.rows + row) * spots.intervals * (kParts * kInterval);
+        put_parts<kParts>(begin, spot.k, lifted);
+        if (threadIdx.x % kSpotThreads) continue;
+        scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] =
+            largest == 0.0f ? 0.0f : power_of_two(-up);
+        if (loses) call->lossy = 1;
+        if (!is_in_range(largest)) call->needs_fallback = 1;
+    }
+}
+
+// @split_kernel deps: PlaceOf, split_a_of, start_dependents
+// Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
+// is [batch][interval][scale_rows]; that of zeros is zero. The values of a come from `source`.
+template <int kParts, typename Source>
+static __global__ void __launch_bounds__(256)
+    split_kernel(const Source source, const Operand a, const Spots spots, const Held held,
+                 half* __restrict__ packed, float* __restrict__ scale, const int64_t scale_rows,
+                 CallHead* call, const bool packets) {
+    __shared__ TurnedTile tile;
+    start_dependents();
+    const PlaceOf place(a, blockIdx.x, spots.bands(), spots.intervals);
+    const SpotAt spot(spots, place.band, place.interval);
+    if (packets && spot.is_whole(spots)) {
+        split_a_of<kParts, true>(source, a, spot, spots, held, packed, scale, scale_rows, call,
+                                 packets, tile);
+    } else {
+        split_a_of<kParts, false>(source, a, spot, spots, held, packed, scale, scale_rows, call,
+                                  packets, tile);
+    }
+}
+
+}  // namespace op

@@ -1,0 +1,1 @@
+"""What a person types and sees: the command line, progress, tables."""

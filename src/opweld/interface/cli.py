@@ -1,0 +1,358 @@
+"""The command line: `opweld optimize | check | plan | tune | doctor`.
+
+Exit codes: 0 done and equivalent; 1 not equivalent, crashed or timed out while judged; 2 bad input
+or usage; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from opweld import __version__, account
+from opweld.delivery import check_output, default_output, write_json
+from opweld.errors import OpweldError, UnsupportedPrecision, UserError
+from opweld.interface import doctor
+from opweld.interface.progress import Progress
+from opweld.interface.show import show_delivery
+from opweld.judge import check as judge_pair
+from opweld.judge import report
+from opweld.judge.values import JUDGED_MODES, PRECISIONS
+from opweld.model_file import main_file, read_source
+from opweld.options import from_environment, listed, option_help
+from opweld.pipeline import NotEquivalent, optimize, settings_of
+from opweld.process.builder import build_in_child
+from opweld.process.worker import compile_in_child
+from opweld.tune import command as tuning
+from opweld.tune import show as tuned
+from opweld.tune.values import KINDS, Search
+
+INTERRUPTED = 130
+STAGES = ("graph", "plan", "kernel", "source")
+
+app = typer.Typer(
+    name="opweld",
+    help="Fuse a PyTorch model's operators into readable kernels, and prove the result.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
+New = Annotated[
+    Path, typer.Argument(metavar="MODEL_new.py", help="A file or a package with ModelNew.")
+]
+Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
+Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
+Accepted = Annotated[
+    str | None,
+    typer.Option("--precision", help=f"What is accepted: {', '.join(PRECISIONS)}."),
+]
+Mode = Annotated[str | None, typer.Option("--mode", help=option_help("mode"))]
+Autocast = Annotated[
+    list[str] | None, typer.Option("--autocast", metavar="DTYPE", help=option_help("autocast"))
+]
+Dtype = Annotated[
+    list[str] | None, typer.Option("--dtype", metavar="DTYPE", help=option_help("dtype"))
+]
+Judged = Annotated[
+    str | None,
+    typer.Option(
+        "--mode", help="Judge the example call in eval or training; own is how Model is made."
+    ),
+]
+Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
+Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
+TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
+Baselines = Annotated[str | None, typer.Option("--baselines", help=option_help("baselines"))]
+NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
+NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.callback(invoke_without_command=True)
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"opweld {__version__}")
+        raise typer.Exit
+
+
+@app.command("optimize")
+def optimize_command(
+    model: Model,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="A file, or by a name without .py a package: a folder with kernels in files of "
+            "their own. Default: MODEL_new.py beside it.",
+        ),
+    ] = None,
+    target: Target = None,
+    precision: Precision = None,
+    mode: Mode = None,
+    autocast: Autocast = None,
+    dtype: Dtype = None,
+    batch: Batch = None,
+    seed: Seed = None,
+    no_check: NoCheck = False,
+    no_weight_cache: NoCache = False,
+    baselines: Baselines = None,
+    json: Json = None,
+    time_limit: TimeLimit = None,
+    debug: Debug = False,
+) -> None:
+    """Write a faster ModelNew for MODEL.py, verified and measured."""
+
+    def run() -> int:
+        options = from_environment(
+            target=target,
+            precision=precision,
+            mode=mode,
+            autocast=listed(autocast),
+            dtype=listed(dtype),
+            batch=batch,
+            seed=seed,
+            check=not no_check,
+            weight_cache=not no_weight_cache,
+            baselines=baselines,
+            time_limit_s=time_limit,
+        )
+        read_source(model)
+        _check_json(json)
+        destination = out or default_output(model)
+        try:
+            with Progress(Console(stderr=True)) as progress:
+                steps = (compile_in_child, build_in_child, judge_pair)
+                delivery = optimize(model, destination, options, progress, *steps)
+        except NotEquivalent as error:
+            report.render(error.judgement, Console())
+            _write_json(json, account.of_judgement(model, destination, error.judgement))
+            raise
+        show_delivery(delivery, Console())
+        _write_json(json, account.of_delivery(delivery))
+        return 0
+
+    _exit_with(run, debug)
+
+
+@app.command("check")
+def check_command(
+    model: Model,
+    new: New,
+    target: Target = None,
+    precision: Accepted = None,
+    mode: Judged = None,
+    batch: Batch = None,
+    seed: Seed = None,
+    baselines: Baselines = None,
+    json: Json = None,
+    time_limit: TimeLimit = None,
+    debug: Debug = False,
+) -> None:
+    """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
+
+    def run() -> int:
+        options = from_environment(
+            target=target,
+            mode=_judged_mode(mode),
+            batch=batch,
+            seed=seed,
+            baselines=baselines,
+            time_limit_s=time_limit,
+        )
+        read_source(model)
+        read_source(main_file(new))
+        _check_json(json)
+        settings = replace(settings_of(options), precision=_accepted(precision or "match"))
+        with Progress(Console(stderr=True)) as progress:
+            judgement = judge_pair(
+                model,
+                new,
+                settings,
+                lambda event: progress.step(event.stage, event.message),
+            )
+        report.render(judgement, Console())
+        _write_json(json, account.of_judgement(model, new, judgement))
+        return judgement.exit_code
+
+    _exit_with(run, debug)
+
+
+@app.command("plan")
+def plan_command(
+    model: Model,
+    stage: Annotated[str, typer.Option("--stage", help=f"One of {', '.join(STAGES)}.")] = "plan",
+    target: Target = None,
+    mode: Mode = None,
+    autocast: Autocast = None,
+    dtype: Dtype = None,
+    batch: Batch = None,
+    time_limit: TimeLimit = None,
+    debug: Debug = False,
+) -> None:
+    """Print one stage of the compilation: the graph, the plan, the kernels or the source."""
+    if stage not in STAGES:
+        raise typer.BadParameter(f"{stage!r} is not one of {', '.join(STAGES)}")
+
+    def run() -> int:
+        options = from_environment(
+            target=target,
+            mode=mode,
+            autocast=listed(autocast),
+            dtype=listed(dtype),
+            batch=batch,
+            check=False,
+            time_limit_s=time_limit,
+        )
+        stages = compile_in_child(model, options).stages
+        # Where ModelNew is the original there is nothing but a plan that says why.
+        print(stages.get(stage, stages["plan"]).rstrip("\n"))
+        return 0
+
+    _exit_with(run, debug)
+
+
+@app.command("tune")
+def tune_command(
+    model: Model,
+    target: Annotated[
+        str | None, typer.Option("--target", help="What to measure: auto, cpu or cuda.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help=f"Only one kind: {' or '.join(KINDS)}.")
+    ] = None,
+    batch: Batch = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the proposed rows into the table.")
+    ] = False,
+    json: Json = None,
+    limit: Annotated[
+        float, typer.Option("--limit", metavar="SECONDS", help="What the whole search may take.")
+    ] = 600.0,
+    debug: Debug = False,
+) -> None:
+    """Measure the schedules that MODEL.py could have, and propose rows for the table of them."""
+
+    def run() -> int:
+        options = from_environment(target=target, batch=batch, check=False, time_limit_s=limit)
+        asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
+        read_source(model)
+        _check_json(json)
+        if write:
+            tuning.check_table(options)
+        with Progress(Console(stderr=True)) as progress:
+            found = tuning.tune(model, options, asked, progress.step)
+        written = write and bool(found.rows)
+        if written:
+            tuning.apply(found)
+        tuned.show(found, written, Console())
+        _write_json(json, tuning.account(model, asked, found, written))
+        return 0
+
+    _exit_with(run, debug)
+
+
+def _command(model: Path, target: str | None, kind: str | None, batch: int | None) -> str:
+    """The command that measures the same again, as the table's rows name it."""
+    given = (("--target", target), ("--kind", kind), ("--batch", batch))
+    words = [str(word) for name, value in given if value is not None for word in (name, value)]
+    return shlex.join(["opweld", "tune", str(model), *words])
+
+
+@app.command("doctor")
+def doctor_command(
+    json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say what this machine has, what is missing, and what to do about it."""
+
+    def run() -> int:
+        findings = doctor.examine()
+        print(doctor.as_json(findings)) if json else doctor.show(findings, Console())
+        return 0
+
+    _exit_with(run, debug)
+
+
+def _judged_mode(mode: str | None) -> str | None:
+    if mode not in (None, *JUDGED_MODES):
+        modes = ", ".join(JUDGED_MODES)
+        raise UserError(f"there is no mode {mode!r} to judge in", next_step=f"use one of {modes}")
+    return mode
+
+
+def _accepted(precision: str) -> str:
+    if precision not in PRECISIONS:
+        raise UnsupportedPrecision(
+            f"there is no precision {precision!r}",
+            next_step=f"use one of {', '.join(PRECISIONS)}",
+        )
+    return precision
+
+
+def _check_json(json: Path | None) -> None:
+    if json:
+        check_output(json)
+
+
+def _write_json(json: Path | None, data: dict[str, Any]) -> None:
+    if json:
+        write_json(json, data)
+
+
+def _exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
+    """Runs a command; what goes wrong becomes one sentence and an exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        code = run()
+    except OpweldError as error:
+        code = error.exit_code
+        _say(f"opweld: {error}", error if debug else None)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+        _say("opweld: interrupted; nothing was written")
+    except BrokenPipeError:  # who reads has seen enough, as `| head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:  # a bug of ours: the user still gets one sentence
+        code = 1
+        hint = "" if debug else " (--debug shows where)"
+        _say(
+            f"opweld: internal error, {type(error).__name__}: {error}{hint}",
+            error if debug else None,
+        )
+    raise typer.Exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _say(sentence: str, error: BaseException | None = None) -> None:
+    if error:
+        inner = getattr(error, "child_traceback", None)
+        sys.stderr.write(inner or "".join(traceback.format_exception(error)))
+    print(sentence, file=sys.stderr)
+
+
+def main() -> None:
+    app(prog_name="opweld")

@@ -1,0 +1,1 @@
+"""Kernels as values: what lowering gives to rendering."""

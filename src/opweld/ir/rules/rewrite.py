@@ -1,0 +1,275 @@
+"""Rules as data, and the driver that applies them to a graph.
+
+A rule promises two things: its values, to the degree that `numerics` says, and the derivative, as
+PyTorch's autograd computes it (the backward of a group is derived from the rewritten graph), at
+every point where value and derivative are finite, no operand NaN or subnormal. tests/rules holds
+each rule to both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..attrs import ShapeAttrs
+from ..graph import Arena, Graph, Node, Origin
+from ..ops import Op
+from ..types import DType, ShapeMismatch, broadcast
+from .pattern import AnyOf, Apply, Match, Pattern, build, matches
+
+FUEL = 100_000
+"""Rules fired before a rewrite gives up: far above what any model needs, reached in seconds."""
+
+
+class Numerics(enum.IntEnum):
+    """What a rule promises: the same bits (NaN aside); equal values (0.0 is -0.0); the same value
+    up to the roundings of the operations on both its sides; or less, by what its text says."""
+
+    EXACT = 0
+    VALUE = 1
+    REORDER = 2
+    APPROX = 3
+
+
+class Domain(enum.Enum):
+    """The element types, of the root's first operand, that a rule holds for."""
+
+    ANY = "any"
+    NUMBER = "numbers"
+    FLOAT = "floats"
+    HALF = "16-bit floats"
+    INTEGER = "integers"
+    BITS = "integers and bool"
+
+    def holds(self, dtype: DType) -> bool:
+        if self is Domain.HALF:
+            return dtype.is_half
+        if self is Domain.FLOAT:
+            return dtype.is_float
+        if self is Domain.BITS:
+            return not dtype.is_float
+        if self is Domain.INTEGER:
+            return not dtype.is_float and dtype is not DType.BOOL
+        return self is Domain.ANY or dtype is not DType.BOOL
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A question about a match; `text` reads on from "if"."""
+
+    text: str
+    holds: Callable[[Match], bool]
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition(
+            f"{self.text} and {other.text}", lambda match: self.holds(match) and other.holds(match)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`before` may be replaced by `after`; a result of a smaller shape is broadcast to the old."""
+
+    name: str
+    before: Pattern
+    after: Pattern
+    numerics: Numerics
+    when: Condition | None = None
+    domain: Domain = Domain.ANY
+
+    def __str__(self) -> str:
+        condition = f" if {self.when.text}" if self.when else ""
+        domain = "" if self.domain is Domain.ANY else f" for {self.domain.value}"
+        promise = self.numerics.name.lower()
+        return f"{self.name}: {self.before} -> {self.after}{condition}{domain}  [{promise}]"
+
+
+Fired = tuple[tuple[str, Numerics, int], ...]
+"""Rules that acted, in the order of their first time: name, promise, how often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simplified:
+    """A rewritten graph, and the rules that made it."""
+
+    graph: Graph
+    fired: Fired
+
+
+class RulesDoNotEnd(RuntimeError):
+    """A rule set that undoes its own work or grows the graph for ever; the text names the rules."""
+
+
+class IllTypedRule(ValueError):
+    """A rule whose right side has another type than its left; the text names the rule."""
+
+
+def rewrite(graph: Graph, rules: tuple[Rule, ...], arena: Arena, fuel: int = FUEL) -> Simplified:
+    """`graph` with the rules applied, operands first, until none fits any node.
+
+    The first rule that fits wins; what it makes is rewritten again. Nodes that no output needs are
+    gone. New nodes take the origin of the node that they replace. PyTorch calls keep their order,
+    by serial.
+
+    Raises RulesDoNotEnd after `fuel` steps or where rules undo one another, and IllTypedRule.
+    """
+    rewriter = _Rewriter(_by_op(rules), arena, dict(graph.origins), fuel)
+    # Calls first, in their order: it is that of the random numbers they draw.
+    calls = sorted((n for n in graph.nodes() if n.op is Op.CALL), key=lambda n: n.serial)
+    for call in calls:
+        rewriter.rewritten(call)
+    outputs = tuple(rewriter.rewritten(node) for node in graph.outputs)
+    result = replace(graph, outputs=outputs, origins=())
+    origins = tuple(
+        (node.serial, rewriter.origins[node.serial])
+        for node in sorted(result.nodes(), key=lambda node: node.serial)
+        if node.serial in rewriter.origins
+    )
+    fired = tuple((name, numerics, n) for name, (numerics, n) in rewriter.fired.items())
+    return Simplified(replace(result, origins=origins), fired)
+
+
+def _by_op(rules: tuple[Rule, ...]) -> dict[Op, tuple[Rule, ...]]:
+    """For each operation the rules that could fit a node of it, in their order."""
+    return {op: tuple(rule for rule in rules if _may_fit(rule.before, op)) for op in Op}
+
+
+def _may_fit(pattern: Pattern, op: Op) -> bool:
+    if isinstance(pattern, AnyOf):
+        return True
+    return isinstance(pattern, Apply) and pattern.op is op
+
+
+@dataclass(slots=True)
+class _Rewriter:
+    """`forward` leads from a node to the next form of it; `done` to its last."""
+
+    rules: dict[Op, tuple[Rule, ...]]
+    arena: Arena
+    origins: dict[int, Origin]
+    fuel: int
+    forward: dict[int, Node] = field(default_factory=dict)
+    done: dict[int, Node] = field(default_factory=dict)
+    fired: dict[str, tuple[Numerics, int]] = field(default_factory=dict)
+    new_calls: set[int] = field(default_factory=set)
+
+    def rewritten(self, root: Node) -> Node:
+        """The last form of `root`, without recursion: graphs can be deep."""
+        stack = [root]
+        entered: set[int] = set()
+        while stack:
+            node = stack[-1]
+            if node.serial in self.done:
+                stack.pop()
+                continue
+            entered.add(node.serial)
+            needed = self._needed(node)
+            if not needed:
+                self.done[node.serial] = self._last(node)
+                continue
+            for other in needed:
+                if other.serial in entered:
+                    raise RulesDoNotEnd(f"rules undo one another: {self._names()}")
+            stack.extend(reversed(needed))
+        return self.done[root.serial]
+
+    def _needed(self, node: Node) -> list[Node]:
+        """What must be done before `node` is: its operands, then its next form."""
+        waiting = [n for n in dict.fromkeys(node.inputs) if n.serial not in self.done]
+        if waiting:
+            return waiting
+        if node.serial not in self.forward:
+            self.forward[node.serial] = self._step(node)
+        following = self.forward[node.serial]
+        return [] if following is node or following.serial in self.done else [following]
+
+    def _last(self, node: Node) -> Node:
+        following = self.forward[node.serial]
+        return node if following is node else self.done[following.serial]
+
+    def _step(self, node: Node) -> Node:
+        """`node` on its rewritten operands, or, if they are its own, what the first rule makes."""
+        operands = tuple(self.done[operand.serial] for operand in node.inputs)
+        following = self._on(node, operands)
+        if following is node:
+            following = self._apply_first(node)
+        origin = self.origins.get(node.serial)
+        if origin is not None:
+            self._give_origin(following, origin)
+        return following
+
+    def _on(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        """The same operation on its rewritten operands."""
+        if node.op is Op.CALL:
+            return self._call_on(node, operands)
+        if operands == node.inputs:
+            return node
+        if node.op is Op.ITEM:
+            return self.arena.item(operands[0], node.attrs.index, node.type)
+        return self.arena.make(node.op, *operands, attrs=node.attrs)
+
+    def _call_on(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        """Once one call is made anew, all later ones are, so that serials keep their order."""
+        is_new = node.serial in self.new_calls
+        if is_new or (operands == node.inputs and not self.new_calls):
+            return node
+        call = self.arena.call(operands, node.attrs)
+        self.new_calls.add(call.serial)
+        return call
+
+    def _apply_first(self, node: Node) -> Node:
+        for rule in self.rules[node.op]:
+            made = apply_rule(rule, node, self.arena)
+            if made is not None:
+                self._count(rule)
+                return made
+        return node
+
+    def _count(self, rule: Rule) -> None:
+        _, count = self.fired.get(rule.name, (rule.numerics, 0))
+        self.fired[rule.name] = (rule.numerics, count + 1)
+        self.fuel -= 1
+        if self.fuel < 0:
+            raise RulesDoNotEnd(f"out of fuel: {self._names()}")
+
+    def _give_origin(self, node: Node, origin: Origin) -> None:
+        """To the node and the new nodes below it, which have none yet."""
+        stack = [node]
+        while stack:
+            new = stack.pop()
+            if new.serial in self.origins or new.serial in self.done or not new.inputs:
+                continue
+            self.origins[new.serial] = origin
+            stack.extend(new.inputs)
+
+    def _names(self) -> str:
+        often = sorted(self.fired.items(), key=lambda item: (-item[1][1], item[0]))
+        return ", ".join(f"{name} ({count} times)" for name, (_, count) in often[:4])
+
+
+def apply_rule(rule: Rule, node: Node, arena: Arena) -> Node | None:
+    """What `rule` makes of `node`, or None where it does not fit. Raises IllTypedRule."""
+    told = node.inputs[0] if node.inputs else node
+    if not rule.domain.holds(told.type.dtype):
+        return None
+    for bindings in matches(rule.before, node, {}):
+        match = Match(node, bindings, arena)
+        if rule.when is None or rule.when.holds(match):
+            made = _shaped_like(build(rule.after, match), node, rule, arena)
+            if made is not node:
+                return made
+    return None
+
+
+def _shaped_like(made: Node, node: Node, rule: Rule, arena: Arena) -> Node:
+    """`made`, broadcast to the type of the node that it replaces."""
+    if made.type == node.type:
+        return made
+    try:
+        fits = broadcast((made.type.shape, node.type.shape)) == node.type.shape
+    except ShapeMismatch:
+        fits = False
+    if made.type.dtype is not node.type.dtype or not fits:
+        raise IllTypedRule(f"{rule.name} makes {made.type} of {node.type}")
+    return arena.make(Op.EXPAND, made, attrs=ShapeAttrs(node.type.shape))

@@ -1,0 +1,1 @@
+"""Building a candidate's kernels, and what to say where that fails."""

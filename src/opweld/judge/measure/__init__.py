@@ -1,0 +1,1 @@
+"""How fast: clocks, rounds, baselines, limits."""

@@ -1,0 +1,336 @@
+"""How fast: ModelNew and its baselines in one run, and whether the figures can be true.
+
+The original and its compiled forms run in this process, ModelNew wherever its `Timed` is. Times
+come from the clocks inside (`clock.py`), in interleaved blocks on inputs that were never seen
+before (`blocks.py`, `rounds.py`); they are held against the clock of this process, against the
+outputs of timed calls and against the data sheet (`consistency.py`). A check that fails is tried
+again, on more new blocks, before it counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from opweld.judge.load import NEW, ORIGINAL, Call, brief
+from opweld.judge.measure import consistency, limits
+from opweld.judge.measure.baselines import Phase, baselines, chosen
+from opweld.judge.measure.blocks import LocalTimed, Timed, num_rolls, rolled
+from opweld.judge.measure.clock import FLUSH_BYTES, clock_of, summarise
+from opweld.judge.measure.roofline import (
+    Work,
+    ceiling_of,
+    hold_against,
+    main_dtype,
+    product_precision,
+)
+from opweld.judge.measure.rounds import MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds
+from opweld.judge.measure.significance import NUM_SETS, compare, least_against
+from opweld.judge.process.memory import available_bytes
+from opweld.judge.tree import tensors
+from opweld.judge.values import Check, Comparison, Settings, Timing
+from opweld.judge.verify.run import Run
+
+# Below this share of the limit a time is not explained by a noisy measurement of the limit.
+IMPLAUSIBLE = 0.8
+# Different inputs in the pool, and the bytes that they may take together; without
+# floating-point inputs to roll the pool alone makes calls differ.
+_POOL_SIZE, _POOL_SIZE_UNROLLED, _POOL_BYTES = 4, 16, 2**28
+# What the inputs and outputs of one block may take of the free memory, and its most calls.
+_BLOCK_SHARE_OF_MEMORY = 0.25
+_MAX_CALLS = {"cuda": 200, "cpu": 1000}
+# Outputs up to this size are compared in every round, larger ones in some.
+_CHEAP_AUDIT_BYTES, _NUM_AUDITS = 2**20, 3
+# How often the rounds are run before a check that fails counts, and the least number of rounds
+# of the later tries: on a machine with three times as many busy processes as cores one round
+# tells nothing, and the middle one of fifteen does.
+_NUM_TRIES, _DOUBT_ROUNDS = 3, 15
+# Of the time budget: eager on its own.
+_ALONE_SHARE = 0.25
+
+
+class Audit(Protocol):
+    """Whoever judges the outputs of timed calls."""
+
+    def add(self, make: Callable[[], Call], run: Run) -> None:
+        """What ModelNew returned for the inputs that `make` makes."""
+        ...
+
+    def check(self) -> Check: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The figures, and the checks on them; `ended` says that the candidate is no more."""
+
+    timing: Timing
+    checks: tuple[Check, ...]
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Inputs to roll; `num_rolls` 1 where they are taken as they are, and `note` why."""
+
+    calls: tuple[Call, ...]
+    num_rolls: int
+    note: str | None = None
+
+    def draws(self) -> Draws:
+        return Draws(len(self.calls), self.num_rolls)
+
+    def call(self, entry: tuple[int, int]) -> Call:
+        """What an entry of an order stands for, in fresh memory."""
+        return rolled(self.calls[entry[0]], entry[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The pool, and times of eager in ms from before ModelNew was imported."""
+
+    pool: Pool
+    eager_ms: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is timed, and how.
+
+    `audit` judges the outputs of some timed calls, `end_candidate` ends ModelNew's processes.
+    `accepted` names the precision of products that the verdict accepts, by default the original's.
+    """
+
+    original: nn.Module
+    candidate: Timed
+    alone: Alone
+    device: torch.device
+    settings: Settings
+    phase: Phase
+    audit: Audit | None = None
+    end_candidate: Callable[[], None] | None = None
+    accepted: str | None = None
+
+    @property
+    def pool(self) -> Pool:
+        return self.alone.pool
+
+
+def make_pool(original: nn.Module, make: Callable[[int], Call], device: torch.device) -> Pool:
+    """Inputs of the draws from 1 on, as many as memory allows; draw 0 is what was judged.
+
+    Rolled inputs that the original refuses (it wants a symmetric matrix, say) are not rolled.
+    """
+    first = make(1)
+    rolls = num_rolls(first)
+    note = None
+    if rolls > 1 and (refusal := _refusal(original, first, rolls)):
+        rolls, note = 1, f"timed on inputs as they are: the original refuses rolled ones, {refusal}"
+    size = sum(map(limits.touched_bytes, first.tensors()))
+    room = min(_POOL_BYTES, available_bytes(device) // 8) // max(size, 1)
+    count = max(1, min(_POOL_SIZE if rolls > 1 else _POOL_SIZE_UNROLLED, room))
+    return Pool((first, *(make(draw) for draw in range(2, count + 1))), rolls, note)
+
+
+def alone(
+    original: nn.Module, make: Callable[[int], Call], device: torch.device, settings: Settings
+) -> Alone:
+    """Inputs for all timing, and eager timed on them. Call it before ModelNew is imported."""
+    pool = make_pool(original, make, device)
+    return Alone(pool, time_alone(original, pool, device, settings))
+
+
+def time_alone(
+    original: nn.Module, pool: Pool, device: torch.device, settings: Settings
+) -> tuple[float, ...]:
+    """Times of eager in ms, without anything beside it."""
+    side = LocalTimed(original, clock_of(device))
+    side.prepare(pool.calls)
+    with torch.no_grad():
+        rounds = Rounds({"eager": side}, pool.draws(), _max_calls(original, pool, device, settings))
+        rounds.run(_ALONE_SHARE * settings.budget_s, num_runs=settings.num_runs)
+    return tuple(rounds.records["eager"].times())
+
+
+def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
+    """Figures of all sides; a baseline that fails is a note. At most half of `left_s` is used for
+    the rounds, where fewer than the usual number of them do."""
+    original, device, settings = contest.original, contest.device, contest.settings
+    call = contest.pool.call((0, 0))
+    clock, names = clock_of(device), chosen(settings, device)
+    made, notes = baselines(original, call, clock, names, contest.phase, left_s)
+    sides: dict[str, Timed] = {"eager": LocalTimed(original, clock), **made}
+    sides["opweld"] = contest.candidate
+    for side in sides.values():
+        side.prepare(contest.pool.calls)
+    contest.phase(NEW, "timing")
+    most = _max_calls(original, contest.pool, device, settings)
+    draws = contest.pool.draws()
+    rounds = Rounds(sides, draws, most, "opweld")
+    checks = _run_again_if_in_doubt(contest, rounds, left_s)
+    pair = {name: sides[name] for name in ("eager", "opweld")}
+    against = _against_eager(contest, rounds, lambda: Rounds(pair, draws, most, "opweld"), left_s)
+    contest.candidate.prepare(())
+    contest.phase(ORIGINAL, "measuring the limit")
+    if after := _baseline_after(contest, rounds, checks):
+        checks = [after if check.name == after.name else check for check in checks]
+    with torch.no_grad():
+        timing, sheet = _conclude(contest, rounds, against, notes)
+    return Measured(timing, (*checks, sheet), ended=after is not None)
+
+
+def _run_again_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> list[Check]:
+    """The checks of the rounds; what fails counts if it fails in other rounds, too.
+
+    The outputs of all rounds are judged together: a wrong one stays wrong.
+    """
+    settings, pool, found = contest.settings, contest.pool, list[Check]()
+
+    def look(entry: tuple[int, int], run: Run) -> None:
+        assert contest.audit is not None
+        contest.audit.add(lambda: pool.call(entry), run)
+
+    cheap = _call_bytes(contest.original, pool) <= _CHEAP_AUDIT_BYTES
+    audit, count = look if contest.audit else None, MAX_ROUNDS if cheap else _NUM_AUDITS
+    for turn in range(_NUM_TRIES):
+        num_runs, least = (settings.num_runs, MIN_ROUNDS) if turn == 0 else (None, _DOUBT_ROUNDS)
+        share_s = left_s / (2 * _NUM_TRIES)
+        rounds.run(settings.budget_s, share_s, num_runs, audit, count, least)
+        found = _checks(contest, rounds)
+        if all(check.passed for check in found):
+            break
+    return [*found, contest.audit.check()] if contest.audit else found
+
+
+def _checks(contest: Contest, rounds: Rounds) -> list[Check]:
+    new, eager = rounds.records["opweld"], rounds.records["eager"]
+    return [
+        consistency.time_from_outside(new, eager),
+        consistency.deferred_work(new.touches, summarise(new.times()).median),
+        _baseline(contest, rounds),
+    ]
+
+
+def _baseline(contest: Contest, rounds: Rounds, after: tuple[float, ...] = ()) -> Check:
+    during = rounds.records["eager"].times()
+    on_gpu = contest.device.type != "cpu"  # there kernels that run on disturb
+    return consistency.baseline_undisturbed(
+        contest.alone.eager_ms, during, after, rounds.busy_share(), on_gpu
+    )
+
+
+def _baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> Check | None:
+    """Where the baseline looks disturbed, eager is timed again when the candidate has ended."""
+    disturbed = any(c.name == consistency.BASELINE and not c.passed for c in found)
+    if not disturbed or contest.end_candidate is None or contest.device.type == "cpu":
+        return None
+    contest.end_candidate()
+    after = time_alone(contest.original, contest.pool, contest.device, contest.settings)
+    return _baseline(contest, rounds, after)
+
+
+def _against_eager(
+    contest: Contest, rounds: Rounds, more: Callable[[], Rounds], left_s: float
+) -> Comparison | None:
+    """Whether ModelNew is slower than eager; None where eager was not asked for.
+
+    Where the rounds say so, it counts if further sets of rounds say so, too. `more` times these
+    two sides alone.
+    """
+    settings = contest.settings
+    if "eager" not in settings.baselines:
+        return None
+    sets = [compare(rounds.pairs("opweld", "eager"))]
+    while sets[-1] is not None and sets[-1].slower and len(sets) < NUM_SETS:
+        again = more()
+        again.run(settings.budget_s, left_s / (4 * NUM_SETS), settings.num_runs)
+        sets.append(compare(again.pairs("opweld", "eager")))
+    return least_against(sets)
+
+
+def _conclude(
+    contest: Contest, rounds: Rounds, vs_eager: Comparison | None, notes: list[str]
+) -> tuple[Timing, Check]:
+    original, device, call = contest.original, contest.device, contest.pool.call((0, 0))
+    samples = {name: summarise(record.times()) for name, record in rounds.records.items()}
+    outputs = original(*call.args, **call.kwargs)
+    num_bytes = limits.moved_bytes(original, call, outputs)
+    del outputs
+    flops = limits.product_flops(original, contest.pool.call((0, 0)))
+    copy, copied_bytes = limits.copy_samples(device)
+    bandwidth = copied_bytes / copy.median / 1e6
+    rate = limits.product_tflops(device, main_dtype(original, call)) if flops else None
+    limit_ms, reason = limits.limit(num_bytes, flops, bandwidth, rate)
+    new = samples["opweld"]
+    work = Work(num_bytes, flops, contest.accepted or product_precision(original, call))
+    ceiling = ceiling_of(device, copied_bytes / copy.p10 / 1e6)
+    make = functools.partial(contest.pool.call, (0, 0))
+    sheet, sheet_ms = hold_against(ceiling, new.median, work, original, make)
+    if new.median < IMPLAUSIBLE * limit_ms:
+        notes.append("ModelNew is faster than the limit: caches hold the data, or it does less")
+    if contest.pool.note:
+        notes.append(contest.pool.note)
+    outside = consistency.outside_times(rounds.records["opweld"], rounds.records["eager"])
+    timing = Timing(
+        eager_ms=samples["eager"] if "eager" in contest.settings.baselines else None,
+        compile_ms=samples.get("compile"),
+        opweld_ms=new,
+        limit_ms=limit_ms,
+        limit_reason=reason,
+        protocol=protocol(device),
+        copy_gbps=bandwidth,
+        product_tflops=rate,
+        device=str(device),
+        notes=tuple(notes),
+        graph_ms=samples.get("graph"),
+        autotune_ms=samples.get("autotune"),
+        outside_ms=summarise(outside),
+        data_sheet_ms=sheet_ms,
+        vs_eager=vs_eager,
+    )
+    return timing, sheet
+
+
+def protocol(device: torch.device) -> str:
+    """One sentence on how the times of this device are taken."""
+    if device.type == "cuda":
+        return (
+            "medians of interleaved blocks by CUDA events, after warm-up, each call on inputs of"
+            f" its own after a write over {FLUSH_BYTES // 2**20} MiB that empties the L2 cache"
+        )
+    return (
+        "medians of interleaved blocks by wall clock, after warm-up, each call on inputs of its"
+        f" own, caches as the runs leave them, {torch.get_num_threads()} threads"
+    )
+
+
+def _max_calls(original: nn.Module, pool: Pool, device: torch.device, settings: Settings) -> int:
+    """The most calls of one block, by the memory that it holds."""
+    room = int(_BLOCK_SHARE_OF_MEMORY * available_bytes(device))
+    fitting = room // max(_call_bytes(original, pool), 1)
+    return max(1, int(min(_MAX_CALLS[device.type], settings.num_runs or math.inf, fitting)))
+
+
+def _call_bytes(original: nn.Module, pool: Pool) -> int:
+    """Inputs and outputs of one call."""
+    call = pool.call((0, 0))
+    with torch.no_grad():
+        outputs = original(*call.args, **call.kwargs)
+    return sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
+
+
+def _refusal(model: nn.Module, call: Call, rolls: int) -> str | None:
+    """What the model raises for rolled inputs, if it does."""
+    try:
+        for offset in (1, rolls // 2, rolls - 1):
+            given = rolled(call, offset)
+            with torch.no_grad():
+                model(*given.args, **given.kwargs)
+    except Exception as error:
+        return brief(error, 160)
+    return None

@@ -1,0 +1,1 @@
+"""How exact: error figures, references in more precision, grades."""

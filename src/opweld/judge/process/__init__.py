@@ -1,0 +1,1 @@
+"""The candidate's process and the one that judges: frames, limits, ends."""

@@ -1,0 +1,308 @@
+"""ModelNew in a process of its own, seen from the referee: asked by frames and watched."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from opweld.errors import OpweldError, from_data
+from opweld.judge.load import Call, CandidateError
+from opweld.judge.measure.clock import Action, nothing
+from opweld.judge.process import candidate
+from opweld.judge.process.connection import CandidateEnded, Connection
+from opweld.judge.process.leaf import RemoteLeaf
+from opweld.judge.process.memory import available_bytes, make_room
+from opweld.judge.process.processes import cpu_seconds
+from opweld.judge.process.remote_blocks import RemoteBlocks
+from opweld.judge.process.side import Files, How, Raised, State
+from opweld.judge.process.wire import BadFrame, Header, Wire, dtype_named, pack_call
+from opweld.judge.values import KernelTiming, from_plain
+from opweld.judge.verify.run import Run
+from opweld.judge.verify.signature import Signature, read_parameters
+
+WHOLE_BYTES = "OPWELD_JUDGE_WHOLE_BYTES"
+# What one read of an output takes of the memory that is free; beyond it outputs come in pieces.
+_WHOLE_SHARE = 16
+_IDLE_AFTER_S, _LOOK_S, _NUM_LOOKS = 0.3, 0.1, 3
+
+
+class RemoteSide:
+    """The methods of `Side`, over the wire."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._wire = Wire(connection.send_all, connection.receive_all)
+        self._device = torch.device("cpu")
+        self._dropped: list[int] = []
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def pid(self) -> int:
+        return self._connection.pid
+
+    def step(self, what: str) -> None:
+        """Names what is asked for next, for the sentence of a crash."""
+        self._connection.step = what
+
+    def load(self, files: Files, meanwhile: Action = nothing) -> None:
+        self._device = torch.device(files.device)
+        self._send({"ask": "load", "files": asdict(files)})
+        meanwhile()
+        self._bare_reply()
+
+    def build(self, seed: int) -> None:
+        self._ask({"ask": "build", "seed": seed})
+
+    def state(self, like: State) -> State:
+        """The state; entries of other names or sizes than in `like` come without their data."""
+        reply = self._ask({"ask": "state"})
+        return {name: self._entry(leaf, like.get(name)) for name, leaf in self._state_leaves(reply)}
+
+    def _entry(self, leaf: RemoteLeaf, like: Tensor | None) -> Tensor:
+        if like is None or leaf.shape != like.shape or leaf.dtype != like.dtype:
+            return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
+        leaf.device = like.device
+        return self._whole(leaf)
+
+    def load_state(self, state: State) -> None:
+        call, data = pack_call(Call((state,), {}))
+        self._ask({"ask": "load_state", "call": call}, data)
+
+    def change_in_place(self, state: State, through: str) -> None:
+        call, data = pack_call(Call((state,), {}))
+        self._ask({"ask": "change_in_place", "call": call, "through": through}, data)
+
+    def signature(self) -> Signature:
+        reply = self._ask({"ask": "signature"})
+        try:
+            constructor, forward = reply["functions"]
+            return read_parameters(constructor), read_parameters(forward)
+        except (KeyError, TypeError, ValueError) as error:
+            self._nonsense(error)
+
+    def train(self, mode: str) -> None:
+        self._ask({"ask": "train", "mode": mode})
+
+    def convert(self, dtype: str) -> None:
+        self._ask({"ask": "convert", "dtype": dtype})
+
+    def settings_changed(self) -> dict[str, tuple[str, str]]:
+        found = self._ask({"ask": "settings"})["changed"]
+        return {str(name): (str(old), str(new)) for name, (old, new) in dict(found).items()}
+
+    def patched(self) -> list[str]:
+        return [str(name) for name in self._ask({"ask": "patched"})["names"]]
+
+    def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
+        make_room(self._device)
+        packed, data = pack_call(call)
+        asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
+        return self._run_of(self._ask(asked, data), like, lazy)
+
+    def gradients(self, call: Call, seed: int, like: Run) -> Run:
+        packed, data = pack_call(call)
+        asked = {"ask": "gradients", "call": packed, "seed": seed, "like": _described(like)}
+        return self._run_of(self._ask(asked, data), like, lazy=False)
+
+    def launches(self, call: Call) -> dict[str, int]:
+        packed, data = pack_call(call)
+        found = self._ask({"ask": "launches", "call": packed}, data)["calls"]
+        return {str(name): int(count) for name, count in dict(found).items()}
+
+    def time_kernels(self, copy_gbps: float, num_runs: int | None) -> tuple[KernelTiming, ...]:
+        asked = {"ask": "kernels", "copy_gbps": copy_gbps, "num_runs": num_runs}
+        return tuple(from_plain(KernelTiming, row) for row in self._ask(asked)["rows"])
+
+    @property
+    def timed(self) -> RemoteBlocks:
+        """Blocks of timed calls."""
+        return RemoteBlocks(self.pid, self._ask, self._lazy_run_of, self._nonsense)
+
+    def busy(self) -> str | None:
+        """What the process does although nothing is asked of it, by its own processor time.
+
+        Of its work on a device it says itself.
+        """
+        left = self._ask({"ask": "busy"})["busy"]
+        if left is not None:
+            return str(left)[:300]
+        if self._spent_while_idle() == 0.0:
+            return None
+        time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
+        spent = []
+        for _ in range(_NUM_LOOKS):
+            spent.append(self._spent_while_idle())
+            if spent[-1] == 0.0:
+                return None
+        share = sum(spent) / (_NUM_LOOKS * _LOOK_S)
+        return f"its process takes {share:.0%} of a processor while it is asked nothing"
+
+    def _spent_while_idle(self) -> float:
+        before = cpu_seconds(self.pid)
+        time.sleep(_LOOK_S)
+        return cpu_seconds(self.pid) - before
+
+    def fetch(self, number: int, leaf: int, index: list[Any], count: int, dtype: Any) -> Tensor:
+        """Elements of a result that the process holds, in row-major order, on the CPU."""
+        self._send({"ask": "fetch", "id": number, "leaf": leaf, "index": index})
+        return self._payload(self._reply(), count, dtype)
+
+    def drop(self, number: int) -> None:
+        """A result that nobody here looks at any more."""
+        self._dropped.append(number)
+
+    def close(self, wait: bool = True) -> None:
+        self._connection.close(wait)
+
+    def _ask(self, header: Header, data: Tensor | None = None) -> Header:
+        self._send(header, data)
+        return self._bare_reply()
+
+    def _bare_reply(self) -> Header:
+        """The next reply, which brings no bytes."""
+        reply, num_bytes = self._reply()
+        if num_bytes:
+            self._nonsense()
+        return reply
+
+    def _send(self, header: Header, data: Tensor | None = None) -> None:
+        dropped, self._dropped = self._dropped, []
+        self._wire.send({**header, "dropped": dropped}, data)
+
+    def _reply(self) -> tuple[Header, int]:
+        try:
+            reply, num_bytes = self._wire.receive()
+            if "raised" in reply:
+                raised = {str(k): v for k, v in reply["raised"].items()}
+                raise Raised(str(raised.pop("sentence"))[:2000], **raised)
+            if "refused" in reply:
+                found: OpweldError = from_data(reply["refused"])
+                raise found
+            if "failed" in reply:
+                raise CandidateError(str(reply["failed"])[:4000])
+        except (BadFrame, KeyError, TypeError, ValueError, AttributeError) as error:
+            self._nonsense(error)
+        return reply, num_bytes
+
+    def _payload(self, reply: tuple[Header, int], count: int, dtype: Any) -> Tensor:
+        if reply[1] != count * dtype.itemsize:
+            self._nonsense()
+        return self._wire.receive_bytes(reply[1]).view(dtype)
+
+    def _nonsense(self, error: Exception | None = None) -> NoReturn:
+        detail = f": {error}" if error else ""
+        self._connection.close()
+        raise CandidateEnded(
+            f"ModelNew's process gives answers that are none ({self._connection.step}){detail}"
+        ) from error
+
+    def _state_leaves(self, reply: Header) -> list[tuple[str, RemoteLeaf]]:
+        try:
+            names = [str(name) for name in reply["names"]]
+            leaves = [self._leaf(n, data, reply["id"]) for n, data in enumerate(reply["leaves"])]
+            return list(zip(names, leaves, strict=True))
+        except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
+            self._nonsense(error)
+
+    def _run_of(self, reply: Header, like: Run | None, lazy: bool) -> Run:
+        try:
+            number, found = int(reply["id"]), reply["run"]
+            described = [self._described_leaf(n, d, number) for n, d in enumerate(found["leaves"])]
+            run = Run(
+                names=tuple(map(str, found["names"])),
+                leaves=described,
+                nesting=[(str(path), str(kind)) for path, kind in found["nesting"]],
+                changed_inputs=tuple(map(int, found["changed_inputs"])),
+                changed_state=tuple(map(str, found["changed_state"])),
+                draws_random=bool(found["draws_random"]),
+                kinds=tuple(map(str, found["kinds"])),
+                strides=tuple(tuple(map(int, s)) for s in found["strides"]),
+                aliases=tuple(map(str, found["aliases"])),
+            )
+        except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
+            self._nonsense(error)
+        if not lazy:
+            run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
+        return run
+
+    def _lazy_run_of(self, reply: Header) -> Run:
+        return self._run_of(reply, None, lazy=True)
+
+    def _described_leaf(self, position: int, data: Header, number: int) -> Any:
+        return self._leaf(position, data, number) if "shape" in data else scalar_of(data)
+
+    def _leaf(self, position: int, data: Header, number: int) -> RemoteLeaf:
+        layout = getattr(torch, str(data["layout"]).removeprefix("torch."))
+        if not isinstance(layout, torch.layout):
+            raise BadFrame("no layout")
+        return RemoteLeaf(
+            self,
+            number,
+            position,
+            torch.Size(map(int, data["shape"])),
+            dtype_named(data["dtype"]),
+            torch.device(data["device"]),
+            layout,
+        )
+
+    def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:
+        """The tensor itself where it is what was asked for and small beside the free memory."""
+        if not isinstance(leaf, RemoteLeaf):
+            return leaf
+        if like is not None and not _alike(leaf, like, position):
+            return leaf  # it will be refused for its shape or dtype: nothing need be moved
+        if leaf.nbytes > self._whole_bytes():
+            return leaf
+        return self._whole(leaf)
+
+    def _whole_bytes(self) -> int:
+        """Outputs up to this size are fetched at once; the environment may set it."""
+        given = os.environ.get(WHOLE_BYTES)
+        return int(given) if given else available_bytes(self._device) // _WHOLE_SHARE
+
+    def _whole(self, leaf: RemoteLeaf) -> Tensor:
+        return leaf[()]
+
+
+def _alike(leaf: RemoteLeaf, like: Run, position: int) -> bool:
+    if position >= len(like.leaves):
+        return False
+    other = like.leaves[position]
+    if not isinstance(other, Tensor):
+        return False
+    return all(
+        getattr(other, what) == getattr(leaf, what)
+        for what in ("shape", "dtype", "device", "layout")
+    )
+
+
+def _described(like: Run | None) -> Header | None:
+    """What the candidate may know of the original's run: which leaves there are, none of them."""
+    return None if like is None else candidate.described(like)
+
+
+def scalar_of(data: Header) -> Any:
+    """A leaf that is no tensor.
+
+    Raises:
+        BadFrame: of no known kind.
+    """
+    readers: dict[str, Callable[[str], Any]] = {
+        "float": float,
+        "int": int,
+        "bool": lambda text: text == "True",
+        "str": str,
+        "NoneType": lambda _: None,
+    }
+    if data["kind"] not in readers:
+        raise BadFrame(f"a leaf of kind {str(data['kind'])[:40]}")
+    return readers[data["kind"]](str(data["text"]))

@@ -1,0 +1,1 @@
+"""What is tried on a pair: inputs, states, gradients, memory."""

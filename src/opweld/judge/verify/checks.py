@@ -1,0 +1,421 @@
+"""The checks, as a list: what is tried on a pair, in which order.
+
+A check that the original itself does not survive is skipped with the reason; one that only
+ModelNew does not survive fails.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+
+import torch
+from torch import nn
+
+from opweld.judge.load import (
+    NEW,
+    ORIGINAL,
+    Call,
+    Pair,
+    build_original,
+    is_device_lost,
+    leading_size,
+)
+from opweld.judge.measure.limits import product_flops
+from opweld.judge.numerics.effective import ACCEPTED
+from opweld.judge.numerics.outputs import bit_equal, is_float, snapshot
+from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
+from opweld.judge.tree import leaves
+from opweld.judge.values import Check
+from opweld.judge.verify import aliases, gradients, guards, signature
+from opweld.judge.verify.aliases import alias_clause, stride_note
+from opweld.judge.verify.degenerate import examine
+from opweld.judge.verify.guards import tight_rows
+from opweld.judge.verify.inputs import (
+    SWAPPED,
+    Kind,
+    Manner,
+    Own,
+    OwnInputs,
+    batch_kinds,
+    layout_kinds,
+    rescaled,
+    resize,
+    resized,
+    swapped,
+    value_kinds,
+)
+from opweld.judge.verify.modes import EVAL, OWN
+from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
+from opweld.judge.verify.run import Run, state_tensors
+from opweld.judge.verify.seeds import stream
+from opweld.judge.verify.signature import parameters_of, signature_clause
+from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
+from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
+from opweld.judge.verify.weights import (
+    THROUGH,
+    State,
+    compare_state,
+    copy_state,
+    load_state,
+    shake_state,
+)
+
+NUM_REPEATS = 10
+# What is kept by a sample of the elements shows where both that change places are outside of it.
+NUM_SWAPS = 6
+SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
+# Elements of inputs and outputs, and operations of products, above which all checks but the main
+# one take fewer rows: each of them sends its inputs and its results from process to process.
+MAX_ELEMS = {"cpu": 2**21, "cuda": 2**23}
+MAX_FLOPS = {"cpu": 2**32, "cuda": 2**43}
+MIN_ROWS = 5
+
+
+class Verifier:
+    """Runs the checks on one pair; those that were done stand in `checks`, in order."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        seed: int,
+        deadline_s: float,
+        phase: Phase,
+        checks: list[Check],
+        precision: str = "match",
+        thorough: bool = True,
+        beside: Beside = NOTHING_BESIDE,
+    ) -> None:
+        self.pair = pair
+        self.seed = seed
+        self.checks = checks
+        self.device_lost = False
+        self.degenerate: str | None = None
+        self._thorough = thorough
+        self._beside = beside
+        self._own = OwnInputs(pair, seed)
+        self._few: Own = self._own
+        self._note = ""
+        self._phase = phase
+        self._lowering = ACCEPTED.get(precision)
+        self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering)
+        self._states = States(self._trial, phase, self._again)
+        self._deadline = time.monotonic() + deadline_s
+
+    @property
+    def precision(self) -> str | None:
+        """The precision of ModelNew's results, by measurement."""
+        return self._trial.precision
+
+    @property
+    def unjudged(self) -> tuple[str, ...]:
+        """What candidates that compute nothing would pass all checks, and for which output."""
+        return self._trial.unjudged
+
+    def verify(self) -> tuple[Check, ...]:
+        """Every check, in order; ends early when the device is lost.
+
+        Where it is not to be thorough, the first check that fails is the last.
+        """
+        try:
+            for check in self._all():
+                self.checks.append(check)
+                if not check.passed and not self._thorough:
+                    break
+        except DeviceLost as lost:
+            self.device_lost = True
+            self.checks.append(lost.check)
+        return tuple(self.checks)
+
+    def _all(self) -> Iterator[Check]:
+        yield self._signature()
+        original = self.pair.original
+        state = compare_state(original, self.pair.new.state(dict(state_tensors(original))))
+        yield state
+        own = Kind("own inputs", self._own, names_precision=True)
+        main = self._trial.compare(own, main=True)
+        yield main
+        if not main.passed and main.error_vs_f64 is None:
+            return  # it raises, or returns something else: all the rest would say the same
+        if not state.passed:
+            return  # the rest needs one state on both sides
+        yield self._aliases()
+        self._reduce()
+        self.degenerate = self._examine()
+        few = Kind("own inputs, another seed", self._later, self._note)
+        yield from self._repeats(few)
+        yield self._trial.compare(few)
+        yield self._optional(Kind(SWAPPED, swapped(self._few, self.seed)), least_draws=NUM_SWAPS)
+        yield self._same_tensors()
+        yield self._same_memory()
+        yield self._uninitialised()
+        for kind in value_kinds(self._few, self.seed):
+            yield self._optional(kind, new_values=True)
+        for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
+            yield self._optional(kind)
+        yield self._guarded()
+        if self.pair.device.type == "cuda":
+            yield self._on_stream("a side stream", SIDE_STREAM)
+            yield self._on_stream("after other work on the stream", BUSY_STREAM)
+        yield from self._sharpened()
+        yield self._gradients()
+        weights = self._other_weights()
+        yield weights
+        if weights.passed:
+            yield self._weights_in_place()
+            yield self._states.in_training(Kind("training mode", self._few, self._note))
+            if self._states.trains:
+                yield self._states.in_eval(Kind("eval mode", self._few, self._note))
+            for dtype in self._beside.autocast:
+                with self._states.autocast(dtype):
+                    yield self._optional(Kind(f"autocast to {dtype}", self._few))
+            yield self._weights_drawn_again()
+            for dtype in self._beside.dtypes:
+                yield self._states.in_dtype(dtype, self._few, self._note)
+                self.pair.new.build(stream(self.seed, "parameters"))
+
+    def _reduce(self) -> None:
+        """Take fewer rows from here on where the inputs are large and the original allows it."""
+        call, kind = self._own(0), self.pair.device.type
+        size = leading_size(call) or 0
+        rows = _share(size, MAX_ELEMS[kind], self._trial.num_elems)
+        try:
+            with torch.no_grad():
+                flops = product_flops(self.pair.original, resize(call, rows))
+                rows = _share(rows, MAX_FLOPS[kind], flops)
+                few = resize(call, rows)
+                self.pair.original(*few.args, **few.kwargs)
+        except Exception:
+            return  # whatever it is, the checks on all rows will meet it again
+        if rows < size:
+            self._few, self._note = resized(self._own, rows), f"on {rows} of {size} rows"
+
+    def _signature(self) -> Check:
+        original = self.pair.original
+        theirs = parameters_of(self.pair.module.Model), parameters_of(original.forward)
+        try:
+            clause = signature_clause(self.pair.new.signature(), theirs)
+        except Raised as error:
+            clause = str(error)
+        return Check(signature.NAME, clause is None, f"ModelNew's {clause}" if clause else "alike")
+
+    def _aliases(self) -> Check:
+        """Outputs share memory as the original's do; other strides are noted."""
+        assert self._trial.main_runs is not None
+        new, original = self._trial.main_runs
+        clause = alias_clause(new.aliases, original.aliases)
+        note = stride_note(original.names, new.strides, original.strides)
+        alike = "as the original's" if original.aliases else "no output shares memory"
+        return Check(aliases.NAME, clause is None, clause or "; ".join(filter(None, (alike, note))))
+
+    def _examine(self) -> str | None:
+        """Whether the outputs depend on what the model is given; None where that cannot be told."""
+        if self._trial.pristine is not None or self._trial.draws_random:
+            return None
+        normal = [kind.make(0) for kind in value_kinds(self._few, self.seed)[:1]]
+        calls, model = [self._few(0), self._later(0), *normal], self.pair.original
+        try:
+            if self.pair.device.type == "cuda" and self._asserts_on_device:
+                # other values might end every further use of the device
+                calls = [call.map(torch.Tensor.cpu) for call in calls]
+                model = copy.deepcopy(model).cpu()
+            with torch.no_grad():
+                eager = model(*calls[0].args, **calls[0].kwargs)
+            found = [leaf for _, leaf in leaves(eager)]
+            return examine(model, calls, self._trial.seed, self.pair.model_path, found)
+        except Exception as error:
+            if is_device_lost(error):
+                raise
+            return None  # an original that does not run so is met again by the checks
+
+    def _sharpened(self) -> Iterator[Check]:
+        """The own inputs at other scales, while a candidate that computes nothing would pass."""
+        for factor in SHARPENING:
+            if not self._trial.unjudged:
+                return
+            scaled = Kind(SHARPENED, rescaled(self._few, factor))
+            yield self._optional(scaled, new_values=True)
+
+    def _repeats(self, kind: Kind) -> Iterator[Check]:
+        """The same call again is noted where it differs; an earlier result must stay."""
+        name = "repeated runs"
+        first = self._trial.run_new(kind.make(0), name, lazy=True)
+        if isinstance(first, Check):
+            yield first
+            return
+        before = snapshot(first)
+        again = (self._trial.run_new(kind.make(0), name) for _ in range(NUM_REPEATS - 1))
+        same = all(isinstance(other, Run) and bit_equal(other, before) for other in again)
+        if same:
+            yield Check(name, True, f"{NUM_REPEATS} runs are bit-equal")
+        else:
+            yield self._each_repeat(name, kind)
+        self._trial.run_new(self._few(0), "an earlier result stays")
+        kept = bit_equal(first, before)
+        detail = "later calls leave it alone" if kept else "a later call overwrites it"
+        yield Check("an earlier result stays", kept, detail)
+
+    def _each_repeat(self, name: str, kind: Kind) -> Check:
+        """Runs that differ have to be right, every one of them."""
+        same = Kind(name, lambda draw: kind.make(0), kind.note)
+        check = self._trial.compare(same, least_draws=NUM_REPEATS)
+        return replace(check, detail=f"runs differ in some bits; {check.detail}")
+
+    def _same_tensors(self) -> Check:
+        """The very same tensor objects as in the call before, with the same values."""
+        name = "the same tensors again"
+        self._trial.run_new(self._few(0), name)
+        return self._optional(Kind(name, self._few, manner=Manner(same_memory=True)))
+
+    def _uninitialised(self) -> Check:
+        self._trial.filled = True
+        check = self._trial.compare(
+            Kind("uninitialised memory filled with NaN", self._few, self._note)
+        )
+        self._trial.filled = False
+        return check
+
+    def _on_stream(self, name: str, stream: str) -> Check:
+        return self._optional(Kind(name, self._later, manner=Manner(stream=stream)))
+
+    def _guarded(self) -> Check:
+        """At a size at which what is written beyond the end cannot fall into unused memory."""
+        few, trial = self._few(0), self._trial
+        size = leading_size(self._own(0))
+        rows = tight_rows(size, leading_size(few) or 0, trial.num_elems, trial.main_extents)
+        make = resized(self._few, rows) if rows else self._few
+        return self._optional(Kind(guards.NAME, make, manner=Manner(guarded=True)))
+
+    def _gradients(self) -> Check:
+        """In eval where the model changes its own state, as norms do in training."""
+        if self._trial.pristine is not None and not self._states.trains:
+            return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
+        if in_eval := self._trial.pristine is not None:
+            self._load(self._trial.pristine)  # which calls in training have moved
+            self._states.put(EVAL)
+        check = gradients.compare_gradients(
+            self.pair,
+            self._few(0),
+            stream(self.seed, "gradients"),
+            self._phase,
+            self._note,
+            self._lowering,
+        )
+        if in_eval:
+            self._states.put(OWN)
+        return check
+
+    def _other_weights(self) -> Check:
+        """Other parameters through load_state_dict: what is baked in or cached shows."""
+        name = "other weights by load_state_dict"
+        state, stateful = copy_state(self.pair.original), self._trial.pristine is not None
+        if not any(map(is_float, state.values())):
+            return Check(name, True, "the model has no parameters", skipped=True)
+        other = shake_state(state, self.seed)
+        try:
+            self._load(other)
+        except Raised as error:
+            return Check(name, False, f"load_state_dict: {error}")
+        self._trial.pristine = other if stateful else None
+        check = self._trial.compare(Kind(name, self._few, self._note))
+        self._trial.pristine = state if stateful else None
+        self._load(state)
+        return check
+
+    def _weights_in_place(self) -> Check:
+        """Parameters that are written to, not loaded: nothing but their values tells."""
+        name, trial = "other weights, in place", self._trial
+        state, stateful = copy_state(self.pair.original), trial.pristine is not None
+        check = Check(name, True, "the model has no parameters", skipped=True)
+        if not any(map(is_float, state.values())):
+            return check
+        for through in THROUGH:
+            other = shake_state(state, stream(self.seed, name, through))
+            load_state(self.pair.original, other)
+            try:
+                self.pair.new.change_in_place(other, through)
+            except Raised as error:
+                return Check(name, False, f"written through {through}: {error}")
+            trial.weights_changed()
+            trial.pristine = other if stateful else None
+            check = trial.compare(Kind(name, self._few, _joined(f"by {through}", self._note)))
+            if not check.passed:
+                break
+        trial.pristine = state if stateful else None
+        self._load(state)
+        return check
+
+    def _weights_drawn_again(self) -> Check:
+        """Both models built again from another seed; then ModelNew from the first one again."""
+        name, seed = "other weights, re-drawn", stream(self.seed, "parameters", 1)
+        if time.monotonic() > self._deadline:
+            return Check(name, True, "no time left within the time limit", skipped=True)
+        self._phase(ORIGINAL, name)
+        pair = self.pair
+        original = build_original(pair.module, pair.model_path, seed, pair.device, pair.mode)
+        self._phase(NEW, name)
+        pair.new.build(seed)
+        state = compare_state(original, pair.new.state(dict(state_tensors(original))))
+        if not state.passed:
+            return replace(state, name=name)
+        check = self._again(original).compare(Kind(name, self._few, self._note))
+        pair.new.build(stream(self.seed, "parameters"))
+        return check
+
+    def _again(self, original: nn.Module) -> Trial:
+        """Comparisons with another original; ModelNew was made like it."""
+        again = Trial(
+            replace(self.pair, original=original),
+            self.seed,
+            self._phase,
+            self._own.spoil,
+            self._lowering,
+        )
+        again.pristine = copy_state(original) if self._trial.pristine is not None else None
+        return again
+
+    def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
+        """A check that the time limit, or a device that would be lost by it, may leave out."""
+        if time.monotonic() > self._deadline:
+            return Check(kind.name, True, "no time left within the time limit", skipped=True)
+        if new_values and self.pair.device.type == "cuda" and self._asserts_on_device:
+            if refusal := refusal_on_cpu(self.pair.original, kind.make(0)):
+                return Check(kind.name, True, refusal, skipped=True)
+        return self._trial.compare(replace(kind, note=self._note), least_draws=least_draws)
+
+    @cached_property
+    def _asserts_on_device(self) -> bool:
+        return asserts_on_device(self.pair.original, self._few(0))
+
+    def _later(self, draw: int) -> Call:
+        return self._few(draw + MAX_DRAWS)
+
+    def _same_memory(self) -> Check:
+        """Tensors that ModelNew has seen, with other values: nothing but these tells."""
+        name = "new values in the same memory"
+        self._trial.run_new(self._few(0).map(torch.clone), name)
+        return self._optional(Kind(name, self._later, manner=Manner(same_memory=True)))
+
+    @property
+    def trial(self) -> Trial:
+        """Both sides, as the checks left them: with the weights that they were built with."""
+        return self._trial
+
+    def _load(self, state: State) -> None:
+        load_state(self.pair.original, state)
+        self.pair.new.load_state(state)
+        self._trial.weights_changed()
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))
+
+
+def _share(rows: int, limit: int, cost: int) -> int:
+    """As many rows as stay within the limit, an odd number of them."""
+    if cost <= limit:
+        return rows
+    return min(rows, max(MIN_ROWS, rows * limit // cost) | 1)

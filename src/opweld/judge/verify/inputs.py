@@ -1,0 +1,278 @@
+"""The inputs that a pair is tried on, all made from the model's own.
+
+Shapes, dtypes, integer and boolean values and scalars stay the model's own, so that indices stay in
+range; what varies is the values of floating-point tensors, the leading dimension, and how tensors
+lie in memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from torch import Tensor
+
+from opweld.judge.load import Call, Pair, leading_size, make_inputs
+from opweld.judge.numerics.compare import SMALL_ELEMS
+from opweld.judge.process.memory import available_bytes
+from opweld.judge.verify import distributions
+from opweld.judge.verify.distributions import Fill
+from opweld.judge.verify.seeds import stream
+
+Own = Callable[[int], Call]
+
+LARGEST = "the largest number"
+SWAPPED = "two elements swapped"
+CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
+SPECIAL = "NaN, infinities, signed zeros"
+# What the first floating-point tensor is filled with, and the others.
+VALUES: dict[str, tuple[Fill, Fill]] = {
+    "normal values": (distributions.normal, distributions.normal),
+    "positive values": (distributions.positive, distributions.positive),
+    "large values": (distributions.large, distributions.large),
+    "tiny values": (distributions.tiny, distributions.tiny),
+    "sparse values": (distributions.sparse, distributions.sparse),
+    CONSTANT_ROWS: (distributions.constant_rows, distributions.normal),
+    ONE_HUGE: (distributions.one_huge, distributions.normal),
+    LARGEST: (distributions.one_largest, distributions.normal),
+    SPECIAL: (distributions.special, distributions.special),
+}
+# There the answer may be a difference of equal numbers, which rounding alone decides.
+ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE))
+ORDINARY = frozenset(("normal values", "positive values", "large values", "tiny values"))
+# What the inputs kept for another call may take of the memory that is free.
+_CACHE_SHARE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How ModelNew is called.
+
+    On tensors that it has seen with other values, on another stream, with the memory around its
+    inputs and results watched.
+    """
+
+    same_memory: bool = False
+    stream: str = ""
+    guarded: bool = False
+
+
+PLAIN = Manner()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to make inputs: `make(draw)` gives the same values for the same draw.
+
+    With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too;
+    with `names_precision`, an error there tells in which format it was made.
+    """
+
+    name: str
+    make: Own
+    note: str = ""
+    manner: Manner = PLAIN
+    ill_conditioned: bool = False
+    names_precision: bool = False
+
+
+class OwnInputs:
+    """The model's own inputs by draw, each from its own seed; kept while memory is plentiful.
+
+    The same tensors are handed out again, so whoever lets a model write to them calls `spoil`.
+    """
+
+    def __init__(self, pair: Pair, seed: int) -> None:
+        self._pair = pair
+        self._seed = seed
+        self._kept: dict[int, Call] = {}
+
+    def __call__(self, draw: int = 0) -> Call:
+        if draw not in self._kept:
+            self._make_room()
+            pair, seed = self._pair, stream(self._seed, "own inputs", draw)
+            self._kept[draw] = make_inputs(
+                pair.module, pair.model_path, seed, pair.device, pair.batch
+            )
+        return self._kept[draw]
+
+    def spoil(self) -> None:
+        """Forget all: a model may have written to them."""
+        self._kept.clear()
+
+    def _make_room(self) -> None:
+        held = sum(t.numel() * t.element_size() for c in self._kept.values() for t in c.tensors())
+        if held > available_bytes(self._pair.device) // _CACHE_SHARE:
+            self._kept.clear()
+
+
+def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
+    """Other values in the floating-point tensors: ordinary, extreme, degenerate, not finite."""
+    if not any(_is_float(t) for t in own(0).tensors()):
+        return ()
+    return tuple(
+        Kind(
+            name,
+            _filler(own, seed, name),
+            ill_conditioned=name in ILL_CONDITIONED,
+            names_precision=name in ORDINARY,
+        )
+        for name in VALUES
+    )
+
+
+def batch_kinds(own: Own) -> tuple[Kind, ...]:
+    """Other leading sizes in all tensors that share the first one's, with rows of the own."""
+    size = leading_size(own(0))
+    if not size:
+        return ()
+    sizes = dict.fromkeys(n for n in (1, 3, size + 1, 0) if n != size)
+    return tuple(Kind(f"batch of {n}", resized(own, n)) for n in sizes)
+
+
+def layout_kinds(own: Own) -> tuple[Kind, ...]:
+    """The same values, differently laid out in memory."""
+    changes = {
+        "transposed storage": _transposed,
+        "strided storage": _strided,
+        "misaligned storage": _misaligned,
+    }
+    if any(t.dim() == 4 for t in own(0).tensors()):
+        changes["channels-last storage"] = _channels_last
+    return tuple(Kind(name, _changer(own, change)) for name, change in changes.items())
+
+
+def resize(call: Call, rows: int) -> Call:
+    """`rows` rows, the call's own repeated, in every tensor with the leading size of the first."""
+    size = leading_size(call)
+    if size is None:
+        return call
+
+    def change(t: Tensor) -> Tensor:
+        if not t.dim() or t.shape[0] != size:
+            return t.clone()
+        return t.index_select(0, torch.arange(rows, device=t.device) % size)
+
+    return call.map(change)
+
+
+def move_by_ulp(t: Tensor) -> Tensor:
+    """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern."""
+    if not _is_float(t) or t.numel() == 0:
+        return t
+    generator = torch.Generator(t.device).manual_seed(t.numel())
+    sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
+    return t * (1 + sign.to(t.dtype) * torch.finfo(t.dtype).eps)
+
+
+def rescaled(own: Own, factor: float) -> Own:
+    """The own inputs with every floating-point element times a factor."""
+    return lambda draw: own(draw).map(lambda t: t * factor if _is_float(t) else t.clone())
+
+
+def resized(own: Own, rows: int) -> Own:
+    """The own inputs with `rows` rows."""
+    return lambda draw: resize(own(draw), rows)
+
+
+def swapped(own: Own, seed: int) -> Own:
+    """The first own inputs with two elements of each floating-point tensor in each other's place,
+    others in each draw.
+
+    Results that were kept by some of the elements, or by their sum, are then another call's.
+    """
+
+    def make(draw: int) -> Call:
+        random = Random(stream(seed, SWAPPED, draw))
+        return own(0).map(lambda t: _swap(t, random))
+
+    return make
+
+
+def _swap(t: Tensor, random: Random) -> Tensor:
+    t = t.clone()
+    if not _is_float(t) or t.numel() < 2:
+        return t
+    one, other = (_position(t, n) for n in random.sample(range(t.numel()), 2))
+    kept = t[one].clone()
+    t[one] = t[other]
+    t[other] = kept
+    return t
+
+
+def _position(t: Tensor, number: int) -> tuple[int, ...]:
+    """The index of an element by its number in row-major order."""
+    index: list[int] = []
+    for size in reversed(t.shape):
+        number, step = divmod(number, size)
+        index.insert(0, step)
+    return tuple(index)
+
+
+def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
+    return lambda draw: own(draw).map(change)
+
+
+def _filler(own: Own, seed: int, name: str) -> Own:
+    """Random numbers of that name in place of floating-point values, in a stream of their own."""
+
+    def make(draw: int) -> Call:
+        call = own(draw)
+        devices = {_made_on(t) for t in call.tensors()}
+        generators = {d: torch.Generator(d).manual_seed(stream(seed, name, draw)) for d in devices}
+        first, others = VALUES[name]
+        changes = itertools.chain([first], itertools.repeat(others))
+
+        def fill(t: Tensor) -> Tensor:
+            if not _is_float(t):
+                return t.clone()
+            generator = generators[_made_on(t)]
+            normal = torch.empty(t.shape, dtype=t.dtype, device=generator.device)
+            return next(changes)(normal.normal_(generator=generator), generator).to(t.device)
+
+        return call.map(fill)
+
+    return make
+
+
+def _made_on(t: Tensor) -> torch.device:
+    """The CPU for small tensors: to load what makes them on a GPU takes longer than to copy."""
+    return torch.device("cpu") if t.numel() <= SMALL_ELEMS else t.device
+
+
+def _transposed(t: Tensor) -> Tensor:
+    if t.dim() < 2:
+        return _strided(t)
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _strided(t: Tensor) -> Tensor:
+    """Every other element of a wider tensor; what lies between is NaN, or zero for integers."""
+    if not t.dim() or t.numel() == 0:
+        return t.clone()
+    fill = math.nan if _is_float(t) else 0
+    wide = torch.full((*t.shape[:-1], 2 * t.shape[-1]), fill, dtype=t.dtype, device=t.device)
+    view = wide[..., ::2]
+    view.copy_(t)
+    return view
+
+
+def _misaligned(t: Tensor) -> Tensor:
+    flat = torch.empty(t.numel() + 1, dtype=t.dtype, device=t.device)
+    view = flat[1:].view(t.shape)
+    view.copy_(t)
+    return view
+
+
+def _channels_last(t: Tensor) -> Tensor:
+    if t.dim() != 4:
+        return t.clone()
+    return t.contiguous(memory_format=torch.channels_last)
+
+
+def _is_float(t: Tensor) -> bool:
+    return t.is_floating_point() or t.is_complex()

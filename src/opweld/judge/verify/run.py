@@ -1,0 +1,270 @@
+"""One call of one side, and what it left behind: outputs, changed inputs, changed state."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from opweld.judge.load import Call, seed_all
+from opweld.judge.numerics.compare import pieces_of
+from opweld.judge.tree import leaves, structure, tensors
+from opweld.judge.verify.aliases import alias_map
+
+_INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_WIDTH = 256
+# Up to this size a tensor is looked at on the CPU: one answer of the device, and none of its sums.
+_SMALL_BYTES = 2**20
+# glibc maps blocks of this size and above, whatever its threshold has grown to.
+_MAX_CPU_POISON_BYTES = 32 * 2**20
+
+Fingerprint = tuple[tuple[int, ...], ...]
+# Calls a model and gives its outputs.
+Forward = Callable[[nn.Module, Call], Any]
+
+
+def plainly(model: nn.Module, call: Call) -> Any:
+    """The call itself, with nothing around it."""
+    return model(*call.args, **call.kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The leaves that are compared: the outputs', then changed inputs, then changed state.
+
+    `kinds` names the class of each leaf that is a tensor of no plain class, `strides` are those of
+    the tensors, `aliases` says which outputs share memory with what.
+    """
+
+    names: tuple[str, ...]
+    leaves: list[Any]
+    nesting: list[tuple[str, str]]
+    changed_inputs: tuple[int, ...] = ()
+    changed_state: tuple[str, ...] = ()
+    draws_random: bool = False
+    kinds: tuple[str, ...] = ()
+    strides: tuple[tuple[int, ...], ...] = ()
+    aliases: tuple[str, ...] = ()
+
+
+def autocast_to(dtype: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Autocast to the dtype of this name; "" leaves it as it is."""
+    if not dtype:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, dtype))
+
+
+def run(
+    model: nn.Module,
+    call: Call,
+    seed: int,
+    grad: bool = False,
+    like: Run | None = None,
+    watch_state: bool = False,
+    forward: Forward = plainly,
+) -> Run:
+    """Call `model` by `forward` with the random state that `seed` gives.
+
+    Which inputs and buffers count as results is found by comparing them before and after; with
+    `like` it is what that run (of the other side) changed, and changes beyond it raise.
+
+    Raises:
+        Overwritten: an input or buffer changed that `like` left alone.
+    """
+    inputs_before = fingerprint(call.tensors())
+    state_before = state_fingerprint(model) if watch_state else {}
+    seed_all(seed)
+    random_before = _random_state()
+    with torch.enable_grad() if grad else torch.no_grad():
+        outputs = forward(model, call)
+    synchronize()
+    inputs_after = fingerprint(call.tensors())
+    inputs = tuple(
+        i for i, (b, a) in enumerate(zip(inputs_before, inputs_after, strict=True)) if a != b
+    )
+    state_after = state_fingerprint(model) if watch_state else {}
+    state = tuple(name for name in state_before if state_after.get(name) != state_before[name])
+    if like is not None:
+        _forbid_more(inputs, state, like)
+        inputs, state = like.changed_inputs, like.changed_state
+    found = collect(outputs, call, model, inputs, state)
+    extra = (*(f"input {i} afterwards" for i in inputs), *(f"state {name}" for name in state))
+    return Run(
+        names=(*(f"output{path}" for path, _ in leaves(outputs)), *extra),
+        leaves=[plain(leaf) for leaf in found],
+        nesting=structure(outputs),
+        changed_inputs=inputs,
+        changed_state=state,
+        draws_random=_random_state() != random_before,
+        kinds=tuple(map(_kind, found)),
+        strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
+        aliases=alias_map(
+            {f"output{path}": leaf for path, leaf in leaves(outputs)},
+            {f"input {i}": t for i, t in enumerate(call.tensors())}
+            | {f"state {name}": t for name, t in state_tensors(model)},
+        ),
+    )
+
+
+def of_outputs(outputs: Any) -> Run:
+    """A run of which only the outputs are known."""
+    named = list(leaves(outputs))
+    found = [leaf for _, leaf in named]
+    return Run(
+        names=tuple(f"output{path}" for path, _ in named),
+        leaves=[plain(leaf) for leaf in found],
+        nesting=structure(outputs),
+        kinds=tuple(map(_kind, found)),
+        strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
+    )
+
+
+def plain(leaf: Any) -> Any:
+    """A leaf that is no tensor, number or text, as text that says what it is."""
+    if leaf is None or isinstance(leaf, (Tensor, bool, int, float, str)):
+        return leaf
+    return f"{type(leaf).__qualname__} {leaf!r}"
+
+
+def _kind(leaf: Any) -> str:
+    if not isinstance(leaf, Tensor) or type(leaf) in (Tensor, nn.Parameter, nn.Buffer):
+        return ""
+    return f"{type(leaf).__module__}.{type(leaf).__qualname__}"
+
+
+class Overwritten(Exception):
+    """A side wrote to an input or buffer that the other side left alone."""
+
+
+def collect(
+    outputs: Any, call: Call, model: nn.Module, inputs: tuple[int, ...], state: tuple[str, ...]
+) -> list[Any]:
+    """The leaves of a run, in the order of `Run.names`."""
+    given, held = call.tensors(), dict(state_tensors(model)) if state else {}
+    changed = [given[i] for i in inputs] + [held[name].detach().clone() for name in state]
+    return [leaf for _, leaf in leaves(outputs)] + changed
+
+
+def state_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The entries of the state dictionary that are tensors."""
+    for name, value in model.state_dict().items():
+        if isinstance(value, Tensor):
+            yield name, value
+
+
+def state_fingerprint(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    """A fingerprint of every state tensor, by name."""
+    named = dict(state_tensors(model))
+    return dict(zip(named, fingerprint(list(named.values())), strict=True))
+
+
+def fingerprint(values: list[Any]) -> Fingerprint:
+    """A few integers for each tensor, which change when any of its elements does."""
+    return tuple(_fingerprint(t) for t in values if isinstance(t, Tensor))
+
+
+def _fingerprint(t: Tensor) -> tuple[int, ...]:
+    t = t.detach().resolve_neg()
+    if t.layout is not torch.strided:
+        t = t.to_dense()
+    if t.is_complex():
+        t = torch.view_as_real(t.resolve_conj())
+    if t.nbytes <= _SMALL_BYTES:
+        t = t.cpu()
+    add: Callable[[tuple[Any, ...], Tensor], tuple[Any, ...]]
+    add = _add_sums if t.is_cuda else _add_checksum
+    total: tuple[Any, ...] = (0, 0)
+    for index in pieces_of(t):
+        piece = t[index].contiguous()
+        # a single element counts as contiguous whatever its strides, which a view would mind
+        total = add(total, piece.as_strided((piece.numel(),), (1,)))
+    return tuple(torch.stack(total).tolist()) if t.is_cuda else total
+
+
+def _add_checksum(before: tuple[int, ...], piece: Tensor) -> tuple[int, ...]:
+    """CRC-32 of the bytes: numpy reads them far faster than torch sums integers."""
+    return (zlib.crc32(piece.view(torch.uint8).numpy(), before[0]), 0)
+
+
+def _add_sums(before: tuple[Any, ...], piece: Tensor) -> tuple[Tensor, ...]:
+    """Sums over the bits in rows of `_WIDTH`, by column and by row, with odd weights.
+
+    Any one changed element shows in both, and any two swapped ones in one of them. They stay on the
+    device, modulo 2^64, as its integers are.
+    """
+    bits = piece.view(_INTEGER_OF_SIZE[piece.element_size()])
+    body = bits[: bits.numel() // _WIDTH * _WIDTH].view(-1, _WIDTH)
+    rest = bits[body.numel() :]
+    return tuple(
+        _mix(old, body.sum(dim, dtype=torch.int64), rest) for dim, old in enumerate(before)
+    )
+
+
+def _mix(before: Any, *parts: Tensor) -> Tensor:
+    for part in parts:
+        weights = torch.arange(1, 2 * part.numel() + 1, 2, device=part.device)
+        before = before * 31 + (part.long() * weights).sum()
+    return torch.as_tensor(before)
+
+
+def poison(values: list[Any], device: torch.device) -> None:
+    """Fill freed memory of the sizes of these tensors with NaN, so that gaps in new ones show.
+
+    Of the tensors shape and dtype count. Large blocks on the CPU are left out: they go back to the
+    system, which hands out zeros.
+    """
+    held = []
+    try:
+        for t in tensors(values):
+            if device.type == "cuda" or t.numel() * t.element_size() < _MAX_CPU_POISON_BYTES:
+                value = _poison_value(t)
+                held.append(torch.full(t.shape, value, dtype=t.dtype, device=device))
+    except torch.OutOfMemoryError:
+        pass  # then there is no free block of this size to be found either
+    held.clear()
+
+
+@contextlib.contextmanager
+def filled_memory() -> Iterator[None]:
+    """Inside, torch fills every tensor that it leaves uninitialised with NaN or the largest int."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warn = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn)
+
+
+def synchronize() -> None:
+    """Wait for the device, which is also where a bad memory access is reported."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _forbid_more(inputs: tuple[int, ...], state: tuple[str, ...], like: Run) -> None:
+    for position in inputs:
+        if position not in like.changed_inputs:
+            raise Overwritten(f"writes to its input {position}, which the original leaves alone")
+    for name in state:
+        if name not in like.changed_state:
+            raise Overwritten(f"changes {name}, which the original leaves alone")
+
+
+def _poison_value(t: Tensor) -> float | int | bool:
+    if t.is_floating_point() or t.is_complex():
+        return math.nan
+    return True if t.dtype is torch.bool else torch.iinfo(t.dtype).max
+
+
+def _random_state() -> tuple[bytes, ...]:
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state())
+    return tuple(bytes(state.numpy().tobytes()) for state in states)

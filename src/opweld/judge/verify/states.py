@@ -1,0 +1,98 @@
+"""Both sides in other states than the one that is judged: modes, autocast, dtypes."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from opweld.judge.load import NEW, Call
+from opweld.judge.process.side import Raised
+from opweld.judge.values import Check
+from opweld.judge.verify.inputs import Kind
+from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
+from opweld.judge.verify.trial import Phase, Trial
+from opweld.judge.verify.weights import copy_state, load_state
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Dtypes beside the example's own in which both sides are compared, too: those of autocast, and
+    those of parameters and inputs.
+    """
+
+    autocast: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+
+NOTHING_BESIDE = Beside()
+
+
+class States:
+    """Puts both sides of a trial into other states, and out of them again.
+
+    `again` makes a trial with another original.
+    """
+
+    def __init__(self, trial: Trial, phase: Phase, again: Callable[[nn.Module], Trial]) -> None:
+        self._trial = trial
+        self._pair = trial.pair
+        self._phase = phase
+        self._again = again
+        self._modes = Modes(trial.pair.original)
+
+    @property
+    def trains(self) -> bool:
+        """Whether any of the original is in training as it is judged."""
+        return self._modes.trains
+
+    def put(self, mode: str) -> None:
+        """Both sides in a mode, or (OWN) in the one that they are judged in."""
+        self._modes.put(mode)
+        self._pair.new.train(mode)
+        self._trial.weights_changed()
+
+    def in_training(self, kind: Kind) -> Check:
+        """Training mode with gradients on: results, the buffers afterwards, and random numbers."""
+        return self._in_mode(kind, TRAINING, grad=True)
+
+    def in_eval(self, kind: Kind) -> Check:
+        return self._in_mode(kind, EVAL, grad=False)
+
+    def _in_mode(self, kind: Kind, mode: str, grad: bool) -> Check:
+        trial, state = self._trial, copy_state(self._pair.original)
+        before, trial.pristine, trial.grad = trial.pristine, state, grad
+        self.put(mode)
+        check = trial.compare(kind)
+        self.put(OWN)
+        trial.pristine, trial.grad = before, False
+        load_state(self._pair.original, state)
+        self._pair.new.load_state(state)
+        trial.weights_changed()
+        return check
+
+    @contextlib.contextmanager
+    def autocast(self, dtype: str) -> Iterator[None]:
+        """Every call under autocast to this dtype."""
+        self._trial.autocast = dtype
+        yield
+        self._trial.autocast = ""
+
+    def in_dtype(self, dtype: str, few: Callable[[int], Call], note: str) -> Check:
+        """Parameters, buffers and inputs of another dtype; ModelNew must be built anew after it."""
+        name, wanted = f"in {dtype}", getattr(torch, dtype)
+        original = copy.deepcopy(self._pair.original).to(wanted)
+
+        def make(draw: int) -> Call:
+            return few(draw).map(lambda t: t.to(wanted) if t.is_floating_point() else t)
+
+        self._phase(NEW, name)
+        try:
+            self._pair.new.convert(dtype)
+        except Raised as error:
+            return Check(name, False, str(error))
+        return self._again(original).compare(Kind(name, make, note))

@@ -1,0 +1,114 @@
+"""The state of both sides: that it is the same at first, and follows when it is changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from opweld.judge.numerics.compare import same_bits
+from opweld.judge.numerics.outputs import is_float
+from opweld.judge.values import Check
+from opweld.judge.verify.run import state_tensors
+from opweld.judge.verify.seeds import stream
+
+State = dict[str, Tensor]
+# By an in-place op, which a tensor's version counter notices, or through `.data`, past it.
+THROUGH = ("copy_", "data")
+
+
+def compare_state(original: nn.Module, left: State) -> Check:
+    """Names, shapes, dtypes and values of the two state dictionaries; `left` is ModelNew's."""
+    right = dict(state_tensors(original))
+    clause = _names_differ(left, right) or _entries_differ(left, right)
+    if clause:
+        return Check("same parameters from the same seed", False, clause)
+    count = sum(t.numel() for t in right.values())
+    detail = f"{len(right)} entries, {count} elements" if right else "the model has no parameters"
+    return Check("same parameters from the same seed", True, detail)
+
+
+def copy_state(model: nn.Module) -> State:
+    """The tensors of the state dictionary in memory of their own."""
+    return {name: t.detach().clone() for name, t in state_tensors(model)}
+
+
+@contextlib.contextmanager
+def state_restored(model: nn.Module) -> Iterator[None]:
+    """Undoes what calls change of the state, such as a count of them."""
+    before = copy_state(model)
+    yield
+    if any(not same_bits(t, before[name]) for name, t in state_tensors(model)):
+        load_state(model, before)
+
+
+def load_state(model: nn.Module, state: State) -> None:
+    """`load_state_dict(strict=True)`; entries that are no tensors stay."""
+    model.load_state_dict({**model.state_dict(), **state})
+
+
+def change_in_place(model: nn.Module, state: State, through: str = "copy_") -> None:
+    """Write a state into the parameters and buffers that the model has, without loading it."""
+    for name, target in state_tensors(model):
+        if name not in state:
+            continue
+        value = state[name].to(device=target.device, dtype=target.dtype)
+        with torch.no_grad():
+            _write(_held(model, name, target), value, through)
+
+
+def _write(target: Tensor, value: Tensor, through: str) -> None:
+    if through == "copy_":
+        target.copy_(value)
+    else:
+        target.data.copy_(value)
+
+
+def _held(model: nn.Module, name: str, otherwise: Tensor) -> Tensor:
+    """The parameter or buffer itself: the state dictionary's tensor is another object for it."""
+    path, _, last = name.rpartition(".")
+    try:
+        owner = model.get_submodule(path)
+    except AttributeError:
+        return otherwise
+    found = owner._parameters.get(last)
+    found = owner._buffers.get(last) if found is None else found
+    return otherwise if found is None else found
+
+
+def shake_state(state: State, seed: int) -> State:
+    """Every floating-point element times a number between 1/2 and 3/2: variances stay positive."""
+    generator = torch.Generator().manual_seed(stream(seed, "other weights"))
+
+    def shake(t: Tensor) -> Tensor:
+        if not is_float(t):
+            return t
+        factor = torch.rand(t.shape, generator=generator, dtype=torch.float32).add_(0.5)
+        return t * factor.to(device=t.device, dtype=t.dtype)
+
+    return {name: shake(t) for name, t in state.items()}
+
+
+def _names_differ(new: State, original: State) -> str | None:
+    missing = sorted(original.keys() - new.keys())
+    extra = sorted(new.keys() - original.keys())
+    if missing:
+        return f"ModelNew lacks {', '.join(missing[:5])}"
+    if extra:
+        return f"ModelNew has {', '.join(extra[:5])} beyond the original's state"
+    return None
+
+
+def _entries_differ(new: State, original: State) -> str | None:
+    for name, right in original.items():
+        left = new[name]
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return (
+                f"{name} is {left.dtype} {tuple(left.shape)} in ModelNew,"
+                f" {right.dtype} {tuple(right.shape)} in the original"
+            )
+        if not same_bits(left, right):
+            return f"{name} has other values from the same seed"
+    return None

@@ -1,0 +1,1 @@
+"""Attention in a graph, as it is written or called."""

@@ -1,0 +1,1 @@
+"""Matrix products: which calls are some, who makes them, by which forms."""

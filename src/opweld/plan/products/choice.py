@@ -1,0 +1,216 @@
+"""Which matrix products a kernel of ours makes, in which mode, and why the others are the
+library's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ...ir.graph import Graph, Node, arena_of
+from ...ir.kernels.attention import Attention
+from ...ir.kernels.product import SKINNY, Mode, Product, even_strides
+from ...ir.measured import NO_TABLE, Maker, ProductClass, Table
+from ...ir.ops import Op
+from ...ir.plan import Conditions, number_at
+from ...ir.types import DType
+from ...target import Target
+from ..attention.function import of_function
+from ..attention.scores import LEAST_QUERIES, NoAttention, users_in
+from ..attention.written import written_out
+from ..cost import estimate_product, held_bytes, splits_itself
+from ..fusion import Cluster, fuse
+from ..measured import maker_of, measured, product_class
+from ..uses import Made, behind_views, uses_of
+from .recognised import MODES, NoProduct, is_product, product_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """By the call's serial: the products and attention that become kernels, the modes of products,
+    what speaks for each, and why others are refused. What follows the products of `alone` is
+    another kernel's. `classes` has those whose choice is by figures.
+    """
+
+    products: dict[int, Made] = field(default_factory=dict)
+    modes: dict[int, Mode] = field(default_factory=dict)
+    accepted: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    alone: set[int] = field(default_factory=set)
+    classes: dict[int, ProductClass] = field(default_factory=dict)
+
+
+def choose_products(
+    graph: Graph, target: Target, conditions: Conditions, table: Table = NO_TABLE
+) -> Choice:
+    """The products of a graph that are faster than the library's: as measured where the table has a
+    row, and else as estimated.
+    """
+    if not target.products:
+        return Choice()
+    choice = Choice()
+    _choose_attention(choice, graph, target, conditions)
+    inside = {serial for made in _attention_in(choice) for serial in made.inner}
+    taken = inside | {*choice.products}
+    calls = [node for node in graph.nodes() if is_product(node) and node.serial not in taken]
+    for call in calls:
+        try:
+            product = choice.products[call.serial] = _product(call, conditions)
+            choice.modes[call.serial] = _mode(call, product, target, conditions)
+        except NoProduct as reason:
+            choice.products.pop(call.serial, None)
+            choice.refused[call.serial] = f"a matrix product of the library's: {reason}"
+    for cluster in fuse(uses_of(graph, choice.products)):
+        if cluster.anchor is not None and cluster.anchor.serial in choice.modes:
+            _compare(choice, cluster, cluster.anchor, target, conditions, table)
+    return choice
+
+
+def _attention_in(choice: Choice) -> list[Attention]:
+    return [made for made in choice.products.values() if isinstance(made, Attention)]
+
+
+def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: Conditions) -> None:
+    """All that a kernel can make: no score is written to memory."""
+    users, arena = users_in(graph), arena_of(graph)
+    for call in graph.nodes():
+        try:
+            found = of_function(call, users, arena) or written_out(call, users)
+            if found is not None:
+                _require_gain(found, target, conditions)
+                choice.products[call.serial] = found
+                scores = number_at(found.scores_bytes, conditions.sizes)
+                choice.accepted[call.serial] = f"{scores / 1e6:.1f} MB of scores stay on the chip"
+        except NoAttention as reason:
+            choice.refused[call.serial] = f"attention of the library's: {reason}"
+
+
+def _require_gain(found: Attention, target: Target, conditions: Conditions) -> None:
+    if conditions.autocast:
+        raise NoAttention("autocast casts its operands")
+    if conditions.tf32:
+        raise NoAttention("torch's flags allow products of less precision, which are faster")
+    if Mode.FAITHFUL not in target.products:
+        raise NoAttention("there is no kernel for it on this target")
+    if number_at(found.queries, conditions.sizes) < LEAST_QUERIES:
+        raise NoAttention("of few rows, which are bound by reading keys and values")
+
+
+def _product(call: Node, conditions: Conditions) -> Product:
+    if conditions.autocast:
+        raise NoProduct("autocast casts its operands")
+    product = product_of(call)
+    is_split_weight = behind_views(product.b).op is Op.WEIGHT and call.type.dtype is DType.F32
+    return replace(product, held=is_split_weight and conditions.weight_cache)
+
+
+def _mode(call: Node, product: Product, target: Target, conditions: Conditions) -> Mode:
+    mode = MODES[call.type.dtype]
+    if mode is Mode.FAITHFUL and conditions.tf32:
+        mode = Mode.TF32
+    if mode not in target.products:
+        raise NoProduct(f"there is no kernel for it in mode {mode.value} yet")
+    if mode in (Mode.HALF, Mode.BFLOAT16):
+        _require_tiles(product, mode, conditions)
+    return mode
+
+
+def _require_tiles(product: Product, mode: Mode, conditions: Conditions) -> None:
+    """That the copy engine reads both operands of 16 bits where they are, tile by tile."""
+    few = min(number_at(size, conditions.sizes) for size in (product.m, product.n))
+    if few <= SKINNY[mode]:
+        raise NoProduct("of few rows of 16 bits")
+    for node, axes in ((product.a, product.a_axes), (product.b, product.b_axes)):
+        *outer, inner = even_strides(axes, node.type.shape) or (0, 0, 0)
+        if inner != 1 or any(not isinstance(s, int) or s % _ALIGNED for s in outer):
+            raise NoProduct("its 16-bit operands do not lie as the copy engine reads them")
+
+
+_ALIGNED = 8  # in values, what strides are multiples of: 16 bytes
+
+
+def is_ours(
+    call: Node, tail: list[Node], target: Target, conditions: Conditions, table: Table = NO_TABLE
+) -> bool:
+    """Whether a product with these operations after it would be a kernel of ours."""
+    try:
+        product = _product(call, conditions)
+        mode = _mode(call, product, target, conditions)
+    except NoProduct:
+        return False
+    return _compared(call, product, mode, tail, target, conditions, table).faster
+
+
+# What a product by itself must save to be worth its compiling and its text, of a thousand lines and
+# more. What follows one saves a launch besides.
+_LEAST_GAIN_US = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A product of ours beside the library's, and whether it is better alone; `figures` says by
+    how much.
+    """
+
+    faster: bool
+    alone: bool
+    figures: str
+    shape: ProductClass
+
+
+def _compared(
+    anchor: Node,
+    product: Product,
+    mode: Mode,
+    tail: list[Node],
+    target: Target,
+    conditions: Conditions,
+    table: Table,
+) -> _Compared:
+    times = estimate_product(anchor, product, mode, tail, target, conditions.sizes)
+    alone = times.apart < times.fused
+    ours, library = min(times.fused, times.apart), times.library
+    rest = " and a kernel for the rest" if tail else ""
+    figures = f"about {_us(ours)} us, the library{rest} {_us(library)} us"
+    if alone:
+        figures = f"about {_us(ours)} us with a kernel for the rest, as one {_us(times.fused)}"
+        figures += f", the library and that kernel {_us(library)} us"
+    shape = product_class(product, mode, tail, conditions.sizes)
+    maker, row = maker_of(shape, target, table), table.row(target.measured_as, shape)
+    if maker is None:
+        least_us = 0.0 if tail else _LEAST_GAIN_US
+        return _Compared(ours + least_us < library, alone, figures, shape)
+    beaten = "a kernel of ours" if row and row.against is Maker.OURS else f"the library{rest}"
+    figures = f"{measured(row)} of {beaten}" if row else figures
+    return _Compared(maker is Maker.OURS, alone, figures, shape)
+
+
+def _compare(
+    choice: Choice,
+    cluster: Cluster,
+    anchor: Node,
+    target: Target,
+    conditions: Conditions,
+    table: Table,
+) -> None:
+    """Keeps the product if its kernel and what that saves are faster than the library."""
+    serial = anchor.serial
+    product, mode = choice.products[serial], choice.modes[serial]
+    assert isinstance(product, Product), "only products are compared"
+    tail = [node for node in cluster.nodes if node is not anchor]
+    found = _compared(anchor, product, mode, tail, target, conditions, table)
+    choice.classes[serial], figures = found.shape, found.figures
+    if found.faster:
+        if found.alone:
+            choice.alone.add(serial)
+        kept = held_bytes(product, mode)
+        memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
+        if splits_itself(product, mode, conditions.sizes):
+            figures += "; both operands are split as they are multiplied"
+        choice.accepted[serial] = figures + (memory if kept else "")
+        return
+    del choice.products[serial]
+    choice.refused[serial] = f"a matrix product that gains nothing as a kernel of ours: {figures}"
+
+
+def _us(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"

@@ -1,0 +1,1 @@
+"""Child processes of the compiler: what is not ours runs there."""

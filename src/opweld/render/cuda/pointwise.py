@@ -1,0 +1,172 @@
+"""Pointwise kernels as functors of one CUDA skeleton (device/elements/pointwise.cuh).
+
+A functor says what is computed of one element, in the user's own expressions; the skeleton does the
+rest for operands of any layout.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ...ir.identifiers import is_reserved
+from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
+from ..c import STORAGE, argument, compute_type, load_text, spelled, store_text
+from ..element import pieces_called, short_title
+from ..layout import comment, folded, head
+
+# "gelu.py:13  inner = ..." assigns to a name.
+_ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
+_MAX_RANK = 8
+
+
+def is_functor(fused: Pointwise) -> bool:
+    """Whether the skeleton runs a group: each operand is read once, along axes of the results, and
+    nothing but operands is."""
+    kernel = fused.contiguous
+    plain = fused.axes is not None and not kernel.turned and kernel.vectors == 1
+    return plain and len(fused.shape) <= _MAX_RANK
+
+
+def functor_pieces(fused: Pointwise) -> set[str]:
+    """Names of the device library's pieces that a functor needs."""
+    types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in fused.buffers}
+    called = pieces_called(functor_text(fused))
+    return {"pointwise", *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
+
+
+def functor_text(fused: Pointwise) -> str:
+    """The functor of a group, and the C function that runs it."""
+    assert fused.axes is not None, "the skeleton runs it"
+    kernel, name = fused.contiguous, f"{fused.group}_element"
+    axes = [*fused.axes, *(tuple(range(len(fused.shape))) for _ in kernel.stores)]
+    operands = [_operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
+    params = [_parameter(buffer) for buffer in kernel.buffers]
+    constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
+    lines = [
+        short_title(kernel, fused.buffers),
+        f"struct {name} {{",
+        folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
+        f"  static constexpr int {constants};",
+        head("  OPWELD_FN void of", params, " {"),
+        *statements(kernel),
+        "  }",
+        "};",
+        f'extern "C" int {fused.group}_launch(const TensorView* operands, void* stream) {{',
+        folded(f"  return op::pointwise<{name}>(operands, stream, {name}::Operands());"),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _operand(buffer: Buffer, along: tuple[int, ...]) -> str:
+    const = "" if buffer.written else "const "
+    return f"op::Along<{', '.join([const + STORAGE[buffer.dtype], *map(str, along)])}>"
+
+
+def _parameter(buffer: Buffer) -> str:
+    return f"{STORAGE[buffer.dtype]}{'&' if buffer.written else ''} {buffer.name}"
+
+
+def statements(kernel: Kernel) -> list[str]:
+    """The computation of one element: a statement for what the user named or used twice."""
+    loads = [d for d in kernel.definitions if isinstance(d, Load)]
+    texts = {load.name: load_text(load.dtype, load.buffer) for load in loads}
+    lines = lets(kernel, texts, set())
+    return lines + _results(kernel, texts, lines)
+
+
+def lets(kernel: Kernel, texts: dict[str, str], taken: set[str]) -> list[str]:
+    """The statements before results; `texts` are those of names, to which these are added. None has
+    a name that is `taken`, but for those that it has from the start.
+    """
+    lines: list[str] = []
+    for line, let, name in _named(kernel.element, taken | {b.name for b in kernel.buffers}):
+        text = spelled(replace(let, args=tuple(_told(arg, texts) for arg in let.args)), "cuda")
+        text = re.sub(r"^(op::\w+)\(\(([^()]*)\)\)$", r"\1(\2)", text)
+        texts[let.name] = name or _grouped(text)
+        if name:
+            lines += _comment(line, lines)
+            lines.append(folded(f"    const {compute_type(let.dtype)} {name} = {text};"))
+    return lines
+
+
+def told_line(kernel: Kernel, before: list[str]) -> list[str]:
+    """A comment with the user's line of the results, where no statement tells it."""
+    line = _lines_of(kernel.element)[-1:]
+    return _comment(line[0], before) if line else []
+
+
+def value_text(arg: Arg, texts: dict[str, str]) -> str:
+    """A result of an element."""
+    return _bare(argument(_told(arg, texts)))
+
+
+def _results(kernel: Kernel, texts: dict[str, str], before: list[str]) -> list[str]:
+    """What the results are; a comment tells the line where no statement has."""
+    lines: list[str] = []
+    for store in kernel.stores:
+        _, arg = kernel.element.results[store.result]
+        value = store_text(store.dtype, value_text(arg, texts))
+        lines.append(folded(f"    {store.buffer} = {value};"))
+    return [*told_line(kernel, before), *lines]
+
+
+def _told(arg: Arg, texts: dict[str, str]) -> Arg:
+    return Name(texts[arg.text]) if isinstance(arg, Name) and arg.text in texts else arg
+
+
+def _grouped(text: str) -> str:
+    return f"({text})" if re.search(r"[ ?]", _without_calls(text)) or text[:1] in "-!~" else text
+
+
+def _without_calls(text: str) -> str:
+    """The text without what stands in parentheses."""
+    while (inner := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = inner
+    return text
+
+
+def _bare(text: str) -> str:
+    """Without parentheses around all of it."""
+    whole = text.startswith("(") and text.endswith(")") and not _without_calls(text)
+    return text[1:-1] if whole else text
+
+
+def _comment(line: str, before: list[str]) -> list[str]:
+    """The user's line, where it is not the one just told."""
+    text = comment(line, 4, 4) if line else ""
+    told = next((each for each in reversed(before) if each.lstrip().startswith("//")), "")
+    return [text] if text and text != told else []
+
+
+def _lines_of(element: Element) -> list[str]:
+    """The user's line of each statement."""
+    found: list[str] = []
+    for let in element.body:
+        found.append(let.comment or (found[-1] if found else ""))
+    return found
+
+
+def _named(element: Element, taken: set[str]) -> Iterator[tuple[str, Let, str]]:
+    """Each statement with its line and its name; without one it is a part of its only user."""
+    lines = _lines_of(element)
+    line_of = {let.name: line for let, line in zip(element.body, lines, strict=True)}
+    users = Counter(a.text for let in element.body for a in let.args if isinstance(a, Name))
+    users.update(a.text for _, a in element.results if isinstance(a, Name))
+    last = {line: let.name for let, line in zip(element.body, lines, strict=True)}
+    reader = {a.text: let.name for let in element.body for a in let.args if isinstance(a, Name)}
+    taken = taken | {let.name for let in element.body}
+    for let, line in zip(element.body, lines, strict=True):
+        end = last[line] if line else ""
+        within = line_of.get(reader.get(let.name, end), "") == line
+        if users[let.name] <= 1 and within:
+            yield line, let, ""
+            continue
+        assigned = _ASSIGNED.match(line)
+        wish = assigned[1] if assigned and let.name == end else ""
+        name = wish if wish and wish not in taken and not is_reserved(wish) else let.name
+        taken.add(name)
+        yield line, let, name

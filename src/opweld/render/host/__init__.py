@@ -1,0 +1,1 @@
+"""The host code of operators."""

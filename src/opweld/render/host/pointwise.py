@@ -1,0 +1,75 @@
+"""The host code of functors: a few lines an operator, as the skeletons check operands."""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.operator import Operator, Result
+from ..c import index_text
+from .parts import scalar_type, wrapped
+
+
+def functor_declarations(group: str, scratch: bool) -> list[str]:
+    """The C functions that the CUDA text defines; with `scratch`, what memory it takes, too."""
+    lines = [f'extern "C" int {group}_launch(const TensorView* operands, void* stream);']
+    memory = f'extern "C" int64_t {group}_scratch(const TensorView* operands);'
+    return [*lines, *([memory] if scratch else [])]
+
+
+def functor_operator(operator: Operator, scratch: bool) -> str:
+    """The operator, and the one whose first result takes the memory of an argument."""
+    made = [_allocation(operator, result) for result in operator.results]
+    lines = _function(operator, operator.name, made, 0, scratch)
+    if operator.reuse is not None:
+        made[0] = operator.arguments[operator.reuse].name
+        lines += _function(operator, f"{operator.name}_into", made, 1, scratch)
+    return "\n".join(lines) + "\n"
+
+
+def _function(
+    operator: Operator, name: str, results: list[str], kept: int, scratch: bool
+) -> list[str]:
+    """`kept` is the number of the first results that are not returned."""
+    num = len(results) - kept
+    returns = "void" if not num else "Tensor" if num == 1 else f"std::tuple<{_tensors(num)}>"
+    parameters = [f"Tensor {argument.name}" for argument in operator.arguments]
+    parameters += [f"int64_t {size}" for size in operator.sizes]
+    run_by = "host::run_in_pieces(" if scratch else "host::run("
+    items = ["__func__", f"{operator.name}_launch"]
+    items += [f"{operator.name}_scratch"] if scratch else []
+    items.append(f"std::array{{{', '.join(results)}}}")
+    items += [argument.name for argument in operator.arguments]
+    if not kept:
+        run = [f"  return {wrapped(run_by, items, ');')}"]
+    elif not num:
+        run = [f"  {wrapped(run_by, items, ');')}"]
+    else:
+        run = [
+            f"  const auto made = {wrapped(run_by, items, ');')}",
+            f"  return {_rest(num)};",
+        ]
+    head = wrapped(f"{returns} {name}(", parameters, ") {")
+    line = f"{head} {run[0].strip()} }}"
+    return [line] if len(run) == 1 and len(line) <= 100 and "\n" not in line else [head, *run, "}"]
+
+
+def _tensors(num: int) -> str:
+    return ", ".join(["Tensor"] * num)
+
+
+def _rest(num: int) -> str:
+    """What is made but for the first."""
+    each = ", ".join(f"std::get<{i + 1}>(made)" for i in range(num))
+    return each if num == 1 else f"std::make_tuple({each})"
+
+
+def _allocation(operator: Operator, result: Result) -> str:
+    beside = operator.arguments[result.like or 0].name
+    if result.like is not None:
+        return f"host::like({beside}, {scalar_type(result.type)})"
+    sizes = ", ".join(index_text(size, str) for size in result.type.shape)
+    for read in operator.reads:
+        size = f"{operator.arguments[read.argument].name}.size({read.axis})"
+        sizes = re.sub(rf"\b{read.name}\b", size, sizes)
+    shape = f"std::array<int64_t, {result.type.rank}>{{{sizes}}}"
+    return f"host::in_rows({beside}, {scalar_type(result.type)}, {shape})"

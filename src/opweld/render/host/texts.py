@@ -1,0 +1,312 @@
+"""The host code, main.cpp: registers the operators, checks their operands, launches the kernels.
+
+Only this text sees torch, and of torch only the headers that are stable between versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import resources
+
+from ...ir.expr import product, symbols_of
+from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
+from ...ir.kernels.reduction import Lowered, Reduction, Scan
+from ...ir.kernels.shared import fused_groups_of, sites_of
+from ...ir.operator import Operator, Result, operator_of
+from ...ir.original import Part
+from ...ir.plan import Group
+from ..c import index_text
+from ..cpp.statements import picks
+from ..cuda.cooperative_rows import has_partials
+from ..cuda.texts import runs_by_skeleton, takes_scratch
+from .attention import attention_declarations, attention_run
+from .contraction import contraction_run, entry_declarations
+from .parts import (
+    before_picks,
+    behind_picks,
+    contiguous_test,
+    extents,
+    pointers,
+    range_call,
+    reads,
+    references,
+    scalar_type,
+    shape,
+    sizes_of_run,
+    wrapped,
+)
+from .pointwise import functor_declarations, functor_operator
+from .reduction import reduction_declarations, reduction_run
+from .row_blocks import row_blocks_run
+
+_OPERATOR = """
+// Makes f the operator of a schema.
+#define OPWELD_OPERATOR(f, schema)                                          \\
+  STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def(schema); } \\
+  STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, @KEY@, m) { m.impl(#f, TORCH_BOX(&f)); }"""
+
+
+@dataclass(frozen=True, slots=True)
+class HostOperator:
+    """The text of one operator: what it calls, itself, and how PyTorch gets to know it."""
+
+    name: str
+    declarations: tuple[str, ...]
+    text: str
+    schemas: tuple[str, ...]
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host code of one emitted file: what all operators have in common, and each of them.
+
+    The namespace of the operators is the macro TORCH_EXTENSION_NAME.
+    """
+
+    key: str
+    shared: str
+    operators: tuple[HostOperator, ...]
+
+    @property
+    def text(self) -> str:
+        """One translation unit with all."""
+        return "\n".join([self.shared, self.of(None)])
+
+    def of(self, names: Collection[str] | None) -> str:
+        """Some operators, or all."""
+        chosen = [each for each in self.operators if names is None or each.name in names]
+        declared = [line for each in chosen for line in each.declarations]
+        pieces = ["", *declared] if self.key == "CUDA" else []
+        pieces += ["namespace {", *(each.text for each in chosen), "}  // namespace"]
+        return "\n".join([*pieces, _registration(chosen)]) + "\n"
+
+
+def host(parts: tuple[Part, ...], language: str) -> Host:
+    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++"."""
+    fused_groups = fused_groups_of(parts)
+    key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
+    lowereds = [lowered for _, _, lowered, _ in fused_groups]
+    products = [w for w in lowereds if isinstance(w, Contraction)]
+    functors = [language == "cuda" and runs_by_skeleton(lowered) for lowered in lowereds]
+    pairs = zip(lowereds, functors, strict=True)
+    reductions = [w for w, functor in pairs if isinstance(w, Reduction | Scan) and not functor]
+    cut = any(map(has_partials, reductions))
+    attends = any(isinstance(w, Attending) for w in lowereds)
+    files = ["tensor_view.h"] if any(functors) else []
+    scratch = any(
+        functor and takes_scratch(w) for w, functor in zip(lowereds, functors, strict=True)
+    )
+    files += ["scratch.h"] if scratch else []
+    files += [] if all(functors) else ["host.h", extra]
+    files += ["memory.h"] if products or cut or attends else []
+    files += ["product.h"] if products or attends else []
+    files += ["packed_weights.h"] if any(product.held for product in products) else []
+    files += ["rows_cpu.h"] if reductions and language == "c++" else []
+    checked = any(picks(w.kernels) for w in lowereds)
+    files += ["inside_cpu.h"] if checked and language == "c++" else []
+    files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
+    sites = sites_of(parts)
+    operators = (
+        HostOperator(
+            operator.name,
+            tuple(_declarations(lowered)) if language == "cuda" else (),
+            functor_operator(operator, takes_scratch(lowered))
+            if language == "cuda" and runs_by_skeleton(lowered)
+            else _operator_text(group, lowered, operator, language, sites[operator.name]),
+            (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
+            (operator.name, *([f"{operator.name}_into"] if _reuses(operator) else [])),
+        )
+        for _, group, lowered, operator in fused_groups
+    )
+    shared = [*map(_device, files), _OPERATOR.replace("@KEY@", key)]
+    return Host(key, "\n".join(shared), tuple(operators))
+
+
+def _reuses(operator: Operator) -> bool:
+    return operator.reuse is not None
+
+
+def _device(file: str) -> str:
+    host = resources.files("opweld.device") / "host"
+    return (host / file).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _declarations(lowered: Lowered) -> list[str]:
+    """Of row blocks the tail has declared all."""
+    if runs_by_skeleton(lowered):
+        return functor_declarations(lowered.group, takes_scratch(lowered))
+    if isinstance(lowered, Attending):
+        return attention_declarations(lowered)
+    if isinstance(lowered, Contraction):
+        return entry_declarations(lowered)
+    if isinstance(lowered, Reduction | Scan):
+        return reduction_declarations(lowered)
+    return [_declaration(kernel) for kernel in lowered.kernels]
+
+
+def _declaration(kernel: Kernel) -> str:
+    """The launcher that the CUDA text defines."""
+    types = [f"{'' if b.written else 'const '}void*" for b in kernel.buffers]
+    types += ["int64_t"] * (len(kernel.extents) + 2) + ["int", "void*"]
+    return f'extern "C" int {kernel.name}_{kernel.variant}({", ".join(types)});'
+
+
+def _operator_text(
+    group: Group, lowered: Lowered, operator: Operator, language: str, sites: int
+) -> str:
+    parts = [_run(group, lowered, operator, language, sites), _fresh_text(operator)]
+    if operator.reuse is not None:
+        parts.append(_into_text(operator))
+    return "\n\n".join(parts) + "\n"
+
+
+def _run(group: Group, lowered: Lowered, operator: Operator, language: str, sites: int) -> str:
+    if isinstance(lowered, Attending):
+        return attention_run(operator, lowered)
+    if isinstance(lowered, Contraction):
+        return contraction_run(operator, lowered, sites)
+    if isinstance(lowered, Reduction | Scan):
+        return reduction_run(operator, lowered, language)
+    if isinstance(lowered, RowBlocks):
+        assert group.tail is not None, "row blocks have a tail"
+        return row_blocks_run(operator, operator_of(group.tail, lowered.tail), lowered)
+    return _run_text(operator, lowered, language)
+
+
+def _parameters(operator: Operator) -> list[str]:
+    tensors = [f"Tensor {argument.name}" for argument in operator.arguments]
+    return tensors + [f"int64_t {name}" for name in operator.sizes]
+
+
+def _run_text(operator: Operator, fused: Pointwise, language: str) -> str:
+    """Chooses the kernel by the layouts at this call and runs it."""
+    call = _cuda_call if language == "cuda" else _cpu_call
+    device = f"{operator.results[0].name}.get_device_index()"
+    guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
+    lines = [
+        wrapped(f"void {operator.name}_run(", references(operator), ") {"),
+        *reads(operator, sizes_of_run(fused)),
+        f"  const int64_t num_elems = {index_text(product(fused.shape), str)};",
+        "  if (num_elems == 0) return;",
+        *([guard] if language == "cuda" else before_picks(fused.strided)),
+        f"  if ({contiguous_test(operator, fused)}) {{",
+        *call(operator, fused.contiguous),
+        "  } else {",
+        *call(operator, fused.strided),
+        "  }",
+        *([] if language == "cuda" else behind_picks(fused.strided)),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _cuda_call(operator: Operator, kernel: Kernel) -> list[str]:
+    tensors = ", ".join(b.name for b in kernel.buffers)
+    arguments = [*pointers(kernel), *extents(kernel)]
+    arguments += ["num_elems", f"host::largest_reach({tensors})", f"host::all_aligned({tensors})"]
+    arguments.append(f"host::current_stream({operator.results[0].name})")
+    call = wrapped(f"{kernel.name}_{kernel.variant}(", arguments, "));", 8)
+    return [f'    host::check_launch("{operator.name}", {call}']
+
+
+def _cpu_call(operator: Operator, kernel: Kernel) -> list[str]:
+    loop = "torch::stable::parallel_for(0, num_elems, host::kGrain"
+    return [
+        f"    {loop}, [&](int64_t begin, int64_t end) {{",
+        f"      {range_call(kernel)}",
+        "    });",
+    ]
+
+
+def _fresh_text(operator: Operator) -> str:
+    """The operator itself: its results are new tensors."""
+    returned = ", ".join(result.name for result in operator.results)
+    value = returned if len(operator.results) == 1 else f"std::make_tuple({returned})"
+    lines = [
+        wrapped(
+            f"{_return_type(len(operator.results))} {operator.name}(", _parameters(operator), ") {"
+        ),
+        *_checks(operator),
+        *(_allocation(operator, result) for result in operator.results),
+        f"  {_run_call(operator)}",
+        f"  return {value};",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _into_text(operator: Operator) -> str:
+    """The same, with the first result in the memory of an argument that nobody reads any more."""
+    assert operator.reuse is not None
+    first, *others = operator.results
+    returned = ", ".join(result.name for result in others)
+    value = returned if len(others) == 1 else f"std::make_tuple({returned})"
+    lines = [
+        wrapped(f"{_return_type(len(others))} {operator.name}_into(", _parameters(operator), ") {"),
+        *_checks(operator),
+        f"  const Tensor& {first.name} = {operator.arguments[operator.reuse].name};",
+        *(_allocation(operator, result) for result in others),
+        f"  {_run_call(operator)}",
+        *([f"  return {value};"] if others else []),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _return_type(count: int) -> str:
+    if count == 0:
+        return "void"
+    return "Tensor" if count == 1 else f"std::tuple<{', '.join(['Tensor'] * count)}>"
+
+
+def _run_call(operator: Operator) -> str:
+    names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
+    return wrapped(f"{operator.name}_run(", [*names, *operator.sizes], ");")
+
+
+def _checks(operator: Operator) -> list[str]:
+    first = operator.arguments[0].name
+    types = [a.type for a in operator.arguments] + [r.type for r in operator.results]
+    needed = frozenset(name for t in types for size in t.shape for name in symbols_of(size))
+    lines = reads(operator, needed)
+    for argument in operator.arguments:
+        label = f'"{operator.name}: {argument.name}"'
+        items = [label, argument.name, first, scalar_type(argument.type), shape(argument.type)]
+        lines.append(f"  {wrapped('host::expect(', items, ');', 6)}")
+    return lines
+
+
+def _allocation(operator: Operator, result: Result) -> str:
+    function = "row_major" if result.like is None else "laid_out_like"
+    beside = operator.arguments[result.like or 0].name
+    items = [beside, scalar_type(result.type), shape(result.type)]
+    return f"  const Tensor {result.name} = {wrapped(f'host::{function}(', items, ');', 6)}"
+
+
+def _registration(operators: list[HostOperator]) -> str:
+    """The operators, then those of them that take the memory of an argument."""
+    pairs = [[*zip(each.functions, each.schemas, strict=True)] for each in operators]
+    places = [pair[place] for place in (0, 1) for pair in pairs if place < len(pair)]
+    return "\n".join(f'OPWELD_OPERATOR({name}, "{schema}")' for name, schema in places)
+
+
+def _schema(operator: Operator) -> str:
+    tensors = [f"Tensor {a.name}" for a in operator.arguments]
+    sizes = [f"SymInt {name}" for name in operator.sizes]
+    return f"{operator.name}({', '.join([*tensors, *sizes])}) -> {_returned(len(operator.results))}"
+
+
+def _into_schema(operator: Operator) -> str:
+    tensors = [
+        f"Tensor{'(a!)' if i == operator.reuse else ''} {a.name}"
+        for i, a in enumerate(operator.arguments)
+    ]
+    sizes = [f"SymInt {name}" for name in operator.sizes]
+    returned = _returned(len(operator.results) - 1)
+    return f"{operator.name}_into({', '.join([*tensors, *sizes])}) -> {returned}"
+
+
+def _returned(count: int) -> str:
+    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
