@@ -37,12 +37,14 @@ from opweld.ir.source import NO_LIBRARIES
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
+from opweld.lower.tensor_lists import with_tensor_lists
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
 from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
+from opweld.render.cuda import runs_by_skeleton
 from opweld.render.host import host
 from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
@@ -221,6 +223,8 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
         conditions,
         table,
     )
+    if target.language == "cuda":
+        plan = trace.run("lower", with_tensor_lists, plan, runs_by_skeleton)
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     return _Line(simplified, Part(_of_products(variant, plan), plan, kernels))

@@ -29,7 +29,7 @@ CPP_FLAGS = (
 _FILES = {
     "cuda": (
         *("storage_cuda.cuh", "extremes.cuh", "math_cuda.cuh", "math.h", "approximate.cuh"),
-        *("storage.h", "positions.cuh", "vector.cuh", "pointwise.cuh"),
+        *("storage.h", "positions.cuh", "vector.cuh", "pointwise.cuh", "tensor_list.cuh"),
         *("contract.cuh", "contract_fma.cuh", "contract_short.cuh", "combine.cuh"),
         *("rows.cuh", "row_ring.cuh", "row_slices.cuh", "column_sums.cuh"),
         *("split.cuh", "split_held.cuh", "split_host.cuh"),

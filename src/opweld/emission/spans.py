@@ -47,7 +47,8 @@ def _place(group: Group) -> int:
 
 
 def _is_plain(group: Group) -> bool:
-    return group.welded and group.anchor is None and group.tail is None
+    one_each = group.anchor is None and group.tail is None and group.listed is None
+    return group.welded and one_each
 
 
 def _only_reader(plan: Plan, first: Group) -> Group | None:

@@ -81,7 +81,7 @@ def _form(site: _Site) -> object:
     computed = (node for node in own.nodes if node.kind is not Kind.SOURCE)
     nodes = tuple((node.op, node.type.dtype, node.type.rank) for node in computed)
     operands = tuple((node.type.dtype, node.type.rank) for node in own.inputs)
-    return own.kind, own.schedule, nodes, operands
+    return own.kind, own.schedule, own.listed, nodes, operands
 
 
 def _over_names(sites: list[_Site], cuda: bool) -> list[_Site]:

@@ -16,9 +16,9 @@ from ..ir.index import Coords
 from ..ir.ops import Op
 from ..ir.product import Matrix, Product
 from ..ir.types import DType
+from ..ir.views import behind_views, is_free_view
 from .products import ONE, Labels, NoProduct, Terms, is_product, terms_of
 from .scores import NoAttention, Users, Walk, behind, divided, in_memory, knows, width
-from .uses import behind_views, is_free_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from ..ir.ops import Op
 from ..ir.plan import Conditions, number_at
 from ..ir.product import SKINNY, Mode, Product, even_strides
 from ..ir.types import DType
+from ..ir.views import behind_views
 from ..target import Target
 from .attention import written_out
 from .cost import estimate_product, held_bytes, splits_itself
@@ -21,7 +22,7 @@ from .fusion import Cluster, fuse
 from .measured import maker_of, measured, product_class
 from .products import MODES, NoProduct, is_product, product_of
 from .scores import LEAST_QUERIES, NoAttention, users_in
-from .uses import Made, behind_views, uses_of
+from .uses import Made, uses_of
 
 
 @dataclass(frozen=True, slots=True)

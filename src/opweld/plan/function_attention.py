@@ -14,8 +14,8 @@ from ..ir.index import Coords, align
 from ..ir.ops import Op
 from ..ir.product import Matrix, Product
 from ..ir.types import DType, TensorType
+from ..ir.views import behind_views
 from .scores import NoAttention, Users, Walk, divided, in_memory, width
-from .uses import behind_views
 
 TARGET = "aten.scaled_dot_product_attention.default"
 

@@ -11,6 +11,7 @@ from ..ir.measured import Table
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
 from ..ir.product import Product
+from ..ir.views import behind_views, is_free_view
 from ..target import Target
 from .apart import folds_and_maps, kept_by_all
 from .choice import Choice
@@ -24,7 +25,7 @@ from .schedule import (
     choose_reduction_schedule,
     choose_scan_schedule,
 )
-from .uses import CALCULATING, Uses, behind_views, computes, is_free_view, reads_of
+from .uses import CALCULATING, Uses, computes, reads_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def functor_pieces(welded: Welded) -> set[str]:
     """Names of the device library's pieces that a functor needs."""
     types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in welded.buffers}
     called = pieces_called(functor_text(welded))
-    return {"pointwise", *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
+    skeleton = "pointwise_of_list" if _list_of(welded) else "pointwise"
+    return {skeleton, *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
 
 
 def functor_text(welded: Welded) -> str:
@@ -55,10 +56,24 @@ def functor_text(welded: Welded) -> str:
         "  }",
         "};",
         f'extern "C" int {welded.group}_launch(const TensorView* operands, void* stream) {{',
-        folded(f"  return op::pointwise<{name}>(operands, stream, {name}::Operands());"),
+        folded(f"  return op::{_skeleton(welded, name)}(operands, stream, {name}::Operands());"),
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _list_of(welded: Welded) -> Buffer | None:
+    """The operand that is a list of tensors."""
+    return next((buffer for buffer in welded.buffers if buffer.listed is not None), None)
+
+
+def _skeleton(welded: Welded, name: str) -> str:
+    """With the place of a list, and the axis of the results along which it is joined."""
+    joined = _list_of(welded)
+    if joined is None or joined.listed is None or welded.axes is None:
+        return f"pointwise<{name}>"
+    axis = welded.axes[joined.source][joined.listed]
+    return f"pointwise_of_list<{name}, {joined.source}, {axis}>"
 
 
 def _operand(buffer: Buffer, along: tuple[int, ...]) -> str:
