@@ -113,6 +113,8 @@ def _over_name(site: _Site, cuda: bool) -> _Site | None:
 def _is_short(lowered: Lowered) -> bool:
     if not isinstance(lowered, Welded) or len(lowered.contiguous.loops) == 1:
         return False
+    if any(buffer.listed is not None for buffer in lowered.buffers):
+        return False  # a skeleton runs it, whose sizes are those of each tensor
     run = lowered.contiguous.loops[-1].extent
     return isinstance(run, int) and run < SHORT_RUN_ELEMS
 
