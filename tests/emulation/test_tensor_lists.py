@@ -10,8 +10,6 @@ import torch
 from tests.emulation.operators import emulated_kernels, load_operators
 from tests.unit.plan.plans import BATCH, Make, graph
 
-from opweld.emission.body import reference
-from opweld.emission.support import optional_texts, support_text
 from opweld.ir.graph import Node
 from opweld.ir.original import Part
 from opweld.ir.plan import Group

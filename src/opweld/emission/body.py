@@ -13,6 +13,7 @@ from ..ir.graph import Graph, Node, Origin, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
+from ..ir.views import is_free_view
 from .composites import Call, calls, in_parts
 from .picks import pick_text
 from .spans import Span
@@ -75,7 +76,10 @@ class Body:
 
     def _shown(self, node: Node) -> str:
         """A tensor of a list, in one expression with the views of it."""
-        return self.texts.get(node.serial) or spelled(node, self._shown)
+        if node.serial in self.texts:
+            return self.texts[node.serial]
+        assert is_free_view(node), f"{node!r} is in memory where a list has it"
+        return spelled(node, self._shown)
 
     def tensor(self, node: Node) -> str:
         """The same, but a constant as a tensor of its own."""

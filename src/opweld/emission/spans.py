@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Graph, leaves_of
+from ..ir.graph import Graph, Node, leaves_of
 from ..ir.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
@@ -61,9 +61,15 @@ def _only_reader(plan: Plan, first: Group) -> Group | None:
         group
         for group in plan.groups
         if group is not first
-        and made & {o.serial for n in group.nodes for o in n.inputs if n.serial not in inside}
+        and made & {each.serial for each in _read_by(group, inside)}
     ]
     return readers[0] if len(readers) == 1 and _is_norm(first) else None
+
+
+def _read_by(group: Group, inside: set[int]) -> list[Node]:
+    """The operands of its nodes, but for those that are `inside` another, and of a list each."""
+    own = (node for node in group.nodes if node.serial not in inside)
+    return [*group.tensors, *(operand for node in own for operand in node.inputs)]
 
 
 def _is_norm(group: Group) -> bool:

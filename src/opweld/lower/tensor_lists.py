@@ -27,7 +27,7 @@ def with_tensor_lists(plan: Plan, runs: Runs) -> Plan:
 
 def _over_list(plan: Plan, group: Group, written: set[int], runs: Runs) -> Group | None:
     """The group over a list in place of the first CAT that allows it; None where none does."""
-    if group.kind is not GroupKind.POINTWISE:
+    if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION):
         return None
     for node in group.nodes:
         if node.op is Op.CAT and node.serial not in written and _is_in_memory(group, node):
@@ -55,12 +55,14 @@ def _listed(group: Group, cat: Node) -> Group:
             inputs[cat] = None
         if node.serial in read:
             inputs[node] = None
-    assert isinstance(group.schedule, PointwiseSchedule), "it is a pointwise group"
+    schedule = group.schedule
+    if isinstance(schedule, PointwiseSchedule):
+        schedule = replace(schedule, vectors=1)
     return replace(
         group,
         nodes=nodes,
         inputs=tuple(inputs),
-        schedule=replace(group.schedule, vectors=1),
+        schedule=schedule,
         reuse=None,
         held=(),
         listed=list(inputs).index(cat),

@@ -20,6 +20,8 @@ from .layout import comment, folded, head
 # "gelu.py:13  inner = ..." assigns to a name.
 _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
 _MAX_RANK = 8
+Axes = tuple[tuple[int, ...], ...]
+"""For each operand the axes that its own lie along."""
 
 
 def is_functor(welded: Welded) -> bool:
@@ -34,7 +36,8 @@ def functor_pieces(welded: Welded) -> set[str]:
     """Names of the device library's pieces that a functor needs."""
     types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in welded.buffers}
     called = pieces_called(functor_text(welded))
-    skeleton = "pointwise_of_list" if _list_of(welded) else "pointwise"
+    listed = any(buffer.listed is not None for buffer in welded.buffers)
+    skeleton = "pointwise_of_list" if listed else "pointwise"
     return {skeleton, *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
 
 
@@ -45,6 +48,7 @@ def functor_text(welded: Welded) -> str:
     axes = [*welded.axes, *(tuple(range(len(welded.shape))) for _ in kernel.stores)]
     operands = [_operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
     params = [_parameter(buffer) for buffer in kernel.buffers]
+    skeleton = _skeleton(name, list_in(kernel.buffers, welded.axes))
     constants = f"kRank = {len(welded.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
     lines = [
         short_title(kernel, welded.buffers),
@@ -56,24 +60,24 @@ def functor_text(welded: Welded) -> str:
         "  }",
         "};",
         f'extern "C" int {welded.group}_launch(const TensorView* operands, void* stream) {{',
-        folded(f"  return op::{_skeleton(welded, name)}(operands, stream, {name}::Operands());"),
+        folded(f"  return op::{skeleton}(operands, stream, {name}::Operands());"),
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _list_of(welded: Welded) -> Buffer | None:
-    """The operand that is a list of tensors."""
-    return next((buffer for buffer in welded.buffers if buffer.listed is not None), None)
+def list_in(buffers: tuple[Buffer, ...], axes: Axes) -> tuple[int, int] | None:
+    """The place of the operand that is a list of tensors, and the axis along which it is joined."""
+    for place, buffer in enumerate(buffers):
+        if buffer.listed is not None:
+            return place, axes[place][buffer.listed]
+    return None
 
 
-def _skeleton(welded: Welded, name: str) -> str:
-    """With the place of a list, and the axis of the results along which it is joined."""
-    joined = _list_of(welded)
-    if joined is None or joined.listed is None or welded.axes is None:
+def _skeleton(name: str, listed: tuple[int, int] | None) -> str:
+    if listed is None:
         return f"pointwise<{name}>"
-    axis = welded.axes[joined.source][joined.listed]
-    return f"pointwise_of_list<{name}, {joined.source}, {axis}>"
+    return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
 
 
 def _operand(buffer: Buffer, along: tuple[int, ...]) -> str:
