@@ -60,8 +60,7 @@ def _only_reader(plan: Plan, first: Group) -> Group | None:
     readers = [
         group
         for group in plan.groups
-        if group is not first
-        and made & {each.serial for each in _read_by(group, inside)}
+        if group is not first and made & {each.serial for each in _read_by(group, inside)}
     ]
     return readers[0] if len(readers) == 1 and _is_norm(first) else None
 
