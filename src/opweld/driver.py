@@ -31,6 +31,7 @@ from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
+from opweld.ir.reduction import Lowered
 from opweld.ir.rewrite import Simplified
 from opweld.ir.shared import kernels_of, sharing
 from opweld.ir.source import NO_LIBRARIES
@@ -223,11 +224,16 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
         conditions,
         table,
     )
-    if target.language == "cuda":
-        plan = trace.run("lower", with_tensor_lists, plan, runs_by_skeleton)
+    runs = runs_by_skeleton if target.language == "cuda" else _runs_no_list
+    plan = trace.run("lower", with_tensor_lists, plan, runs)
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     return _Line(simplified, Part(_of_products(variant, plan), plan, kernels))
+
+
+def _runs_no_list(lowered: Lowered) -> bool:
+    """C++ has no skeletons."""
+    return False
 
 
 def _of_products(variant: Variant, plan: Plan) -> Variant:

@@ -599,7 +599,10 @@ struct Space {
         made.num_rows = num_rows, made.length = made.piece = length;
         return made;
     }
-    bool narrow() const { return num_rows * length < (1ll << 31) && far < (1ll << 31); }
+    bool narrow() const {
+        const int64_t num = num_rows * length;
+        return num < (1ll << 31) && far < (1ll << 31);
+    }
     // Whether neighbours along F::kLane can be moved at once.
     bool packed() const {
         constexpr int64_t kBytes[] = {
