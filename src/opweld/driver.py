@@ -27,6 +27,7 @@ from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
+from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.measured import Table, Tunable
@@ -37,12 +38,14 @@ from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
+from opweld.lower.tensor_lists import with_tensor_lists
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
 from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
 from opweld.render import render
+from opweld.render.cuda.texts import runs_by_skeleton
 from opweld.render.host.texts import host
 from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
@@ -221,9 +224,16 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
         conditions,
         table,
     )
+    runs = runs_by_skeleton if target.language == "cuda" else _runs_no_list
+    plan = trace.run("lower", with_tensor_lists, plan, runs)
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     return _Line(simplified, Part(_of_products(variant, plan), plan, kernels))
+
+
+def _runs_no_list(lowered: Lowered) -> bool:
+    """C++ has no skeletons."""
+    return False
 
 
 def _of_products(variant: Variant, plan: Plan) -> Variant:

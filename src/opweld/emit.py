@@ -196,7 +196,9 @@ def _fake(operator: Operator) -> str:
 
 
 def _fake_result(operator: Operator, result: Result) -> str:
-    names = parameters(operator)
+    names = [
+        a.tensor(name) for a, name in zip(operator.arguments, parameters(operator), strict=False)
+    ]
     if result.like is not None:
         kind = _dtype_argument(operator.arguments[result.like].type, result.type)
         return f"torch.empty_like({names[result.like]}{kind})"
@@ -227,7 +229,11 @@ def _call_text(
         for variant in (mode[0].variant for mode in _modes(parts))
         if has_facts(variant.contract)
     }
-    kernels = {fused.operator.name: _kernel_call(fused) for fused in _fused_groups(parts)}
+    counts = _list_lengths(parts)
+    kernels = {
+        fused.operator.name: _kernel_call(fused, counts.get(fused.operator.name, ()))
+        for fused in _fused_groups(parts)
+    }
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
@@ -247,17 +253,32 @@ def _records(original: Original, parts: tuple[Part, ...]) -> dict[str, str]:
     }
 
 
-def _kernel_call(fused: _FusedGroup) -> Call:
-    """What makes the function that the forward calls of the operator `op(name)`."""
+def _list_lengths(parts: tuple[Part, ...]) -> dict[str, tuple[int, ...]]:
+    """How many tensors the lists have that each kernel is given."""
+    found: dict[str, set[int]] = {}
+    for group in (group for part in parts for group in part.plan.groups):
+        if group.tensor_list is not None:
+            found.setdefault(group.name, set()).add(len(group.tensor_list.inputs))
+    return {name: tuple(sorted(lengths)) for name, lengths in found.items()}
+
+
+def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
+    """What makes the function that the forward calls of the operator `op(name)`; `counts` are the
+    tensors that a list of its may have."""
     operator, name = fused.operator, fused.operator.name
     if fused.tail is not None:
         tail = f"ModelNew._opweld.{fused.tail.name}"
         return "_in_row_blocks", [f'op("{name}")', f"_{name}_apart", _fake(operator), tail]
-    arguments = [f"_{name}_reference", _fake(operator), *_sizes(operator)]
+    arguments = [f"_{name}_reference", _fake(operator)]
+    lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
+    arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
+    arguments += _sizes(operator)
     floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
     places = _reached(fused)
     if any(each != floats for each in places):
         arguments.append(f"reached={places!r}")
+    if lists:
+        return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
         return "_fused", [f'op("{name}")', *arguments]
     operators = [f'op("{name}")', f'op("{name}_into")', str(operator.reuse)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..ir.graph import Graph, Node, Origin, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
+from ..ir.views import is_free_view
 from .composites import Call, calls, in_parts
 from .gathers import pick_text
 from .spans import Span
@@ -37,16 +38,18 @@ RESERVED = frozenset((*keyword.kwlist, "self", "torch", "float"))
 class Body:
     """Lines of a function body, and the text by which each node made so far is known.
 
-    `calls` has nodes that are made by one call, from another operand than their own, `wishes` names
-    for some nodes. `asked` has the nodes whose texts something was made of; the names of `passing`
-    ones may go to what the next statement makes, which alone still reads them. It `tells` the
-    user's lines, and names what they name, unless they are not of this function.
+    `calls` has nodes that are made by one call, from another operand than their own, `lists` the
+    CATs that stand for lists of tensors, `wishes` names for some nodes. `asked` has the nodes whose
+    texts something was made of; the names of `passing` ones may go to what the next statement
+    makes, which alone still reads them. It `tells` the user's lines, and names what they name,
+    unless they are not of this function.
     """
 
     graph: Graph
     device: str
     texts: dict[int, str] = field(default_factory=dict)
     calls: dict[int, Call] = field(default_factory=dict)
+    lists: Collection[Node] = ()
     wishes: dict[int, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: set(RESERVED))
     lines: list[str] = field(default_factory=list)
@@ -62,11 +65,21 @@ class Body:
 
     def text(self, node: Node) -> str:
         """The text of a value; what it needs and does not exist yet is computed first."""
+        if node.serial not in self.texts and node in self.lists:
+            self.asked[node.serial] = node
+            return f"[{', '.join(map(self._shown, node.inputs))}]"
         if node.serial not in self.texts:
             for needed in reached((node,), self.texts, self.operands):
                 self._make(needed)
         self.asked[node.serial] = node
         return self.texts[node.serial]
+
+    def _shown(self, node: Node) -> str:
+        """A tensor of a list, in one expression with the views of it."""
+        if node.serial in self.texts:
+            return self.texts[node.serial]
+        assert is_free_view(node), f"{node!r} is in memory where a list has it"
+        return spelled(node, self._shown)
 
     def tensor(self, node: Node) -> str:
         """The same, but a constant as a tensor of its own."""
@@ -222,10 +235,16 @@ def parameters(operator: Operator) -> list[str]:
 
 def size_reads(operator: Operator) -> list[str]:
     """`s0 = x.shape[0]` for each symbolic size that an operator's arguments show."""
+    arguments = [each.tensor(python_name(each.name)) for each in operator.arguments]
     return [
-        f"{size_name(r.name)} = {python_name(operator.arguments[r.argument].name)}.shape[{r.axis}]"
-        for r in operator.reads
+        f"{size_name(r.name)} = {arguments[r.argument]}.shape[{r.axis}]" for r in operator.reads
     ]
+
+
+def _joining(operator: Operator) -> list[str]:
+    """The statements that make tensors of lists."""
+    lists = [(python_name(a.name), a.listed) for a in operator.arguments if a.listed is not None]
+    return [f"{name} = torch.cat({name}, dim={axis})" for name, axis in lists]
 
 
 def reference(graph: Graph, group: Group, operator: Operator) -> str:
@@ -255,7 +274,7 @@ def reference(graph: Graph, group: Group, operator: Operator) -> str:
         "None" if node.serial in silent else body.texts[node.serial] for node in outputs
     )
     reads = [line for line in size_reads(operator) if names_size(line, body.lines)]
-    lines = [*reads, *ending(body.lines, results)]
+    lines = [*reads, *_joining(operator), *ending(body.lines, results)]
     head = f"def _{operator.name}_reference({', '.join(parameters(operator))}):"
     return "\n".join([head, *(f"    {line}" for line in lines)])
 

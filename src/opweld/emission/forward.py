@@ -52,7 +52,7 @@ def forward(
     and those below it. New forwards of these go to `methods`.
     """
     graph = plan.graph
-    steps, returned = _steps(plan, operators, spans, _root_body(graph, symbols, parameters))
+    steps, returned = _steps(plan, operators, spans, _root_body(plan, symbols, parameters))
     flow = flow_of(steps, returned)
     scope = scopes_of(flow)
     together = _tracked_together(graph)
@@ -63,7 +63,7 @@ def forward(
         scope = Scope(None, 0, len(steps) - 1, [*range(len(steps))])
     facts = {fact.path: fact for fact in modules}
     forwards = _Forwards(graph, flow, facts, symbols, methods or Methods(), tracked or {})
-    body = _root_body(graph, symbols, parameters)
+    body = _root_body(plan, symbols, parameters)
     forwards.write(body, scope)
     if "_tracked" in forwards.used:
         body.lines.insert(0, "_tracked = [[], [], []]")
@@ -77,8 +77,10 @@ def forward(
     return [*used, *ending(body.lines, result)]
 
 
-def _root_body(graph: Graph, symbols: list[str], parameters: tuple[str, ...]) -> Body:
-    body = Body(graph, "_device")
+def _root_body(plan: Plan, symbols: list[str], parameters: tuple[str, ...]) -> Body:
+    graph = plan.graph
+    lists = frozenset(g.tensor_list for g in plan.groups if g.tensor_list is not None)
+    body = Body(graph, "_device", lists=lists)
     body.taken.update((*parameters, "_kernels", "_device", "_tracked"))
     for source in (*graph.inputs, *graph.weights):
         body.texts[source.serial] = source.attrs.access
@@ -97,7 +99,7 @@ def _steps(
     plan: Plan, operators: Mapping[str, Operator], spans: Sequence[Span], body: Body
 ) -> tuple[list[Step], list[Node]]:
     """The statements of a forward written out, and the values that its end reads."""
-    known = set(body.texts)
+    known = {*body.texts, *(node.serial for node in body.lists)}
     steps: list[Step] = []
     for group, operator in _computed(plan, operators, spans):
         body.asked.clear()
@@ -177,7 +179,7 @@ class _Forwards:
     def _ended(self, first: int, last: int, kept: set[int]) -> tuple[Node, ...]:
         """The values of these steps that later ones do not read."""
         steps = self.flow.steps[first : last + 1]
-        nodes = {n.serial: n for step in steps for n in (*step.read, *step.made)}
+        nodes = {n.serial: n for step in steps for n in (*step.needed, *step.made)}
         last_read = self.flow.last_read
         return tuple(
             nodes[serial]
@@ -191,7 +193,8 @@ class _Forwards:
         reads = self.flow.read_by(scope.first, scope.last)
         own = {n.serial: text for n in reads if (text := _own_weight(n, scope.access))}
         arguments = tuple(node for node in reads if node.serial not in own)
-        body = Body(self.graph, "_device", texts=own, tells=scope.call.writes)
+        lists = self.flow.lists.keys()
+        body = Body(self.graph, "_device", texts=own, lists=lists, tells=scope.call.writes)
         body.taken.update(("_kernels", "_device", "_tracked"))
         body.taken.update(line.split(" ", 1)[0] for line in self.symbols)
         _wish_for_statistics(body, self.graph)
@@ -199,7 +202,8 @@ class _Forwards:
             wish = node.attrs.name if node.op is Op.WEIGHT else "x"
             body.texts[node.serial] = body.fresh(wish)
         names = [body.texts[node.serial] for node in arguments]
-        sizes = _sizes_shown(arguments, names)
+        tensors = [pair for pair in zip(arguments, names, strict=True) if pair[0] not in lists]
+        sizes = _sizes_shown(tensors)
         self.write(body, scope)
         results = tuple(self.flow.made_by(scope.first, scope.last))
         lines = ending(body.lines, ", ".join(body.texts[node.serial] for node in results))
@@ -233,10 +237,10 @@ def _own_weight(node: Node, access: str) -> str | None:
     return below(node.attrs.access, access) if node.op is Op.WEIGHT else None
 
 
-def _sizes_shown(arguments: Iterable[Node], names: Iterable[str]) -> dict[str, str]:
-    """Symbolic sizes by their names, as the arguments show them."""
+def _sizes_shown(tensors: Iterable[tuple[Node, str]]) -> dict[str, str]:
+    """Symbolic sizes by their names, as tensors of these names show them."""
     found: dict[str, str] = {}
-    for node, name in zip(arguments, names, strict=True):
+    for node, name in tensors:
         for axis, size in enumerate(node.type.shape):
             if not isinstance(size, int):
                 found.setdefault(number(size), f"{name}.shape[{axis}]")
@@ -325,6 +329,7 @@ def _lines_of(group: Group, origins: Mapping[int, Origin]) -> list[tuple[str, st
     order, and within one as they stand in its file.
     """
     nodes = inside(group)
+    nodes = (group.tensor_list, *nodes) if group.tensor_list else nodes
     chain, _ = place_of(nodes, origins)
     keys = {call.key for call in chain[-1:]} if chain else set()
     # Equal constants of several lines are one node, which has the first line.

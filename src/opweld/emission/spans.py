@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Graph, leaves_of
+from ..ir.graph import Graph, Node, leaves_of
 from ..ir.kernels.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
@@ -47,7 +47,8 @@ def _place(group: Group) -> int:
 
 
 def _is_plain(group: Group) -> bool:
-    return group.fused and group.anchor is None and group.tail is None
+    one_each = group.anchor is None and group.tail is None and group.listed is None
+    return group.fused and one_each
 
 
 def _only_reader(plan: Plan, first: Group) -> Group | None:
@@ -59,10 +60,15 @@ def _only_reader(plan: Plan, first: Group) -> Group | None:
     readers = [
         group
         for group in plan.groups
-        if group is not first
-        and made & {o.serial for n in group.nodes for o in n.inputs if n.serial not in inside}
+        if group is not first and made & {each.serial for each in _read_by(group, inside)}
     ]
     return readers[0] if len(readers) == 1 and _is_norm(first) else None
+
+
+def _read_by(group: Group, inside: set[int]) -> list[Node]:
+    """The operands of its nodes, but for those that are `inside` another, and of a list each."""
+    own = (node for node in group.nodes if node.serial not in inside)
+    return [*group.tensors, *(operand for node in own for operand in node.inputs)]
 
 
 def _is_norm(group: Group) -> bool:

@@ -9,7 +9,7 @@ from ..ir.calls import Chain, common
 from ..ir.graph import ModuleCall, Node, Tracking
 from ..ir.operator import Operator
 from ..ir.ops import Op
-from ..ir.plan import Group
+from ..ir.plan import Group, in_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,12 @@ class Step:
     read: tuple[Node, ...]
     chain: Chain | None
     across: frozenset[str]
+
+    @property
+    def needed(self) -> tuple[Node, ...]:
+        """What it reads, and of a list of tensors each."""
+        joined = self.group.tensor_list
+        return self.read if joined is None else (*self.read, *in_list(joined))
 
 
 @dataclass(slots=True)
@@ -48,18 +54,25 @@ class Scope:
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Where the values of a forward are made and read, by the numbers of its steps. What is read at
-    its end has a last reader behind all steps.
+    its end has a last reader behind all steps. `lists` has the tensors of the CATs that stand for
+    lists.
     """
 
     steps: Sequence[Step]
     made_at: Mapping[int, int]
     last_read: Mapping[int, int]
+    lists: Mapping[Node, tuple[Node, ...]]
 
     def read_by(self, first: int, last: int) -> list[Node]:
-        """The values that these steps need and do not make, in the order in which they do."""
-        read = {n.serial: n for step in self.steps[first : last + 1] for n in step.read}
-        inside = range(first, last + 1)
-        return [node for serial, node in read.items() if self.made_at.get(serial) not in inside]
+        """The values that these steps need and do not make, in the order in which they do: a list
+        is one, but where they make some of its tensors.
+        """
+        made = {n.serial for step in self.steps[first : last + 1] for n in step.made}
+        read: dict[Node, None] = {}
+        for node in (n for step in self.steps[first : last + 1] for n in step.read):
+            tensors = self.lists.get(node, ())
+            read.update(dict.fromkeys(tensors if made & {n.serial for n in tensors} else (node,)))
+        return [node for node in read if node.serial not in made]
 
     def made_by(self, first: int, last: int) -> list[Node]:
         """The values of these steps that later ones need."""
@@ -70,9 +83,10 @@ class Flow:
 def flow_of(steps: Sequence[Step], returned: Iterable[Node]) -> Flow:
     """`returned` are the values read after the last step."""
     made_at = {node.serial: number for number, step in enumerate(steps) for node in step.made}
-    last_read = {node.serial: number for number, step in enumerate(steps) for node in step.read}
+    last_read = {node.serial: number for number, step in enumerate(steps) for node in step.needed}
     last_read |= {node.serial: len(steps) for node in returned}
-    return Flow(steps, made_at, last_read)
+    joined = {step.group.tensor_list for step in steps} - {None}
+    return Flow(steps, made_at, last_read, {cat: in_list(cat) for cat in joined if cat})
 
 
 def scopes_of(flow: Flow) -> Scope:

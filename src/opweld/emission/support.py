@@ -15,7 +15,7 @@ _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
-    "few": ("_fused(", "_reusing(", "_in_one_span("),
+    "few": ("_fused(", "_fused_over_list(", "_reusing(", "_in_one_span("),
     "fallback": ("_kernels.tell(",),
     "facts": ("_facts(",),
     "tf32": ("_kernels.allows_tf32(",),
@@ -23,6 +23,7 @@ _OPTIONAL = {
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
     "reuse": ("_reusing(",),
+    "tensor_list": ("_fused_over_list(",),
     "span": ("_in_one_span(",),
     "row_blocks": ("_in_row_blocks(",),
     "side_by_side": ("_side_by_side",),

@@ -337,7 +337,7 @@ def _is_given(node: Node) -> bool:
 
 
 def _check_group(group: Group, needed: set[int], written: dict[int, str]) -> None:
-    for node in group.inputs:
+    for node in group.tensors:
         if not _is_given(node) and node.serial not in written:
             raise InvalidPlan(f"{group.name} reads {node!r}, which no earlier group writes")
     known = {node.serial for node in group.inputs}
@@ -368,7 +368,7 @@ def _check_reuse(plan: Plan) -> None:
         if not 0 <= group.reuse < len(group.inputs):
             raise InvalidPlan(f"{group.name} reuses input {group.reuse}, which it does not have")
         taken = group.inputs[group.reuse]
-        later = chain.from_iterable(g.inputs for g in plan.groups[position + 1 :])
+        later = chain.from_iterable(g.tensors for g in plan.groups[position + 1 :])
         if _is_given(taken) or taken.serial in final or taken in later:
             raise InvalidPlan(f"{group.name} takes the buffer of {taken!r}, which is still needed")
 

@@ -20,10 +20,17 @@ from .types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A tensor operand, by the name that the kernels give it."""
+    """A tensor operand, by the name that the kernels give it; or a list of tensors, of the type
+    that they have joined along the axis `listed`.
+    """
 
     name: str
     type: TensorType
+    listed: int | None = None
+
+    def tensor(self, text: str) -> str:
+        """The text of a tensor, in C++ or Python: of a list, its first."""
+        return text if self.listed is None else f"{text}[0]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +86,18 @@ def operators_of(
 def operator_of(group: Group, fused: Lowered) -> Operator:
     """The operator of a fused group."""
     buffers = fused.buffers
-    named_in = [b.name for b in sorted((b for b in buffers if not b.written), key=_source)]
+    read = sorted((b for b in buffers if not b.written), key=_source)
     named_out = [b.name for b in sorted((b for b in buffers if b.written), key=_source)]
     arguments = tuple(
-        Argument(name, node.type) for name, node in zip(named_in, group.inputs, strict=True)
+        Argument(buffer.name, node.type, buffer.listed)
+        for buffer, node in zip(read, group.inputs, strict=True)
     )
     results = tuple(
         Result(name, node.type, _like(group, node))
         for name, node in zip(named_out, group.outputs, strict=True)
     )
     needed = _symbols(group)
-    reads = _reads(group.inputs, needed)
+    reads = _reads(arguments, needed)
     sizes = tuple(sorted(needed - {read.name for read in reads}))
     reached = tuple(_reached(group, node) for node in group.outputs)
     return Operator(group.name, arguments, reads, sizes, results, group.reuse, reached)
@@ -117,7 +125,7 @@ def operator_over(group: Group, names: tuple[str, ...]) -> Operator:
     pairs = zip(names, group.inputs, strict=True)
     arguments = tuple(Argument(name, node.type) for name, node in pairs)
     needed = _symbols(group)
-    reads = _reads(group.inputs, needed)
+    reads = _reads(arguments, needed)
     sizes = tuple(sorted(needed - {read.name for read in reads}))
     reached = tuple(_reached(group, node) for node in group.outputs)
     return Operator(group.name, arguments, reads, sizes, (), None, reached)
@@ -161,12 +169,12 @@ def _symbols_in(value: Any) -> set[str]:
     return set()
 
 
-def _reads(inputs: tuple[Node, ...], needed: frozenset[str]) -> tuple[SizeRead, ...]:
+def _reads(arguments: tuple[Argument, ...], needed: frozenset[str]) -> tuple[SizeRead, ...]:
     found: dict[Size, SizeRead] = {}
     plain = {symbol(name): name for name in needed}
-    for position, node in enumerate(inputs):
-        for axis, size in enumerate(node.type.shape):
-            if size in plain:
+    for position, argument in enumerate(arguments):
+        for axis, size in enumerate(argument.type.shape):
+            if size in plain and axis != argument.listed:
                 found.setdefault(size, SizeRead(plain[size], position, axis))
     return tuple(found.values())
 
@@ -189,6 +197,8 @@ def _like(group: Group, node: Node) -> int | None:
 
 def _layout_of(group: Group, node: Node) -> int | None:
     """The operand whose layout a value of a kernel has in eager PyTorch, where that is known."""
+    if node is group.tensor_list:
+        return None
     if node in group.inputs:
         return group.inputs.index(node)
     if node.op is Op.GATHER:

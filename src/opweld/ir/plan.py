@@ -10,6 +10,7 @@ from .expr import product as product_of
 from .graph import Graph, Node
 from .kernels.attention import Attention
 from .kernels.product import FormRow, Mode, Product, RowsProduct
+from .views import behind_views
 
 
 class GroupKind(enum.Enum):
@@ -178,10 +179,11 @@ class Group:
     ROW_BLOCKS has as its `anchor` a call that stays PyTorch's, of `rows_product`, and as its `tail`
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the
-    first axes, and that a thread keeps while it goes along these. `traffic` is known where there
-    are kernels. Where an earlier group's kernel computes it too, `name` is that group's, and
-    `planned_name`, otherwise empty, its own. Where that kernel is for any sizes, `lifting` is the
-    group as the kernel knows it.
+    first axes, and that a thread keeps while it goes along these, and in `listed` that of a CAT
+    which its kernel is given as a list of tensors, and reads where they lie. `traffic` is known
+    where there are kernels. Where an earlier group's kernel computes it too, `name` is that
+    group's, and `planned_name`, otherwise empty, its own. Where that kernel is for any sizes,
+    `lifting` is the group as the kernel knows it.
     """
 
     name: str
@@ -201,6 +203,7 @@ class Group:
     rows_product: RowsProduct | None = None
     tail: Group | None = None
     held: tuple[int, ...] = ()
+    listed: int | None = None
     traffic: Traffic | None = None
     planned_name: str = ""
     lifting: Lifting | None = None
@@ -214,6 +217,22 @@ class Group:
     def fused(self) -> bool:
         """Whether a kernel of ours computes it."""
         return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
+
+    @property
+    def tensor_list(self) -> Node | None:
+        """The CAT that the kernel is given as a list of tensors."""
+        return None if self.listed is None else self.inputs[self.listed]
+
+    @property
+    def tensors(self) -> tuple[Node, ...]:
+        """What must be in memory: the inputs, of a list each tensor, behind views of it."""
+        each = (in_list(n) if n is self.tensor_list else (n,) for n in self.inputs)
+        return tuple(dict.fromkeys(node for nodes in each for node in nodes))
+
+
+def in_list(cat: Node) -> tuple[Node, ...]:
+    """The nodes whose memory the operands of a CAT show."""
+    return tuple(map(behind_views, cat.inputs))
 
 
 @dataclass(frozen=True, slots=True)

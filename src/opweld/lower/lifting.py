@@ -81,7 +81,7 @@ def _form(site: _Site) -> object:
     computed = (node for node in own.nodes if node.kind is not Kind.SOURCE)
     nodes = tuple((node.op, node.type.dtype, node.type.rank) for node in computed)
     operands = tuple((node.type.dtype, node.type.rank) for node in own.inputs)
-    return own.kind, own.schedule, nodes, operands
+    return own.kind, own.schedule, own.listed, nodes, operands
 
 
 def _over_names(sites: list[_Site], cuda: bool) -> list[_Site]:
@@ -113,6 +113,8 @@ def _over_name(site: _Site, cuda: bool) -> _Site | None:
 def _is_short(lowered: Lowered) -> bool:
     if not isinstance(lowered, Pointwise) or len(lowered.contiguous.loops) == 1:
         return False
+    if any(buffer.listed is not None for buffer in lowered.buffers):
+        return False  # a skeleton runs it, whose sizes are those of each tensor
     run = lowered.contiguous.loops[-1].extent
     return isinstance(run, int) and run < SHORT_RUN_ELEMS
 

@@ -103,6 +103,9 @@ def buffers_of(group: Group) -> tuple[Buffer, ...]:
     """A buffer for each operand and each result."""
     names = Names()
     inputs = [buffer_of(names, node, i) for i, node in enumerate(group.inputs)]
+    if group.tensor_list is not None and group.listed is not None:
+        axis = group.tensor_list.attrs.dim
+        inputs[group.listed] = replace(inputs[group.listed], listed=axis)
     single = len(group.outputs) == 1
     outputs = [
         buffer_of(names, node, i, "result" if single else f"result{i}")

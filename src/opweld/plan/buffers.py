@@ -8,8 +8,9 @@ from dataclasses import replace
 from ..ir.graph import Node
 from ..ir.ops import Kind
 from ..ir.plan import Group, GroupKind
+from ..ir.views import behind_views
 from .places import HERE, places_of
-from .uses import Uses, behind_views
+from .uses import Uses
 
 
 def reuse_buffers(uses: Uses, groups: tuple[Group, ...]) -> tuple[Group, ...]:

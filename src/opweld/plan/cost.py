@@ -21,10 +21,11 @@ from ..ir.kernels.product import (
 from ..ir.ops import OPS, Kind, Op
 from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
 from ..ir.types import DType
+from ..ir.views import behind_views
 from ..target import Target
 from .places import HERE, Way, places_of
 from .products.forms import splits_in_kernel
-from .uses import behind_views, computes
+from .uses import computes
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions
 # (float32, sm_90); everything that is not listed is one instruction.

@@ -23,19 +23,12 @@ from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
+from ..ir.views import MOVING_VIEWS, behind_views, is_free_view
 from .places import HERE, Way, places_of
 from .reachability import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
 from .two_kernels import folds_and_maps, kept_by_all, walk_apart
-from .uses import (
-    MOVING_VIEWS,
-    Uses,
-    behind_views,
-    computes,
-    index_of,
-    is_free_view,
-    reads_of,
-)
+from .uses import Uses, computes, index_of, reads_of
 from .windows import REPEATING, is_worth_repeating
 
 # More live values than this spill registers, whatever the order. Counts a node once for every

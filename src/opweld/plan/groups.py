@@ -11,6 +11,7 @@ from ..ir.kernels.product import Product
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
+from ..ir.views import behind_views, is_free_view
 from ..target import Target
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
@@ -24,7 +25,7 @@ from .schedule import (
     choose_scan_schedule,
 )
 from .two_kernels import folds_and_maps, kept_by_all
-from .uses import CALCULATING, Uses, behind_views, computes, is_free_view, reads_of
+from .uses import CALCULATING, Uses, computes, reads_of
 
 
 @dataclass(frozen=True, slots=True)

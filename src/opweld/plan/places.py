@@ -12,7 +12,8 @@ from typing import Any
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from .uses import computes, is_free_view
+from ..ir.views import is_free_view
+from .uses import computes
 
 Way = tuple[Any, ...]
 """The steps from the iteration space to a value; () is the element itself."""

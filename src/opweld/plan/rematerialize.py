@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from ..ir.copying import Copier
 from ..ir.graph import Graph, Node, arena_of, consumers
 from ..ir.ops import Kind, Op
+from ..ir.views import is_free_view
 from .cost import OP_FLOPS
 from .rows import Parallelism
 from .two_kernels import kept_by_all, walk_apart
-from .uses import is_free_view
 
 # Instructions an element beside which reading and writing one still count.
 _MOST_FLOPS = 64

@@ -10,25 +10,14 @@ from ..ir.graph import Graph, Node
 from ..ir.kernels.attention import Attention
 from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
+from ..ir.views import MOVING_VIEWS, behind_views, is_free_view
 
-MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP, Op.GATHER))
 CALCULATING = (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)
 
 
 def computes(node: Node) -> bool:
     """Whether the node writes new memory when it stands alone; free views and sources do not."""
     return node.kind in CALCULATING or node.op in MOVING_VIEWS
-
-
-def is_free_view(node: Node) -> bool:
-    return node.kind is Kind.VIEW and node.op not in MOVING_VIEWS
-
-
-def behind_views(node: Node) -> Node:
-    """The node whose memory `node` shows."""
-    while is_free_view(node):
-        node = node.inputs[0]
-    return node
 
 
 def index_of(pick: Node) -> Node:

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
 from ..ir.plan import number_at
+from ..ir.views import is_free_view
 from .cost import OP_FLOPS
-from .uses import Uses, is_free_view
+from .uses import Uses
 
 REPEATING = frozenset((Op.WINDOW, Op.GATHER))
 

@@ -91,6 +91,20 @@ struct ElementLayout {
     void* data[kCount];
     bool packed[kCount];  // neighbours can be moved at once
     int num_axes;
+
+    // The blocks that it takes where each thread has so many neighbours.
+    unsigned int blocks(int width, int threads_of_block) {
+        packs = threads = (sizes[0] - 1) / width + 1;
+        for (int a = 1; a < num_axes; ++a) threads *= sizes[a];
+        return (threads - 1) / threads_of_block + 1;
+    }
+};
+// What is known of a call: below 0 `misfit` is the first operand that is none of the functor's, from
+// -1 on; `num` are the elements; neighbours in all operands are next to each other, or far.
+struct Call {
+    int misfit;
+    int64_t num;
+    bool near, far;
 };
 template <typename T, typename Index>
 struct ElementRow {
@@ -152,26 +166,25 @@ __global__ void __launch_bounds__(F::kThreads) elements(ElementLayout<F::kRank, 
     if (thread >= Index(all.threads)) return;
     pack<F, kWidth>(all, thread, typename F::Operands(), std::make_index_sequence<kCount>());
 }
-// Returns a cudaError_t; below 0: the first operand that is none of the functor's, from -1 on.
 template <typename F, typename... X>
-int pointwise(const TensorView* x, void* stream, Types<X...>) {
+Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>) {
     constexpr int kCount = sizeof...(X), kRank = F::kRank, kRanks[] = {X::kRank...};
     constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
     constexpr const int* kAxis[] = {X::kAxis...};
     constexpr size_t kAligned[] = {alignof(Pack<typename X::T, F::kWidth>)...};
     const TensorView& result = x[kCount - 1];
-    ElementLayout<kRank, kCount> all = {};
+    all = {};
     std::fill(all.sizes, all.sizes + kRank + 1, 1);
     int64_t strides[kRank + 1][kCount] = {}, num = 1, far = 0;
     int order[kRank + 1] = {};
     for (int i = 0; i < kCount; ++i) {
-        if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return -1 - i;
+        if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return {-1 - i};
     }
     for (int i = 0; i < kCount; ++i) {
         int64_t last = 0;
         for (int j = 0; j < kRanks[i]; ++j) {
             const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
-            if (size != 1 && size != result.sizes[axis]) return -1 - i;
+            if (size != 1 && size != result.sizes[axis]) return {-1 - i};
             strides[axis][i] = size == 1 ? 0 : x[i].strides[j];
             last += (size - 1) * strides[axis][i];
         }
@@ -202,16 +215,21 @@ int pointwise(const TensorView* x, void* stream, Types<X...>) {
         for (int a = 1; a < all.num_axes; ++a) all.packed[i] &= all.strides[a][i] % F::kWidth == 0;
         near = near && all.strides[0][i] <= 1;
     }
+    return {0, num, near, (num | far) >= (1ll << 31)};
+}
+// Returns a cudaError_t, or what does not fit.
+template <typename F, typename... X>
+int pointwise(const TensorView* x, void* stream, Types<X...> operands) {
+    ElementLayout<F::kRank, sizeof...(X)> all;
+    const Call call = laid_out<F>(x, all, operands);
+    if (call.misfit != 0 || call.num == 0) return call.misfit;
     const auto run = [&](auto index, auto width) {
-        all.packs = (all.sizes[0] - 1) / width + 1;
-        all.threads = all.packs * (num / all.sizes[0]);
-        const unsigned int blocks = (all.threads - 1) / F::kThreads + 1;
-        elements<F, width, decltype(index), kCount>
+        const unsigned int blocks = all.blocks(width, F::kThreads);
+        elements<F, width, decltype(index), sizeof...(X)>
             <<<blocks, F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(all);
     };
-    if (num == 0) return cudaSuccess;
-    if ((num | far) >= (1ll << 31)) run(uint64_t(), Int<F::kWidth>());
-    else if (near) run(0u, Int<F::kWidth>());
+    if (call.far) run(uint64_t(), Int<F::kWidth>());
+    else if (call.near) run(0u, Int<F::kWidth>());
     else run(0u, Int<1>());
     return cudaGetLastError();
 }

@@ -61,7 +61,7 @@ auto run(const char* name, Kernel* kernel, const std::array<Tensor, n>& results,
   const torch::stable::accelerator::DeviceGuard device_guard(device);
   std::array<TensorView, n + sizeof...(inputs)> operands;
   TensorView* next = operands.data();
-  const auto add = [&](const Tensor& x, const void* data) {
+  const auto add = [&](const auto& x, const void* data) {
     require(x.get_device_index() == device, name, ": operands are elsewhere");
     *next++ = operand(x, data);
   };

@@ -391,12 +391,9 @@ OPWELD_FN void walk(P, const Walks& walks, Folds& folds, Load load, Visit visit)
 // @rows_along deps: reduce_rows, Team, in_team, merged, OneBlock, dependents
 // Neighbours in a row are neighbours in memory: a team of threads has a row, or some blocks do.
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-__global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
-                                  kTeamBlocks<Team::kThreads, BoundOf<F, Index>>)
-    rows_along(const Layout<F, Index> rows, void* partials, T*... data) {
-    griddepcontrol_wait();
+OPWELD_FN void along_rows(const Layout<F, Index>& rows, Index block, void* partials, T*... data) {
     using Blocks = RowOfBlocks<Team::kThreads, Team::kBlocks>;
-    const Index row = (Index(blockIdx.x) * blockDim.x + threadIdx.x) / Blocks::kThreads;
+    const Index row = (block * blockDim.x + threadIdx.x) / Blocks::kThreads;
     if (row >= rows.num_rows) return;
     const int rank = Blocks::rank();
     // All packets of a known length need no tests; with some in shared memory registers are short.
@@ -430,19 +427,22 @@ __global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
     });
     Blocks::end();
 }
+template <typename F, typename Team, int kLanes, typename Index, typename... T>
+__global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
+                                  kTeamBlocks<Team::kThreads, BoundOf<F, Index>>)
+    rows_along(const Layout<F, Index> rows, void* partials, T*... data) {
+    griddepcontrol_wait();
+    along_rows<F, Team, kLanes>(rows, Index(blockIdx.x), partials, data...);
+}
 
 // @rows_across deps: reduce_rows, kLeastBlocks, in_columns, dependents
 // Neighbouring rows are neighbours in memory: a block has some as columns, each walked by several
 // strips; a thread has kLanes of them.
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-__global__ void __launch_bounds__(
-    F::Cut::threads_of(Team::kThreads),
-    kLeastBlocks<F::Cut::threads_of(Team::kThreads), BoundOf<F, Index>>)
-    rows_across(const Layout<F, Index> rows, void* partials, T*... data) {
-    griddepcontrol_wait();
+OPWELD_FN void across_rows(const Layout<F, Index>& rows, Index block, void* partials, T*... data) {
     constexpr int kStrips = Team::kThreads, kColumns = F::Cut::threads_of(kStrips) / kStrips;
     const int strip = threadIdx.x / kColumns;
-    const Index row = (Index(blockIdx.x) * kColumns + threadIdx.x % kColumns) * kLanes;
+    const Index row = (block * kColumns + threadIdx.x % kColumns) * kLanes;
     const bool inside = row < rows.num_rows;
     const Index length = F::kLength ? Index(F::kLength) : rows.length;
     const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
@@ -480,6 +480,14 @@ __global__ void __launch_bounds__(
             }
         }
     });
+}
+template <typename F, typename Team, int kLanes, typename Index, typename... T>
+__global__ void __launch_bounds__(
+    F::Cut::threads_of(Team::kThreads),
+    kLeastBlocks<F::Cut::threads_of(Team::kThreads), BoundOf<F, Index>>)
+    rows_across(const Layout<F, Index> rows, void* partials, T*... data) {
+    griddepcontrol_wait();
+    across_rows<F, Team, kLanes>(rows, Index(blockIdx.x), partials, data...);
 }
 
 // @rows_finish deps: reduce_rows, kLeastBlocks, in_strips, dependents
@@ -591,6 +599,10 @@ struct Space {
         made.num_rows = num_rows, made.length = made.piece = length;
         return made;
     }
+    bool narrow() const {
+        const int64_t num = num_rows * length;
+        return num < (1ll << 31) && far < (1ll << 31);
+    }
     // Whether neighbours along F::kLane can be moved at once.
     bool packed() const {
         constexpr int64_t kBytes[] = {
@@ -621,6 +633,20 @@ void first_that_reaches(int64_t packets, Types<Team, More...>, Launch launch) {
         first_that_reaches<F, kLanes>(packets, Types<More...>(), launch);
     }
 }
+// Calls run(lanes, index, teams).
+template <typename F, typename Run>
+void choose(bool packed, bool narrow, Run run) {
+    using Width = Int<F::kWidth>;
+    using Rare = typename F::Rare;
+    if (F::kWidth > 1 && packed) {
+        if (narrow) run(Width(), 0u, typename F::Teams());
+        else run(Width(), uint64_t(), Rare());
+    } else if (narrow) {
+        run(Int<1>(), 0u, typename F::Singles());
+    } else {
+        run(Int<1>(), uint64_t(), Rare());
+    }
+}
 // Launches a functor; returns a cudaError_t, or what does not fit.
 template <typename F, typename... X, size_t... i>
 int reduce(const Space<F, X...>& space, cudaStream_t stream, std::index_sequence<i...>) {
@@ -649,18 +675,7 @@ int reduce(const Space<F, X...>& space, cudaStream_t stream, std::index_sequence
         F::Cut::template finish<F, X...>(rows, partials, pieces, stream,
                                          static_cast<typename X::T*>(space.x[i].data)...);
     };
-    using Width = Int<F::kWidth>;
-    using Rare = typename F::Rare;
-    const int64_t num = space.num_rows * space.length, far = space.far;
-    const bool narrow = num < (1ll << 31) && far < (1ll << 31);
-    if (F::kWidth > 1 && space.num_rows >= F::kLeastRows && space.packed()) {
-        if (narrow) run(Width(), 0u, typename F::Teams());
-        else run(Width(), uint64_t(), Rare());
-    } else if (narrow) {
-        run(Int<1>(), 0u, typename F::Singles());
-    } else {
-        run(Int<1>(), uint64_t(), Rare());
-    }
+    choose<F>(space.num_rows >= F::kLeastRows && space.packed(), space.narrow(), run);
     return cudaGetLastError();
 }
 template <typename F, typename... X>
@@ -682,6 +697,10 @@ struct AlongRows : Row {
     static auto kernel() {
         return rows_along<F, Team, kLanes, Index, typename X::T...>;
     }
+    template <typename F, typename Team, int kLanes, typename Index, typename... T>
+    OPWELD_FN void walk_block(const Layout<F, Index>& rows, Index block, T*... data) {
+        along_rows<F, Team, kLanes>(rows, block, nullptr, data...);
+    }
 };
 
 // @AcrossRows deps: rows_across, reduce
@@ -695,6 +714,10 @@ struct AcrossRows : Row {
     template <typename F, typename Team, int kLanes, typename Index, typename... X>
     static auto kernel() {
         return rows_across<F, Team, kLanes, Index, typename X::T...>;
+    }
+    template <typename F, typename Team, int kLanes, typename Index, typename... T>
+    OPWELD_FN void walk_block(const Layout<F, Index>& rows, Index block, T*... data) {
+        across_rows<F, Team, kLanes>(rows, block, nullptr, data...);
     }
 };
 

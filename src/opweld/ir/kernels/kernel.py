@@ -39,7 +39,8 @@ from .product import FormRow, Matrix, Mode
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A tensor operand: a pointer to `dtype` elements. `source` is the position among the group's
-    inputs, or among its outputs where `written`.
+    inputs, or among its outputs where `written`. Where it is a list of tensors, these are joined
+    along the axis `listed`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Buffer:
     source: int
     rank: int
     comment: str
+    listed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

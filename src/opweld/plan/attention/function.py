@@ -14,7 +14,7 @@ from ...ir.kernels.attention import INNER, KEY, ROW, Attention, Seen
 from ...ir.kernels.product import Matrix, Product
 from ...ir.ops import Op
 from ...ir.types import DType, TensorType
-from ..uses import behind_views
+from ...ir.views import behind_views
 from .scores import NoAttention, Users, Walk, divided, in_memory, width
 
 TARGET = "aten.scaled_dot_product_attention.default"

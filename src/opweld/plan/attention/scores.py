@@ -10,7 +10,7 @@ from ...ir.graph import Graph, Node, consumers
 from ...ir.index import Coords, align, through_view
 from ...ir.kernels.attention import INNER, MOST_DEPTH, Seen, is_even
 from ...ir.ops import Kind, Op
-from ..uses import is_free_view
+from ...ir.views import is_free_view
 
 MOST_PLACES = 48
 """The most places at which a score's operations are evaluated."""

@@ -16,8 +16,8 @@ from ...ir.kernels.attention import INNER, KEY, ROW, Attention, Seen
 from ...ir.kernels.product import Matrix, Product
 from ...ir.ops import Op
 from ...ir.types import DType
+from ...ir.views import behind_views, is_free_view
 from ..products.recognised import ONE, Labels, NoProduct, Terms, is_product, terms_of
-from ..uses import behind_views, is_free_view
 from .scores import NoAttention, Users, Walk, behind, divided, in_memory, knows, width
 
 

@@ -13,6 +13,7 @@ from ...ir.measured import NO_TABLE, Maker, ProductClass, Table
 from ...ir.ops import Op
 from ...ir.plan import Conditions, number_at
 from ...ir.types import DType
+from ...ir.views import behind_views
 from ...target import Target
 from ..attention.function import of_function
 from ..attention.scores import LEAST_QUERIES, NoAttention, users_in
@@ -20,7 +21,7 @@ from ..attention.written import written_out
 from ..cost import estimate_product, held_bytes, splits_itself
 from ..fusion import Cluster, fuse
 from ..measured import maker_of, measured, product_class
-from ..uses import Made, behind_views, uses_of
+from ..uses import Made, uses_of
 from .recognised import MODES, NoProduct, is_product, product_of
 
 

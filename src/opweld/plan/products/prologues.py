@@ -13,9 +13,10 @@ from ...ir.kernels.product import Product, even_strides
 from ...ir.ops import Kind, Op
 from ...ir.plan import Conditions, ContractionSchedule, Group, GroupKind, number_at
 from ...ir.types import DType
+from ...ir.views import behind_views
 from ...target import Target
 from ..cost import estimate_with, splits_a
-from ..uses import Uses, behind_views
+from ..uses import Uses
 
 
 def fuse_prologues(

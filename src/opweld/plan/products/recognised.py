@@ -17,7 +17,7 @@ from ...ir.graph import Node
 from ...ir.kernels.product import Axis, Matrix, Mode, Product, RowsProduct
 from ...ir.ops import Op
 from ...ir.types import DType
-from ..uses import behind_views
+from ...ir.views import behind_views
 
 MODES = {DType.F32: Mode.FAITHFUL, DType.F16: Mode.HALF, DType.BF16: Mode.BFLOAT16}
 """The mode of operands of each type, without leave to be less precise."""

@@ -20,6 +20,8 @@ from ..layout import comment, folded, head
 # "gelu.py:13  inner = ..." assigns to a name.
 _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
 _MAX_RANK = 8
+Axes = tuple[tuple[int, ...], ...]
+"""For each operand the axes that its own lie along."""
 
 
 def is_functor(fused: Pointwise) -> bool:
@@ -34,7 +36,9 @@ def functor_pieces(fused: Pointwise) -> set[str]:
     """Names of the device library's pieces that a functor needs."""
     types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in fused.buffers}
     called = pieces_called(functor_text(fused))
-    return {"pointwise", *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
+    listed = any(buffer.listed is not None for buffer in fused.buffers)
+    skeleton = "pointwise_of_list" if listed else "pointwise"
+    return {skeleton, *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
 
 
 def functor_text(fused: Pointwise) -> str:
@@ -44,6 +48,7 @@ def functor_text(fused: Pointwise) -> str:
     axes = [*fused.axes, *(tuple(range(len(fused.shape))) for _ in kernel.stores)]
     operands = [_operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
     params = [_parameter(buffer) for buffer in kernel.buffers]
+    skeleton = _skeleton(name, list_in(kernel.buffers, fused.axes))
     constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
     lines = [
         short_title(kernel, fused.buffers),
@@ -55,10 +60,24 @@ def functor_text(fused: Pointwise) -> str:
         "  }",
         "};",
         f'extern "C" int {fused.group}_launch(const TensorView* operands, void* stream) {{',
-        folded(f"  return op::pointwise<{name}>(operands, stream, {name}::Operands());"),
+        folded(f"  return op::{skeleton}(operands, stream, {name}::Operands());"),
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def list_in(buffers: tuple[Buffer, ...], axes: Axes) -> tuple[int, int] | None:
+    """The place of the operand that is a list of tensors, and the axis along which it is joined."""
+    for place, buffer in enumerate(buffers):
+        if buffer.listed is not None:
+            return place, axes[place][buffer.listed]
+    return None
+
+
+def _skeleton(name: str, listed: tuple[int, int] | None) -> str:
+    if listed is None:
+        return f"pointwise<{name}>"
+    return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
 
 
 def _operand(buffer: Buffer, along: tuple[int, ...]) -> str:

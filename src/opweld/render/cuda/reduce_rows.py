@@ -16,7 +16,7 @@ from ..element import pieces_called, title
 from ..layout import folded, head
 from .cooperative_rows import device_instance
 from .folds import FOLD, chain_text, fold_types, state_type, told_text
-from .pointwise import lets, told_line, value_text
+from .pointwise import lets, list_in, told_line, value_text
 from .reduction import takes_registers
 from .team_launch import instances, single_instances
 from .teams import (
@@ -51,8 +51,17 @@ def is_row_functor(reduction: Reduction) -> bool:
         and not reduction.contiguous.alone
         and device_instance(reduction) is None
         and not any(isinstance(each, Pick) for each in walks)
+        and _is_listed_by_rows(reduction)
         and all(_is_plain(each, reduction.length) for each in definitions)
     )
+
+
+def _is_listed_by_rows(reduction: Reduction) -> bool:
+    """Whether each row is of one tensor, where an operand is a list of tensors."""
+    assert reduction.axes is not None, "axes are known"
+    listed = list_in(reduction.buffers, reduction.axes)
+    rows = {int(loop.var[1:]) for loop in reduction.strided.kept}
+    return listed is None or (listed[1] in rows and not reduction.cut)
 
 
 def _is_plain(definition: Definition, length: Size) -> bool:
@@ -72,6 +81,8 @@ def row_functor_pieces(reduction: Reduction) -> set[str]:
     needed = {"AcrossRows" if folding.across else "AlongRows", "Values", "NoFolds"}
     types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in reduction.buffers}
     needed |= {f"type_of_{name}" for name in types}
+    listed = any(buffer.listed is not None for buffer in reduction.buffers)
+    needed |= {"reduce_list"} if listed else set()
     needed |= {"CutRows"} if reduction.cut else set()
     needed |= {"ChunkWalks", "ChunkFolds"} if has_chunks(folding) else set()
     every = instances(folding, reduction)
@@ -85,7 +96,19 @@ def row_functor_pieces(reduction: Reduction) -> set[str]:
     return needed | called - {*_TEMPLATES}
 
 
-_TEMPLATES = ("After", "Along", "At", "Of", "Pass", "Team", "Types", "Folds", "Fold", "reduce")
+_TEMPLATES = (
+    "After",
+    "Along",
+    "At",
+    "Of",
+    "Pass",
+    "Team",
+    "Types",
+    "Folds",
+    "Fold",
+    "reduce",
+    "reduce_list",
+)
 
 
 def row_functor_text(reduction: Reduction) -> str:
@@ -109,7 +132,7 @@ def row_functor_text(reduction: Reduction) -> str:
         f"  using Passes = op::Types<{passes}>;",
         "};",
         f'extern "C" int {group}_launch(const TensorView* operands, void* stream) {{',
-        folded(f"  return op::reduce<{name}>({operands});"),
+        folded(f"  return op::{_skeleton(reduction, name)}({operands});"),
         "}",
     ]
     if reduction.cut:
@@ -119,6 +142,12 @@ def row_functor_text(reduction: Reduction) -> str:
             "}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _skeleton(reduction: Reduction, name: str) -> str:
+    assert reduction.axes is not None, "the skeleton runs it"
+    listed = list_in(reduction.buffers, reduction.axes)
+    return f"reduce_list<{name}, {listed[0]}, {listed[1]}>" if listed else f"reduce<{name}>"
 
 
 # --- what the skeleton is told ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...ir.operator import Operator, Result
+from ...ir.operator import Argument, Operator, Result
 from ..c import index_text
 from .parts import scalar_type, wrapped
 
@@ -32,13 +32,13 @@ def _function(
     """`kept` is the number of the first results that are not returned."""
     num = len(results) - kept
     returns = "void" if not num else "Tensor" if num == 1 else f"std::tuple<{_tensors(num)}>"
-    parameters = [f"Tensor {argument.name}" for argument in operator.arguments]
+    parameters = [f"{_type(argument)} {argument.name}" for argument in operator.arguments]
     parameters += [f"int64_t {size}" for size in operator.sizes]
     run_by = "host::run_in_pieces(" if scratch else "host::run("
     items = ["__func__", f"{operator.name}_launch"]
     items += [f"{operator.name}_scratch"] if scratch else []
     items.append(f"std::array{{{', '.join(results)}}}")
-    items += [argument.name for argument in operator.arguments]
+    items += [_given(argument) for argument in operator.arguments]
     if not kept:
         run = [f"  return {wrapped(run_by, items, ');')}"]
     elif not num:
@@ -53,6 +53,14 @@ def _function(
     return [line] if len(run) == 1 and len(line) <= 100 and "\n" not in line else [head, *run, "}"]
 
 
+def _type(argument: Argument) -> str:
+    return "Tensor" if argument.listed is None else "std::vector<Tensor>"
+
+
+def _given(argument: Argument) -> str:
+    return argument.name if argument.listed is None else f"host::List({argument.name})"
+
+
 def _tensors(num: int) -> str:
     return ", ".join(["Tensor"] * num)
 
@@ -64,12 +72,14 @@ def _rest(num: int) -> str:
 
 
 def _allocation(operator: Operator, result: Result) -> str:
-    beside = operator.arguments[result.like or 0].name
+    first = operator.arguments[result.like or 0]
+    beside = first.tensor(first.name)
     if result.like is not None:
         return f"host::like({beside}, {scalar_type(result.type)})"
     sizes = ", ".join(index_text(size, str) for size in result.type.shape)
     for read in operator.reads:
-        size = f"{operator.arguments[read.argument].name}.size({read.axis})"
+        argument = operator.arguments[read.argument]
+        size = f"{argument.tensor(argument.name)}.size({read.axis})"
         sizes = re.sub(rf"\b{read.name}\b", size, sizes)
     shape = f"std::array<int64_t, {result.type.rank}>{{{sizes}}}"
     return f"host::in_rows({beside}, {scalar_type(result.type)}, {shape})"

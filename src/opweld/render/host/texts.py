@@ -99,6 +99,8 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         functor and takes_scratch(w) for w, functor in zip(lowereds, functors, strict=True)
     )
     files += ["scratch.h"] if scratch else []
+    listed = any(a.listed is not None for *_, operator in fused_groups for a in operator.arguments)
+    files += ["tensor_list.h"] if listed else []
     files += [] if all(functors) else ["host.h", extra]
     files += ["memory.h"] if products or cut or attends else []
     files += ["product.h"] if products or attends else []
@@ -293,7 +295,7 @@ def _registration(operators: list[HostOperator]) -> str:
 
 
 def _schema(operator: Operator) -> str:
-    tensors = [f"Tensor {a.name}" for a in operator.arguments]
+    tensors = [f"Tensor{'' if a.listed is None else '[]'} {a.name}" for a in operator.arguments]
     sizes = [f"SymInt {name}" for name in operator.sizes]
     return f"{operator.name}({', '.join([*tensors, *sizes])}) -> {_returned(len(operator.results))}"
 
