@@ -101,14 +101,20 @@ __global__ void __launch_bounds__(256, 2)
         sink.take(0, at, sum);
     }
 }
-template <typename Epilogue>
-static int combine_parts(const Sink<Epilogue>& sink, int splits, const int* again,
-                         cudaStream_t stream) {
+
+// @in_parts deps: Launch, combine_parts
+// Has `make` make a product, with `splits` > 1 as parts in memory, which are then added up.
+template <typename Epilogue, typename Make>
+static int in_parts(Sink<Epilogue> sink, int splits, float* parts, const int* again,
+                    cudaStream_t stream, const Make& make) {
     constexpr int64_t kMostBlocks = 1 << 20;
+    if (splits == 1) return make(sink);
+    sink.parts = parts;
+    const int error = make(sink);
     const int64_t blocks = (sink.extent + 255) / 256;
-    combine_parts_kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), 256, 0,
-                           stream>>>(sink, splits, again);
-    return int(cudaGetLastError());
+    if (error) return error;
+    return Launch(blocks < kMostBlocks ? blocks : kMostBlocks, 256, 0, stream)
+        .run(combine_parts_kernel<Epilogue>, sink, splits, again);
 }
 
 }  // namespace op

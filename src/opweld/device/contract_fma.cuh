@@ -160,16 +160,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     }
 }
 
-// @num_multiprocessors deps:
-// of the current device
-[[maybe_unused]] static int num_multiprocessors() {
-    int device = 0, count = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-}
-
-// @launch_fma_product deps: fma_product_kernel, num_multiprocessors
+// @launch_fma_product deps: Launch, fma_product_kernel, num_multiprocessors
 // The product of operands of type T by the CUDA cores, and its epilogue; the values of a come from
 // `source`. `needed`: null, or where the device says whether the kernel has anything to do. Few
 // blocks, each with many tiles: to start and end one for each tile takes longer than memory where
@@ -181,11 +172,8 @@ static int launch_fma_product(const Product& product, const Source& source,
     constexpr int64_t kSide = FmaTile::kSide;
     const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
     const int64_t tiles = product.batches * down * across, most = 2 * num_multiprocessors();
-    if (tiles == 0) return 0;
-    const unsigned int blocks = (unsigned int)(tiles < most ? tiles : most);
-    fma_product_kernel<T>
-        <<<blocks, FmaTile::kThreads, 0, stream>>>(product, source, sink, needed);
-    return int(cudaGetLastError());
+    return Launch(tiles < most ? tiles : most, FmaTile::kThreads, 0, stream)
+        .run(fma_product_kernel<T, Source, Epilogue>, product, source, sink, needed);
 }
 
 // @FmaTiles deps: Form, launch_fma_product

@@ -32,10 +32,9 @@ struct LiveOperand {
 };
 
 // @LiveProduct deps: LiveOperand
-// `blocks`: of 32 k.
 struct LiveProduct {
     LiveOperand a, b;
-    int64_t batches, m, n, k, blocks;
+    int64_t batches, m, n, k;
 };
 
 // @LiveCopies deps: LiveTile, LiveOperand, copy_async
@@ -235,26 +234,24 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
     if (unfit) call->again = 1;
 }
 
-// @LiveCall deps: CallState, LiveTile, Product, Workspace, mma_splits
+// @LiveCall deps: CallState, LiveTile, SplitK, Workspace, parts_of_sums
 // What a call needs beside the operands.
 struct LiveCall {
-    int splits;
+    SplitK plan;
     CallHead* head;
     float* parts;
     int64_t bytes;
 
-    static LiveCall of(const Product& p, void* workspace) {
+    LiveCall(const Product& p, void* workspace) {
         Workspace space{static_cast<char*>(workspace)};
-        LiveCall call{};
-        call.head = space.take<CallHead>(1);
-        call.splits = mma_splits(p.batches, p.m, p.n, (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth);
-        if (call.splits > 1) call.parts = space.take<float>(call.splits * p.batches * p.m * p.n);
-        call.bytes = space.used;
-        return call;
+        head = space.take<CallHead>(1);
+        plan = SplitK::choose(p, (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth, 1);
+        parts = parts_of_sums(space, p, plan.splits);
+        bytes = space.used;
     }
 };
 
-// @LiveTiles deps: Faithful, Form, InMemory, LiveCall, LiveProduct, combine_parts, launch_fma_product, reads_packets, suits_tensor_cores
+// @LiveTiles deps: Faithful, Form, InMemory, LiveCall, LiveProduct, in_parts, launch_fma_product, reads_packets, suits_tensor_cores
 // Products of long sums by Kernel, of operands that are read four values at a time; what does not fit
 // the split form is left to the float32 kernel.
 template <typename Kernel>
@@ -265,33 +262,23 @@ struct LiveTiles : Form {
         return p.k >= kLeastDepth && suits_tensor_cores<Faithful>(p) &&
                reads_packets<float>(p.a) && reads_packets<float>(p.b) && Kernel::fits();
     }
-    static int64_t workspace_bytes(const Product& p, bool) {
-        return LiveCall::of(p, nullptr).bytes;
-    }
+    static int64_t workspace_bytes(const Product& p, bool) { return LiveCall(p, nullptr).bytes; }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source& source,
-                      Sink<Epilogue> sink, cudaStream_t stream) {
-        const LiveCall call = LiveCall::of(p, memory.workspace);
-        const Sink<Epilogue> whole = sink;
-        if (sink.extent == 0) return 0;
+                      const Sink<Epilogue>& sink, cudaStream_t stream) {
+        const LiveCall call(p, memory.workspace);
+        const int* again = &call.head->again;
         int error = int(cudaMemsetAsync(call.head, 0, sizeof(CallHead), stream));
         if (error) return error;
-        const int64_t blocks = (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth;
-        const int64_t each = (blocks + call.splits - 1) / call.splits;
-        const int parts = int((blocks + each - 1) / each);
-        sink.parts = parts > 1 ? call.parts : nullptr;
-        const LiveProduct live{
-            LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k, blocks};
-        const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                              ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * parts;
-        error = Kernel::launch(live, parts, each, tasks, sink, call.head, stream);
-        if (!error && parts > 1) error = combine_parts(sink, parts, &call.head->again, stream);
-        if (error) return error;
-        return launch_fma_product<float>(p, source, whole, &call.head->again, stream);
+        const LiveProduct live{LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k};
+        error = in_parts(sink, call.plan.splits, call.parts, again, stream, [&](const auto& to) {
+            return Kernel::launch(live, call.plan, to, call.head, stream);
+        });
+        return error ? error : launch_fma_product<float>(p, source, sink, again, stream);
     }
 };
 
-// @LiveMma deps: LiveTiles, live_product_kernel
+// @LiveMma deps: Launch, LiveTiles, live_product_kernel
 struct LiveMma {
     // How many stages of float32 there is room for.
     static int stages() {
@@ -304,17 +291,14 @@ struct LiveMma {
     }
     static bool fits() { return stages() >= LiveTile::kLeastStages; }
     template <typename Epilogue>
-    static int launch(const LiveProduct& p, int parts, int64_t each, int64_t tasks,
-                      const Sink<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
+    static int launch(const LiveProduct& p, const SplitK& plan, const Sink<Epilogue>& sink,
+                      CallHead* head, cudaStream_t stream) {
         constexpr int64_t kMostBlocks = 1 << 20;
-        const int ready = stages(), bytes = LiveTile::bytes(ready);
-        const auto kernel = live_product_kernel<Epilogue>;
-        const int error =
-            int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        if (error) return error;
-        kernel<<<(unsigned int)(tasks < kMostBlocks ? tasks : kMostBlocks), MmaTile::kThreads, bytes,
-                 stream>>>(p, parts, each, ready, sink, head);
-        return int(cudaGetLastError());
+        const int ready = stages();
+        const int64_t tasks = MmaTask::count(p, plan.splits);
+        return Launch(tasks < kMostBlocks ? tasks : kMostBlocks, MmaTile::kThreads,
+                      LiveTile::bytes(ready), stream)
+            .run(live_product_kernel<Epilogue>, p, plan.splits, plan.each, ready, sink, head);
     }
 };
 

@@ -138,7 +138,7 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
     if (odd) call->again = 1;
 }
 
-// @LiveSm90 deps: LiveTiles, cluster, multiply_lots, set_registers, split_lots, tile_memory
+// @LiveSm90 deps: Launch, LiveTiles, cluster, multiply_lots, num_multiprocessors, set_registers, split_lots, tile_memory
 template <typename Epilogue>
 static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
     live_sm90_kernel(const LiveProduct p, const int64_t tasks, const int64_t each,
@@ -166,17 +166,12 @@ static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
 struct LiveSm90 {
     static bool fits() { return true; }
     template <typename Epilogue>
-    static int launch(const LiveProduct& p, int, int64_t each, int64_t tasks,
-                      const Sink<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
-        constexpr int64_t kSms = 132;  // H100, H200
-        constexpr int kBytes = kTileMemoryBytes<LiveLots>;
-        const auto kernel = live_sm90_kernel<Epilogue>;
-        const int error =
-            int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-        if (error) return error;
-        kernel<<<(unsigned int)(tasks < kSms ? tasks : kSms), LiveLots::kThreads, kBytes, stream>>>(
-            p, tasks, each, sink, head);
-        return int(cudaGetLastError());
+    static int launch(const LiveProduct& p, const SplitK& plan, const Sink<Epilogue>& sink,
+                      CallHead* head, cudaStream_t stream) {
+        const int64_t tasks = MmaTask::count(p, plan.splits), most = num_multiprocessors();
+        return Launch(tasks < most ? tasks : most, LiveLots::kThreads, kTileMemoryBytes<LiveLots>,
+                      stream)
+            .run(live_sm90_kernel<Epilogue>, p, tasks, plan.each, sink, head);
     }
 };
 

@@ -6,7 +6,7 @@ namespace op {
 OPWELD_HOST_FN int64_t aligned_size(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // @Workspace deps: aligned_size
-// Hands out parts of one block of memory; without memory it only counts.
+// Hands out stretches of one block of memory; without memory it only counts.
 struct Workspace {
     char* begin;
     int64_t used = 0;
@@ -38,7 +38,7 @@ static bool reads_packets(const Operand& from) {
            reinterpret_cast<uintptr_t>(lines.data) % (4 * sizeof(T)) == 0;
 }
 
-// @SplitOperands deps: CallState, Product, Spots, take_held
+// @SplitOperands deps: CallState, PackedOperands, Product, Spots, take_held
 // Float32 operands of a product on tensor cores, split into kParts.
 template <int kParts>
 struct SplitOperands {
@@ -70,6 +70,12 @@ struct SplitOperands {
         return split;
     }
     Spots spots_of_b(const Product& p) const { return {b_batches, p.n, p.k, intervals}; }
+    PackedOperands packed(const Product& p) const {
+        const int64_t pitch = intervals * (kParts * kInterval);
+        return {{a, a_batches, p.m * pitch, p.m, pitch, pitch},
+                {held.packed, b_batches, p.n * pitch, p.n, pitch, pitch},
+                intervals, scale_rows, a_scale, held.scale, state.head};
+    }
 };
 
 // @split_a deps: SplitOperands, reads_packets, split_kernel
@@ -109,11 +115,12 @@ struct NewOperand {
     }
 };
 
-// @HeldOperand deps: Memory, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
+// @HeldOperand deps: Launch, Memory, OnEachDevice, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
 // An operand b whose split copy is held: made where it is known to have changed, or where the device
 // finds it stale.
 struct HeldOperand {
     static constexpr bool kHeld = true;
+    static constexpr int kThreads = 256;
 
     template <int kParts>
     static int split(const SplitOperands<kParts>& split, const Product& p, const Memory& memory,
@@ -122,22 +129,16 @@ struct HeldOperand {
         check_held_kernel<<<1, 1024, 0, stream>>>(p.b, spots, split.held, split.state,
                                                   !memory.held || memory.changed);
         const auto kernel = refresh_held_kernel<kParts>;
-        static const int resident = [&] {
-            int blocks = 0;
-            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
-            return num_multiprocessors() * blocks;
-        }();
-        cudaLaunchAttribute attribute{};
-        attribute.id = cudaLaunchAttributeCooperative;
-        attribute.val.cooperative = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3((unsigned int)resident);
-        config.blockDim = dim3(256);
-        config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = 1;
-        return int(cudaLaunchKernelEx(&config, kernel, p.b, spots, split.held, split.state,
-                                      reads_packets<float>(p.b)));
+        static OnEachDevice resident;
+        const int64_t blocks = resident.get([&] {
+            int of_each = 0;
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, kernel, kThreads, 0);
+            return num_multiprocessors() * of_each;
+        });
+        const int64_t all = spots.bands() * spots.intervals;
+        Launch launch(blocks < all ? blocks : all, kThreads, 0, stream);
+        launch.run_together();
+        return launch.run(kernel, p.b, spots, split.held, split.state, reads_packets<float>(p.b));
     }
 };
 
