@@ -126,7 +126,7 @@ struct MmaFragments {
     }
 };
 
-// @MmaSums deps: MmaFragments, exponents, mma_16x8x16, store_vector
+// @MmaSums deps: MmaFragments, exponents, mma_16x8x16
 // A thread's share of the sums of a warp's tile.
 struct MmaSums {
     float of[MmaTile::kDown][MmaTile::kAcross][4];
@@ -201,9 +201,10 @@ struct MmaSums {
             for (int j = 0; j < MmaTile::kAcross; ++j)
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const Vector<float, 2> pair = {of[i][j][2 * half], of[i][j][2 * half + 1]};
                     const int at = (row + 16 * i + 8 * half) * MmaTile::kPitch + column + 8 * j;
-                    store_vector(tile + at, pair);
+                    const float* pair = &of[i][j][2 * half];  // stores of floats made ptxas spill
+                    *reinterpret_cast<uint2*>(tile + at) =
+                        make_uint2(__float_as_uint(pair[0]), __float_as_uint(pair[1]));
                 }
     }
 };

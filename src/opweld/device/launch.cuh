@@ -43,9 +43,10 @@ struct Launch {
     void in_clusters(unsigned int blocks) {
         add(cudaLaunchAttributeClusterDimension).val.clusterDim = {blocks, 1, 1};
     }
-    // a CUDA error code
+    // Nothing, where there are no blocks. Returns a CUDA error code.
     template <typename... Parameters, typename... Arguments>
     int run(void (*kernel)(Parameters...), const Arguments&... arguments) {
+        if (config.gridDim.x == 0) return 0;
         const int error = config.dynamicSmemBytes ? allow(kernel) : 0;
         return error ? error : int(cudaLaunchKernelEx(&config, kernel, arguments...));
     }

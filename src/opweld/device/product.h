@@ -55,20 +55,11 @@ int64_t extent(const Axes<kAxes>& axes) {
   return product;
 }
 
-// A copy with its axes in this order and no gaps.
-template <size_t kAxes>
-Tensor copied(const Tensor& tensor, const Axes<kAxes>& axes) {
-  std::array<int64_t, kAxes> sizes{}, strides{};
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    sizes[axis] = axes[axis].size;
-    strides[axis] = axes[axis].stride;
-  }
-  AtenTensorHandle handle;
-  done(aoti_torch__reinterpret_tensor(tensor.get(), kAxes, sizes.data(), strides.data(), 0,
-                                      &handle));
-  const Tensor view(handle);
+// A row-major copy of a tensor, or of a view of its memory.
+template <size_t kRank>
+Tensor copied(const Tensor& tensor, const std::array<int64_t, kRank>& sizes) {
   const Tensor copy = row_major(tensor, tensor.scalar_type(), sizes);
-  done(aoti_torch_copy_(copy.get(), view.get(), 0));
+  done(aoti_torch_copy_(copy.get(), tensor.get(), 0));
   return copy;
 }
 
@@ -82,22 +73,23 @@ Matrix matrix(const Tensor& tensor, const Axes<kBatch>& batch,
   if (fold(batch, of_batch) && fold(rows, of_row) && fold(inner, of_inner)) {
     return {tensor, of_batch, of_row, of_inner, false};
   }
-  Axes<kBatch + kRows + kInner> axes{};
+  constexpr size_t kAxes = kBatch + kRows + kInner;
+  std::array<int64_t, kAxes> sizes{}, strides{};
   size_t axis = 0;
-  for (const Axis& each : batch) axes[axis++] = shared ? Axis{1, 0} : each;
-  for (const Axis& each : rows) axes[axis++] = each;
-  for (const Axis& each : inner) axes[axis++] = each;
+  const auto add = [&](Axis each) { sizes[axis] = each.size, strides[axis++] = each.stride; };
+  for (const Axis& each : batch) add(shared ? Axis{1, 0} : each);
+  for (const Axis& each : rows) add(each);
+  for (const Axis& each : inner) add(each);
+  AtenTensorHandle view;
+  done(aoti_torch__reinterpret_tensor(tensor.get(), kAxes, sizes.data(), strides.data(), 0, &view));
   const int64_t row = extent(inner);
-  return {copied(tensor, axes), shared ? 0 : extent(rows) * row, row, 1, true};
+  return {copied(Tensor(view), sizes), shared ? 0 : extent(rows) * row, row, 1, true};
 }
 
 // The tensor itself where it has no gaps, else a row-major copy.
 template <size_t kRank>
 Tensor without_gaps(const Tensor& tensor, const std::array<int64_t, kRank>& shape) {
-  if (tensor.is_contiguous()) return tensor;
-  const Tensor copy = row_major(tensor, tensor.scalar_type(), shape);
-  done(aoti_torch_copy_(copy.get(), tensor.get(), 0));
-  return copy;
+  return tensor.is_contiguous() ? tensor : copied(tensor, shape);
 }
 
 }  // namespace
