@@ -149,7 +149,57 @@ OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile:
     return power_of_two(-up);
 }
 
-// @live_product_kernel deps: CallState, Faithful, Sink, LiveCopies, LiveProduct, await_stages, give_task, mma_products, read_line, shared_address, split_line
+// @LiveTask deps: LiveProduct, LiveTile, MmaTask
+// A tile, and its part of k in blocks.
+struct LiveTask {
+    MmaTask at;
+    int64_t first, depth;  // k
+    int count;             // blocks
+
+    __device__ __forceinline__ LiveTask(const LiveProduct& p, int64_t number, int64_t each)
+        : at(MmaTask::of(number, p)) {
+        const int64_t wanted = each * LiveTile::kDepth;
+        first = at.split * wanted;
+        depth = p.k - first < wanted ? p.k - first : wanted;
+        count = int((depth + LiveTile::kDepth - 1) / LiveTile::kDepth);
+    }
+};
+
+// @LiveFeed deps: LiveCopies, LiveTask, read_line, shared_address, split_line
+// What a thread that splits does for a task: it copies a share of every lot of a and b to a ring in
+// shared memory, and splits a line of each lot.
+struct LiveFeed {
+    static constexpr int kOfA = MmaTile::kM * LiveTile::kDepth * 4;
+    LiveCopies a, b;
+    unsigned char* floats;  // the ring
+    int stages, waiting, filled, ready;  // lots of it, lots to copy; where to; which is split next
+
+    __device__ __forceinline__ LiveFeed(const LiveProduct& p, const LiveTask& task,
+                                        unsigned char* ring, int lots)
+        : a(LiveCopies::over(p.a, task.at.batch, task.at.m, p.m, task.first, task.depth)),
+          b(LiveCopies::over(p.b, task.at.batch, task.at.n, p.n, task.first, task.depth)),
+          floats(ring), stages(lots), waiting(task.count), filled(0), ready(0) {}
+
+    __device__ __forceinline__ void start() {
+        if (waiting > 0) {
+            const unsigned int to = shared_address(floats) + filled * LiveTile::kFloatBytes;
+            a.start(to);
+            b.start(to + kOfA);
+        }
+        commit_copies();
+        --waiting;
+        filled = filled + 1 < stages ? filled + 1 : 0;
+    }
+    __device__ __forceinline__ void read(float (&values)[LiveTile::kDepth]) {
+        const int thread = int(threadIdx.x);
+        const bool of_a = thread < MmaTile::kM;
+        const unsigned char* lot = floats + ready * LiveTile::kFloatBytes + (of_a ? 0 : kOfA);
+        read_line(values, lot, thread % MmaTile::kM, of_a ? a.across : b.across);
+        ready = ready + 1 < stages ? ready + 1 : 0;
+    }
+};
+
+// @live_product_kernel deps: CallState, Faithful, LiveFeed, Sink, await_stages, give_task, mma_products
 // The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another kernel
 // has to make it: operands are unfit, or a sum is not finite.
 template <typename Epilogue>
@@ -158,38 +208,16 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
                         CallHead* call) {
     extern __shared__ __align__(128) unsigned char live_memory[];
     constexpr int kLineBytes = LiveTile::kLines * MmaTile::kRowBytes;
-    unsigned char* const lots = live_memory + 2 * LiveTile::kSplitBytes;
     const int thread = int(threadIdx.x), warp = thread / 32;
-    const bool of_a = thread < MmaTile::kM;
-    const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                          ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * splits;
+    const int64_t tasks = MmaTask::count(p, splits);
     int unfit = 0;
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
-        const MmaTask task = MmaTask::of(number, p);
-        const int64_t first = task.split * each * LiveTile::kDepth;
-        const int64_t wanted = each * LiveTile::kDepth;
-        const int64_t depth = p.k - first < wanted ? p.k - first : wanted;
-        const int count = int((depth + LiveTile::kDepth - 1) / LiveTile::kDepth);
-        auto a = LiveCopies::over(p.a, task.batch, task.m, p.m, first, depth);
-        auto b = LiveCopies::over(p.b, task.batch, task.n, p.n, first, depth);
-        int waiting = count, filled = 0, ready = 0;  // lots to copy; where to; which is split next
-        const auto start = [&] {
-            if (waiting > 0) {
-                const unsigned int to = shared_address(lots) + filled * LiveTile::kFloatBytes;
-                a.start(to);
-                b.start(to + MmaTile::kM * LiveTile::kDepth * 4);
-            }
-            commit_copies();
-            --waiting;
-            filled = filled + 1 < stages ? filled + 1 : 0;
-        };
+        const LiveTask task(p, number, each);
+        LiveFeed feed(p, task, live_memory + 2 * LiveTile::kSplitBytes, stages);
         const auto split = [&](int block) {
             unsigned char* const to = live_memory + block % 2 * LiveTile::kSplitBytes;
-            const unsigned char* const lot = lots + ready * LiveTile::kFloatBytes +
-                                             (of_a ? 0 : MmaTile::kM * LiveTile::kDepth * 4);
-            ready = ready + 1 < stages ? ready + 1 : 0;
             float values[LiveTile::kDepth];
-            read_line(values, lot, thread % MmaTile::kM, of_a ? a.across : b.across);
+            feed.read(values);
             reinterpret_cast<float*>(to + kLineBytes)[thread] =
                 split_line(to, thread, values, unfit);
         };
@@ -203,20 +231,20 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
             const auto* scales = reinterpret_cast<const float*>(lot + kLineBytes);
             sums.promote(own, scales, scales + MmaTile::kM);
         };
-        for (int i = 0; i < stages; ++i) start();
+        for (int i = 0; i < stages; ++i) feed.start();
         await_stages(stages - 1);
         __syncthreads();
         split(0);
 #pragma unroll 1
-        for (int block = 0; block < count; ++block) {
+        for (int block = 0; block < task.count; ++block) {
             await_stages(stages - 2);
             __syncthreads();  // what was split is there for all, and what it was made from is free
-            start();
+            feed.start();
             // Of two warps that share a scheduler one multiplies while the other splits.
 #pragma unroll 1
             for (int turn = 0; turn < 2; ++turn) {
                 if ((turn == 0) == (warp < 4)) {
-                    if (block + 1 < count) split(block + 1);
+                    if (block + 1 < task.count) split(block + 1);
                 } else {
                     multiply(block);
                 }
@@ -228,7 +256,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
         auto* tile = reinterpret_cast<float*>(live_memory);
         sums.lay_out(tile);
         __syncthreads();
-        give_task(sink, task, p, tile);
+        give_task(sink, task.at, p, tile);
         __syncthreads();  // the tile becomes stages
     }
     if (unfit) call->again = 1;

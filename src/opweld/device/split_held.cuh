@@ -160,7 +160,7 @@ OPWELD_FN void split_rows_of_b(const Four (&v)[kOwnRows], const SpotAt& spot, co
     if (loses) call.head->lossy = 1;
 }
 
-// @pass_over_b deps: InMemory, PlaceOf, equilibrated, find_columns, find_rows, split_rows_of_b, take_spots
+// @pass_over_b deps: InMemory, equilibrated, find_columns, find_rows, split_rows_of_b, take_spots
 // What of b one pass over it is for: the largest of each column; with these that of each row; with
 // both the parts. The grid's blocks take spots in turn.
 enum class SplitPass { kColumns, kRows, kParts };
@@ -188,10 +188,8 @@ OPWELD_FN void pass_over_spot(const Operand& b, const SpotAt& spot, const Spots&
 template <SplitPass kPass, int kParts>
 OPWELD_FN void pass_over_b(const Operand& b, const Spots& spots, const Held& held,
                            const CallState& call, bool packets, SplitSpace& space) {
-    const int64_t bands = spots.bands();
-    for (int64_t i = blockIdx.x; i < bands * spots.intervals; i += gridDim.x) {
-        const PlaceOf place(b, i, bands, spots.intervals);
-        const SpotAt spot(spots, place.band, place.interval);
+    for (int64_t i = blockIdx.x; i < spots.count(); i += gridDim.x) {
+        const SpotAt spot(spots, b, i);
         if (packets && spot.is_whole(spots)) {
             pass_over_spot<kPass, kParts, true>(b, spot, spots, held, call, packets, space);
         } else {

@@ -78,20 +78,18 @@ struct SplitOperands {
     }
 };
 
-// @split_a deps: SplitOperands, reads_packets, split_kernel
+// @split_a deps: Launch, SplitOperands, reads_packets, split_kernel
 // The values of a come from `source`; b is split before.
 template <int kParts, typename Source>
 static int split_a(const SplitOperands<kParts>& split, const Product& p, const Source& source,
                    cudaStream_t stream) {
     const Spots spots{split.a_batches, p.m, p.k, split.intervals};
-    const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
-    split_kernel<kParts><<<blocks, 256, 0, stream>>>(
-        source, p.a, spots, split.held, split.a, split.a_scale, split.scale_rows, split.state.head,
-        source.packed && reads_packets<float>(p.a));
-    return int(cudaGetLastError());
+    return Launch(spots.count(), 256, 0, stream)
+        .run(split_kernel<kParts, Source>, source, p.a, spots, split.held, split.a, split.a_scale,
+             split.scale_rows, split.state.head, source.packed && reads_packets<float>(p.a));
 }
 
-// @NewOperand deps: Memory, SplitOperands, pass_over_b_kernel, reads_packets
+// @NewOperand deps: Launch, Memory, SplitOperands, pass_over_b_kernel, reads_packets
 // An operand b that is another at each call, and is split in each: by many small blocks, which keep the
 // memory busy.
 struct NewOperand {
@@ -100,18 +98,17 @@ struct NewOperand {
     template <int kParts>
     static int split(const SplitOperands<kParts>& split, const Product& p, const Memory&,
                      cudaStream_t stream) {
-        const int error = int(cudaMemsetAsync(split.state.head, 0, split.state_bytes, stream));
-        if (error) return error;
         const Spots spots = split.spots_of_b(p);
-        const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
-        const auto pass = [&](auto kernel) {
-            kernel<<<blocks, 256, 0, stream>>>(p.b, spots, split.held, split.state,
-                                               reads_packets<float>(p.b));
-        };
-        pass(pass_over_b_kernel<SplitPass::kColumns, kParts>);
-        pass(pass_over_b_kernel<SplitPass::kRows, kParts>);
-        pass(pass_over_b_kernel<SplitPass::kParts, kParts>);
-        return int(cudaGetLastError());
+        const bool packets = reads_packets<float>(p.b);
+        int error = int(cudaMemsetAsync(split.state.head, 0, split.state_bytes, stream));
+        for (const auto pass : {pass_over_b_kernel<SplitPass::kColumns, kParts>,
+                                pass_over_b_kernel<SplitPass::kRows, kParts>,
+                                pass_over_b_kernel<SplitPass::kParts, kParts>}) {
+            if (error) break;
+            error = Launch(spots.count(), 256, 0, stream)
+                        .run(pass, p.b, spots, split.held, split.state, packets);
+        }
+        return error;
     }
 };
 
@@ -120,23 +117,23 @@ struct NewOperand {
 // finds it stale.
 struct HeldOperand {
     static constexpr bool kHeld = true;
-    static constexpr int kThreads = 256;
 
     template <int kParts>
     static int split(const SplitOperands<kParts>& split, const Product& p, const Memory& memory,
                      cudaStream_t stream) {
         const Spots spots = split.spots_of_b(p);
-        check_held_kernel<<<1, 1024, 0, stream>>>(p.b, spots, split.held, split.state,
-                                                  !memory.held || memory.changed);
+        const bool changed = !memory.held || memory.changed;
+        const int error = Launch(1, 1024, 0, stream)
+                              .run(check_held_kernel, p.b, spots, split.held, split.state, changed);
+        if (error) return error;
         const auto kernel = refresh_held_kernel<kParts>;
         static OnEachDevice resident;
-        const int64_t blocks = resident.get([&] {
-            int of_each = 0;
-            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, kernel, kThreads, 0);
-            return num_multiprocessors() * of_each;
+        const int64_t most = resident.get([&] {
+            int blocks = 0;
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
+            return num_multiprocessors() * blocks;
         });
-        const int64_t all = spots.bands() * spots.intervals;
-        Launch launch(blocks < all ? blocks : all, kThreads, 0, stream);
+        Launch launch(spots.count() < most ? spots.count() : most, 256, 0, stream);
         launch.run_together();
         return launch.run(kernel, p.b, spots, split.held, split.state, reads_packets<float>(p.b));
     }

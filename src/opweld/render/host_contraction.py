@@ -109,7 +109,8 @@ def _launch(operator: Operator, contraction: Contraction, sites: int) -> list[st
         "  // CUDA may be gone when statics end",
         f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
         f"  const int64_t held_bytes = {contraction.group}_held(&product);",
-        "  host::with_held(forms, b_matrix, product, held_bytes, stream, [&](void* held, int changed) {",
+        "  host::with_held(forms, b_matrix, product, held_bytes, stream,"
+        " [&](void* held, int changed) {",
         *(
             f"  {line}"
             for part in _call(operator, contraction, "held", "changed")

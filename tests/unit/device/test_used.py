@@ -112,7 +112,7 @@ def test_no_emitted_declaration_is_one_that_nothing_uses(name: str) -> None:
 
 
 # Of pieces that are alternatives, of which a file has one.
-ALTERNATIVES = {"SplitTiles", "WholeTiles", "RowOfBlocks"}
+ALTERNATIVES = {"RowOfBlocks"}
 
 
 @pytest.mark.parametrize("language", ["cuda", "cpp"])
