@@ -35,6 +35,7 @@ from .host_parts import (
     references,
     scalar_type,
     shape,
+    sizes,
     sizes_of_run,
     wrapped,
 )
@@ -302,7 +303,7 @@ def _checks(operator: Operator) -> list[str]:
     lines = reads(operator, needed)
     for argument in operator.arguments:
         label = f'"{operator.name}: {argument.name}"'
-        items = [label, argument.name, first, scalar_type(argument.type), shape(argument.type)]
+        items = [label, argument.name, first, scalar_type(argument.type), sizes(argument.type)]
         lines.append(f"  {wrapped('host::expect(', items, ');', 6)}")
     return lines
 

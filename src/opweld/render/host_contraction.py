@@ -8,7 +8,7 @@ from ..ir.operator import Argument, Operator
 from ..ir.product import Axis, extent
 from .c import index_text
 from .contraction import entry_parameters, held_parameters, size_parameters
-from .host_parts import reads, references, shape, wrapped
+from .host_parts import reads, references, sizes, wrapped
 
 
 def entry_declarations(contraction: Contraction) -> list[str]:
@@ -79,7 +79,7 @@ def _product(contraction: Contraction) -> list[str]:
 
 
 def _flat(buffer: Buffer, argument: Argument) -> str:
-    items = [argument.name, shape(argument.type)]
+    items = [argument.name, sizes(argument.type)]
     return f"  const Tensor {buffer.name}_flat = {wrapped('host::without_gaps(', items, ');', 6)}"
 
 
@@ -94,8 +94,7 @@ def _matrix(side: str, operator: Operator, factor: Factor) -> list[str]:
 
 def _axes(name: str, axes: tuple[Axis, ...]) -> str:
     pairs = [f"{{{index_text(axis.size, str)}, {_stride(name, axis)}}}" for axis in axes]
-    inside = f"{{{', '.join(pairs)}}}" if pairs else ""
-    return f"host::Axes<{len(axes)}>{{{inside}}}"
+    return f"{{{', '.join(pairs)}}}"
 
 
 def _stride(name: str, axis: Axis) -> str:
