@@ -97,26 +97,21 @@ template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
 OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const Sink<Epilogue>& sink,
                          Staging::OfWarp& space, const RowsAt& to, int column) {
     constexpr int kLanes = Epilogue::kLanes, kTogether = kTileN > 128 ? 1 : 4;
-    if (sink.parts && to.n % 4 == 0) {
-        float* const parts = sink.parts;
-        give_slices<4, kTogether, kScaled, int64_t>(
-            sums, space, to, column, [=](int64_t at, const float(&values)[4]) {
-                __stcg(reinterpret_cast<float4*>(parts + at),
-                       make_float4(values[0], values[1], values[2], values[3]));
-            });
-    } else if (sink.parts) {
-        float* const parts = sink.parts;
-        give_slices<1, 1, kScaled, int64_t>(
-            sums, space, to, column,
-            [=](int64_t at, const float(&values)[1]) { parts[at] = values[0]; });
+    float* const parts = sink.parts;
+    const auto to_epilogue = [&](auto at, const auto& values) { sink.epilogue(at, values); };
+    if (parts && to.n % 4 == 0) {
+        const auto to_parts = [=](int64_t at, const float(&values)[4]) {
+            __stcg(reinterpret_cast<float4*>(parts + at),
+                   make_float4(values[0], values[1], values[2], values[3]));
+        };
+        give_slices<4, kTogether, kScaled, int64_t>(sums, space, to, column, to_parts);
+    } else if (parts) {
+        const auto to_parts = [=](int64_t at, const float(&values)[1]) { parts[at] = values[0]; };
+        give_slices<1, 1, kScaled, int64_t>(sums, space, to, column, to_parts);
     } else if (sink.paired && sink.narrow && to.n % kLanes == 0) {
-        give_slices<kLanes, kTogether, kScaled, uint32_t>(
-            sums, space, to, column,
-            [&](uint32_t at, const float(&values)[kLanes]) { sink.epilogue(at, values); });
+        give_slices<kLanes, kTogether, kScaled, uint32_t>(sums, space, to, column, to_epilogue);
     } else {
-        give_slices<1, 1, kScaled, uint64_t>(
-            sums, space, to, column,
-            [&](uint64_t at, const float(&values)[1]) { sink.epilogue(at, values); });
+        give_slices<1, 1, kScaled, uint64_t>(sums, space, to, column, to_epilogue);
     }
 }
 
