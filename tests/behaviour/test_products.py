@@ -137,9 +137,9 @@ def test_a_changed_weight_is_seen(tmp_path_factory: pytest.TempPathFactory) -> N
 
 
 def test_weights_are_kept_unless_it_is_forbidden() -> None:
-    assert "host::HeldUse" in product_text("tails")
+    assert "host::with_held" in product_text("tails")
     without = product_text("tails", weight_cache=False)
-    assert "host::HeldUse" not in without and "stream_is_capturing" not in without
+    assert "host::with_held" not in without and "stream_is_capturing" not in without
 
 
 def test_less_precise_kernels_run_only_while_they_are_allowed(tmp_path: Path) -> None:

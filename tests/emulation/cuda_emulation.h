@@ -184,7 +184,12 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
     return cudaSuccess;
 }
 
-// One multiprocessor that holds one block: kernels that ask how many blocks there is room for get one.
+// Multiprocessors that hold one block each, one where EMULATED_MULTIPROCESSORS says nothing else.
+inline int emulated_multiprocessors() {
+    const char* number = getenv("EMULATED_MULTIPROCESSORS");
+    return number ? atoi(number) : 1;
+}
+using cudaLaunchAttributeID = int;
 constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
 constexpr int cudaDevAttrMaxSharedMemoryPerBlockOptin = 97;
 constexpr int cudaLaunchAttributeClusterDimension = 4;
@@ -193,7 +198,9 @@ constexpr int cudaDevAttrComputeCapabilityMajor = 75;
 constexpr cudaError_t cudaErrorCooperativeLaunchTooLarge = 720;
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int) {
-    *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 * 1024 : 1;
+    *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 * 1024
+             : attribute == cudaDevAttrMultiProcessorCount        ? emulated_multiprocessors()
+                                                                  : 1;
     return cudaSuccess;
 }
 template <typename Kernel>
@@ -224,8 +231,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
             cluster = config->attrs[i].val.clusterDim.x;
     }
+    if (!cooperative && cluster > 8) return cudaErrorInvalidValue;
     if (cooperative) cluster = config->gridDim.x;  // its blocks run side by side, too
-    if (cooperative && cluster > 8) return cudaErrorCooperativeLaunchTooLarge;
+    const unsigned most = unsigned(emulated_multiprocessors());
+    if (cooperative && cluster > 8 && cluster > most) return cudaErrorCooperativeLaunchTooLarge;
     emulation::launch("kernel", config->gridDim, config->blockDim, config->dynamicSmemBytes,
                       config->stream, [&] { kernel(given...); }, cluster);
     return cudaGetLastError();

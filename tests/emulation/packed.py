@@ -23,9 +23,13 @@ extern "C" int packed_{name}(const void* a, const void* a_scale, const void* b, 
       batches, m, n, blocks, 128 * blocks}};
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   const auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, batches * m * n);
-  return op::launch_mma_product<op::{mode}>(product, sink, static_cast<float*>(workspace), splits,
-                                            static_cast<op::CallHead*>(call),
-                                            static_cast<cudaStream_t>(stream));
+  auto* const head = static_cast<op::CallHead*>(call);
+  const auto queue = static_cast<cudaStream_t>(stream);
+  const auto plan = op::SplitK::of(blocks, splits, 2);
+  return op::in_parts(sink, plan.splits, static_cast<float*>(workspace),
+                      head ? &head->again : nullptr, queue, [&](const auto& to) {{
+    return op::launch_mma_product<op::{mode}>(product, plan, to, head, queue);
+  }});
 }}
 """
 
@@ -37,7 +41,7 @@ def text(modes: tuple[str, ...] = tuple(MODES)) -> str:
         for mode in modes
         for lanes in (1, 2)
     ]
-    return "\n".join([*pieces(["launch_mma_product", *modes]), EPILOGUE, *launchers])
+    return "\n".join([*pieces(["launch_mma_product", "in_parts", *modes]), EPILOGUE, *launchers])
 
 
 @dataclass(frozen=True, slots=True)

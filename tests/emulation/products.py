@@ -40,7 +40,7 @@ extern "C" int {name}(const void* a, int64_t a_batch, int64_t a_row, int64_t a_i
   const op::Product product{{{{a, a_batch, a_row, a_inner}}, {{b, b_batch, b_row, b_inner}},
                             batches, m, n, k}};
   using Ways = {forms};
-  if (Ways::workspace_bytes(product, held) != workspace_bytes) return -1;
+  if (op::workspace_bytes<Ways>(&product, held) != workspace_bytes) return -1;
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   return op::contract<Ways, {storage}>(&product, {{workspace, held, changed}}, keep,
                                        narrow ? 0 : 1ll << 31, aligned, stream);
@@ -52,8 +52,8 @@ extern "C" int {name}_needs(const void* a, int64_t a_batch, int64_t a_row, int64
   const op::Product product{{{{a, a_batch, a_row, a_inner}}, {{b, b_batch, b_row, b_inner}},
                             batches, m, n, k}};
   using Ways = {forms};
-  static_cast<int64_t*>(bytes)[0] = Ways::workspace_bytes(product, held);
-  static_cast<int64_t*>(bytes)[1] = Ways::held_bytes(product);
+  static_cast<int64_t*>(bytes)[0] = op::workspace_bytes<Ways>(&product, held);
+  static_cast<int64_t*>(bytes)[1] = op::held_bytes<Ways>(&product);
   return 0;
 }}
 """
@@ -81,15 +81,17 @@ def forms_of(mode: str, family: str) -> list[str]:
         forms += [f"op::LiveTiles<op::Live{family.capitalize()}>"]
     if family != "none":
         base = mode.removesuffix("Live")
-        tiles = "WholeTiles<op::{}>" if mode in STORED else "SplitTiles<op::{}, op::HeldOperand>"
-        forms += [f"op::{tiles.format(base)}"]
+        kernel = f"op::Tiles{family.capitalize()}"
+        whole = f"WholeTiles<op::{base}, {kernel}>"
+        split = f"SplitTiles<op::{base}, op::HeldOperand, {kernel}>"
+        forms += [f"op::{whole if mode in STORED else split}"]
     return [*forms, f"op::FmaTiles<{STORED.get(mode, 'float')}>"]
 
 
 def pieces_of(mode: str, family: str) -> list[str]:
     """The pieces that the forms of a mode are made of."""
     base = mode.removesuffix("Live")
-    needed = ["contract", "FmaTiles", base]
+    needed = ["contract", "product_bytes", "FmaTiles", base]
     if mode in STORED:
         needed += [STORED[mode].removeprefix("op::")]
     else:
@@ -97,8 +99,9 @@ def pieces_of(mode: str, family: str) -> list[str]:
     if mode.endswith("Live"):
         needed += [f"Live{family.capitalize()}"]
     if family != "none":
-        kind = "whole" if mode in STORED else "split"
-        needed += [f"{kind}_tiles_{family}", "HeldOperand"]
+        kind = "Whole" if mode in STORED else "Split"
+        needed += [f"{kind}Tiles", f"Tiles{family.capitalize()}", "HeldOperand"]
+        needed += [f"{kind}Sums"] if family == "sm90" else []
     if family == "sm90" and mode in STORED:
         needed += [f"wgmma_{mode.lower()}_{columns}" for columns in (128, 256)]
     return needed
@@ -135,6 +138,7 @@ class Call:
     aligned: bool = True
     family: str = "none"
     changed: bool = False
+    multiprocessors: int = 132
     options: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -190,7 +194,9 @@ def needs(
     launcher = f"product_{call.mode.lower()}_1_needs"
     _, m, n, k = extents
     laid = operands or [None, m * k, k, 1, None, n * k, k, 1]
-    emulate(source or text(family=call.family), launcher, [*laid, *extents, int(held), found])
+    source = source or text(family=call.family)
+    arguments = [*laid, *extents, int(held), found]
+    emulate(source, launcher, arguments, multiprocessors=call.multiprocessors)
     return int(found[0]), int(found[1])
 
 
@@ -234,7 +240,8 @@ def _product(
     workspace = np.full(bytes_ // 4, np.nan, np.float32)
     memory = [workspace if bytes_ else None, bytes_, held, int(call.changed)]
     arguments = [*operands, *extents, result, times, *memory, int(call.narrow), int(call.aligned)]
-    emulate(source or text(family=call.family), call.launcher, arguments, **call.options)
+    options = {"multiprocessors": call.multiprocessors, **call.options}
+    emulate(source or text(family=call.family), call.launcher, arguments, **options)
     handed_over = np.unique(times)
     assert handed_over.tolist() in ([], [1], [2]), f"handed over {handed_over} times"
     return result, int(handed_over[0]) if times.size else 0

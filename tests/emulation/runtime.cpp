@@ -138,7 +138,7 @@ struct Copies {
     std::vector<Copy> started;
     std::vector<std::vector<Copy>> groups;
 };
-constexpr size_t kMostBlocks = 16;  // of a cluster
+constexpr size_t kMostBlocks = 132;  // that run side by side
 Copies copies[1024 * kMostBlocks];
 
 // --- warps ---
@@ -403,7 +403,7 @@ void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes,
     size_t num_threads = size_t(block.x) * block.y * block.z,
            num_blocks = size_t(grid.x) * grid.y * grid.z;
     if (refuse(num_threads == 0 || num_threads > 1024 || block.z > 64 || num_blocks == 0)) return;
-    if (refuse(cluster == 0 || cluster > 8 || grid.x % cluster)) return;
+    if (refuse(cluster == 0 || cluster > kMostBlocks || grid.x % cluster)) return;
     if (refuse(cluster > 1 && (num_threads % 32 || grid.y > 1 || grid.z > 1))) return;
     if (refuse(grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)) return;
     if (shared_bytes > allowed_shared_bytes) {

@@ -112,3 +112,13 @@ def test_a_cuda_graph_replays(modules: dict[str, ModuleType]) -> None:
         x.normal_()
         graph.replay()
         torch.testing.assert_close(found, new(x, y))
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one device")
+def test_a_second_device_makes_them_too(modules: dict[str, ModuleType]) -> None:
+    """What a kernel may ask for, and how many blocks run together, is found out on each device."""
+    model = modules["along"].ModelNew()
+    x, y = (torch.randn(size) for size in sizes("along"))
+    with torch.no_grad():
+        found = [model(x.to(f"cuda:{i}"), y.to(f"cuda:{i}")).cpu() for i in range(2)]
+    assert torch.equal(*found)

@@ -30,19 +30,21 @@ _FILES = {
     "cuda": """
         elements/storage_cuda.cuh math/min_max.cuh math/math_cuda.cuh math/math.h
         math/approximate.cuh elements/storage.h elements/positions.cuh elements/vector.cuh
-        elements/pointwise.cuh elements/tensor_list.cuh gemm/contract.cuh gemm/contract_fma.cuh
+        elements/pointwise.cuh elements/tensor_list.cuh
+        arch/launch.cuh gemm/contract.cuh gemm/contract_fma.cuh
         gemm/contract_short.cuh gemm/combine.cuh skinny/skinny.cuh skinny/gemv.cuh
-        skinny/skinny_mma.cuh skinny/column_sums.cuh gemm/split.cuh gemm/split_packed.cuh
-        gemm/split_host.cuh gemm/cancellation.cuh
-        gemm/pack.cuh gemm/contract_prologue.cuh arch/mma.cuh
-        gemm/contract_mma.cuh gemm/contract_live.cuh gemm/contract_mma_host.cuh
-        attention/attend_split.cuh attention/attend_plain.cuh attention/attend_softmax.cuh
-        attention/attend.cuh attention/attend_mma.cuh attention/attend_sm90.cuh arch/hopper.cuh
-        gemm/contract_sm90.cuh gemm/contract_live_sm90.cuh gemm/contract_sm90_host.cuh
-        gemm/packed_weights.cuh elements/index_cuda.cuh elements/index.h reduce/fold.h
-        reduce/fold_cuda.cuh reduce/fold_chunks.cuh
-        reduce/reduce_rows.cuh reduce/publish.cuh reduce/cooperative_rows.cuh
-        scan/scan.h scan/scan_cuda.cuh
+        skinny/skinny_mma.cuh skinny/column_sums.cuh split/split.cuh split/split_packed.cuh
+        split/split_host.cuh gemm/contract_packed.cuh split/cancellation.cuh gemm/pack.cuh
+        gemm/contract_prologue.cuh arch/mma.cuh gemm/contract_mma.cuh gemm/contract_live.cuh
+        gemm/contract_mma_host.cuh attention/attend_split.cuh attention/attend_plain.cuh
+        attention/attend_softmax.cuh attention/attend.cuh attention/attend_mma.cuh
+        attention/attend_sm90.cuh arch/hopper.cuh gemm/contract_sm90_tiles.cuh
+        gemm/contract_sm90_load.cuh gemm/contract_sm90_sum.cuh gemm/contract_sm90_give.cuh
+        gemm/contract_sm90.cuh gemm/contract_live_sm90.cuh
+        gemm/packed_weights.cuh elements/index_cuda.cuh
+        elements/index.h reduce/fold.h reduce/fold_cuda.cuh reduce/fold_chunks.cuh
+        reduce/reduce_rows.cuh reduce/publish.cuh reduce/cooperative_rows.cuh scan/scan.h
+        scan/scan_cuda.cuh
     """,
     "cpp": """
         elements/storage_cpp.h math/mvec.h math/math_cpp.h math/math.h elements/storage.h

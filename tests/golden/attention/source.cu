@@ -14,7 +14,7 @@ OPWELD_FN float k1_attention_relu_score(float product_1, float mask_1) {
 struct k1_attention_relu_problem {
   using Index = uint64_t;
   static constexpr int kDepth = 64, kColumns = 48;
-  static constexpr bool kCausal = false, kZeros = false, kPlain = false;
+  static constexpr bool kCausal = false, kZeros = false, kPlain = false, kHolds = true;
   static constexpr float kFactor = 1.0f;
   const float* query;
   const float* key;

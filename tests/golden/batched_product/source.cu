@@ -41,7 +41,7 @@ struct k1_matmul_mul_add_epilogue {
 //   tiles: sums of 33 terms or more
 //   multiply-adds: all others
 using k1_matmul_mul_add_forms = op::Forms<
-    op::SplitTiles<op::Faithful, op::NewOperand>,
+    op::SplitTiles<op::Faithful, op::NewOperand, op::TilesSm90>,
     op::FmaTiles<float>>;
 
 extern "C" int64_t k1_matmul_mul_add_workspace(const void* product, int held) {

@@ -41,7 +41,7 @@ struct k1_linear_add_relu_epilogue {
 //   tiles: sums of 33 terms or more
 //   multiply-adds: all others
 using k1_linear_add_relu_forms = op::Forms<
-    op::SplitTiles<op::Faithful, op::HeldOperand>,
+    op::SplitTiles<op::Faithful, op::HeldOperand, op::TilesSm90>,
     op::FmaTiles<float>>;
 
 extern "C" int64_t k1_linear_add_relu_workspace(const void* product, int held) {

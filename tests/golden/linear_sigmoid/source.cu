@@ -46,7 +46,7 @@ struct k1_linear_sigmoid_mul_add_epilogue {
 //   tiles: sums of 33 terms or more
 //   multiply-adds: all others
 using k1_linear_sigmoid_mul_add_forms = op::Forms<
-    op::SplitTiles<op::Faithful, op::HeldOperand>,
+    op::SplitTiles<op::Faithful, op::HeldOperand, op::TilesSm90>,
     op::FmaTiles<float>>;
 
 extern "C" int64_t k1_linear_sigmoid_mul_add_workspace(const void* product, int held) {

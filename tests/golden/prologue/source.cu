@@ -71,7 +71,7 @@ struct k2_cast_mul_gelu_linear_relu_epilogue {
 //   tiles: sums of 33 terms or more
 //   multiply-adds: all others
 using k2_cast_mul_gelu_linear_relu_forms = op::Forms<
-    op::SplitTiles<op::Faithful, op::HeldOperand>,
+    op::SplitTiles<op::Faithful, op::HeldOperand, op::TilesSm90>,
     op::FmaTiles<float>>;
 
 extern "C" int64_t k2_cast_mul_gelu_linear_relu_workspace(const void* product, int held) {

@@ -111,8 +111,15 @@ def test_no_emitted_declaration_is_one_that_nothing_uses(name: str) -> None:
         assert any(re.search(rf"\b{word}\b", rest) for word in declared.names), declared.text
 
 
+def test_attention_has_queries_in_registers_or_in_memory() -> None:
+    """Heads of 64 values or less have them in registers."""
+    device, _ = cuda_texts(lower(make_plan(small_graphs()["attention"], SM_90A)))
+    assert re.findall(r"struct QueriesSm90<Tile, (\w+)>", device) == ["true"]
+    assert "wgmma(float (&sums)[32], uint64_t a" not in device
+
+
 # Of pieces that are alternatives, of which a file has one.
-ALTERNATIVES = {"SplitTiles", "WholeTiles", "RowOfBlocks"}
+ALTERNATIVES = {"RowOfBlocks"}
 
 
 @pytest.mark.parametrize("language", ["cuda", "cpp"])

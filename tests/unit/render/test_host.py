@@ -14,6 +14,8 @@ from tests.behaviour.emitted import text_made_of
 from tests.behaviour.models import SOURCES
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
+from opweld.device.used import declarations, used
+
 # Rows that only all multiprocessors of a GPU keep together.
 LONG_ROWS = """import torch
 from torch import nn
@@ -66,6 +68,24 @@ def test_launchers_agree(name: str) -> None:
     for kernels, host in texts(name, "sm_90a"):
         declared = launchers(host)
         assert declared and declared == launchers(kernels)
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "cpu"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_all_that_operators_have_in_common_is_used(name: str, target: str) -> None:
+    for _, host in texts(name, target):
+        common = host.partition("// Makes f the operator")[0]
+        kept = used([_unwrapped(common)], [host.removeprefix(common)])
+        declared = [
+            {word for each in declarations(text) for word in each.names}
+            for text in (_unwrapped(common), "\n".join(kept))
+        ]
+        assert declared[0] == declared[1]
+
+
+def _unwrapped(text: str) -> str:
+    """Without its namespaces."""
+    return re.sub(r"^(namespace (\w+ )?\{|\}  // namespace.*)$", "", text, flags=re.MULTILINE)
 
 
 @needs_nvcc

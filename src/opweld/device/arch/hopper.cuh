@@ -269,21 +269,10 @@ struct Type {};
     "%16, %17, %18, %19, %20, %21, %22, %23, " \
     "%24, %25, %26, %27, %28, %29, %30, %31}, "
 
-// @wgmma_half_64 deps: half, wgmma_operands, wgmma_text_64
-// sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, a and b in shared memory; where `add` is 0
-// the sums begin anew. They lie as those of 128 columns do.
-[[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], uint64_t a, uint64_t b, int add) {
-    asm volatile(
-        "{\n"
-        ".reg .pred add;\n"
-        "setp.ne.b32 add, %34, 0;\n" OPWELD_WGMMA_64 "%32, %33, add, 1, 1, 0, 0;\n"
-        "}"
-        : OPWELD_32(sums, 0)
-        : "l"(a), "l"(b), "r"(add));
-}
-
-// The same with a in registers: words[i] of a thread has row 16 warp + lane / 4 + 8 (i % 2), columns
-// 2 (lane % 4) + 8 (i / 2) and the next.
+// @wgmma_half_64 deps: wgmma_operands, wgmma_text_64
+// sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, b in shared memory; where `add` is 0 the sums
+// begin anew. They lie as those of 128 columns do. words[i] of a thread has row
+// 16 warp + lane / 4 + 8 (i % 2), columns 2 (lane % 4) + 8 (i / 2) and the next of a.
 [[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], const uint32_t (&a)[4], uint64_t b, int add) {
     asm volatile(
         "{\n"
@@ -292,6 +281,18 @@ struct Type {};
         "}"
         : OPWELD_32(sums, 0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+
+// @wgmma_half_64_shared deps: wgmma_operands, wgmma_text_64
+// The same with a in shared memory, too.
+[[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], uint64_t a, uint64_t b, int add) {
+    asm volatile(
+        "{\n"
+        ".reg .pred add;\n"
+        "setp.ne.b32 add, %34, 0;\n" OPWELD_WGMMA_64 "%32, %33, add, 1, 1, 0, 0;\n"
+        "}"
+        : OPWELD_32(sums, 0)
+        : "l"(a), "l"(b), "r"(add));
 }
 
 // @wgmma_text_128 deps:

@@ -204,7 +204,7 @@ static int64_t attend_bytes(const AttendSizes& sizes) {
     return sizes.shared * Tile::tiles(sizes.keys) * (Tile::kImageBytes + 2 * int64_t(sizeof(int)));
 }
 
-// @launch_attend deps: AttendSizes, EpilogueStore, attend_split_kernel, starts_early
+// @launch_attend deps: AttendSizes, Launch, EpilogueStore, attend_split_kernel, starts_early
 // Splits keys and values, and runs the kernel of a family that takes them. Hands the values of out,
 // float32, to `epilogue(at, values)`, with `at` the flat position of the first of one or two neighbours.
 // Returns a CUDA error code.
@@ -217,30 +217,16 @@ static int launch_attend(Kernel kernel, const typename Tile::Problem& problem,
     auto* bytes = static_cast<unsigned char*>(workspace);
     auto* needs_fallback = reinterpret_cast<int*>(bytes + images * Tile::kImageBytes);
     if (images > 0) {
-        attend_split_kernel<Tile><<<(unsigned int)(2 * images), Tile::kSplitThreads, 0, queue>>>(
-            problem, sizes, bytes, needs_fallback);
-        const int error = int(cudaGetLastError());
+        const int error = Launch(2 * images, Tile::kSplitThreads, 0, queue)
+                              .run(attend_split_kernel<Tile>, problem, sizes, bytes, needs_fallback);
         if (error) return error;
     }
-    const int error = int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               Tile::kBytes));
-    if (error) return error;
     const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, 0);
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows * sizes.batches;
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3((unsigned int)blocks);
-    config.blockDim = dim3(Tile::kBlockThreads);
-    config.dynamicSmemBytes = Tile::kBytes;
-    config.stream = queue;
-    config.attrs = &attribute;
+    Launch launch(blocks, Tile::kBlockThreads, Tile::kBytes, queue);
     // It splits its rows of q while images are made. Behind any other kernel these may not be there yet.
-    config.numAttrs = images > 0 && starts_early() ? 1 : 0;
-    return int(cudaLaunchKernelEx(&config, kernel, problem, sizes,
-                                  static_cast<const unsigned char*>(bytes),
-                                  static_cast<const int*>(needs_fallback), sink));
+    if (images > 0 && starts_early()) launch.start_early();
+    return launch.run(kernel, problem, sizes, bytes, needs_fallback, sink);
 }
 
 }  // namespace op

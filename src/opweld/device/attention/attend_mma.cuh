@@ -25,7 +25,6 @@ struct AttendTileMma {
     static constexpr int kSplitThreads = 128, kSplitBlocks = 5;  // at once
     static constexpr int kDown = kWide <= 32 ? 2 : 1, kRows = kThreads / 32 * 16 * kDown;
     static constexpr int kKeys = kWide <= 128 ? 32 : 16;
-    static constexpr bool kHolds = kWide <= 128;  // q, in registers
     using Queries = PartsRows<kDepth>;
     using Keys = PartsRows<kDepth>;
     using Values = PartsRows<kKeys>;
@@ -73,13 +72,17 @@ struct PartsTile {
     }
 };
 
-// @HeldParts deps: PartsTile
-// A warp's rows in two parts as operands a, kSteps of 16 k: in registers or where they lie.
+// @QueriesMma deps:
+// A warp's rows in two parts as operands a, steps of 16 k: in registers or where they lie.
 template <int kLength, int kDown, bool kHolds>
-struct HeldParts {
+struct QueriesMma;
+
+// @QueriesInRegisters_mma deps: PartsTile, QueriesMma
+template <int kLength, int kDown>
+struct QueriesMma<kLength, kDown, true> {
     unsigned int upper[kDown][kLength / 16][4], lower[kDown][kLength / 16][4];
 
-    __device__ __forceinline__ HeldParts(const PartsTile<kLength>& tile, int row) {
+    __device__ __forceinline__ QueriesMma(const PartsTile<kLength>& tile, int row) {
 #pragma unroll
         for (int m = 0; m < kDown; ++m)
 #pragma unroll
@@ -94,12 +97,14 @@ struct HeldParts {
         for (int i = 0; i < 4; ++i) words[i] = low ? lower[m][step][i] : upper[m][step][i];
     }
 };
+
+// @QueriesInMemory_mma deps: PartsTile, QueriesMma
 template <int kLength, int kDown>
-struct HeldParts<kLength, kDown, false> {
+struct QueriesMma<kLength, kDown, false> {
     PartsTile<kLength> tile;
     int row;
 
-    __device__ __forceinline__ HeldParts(const PartsTile<kLength>& all, int first)
+    __device__ __forceinline__ QueriesMma(const PartsTile<kLength>& all, int first)
         : tile(all), row(first) {}
     __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step,
                                         bool low) const {
@@ -147,7 +152,7 @@ OPWELD_FN void multiply_parts(float (&sums)[kDown][kAcross][4], const A& a,
                 mma_16x8x16<half>(sums[m][n], upper[s][m], across[s][n]);
 }
 
-// @attend_products deps: HeldParts, multiply_parts
+// @attend_products deps: QueriesMma, multiply_parts
 // products = q times the keys of a tile, before scales. Sums of 32 values are added up apart.
 template <typename Tile, typename Queries>
 OPWELD_FN void attend_products(float (&products)[Tile::kDown][Tile::kKeys / 8][4],
@@ -249,7 +254,7 @@ struct AttendBlockMma : AttendBlock<AttendTileMma<Problem>> {
     __device__ __forceinline__ void make() const {
         start_keys(0);
         start_values(0);
-        const HeldParts<Tile::kDepth, kDown, Tile::kHolds> queries(
+        const QueriesMma<Tile::kDepth, kDown, Problem::kHolds> queries(
             PartsTile<Tile::kDepth>{shared_address(memory)}, this->warp_row());
         const float* scales = query_scales() + this->warp_row() + int(threadIdx.x) % 32 / 4;
         AttendRows<kDown> rows;

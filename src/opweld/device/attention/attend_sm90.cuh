@@ -30,7 +30,6 @@ struct AttendTileSm90 {
     static constexpr int kGroups = 2, kDown = 1, kRows = 64 * kGroups, kKeys = 64;
     static constexpr int kThreads = 128 * kGroups, kBlockThreads = kThreads + 128;
     static constexpr int kSplitThreads = 256, kSplitBlocks = 3;  // at once: 2 are 4 % slower (H200)
-    static constexpr bool kHolds = kDepth <= 64;  // q, in registers: 3 to 10 % faster (H200)
     static constexpr int kStages = kWide <= 64 ? 4 : 2;
     using Queries = PartsChunks<kRows>;
     using Keys = PartsChunks<kKeys>;
@@ -62,10 +61,14 @@ struct AttendTileSm90 {
     static __host__ __device__ int64_t tiles(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
 };
 
-// @QueriesSm90 deps: load_matrices, parts_place, shared_address, tile_descriptor, wgmma_half_64
+// @QueriesSm90 deps:
 // A warpgroup's rows in two parts as operands a, steps of 16 k: in registers or where they lie.
 template <typename Tile, bool kHolds>
-struct QueriesSm90 {
+struct QueriesSm90;
+
+// @QueriesInRegisters_sm90 deps: QueriesSm90, load_matrices, parts_place, shared_address, wgmma_half_64
+template <typename Tile>
+struct QueriesSm90<Tile, true> {
     uint32_t parts[2][Tile::kDepth / 16][4];
 
     __device__ __forceinline__ QueriesSm90(const unsigned char* queries) {
@@ -83,6 +86,8 @@ struct QueriesSm90 {
         wgmma(sums, parts[low][step], b, add);
     }
 };
+
+// @QueriesInMemory_sm90 deps: QueriesSm90, tile_descriptor, wgmma_half_64_shared
 template <typename Tile>
 struct QueriesSm90<Tile, false> {
     uint64_t at;
@@ -112,7 +117,7 @@ struct PowersSm90 : AttendPowers<1, kSteps> {
 
 // @multiply_chunks deps: wgmma_order
 // sums = a times 64 rows of b, over kChunks of 32 values of k from chunk `first` on, without lower by
-// lower parts: the small products come first, as in contract_sm90.cuh. `b` is the descriptor of those
+// lower parts: the small products come first, as in contract_sm90_sum.cuh. `b` is the descriptor of those
 // rows in chunk 0, chunks lie kPitch bytes apart.
 template <int kChunks, int kPitch, typename A>
 OPWELD_FN void multiply_chunks(float (&sums)[32], const A& a, uint64_t b, int first) {
@@ -204,7 +209,7 @@ struct AttendGroupSm90 {
     const AttendBlock<Tile>& block;
     typename Tile::Memory& memory;
     const float* scales;  // of this lane's rows
-    QueriesSm90<Tile, Tile::kHolds> queries;
+    QueriesSm90<Tile, Problem::kHolds> queries;
     ScoresSm90<Tile> products;
     AttendRows<1> rows;
     float sums[1][kAcross][4];

@@ -5,6 +5,7 @@
 // operands lie and what a score is:
 //   kDepth, kColumns             values of a row of q and k, and of v
 //   kCausal, kZeros              key j counts up to row j alone; rows without keys are zeros, not NaN
+//   kHolds                       whether rows of q stay in registers
 //   kPlain, kFactor              whether a score is kFactor > 0 times the product
 //   query_lines(batch), key_lines(shared), value_lines(shared): AttendLines
 //   shared_of(batch), place_of(batch)

@@ -43,19 +43,11 @@ static inline bool is_aligned(const T* p) {
     return reinterpret_cast<uintptr_t>(p) % alignof(Vector<T, kLanes>) == 0;
 }
 
-// @load_vector deps: Packet, Vector
+// @load_vector deps: Vector
 // the kLanes values from p on
 template <int kLanes, typename T>
 OPWELD_FN Vector<T, kLanes> load_vector(const T* p) {
-    using Values = Vector<T, kLanes>;
-    using Word = typename Packet<alignof(Values)>::type;
-    Values values;
-#pragma unroll
-    for (int i = 0; i < int(sizeof(Values) / sizeof(Word)); ++i) {
-        Word word = reinterpret_cast<const Word*>(p)[i];
-        memcpy(reinterpret_cast<char*>(&values) + i * sizeof(Word), &word, sizeof(Word));
-    }
-    return values;
+    return *reinterpret_cast<const Vector<T, kLanes>*>(p);
 }
 
 // @load_vector_streaming deps: Packet, Vector
@@ -73,18 +65,11 @@ OPWELD_FN Vector<T, kLanes> load_vector_streaming(const T* p) {
     return values;
 }
 
-// @store_vector deps: Packet, Vector
+// @store_vector deps: Vector
 // writes the values from p on
 template <int kLanes, typename T>
 OPWELD_FN void store_vector(T* p, const Vector<T, kLanes>& values) {
-    using Values = Vector<T, kLanes>;
-    using Word = typename Packet<alignof(Values)>::type;
-#pragma unroll
-    for (int i = 0; i < int(sizeof(Values) / sizeof(Word)); ++i) {
-        Word word;
-        memcpy(&word, reinterpret_cast<const char*>(&values) + i * sizeof(Word), sizeof(Word));
-        reinterpret_cast<Word*>(p)[i] = word;
-    }
+    *reinterpret_cast<Vector<T, kLanes>*>(p) = values;
 }
 
 // @store_vector_streaming deps: Packet, Vector

@@ -35,28 +35,29 @@ struct EpilogueStore {
 // @give_tile deps: EpilogueStore
 // A block gives what it has in shared memory: `rows` by `columns` of a tile of kColumns columns
 // and kPitch floats a row, whose corner is flat position `at` of a result of n columns.
+template <int kLanes, int kThreads, int kColumns, int kPitch, typename Epilogue>
+OPWELD_FN void give_lanes(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile, int rows,
+                          int columns, int64_t at, int64_t n) {
+#pragma unroll 1
+    for (int i = kLanes * int(threadIdx.x); i < rows * kColumns; i += kLanes * kThreads) {
+        const int row = i / kColumns, column = i % kColumns;
+        float values[kLanes];
+#pragma unroll
+        for (int j = 0; j < kLanes; ++j) values[j] = tile[row * kPitch + column + j];
+        if (column < columns) sink.take(split, at + row * n + column, values);
+    }
+}
 template <int kThreads, int kColumns, int kPitch, typename Epilogue>
 OPWELD_FN void give_tile(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile, int64_t rows,
                          int64_t columns, int64_t at, int64_t n) {
     const int down = int(rows), across = int(columns < kColumns ? columns : kColumns);
     if constexpr (Epilogue::kLanes > 1) {
         if (sink.paired && at % 2 == 0 && n % 2 == 0) {
-#pragma unroll 1
-            for (int i = 2 * int(threadIdx.x); i < down * kColumns; i += 2 * kThreads) {
-                const int row = i / kColumns, column = i % kColumns;
-                const float* own = tile + row * kPitch + column;
-                const float pair[2] = {own[0], own[1]};
-                if (column < across) sink.take(split, at + row * n + column, pair);
-            }
+            give_lanes<2, kThreads, kColumns, kPitch>(sink, split, tile, down, across, at, n);
             return;
         }
     }
-#pragma unroll 1
-    for (int i = int(threadIdx.x); i < down * kColumns; i += kThreads) {
-        const int row = i / kColumns, column = i % kColumns;
-        const float one[1] = {tile[row * kPitch + column]};
-        if (column < across) sink.take(split, at + row * n + column, one);
-    }
+    give_lanes<1, kThreads, kColumns, kPitch>(sink, split, tile, down, across, at, n);
 }
 
 // @sum_of_parts deps:
@@ -79,36 +80,44 @@ OPWELD_FN float sum_of_parts(const float* parts, int splits, int64_t extent) {
 // @combine_parts deps: EpilogueStore, sum_of_parts
 // Adds the parts of each sum and gives the epilogue the sums. Where `again` is given and not zero,
 // another kernel makes the product.
+template <int kLanes, typename Epilogue>
+OPWELD_FN void combine_lanes(const EpilogueStore<Epilogue>& sink, const float* parts, int splits) {
+    const int64_t step = int64_t(gridDim.x) * 256, thread = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    for (int64_t at = kLanes * thread; at < sink.extent; at += kLanes * step) {
+        float sums[kLanes];
+#pragma unroll
+        for (int j = 0; j < kLanes; ++j) sums[j] = sum_of_parts(parts + at + j, splits, sink.extent);
+        sink.take(0, at, sums);
+    }
+}
 template <typename Epilogue>
 __global__ void __launch_bounds__(256, 2)
     combine_parts_kernel(EpilogueStore<Epilogue> sink, int splits, const int* again) {
     if (again && *again != 0) return;
     const float* parts = sink.parts;
     sink.parts = nullptr;
-    const int64_t step = int64_t(gridDim.x) * 256, thread = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if constexpr (Epilogue::kLanes > 1) {
         if (sink.paired) {
-            for (int64_t at = 2 * thread; at < sink.extent; at += 2 * step) {
-                const float sums[2] = {sum_of_parts(parts + at, splits, sink.extent),
-                                       sum_of_parts(parts + at + 1, splits, sink.extent)};
-                sink.take(0, at, sums);
-            }
+            combine_lanes<2>(sink, parts, splits);
             return;
         }
     }
-    for (int64_t at = thread; at < sink.extent; at += step) {
-        const float sum[1] = {sum_of_parts(parts + at, splits, sink.extent)};
-        sink.take(0, at, sum);
-    }
+    combine_lanes<1>(sink, parts, splits);
 }
-template <typename Epilogue>
-static int combine_parts(const EpilogueStore<Epilogue>& sink, int splits, const int* again,
-                         cudaStream_t stream) {
+
+// @in_parts deps: Launch, combine_parts
+// Has `make` make a product, with `splits` > 1 as parts in memory, which are then added up.
+template <typename Epilogue, typename Make>
+static int in_parts(EpilogueStore<Epilogue> sink, int splits, float* parts, const int* again,
+                    cudaStream_t stream, const Make& make) {
     constexpr int64_t kMostBlocks = 1 << 20;
+    if (splits == 1) return make(sink);
+    sink.parts = parts;
+    const int error = make(sink);
     const int64_t blocks = (sink.extent + 255) / 256;
-    combine_parts_kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), 256, 0,
-                           stream>>>(sink, splits, again);
-    return int(cudaGetLastError());
+    if (error) return error;
+    return Launch(blocks < kMostBlocks ? blocks : kMostBlocks, 256, 0, stream)
+        .run(combine_parts_kernel<Epilogue>, sink, splits, again);
 }
 
 }  // namespace op

@@ -72,27 +72,13 @@ struct Form {
 // A product is made by the first form that takes it; the last one makes all others.
 template <typename First, typename... Others>
 struct Forms {
-    static int64_t workspace_bytes(const Product& p, bool held) {
+    // what `use` gives for that form
+    template <typename Use>
+    static auto choose(const Product& p, const Use& use) {
         if constexpr (sizeof...(Others) > 0) {
-            if (!First::takes(p)) return Forms<Others...>::workspace_bytes(p, held);
+            if (!First::takes(p)) return Forms<Others...>::choose(p, use);
         }
-        return First::workspace_bytes(p, held);
-    }
-    static int64_t held_bytes(const Product& p) {
-        if constexpr (sizeof...(Others) > 0) {
-            if (!First::takes(p)) return Forms<Others...>::held_bytes(p);
-        }
-        return First::held_bytes(p);
-    }
-    template <typename Source, typename Epilogue>
-    static int launch(const Product& p, const Memory& memory, const Source& source,
-                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
-        if constexpr (sizeof...(Others) > 0) {
-            if (!First::takes(p)) {
-                return Forms<Others...>::launch(p, memory, source, sink, stream);
-            }
-        }
-        return First::launch(p, memory, source, sink, stream);
+        return use(First());
     }
 };
 
@@ -108,7 +94,10 @@ static int contract_from(const Product& product, const Memory& memory, const Sou
     const int64_t extent = product.batches * product.m * product.n;
     const bool narrow = extent < kFar && max_offset < kFar;
     const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, extent);
-    return Ways::launch(product, memory, source, sink, static_cast<cudaStream_t>(stream));
+    if (extent == 0) return 0;
+    return Ways::choose(product, [&](auto form) {
+        return form.launch(product, memory, source, sink, static_cast<cudaStream_t>(stream));
+    });
 }
 
 // @contract deps: InMemory, contract_from
@@ -125,11 +114,13 @@ static int contract(const void* product, const Memory& memory, const Epilogue& e
 // What a Product takes: of a call's workspace, and of b as it is held.
 template <typename Ways>
 static int64_t workspace_bytes(const void* product, bool held) {
-    return Ways::workspace_bytes(*static_cast<const Product*>(product), held);
+    const auto& p = *static_cast<const Product*>(product);
+    return Ways::choose(p, [&](auto form) { return form.workspace_bytes(p, held); });
 }
 template <typename Ways>
 static int64_t held_bytes(const void* product) {
-    return Ways::held_bytes(*static_cast<const Product*>(product));
+    const auto& p = *static_cast<const Product*>(product);
+    return Ways::choose(p, [&](auto form) { return form.held_bytes(p); });
 }
 
 // @suits_tensor_cores deps: Product

@@ -7,14 +7,15 @@ namespace op {
 // @FmaTile deps:
 // A block makes a square of the result; each thread a square of it.
 struct FmaTile {
-    static constexpr int kThreads = 256;
-    static constexpr int kSide = 64;                   // rows and columns of a block
+    static constexpr int kThreads = 256, kSide = 64;   // rows and columns of a block
     static constexpr int kOwn = 4;                     // rows and columns of a thread
     static constexpr int kAcross = kSide / kOwn;       // threads in a row of the block
     static constexpr int kDepth = 16;                  // k of a stage
     static constexpr int kPitch = kSide + 4;           // floats: rows stay aligned to 16 bytes
     static constexpr int kLoads = kSide * kDepth / kThreads;
     using Stage = float[kDepth][kPitch];
+
+    static __host__ __device__ int64_t count(int64_t extent) { return (extent + kSide - 1) / kSide; }
 };
 
 // @FmaLoads deps: FmaTile, InMemory, Operand
@@ -87,16 +88,12 @@ OPWELD_FN void fma_stage(const FmaTile::Stage& a, const FmaTile::Stage& b, int r
 OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
                         float (&sums)[FmaTile::kOwn][FmaTile::kOwn]) {
 #pragma unroll
-    for (int i = 0; i < FmaTile::kOwn; ++i) {
+    for (int i = 0; i < FmaTile::kOwn; ++i)
 #pragma unroll
-        for (int j = 0; j < FmaTile::kOwn; ++j) {
-            all[i][j] += sums[i][j];
-            sums[i][j] = 0.0f;
-        }
-    }
+        for (int j = 0; j < FmaTile::kOwn; ++j) all[i][j] += sums[i][j], sums[i][j] = 0.0f;
 }
 
-// @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile, store_vector
+// @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile
 // The whole product, tile by tile, the values of a from `source` and those of b, of type T, as they
 // lie. Where `needed` is given and zero, another kernel has made it.
 // Long sums lose less in levels: those of some stages are added up apart, and so are as many of
@@ -111,7 +108,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     auto& b_stage = *reinterpret_cast<FmaTile::Stage*>(&memory[FmaTile::kDepth]);
     const int row = int(threadIdx.x) / FmaTile::kAcross * kOwn;
     const int column = int(threadIdx.x) % FmaTile::kAcross * kOwn;
-    const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
+    const int64_t down = FmaTile::count(product.m), across = FmaTile::count(product.n);
     const int near = max(1, int(cbrtf(float(product.k))) / FmaTile::kDepth);  // stages
     const int apart = max(2, int(sqrtf(float(product.k) / float(near * FmaTile::kDepth))));
     for (int64_t tile = blockIdx.x; tile < product.batches * down * across; tile += gridDim.x) {
@@ -147,10 +144,8 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < kOwn; ++i) {
-            Vector<float, kOwn> own;
-#pragma unroll
-            for (int j = 0; j < kOwn; ++j) own.lane[j] = all[i][j];
-            store_vector(&memory[row + i][column], own);
+            *reinterpret_cast<float4*>(&memory[row + i][column]) =
+                make_float4(all[i][0], all[i][1], all[i][2], all[i][3]);
         }
         __syncthreads();
         const int64_t rows = product.m - m < kSide ? product.m - m : kSide;
@@ -160,16 +155,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     }
 }
 
-// @num_multiprocessors deps:
-// of the current device
-[[maybe_unused]] static int num_multiprocessors() {
-    int device = 0, count = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-}
-
-// @launch_fma_product deps: fma_product_kernel, num_multiprocessors
+// @launch_fma_product deps: Launch, fma_product_kernel, num_multiprocessors
 // The product of operands of type T by the CUDA cores, and its epilogue; the values of a come from
 // `source`. `needed`: null, or where the device says whether the kernel has anything to do. Few
 // blocks, each with many tiles: to start and end one for each tile takes longer than memory where
@@ -178,14 +164,10 @@ template <typename T, typename Source, typename Epilogue>
 static int launch_fma_product(const Product& product, const Source& source,
                               const EpilogueStore<Epilogue>& sink, const int* needed,
                               cudaStream_t stream) {
-    constexpr int64_t kSide = FmaTile::kSide;
-    const int64_t down = (product.m + kSide - 1) / kSide, across = (product.n + kSide - 1) / kSide;
-    const int64_t tiles = product.batches * down * across, most = 2 * num_multiprocessors();
-    if (tiles == 0) return 0;
-    const unsigned int blocks = (unsigned int)(tiles < most ? tiles : most);
-    fma_product_kernel<T>
-        <<<blocks, FmaTile::kThreads, 0, stream>>>(product, source, sink, needed);
-    return int(cudaGetLastError());
+    const int64_t tiles = product.batches * FmaTile::count(product.m) * FmaTile::count(product.n);
+    const int64_t most = 2 * num_multiprocessors();
+    return Launch(tiles < most ? tiles : most, FmaTile::kThreads, 0, stream)
+        .run(fma_product_kernel<T, Source, Epilogue>, product, source, sink, needed);
 }
 
 // @FmaTiles deps: Form, launch_fma_product

@@ -32,10 +32,9 @@ struct LiveOperand {
 };
 
 // @LiveProduct deps: LiveOperand
-// `blocks`: of 32 k.
 struct LiveProduct {
     LiveOperand a, b;
-    int64_t batches, m, n, k, blocks;
+    int64_t batches, m, n, k;
 };
 
 // @LiveCopies deps: LiveTile, LiveOperand, copy_async
@@ -150,7 +149,57 @@ OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile:
     return power_of_two(-up);
 }
 
-// @live_product_kernel deps: CallState, Faithful, EpilogueStore, LiveCopies, LiveProduct, await_stages, give_task, mma_products, read_line, shared_address, split_line
+// @LiveTask deps: LiveProduct, LiveTile, MmaTask
+// A tile, and its part of k in blocks.
+struct LiveTask {
+    MmaTask at;
+    int64_t first, depth;  // k
+    int count;             // blocks
+
+    __device__ __forceinline__ LiveTask(const LiveProduct& p, int64_t number, int64_t each)
+        : at(MmaTask::of(number, p)) {
+        const int64_t wanted = each * LiveTile::kDepth;
+        first = at.split * wanted;
+        depth = p.k - first < wanted ? p.k - first : wanted;
+        count = int((depth + LiveTile::kDepth - 1) / LiveTile::kDepth);
+    }
+};
+
+// @LiveFeed deps: LiveCopies, LiveTask, read_line, shared_address, split_line
+// What a thread that splits does for a task: it copies a share of every lot of a and b to a ring in
+// shared memory, and splits a line of each lot.
+struct LiveFeed {
+    static constexpr int kOfA = MmaTile::kM * LiveTile::kDepth * 4;
+    LiveCopies a, b;
+    unsigned char* floats;  // the ring
+    int stages, waiting, filled, ready;  // lots of it, lots to copy; where to; which is split next
+
+    __device__ __forceinline__ LiveFeed(const LiveProduct& p, const LiveTask& task,
+                                        unsigned char* ring, int lots)
+        : a(LiveCopies::over(p.a, task.at.batch, task.at.m, p.m, task.first, task.depth)),
+          b(LiveCopies::over(p.b, task.at.batch, task.at.n, p.n, task.first, task.depth)),
+          floats(ring), stages(lots), waiting(task.count), filled(0), ready(0) {}
+
+    __device__ __forceinline__ void start() {
+        if (waiting > 0) {
+            const unsigned int to = shared_address(floats) + filled * LiveTile::kFloatBytes;
+            a.start(to);
+            b.start(to + kOfA);
+        }
+        commit_copies();
+        --waiting;
+        filled = filled + 1 < stages ? filled + 1 : 0;
+    }
+    __device__ __forceinline__ void read(float (&values)[LiveTile::kDepth]) {
+        const int thread = int(threadIdx.x);
+        const bool of_a = thread < MmaTile::kM;
+        const unsigned char* lot = floats + ready * LiveTile::kFloatBytes + (of_a ? 0 : kOfA);
+        read_line(values, lot, thread % MmaTile::kM, of_a ? a.across : b.across);
+        ready = ready + 1 < stages ? ready + 1 : 0;
+    }
+};
+
+// @live_product_kernel deps: CallState, Faithful, LiveFeed, EpilogueStore, await_stages, give_task, mma_products
 // The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another kernel
 // has to make it: operands are needs_fallback, or a sum is not finite.
 template <typename Epilogue>
@@ -159,38 +208,16 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
                         CallHead* call) {
     extern __shared__ __align__(128) unsigned char live_memory[];
     constexpr int kLineBytes = LiveTile::kLines * MmaTile::kRowBytes;
-    unsigned char* const lots = live_memory + 2 * LiveTile::kSplitBytes;
     const int thread = int(threadIdx.x), warp = thread / 32;
-    const bool of_a = thread < MmaTile::kM;
-    const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                          ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * splits;
+    const int64_t tasks = MmaTask::count(p, splits);
     int needs_fallback = 0;
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
-        const MmaTask task = MmaTask::of(number, p);
-        const int64_t first = task.split * each * LiveTile::kDepth;
-        const int64_t wanted = each * LiveTile::kDepth;
-        const int64_t depth = p.k - first < wanted ? p.k - first : wanted;
-        const int count = int((depth + LiveTile::kDepth - 1) / LiveTile::kDepth);
-        auto a = LiveCopies::over(p.a, task.batch, task.m, p.m, first, depth);
-        auto b = LiveCopies::over(p.b, task.batch, task.n, p.n, first, depth);
-        int waiting = count, filled = 0, ready = 0;  // lots to copy; where to; which is split next
-        const auto start = [&] {
-            if (waiting > 0) {
-                const unsigned int to = shared_address(lots) + filled * LiveTile::kFloatBytes;
-                a.start(to);
-                b.start(to + MmaTile::kM * LiveTile::kDepth * 4);
-            }
-            commit_copies();
-            --waiting;
-            filled = filled + 1 < stages ? filled + 1 : 0;
-        };
+        const LiveTask task(p, number, each);
+        LiveFeed feed(p, task, live_memory + 2 * LiveTile::kSplitBytes, stages);
         const auto split = [&](int block) {
             unsigned char* const to = live_memory + block % 2 * LiveTile::kSplitBytes;
-            const unsigned char* const lot = lots + ready * LiveTile::kFloatBytes +
-                                             (of_a ? 0 : MmaTile::kM * LiveTile::kDepth * 4);
-            ready = ready + 1 < stages ? ready + 1 : 0;
             float values[LiveTile::kDepth];
-            read_line(values, lot, thread % MmaTile::kM, of_a ? a.across : b.across);
+            feed.read(values);
             reinterpret_cast<float*>(to + kLineBytes)[thread] =
                 split_line(to, thread, values, needs_fallback);
         };
@@ -204,20 +231,20 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
             const auto* scales = reinterpret_cast<const float*>(lot + kLineBytes);
             sums.promote(own, scales, scales + MmaTile::kM);
         };
-        for (int i = 0; i < stages; ++i) start();
+        for (int i = 0; i < stages; ++i) feed.start();
         await_stages(stages - 1);
         __syncthreads();
         split(0);
 #pragma unroll 1
-        for (int block = 0; block < count; ++block) {
+        for (int block = 0; block < task.count; ++block) {
             await_stages(stages - 2);
             __syncthreads();  // what was split is there for all, and what it was made from is free
-            start();
+            feed.start();
             // Of two warps that share a scheduler one multiplies while the other splits.
 #pragma unroll 1
             for (int turn = 0; turn < 2; ++turn) {
                 if ((turn == 0) == (warp < 4)) {
-                    if (block + 1 < count) split(block + 1);
+                    if (block + 1 < task.count) split(block + 1);
                 } else {
                     multiply(block);
                 }
@@ -229,32 +256,30 @@ __global__ void __launch_bounds__(MmaTile::kThreads, 1)
         auto* tile = reinterpret_cast<float*>(live_memory);
         sums.lay_out(tile);
         __syncthreads();
-        give_task(sink, task, p, tile);
+        give_task(sink, task.at, p, tile);
         __syncthreads();  // the tile becomes stages
     }
     if (needs_fallback) call->again = 1;
 }
 
-// @LiveCall deps: CallState, LiveTile, Product, Workspace, mma_splits
+// @LiveCall deps: CallState, LiveTile, SplitK, Workspace, parts_of_sums
 // What a call needs beside the operands.
 struct LiveCall {
-    int splits;
+    SplitK plan;
     CallHead* head;
     float* parts;
     int64_t bytes;
 
-    static LiveCall of(const Product& p, void* workspace) {
+    LiveCall(const Product& p, void* workspace) {
         Workspace space{static_cast<char*>(workspace)};
-        LiveCall call{};
-        call.head = space.take<CallHead>(1);
-        call.splits = mma_splits(p.batches, p.m, p.n, (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth);
-        if (call.splits > 1) call.parts = space.take<float>(call.splits * p.batches * p.m * p.n);
-        call.bytes = space.used;
-        return call;
+        head = space.take<CallHead>(1);
+        plan = SplitK::choose(p, (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth, 1);
+        parts = parts_of_sums(space, p, plan.splits);
+        bytes = space.used;
     }
 };
 
-// @LiveTiles deps: Faithful, Form, InMemory, LiveCall, LiveProduct, combine_parts, launch_fma_product, reads_packets, suits_tensor_cores
+// @LiveTiles deps: Faithful, Form, InMemory, LiveCall, LiveProduct, in_parts, launch_fma_product, reads_packets, suits_tensor_cores
 // Products of long sums by Kernel, of operands that are read four values at a time; what does not fit
 // the split form is left to the float32 kernel.
 template <typename Kernel>
@@ -265,33 +290,23 @@ struct LiveTiles : Form {
         return p.k >= kLeastDepth && suits_tensor_cores<Faithful>(p) &&
                reads_packets<float>(p.a) && reads_packets<float>(p.b) && Kernel::fits();
     }
-    static int64_t workspace_bytes(const Product& p, bool) {
-        return LiveCall::of(p, nullptr).bytes;
-    }
+    static int64_t workspace_bytes(const Product& p, bool) { return LiveCall(p, nullptr).bytes; }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory& memory, const Source& source,
-                      EpilogueStore<Epilogue> sink, cudaStream_t stream) {
-        const LiveCall call = LiveCall::of(p, memory.workspace);
-        const EpilogueStore<Epilogue> whole = sink;
-        if (sink.extent == 0) return 0;
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
+        const LiveCall call(p, memory.workspace);
+        const int* again = &call.head->again;
         int error = int(cudaMemsetAsync(call.head, 0, sizeof(CallHead), stream));
         if (error) return error;
-        const int64_t blocks = (p.k + LiveTile::kDepth - 1) / LiveTile::kDepth;
-        const int64_t each = (blocks + call.splits - 1) / call.splits;
-        const int parts = int((blocks + each - 1) / each);
-        sink.parts = parts > 1 ? call.parts : nullptr;
-        const LiveProduct live{
-            LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k, blocks};
-        const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                              ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * parts;
-        error = Kernel::launch(live, parts, each, tasks, sink, call.head, stream);
-        if (!error && parts > 1) error = combine_parts(sink, parts, &call.head->again, stream);
-        if (error) return error;
-        return launch_fma_product<float>(p, source, whole, &call.head->again, stream);
+        const LiveProduct live{LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k};
+        error = in_parts(sink, call.plan.splits, call.parts, again, stream, [&](const auto& to) {
+            return Kernel::launch(live, call.plan, to, call.head, stream);
+        });
+        return error ? error : launch_fma_product<float>(p, source, sink, again, stream);
     }
 };
 
-// @LiveMma deps: LiveTiles, live_product_kernel
+// @LiveMma deps: Launch, LiveTiles, live_product_kernel
 struct LiveMma {
     // How many stages of float32 there is room for.
     static int stages() {
@@ -304,17 +319,14 @@ struct LiveMma {
     }
     static bool fits() { return stages() >= LiveTile::kLeastStages; }
     template <typename Epilogue>
-    static int launch(const LiveProduct& p, int parts, int64_t each, int64_t tasks,
-                      const EpilogueStore<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
+    static int launch(const LiveProduct& p, const SplitK& plan, const EpilogueStore<Epilogue>& sink,
+                      CallHead* head, cudaStream_t stream) {
         constexpr int64_t kMostBlocks = 1 << 20;
-        const int ready = stages(), bytes = LiveTile::bytes(ready);
-        const auto kernel = live_product_kernel<Epilogue>;
-        const int error =
-            int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        if (error) return error;
-        kernel<<<(unsigned int)(tasks < kMostBlocks ? tasks : kMostBlocks), MmaTile::kThreads, bytes,
-                 stream>>>(p, parts, each, ready, sink, head);
-        return int(cudaGetLastError());
+        const int ready = stages();
+        const int64_t tasks = MmaTask::count(p, plan.splits);
+        return Launch(tasks < kMostBlocks ? tasks : kMostBlocks, MmaTile::kThreads,
+                      LiveTile::bytes(ready), stream)
+            .run(live_product_kernel<Epilogue>, p, plan.splits, plan.each, ready, sink, head);
     }
 };
 

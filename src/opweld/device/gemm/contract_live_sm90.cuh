@@ -18,23 +18,7 @@ struct LiveLots {
     Barrier full[kSplits], empty[kSplits];
 };
 
-// @LiveTask deps: LiveProduct, LiveTile, MmaTask
-// A tile, and its part of k in blocks.
-struct LiveTask {
-    MmaTask at;
-    int64_t first, depth;  // k
-    int count;             // blocks
-
-    __device__ __forceinline__ LiveTask(const LiveProduct& p, int64_t number, int64_t each)
-        : at(MmaTask::of(number, p)) {
-        const int64_t wanted = each * LiveTile::kDepth;
-        first = at.split * wanted;
-        depth = p.k - first < wanted ? p.k - first : wanted;
-        count = int((depth + LiveTile::kDepth - 1) / LiveTile::kDepth);
-    }
-};
-
-// @split_lots deps: LiveCopies, LiveLots, LiveTask, Ring, copy_groups, fence_proxy, read_line, split_line
+// @split_lots deps: LiveFeed, LiveLots, Ring, copy_groups, fence_proxy
 // What each of the threads that split does: it copies a share of every lot, and splits a line of it.
 OPWELD_FN void sync_splitters() {
     asm volatile("bar.sync 1, %0;" ::"n"(LiveLots::kSplitters) : "memory");
@@ -42,39 +26,24 @@ OPWELD_FN void sync_splitters() {
 
 OPWELD_FN void split_lots(LiveLots& memory, const LiveProduct& p, int64_t tasks, int64_t each,
                           CallHead* call) {
-    constexpr int kFloats = LiveLots::kFloats, kOfA = MmaTile::kM * LiveTile::kDepth * 4;
+    constexpr int kFloats = LiveLots::kFloats;
     const int thread = int(threadIdx.x);
-    const bool of_a = thread < MmaTile::kM;
     int needs_fallback = 0;
     Ring<LiveLots::kSplits> ring;
     ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
         const LiveTask task(p, number, each);
-        auto a = LiveCopies::over(p.a, task.at.batch, task.at.m, p.m, task.first, task.depth);
-        auto b = LiveCopies::over(p.b, task.at.batch, task.at.n, p.n, task.first, task.depth);
-        const bool across = of_a ? a.across : b.across;
-        int waiting = task.count, filled = 0, ready = 0;
-        const auto start = [&] {
-            if (waiting > 0) {
-                const unsigned int to = shared_address(memory.floats[filled]);
-                a.start(to);
-                b.start(to + kOfA);
-            }
-            commit_copies();
-            --waiting;
-            filled = filled + 1 < kFloats ? filled + 1 : 0;
-        };
+        LiveFeed feed(p, task, memory.floats[0], kFloats);
         sync_splitters();  // what the task before left has been read
 #pragma unroll 1
-        for (int i = 0; i < kFloats - 1; ++i) start();
+        for (int i = 0; i < kFloats - 1; ++i) feed.start();
 #pragma unroll 1
         for (int block = 0; block < task.count; ++block) {
             await_copies<kFloats - 2>();
             sync_splitters();  // the lot is there for all, and all have read the one before
-            start();
+            feed.start();
             float values[LiveTile::kDepth];
-            read_line(values, memory.floats[ready] + (of_a ? 0 : kOfA), thread % MmaTile::kM, across);
-            ready = ready + 1 < kFloats ? ready + 1 : 0;
+            feed.read(values);
             memory.empty[ring.stage].wait(ring.parity);
             memory.scale[ring.stage][thread] =
                 split_line(memory.split[ring.stage].lines, thread, values, needs_fallback);
@@ -138,7 +107,7 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
     if (odd) call->again = 1;
 }
 
-// @LiveSm90 deps: LiveTiles, cluster, multiply_lots, setmaxnreg, split_lots, tile_memory
+// @LiveSm90 deps: Launch, LiveTiles, cluster, multiply_lots, num_multiprocessors, setmaxnreg, split_lots, tile_memory
 template <typename Epilogue>
 static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
     live_sm90_kernel(const LiveProduct p, const int64_t tasks, const int64_t each,
@@ -166,17 +135,12 @@ static __global__ void __launch_bounds__(LiveLots::kThreads, 1)
 struct LiveSm90 {
     static bool fits() { return true; }
     template <typename Epilogue>
-    static int launch(const LiveProduct& p, int, int64_t each, int64_t tasks,
-                      const EpilogueStore<Epilogue>& sink, CallHead* head, cudaStream_t stream) {
-        constexpr int64_t kSms = 132;  // H100, H200
-        constexpr int kBytes = kTileMemoryBytes<LiveLots>;
-        const auto kernel = live_sm90_kernel<Epilogue>;
-        const int error =
-            int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
-        if (error) return error;
-        kernel<<<(unsigned int)(tasks < kSms ? tasks : kSms), LiveLots::kThreads, kBytes, stream>>>(
-            p, tasks, each, sink, head);
-        return int(cudaGetLastError());
+    static int launch(const LiveProduct& p, const SplitK& plan, const EpilogueStore<Epilogue>& sink,
+                      CallHead* head, cudaStream_t stream) {
+        const int64_t tasks = MmaTask::count(p, plan.splits), most = num_multiprocessors();
+        return Launch(tasks < most ? tasks : most, LiveLots::kThreads, kTileMemoryBytes<LiveLots>,
+                      stream)
+            .run(live_sm90_kernel<Epilogue>, p, tasks, plan.each, sink, head);
     }
 };
 

@@ -126,7 +126,7 @@ struct MmaFragments {
     }
 };
 
-// @MmaSums deps: MmaFragments, exponents, mma_16x8x16, store_vector
+// @MmaSums deps: MmaFragments, exponents, mma_16x8x16
 // A thread's share of the sums of a warp's tile.
 struct MmaSums {
     float of[MmaTile::kDown][MmaTile::kAcross][4];
@@ -201,9 +201,10 @@ struct MmaSums {
             for (int j = 0; j < MmaTile::kAcross; ++j)
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const Vector<float, 2> pair = {of[i][j][2 * half], of[i][j][2 * half + 1]};
                     const int at = (row + 16 * i + 8 * half) * MmaTile::kPitch + column + 8 * j;
-                    store_vector(tile + at, pair);
+                    const float* pair = &of[i][j][2 * half];  // stores of floats made ptxas spill
+                    *reinterpret_cast<uint2*>(tile + at) =
+                        make_uint2(__float_as_uint(pair[0]), __float_as_uint(pair[1]));
                 }
     }
 };
@@ -268,6 +269,11 @@ struct MmaTask {
     int64_t split, batch, m, n;
 
     template <typename Extents>
+    static __host__ __device__ int64_t count(const Extents& p, int splits) {
+        return (p.m + MmaTile::kM - 1) / MmaTile::kM * ((p.n + MmaTile::kN - 1) / MmaTile::kN) *
+               p.batches * splits;
+    }
+    template <typename Extents>
     OPWELD_FN MmaTask of(int64_t task, const Extents& p) {
         constexpr int64_t kGroup = 8;
         const int64_t down = (p.m + MmaTile::kM - 1) / MmaTile::kM;
@@ -329,8 +335,7 @@ __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
     }
     constexpr int kStages = MmaTile::kStages, kStageBytes = MmaTile::kStageBytes;
     const unsigned int memory = shared_address(mma_memory);
-    const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                          ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * splits;
+    const int64_t tasks = MmaTask::count(p, splits);
     for (int64_t number = blockIdx.x; number < tasks; number += gridDim.x) {
         const MmaTask task = MmaTask::of(number, p);
         const auto copies = MmaCopies<Mode>::over(p, task.batch, task.m, task.n);
@@ -381,42 +386,6 @@ __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
         give_task(sink, task, p, tile);
         __syncthreads();  // the tile becomes stages
     }
-}
-
-// @mma_splits deps: MmaTile
-// In how many parts to make the sums of a product, of at least 8 blocks each, so that 132
-// multiprocessors have work.
-static inline int mma_splits(int64_t batches, int64_t m, int64_t n, int64_t blocks) {
-    constexpr int64_t kMultiprocessors = 132, kLeastBlocks = 8;
-    const int64_t down = (m + MmaTile::kM - 1) / MmaTile::kM;
-    const int64_t tiles = (n + MmaTile::kN - 1) / MmaTile::kN * down * batches;
-    const int64_t wanted = tiles ? kMultiprocessors / tiles : 1, most = blocks / kLeastBlocks;
-    const int64_t splits = wanted < most ? wanted : most;
-    return splits < 1 ? 1 : int(splits);
-}
-
-// @launch_mma_product deps: combine_parts, mma_product_kernel
-// The product of packed operands, and its epilogue. With `splits` > 1 `workspace` has floats for
-// as many results. call: null, or where the device says that another kernel makes the product.
-template <typename Mode, typename Epilogue>
-static int launch_mma_product(const PackedProduct& p, EpilogueStore<Epilogue> sink, float* workspace,
-                              int splits, CallHead* call, cudaStream_t stream) {
-    if (sink.extent == 0) return 0;
-    constexpr int64_t kMostBlocks = 1 << 20;
-    const auto kernel = mma_product_kernel<Mode, Epilogue>;
-    const int error = int(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               MmaTile::kBytes));
-    if (error) return error;
-    const int64_t each = ((p.blocks + splits - 1) / splits + 1) / 2 * 2;  // whole scale blocks
-    const int parts = each ? int((p.blocks + each - 1) / each) : 1;
-    sink.parts = parts > 1 ? workspace : nullptr;
-    const int64_t tasks = (p.m + MmaTile::kM - 1) / MmaTile::kM *
-                          ((p.n + MmaTile::kN - 1) / MmaTile::kN) * p.batches * parts;
-    kernel<<<(unsigned int)(tasks < kMostBlocks ? tasks : kMostBlocks), MmaTile::kThreads,
-             MmaTile::kBytes, stream>>>(p, parts, each, sink, call);
-    const int launched = int(cudaGetLastError());
-    if (launched || parts == 1) return launched;
-    return combine_parts(sink, parts, call ? &call->again : nullptr, stream);
 }
 
 }  // namespace op

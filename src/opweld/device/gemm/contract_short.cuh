@@ -10,9 +10,9 @@ struct ShortSize {
     static constexpr int kThreads = 256, kWarps = kThreads / 32;
     static constexpr int64_t kMost = 32;  // terms of a sum
     static constexpr int kRows = 32;      // of a, at a time
-    // Rows of a warp: the more, the less often b is read; but there are 16 warps a multiprocessor.
+    // Rows of a warp: the more, the less often b is read; but all multiprocessors are to have warps.
     static constexpr int kMostRows = 256;
-    static constexpr int64_t kWarpsOfDevice = 132 * 16;
+    static constexpr int64_t kWarpsOfEach = 16;  // multiprocessor
     // Floats between rows in shared memory: they stay aligned to 16 bytes, and few lie in one bank.
     static constexpr int kPad = 4;
 };
@@ -97,25 +97,22 @@ __global__ void __launch_bounds__(ShortSize::kThreads, 1)
     }
 }
 
-// @ShortSums deps: Form, short_sums_kernel
+// @ShortSums deps: Form, Launch, num_multiprocessors, short_sums_kernel
 // Products of float32 with sums of up to 32 terms.
 template <int kLanes, typename Epilogue>
 static int launch_short_sums(const Product& p, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20, kColumns = 32 * kLanes;
     const int64_t strips = p.batches * ((p.n + kColumns - 1) / kColumns);
     const auto tasks_of = [&](int rows) { return strips * ((p.m + rows - 1) / rows); };
+    const int64_t wanted = num_multiprocessors() * ShortSize::kWarpsOfEach;
     int rows_each = ShortSize::kMostRows;
-    while (rows_each > ShortSize::kRows && tasks_of(rows_each) < ShortSize::kWarpsOfDevice) {
-        rows_each /= 2;
-    }
+    while (rows_each > ShortSize::kRows && tasks_of(rows_each) < wanted) rows_each /= 2;
     const int64_t tasks = tasks_of(rows_each);
-    if (tasks == 0) return 0;
     const int64_t blocks = (tasks + ShortSize::kWarps - 1) / ShortSize::kWarps;
     const auto kernel = p.k <= 16 ? short_sums_kernel<16, kLanes, Epilogue>
                                   : short_sums_kernel<32, kLanes, Epilogue>;
-    kernel<<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks), ShortSize::kThreads, 0,
-             stream>>>(p, sink, rows_each, tasks);
-    return int(cudaGetLastError());
+    return Launch(blocks < kMostBlocks ? blocks : kMostBlocks, ShortSize::kThreads, 0, stream)
+        .run(kernel, p, sink, rows_each, tasks);
 }
 
 struct ShortSums : Form {

@@ -10,15 +10,11 @@ extern "C" int stream_is_capturing(void* stream, int* capturing) {
     return int(error);
 }
 
-// an event that marks the last use of something
-extern "C" int make_event(void** event) {
-    return int(cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event),
-                                        cudaEventDisableTiming));
-}
-
-// the event stands for all work given to the stream so far
-extern "C" int record_event(void* event, void* stream) {
-    return int(cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream)));
+// the event, which is made where there is none, stands for all work given to the stream so far
+extern "C" int mark_event(void** event, void* stream) {
+    auto& own = *reinterpret_cast<cudaEvent_t*>(event);
+    const cudaError_t error = own ? cudaSuccess : cudaEventCreateWithFlags(&own, cudaEventDisableTiming);
+    return int(error ? error : cudaEventRecord(own, static_cast<cudaStream_t>(stream)));
 }
 
 // later work of the stream waits for the event

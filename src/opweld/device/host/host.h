@@ -5,6 +5,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <array>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -28,22 +29,24 @@ void require(bool holds, const Parts&... parts) {
 inline void done(AOTITorchError status) { require(status == 0, "PyTorch could not do its part"); }
 
 // Stops with the operand's name when it is not what the kernel was made for.
-template <size_t kRank>
-void expect(const char* name, const Tensor& tensor, const Tensor& first, ScalarType dtype,
-            const std::array<int64_t, kRank>& shape) {
+inline void expect(const char* name, const Tensor& tensor, const Tensor& first, ScalarType dtype,
+                   std::initializer_list<int64_t> shape) {
   require(tensor.scalar_type() == dtype, name, " has another dtype than its kernel");
-  require(tensor.dim() == int64_t(kRank), name, " has ", tensor.dim(), " axes, not ", kRank);
+  require(tensor.dim() == int64_t(shape.size()), name, " has ", tensor.dim(), " axes, not ",
+          int64_t(shape.size()));
   require(tensor.get_device_index() == first.get_device_index(), name, " is elsewhere");
   const auto sizes = tensor.sizes();
-  for (size_t axis = 0; axis < kRank; ++axis) {
-    require(sizes[axis] == shape[axis], name, " has size ", sizes[axis], " along axis ", axis,
-            ", not ", shape[axis]);
+  int64_t axis = 0;
+  for (int64_t size : shape) {
+    require(sizes[axis] == size, name, " has size ", sizes[axis], " along axis ", axis, ", not ",
+            size);
+    ++axis;
   }
 }
 
 // Stops where a tensor was not made: in PyTorch's words, which callers look for to go on with less.
-template <size_t kRank>
-void expect_made(bool made, const Tensor& beside, const std::array<int64_t, kRank>& shape) {
+template <typename Sizes>
+void expect_made(bool made, const Tensor& beside, const Sizes& shape) {
   if (made) return;
   int32_t device_type;
   done(aoti_torch_get_device_type(beside.get(), &device_type));
@@ -54,19 +57,19 @@ void expect_made(bool made, const Tensor& beside, const std::array<int64_t, kRan
 }
 
 // A new tensor, contiguous, on the device of `beside`.
-template <size_t kRank>
-Tensor row_major(const Tensor& beside, ScalarType dtype, const std::array<int64_t, kRank>& shape) {
-  std::array<int64_t, kRank> strides{};
+template <typename Sizes>
+Tensor row_major(const Tensor& beside, ScalarType dtype, const Sizes& shape) {
+  Sizes strides = shape;
   int64_t stride = 1;
-  for (size_t axis = kRank; axis-- > 0; stride *= shape[axis] > 1 ? shape[axis] : 1) {
+  for (size_t axis = shape.size(); axis-- > 0; stride *= shape[axis] > 1 ? shape[axis] : 1) {
     strides[axis] = stride;
   }
   int32_t device_type;
   done(aoti_torch_get_device_type(beside.get(), &device_type));
   AtenTensorHandle handle = nullptr;
   const auto failed =
-      aoti_torch_empty_strided(kRank, shape.data(), strides.data(), int32_t(dtype), device_type,
-                               beside.get_device_index(), &handle);
+      aoti_torch_empty_strided(shape.size(), shape.data(), strides.data(), int32_t(dtype),
+                               device_type, beside.get_device_index(), &handle);
   expect_made(failed == 0, beside, shape);
   return Tensor(handle);
 }

@@ -3,8 +3,7 @@
 #include <vector>
 
 extern "C" int stream_is_capturing(void* stream, int* capturing);
-extern "C" int make_event(void** event);
-extern "C" int record_event(void* event, void* stream);
+extern "C" int mark_event(void** event, void* stream);
 extern "C" int wait_for_event(void* event, void* stream);
 extern "C" int end_event(void* event);
 
@@ -28,10 +27,11 @@ using HeldKey = std::array<int64_t, 8>;
 struct HeldForm {
   HeldKey key;
   Tensor bytes;
-  int64_t version;
-  void *event, *stream;
-  bool in_graph;  // its address stands in a CUDA graph
+  void* stream;
   uint64_t used;
+  int64_t version = -1;
+  void* event = nullptr;
+  bool in_graph = false;  // its address stands in a CUDA graph
 };
 
 // The forms that one operator keeps on the device from call to call. Whether a form still is that of
@@ -58,9 +58,7 @@ struct Held {
     make_room();
     const Tensor bytes = bytes_beside(weight.tensor, num_bytes);
     done(aoti_torch_zero_(bytes.get()));
-    void* event = nullptr;
-    check_launch("an event", make_event(&event));
-    forms.push_back({key, bytes, -1, event, stream, false, uses});
+    forms.push_back({key, bytes, stream, uses});
     return &forms.back();
   }
 
@@ -77,45 +75,31 @@ struct Held {
   }
 };
 
-// One call's share of a kept form; until it ends no other call of the operator begins.
-class HeldUse {
- public:
-  HeldUse(Held& held, const Matrix& weight, const Product& product, int64_t num_bytes, void* stream)
-      : lock_(held.mutex), stream_(stream) {
-    if (num_bytes == 0 || weight.copied) return;
-    check_launch("the weight's form", stream_is_capturing(stream, &capturing_));
-    const HeldKey key{int64_t(weight.data()), weight.batch, weight.row, weight.inner,
-                      product.batches, product.n, product.k, weight.tensor.get_device_index()};
-    form_ = held.find(key, weight, num_bytes, stream, capturing_);
-    if (form_ == nullptr) return;
-    const int64_t version = version_of(weight.tensor);
-    changed_ = form_->version != version;
-    if (capturing_) {
-      form_->in_graph = true;
-      return;  // nothing runs now: what has changed is still to be seen to by the next call
-    }
-    form_->version = version;
-    if (form_->stream != stream) {
-      check_launch("the weight's form", wait_for_event(form_->event, stream));
-    }
+// Calls `use(form, changed)`, with null where none is kept; until it ends no other call of the
+// operator begins. `changed`: the weight was, by PyTorch's count, since the form was made.
+template <typename Use>
+void with_held(Held& held, const Matrix& weight, const Product& product, int64_t num_bytes,
+               void* stream, const Use& use) {
+  const std::lock_guard<std::mutex> lock(held.mutex);
+  if (num_bytes == 0 || weight.copied) return use(nullptr, 0);
+  int capturing = 0;
+  check_launch("the weight's form", stream_is_capturing(stream, &capturing));
+  const HeldKey key{int64_t(weight.data()), weight.batch, weight.row, weight.inner,
+                    product.batches, product.n, product.k, weight.tensor.get_device_index()};
+  HeldForm* const form = held.find(key, weight, num_bytes, stream, capturing);
+  if (form == nullptr) return use(nullptr, 0);
+  const int64_t version = version_of(weight.tensor);
+  // A graph being captured runs nothing: what has changed is still to be seen to by the next call.
+  if (capturing) form->in_graph = true;
+  if (!capturing && form->stream != stream) {
+    check_launch("the weight's form", wait_for_event(form->event, stream));
   }
-  ~HeldUse() {
-    if (form_ == nullptr || capturing_) return;
-    form_->stream = stream_;
-    record_event(form_->event, stream_);
-  }
-  HeldUse(const HeldUse&) = delete;
-  HeldUse& operator=(const HeldUse&) = delete;
-
-  void* data() const { return form_ ? form_->bytes.mutable_data_ptr() : nullptr; }
-  int changed() const { return changed_; }
-
- private:
-  std::lock_guard<std::mutex> lock_;
-  void* stream_;
-  HeldForm* form_ = nullptr;
-  int capturing_ = 0, changed_ = 0;
-};
+  use(form->bytes.mutable_data_ptr(), form->version != version);
+  if (capturing) return;
+  form->version = version;
+  form->stream = stream;
+  check_launch("the weight's form", mark_event(&form->event, stream));
+}
 
 }  // namespace
 }  // namespace host

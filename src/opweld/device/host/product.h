@@ -1,3 +1,4 @@
+#include <vector>
 
 namespace host {
 namespace {
@@ -6,9 +7,7 @@ namespace {
 struct Axis {
   int64_t size, stride;
 };
-
-template <size_t kAxes>
-using Axes = std::array<Axis, kAxes>;
+using Axes = std::initializer_list<Axis>;  // outermost first
 
 // What the kernels of a matrix product are told of it: as op::Product of the CUDA text.
 struct Operand {
@@ -30,74 +29,60 @@ struct Matrix {
   Operand operand() const { return {data(), batch, row, inner}; }
 };
 
-// Whether several axes, outermost first, are as one of evenly spaced positions; its stride.
-template <size_t kAxes>
-bool fold(const Axes<kAxes>& axes, int64_t& stride) {
+// Whether several axes are as one of evenly spaced positions; its stride.
+inline bool fold(Axes axes, int64_t& stride) {
   stride = 0;
   int64_t next = -1;
-  for (size_t axis = kAxes; axis-- > 0;) {
-    const auto [size, step] = axes[axis];
-    if (size == 1) continue;
+  for (const Axis* axis = axes.end(); axis-- != axes.begin();) {
+    if (axis->size == 1) continue;
     if (next < 0) {
-      stride = step;
-    } else if (step != next) {
+      stride = axis->stride;
+    } else if (axis->stride != next) {
       return false;
     }
-    next = step * size;
+    next = axis->stride * axis->size;
   }
   return true;
 }
 
-template <size_t kAxes>
-int64_t extent(const Axes<kAxes>& axes) {
+inline int64_t extent(Axes axes) {
   int64_t product = 1;
   for (const Axis& axis : axes) product *= axis.size;
   return product;
 }
 
-// A copy with its axes in this order and no gaps.
-template <size_t kAxes>
-Tensor copied(const Tensor& tensor, const Axes<kAxes>& axes) {
-  std::array<int64_t, kAxes> sizes{}, strides{};
-  for (size_t axis = 0; axis < kAxes; ++axis) {
-    sizes[axis] = axes[axis].size;
-    strides[axis] = axes[axis].stride;
-  }
-  AtenTensorHandle handle;
-  done(aoti_torch__reinterpret_tensor(tensor.get(), kAxes, sizes.data(), strides.data(), 0,
-                                      &handle));
-  const Tensor view(handle);
+// A row-major copy of a tensor, or of a view of its memory.
+inline Tensor copied(const Tensor& tensor, const std::vector<int64_t>& sizes) {
   const Tensor copy = row_major(tensor, tensor.scalar_type(), sizes);
-  done(aoti_torch_copy_(copy.get(), view.get(), 0));
+  done(aoti_torch_copy_(copy.get(), tensor.get(), 0));
   return copy;
 }
 
 // The operand as it lies where each of its three extents is evenly spaced, else a copy. Batches
 // that share everything stay one.
-template <size_t kBatch, size_t kRows, size_t kInner>
-Matrix matrix(const Tensor& tensor, const Axes<kBatch>& batch,
-              const Axes<kRows>& rows, const Axes<kInner>& inner) {
+inline Matrix matrix(const Tensor& tensor, Axes batch, Axes rows, Axes inner) {
   int64_t of_batch, of_row, of_inner;
   const bool shared = fold(batch, of_batch) && of_batch == 0;
   if (fold(batch, of_batch) && fold(rows, of_row) && fold(inner, of_inner)) {
     return {tensor, of_batch, of_row, of_inner, false};
   }
-  Axes<kBatch + kRows + kInner> axes{};
-  size_t axis = 0;
-  for (const Axis& each : batch) axes[axis++] = shared ? Axis{1, 0} : each;
-  for (const Axis& each : rows) axes[axis++] = each;
-  for (const Axis& each : inner) axes[axis++] = each;
+  std::vector<int64_t> sizes, strides;
+  for (const Axes& axes : {shared ? Axes{} : batch, rows, inner}) {
+    for (const Axis& axis : axes) {
+      sizes.push_back(axis.size);
+      strides.push_back(axis.stride);
+    }
+  }
+  AtenTensorHandle view;
+  done(aoti_torch__reinterpret_tensor(tensor.get(), sizes.size(), sizes.data(), strides.data(), 0,
+                                      &view));
   const int64_t row = extent(inner);
-  return {copied(tensor, axes), shared ? 0 : extent(rows) * row, row, 1, true};
+  return {copied(Tensor(view), sizes), shared ? 0 : extent(rows) * row, row, 1, true};
 }
 
 // The tensor itself where it has no gaps, else a row-major copy.
-template <size_t kRank>
-Tensor without_gaps(const Tensor& tensor, const std::array<int64_t, kRank>& shape) {
-  if (tensor.is_contiguous()) return tensor;
-  const Tensor copy = row_major(tensor, tensor.scalar_type(), shape);
-  done(aoti_torch_copy_(copy.get(), tensor.get(), 0));
-  return copy;
+inline Tensor without_gaps(const Tensor& tensor, std::initializer_list<int64_t> shape) {
+  return tensor.is_contiguous() ? tensor : copied(tensor, shape);
 }
 
 }  // namespace

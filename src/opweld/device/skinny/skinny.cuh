@@ -65,7 +65,7 @@ static bool reads_fours(const Operand& operand, int64_t along, int64_t across, i
            reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
 }
 
-// @FewRows deps: Form, EpilogueStore, Skinny, SkinnyPlan, combine_parts
+// @FewRows deps: Form, EpilogueStore, Skinny, SkinnyPlan, in_parts
 // A form by kernels for few rows, which say what they take, share it out, and launch it.
 template <typename Kernels>
 struct FewRows : Form {
@@ -77,14 +77,13 @@ struct FewRows : Form {
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& product, const Memory& memory, const Source&,
-                      EpilogueStore<Epilogue> sink, cudaStream_t stream) {
-        if (sink.extent == 0) return 0;
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         const Skinny p = Skinny::of(product);
         const SkinnyPlan plan = Kernels::plan(p);
-        if (plan.splits > 1) sink.parts = static_cast<float*>(memory.workspace);
-        const int error = Kernels::launch(p, plan, sink, stream);
-        if (error || plan.splits == 1) return error;
-        return combine_parts(sink, plan.splits, nullptr, stream);
+        auto* parts = static_cast<float*>(memory.workspace);
+        return in_parts(sink, plan.splits, parts, nullptr, stream, [&](const auto& to) {
+            return Kernels::launch(p, plan, to, stream);
+        });
     }
 };
 

@@ -41,6 +41,7 @@ _FORM_PIECES = {
     Form.FMA: "FmaTiles",
 }
 _LIVE = {"sm90": "LiveSm90", "mma": "LiveMma"}
+_TILES = {"sm90": "TilesSm90", "mma": "TilesMma"}
 
 
 def contraction_pieces(contraction: Contraction) -> set[str]:
@@ -62,9 +63,11 @@ def _tile_pieces(contraction: Contraction) -> set[str]:
     mode, family = contraction.mode, contraction.family
     if mode in PARTS:
         operand = "HeldOperand" if contraction.held else "NewOperand"
-        return {f"split_tiles_{family}", MODES[mode], operand}
-    products = {f"wgmma_{_STORED[mode]}_{columns}" for columns in (128, 256)}
-    return {f"whole_tiles_{family}", MODES[mode]} | (products if family == "sm90" else set())
+        sums = {"SplitSums"} if family == "sm90" else set()
+        return {"SplitTiles", _TILES[family], MODES[mode], operand} | sums
+    products = {"WholeSums", *(f"wgmma_{_STORED[mode]}_{columns}" for columns in (128, 256))}
+    own = products if family == "sm90" else set()
+    return {"WholeTiles", _TILES[family], MODES[mode]} | own
 
 
 def contraction_text(contraction: Contraction) -> str:
@@ -107,9 +110,9 @@ def _form(contraction: Contraction, row: FormRow) -> str:
             return f"op::LiveTiles<op::{_LIVE[contraction.family]}>"
         case Form.TILES if contraction.mode in PARTS:
             operand = "op::HeldOperand" if contraction.held else "op::NewOperand"
-            return f"op::SplitTiles<{mode}, {operand}>"
+            return f"op::SplitTiles<{mode}, {operand}, op::{_TILES[contraction.family]}>"
         case Form.TILES:
-            return f"op::WholeTiles<{mode}>"
+            return f"op::WholeTiles<{mode}, op::{_TILES[contraction.family]}>"
         case Form.FMA:
             return f"op::FmaTiles<{_storage(contraction)}>"
 

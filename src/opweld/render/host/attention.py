@@ -7,7 +7,7 @@ from ...ir.kernels.kernel import Attending, Buffer
 from ...ir.operator import Argument, Operator
 from ..c import index_text
 from ..cuda.attention import COUNTS, counts, entry_integers, entry_parameters
-from .parts import reads, references, shape, wrapped
+from .parts import reads, references, sizes, wrapped
 
 
 def attention_declarations(attending: Attending) -> list[str]:
@@ -48,7 +48,7 @@ def _sizes(operator: Operator, attending: Attending, flat: list[Buffer]) -> froz
 
 
 def _flat(buffer: Buffer, argument: Argument) -> str:
-    items = [argument.name, shape(argument.type)]
+    items = [argument.name, sizes(argument.type)]
     return f"  const Tensor {buffer.name}_flat = {wrapped('host::without_gaps(', items, ');', 6)}"
 
 

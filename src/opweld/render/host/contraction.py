@@ -8,7 +8,7 @@ from ...ir.kernels.product import Axis, extent
 from ...ir.operator import Argument, Operator
 from ..c import index_text
 from ..cuda.contraction import entry_parameters, held_parameters, size_parameters
-from .parts import reads, references, shape, wrapped
+from .parts import reads, references, sizes, wrapped
 
 
 def entry_declarations(contraction: Contraction) -> list[str]:
@@ -41,8 +41,7 @@ def contraction_run(operator: Operator, contraction: Contraction, sites: int) ->
         *_matrix("b", operator, contraction.b),
         *_product(contraction),
         f"  void* const stream = host::current_stream({operator.results[0].name});",
-        *(_held(contraction, sites) if contraction.held else []),
-        *_launch(operator, contraction),
+        *_launch(operator, contraction, sites),
         "}",
     ]
     return "\n".join(lines)
@@ -80,7 +79,7 @@ def _product(contraction: Contraction) -> list[str]:
 
 
 def _flat(buffer: Buffer, argument: Argument) -> str:
-    items = [argument.name, shape(argument.type)]
+    items = [argument.name, sizes(argument.type)]
     return f"  const Tensor {buffer.name}_flat = {wrapped('host::without_gaps(', items, ');', 6)}"
 
 
@@ -95,26 +94,34 @@ def _matrix(side: str, operator: Operator, factor: Factor) -> list[str]:
 
 def _axes(name: str, axes: tuple[Axis, ...]) -> str:
     pairs = [f"{{{index_text(axis.size, str)}, {_stride(name, axis)}}}" for axis in axes]
-    inside = f"{{{', '.join(pairs)}}}" if pairs else ""
-    return f"host::Axes<{len(axes)}>{{{inside}}}"
+    return f"{{{', '.join(pairs)}}}"
 
 
 def _stride(name: str, axis: Axis) -> str:
     return "0" if axis.place is None else f"{name}.stride({axis.place})"
 
 
-def _held(contraction: Contraction, sites: int) -> list[str]:
+def _launch(operator: Operator, contraction: Contraction, sites: int) -> list[str]:
+    if not contraction.held:
+        return _call(operator, contraction, "nullptr", "0")
     return [
         "  // CUDA may be gone when statics end",
         f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
-        "  const host::HeldUse held(",
-        f"      forms, b_matrix, product, {contraction.group}_held(&product), stream);",
+        f"  const int64_t held_bytes = {contraction.group}_held(&product);",
+        "  host::with_held(forms, b_matrix, product, held_bytes, stream,"
+        " [&](void* held, int changed) {",
+        *(
+            f"  {line}"
+            for part in _call(operator, contraction, "held", "changed")
+            for line in part.splitlines()
+        ),
+        "  });",
     ]
 
 
-def _launch(operator: Operator, contraction: Contraction) -> list[str]:
+def _call(operator: Operator, contraction: Contraction, held: str, changed: str) -> list[str]:
+    """Makes the product, b in the form `held`."""
     name, touched = contraction.group, contraction.touched
-    held = "held.data()" if contraction.held else "nullptr"
     tensors = [b.name if b.written else f"{b.name}_flat" for b in touched]
     pointers = [
         f"{tensor}.{'mutable' if b.written else 'const'}_data_ptr()"
@@ -124,9 +131,8 @@ def _launch(operator: Operator, contraction: Contraction) -> list[str]:
     integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
     arguments = ["&product", *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
-    arguments += ["workspace.mutable_data_ptr()", held]
-    arguments += ["held.changed()" if contraction.held else "0", "stream"]
-    is_held = f"{held} != nullptr" if contraction.held else "0"
+    arguments += ["workspace.mutable_data_ptr()", held, changed, "stream"]
+    is_held = "held != nullptr" if contraction.held else "0"
     call = wrapped(f"{name}_contract(", arguments, "));", 6)
     return [
         f"  const Tensor workspace = host::bytes_beside({operator.results[0].name},",

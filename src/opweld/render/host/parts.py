@@ -52,9 +52,13 @@ def extents(kernel: Kernel | Folding) -> list[str]:
     return [e.name if e.buffer is None else f"{e.buffer}.stride({e.axis})" for e in kernel.extents]
 
 
+def sizes(type: TensorType) -> str:
+    """The sizes of a tensor in braces."""
+    return f"{{{', '.join(index_text(size, str) for size in type.shape)}}}"
+
+
 def shape(type: TensorType) -> str:
-    sizes = ", ".join(index_text(size, str) for size in type.shape)
-    return f"std::array<int64_t, {type.rank}>{{{sizes}}}"
+    return f"std::array<int64_t, {type.rank}>{sizes(type)}"
 
 
 def scalar_type(type: TensorType) -> str:

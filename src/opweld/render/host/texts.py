@@ -5,10 +5,12 @@ Only this text sees torch, and of torch only the headers that are stable between
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib import resources
 
+from ...device.used import used
 from ...ir.expr import product, symbols_of
 from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
 from ...ir.kernels.reduction import Lowered, Reduction, Scan
@@ -33,6 +35,7 @@ from .parts import (
     references,
     scalar_type,
     shape,
+    sizes,
     sizes_of_run,
     wrapped,
 )
@@ -45,6 +48,8 @@ _OPERATOR = """
 #define OPWELD_OPERATOR(f, schema)                                          \\
   STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def(schema); } \\
   STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, @KEY@, m) { m.impl(#f, TORCH_BOX(&f)); }"""
+_INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
+_NAMESPACE = re.compile(r"^(namespace (?:\w+ )?\{|\}  // namespace(?: \w+)?)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
     sites = sites_of(parts)
-    operators = (
+    operators = tuple(
         HostOperator(
             operator.name,
             tuple(_declarations(lowered)) if language == "cuda" else (),
@@ -122,12 +127,38 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         )
         for _, group, lowered, operator in fused_groups
     )
-    shared = [*map(_device, files), _OPERATOR.replace("@KEY@", key)]
-    return Host(key, "\n".join(shared), tuple(operators))
+    shared = [_in_common(files, operators), _OPERATOR.replace("@KEY@", key)]
+    return Host(key, "\n".join(shared), operators)
 
 
 def _reuses(operator: Operator) -> bool:
     return operator.reuse is not None
+
+
+def _in_common(files: Iterable[str], operators: Iterable[HostOperator]) -> str:
+    """What the operators use of files of the device library, its includes first."""
+    text = "\n".join(map(_device, files))
+    includes = sorted(set(_INCLUDE.findall(text)), key=lambda line: ("torch" not in line, line))
+    parts = _NAMESPACE.split(_INCLUDE.sub("", text))
+    kept = [part.strip("\n") for part in used(parts, [each.text for each in operators])]
+    return "".join(includes) + "\n" + "\n\n".join(_in_one_go(kept)).replace("{\n\nn", "{\nn")
+
+
+def _in_one_go(parts: Iterable[str]) -> list[str]:
+    """Without empty namespaces, and without the ends of those that begin again at once."""
+    kept: list[str] = []
+    for part in parts:
+        if kept and {kept[-1][0], part[0]} == {"n", "}"} and _same_namespace(kept[-1], part):
+            kept.pop()
+        else:
+            kept.append(part)
+    return kept
+
+
+def _same_namespace(*parts: str) -> bool:
+    """Whether these are the first and the last line of a namespace, in any order."""
+    names = {re.sub(r"\W|namespace", "", part) for part in parts}
+    return len(names) == 1 and all(map(_NAMESPACE.fullmatch, parts))
 
 
 def _device(file: str) -> str:
@@ -275,7 +306,7 @@ def _checks(operator: Operator) -> list[str]:
     lines = reads(operator, needed)
     for argument in operator.arguments:
         label = f'"{operator.name}: {argument.name}"'
-        items = [label, argument.name, first, scalar_type(argument.type), shape(argument.type)]
+        items = [label, argument.name, first, scalar_type(argument.type), sizes(argument.type)]
         lines.append(f"  {wrapped('host::expect(', items, ');', 6)}")
     return lines
 

@@ -92,16 +92,6 @@ struct InMemory {
     __device__ __forceinline__ float one(int64_t at) const { return to_compute(data[at]); }
 };
 
-// @lies_across deps: Operand
-// Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one in
-// place of the other.
-static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
-    return from.row < from.inner;
-}
-static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
-    return {from.data, from.batch, from.inner, from.row};
-}
-
 // @put_parts deps: half, half_header
 // Four scaled values as upper and lower parts, at their place among a row's chunks of 32; or as upper
 // parts, among chunks of 64. None but zero becomes zero: a sum of zeros had nothing to lose.
@@ -125,7 +115,17 @@ OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
     }
 }
 
-// @Spots deps: kInterval
+// @lies_across deps: Operand
+// Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one in
+// place of the other.
+static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
+    return from.row < from.inner;
+}
+static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
+    return {from.data, from.batch, from.inner, from.row};
+}
+
+// @Spots deps: kInterval, lies_across
 // How threads divide an operand for splitting: 16 neighbours take one interval of a row, four values
 // each, a block of 256 the same interval of a band of rows, four rows a thread.
 [[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads,
@@ -135,15 +135,19 @@ struct Spots {
     int64_t batches, rows, k, intervals;
 
     __host__ __device__ int64_t bands() const { return batches * ((rows + kBand - 1) / kBand); }
+    __host__ __device__ int64_t count() const { return bands() * intervals; }
 };
 
-// One interval of one band, and this thread's place in it.
+// One interval of one band, and this thread's place in it. Spots that follow each other lie side by side
+// in memory: along k, or where the operand lies across along its rows.
 struct SpotAt {
     int64_t batch, row, interval, k;  // the first row of the band; this thread's first k
 
-    __device__ __forceinline__ SpotAt(const Spots& spots, int64_t band, int64_t interval_at)
-        : interval(interval_at) {
-        const int64_t bands = (spots.rows + kBand - 1) / kBand;
+    __device__ __forceinline__ SpotAt(const Spots& spots, const Operand& from, int64_t index) {
+        const bool across = lies_across(from);
+        const int64_t all = spots.bands(), bands = (spots.rows + kBand - 1) / kBand;
+        const int64_t band = across ? index % all : index / spots.intervals;
+        interval = across ? index / all : index % spots.intervals;
         batch = band / bands;
         row = band % bands * kBand;
         k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
@@ -283,20 +287,6 @@ OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Opera
     tile.pick_up(v);
 }
 
-// @PlaceOf deps: lies_across
-// Two indices of a block, `inner` the one in which neighbouring blocks lie side by side in memory:
-// the first of the two where rows of the operand lie nearer than neighbours in k.
-struct PlaceOf {
-    int64_t band, interval;
-
-    __device__ __forceinline__ PlaceOf(const Operand& from, int64_t index, int64_t bands,
-                                       int64_t intervals) {
-        const bool across = lies_across(from);
-        band = across ? index % bands : index / intervals;
-        interval = across ? index / bands : index % intervals;
-    }
-};
-
 // @split_a_of deps: take_spots, exponents, CallState, Held, put_parts, equilibrated, spot_facts
 // Splits one interval of a band of a.
 template <int kParts, bool kWhole, typename Source>
@@ -325,7 +315,7 @@ OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& 
     }
 }
 
-// @split_kernel deps: PlaceOf, split_a_of, start_dependents
+// @split_kernel deps: split_a_of, start_dependents
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
 // is [batch][interval][scale_rows]; that of zeros is zero. The values of a come from `source`.
 template <int kParts, typename Source>
@@ -335,8 +325,7 @@ static __global__ void __launch_bounds__(256)
                  CallHead* call, const bool packets) {
     __shared__ TurnedTile tile;
     start_dependents();
-    const PlaceOf place(a, blockIdx.x, spots.bands(), spots.intervals);
-    const SpotAt spot(spots, place.band, place.interval);
+    const SpotAt spot(spots, a, blockIdx.x);
     if (packets && spot.is_whole(spots)) {
         split_a_of<kParts, true>(source, a, spot, spots, held, packed, scale, scale_rows, call,
                                  packets, tile);

@@ -6,7 +6,7 @@ namespace op {
 OPWELD_HOST_FN int64_t aligned_size(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // @Workspace deps: aligned_size
-// Hands out parts of one block of memory; without memory it only counts.
+// Hands out stretches of one block of memory; without memory it only counts.
 struct Workspace {
     char* begin;
     int64_t used = 0;
@@ -38,7 +38,7 @@ static bool reads_packets(const Operand& from) {
            reinterpret_cast<uintptr_t>(lines.data) % (4 * sizeof(T)) == 0;
 }
 
-// @SplitOperands deps: CallState, Product, Spots, take_held
+// @SplitOperands deps: CallState, PackedOperands, Product, Spots, take_held
 // Float32 operands of a product on tensor cores, split into kParts.
 template <int kParts>
 struct SplitOperands {
@@ -70,22 +70,26 @@ struct SplitOperands {
         return split;
     }
     Spots spots_of_b(const Product& p) const { return {b_batches, p.n, p.k, intervals}; }
+    PackedOperands packed(const Product& p) const {
+        const int64_t pitch = intervals * (kParts * kInterval);
+        return {{a, a_batches, p.m * pitch, p.m, pitch, pitch},
+                {held.packed, b_batches, p.n * pitch, p.n, pitch, pitch},
+                intervals, scale_rows, a_scale, held.scale, state.head};
+    }
 };
 
-// @split_a deps: SplitOperands, reads_packets, split_kernel
+// @split_a deps: Launch, SplitOperands, reads_packets, split_kernel
 // The values of a come from `source`; b is split before.
 template <int kParts, typename Source>
 static int split_a(const SplitOperands<kParts>& split, const Product& p, const Source& source,
                    cudaStream_t stream) {
     const Spots spots{split.a_batches, p.m, p.k, split.intervals};
-    const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
-    split_kernel<kParts><<<blocks, 256, 0, stream>>>(
-        source, p.a, spots, split.held, split.a, split.a_scale, split.scale_rows, split.state.head,
-        source.packed && reads_packets<float>(p.a));
-    return int(cudaGetLastError());
+    return Launch(spots.count(), 256, 0, stream)
+        .run(split_kernel<kParts, Source>, source, p.a, spots, split.held, split.a, split.a_scale,
+             split.scale_rows, split.state.head, source.packed && reads_packets<float>(p.a));
 }
 
-// @NewOperand deps: Memory, SplitOperands, pass_over_b_kernel, reads_packets
+// @NewOperand deps: Launch, Memory, SplitOperands, pass_over_b_kernel, reads_packets
 // An operand b that is another at each call, and is split in each: by many small blocks, which keep the
 // memory busy.
 struct NewOperand {
@@ -94,22 +98,21 @@ struct NewOperand {
     template <int kParts>
     static int split(const SplitOperands<kParts>& split, const Product& p, const Memory&,
                      cudaStream_t stream) {
-        const int error = int(cudaMemsetAsync(split.state.head, 0, split.state_bytes, stream));
-        if (error) return error;
         const Spots spots = split.spots_of_b(p);
-        const unsigned int blocks = (unsigned int)(spots.bands() * split.intervals);
-        const auto pass = [&](auto kernel) {
-            kernel<<<blocks, 256, 0, stream>>>(p.b, spots, split.held, split.state,
-                                               reads_packets<float>(p.b));
-        };
-        pass(pass_over_b_kernel<SplitPass::kColumns, kParts>);
-        pass(pass_over_b_kernel<SplitPass::kRows, kParts>);
-        pass(pass_over_b_kernel<SplitPass::kParts, kParts>);
-        return int(cudaGetLastError());
+        const bool packets = reads_packets<float>(p.b);
+        int error = int(cudaMemsetAsync(split.state.head, 0, split.state_bytes, stream));
+        for (const auto pass : {pass_over_b_kernel<SplitPass::kColumns, kParts>,
+                                pass_over_b_kernel<SplitPass::kRows, kParts>,
+                                pass_over_b_kernel<SplitPass::kParts, kParts>}) {
+            if (error) break;
+            error = Launch(spots.count(), 256, 0, stream)
+                        .run(pass, p.b, spots, split.held, split.state, packets);
+        }
+        return error;
     }
 };
 
-// @HeldOperand deps: Memory, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
+// @HeldOperand deps: Launch, Memory, OnEachDevice, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
 // An operand b whose split copy is held: made where it is known to have changed, or where the device
 // finds it stale.
 struct HeldOperand {
@@ -119,25 +122,20 @@ struct HeldOperand {
     static int split(const SplitOperands<kParts>& split, const Product& p, const Memory& memory,
                      cudaStream_t stream) {
         const Spots spots = split.spots_of_b(p);
-        check_held_kernel<<<1, 1024, 0, stream>>>(p.b, spots, split.held, split.state,
-                                                  !memory.held || memory.changed);
+        const bool changed = !memory.held || memory.changed;
+        const int error = Launch(1, 1024, 0, stream)
+                              .run(check_held_kernel, p.b, spots, split.held, split.state, changed);
+        if (error) return error;
         const auto kernel = refresh_held_kernel<kParts>;
-        static const int resident = [&] {
+        static OnEachDevice resident;
+        const int64_t most = resident.get([&] {
             int blocks = 0;
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
             return num_multiprocessors() * blocks;
-        }();
-        cudaLaunchAttribute attribute{};
-        attribute.id = cudaLaunchAttributeCooperative;
-        attribute.val.cooperative = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3((unsigned int)resident);
-        config.blockDim = dim3(256);
-        config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = 1;
-        return int(cudaLaunchKernelEx(&config, kernel, p.b, spots, split.held, split.state,
-                                      reads_packets<float>(p.b)));
+        });
+        Launch launch(spots.count() < most ? spots.count() : most, 256, 0, stream);
+        launch.run_together();
+        return launch.run(kernel, p.b, spots, split.held, split.state, reads_packets<float>(p.b));
     }
 };
 

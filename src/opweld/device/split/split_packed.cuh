@@ -1,6 +1,9 @@
 // The split copy of b, which may be kept from call to call: whether it is still b's, and how it is
 // made. Three passes: the largest of each column; the largest of each row; the parts.
 
+// @cooperative_groups deps:
+#include <cooperative_groups.h>
+
 namespace op {
 
 // @Held deps: half, half_header
@@ -25,11 +28,10 @@ struct Held {
 // @CallState deps:
 // What the kernels of one call tell each other, in the call's workspace.
 struct CallHead {
-    int needs_fallback;    // an operand does not fit its packed form
-    int lossy;    // digits of an operand are lost, which may count
-    int again;    // the float32 kernel makes the product: operands are needs_fallback, or lost digits count
-    int stale;    // the split copy of b has to be made
-    int arrived;  // blocks that reached a barrier of the grid
+    int needs_fallback;  // an operand does not fit its packed form
+    int lossy;  // digits of an operand are lost, which may count
+    int again;  // the float32 kernel makes the product: operands are needs_fallback, or lost digits count
+    int stale;  // the split copy of b has to be made
 };
 
 struct CallState {
@@ -67,25 +69,11 @@ static __global__ void __launch_bounds__(1024)
     }
     const int stale = __syncthreads_or(differs);
     if (threadIdx.x == 0) {
-        *call.head = {stale ? 0 : held.head->needs_fallback, stale ? 0 : held.head->lossy, 0, stale, 0};
+        *call.head = {stale ? 0 : held.head->needs_fallback, stale ? 0 : held.head->lossy, 0, stale};
     }
     if (!stale) return;
     for (int64_t i = threadIdx.x; i < spots.k; i += 1024) call.column_max[i] = 0;
     for (int64_t i = threadIdx.x; i < spots.batches * spots.rows; i += 1024) call.row_max[i] = 0;
-}
-
-// @sync_grid deps:
-// All blocks of the grid, which run at the same time, have come here for the `times`th time.
-[[maybe_unused]] OPWELD_FN void sync_grid(int* arrived, int times) {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        atomicAdd(arrived, 1);
-        while (*static_cast<volatile int*>(arrived) < times * int(gridDim.x)) {
-        }
-        __threadfence();
-    }
-    __syncthreads();
 }
 
 // @SplitSpace deps: TurnedTile
@@ -172,7 +160,7 @@ OPWELD_FN void split_rows_of_b(const Four (&v)[kOwnRows], const SpotAt& spot, co
     if (loses) call.head->lossy = 1;
 }
 
-// @pass_over_b deps: InMemory, PlaceOf, equilibrated, find_columns, find_rows, split_rows_of_b, take_spots
+// @pass_over_b deps: InMemory, equilibrated, find_columns, find_rows, split_rows_of_b, take_spots
 // What of b one pass over it is for: the largest of each column; with these that of each row; with
 // both the parts. The grid's blocks take spots in turn.
 enum class SplitPass { kColumns, kRows, kParts };
@@ -200,10 +188,8 @@ OPWELD_FN void pass_over_spot(const Operand& b, const SpotAt& spot, const Spots&
 template <SplitPass kPass, int kParts>
 OPWELD_FN void pass_over_b(const Operand& b, const Spots& spots, const Held& held,
                            const CallState& call, bool packets, SplitSpace& space) {
-    const int64_t bands = spots.bands();
-    for (int64_t i = blockIdx.x; i < bands * spots.intervals; i += gridDim.x) {
-        const PlaceOf place(b, i, bands, spots.intervals);
-        const SpotAt spot(spots, place.band, place.interval);
+    for (int64_t i = blockIdx.x; i < spots.count(); i += gridDim.x) {
+        const SpotAt spot(spots, b, i);
         if (packets && spot.is_whole(spots)) {
             pass_over_spot<kPass, kParts, true>(b, spot, spots, held, call, packets, space);
         } else {
@@ -221,7 +207,7 @@ static __global__ void __launch_bounds__(256, 4)
     pass_over_b<kPass, kParts>(b, spots, held, call, packets, space);
 }
 
-// @refresh_held_kernel deps: pass_over_b, sample_of, sync_grid
+// @refresh_held_kernel deps: cooperative_groups, pass_over_b, sample_of
 // Splits b anew where its copy is stale; otherwise returns at once. A cooperative launch: all blocks
 // run at a time. At the end one of them vouches for the copy. Of a nothing is known yet.
 template <int kParts>
@@ -230,13 +216,13 @@ static __global__ void __launch_bounds__(256, 3)
                         const bool packets) {
     __shared__ SplitSpace space;
     if (!call.head->stale) return;
-    int* arrived = &call.head->arrived;
+    const auto grid = cooperative_groups::this_grid();
     pass_over_b<SplitPass::kColumns, kParts>(b, spots, held, call, packets, space);
-    sync_grid(arrived, 1);
+    grid.sync();
     pass_over_b<SplitPass::kRows, kParts>(b, spots, held, call, packets, space);
-    sync_grid(arrived, 2);
+    grid.sync();
     pass_over_b<SplitPass::kParts, kParts>(b, spots, held, call, packets, space);
-    sync_grid(arrived, 3);
+    grid.sync();
     if (blockIdx.x != 0) return;
     for (int64_t i = threadIdx.x; i < spots.k; i += blockDim.x) {
         held.column_max[i] = call.column_max[i];

@@ -1,0 +1,72 @@
+// Products on Hopper's tensor cores: how tiles of operands come into shared memory.
+
+namespace op {
+
+// @make_tensor_map deps: PackedOperands, tensor_map_header
+// The map of an operand: boxes of `box_rows` rows of 64 values, swizzled.
+static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_rows) {
+    static PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
+    if (!encode) {
+        void* found = nullptr;
+        cudaDriverEntryPointQueryResult result;
+        const cudaError_t error = cudaGetDriverEntryPointByVersion(
+            "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+        if (error != cudaSuccess || !found) return cudaErrorNotSupported;
+        encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+    }
+    const cuuint64_t sizes[3] = {cuuint64_t(from.depth), cuuint64_t(from.rows),
+                                 cuuint64_t(from.batches)};
+    const int64_t batch = from.batches > 1 ? from.batch : from.row;
+    const cuuint64_t strides[2] = {cuuint64_t(from.row) * 2, cuuint64_t(batch) * 2};
+    const cuuint32_t box[3] = {64, cuuint32_t(box_rows), 1}, steps[3] = {1, 1, 1};
+    const CUresult result =
+        encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(from.data), sizes, strides, box,
+               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// @PackedLoader deps: PackedOperands, Tiles, TileScales, Ring, cluster, copy_tile, make_tensor_map, prefetch_map
+// Loads tiles of packed operands, by the tensor memory accelerator. What another loader would do
+// otherwise is `fill`: all chunks of all tiles of this block, in order, by one thread.
+struct PackedLoader {
+    CUtensorMap a, b;
+
+    template <typename T>
+    int open(const PackedOperands& from) {
+        const int error = make_tensor_map(&a, from.a, T::kTileM);
+        return error ? error : make_tensor_map(&b, from.b, T::kTileN / T::kBlocks);
+    }
+    template <typename T>
+    __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,
+                                         const TileScales& scales) const {
+        using Depth = Chunks<typename T::Mode>;
+        const typename T::Blocks blocks;
+        constexpr int kPart = T::kTileN / T::kBlocks;
+        prefetch_map(&a);
+        prefetch_map(&b);
+        Ring<T::kStages> ring;
+        ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
+        for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
+            const TileAt tile(grid, index);
+            const int row = (tile.row * T::kBlocks + blocks.rank) * T::kTileM;
+            const int column = tile.column * T::kTileN + blocks.rank * kPart;
+            const int first = tile.first * Depth::kPerInterval;
+            const int last = tile.last * Depth::kPerInterval;
+            for (int chunk = first; chunk < last; ++chunk) {
+                auto& stage = memory.stage[ring.stage];
+                const Barrier& full = memory.full[ring.stage];
+                memory.empty[ring.stage].wait(ring.parity);
+                memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
+                copy_tile<false>(stage.a, &a, full, chunk * 64, row,
+                                 scales.a_batched ? tile.batch : 0, 0);
+                copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * kChunkBytes, &b, full,
+                                            chunk * 64, column, scales.b_batched ? tile.batch : 0,
+                                            T::Blocks::kAll);
+                ring.advance();
+            }
+        }
+    }
+};
+
+}  // namespace op
