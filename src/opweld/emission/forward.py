@@ -19,7 +19,7 @@ from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .body import Body, assigned_name, ending, inside, names_size, sizes_given
 from .composites import Call, calls
-from .items import items_unpacked
+from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
 from .spans import Span
@@ -75,7 +75,7 @@ def forward(
     result = _returned(graph, body, graph.structure)
     used = [f"_device = {device}", *symbols]
     used = [line for line in used if names_size(line, [*body.lines, result])]
-    return [*used, *items_unpacked(ending(body.lines, result), body.fresh)]
+    return [*used, *looked_up_once(ending(body.lines, result), body.fresh)]
 
 
 def _root_body(graph: Graph, symbols: list[str], parameters: tuple[str, ...]) -> Body:
@@ -207,7 +207,7 @@ class _Forwards:
         missing = [line.split(" ", 1)[0] for line in self.symbols] + ["_device", "_tracked"]
         missing = [name for name in missing if names_size(f"{name} ", lines)]
         lines = [*(f"{name} = {sizes[name]}" for name in missing if name in sizes), *lines]
-        lines = items_unpacked(lines, body.fresh)
+        lines = looked_up_once(lines, body.fresh)
         extra = tuple(name for name in missing if name not in sizes)
         self.used.update(extra)
         parameters = ", ".join(["self", *names, *extra, "_weld"])
