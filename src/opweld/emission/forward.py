@@ -22,6 +22,7 @@ from .composites import Call, calls
 from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
+from .selects import selects_joined
 from .spans import Span
 from .spelling import maker_name, number
 from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
@@ -122,7 +123,7 @@ def _computed(
 ) -> Iterable[tuple[Group, Operator | None]]:
     """The groups in their order; those of a span as one, in the place of its last."""
     span_of = {part.outputs[0].serial: span for span in spans for part in span.parts}
-    for group in plan.groups:
+    for group in selects_joined(plan.graph, plan.groups):
         span = span_of.get(group.outputs[0].serial)
         if span is None:
             yield group, operators.get(group.name)
