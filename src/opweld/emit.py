@@ -16,6 +16,7 @@ from .emission.guards import (
     guard,
     size_lines,
 )
+from .emission.host_bound import host_bound_sizes, host_bound_test, is_early
 from .emission.libraries import listed, raw_string, sources_text
 from .emission.methods import Methods
 from .emission.signature import bare, handed_on, parameter_names
@@ -57,7 +58,8 @@ def emit(
     """
     fused_groups, spans = _fused_groups(parts), _spans(parts)
     sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
-    class_text = _class_text(parts, bool(fused_groups), spans)
+    bound = host_bound_sizes(parts, _device_type(libraries)) if fused_groups else []
+    class_text = _class_text(parts, bool(fused_groups), spans, bool(bound))
     if fused_groups:
         sections.append(sources_text(libraries))
         sections += [_reference(fused) for fused in fused_groups]
@@ -65,6 +67,8 @@ def emit(
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, parts, needs)
+        if bound:
+            held["host_bound"] = f"_host_bound({', '.join(map(str, bound))})"
         call = _call_text(original, parts, libraries, held, spans)
         support = f"{MARKER}\n{support_text(libraries.language)}"
         sections += [support, *optional_texts(f"{class_text}\n{call}"), call]
@@ -297,7 +301,9 @@ def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:
     return tuple(None if node.serial in silent else places for node, places in pairs)
 
 
-def _class_text(parts: tuple[Part, ...], fused: bool, spans: _Spans) -> str:
+def _class_text(
+    parts: tuple[Part, ...], fused: bool, spans: _Spans, some_are_host_bound: bool
+) -> str:
     methods = Methods()
     lines = [
         "class ModelNew(_Original):",
@@ -306,7 +312,8 @@ def _class_text(parts: tuple[Part, ...], fused: bool, spans: _Spans) -> str:
         *_indented(piece("adopt").strip().split("\n"), 4),
     ]
     if fused:
-        lines += ["", *_indented(_forward_lines(parts, spans, methods), 4)]
+        bound = _as_it_was(parts) if some_are_host_bound else []
+        lines += ["", *_indented(_forward_lines(parts, spans, methods, bound), 4)]
         for mode in _modes(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
     return "\n\n\n".join([*methods.text(), "\n".join(lines)])
@@ -321,8 +328,12 @@ def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
     return tuple(found.values())
 
 
-def _forward_lines(parts: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[str]:
-    """The forward: what the guard refuses goes to the original, the rest to its variant."""
+def _forward_lines(
+    parts: tuple[Part, ...], spans: _Spans, methods: Methods, bound: list[str]
+) -> list[str]:
+    """The forward: what is host-bound, by the statement `bound`, and what the guard refuses goes to
+    the original, the rest to its variant.
+    """
     contract = parts[0].variant.contract
     names = bare(contract.signature)
     fallback = [
@@ -331,13 +342,22 @@ def _forward_lines(parts: tuple[Part, ...], spans: _Spans, methods: Methods) -> 
     ]
     lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
     modes = _modes(parts)
+    early, late = (bound, []) if is_early(contract) else ([], bound)
+    lines += _indented(early, 4)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
-        return [*lines, *_indented(_mode_body(parts, spans, methods), 4)]
+        return [*lines, *_indented([*late, *_mode_body(parts, spans, methods)], 4)]
     for mode in modes:
-        body = _indented(_mode_body(mode, spans, methods), 8)
+        body = _indented([*late, *_mode_body(mode, spans, methods)], 8)
         lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
     return [*lines, *_indented(fallback, 4)]
+
+
+def _as_it_was(parts: tuple[Part, ...]) -> list[str]:
+    """What runs the original for calls that are host-bound."""
+    contract = parts[0].variant.contract
+    call = f"    return super().forward({handed_on(contract.signature)})"
+    return [f"if {host_bound_test(contract)}:", call]
 
 
 def _always(mode: tuple[Part, ...]) -> bool:

@@ -23,6 +23,7 @@ class Count(TorchDispatchMode):
         Count.ours += str(func).startswith("opweld_")
         return func(*args, **(kwargs or {}))
 
+emitted.ModelNew._opweld.host_bound = lambda *_: False  # kernels run at any size
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 trained = []

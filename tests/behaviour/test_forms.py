@@ -76,6 +76,21 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(5, 7), torch.randint(0, 9, (5, 7))]
 """,
+    "selects": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x):
+        part = x[:, 1:2]
+        last = self.fc(x[..., -1]) + self.fc(part.reshape(-1, 8))
+        return torch.tanh(self.fc(x[:, 2]) * 2) + last, self.fc(part), x[:, 3]
+
+
+def get_inputs():
+    return [torch.randn(5, 8, 8)]
+""",
     "views": """
 class Model(nn.Module):
     def forward(self, x):

@@ -1,4 +1,4 @@
-"""Gradients of small tensors: PyTorch's own operations run, as eager's do, and no kernel."""
+"""Gradients of small tensors: the original runs, as it costs the host less than kernels do."""
 
 from __future__ import annotations
 
@@ -60,9 +60,44 @@ def get_init_inputs():
 """
 
 
+# Its tensors stand in the arguments, and are no arguments.
+NESTED = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([1.5]))
+
+    def forward(self, pair):
+        return torch.tanh(pair[0]) * pair[1] * self.scale
+
+
+def get_inputs():
+    return [(torch.randn(6, 24), torch.randn(6, 24))]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 @pytest.fixture(scope="module")
 def module(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return compiled(SOURCE, tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def statistics(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    return compiled(STATISTICS, tmp_path_factory.mktemp("statistics"))
+
+
+@pytest.fixture
+def by_kernel(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """As if no call were host-bound."""
+    monkeypatch.setattr(module.ModelNew._opweld, "host_bound", lambda *_: False)
+    return module
 
 
 def compiled(source: str, folder: Path) -> ModuleType:
@@ -72,32 +107,119 @@ def compiled(source: str, folder: Path) -> ModuleType:
     return load_file(folder / "small_new.py", text, always_kernels=False)
 
 
-def called(model: Any, inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[Any]]:
+def called(model: Any, inputs: list[Any]) -> tuple[list[torch.Tensor], list[Any]]:
     """Results, and the gradients that the inputs and the parameters get of some of their sums."""
-    wanted = [x for x in (*inputs, *model.parameters()) if x.requires_grad]
+    wanted = [x for x in (*leaves(inputs), *model.parameters()) if x.requires_grad]
     results = leaves(model(*inputs))
     sums = [(r * r).sum() for r in results if r.requires_grad]
     return results, list(torch.autograd.grad(sums, wanted, allow_unused=True)) if sums else []
 
 
-@pytest.mark.parametrize("needed", [(True, True), (True, False), (False, True), (False, False)])
-@pytest.mark.parametrize("frozen", [False, True])
-def test_results_gradients_and_what_requires_them(
-    module: ModuleType, needed: tuple[bool, bool], frozen: bool
-) -> None:
+def assert_alike(module: ModuleType, inputs: list[Any], frozen: bool = False) -> None:
+    """Results of both models, their layouts, what requires gradients, and these: to the bit, for
+    the same operations run.
+    """
     old, new = module.Model(), module.ModelNew()
     for model in (old, new):
         model.requires_grad_(not frozen)
+    (want, want_grads), (have, have_grads) = called(old, inputs), called(new, inputs)
+    assert [r.requires_grad for r in have] == [r.requires_grad for r in want]
+    for ours, theirs in zip([*have, *have_grads], [*want, *want_grads], strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, check_stride=True)
+    buffers = zip(new.buffers(), old.buffers(), strict=True)
+    assert all(torch.equal(ours, theirs) for ours, theirs in buffers)
+
+
+NEEDED = [(True, True), (True, False), (False, True)]
+
+
+@pytest.mark.parametrize("needed", NEEDED)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_original_runs_where_gradients_are_asked_for(
+    module: ModuleType, needed: tuple[bool, bool], frozen: bool
+) -> None:
     torch.manual_seed(1)
     inputs = [x.requires_grad_(n) for x, n in zip(module.get_inputs(), needed, strict=True)]
+    assert_alike(module, inputs, frozen)
+    new = module.ModelNew().requires_grad_(not frozen)
+    assert kernels_in(lambda: new(*inputs)) == 0
+
+
+def test_parameters_alone_ask_for_them(module: ModuleType) -> None:
+    inputs = module.get_inputs()
+    assert_alike(module, inputs)
+    assert kernels_in(lambda: module.ModelNew()(*inputs)) == 0
+    new = module.ModelNew().requires_grad_(False)
+    assert kernels_in(lambda: new(*inputs)) == 1
+    new.scale.requires_grad_()
+    assert kernels_in(lambda: new(*inputs)) == 0
+
+
+def test_layouts_are_eagers(module: ModuleType) -> None:
+    x, y = with_gradients((24, 6))
+    assert_alike(module, [x.mT, y.mT])
+    assert_alike(module, [x.mT, torch.randn(6, 48)[:, ::2]])
+    assert kernels_in(lambda: module.ModelNew()(x.mT, y.mT)) == 0
+
+
+def test_autocast_and_hooks_are_the_originals(module: ModuleType) -> None:
+    x, y = with_gradients((6, 24))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_alike(module, [x, y])
+        assert kernels_in(lambda: module.ModelNew()(x, y)) == 0
+    new, seen = module.ModelNew(), list[str]()
+    new.register_forward_pre_hook(lambda *_: seen.append("before"))
+    new.register_forward_hook(lambda *_: seen.append("after"))
+    new(x, y)
+    assert seen == ["before", "after"]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_are_the_originals(statistics: ModuleType, training: bool) -> None:
+    x = torch.randn(4, 3, 5, 5, requires_grad=True)
+    assert_alike(statistics, [x])
+    new = statistics.ModelNew().train(training)
+    assert kernels_in(lambda: new(x)) == 0
+    with torch.no_grad():
+        assert kernels_in(lambda: new(x)) == 1
+
+
+def test_tensors_in_arguments(build_folder: Path, tmp_path: Path) -> None:
+    module = compiled(NESTED, tmp_path)
+    assert_alike(module, [tuple(with_gradients((6, 24)))])
+    new = module.ModelNew()
+    assert kernels_in(lambda: new(module.get_inputs()[0])) == 0
+    assert kernels_in(lambda: new(tuple(with_gradients((2048, 24))))) == 1
+    with pytest.raises(TypeError):
+        new(None)
+
+
+def test_what_no_kernel_takes_is_the_originals(module: ModuleType) -> None:
+    for model in (module.Model(), module.ModelNew()):
+        with pytest.raises(TypeError, match=r"tanh\(\): argument"):
+            model(3.0, 4.0)
+    assert_alike(module, [torch.randn((), requires_grad=True), torch.randn(())])
+
+
+@pytest.mark.parametrize("needed", [*NEEDED, (False, False)])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_results_gradients_and_what_requires_them(
+    by_kernel: ModuleType, needed: tuple[bool, bool], frozen: bool
+) -> None:
+    old, new = by_kernel.Model(), by_kernel.ModelNew()
+    for model in (old, new):
+        model.requires_grad_(not frozen)
+    torch.manual_seed(1)
+    inputs = [x.requires_grad_(n) for x, n in zip(by_kernel.get_inputs(), needed, strict=True)]
     (want, want_grads), (have, have_grads) = called(old, inputs), called(new, inputs)
     assert [r.requires_grad for r in have] == [r.requires_grad for r in want]
     for ours, theirs in zip([*have, *have_grads], [*want, *want_grads], strict=True):
         assert (ours is None) == (theirs is None)
         if ours is not None:
             torch.testing.assert_close(ours, theirs, check_stride=True)
-    anything = any(needed) or not frozen
-    assert kernels_in(lambda: new(*inputs)) == (0 if anything else 1)
+    assert kernels_in(lambda: new(*inputs)) == 1
 
 
 def with_gradients(shape: tuple[int, ...]) -> list[torch.Tensor]:
@@ -114,18 +236,12 @@ def test_kernels_run_on_large_ones_and_without_gradients(module: ModuleType) -> 
         assert kernels_in(lambda: new(*small)) == 1
 
 
-def test_kernels_run_where_layouts_or_dtypes_would_differ(module: ModuleType) -> None:
-    """A kernel's results have layouts of their own; under autocast operations change dtypes."""
-    old, new = module.Model(), module.ModelNew()
-    x, y = with_gradients((6, 24))
-    wide = torch.randn(6, 48, requires_grad=True)[:, ::2]
-    assert kernels_in(lambda: new(wide, y)) == 1
-    torch.testing.assert_close(new(wide, y), old(wide, y), check_stride=True)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert kernels_in(lambda: new(x, y)) == 1
-
-
-def test_second_derivatives(module: ModuleType) -> None:
+@pytest.mark.parametrize("host_bound", [True, False])
+def test_second_derivatives(
+    module: ModuleType, host_bound: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not host_bound:
+        monkeypatch.setattr(module.ModelNew._opweld, "host_bound", lambda *_: False)
     inputs = with_gradients((3, 24))
     found = []
     for model in (module.Model(), module.ModelNew()):
@@ -148,15 +264,3 @@ def test_transforms_and_the_compiler_see_the_operator(module: ModuleType) -> Non
     results = torch.compile(new, backend=backend, fullgraph=True)(*inputs)
     torch.testing.assert_close(results, new(*inputs))
     assert len(graphs) == 1 and "autograd_function_apply" in graphs[0]
-
-
-def test_statistics_keep_the_kernel(build_folder: Path, tmp_path: Path) -> None:
-    """The reference does not compute them."""
-    module = compiled(STATISTICS, tmp_path)
-    old, new = module.Model(), module.ModelNew()
-    inputs = [torch.randn(4, 3, 5, 5, requires_grad=True)]
-    want, have = called(old, inputs), called(new, inputs)
-    for ours, theirs in zip([*have[0], *have[1]], [*want[0], *want[1]], strict=True):
-        torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(dict(new.named_buffers()), dict(old.named_buffers()))
-    assert kernels_in(lambda: new(*inputs)) == 1

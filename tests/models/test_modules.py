@@ -110,7 +110,7 @@ def methods_of(name: str, text: str) -> list[str]:
 def test_a_class_of_two_graphs_has_two_methods() -> None:
     text = text_of(blocks.Choosing().eval(), ROWS)
     assert methods_of("Chosen", text) == ["forward", "forward_2"]
-    calls = re.findall(r"_Chosen\.(\w+)\(self\.blocks\[(\d)\]", text)
+    calls = re.findall(r"_Chosen\.(\w+)\(blocks\[(\d)\]", text)
     assert calls == [("forward", "0"), ("forward_2", "1"), ("forward", "2"), ("forward_2", "3")]
 
 
@@ -133,12 +133,14 @@ def test_two_values_go_from_turn_to_turn() -> None:
 def test_results_in_another_order_are_no_loop() -> None:
     text = text_of(blocks.Swapped().eval(), ROWS, ROWS)
     assert "for mixer in" not in text
-    assert "_Mixer.forward(self.blocks[1], " in text
+    assert "blocks = [*self.blocks]" in text
+    assert "_Mixer.forward(blocks[1], " in text
 
 
 def test_a_weight_of_another_module_is_handed_over() -> None:
     text = text_of(blocks.Reached().eval(), ROWS)
-    assert "_Block.forward(self.first, x, self.second.fc.weight, _kernels)" in text
+    assert "fc_weight = self.second.fc.weight" in text
+    assert "_Block.forward(self.first, x, fc_weight, _kernels)" in text
 
 
 def test_strides_of_convolutions_are_those_of_the_modules() -> None:

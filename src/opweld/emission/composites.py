@@ -22,6 +22,7 @@ from ..ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
 from ..ir.rules.rewrite import Condition
 from .gathers import pick_of
 from .pools import is_windowed, pool_of
+from .selects import select_of
 from .spelling import number, sizes
 
 
@@ -334,9 +335,9 @@ def in_parts(nodes: Iterable[Node], fresh: Callable[[str], str]) -> dict[int, Ca
 
 
 def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
-    pick = pick_of(node)
-    if pick is not None and _lies_inside(node, pick[2], inside):
-        return Call(*pick)
+    for view in (pick_of(node), select_of(node)):
+        if view is not None and _lies_inside(node, view[2], inside):
+            return Call(*view)
     if not node.type.dtype.is_float:
         return None
     pool = pool_of(node)

@@ -19,8 +19,10 @@ from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .body import Body, assigned_name, ending, inside, names_size, sizes_given
 from .composites import Call, calls
+from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
+from .selects import selects_joined
 from .spans import Span
 from .spelling import maker_name, number
 from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
@@ -74,7 +76,7 @@ def forward(
     result = _returned(graph, body, graph.structure)
     used = [f"_device = {device}", *symbols]
     used = [line for line in used if names_size(line, [*body.lines, result])]
-    return [*used, *ending(body.lines, result)]
+    return [*used, *looked_up_once(ending(body.lines, result), body.fresh)]
 
 
 def _root_body(plan: Plan, symbols: list[str], parameters: tuple[str, ...]) -> Body:
@@ -123,7 +125,7 @@ def _computed(
 ) -> Iterable[tuple[Group, Operator | None]]:
     """The groups in their order; those of a span as one, in the place of its last."""
     span_of = {part.outputs[0].serial: span for span in spans for part in span.parts}
-    for group in plan.groups:
+    for group in selects_joined(plan.graph, plan.groups):
         span = span_of.get(group.outputs[0].serial)
         if span is None:
             yield group, operators.get(group.name)
@@ -210,6 +212,7 @@ class _Forwards:
         missing = [line.split(" ", 1)[0] for line in self.symbols] + ["_device", "_tracked"]
         missing = [name for name in missing if names_size(f"{name} ", lines)]
         lines = [*(f"{name} = {sizes[name]}" for name in missing if name in sizes), *lines]
+        lines = looked_up_once(lines, body.fresh)
         extra = tuple(name for name in missing if name not in sizes)
         self.used.update(extra)
         parameters = ", ".join(["self", *names, *extra, "_kernels"])

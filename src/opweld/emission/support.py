@@ -15,7 +15,7 @@ _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
-    "few": ("_fused(", "_fused_over_list(", "_reusing(", "_in_one_span("),
+    "host_bound": ("_kernels.host_bound(",),
     "fallback": ("_kernels.tell(",),
     "facts": ("_facts(",),
     "tf32": ("_kernels.allows_tf32(",),
@@ -55,6 +55,7 @@ def held_in(class_text: str, device_type: str) -> dict[str, str]:
     """What the text of the class calls of the optional support, with the texts of the functions."""
     functions = {name: f"_{name}" for name in ("allows_tf32", "track")}
     functions["autocast"] = f'_autocast_of("{device_type}")'
+    functions["host_bound"] = f'_host_bound("{device_type}")'
     return {name: text for name, text in functions.items() if f"_kernels.{name}(" in class_text}
 
 

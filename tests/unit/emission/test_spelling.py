@@ -11,6 +11,7 @@ from tests.rules.torch_ops import TORCH, TORCH_DTYPES, call_torch
 from tests.unit.ir.test_meaning import REDUCED, TAKEN, VIEWS, operands_for, rows_of
 
 from opweld.emission.body import Body
+from opweld.emission.spelling import CALLS
 from opweld.ir.attrs import (
     NO_ATTRS,
     CallAttrs,
@@ -160,6 +161,45 @@ def test_calls() -> None:
     made = CallAttrs("aten.zeros_like.default", (Operand(0),), placed, (kind,), "zeros")
     found = run(arena.call((a,), made), a=x)
     assert (found.dtype, found.device.type) == (torch.int64, "cpu")
+
+
+def values(*shape: int) -> torch.Tensor:
+    return torch.arange(1.0, 1 + torch.Size(shape).numel()).view(shape).sin()
+
+
+INDEX = torch.tensor([2, 0, 1])
+# Positional arguments, and keywords, that are not what the functions assume.
+NATIVE: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "aten.conv_transpose1d.default": (
+        (values(2, 4, 5), values(4, 3, 3), values(6), [2], [1], [1], 2, [2]),
+        {},
+    ),
+    "aten.conv_transpose2d.input": (
+        (values(2, 4, 5, 5), values(4, 3, 3, 3), values(6), [2, 3], [1, 0], [1, 2], 2, [2, 1]),
+        {},
+    ),
+    "aten.conv_transpose3d.input": (
+        (values(1, 4, 3, 3, 3), values(4, 3, 2, 2, 2), values(6), [2] * 3, [1] * 3, [1] * 3, 2),
+        {},
+    ),
+    "aten.scaled_dot_product_attention.default": (
+        (values(2, 3, 4), values(2, 5, 4), values(2, 5, 4), values(3, 5), 0.0, False),
+        {"scale": 0.3},
+    ),
+    "aten.embedding.default": ((values(4, 3), INDEX, 1, True, False), {}),
+    "aten.index_add.default": ((values(3, 4), 0, INDEX, values(3, 4)), {"alpha": 2.5}),
+}
+
+
+@pytest.mark.parametrize("target", NATIVE)
+def test_functions_take_what_their_operators_take(target: str) -> None:
+    arguments, keywords = NATIVE[target]
+    operator = torch.ops
+    for name in target.split("."):
+        operator = getattr(operator, name)
+    assert not CALLS[target].startswith("torch.ops.")
+    found = eval(CALLS[target], {"torch": torch})(*arguments, **keywords)
+    assert_equal(found, operator(*arguments, **keywords))
 
 
 def test_constants_keep_their_value() -> None:

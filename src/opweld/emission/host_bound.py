@@ -1,0 +1,66 @@
+"""Up to which sizes a call with gradients is host-bound, and the original quickest.
+
+A kernel under autograd is a node of Python, with another one for its backward: 100 to 300 us of the
+host (H100). Eager's operations take 10 us each, more than the device needs for few elements.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+
+from ..ir.contract import Contract
+from ..ir.expr import Size, evaluate, product
+from ..ir.original import Part
+
+# The elements of the largest tensor of a kernel, on average, by the device: an H100, two cores.
+FEW = {"cuda": 1 << 20, "cpu": 1 << 15}
+
+
+def host_bound_sizes(parts: tuple[Part, ...], device_type: str) -> list[int]:
+    """The most elements of each tensor that a host-bound call is given: one whose kernels read and
+    write few elements on average. Empty where there is none.
+    """
+    found: list[list[int]] = []
+    for part in (part for part in parts if part.fused_groups):
+        sizes = _sizes_of(part, FEW[device_type])
+        if sizes is None:
+            return []
+        shapes = [f.type.shape for f in part.variant.contract.inputs if f.type is not None]
+        found.append([evaluate(product(shape), sizes) for shape in shapes])
+    return [min(most) for most in zip(*found, strict=True)]
+
+
+def host_bound_test(contract: Contract) -> str:
+    tensors = [fact.access for fact in contract.inputs if fact.type is not None]
+    return f"_kernels.host_bound({', '.join(['self', *tensors])})"
+
+
+def is_early(contract: Contract) -> bool:
+    """Whether the arguments themselves are the tensors, which can be asked before the guard."""
+    return all(fact.access.isidentifier() for fact in contract.inputs if fact.type is not None)
+
+
+def _sizes_of(part: Part, few: int) -> Mapping[str, int] | None:
+    """The largest numbers for the symbolic sizes, in the proportions of the example, with which the
+    kernels of a forward have few elements.
+    """
+    symbols, kernels = part.variant.contract.symbols, _elements(part)
+    largest = max((fact.example for fact in symbols), default=1)
+
+    def sizes(count: int) -> dict[str, int]:
+        return {fact.name: max(1, count * fact.example // largest) for fact in symbols}
+
+    def is_large(count: int) -> bool:
+        here = sizes(count)
+        total = sum(max(evaluate(size, here) for size in kernel) for kernel in kernels)
+        return total > few * len(kernels)
+
+    count = bisect.bisect_left(range(1, few * len(kernels) + 1), True, key=is_large)
+    return sizes(count) if count else None
+
+
+def _elements(part: Part) -> list[set[Size]]:
+    """The elements of the tensors that each kernel reads and writes."""
+    groups = (group for group in part.plan.groups if group.fused)
+    return [{product(n.type.shape) for n in (*group.inputs, *group.outputs)} for group in groups]
