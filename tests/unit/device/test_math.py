@@ -183,6 +183,19 @@ def test_each_piece_names_what_it_calls(language: str):
         assert not missing and called & known <= defined, (name, called - defined)
 
 
+TYPE = re.compile(r"(?:struct|using|class|typename(?:\.\.\.)?)(?: alignas\([^)]*\)+)? ([A-Z]\w*)")
+
+
+@pytest.mark.parametrize("language", ["cuda", "cpp"])
+def test_each_piece_names_the_class_templates_that_it_uses(language: str):
+    """A file that has the piece for this use alone would not compile."""
+    known = set(TYPE.findall("\n".join(pieces(names(language), language))))
+    for name in names(language):
+        code = re.sub(r"//[^\n]*", "", "\n".join(pieces([name], language)))
+        used = set(re.findall(r"(?<![:\w])([A-Z]\w+)(?=<)", code)) & known
+        assert used <= set(TYPE.findall(code)), name
+
+
 def test_pieces_come_once_and_after_what_they_need():
     texts = pieces(["mish", "silu", "sigmoid", "exp"], "cpp")
     assert len(set(texts)) == len(texts)

@@ -35,7 +35,7 @@ def chain(*numbers: int) -> tuple[list[Called], list[Node], Flow]:
     ]
     last_read = {node.serial: step for step, node in enumerate(nodes[:-1])}
     last_read |= {nodes[-1].serial: len(numbers), mask.serial: len(numbers) - 1}
-    return calls, nodes, Flow((), {}, last_read)
+    return calls, nodes, Flow((), {}, last_read, {})
 
 
 def kinds(items: list[Any]) -> list[Any]:
@@ -103,7 +103,7 @@ def test_values_change_places_in_every_turn_or_in_none() -> None:
              called(1, 1, (more[0], more[1]), (more[2], more[3])),
              called(2, 2, (more[3], more[2]), (more[4], more[5]))]  # fmt: skip
     last_read = {node.serial: 1 for node in more[:2]} | {node.serial: 2 for node in more[2:4]}
-    items = in_loops(calls, Flow((), {}, last_read), listed(3))
+    items = in_loops(calls, Flow((), {}, last_read, {}), listed(3))
     assert kinds(items) == [2, 1]
     assert isinstance(items[0], Loop) and items[0].carried == (0, 1)
 

@@ -47,7 +47,7 @@ OPWELD_FN int parts_place(int row, int chunk) {
     return (row * kChunks + (chunk ^ row % 8)) * 16;
 }
 
-// @put_split deps: half, half_header
+// @put_split deps: Packet, half, half_header
 // kCount scaled values as upper and lower parts.
 template <int kCount>
 OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower, const float (&scaled)[kCount]) {
