@@ -19,7 +19,7 @@ from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.contract import Capture, Contract, Needs, Variant
 from opweld.ir.expr import Expr, evaluate
 from opweld.ir.graph import Graph, Node
-from opweld.ir.interpret import bind_sizes, interpret_outputs, numbered
+from opweld.ir.numpy.interpret import bind_sizes, interpret_outputs, numbered
 from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 

@@ -13,7 +13,6 @@ from dataclasses import fields
 import numpy as np
 
 from opweld.ir.expr import Quotient, Remainder, Size, evaluate, terms_of
-from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernels.kernel import (
     Access,
     Arg,
@@ -26,7 +25,8 @@ from opweld.ir.kernels.kernel import (
     Load,
     Pick,
 )
-from opweld.ir.meaning import cast_array, round_to_bfloat16
+from opweld.ir.numpy.interpret import NUMPY_DTYPES
+from opweld.ir.numpy.meaning import cast_array, round_to_bfloat16
 from opweld.ir.ops import OPS, Op
 from opweld.ir.types import DType
 

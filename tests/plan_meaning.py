@@ -12,9 +12,9 @@ from opweld.ir.attrs import CallAttrs
 from opweld.ir.check import check
 from opweld.ir.expr import Size, evaluate, substitute, symbol
 from opweld.ir.graph import Node
-from opweld.ir.interpret import Calls, bind_sizes, numbered
 from opweld.ir.kernels.kernel import Kernel, Load, Pointwise
 from opweld.ir.kernels.reduction import Lowered, Reduction, Scan
+from opweld.ir.numpy.interpret import Calls, bind_sizes, numbered
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.plan import Group, GroupKind, Plan
 

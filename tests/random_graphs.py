@@ -29,7 +29,7 @@ from opweld.ir.attrs import (
 )
 from opweld.ir.expr import Size, evaluate, product, symbol
 from opweld.ir.graph import Arena, Graph, Leaf, Node
-from opweld.ir.interpret import NUMPY_DTYPES, numbered
+from opweld.ir.numpy.interpret import NUMPY_DTYPES, numbered
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.types import DType, ShapeMismatch, TensorType, broadcast
 

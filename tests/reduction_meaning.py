@@ -10,9 +10,9 @@ from tests.kernel_meaning import Array, definition_values, element_values, every
 
 from opweld.ir.attrs import ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
-from opweld.ir.interpret import NUMPY_DTYPES
 from opweld.ir.kernels.kernel import Kernel, RowScalar
 from opweld.ir.kernels.reduction import Folding, Reduction, Scan
+from opweld.ir.numpy.interpret import NUMPY_DTYPES
 from opweld.ir.ops import OPS
 
 

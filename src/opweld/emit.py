@@ -21,7 +21,7 @@ from .emission.libraries import listed, raw_string, sources_text
 from .emission.methods import Methods
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, named, spans_of
-from .emission.spelling import dtype, maker_name, number
+from .emission.spelling.ops import dtype, maker_name, number
 from .emission.support import (
     MARKER,
     Call,

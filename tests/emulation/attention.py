@@ -15,8 +15,8 @@ from torch import nn
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, arena_of
-from opweld.ir.interpret import bind_sizes
 from opweld.ir.kernels.kernel import Attending
+from opweld.ir.numpy.interpret import bind_sizes
 from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.lower import lower
 from opweld.plan import make_plan

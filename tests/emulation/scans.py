@@ -12,8 +12,8 @@ from tests.unit.plan.plans import graph, plan_of
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, Node
-from opweld.ir.interpret import interpret_outputs
 from opweld.ir.kernels.reduction import Scan
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.plan import Group
 from opweld.lower import lower
 

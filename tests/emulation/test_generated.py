@@ -22,7 +22,7 @@ from opweld.ir.attrs import (
 )
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Graph, Leaf, Node
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import Op
 from opweld.ir.types import DType, TensorType
 

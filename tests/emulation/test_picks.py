@@ -15,7 +15,7 @@ from tests.reduction_kernels import rows_executor
 from opweld.ir.attrs import CatAttrs, PadAttrs, PickAttrs, ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Arena, Graph, Node
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower

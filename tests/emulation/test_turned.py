@@ -12,8 +12,8 @@ from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.graph import Graph
-from opweld.ir.interpret import interpret_outputs
 from opweld.ir.kernels.kernel import Pointwise
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweld.ir.interpret import NUMPY_DTYPES
+from opweld.ir.numpy.interpret import NUMPY_DTYPES
 from opweld.ir.types import DType
 
 FLOATS = (

@@ -24,7 +24,7 @@ from opweld.ir.attrs import (
 from opweld.ir.check import InvalidGraph, check
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.infer import TypeRule
-from opweld.ir.interpret import NUMPY_DTYPES, interpret
+from opweld.ir.numpy.interpret import NUMPY_DTYPES, interpret
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.rules.pattern import AnyOf, Apply, Const, Match, Pattern, Var, build
 from opweld.ir.rules.rewrite import Rule, apply_rule

@@ -10,7 +10,7 @@ from tests.rules.instances import Instance, instances
 from tests.rules.torch_ops import TORCH_DTYPES, run_torch
 
 from opweld.ir.graph import Graph
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import Kind
 from opweld.ir.rules.pattern import AnyOf
 from opweld.ir.rules.rewrite import Numerics, Rule

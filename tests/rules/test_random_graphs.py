@@ -13,7 +13,7 @@ from tests.unit.ir.graphs import graph, tensor
 from opweld.ir.attrs import CastAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Arena, Graph, Node
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import OPS, Op
 from opweld.ir.rules.rewrite import Numerics
 from opweld.ir.text import to_text

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from opweld.ir.graph import Graph, Node
-from opweld.ir.interpret import bind_sizes, in_structure, numbered
+from opweld.ir.numpy.interpret import bind_sizes, in_structure, numbered
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 

@@ -14,10 +14,10 @@ from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
 from ..ir.views import is_free_view
-from .composites import Call, calls, in_parts
-from .gathers import pick_text
 from .spans import Span
-from .spelling import (
+from .spelling.composites import Call, calls, in_parts
+from .spelling.gathers import pick_text
+from .spelling.ops import (
     dtype,
     is_infix,
     needs_tensors,

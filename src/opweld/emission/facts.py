@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 
 from ..ir.contract import CallableValue, Contract, ModuleFact, OpaqueValue
-from .spelling import dtype
+from .spelling.ops import dtype
 
 Key = TypeVar("Key", bound=Hashable)
 WIDTH = 100

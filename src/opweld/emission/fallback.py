@@ -6,7 +6,7 @@ from ..ir.contract import Needs
 from ..ir.original import Original, Part
 from ..ir.types import DType
 from .guards import AUTOCAST_DTYPES
-from .spelling import dtype
+from .spelling.ops import dtype
 
 # Those that --dtype makes kernels for.
 _DTYPES = (DType.F16, DType.BF16, DType.F32, DType.F64)

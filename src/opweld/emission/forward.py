@@ -18,13 +18,13 @@ from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .body import Body, assigned_name, ending, inside, names_size, sizes_given
-from .composites import Call, calls
 from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
-from .selects import selects_joined
 from .spans import Span
-from .spelling import maker_name, number
+from .spelling.composites import Call, calls
+from .spelling.ops import maker_name, number
+from .spelling.selects import selects_joined
 from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
 
 # Modules whose forward is one call with numbers of theirs, and the operator that it is. Methods

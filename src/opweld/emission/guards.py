@@ -17,7 +17,7 @@ from ..ir.contract import (
 from ..ir.expr import symbol
 from ..ir.types import TensorType
 from .facts import has_facts
-from .spelling import dtype, number, size_name
+from .spelling.ops import dtype, number, size_name
 
 AUTOCAST_DTYPES = ("bfloat16", "float16")
 

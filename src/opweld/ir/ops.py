@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from . import infer, meaning
+from . import infer
 from .attrs import (
     BoundsAttrs,
     CallAttrs,
@@ -41,6 +41,7 @@ from .attrs import (
     ThresholdAttrs,
     WindowAttrs,
 )
+from .numpy import meaning
 from .types import TensorType
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..ir.interpret import NUMPY_DTYPES
+from ..ir.numpy.interpret import NUMPY_DTYPES
 from ..ir.rules.pattern import Match
 from ..ir.rules.rewrite import Condition, Domain, Numerics, Rule
 from ..ir.types import DType

@@ -10,8 +10,8 @@ import math
 import numpy as np
 
 from ..ir.graph import Node
-from ..ir.interpret import NUMPY_DTYPES
-from ..ir.meaning import cast_array, round_to_bfloat16
+from ..ir.numpy.interpret import NUMPY_DTYPES
+from ..ir.numpy.meaning import cast_array, round_to_bfloat16
 from ..ir.ops import OPS, Kind, Op
 from ..ir.rules.pattern import AnyOf, Computed, Match, is_number
 from ..ir.rules.rewrite import Condition, Numerics, Rule

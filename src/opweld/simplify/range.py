@@ -17,8 +17,8 @@ import numpy as np
 
 from ..ir.attrs import CallAttrs, NanToNumAttrs
 from ..ir.graph import Node
-from ..ir.interpret import NUMPY_DTYPES
-from ..ir.meaning import round_to_bfloat16
+from ..ir.numpy.interpret import NUMPY_DTYPES
+from ..ir.numpy.meaning import round_to_bfloat16
 from ..ir.ops import OPS, Op
 from ..ir.rules.pattern import is_number
 from ..ir.types import DType

@@ -11,7 +11,7 @@ from tests.capturing import assert_row, exported, module_of, ops_of
 from torch import nn
 
 from opweld.ir.graph import arena_of
-from opweld.ir.interpret import interpret_outputs
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.ops import Op
 from opweld.simplify import simplify
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from opweld.capture import capture
 from opweld.ir.check import InvalidGraph, check
 from opweld.ir.contract import Capture, Needs, Variant
-from opweld.ir.interpret import bind_sizes, interpret_outputs, interpret_tracked
+from opweld.ir.numpy.interpret import bind_sizes, interpret_outputs, interpret_tracked
 from opweld.ir.text import to_text
 
 

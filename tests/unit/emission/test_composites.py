@@ -11,8 +11,8 @@ from tests.capturing import graph_of, module_of
 from torch.nn import functional
 
 from opweld.emission.body import Body, reference
-from opweld.emission.composites import COMPOSITES, calls
 from opweld.emission.forward import forward
+from opweld.emission.spelling.composites import COMPOSITES, calls
 from opweld.ir.graph import Graph, Node, arena_of
 from opweld.ir.operator import operator_of
 from opweld.ir.ops import Op

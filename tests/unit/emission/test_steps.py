@@ -26,7 +26,7 @@ def call(access: str) -> ModuleCall:
 def step(
     read: Sequence[Node], made: Sequence[Node], *chain: ModuleCall, across: Iterable[str] = ()
 ) -> Step:
-    group: Any = SimpleNamespace(nodes=())
+    group: Any = SimpleNamespace(nodes=(), tensor_list=None)
     return Step(group, None, tuple(made), tuple(read), chain, frozenset(across))
 
 

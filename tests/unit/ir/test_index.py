@@ -14,7 +14,7 @@ from opweld.ir.attrs import FlipAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs, Win
 from opweld.ir.expr import Size, evaluate, symbol
 from opweld.ir.graph import Arena, Node
 from opweld.ir.index import align, flatten, through_view, unflatten
-from opweld.ir.interpret import numbered
+from opweld.ir.numpy.interpret import numbered
 from opweld.ir.ops import OPS, Op
 from opweld.ir.types import DType, TensorType
 

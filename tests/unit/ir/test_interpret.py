@@ -7,7 +7,7 @@ import torch
 from opweld.ir.attrs import CallAttrs, CastAttrs, IotaAttrs, Operand, ShapeAttrs
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Leaf
-from opweld.ir.interpret import Uninterpretable, interpret
+from opweld.ir.numpy.interpret import Uninterpretable, interpret
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 

@@ -29,8 +29,8 @@ from opweld.ir.attrs import (
     WindowAttrs,
 )
 from opweld.ir.infer import TypeRule
-from opweld.ir.interpret import NUMPY_DTYPES
-from opweld.ir.meaning import round_to_bfloat16
+from opweld.ir.numpy.interpret import NUMPY_DTYPES
+from opweld.ir.numpy.meaning import round_to_bfloat16
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.types import DType, TensorType
 

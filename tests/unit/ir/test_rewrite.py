@@ -6,7 +6,7 @@ import pytest
 from opweld.ir.attrs import NO_ATTRS, CallAttrs, CastAttrs, Operand, PermuteAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Arena
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import Op
 from opweld.ir.rules.pattern import Computed, Const, Var, call, matches
 from opweld.ir.rules.rewrite import (

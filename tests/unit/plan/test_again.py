@@ -8,7 +8,7 @@ from tests.unit.plan.plans import Make, graph, plan_of
 
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
-from opweld.ir.interpret import interpret_outputs
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower

@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opweld.emission.body import reference
 from opweld.ir.attrs import CallAttrs
 from opweld.ir.graph import Graph
-from opweld.ir.interpret import interpret_outputs
 from opweld.ir.kernels.attention import MOST_DEPTH
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.operator import operators_of
 from opweld.ir.plan import Conditions, GroupKind
 from opweld.ir.types import DType

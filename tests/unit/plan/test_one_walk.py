@@ -10,7 +10,7 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Graph, Node, arena_of
-from opweld.ir.interpret import interpret_outputs
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.ops import Kind, Op
 from opweld.ir.types import DType
 from opweld.plan.rows import KEPT_EACH, LONG_ROW, Parallelism

@@ -9,7 +9,7 @@ from tests.unit.ir.graphs import graph
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.ir.graph import Node
-from opweld.ir.interpret import interpret_outputs
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.render import render

@@ -34,8 +34,8 @@ from tests.unit.plan.plans import Make, graph, plan_of
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
-from opweld.ir.interpret import interpret_outputs
 from opweld.ir.kernels.reduction import Reduction
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.plan import Group
 from opweld.lower import lower
 from opweld.render import render

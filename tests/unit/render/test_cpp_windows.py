@@ -13,7 +13,7 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
-from opweld.ir.interpret import interpret_outputs
+from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.types import DType
 from opweld.render import render
 

@@ -11,7 +11,7 @@ from tests.unit.ir.graphs import BATCH, graph, tensor
 
 from opweld.ir.attrs import NO_ATTRS, CastAttrs, NanToNumAttrs
 from opweld.ir.graph import Arena
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import OPS, Kind, Op
 from opweld.ir.types import DType
 from opweld.simplify.range import ANYTHING, Range, range_of

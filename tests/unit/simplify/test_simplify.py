@@ -19,7 +19,7 @@ from opweld.ir.attrs import (
 )
 from opweld.ir.check import check
 from opweld.ir.graph import Arena
-from opweld.ir.interpret import interpret
+from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import Op
 from opweld.ir.rules.rewrite import Numerics
 from opweld.ir.text import to_text

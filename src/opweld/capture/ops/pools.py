@@ -15,7 +15,7 @@ import numpy as np
 
 from opweld.ir.attrs import CastAttrs, IotaAttrs
 from opweld.ir.graph import Node
-from opweld.ir.interpret import NUMPY_DTYPES
+from opweld.ir.numpy.interpret import NUMPY_DTYPES
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...ir.expr import Bounds, Size, at_least_zero, coefficient, substitute, symbol, upper
-from ...ir.interpret import NUMPY_DTYPES
 from ...ir.kernels.kernel import Arg, Condition, Const, Definition, Let, Load, Test
 from ...ir.kernels.reduction import Fold, Folding, Walk
+from ...ir.numpy.interpret import NUMPY_DTYPES
 from ...ir.ops import Op
 from ...ir.types import DType
 from ..c import grouped

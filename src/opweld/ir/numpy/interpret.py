@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .attrs import CallAttrs, CastAttrs, IotaAttrs, ItemAttrs
-from .expr import Expr, Size, Symbol, evaluate, terms_of
-from .graph import Graph, Leaf, Node, Record, Structure
+from ..attrs import CallAttrs, CastAttrs, IotaAttrs, ItemAttrs
+from ..expr import Expr, Size, Symbol, evaluate, terms_of
+from ..graph import Graph, Leaf, Node, Record, Structure
+from ..ops import OPS, Kind, Op
+from ..types import DType
 from .meaning import Array, cast_array, round_to_bfloat16
-from .ops import OPS, Kind, Op
-from .types import DType
 
 Calls = Callable[[CallAttrs, tuple[Array, ...]], tuple[Array, ...]]
 Precision = Literal["typed", "float64"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.graph import Node
-from ..ir.ops import Op
-from ..ir.types import DType
-from .spelling import number, sizes
+from ...ir.graph import Node
+from ...ir.ops import Op
+from ...ir.types import DType
+from .ops import number, sizes
 
 _FUNCTIONAL = "torch.nn.functional"
 

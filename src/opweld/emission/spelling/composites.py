@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from string import Formatter
 
-from ..ir.expr import Size, product
-from ..ir.graph import Arena, Node
-from ..ir.ops import Op
-from ..ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
-from ..ir.rules.rewrite import Condition
+from ...ir.expr import Size, product
+from ...ir.graph import Arena, Node
+from ...ir.ops import Op
+from ...ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
+from ...ir.rules.rewrite import Condition
 from .gathers import pick_of
+from .ops import number, sizes
 from .pools import is_windowed, pool_of
 from .selects import select_of
-from .spelling import number, sizes
 
 
 @dataclass(frozen=True, slots=True)

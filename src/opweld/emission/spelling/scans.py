@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.graph import Node
-from ..ir.ops import Op
+from ...ir.graph import Node
+from ...ir.ops import Op
 
 _CALLS = {
     Op.CUMSUM: ("cumsum", ""),

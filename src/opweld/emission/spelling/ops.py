@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.attrs import CallAttrs, Operand, TorchLiteral
-from ..ir.expr import Expr, Size, substitute, symbol, symbols_of
-from ..ir.graph import Node, Record
-from ..ir.ops import Kind, Op
-from ..ir.types import DType
+from ...ir.attrs import CallAttrs, Operand, TorchLiteral
+from ...ir.expr import Expr, Size, substitute, symbol, symbols_of
+from ...ir.graph import Node, Record
+from ...ir.ops import Kind, Op
+from ...ir.types import DType
 from .scans import SCANS, scan_text
 
 TORCH_DTYPES = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..ir.graph import Graph, Node, consumers
-from ..ir.ops import Op
-from ..ir.plan import Group, GroupKind
-from .spelling import number
+from ...ir.graph import Graph, Node, consumers
+from ...ir.ops import Op
+from ...ir.plan import Group, GroupKind
+from .ops import number
 
 
 def select_of(node: Node) -> tuple[str, str, tuple[Node, ...]] | None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.attrs import WindowAttrs
-from ..ir.graph import Node
-from ..ir.ops import Op
-from .spelling import sizes
+from ...ir.attrs import WindowAttrs
+from ...ir.graph import Node
+from ...ir.ops import Op
+from .ops import sizes
 
 _OUTSIDE = {Op.AMAX: float("-inf"), Op.SUM: 0.0}
 _FUNCTIONAL = "torch.nn.functional"

@@ -1,0 +1,1 @@
+"""Operations as PyTorch calls: for references, and for what stays a call."""

@@ -1,0 +1,1 @@
+"""The meaning of graphs and kernels, in NumPy."""
