@@ -184,7 +184,8 @@ cudaError_t cudaFuncSetAttribute(Kernel, int attribute, int value) {
     return cudaSuccess;
 }
 
-// One multiprocessor that holds one block: kernels that ask how many blocks there is room for get one.
+// Multiprocessors hold one block each. There is one, unless a test asks for more: kernels that ask how
+// many blocks there is room for get as many.
 constexpr int cudaDevAttrMultiProcessorCount = 16, cudaLaunchAttributeCooperative = 2;
 constexpr int cudaDevAttrMaxSharedMemoryPerBlockOptin = 97;
 constexpr int cudaLaunchAttributeClusterDimension = 4;
@@ -194,6 +195,8 @@ constexpr cudaError_t cudaErrorCooperativeLaunchTooLarge = 720;
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int) {
     *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 * 1024 : 1;
+    const char* asked = getenv("EMULATED_MULTIPROCESSORS");
+    if (attribute == cudaDevAttrMultiProcessorCount && asked) *value = atoi(asked);
     return cudaSuccess;
 }
 template <typename Kernel>

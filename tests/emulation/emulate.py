@@ -69,6 +69,7 @@ def emulate(
     seed: int = 0,
     alignment: int = 16,
     timeout_s: float = 60.0,
+    multiprocessors: int = 1,
 ) -> None:
     """Calls `extern "C" int launcher(args..., stream)` and updates the arrays in place.
 
@@ -86,7 +87,7 @@ def emulate(
     with tempfile.NamedTemporaryFile(dir=_memory_folder()) as file:
         words = _pack(args, alignment, file)
         command = [str(program), launcher, order, str(seed), guard, file.name, *words, "n"]
-        _run(command, timeout_s)
+        _run(command, timeout_s, multiprocessors)
         _unpack(arrays, words, file)
 
 
@@ -177,9 +178,10 @@ def _unpack(arrays: Sequence[Argument], words: Sequence[str], file) -> None:
         array[...] = np.frombuffer(file.read(num_bytes), array.dtype).reshape(array.shape)
 
 
-def _run(command: Sequence[str], timeout_s: float) -> None:
+def _run(command: Sequence[str], timeout_s: float, multiprocessors: int) -> None:
+    env = os.environ | {"EMULATED_MULTIPROCESSORS": str(multiprocessors)}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env)
     except subprocess.TimeoutExpired:
         raise EmulationFault(f"{command[1]} did not end within {timeout_s} s") from None
     if done.returncode == _FAULT_EXIT:

@@ -190,7 +190,8 @@ def needs(
     launcher = f"product_{call.mode.lower()}_1_needs"
     _, m, n, k = extents
     laid = operands or [None, m * k, k, 1, None, n * k, k, 1]
-    emulate(source or text(family=call.family), launcher, [*laid, *extents, int(held), found])
+    arguments = [*laid, *extents, int(held), found]
+    emulate(source or text(family=call.family), launcher, arguments, **call.options)
     return int(found[0]), int(found[1])
 
 

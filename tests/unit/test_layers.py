@@ -24,6 +24,7 @@ PURE_LIBRARIES = {
 PURE_EXCEPTIONS = {("render", "importlib"), ("emit", "importlib"), ("emission", "importlib")}
 BANNED = ("utils", "helpers", "common", "misc", "manager", "handler", "processor", "base")
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 450, 60
+MAX_FILES = 20
 FILES = sorted(path for path in ROOT.rglob("*.py"))
 
 
@@ -129,6 +130,13 @@ def test_names_say_what_it_is(path: Path) -> None:
     words = [part.strip("_") for part in path.relative_to(ROOT).with_suffix("").parts]
     for name in (*words, *classes):
         assert not any(name == banned or name.endswith(banned) for banned in BANNED), name
+
+
+def test_no_folder_has_more_files_than_one_looks_through() -> None:
+    folders = [ROOT, *(path for path in ROOT.rglob("*") if path.is_dir())]
+    counts = {str(f): sum(p.is_file() for p in f.iterdir()) for f in folders}
+    assert not {name: count for name, count in counts.items()
+                if count > MAX_FILES and "__pycache__" not in name}  # fmt: skip
 
 
 @ids

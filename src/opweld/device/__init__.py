@@ -30,7 +30,8 @@ _FILES = {
     "cuda": """
         elements/storage_cuda.cuh math/min_max.cuh math/math_cuda.cuh math/math.h
         math/approximate.cuh elements/storage.h elements/positions.cuh elements/vector.cuh
-        elements/pointwise.cuh gemm/contract.cuh gemm/contract_fma.cuh gemm/contract_short.cuh
+        elements/space.cuh elements/pointwise.cuh gemm/contract.cuh gemm/contract_fma.cuh
+        gemm/contract_short.cuh
         gemm/combine.cuh skinny/skinny.cuh skinny/gemv.cuh skinny/skinny_mma.cuh
         skinny/column_sums.cuh gemm/split.cuh gemm/split_packed.cuh gemm/split_host.cuh
         gemm/cancellation.cuh gemm/pack.cuh gemm/contract_prologue.cuh arch/mma.cuh

@@ -25,9 +25,8 @@ inline void require(bool holds, const char* name, const std::string& why) {
 template <typename Sizes>
 Tensor in_rows(const Tensor& x, ScalarType dtype, const Sizes& sizes) {
   std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t a = sizes.size(); a > 1; --a) {
-    strides[a - 2] = strides[a - 1] * std::max<int64_t>(sizes[a - 1], 1);
-  }
+  for (size_t a = sizes.size(); a-- > 1;)
+    strides[a - 1] = strides[a] * std::max<int64_t>(sizes[a], 1);
   int32_t device = 0;
   AtenTensorHandle made = nullptr;
   aoti_torch_get_device_type(x.get(), &device);
@@ -59,14 +58,11 @@ auto run(const char* name, Kernel* kernel, const std::array<Tensor, n>& results,
          const Inputs&... inputs) {
   const auto device = results[0].get_device_index();
   const torch::stable::accelerator::DeviceGuard device_guard(device);
-  std::array<TensorView, n + sizeof...(inputs)> operands;
-  TensorView* next = operands.data();
-  const auto add = [&](const Tensor& x, const void* data) {
-    require(x.get_device_index() == device, name, ": operands are elsewhere");
-    *next++ = operand(x, data);
-  };
-  (add(inputs, inputs.const_data_ptr()), ...);
-  for (const Tensor& x : results) add(x, x.mutable_data_ptr());
+  require(((inputs.get_device_index() == device) && ...), name, ": operands are elsewhere");
+  constexpr size_t kInputs = sizeof...(inputs);
+  std::array<TensorView, kInputs + n> operands{operand(inputs, inputs.const_data_ptr())...};
+  for (size_t i = 0; i < n; ++i)
+    operands[kInputs + i] = operand(results[i], results[i].mutable_data_ptr());
   void* stream = nullptr;
   int error = aoti_torch_get_current_cuda_stream(device, &stream);
   if (error == 0) error = kernel(operands.data(), stream);
