@@ -57,7 +57,7 @@ def hard(array: np.ndarray) -> np.ndarray:
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """Those of a NaN are one NaN's: where two meet, the host's compiler chooses whose sign is kept."""
+    """Every NaN has the same: where two meet, the host's compiler chooses whose sign is kept."""
     if array.dtype.kind == "f":
         array = np.where(np.isnan(array), array.dtype.type(np.nan), array)
     return np.ascontiguousarray(array).view(np.uint8)
