@@ -31,7 +31,7 @@ from tests.one_walk import (
     softmax_half,
     values,
 )
-from tests.unit.plan.plans import Make
+from tests.unit.plan.plans import BATCH, Make
 
 from opweld.render.cuda.texts import cuda_text
 
@@ -175,3 +175,21 @@ def test_every_order_of_threads_gives_the_same_bits(order: str) -> None:
 def test_nvcc_takes_it_without_warnings_and_spills() -> None:
     makes = (softmax, softmax_across, masked_scores, powers, moments, moments_across)
     require_no_spills(compile_cuda(cuda_text(tuple(case_of(m).reduction for m in makes))))
+
+
+def channel_moments(m: Make) -> Outputs:
+    x = m.x("x", 8, BATCH, 3136)
+    mean = m.div(m.reduced("sum", x, 0, 2), float(8 * 3136))
+    centred = m.sub(x, mean)
+    return mean, m.reduced("sum", m.mul(centred, centred), 0, 2)
+
+
+@needs_nvcc
+def test_statistics_leave_registers_for_many_threads() -> None:
+    """Five blocks of 256 threads, whose loads are under way together, on each multiprocessor."""
+    reduction = case("channels", *outputs_of(channel_moments), cut=True).reduction
+    uses = compile_cuda(cuda_text((reduction,)), "sm_90a")
+    narrow = [use for use in uses if "rows_along" in use.name and "EjJ" in use.name]
+    assert len(narrow) == 2
+    require_no_spills(narrow)
+    assert max(use.registers for use in narrow) <= 65536 // (5 * 256) // 8 * 8

@@ -8,11 +8,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from tests.emulation.emulate import emulate
 from tests.kernels import executor, with_gaps
 from tests.plan_meaning import run_plan
 from tests.random_graphs import build, double, feeds_of
 
 from opweld import render
+from opweld.device import pieces
 from opweld.ir.kernels.kernel import Pointwise
 from opweld.ir.plan import Plan
 from opweld.lower import lower
@@ -60,3 +62,20 @@ def test_the_same_bits_as_kernels_of_their_own(seed: int) -> None:
 
 def _bits(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).view(np.uint8)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 112, 3136, 2**16 + 1, 2**30 + 3, 2**31 - 1])
+def test_positions_are_divided_exactly(size: int) -> None:
+    """By multiplication, up to the largest that 32-bit indices have."""
+    launcher = """
+extern "C" int quotients(int64_t size, const int64_t* at, int64_t* found, int64_t n, void* stream) {
+  const op::Divisor divisor(size);
+  for (int64_t i = 0; i < n; ++i) found[i] = divisor.quotient(uint32_t(at[i]));
+  return 0;
+}
+"""
+    near = [size * k + d for k in (0, 1, 2, 3, 100, (2**31 - 1) // size) for d in (-1, 0, 1)]
+    at = np.array([x for x in (*near, 2**31 - 1) if 0 <= x < 2**31], np.int64)
+    found = np.full_like(at, -1)
+    emulate("\n".join([*pieces(("Divisor",)), launcher]), "quotients", [size, at, found, at.size])
+    np.testing.assert_array_equal(found, at // size)

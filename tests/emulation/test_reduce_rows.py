@@ -56,6 +56,13 @@ def hard(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def bits(array: np.ndarray) -> np.ndarray:
+    """Every NaN has the same: where two meet, the host's compiler chooses whose sign is kept."""
+    if array.dtype.kind == "f":
+        array = np.where(np.isnan(array), array.dtype.type(np.nan), array)
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
 @pytest.mark.parametrize("make", [*UNCUT, *CUT], ids=lambda make: make.__name__)
 def test_the_same_bits_as_kernels_of_their_own(make: Callable[[Make], Outputs]) -> None:
     found = case_of(make)
@@ -74,4 +81,4 @@ def test_the_same_bits_as_kernels_of_their_own(make: Callable[[Make], Outputs]) 
             ours = run(text(True), found, given, SIZES, pieces=pieces, **call)  # type: ignore
             theirs = run(text(False), found, before, SIZES, pieces=pieces, **options)  # type: ignore
             for mine, old in zip(ours, theirs, strict=True):
-                np.testing.assert_array_equal(mine.view(np.uint8), old.view(np.uint8), str(call))
+                np.testing.assert_array_equal(bits(mine), bits(old), str(call))

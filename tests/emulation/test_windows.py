@@ -162,14 +162,14 @@ def test_one_window_a_thread(make: Callable[[Make], Outputs], batch: int) -> Non
 def test_several_windows_a_thread(make: Callable[[Make], Outputs]) -> None:
     """As where there are many: the limit is lowered, and with layers that of one layer, too."""
     for together in (math.prod(LANES[make]), LANES[make][-1]):
-        limit = f"num_rows >= {together * 132 * 1024}"
+        limit = f"num_rows >= {together * 1024}ll * op::num_multiprocessors()"
         assert limit in text()
         check(make, text().replace(limit, "num_rows >= 0"), values(make, 3, hard=True))
 
 
 def test_windows_of_few_elements_in_turns() -> None:
     """As where there are many: a block with all of its windows, and one without."""
-    limit = f"num_rows >= {4 * 132 * 1024}"
+    limit = f"num_rows >= {4 * 1024}ll * op::num_multiprocessors()"
     assert limit in text()
     check(side_by_side, text().replace(limit, "num_rows >= 0"), values(side_by_side, 29, hard=True))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks import batch_norm
 from benchmarks.record import EQUAL_RUNS, keep, runs_that_differ, slug, why_refused
 from benchmarks.table import attention, products, shares_of_copy
 
@@ -23,6 +24,13 @@ def test_what_a_script_imports_exists(script: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "path", list(sys.path))
     names = runpy.run_path(str(script))
     assert "main" in names or script.stem in NO_SCRIPTS
+
+
+def test_variants_of_a_batch_norm_change_its_text(tmp_path: Path) -> None:
+    texts = [
+        file.read_text() for file in batch_norm.emitted([16, 64, 112, 112], tmp_path, "sm_90a")
+    ]
+    assert len(set(texts)) == len(texts) == len(batch_norm.VARIANTS)
 
 
 def test_a_case_that_runs_again_replaces_its_figures_alone(tmp_path: Path) -> None:

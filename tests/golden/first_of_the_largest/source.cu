@@ -8,7 +8,8 @@ struct k1_amax_row : op::AlongRows {
   static constexpr int kRank = 3, kLane = 2, kWidth = 8, kAxesOfRows[] = {1}, kAxesOfRow[] = {0, 2};
   static constexpr int64_t kLength = 48;
 
-  using Pass0 = op::Pass<op::Folds<0, 16, op::Fold<op::Amax, float>>, op::Of<0>, op::After<1>>;
+  using Pass0 = op::Pass<op::ElementFolds<0, 16, op::Fold<op::Amax, float>>, op::Of<0>,
+      op::After<1>>;
   __device__ op::Values<float> of(Pass0, op::half x) const {
     return op::to_compute(x);
   }
@@ -35,7 +36,7 @@ struct k2_argmax_row : op::AlongRows {
   static constexpr int kRank = 3, kLane = 2, kWidth = 8, kAxesOfRows[] = {0, 1}, kAxesOfRow[] = {2};
   static constexpr int64_t kLength = 16;
 
-  using Pass0 = op::Pass<op::Folds<0, op::NoFolds::kChain,
+  using Pass0 = op::Pass<op::ElementFolds<0, op::NoFolds::kChain,
       op::FoldOfPlaces<op::Argmax, float, int32_t>>, op::Of<0>, op::After<1>>;
   __device__ op::Values<float> of(Pass0, op::half x) const {
     return op::to_compute(x);

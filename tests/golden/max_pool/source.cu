@@ -107,7 +107,7 @@ extern "C" int k1_relu_amax_mul_contiguous(
   const bool narrow = num_rows < (1ll << 31) && max_offset < (1ll << 31);
   auto launch = narrow ? k1_relu_amax_mul_contiguous_launch<1, uint32_t>
       : k1_relu_amax_mul_contiguous_launch<1, uint64_t>;
-  if (num_rows >= 540672) {
+  if (num_rows >= 4096ll * op::num_multiprocessors()) {
     launch = narrow ? k1_relu_amax_mul_contiguous_launch<4, uint32_t>
         : k1_relu_amax_mul_contiguous_launch<4, uint64_t>;
   }

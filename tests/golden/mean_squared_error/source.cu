@@ -9,7 +9,8 @@ struct k1_mul_sum_div_row : op::AlongRows {
   using Cut = op::CutRows<1, 4096, 64, 512, 1024>;
   static constexpr int kRank = 2, kLane = 1, kWidth = 4, kAxesOfRows[] = {2}, kAxesOfRow[] = {0, 1};
 
-  using Pass0 = op::Pass<op::Folds<0, 8, op::Fold<op::Sum, float>>, op::Of<0, 1>, op::After<2>>;
+  using Pass0 = op::Pass<op::ElementFolds<0, 8, op::Fold<op::Sum, float>>, op::Of<0, 1>,
+      op::After<2>>;
   __device__ op::Values<float> of(Pass0, float x, float y) const {
     // model.py:11 return torch.mean((x - y) ** 2)
     const float sub_1 = x - y;

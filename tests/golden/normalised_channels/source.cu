@@ -12,7 +12,7 @@ struct k1_div_add_sqrt_row : op::AcrossRows {
   static constexpr int64_t kLeastRows = 16384;
   float sqrt_1;
 
-  using Pass0 = op::Pass<op::Folds<0, 8, op::Fold<op::Sum, float>>, op::Of<0>, op::After<2>>;
+  using Pass0 = op::Pass<op::ElementFolds<0, 8, op::Fold<op::Sum, float>>, op::Of<0>, op::After<2>>;
   __device__ op::Values<float> of(Pass0, float x) const {
     // model.py:11 rms = torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)
     return x * x;

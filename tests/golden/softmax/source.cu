@@ -9,7 +9,7 @@ struct k1_exp_sum_div_row : op::AlongRows {
   static constexpr int64_t kLength = 40;
   float amax_1, sum_1;
 
-  using Pass0 = op::Pass<op::Folds<0, 16, op::Fold<op::Amax, float>>, op::Of<0, 1>>;
+  using Pass0 = op::Pass<op::ElementFolds<0, 16, op::Fold<op::Amax, float>>, op::Of<0, 1>>;
   __device__ op::Values<float> of(Pass0, float x, float mask) const {
     // model.py:11 return torch.softmax(x + mask, dim=-1)
     return x + mask;
@@ -18,7 +18,7 @@ struct k1_exp_sum_div_row : op::AlongRows {
     this->amax_1 = amax_1;
   }
 
-  using Pass1 = op::Pass<op::Folds<1, 8, op::Fold<op::Sum, float>>, op::Of<0, 1>>;
+  using Pass1 = op::Pass<op::ElementFolds<1, 8, op::Fold<op::Sum, float>>, op::Of<0, 1>>;
   __device__ op::Values<float> of(Pass1, float x, float mask) const {
     // model.py:11 return torch.softmax(x + mask, dim=-1)
     return op::exp(((x + mask) - amax_1));

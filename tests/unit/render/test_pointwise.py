@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from tests.nvcc import needs_nvcc, ptx_of
 from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld.device import pieces
@@ -96,3 +98,18 @@ def test_there_is_one_launcher_a_group_and_what_it_needs() -> None:
     assert "type_of<float>" in source.text and "type_of<double>" not in source.text
     needed = functor_pieces(kernels[0])
     assert pieces(sorted(needed)) and "type_of_float" in needed
+
+
+@needs_nvcc
+def test_no_thread_divides_by_a_size(tmp_path: Path) -> None:
+    """Nor does it read an operand four times that is the same for four neighbours."""
+    m = Make()
+    x, scale, shift = m.x("x", BATCH, 64, 56), m.x("scale", 64, 1), m.x("shift", 64, 1)
+    fused = lower(plan_of(m.add(m.mul(x, scale), shift), target=SM_90A))
+    ptx = ptx_of(render("norm", fused, "cuda").text, tmp_path)
+    narrow = [each for each in ptx.split(".entry ") if re.match(r"\S*elements\S*Li4EjLi4E", each)]
+    assert len(narrow) == 1
+    assert not re.findall(r"\b(?:div|rem)\.u32", narrow[0])
+    assert "div.u64" in ptx, "wide ones have no other way"
+    # Of each operand: as a vector, once for all, one at a time, and those left at the end of a row.
+    assert len(re.findall(r"\bld\.global", narrow[0])) == 3 * (1 + 1 + 4 + 1)

@@ -1,101 +1,24 @@
 // All pointwise kernels. A functor F says what is computed of one element: F::Operands are those
 // that it reads (const), then its results, F::kRank is the number of the results' axes, F::kWidth
-// that of the neighbours that a thread handles, F::of(...) the computation. Sizes and strides are
-// those of the tensors at each call: an operand may lie in memory in any way.
-
-// @TensorView deps:
-#include <algorithm>
-#include <type_traits>
-#include <utility>
-// A tensor: the number of its torch.dtype, sizes and strides in elements.
-struct TensorView {
-    void* data;
-    int type, rank;
-    const int64_t *sizes, *strides;
-};
+// that of the neighbours that a thread handles, F::of(...) the computation.
 
 namespace op {
 
-// @type_of deps:
-// The number of a torch.dtype.
-template <typename T>
-constexpr int type_of = -1;
-
-// @type_of_float deps: type_of
-template <>
-inline constexpr int type_of<float> = 6;
-
-// @type_of_double deps: type_of
-template <>
-inline constexpr int type_of<double> = 7;
-
-// @type_of_bool deps: type_of
-template <>
-inline constexpr int type_of<bool> = 11;
-
-// @type_of_uint8_t deps: type_of
-template <>
-inline constexpr int type_of<uint8_t> = 0;
-
-// @type_of_int8_t deps: type_of
-template <>
-inline constexpr int type_of<int8_t> = 1;
-
-// @type_of_int16_t deps: type_of
-template <>
-inline constexpr int type_of<int16_t> = 2;
-
-// @type_of_int32_t deps: type_of
-template <>
-inline constexpr int type_of<int32_t> = 3;
-
-// @type_of_int64_t deps: type_of
-template <>
-inline constexpr int type_of<int64_t> = 4;
-
-// @type_of_half deps: type_of, half
-template <>
-inline constexpr int type_of<half> = 5;
-
-// @type_of_bfloat16 deps: type_of, bfloat16
-template <>
-inline constexpr int type_of<bfloat16> = 15;
-
-// @Along deps:
-template <int i>
-using Int = std::integral_constant<int, i>;
-template <typename... T>
-struct Types {
-    static constexpr int kCount = sizeof...(T);
-};
-// An operand whose axes lie along these of the results; it is the same along all others.
-template <typename Stored, int... kAxes>
-struct Along {
-    using T = Stored;
-    static constexpr int kRank = sizeof...(kAxes), kAxis[] = {kAxes..., 0};
-    static constexpr bool has(int axis) { return ((kAxes == axis) || ...); }
-};
-
-// @Pack deps:
-template <typename T, int n>
-struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
-    T value[n];
-};
-
-// @pointwise deps: TensorView, type_of, Along, Pack
+// @pointwise deps: Along, Divisor, Pack, TensorView, type_of
 // How all operands lie, along the axes of the results from the innermost on. Neighbours along that
 // one are a row, for which there are `packs` threads.
 template <int kRank, int kCount>
 struct ElementLayout {
-    int64_t sizes[kRank + 1], strides[kRank + 1][kCount], packs, threads;
+    Divisor sizes[kRank + 1], packs;
+    int64_t strides[kRank + 1][kCount], threads;
     void* data[kCount];
     bool packed[kCount];  // neighbours can be moved at once
     int num_axes;
 
     // The blocks that it takes where each thread has so many neighbours.
     unsigned int blocks(int width, int threads_of_block) {
-        packs = threads = (sizes[0] - 1) / width + 1;
-        for (int a = 1; a < num_axes; ++a) threads *= sizes[a];
+        threads = (sizes[0].by - 1) / width + 1, packs = threads;
+        for (int a = 1; a < num_axes; ++a) threads *= sizes[a].by;
         return (threads - 1) / threads_of_block + 1;
     }
 };
@@ -117,21 +40,20 @@ OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
     Pack<std::remove_const_t<T>, n> found{};
     if (!std::is_const_v<T>) return found;  // it is a result
     if (n > 1 && x.packed) return *reinterpret_cast<const decltype(found)*>(x.data + at);
+    if (n > 1 && x.step == 0) {
+        for (auto& each : found.value) each = *x.data;
+        return found;
+    }
 #pragma unroll
     for (int i = 0; i < n; ++i) found.value[i] = x.data[(at + i) * x.step];
     return found;
 }
 template <int n, typename T, typename Index>
-OPWELD_FN void put(ElementRow<T, Index> x, Index at, const Pack<T, n>& values) {
-    if (n > 1 && x.packed) {
-        *reinterpret_cast<Pack<T, n>*>(x.data + at) = values;
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
+OPWELD_FN void put(ElementRow<T, Index> x, Index at, Pack<std::remove_const_t<T>, n> values) {
+    if constexpr (std::is_const_v<T>) return;
+    else if (n > 1 && x.packed) *reinterpret_cast<Pack<T, n>*>(x.data + at) = values;
+    else for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
 }
-template <int n, typename T, typename Index>
-OPWELD_FN void put(ElementRow<const T, Index>, Index, const Pack<T, n>&) {}
 template <typename F, int n, typename Index, typename... T>
 OPWELD_FN void compute(Index at, ElementRow<T, Index>... x) {
     [&](auto... values) {
@@ -143,15 +65,15 @@ OPWELD_FN void compute(Index at, ElementRow<T, Index>... x) {
 template <typename F, int kWidth, typename Index, typename... X, size_t... k>
 OPWELD_FN void pack(const ElementLayout<F::kRank, sizeof...(X)>& all, Index thread, Types<X...>,
                     std::index_sequence<k...>) {
-    const Index length = all.sizes[0], packs = all.packs;
-    Index row = all.num_axes > 1 ? thread / packs : 0, starts[sizeof...(X)] = {};
-    Index at = (thread - row * packs) * kWidth;
+    const Index length = all.sizes[0].by;
+    Index row = all.packs.quotient(thread), starts[sizeof...(X)] = {};
+    Index at = (thread - row * Index(all.packs.by)) * kWidth;
 #pragma unroll
     for (int a = 1; a < F::kRank; ++a) {
         if (a >= all.num_axes) break;
-        const Index size = all.sizes[a], outer = a + 1 < all.num_axes ? row / size : 0;
-        ((starts[k] += (row - outer * size) * Index(all.strides[a][k])), ...);
-        row = outer;
+        const Index next = all.sizes[a].quotient(row), along = row - next * Index(all.sizes[a].by);
+        ((starts[k] += along * Index(all.strides[a][k])), ...);
+        row = next;
     }
     [&](auto... x) {
         if (length - at >= kWidth) return compute<F, kWidth>(at, x...);
@@ -174,21 +96,18 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
     constexpr size_t kAligned[] = {alignof(Pack<typename X::T, F::kWidth>)...};
     const TensorView& result = x[kCount - 1];
     all = {};
-    std::fill(all.sizes, all.sizes + kRank + 1, 1);
-    int64_t strides[kRank + 1][kCount] = {}, num = 1, far = 0;
+    int64_t strides[kRank + 1][kCount] = {}, num = 1, largest = 0;
     int order[kRank + 1] = {};
     for (int i = 0; i < kCount; ++i) {
-        if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return {-1 - i};
-    }
-    for (int i = 0; i < kCount; ++i) {
         int64_t last = 0;
+        if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return {-1 - i};
         for (int j = 0; j < kRanks[i]; ++j) {
             const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
             if (size != 1 && size != result.sizes[axis]) return {-1 - i};
             strides[axis][i] = size == 1 ? 0 : x[i].strides[j];
             last += (size - 1) * strides[axis][i];
         }
-        far = std::max(far, last);
+        largest = std::max(largest, last);
     }
     // Axes from the innermost on.
     for (int a = 0; a < kRank; ++a) order[a] = a;
@@ -201,11 +120,11 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
         bool continues = last >= 0;  // in all operands: it is a part of the axis before
         if (size == 1) continue;
         for (int i = 0; continues && i < kCount; ++i) {
-            continues = step[i] == all.strides[last][i] * all.sizes[last];
+            continues = step[i] == all.strides[last][i] * all.sizes[last].by;
         }
         num *= size;
         if (!continues) std::copy(step, step + kCount, all.strides[all.num_axes++]);
-        all.sizes[all.num_axes - 1] *= size;
+        all.sizes[all.num_axes - 1] = all.sizes[all.num_axes - 1].by * size;
     }
     bool near = true;
     for (int i = 0; i < kCount; ++i) {
@@ -215,7 +134,7 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
         for (int a = 1; a < all.num_axes; ++a) all.packed[i] &= all.strides[a][i] % F::kWidth == 0;
         near = near && all.strides[0][i] <= 1;
     }
-    return {0, num, near, (num | far) >= (1ll << 31)};
+    return {0, num, near, !(num < (1ll << 31) && largest < (1ll << 31))};
 }
 // Returns a cudaError_t, or what does not fit.
 template <typename F, typename... X>

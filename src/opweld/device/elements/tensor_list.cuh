@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(F::kThreads)
         const Index thread = block * F::kThreads + threadIdx.x;
         if (thread >= Index(own.threads)) return;
         pack<F, kWidth>(own, thread, typename F::Operands(),
-                        std::make_index_sequence<F::Operands::kCount>());
+                        std::make_index_sequence<F::Operands::kNumTypes>());
     });
 }
 template <typename F, int kPlace, int kAlong, typename... X>
@@ -118,26 +118,31 @@ int pointwise_of_list(const TensorView* x, void* stream, Types<X...> operands) {
     return cudaGetLastError();
 }
 
-// @reduce_list deps: reduce, each_in_list, Layouts
-template <typename F, typename Index>
+// @reduce_list deps: reduce, each_in_list, kLeastBlocks, Layouts
+template <typename F>
 struct ListedRows {
-    Layout<F, Index> rows;
-    void* data[F::Operands::kCount];
+    Layout<F> rows;
+    void* data[F::Operands::kNumTypes];
 };
 template <typename F, typename Team, int kLanes, typename Index, typename... X, size_t... i>
-OPWELD_FN void walk_listed(const ListedRows<F, Index>& own, Index block, Types<X...>,
+OPWELD_FN void walk_listed(const ListedRows<F>& own, Index block, Types<X...>,
                            std::index_sequence<i...>) {
     F::template walk_block<F, Team, kLanes>(own.rows, block,
                                             static_cast<typename X::T*>(own.data[i])...);
 }
+// Threads that a multiprocessor must hold: fewer where a row is walked again, since what is known of
+// the tensor that a block has is in registers, not in the constants of the launch.
+template <typename F, typename Team>
+constexpr int kListResident = Team::kItems || F::kAcross ? F::kResident : std::min(F::kResident, 768);
 template <typename F, typename Team, int kLanes, typename Index>
-__global__ void __launch_bounds__(F::template threads<F, Team>(),
-                                  kLeastBlocks<F::template threads<F, Team>(), BoundOf<F, Index>>)
-    rows_of_list(const __grid_constant__ Layouts<ListedRows<F, Index>> all) {
+__global__ void __launch_bounds__(
+    F::template threads<F, Team>(),
+    kLeastBlocks<F::template threads<F, Team>(), Index, kListResident<F, Team>>)
+    rows_of_list(const __grid_constant__ Layouts<ListedRows<F>> all) {
     griddepcontrol_wait();
-    take_layout(all, [](const ListedRows<F, Index>& own, Index block) {
+    take_layout(all, [](const ListedRows<F>& own, Index block) {
         walk_listed<F, Team, kLanes>(own, block, typename F::Operands(),
-                                     std::make_index_sequence<F::Operands::kCount>());
+                                     std::make_index_sequence<F::Operands::kNumTypes>());
     });
 }
 // The list lies along an axis of the rows: each row is of one tensor.
@@ -146,9 +151,9 @@ int reduce_list(const TensorView* x, void* stream, Types<X...> operands) {
     bool packed = true, narrow = true;
     int64_t num_rows = 0, length = 0;
     const int misfit = each_in_list<kPlace, kAlong>(x, operands, [&](const TensorView* own) {
-        const Space<F, X...> space(own);
+        const Rows<F, X...> space(own);
         num_rows += space.num_rows, length = space.length;
-        packed = packed && space.packed(), narrow = narrow && space.narrow();
+        packed = packed && space.packed(), narrow = narrow && space.is_narrow();
         return space.misfit;
     });
     if (misfit != 0 || num_rows == 0) return misfit;
@@ -160,16 +165,16 @@ int reduce_list(const TensorView* x, void* stream, Types<X...> operands) {
             constexpr int kThreads = F::template threads<F, Team>();
             constexpr int64_t kRows = kThreads / Team::kThreads * (F::kAcross ? kLanes : 1);
             constexpr int64_t shared = Team::kShared * kThreads * sizeof(PacketOf<F, kLanes>);
-            Layouts<ListedRows<F, Index>> all = {};
+            Layouts<ListedRows<F>> all = {};
             const auto launch = [&](unsigned int blocks) {
                 launch_early<Team::kBlocks>(rows_of_list<F, Team, kLanes, Index>,
                                             dim3(blocks / Team::kBlocks), kThreads, shared,
                                             static_cast<cudaStream_t>(stream), all);
             };
             each_in_list<kPlace, kAlong>(x, operands, [&](const TensorView* own) {
-                const Space<F, X...> space(own);
-                ListedRows<F, Index> listed = {space.template rows<Index>()};
-                for (int i = 0; i < F::Operands::kCount; ++i) listed.data[i] = own[i].data;
+                const Rows<F, X...> space(own);
+                ListedRows<F> listed = {space.layout()};
+                for (int i = 0; i < F::Operands::kNumTypes; ++i) listed.data[i] = own[i].data;
                 const int64_t blocks = (space.num_rows + kRows - 1) / kRows * Team::kBlocks;
                 if (!all.add(listed, blocks)) all.flush(launch);
                 return 0;

@@ -25,9 +25,8 @@ inline void require(bool holds, const char* name, const std::string& why) {
 template <typename Sizes>
 Tensor in_rows(const Tensor& x, ScalarType dtype, const Sizes& sizes) {
   std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t a = sizes.size(); a > 1; --a) {
-    strides[a - 2] = strides[a - 1] * std::max<int64_t>(sizes[a - 1], 1);
-  }
+  for (size_t a = sizes.size(); a-- > 1;)
+    strides[a - 1] = strides[a] * std::max<int64_t>(sizes[a], 1);
   int32_t device = 0;
   AtenTensorHandle made = nullptr;
   aoti_torch_get_device_type(x.get(), &device);

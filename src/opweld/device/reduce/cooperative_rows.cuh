@@ -209,15 +209,9 @@ struct DeviceRows {
     }
 };
 
-// @blocks_together deps:
+// @blocks_together deps: num_multiprocessors, starts_early
 // The blocks of a launch whose blocks wait for each other: one on each multiprocessor.
-static int64_t blocks_together() {
-    int device = 0, multiprocessors = 1, major = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major >= 9 ? multiprocessors : 1;
-}
+static int64_t blocks_together() { return starts_early() ? num_multiprocessors() : 1; }
 
 // @launch_together deps:
 // Launches blocks that wait for each other, and says whether the device holds them all at once.

@@ -16,10 +16,11 @@ struct NoFolds {
 };
 
 // @kLeastBlocks deps:
-// Blocks that a multiprocessor must hold: 64 registers a thread, more for wide indices. Told
-// nothing, ptxas spills to make room for 2048 threads.
-template <int kThreads, typename Index>
-constexpr int kLeastBlocks = kThreads == 1024 ? 1 : (sizeof(Index) > 4 ? 512 : 1024) / kThreads;
+// Blocks that a multiprocessor must hold: 1024 threads with 64 registers each, fewer with wide
+// indices. Told nothing, ptxas spills to make room for 2048 threads.
+template <int kThreads, typename Index, int kResident = 1024>
+constexpr int kLeastBlocks =
+    kThreads == 1024 ? 1 : (sizeof(Index) > 4 ? 512 : kResident) / kThreads;
 
 // @Team deps: kLeastBlocks
 // The shape of a launch whose rows have kTeam threads each.
@@ -98,9 +99,12 @@ struct Walks {
                 for (int lane = 0; lane < kLanes; ++lane) folds[lane].merge(part[lane]);
             }
         } else if constexpr (kItems > 0) {
+            Index first = begin;
+            // Positions of many are found anew: kept from the loads on, they would spill.
+            if constexpr (kItems > 16 && sizeof(Index) == 4) asm volatile("" : "+r"(first));
 #pragma unroll
             for (int item = 0; item < kItems; ++item) {
-                const Index at = begin + item * kStep;
+                const Index at = first + item * kStep;
                 if (at < end) visit(held[item], at, folds);
             }
         } else if constexpr (Folds::kChain == NoFolds::kChain) {
@@ -354,7 +358,7 @@ static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
     return ((length + pieces - 1) / pieces + lanes - 1) / lanes * lanes;
 }
 
-// @pieces_for deps:
+// @pieces_for deps: num_multiprocessors
 // In how many pieces rows that take `blocks` blocks are cut so that the device is busy, a piece
 // being `least` elements or more: eight blocks a multiprocessor, up to `most_each` where they have
 // work enough, so that those that end last are short. (Sums of all of 8.6 GB: 97 % of a copy's
@@ -362,9 +366,7 @@ static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
 static int64_t pieces_for(int64_t blocks, int64_t num_rows, int64_t length, int64_t least,
                           int64_t most_each) {
     constexpr int64_t kLeastEach = 8, kEnough = 65536, kMost = 65535;  // the limit of grid.y
-    int device = 0, multiprocessors = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    const int64_t multiprocessors = num_multiprocessors();
     const int64_t worth = num_rows * length / (multiprocessors * kEnough);
     const int64_t each = worth < kLeastEach ? kLeastEach : worth < most_each ? worth : most_each;
     const int64_t wanted = multiprocessors * each / blocks;

@@ -1,5 +1,5 @@
 // All reductions of rows that threads walk over together. A functor F is what is known of a row:
-//     F::Operands        those read, then the results, along axes of a space (see pointwise.cuh)
+//     F::Operands        those read, then the results, along axes of a space (see space.cuh)
 //     F::Kept, Reduced   the axes that number rows, and those along a row; F::kLane is the axis in
 //                        which F::kWidth neighbours may be handled at once
 //     F::Passes          the passes over a row: what each folds and which operands it has
@@ -92,31 +92,31 @@ struct Fold<Sumexp, T> : Sumexp {
     }
 };
 
-// @Folds deps: Values
+// @ElementFolds deps: Values
 // All that pass kPass folds; kChain elements are folded one after another, then as many of these.
 template <int kPass, int kChained, typename... F>
-struct Folds {
+struct ElementFolds {
     static constexpr int kChain = kChained;
     static constexpr bool kChunks = false;
-    OPWELD_FN Folds nothing() { return {}; }
+    OPWELD_FN ElementFolds nothing() { return {}; }
     __device__ __forceinline__ void add(Values<>, int64_t) {}
-    __device__ __forceinline__ void merge(const Folds&) {}
+    __device__ __forceinline__ void merge(const ElementFolds&) {}
     template <typename Told, typename... State>
     __device__ __forceinline__ void tell(Told told, const State&... states) const {
         told(states...);
     }
 };
 template <int kPass, int kChained, typename F, typename... More>
-struct Folds<kPass, kChained, F, More...> : Folds<kPass, kChained, More...> {
-    using Rest = Folds<kPass, kChained, More...>;
+struct ElementFolds<kPass, kChained, F, More...> : ElementFolds<kPass, kChained, More...> {
+    using Rest = ElementFolds<kPass, kChained, More...>;
     typename F::State state;
-    OPWELD_FN Folds nothing() { return {Rest::nothing(), F::nothing()}; }
+    OPWELD_FN ElementFolds nothing() { return {Rest::nothing(), F::nothing()}; }
     template <typename T, typename... Others>
     __device__ __forceinline__ void add(const Values<T, Others...>& values, int64_t position) {
         state = F::add(state, values.value, position);
         Rest::add(static_cast<const Values<Others...>&>(values), position);
     }
-    __device__ __forceinline__ void merge(const Folds& other) {
+    __device__ __forceinline__ void merge(const ElementFolds& other) {
         state = F::combine(state, other.state);
         Rest::merge(other);
     }
@@ -177,7 +177,7 @@ struct ChunkFolds<kPass, kChained, F, More...> : ChunkFolds<kPass, kChained, Mor
     }
 };
 
-// @reduce_rows deps: Folds, NoFolds, TensorView, type_of, Along, Pack, Packet, Walks, launch_early
+// @reduce_rows deps: Along, Axes, NoFolds, Pack, Values, Walks, launch_early
 template <int... i>
 struct Of {};  // operands that a pass has
 template <int... i>
@@ -200,47 +200,12 @@ struct Team {
     static constexpr int64_t kMost = kOfMost;
 };
 
-// Axes, the innermost first: what is left of a position by each.
-template <int n, typename Index>
-struct Axes {
-    int num;
-    Index sizes[n];
-    uint32_t factors[n], shifts[n];
-
-    void add(int64_t size) {
-        int shift = 1;
-        while (shift < 31 && (1ll << shift) < size) ++shift;
-        sizes[num] = Index(size);
-        factors[num] = uint32_t(((1ull << (31 + shift)) + size - 1) / size);
-        shifts[num++] = shift - 1;
-    }
-    // Below 2^31 a multiplication divides.
-    __device__ __forceinline__ Index quotient(Index at, int a) const {
-        if constexpr (sizeof(Index) == 4) return __umulhi(at, factors[a]) >> shifts[a];
-        else return at / sizes[a];
-    }
-    // By the steps along each axis, of which the first is kStep where that is known.
-    template <int kStep = -1>
-    __device__ __forceinline__ Index offset(Index at, const Index (&steps)[n]) const {
-        Index sum = 0;
-#pragma unroll
-        for (int a = 0; a < n; ++a) {
-            const Index next = a + 1 < n && a + 1 < num ? quotient(at, a) : 0;
-            const Index step = kStep >= 0 && a == 0 ? Index(kStep) : steps[a];
-            sum += (a + 1 < n ? at - next * sizes[a] : at) * step;
-            at = next;
-        }
-        return sum;
-    }
-};
-// The rows of a launch: steps of operands from row to row, and within one.
-template <typename F, typename Index>
+// The rows of a launch: their axes, and those along a row.
+template <typename F>
 struct Layout {
-    Axes<std::extent_v<decltype(F::kAxesOfRows)>, Index> rows;
-    Axes<std::extent_v<decltype(F::kAxesOfRow)>, Index> row;
-    Index num_rows, length, piece;
-    Index steps_of_rows[F::Operands::kCount][std::extent_v<decltype(F::kAxesOfRows)>];
-    Index steps[F::Operands::kCount][std::extent_v<decltype(F::kAxesOfRow)>];
+    Axes<std::extent_v<decltype(F::kAxesOfRows)>, F::Operands::kNumTypes> rows;
+    Axes<std::extent_v<decltype(F::kAxesOfRow)>, F::Operands::kNumTypes> row;
+    int64_t num_rows, length, piece;
 };
 template <int i, typename Operands>
 struct Nth;
@@ -266,29 +231,35 @@ template <typename F, int n, int... i>
 Values<PackOf<F, i, n>...> packet_of(Of<i...>);
 template <typename F, int n>
 using PacketOf = decltype(packet_of<F, n>(typename F::Held()));
+// The integer type that moves n bytes at once.
+template <bool kHolds, typename Then, typename Else>
+using If = std::conditional_t<kHolds, Then, Else>;
+template <int n>
+using Word = If<n == 16, uint4, If<n == 8, uint2, If<n == 4, unsigned int,
+                                                    If<n == 2, unsigned short, unsigned char>>>>;
 // Loads that need not wait for stores: results share no memory with what is read later.
 template <typename P>
 OPWELD_FN P read_only(const P* p) {
-    using Word = typename Packet<alignof(P)>::type;
+    using Each = Word<alignof(P)>;
     P found;
 #pragma unroll
-    for (int i = 0; i < int(sizeof(P) / sizeof(Word)); ++i) {
-        const Word word = __ldg(reinterpret_cast<const Word*>(p) + i);
-        memcpy(reinterpret_cast<char*>(&found) + i * sizeof(Word), &word, sizeof(Word));
+    for (int i = 0; i < int(sizeof(P) / sizeof(Each)); ++i) {
+        const Each word = __ldg(reinterpret_cast<const Each*>(p) + i);
+        memcpy(reinterpret_cast<char*>(&found) + i * sizeof(Each), &word, sizeof(Each));
     }
     return found;
 }
 // The operands of a row; n neighbours are a packet where an operand lies along F::kLane.
 template <typename F, typename Index, typename... T>
 struct Line {
-    const Layout<F, Index>& rows;
+    const Layout<F>& rows;
     Values<T*...> data;
     Index starts[sizeof...(T)];
 
     template <size_t... i>
-    __device__ __forceinline__ Line(const Layout<F, Index>& rows, Index row,
+    __device__ __forceinline__ Line(const Layout<F>& rows, Index row,
                                     std::index_sequence<i...>, T*... data)
-        : rows(rows), data(data...), starts{rows.rows.offset(row, rows.steps_of_rows[i])...} {}
+        : rows(rows), data(data...), starts{rows.rows.offset(row, i)...} {}
 
     template <int i, int n>
     __device__ __forceinline__ PackOf<F, i, n>* place(Index at) const {
@@ -296,8 +267,7 @@ struct Line {
         constexpr int kStep = n == 1 || F::kAcross ? -1 : X::has(F::kLane);
         constexpr bool kOfRows = of_rows<F, X>();  // others begin at the same place for all
         const Index start = kOfRows ? starts[i] : 0;
-        return (PackOf<F, i, n>*)(nth<i>(data) +
-                                  (start + rows.row.template offset<kStep>(at, rows.steps[i])));
+        return (PackOf<F, i, n>*)(nth<i>(data) + (start + rows.row.template offset<kStep>(at, i)));
     }
     // What is read of an operand, or room for a result.
     template <int i, int n>
@@ -374,9 +344,6 @@ using WalksOf = std::conditional_t<
     std::conditional_t<(Team::kShared > 0),
                        SharedWalks<kStep, kLanes, Team::kItems, Packet, Index, Team::kShared>,
                        Walks<kStep, kLanes, Team::kItems, Packet, Index>>>;
-// Wide indices take more registers, and so do the folds or the packets of some.
-template <typename F, typename Index>
-using BoundOf = std::conditional_t<F::kWide, uint64_t, Index>;
 template <typename... P, typename Walked>
 OPWELD_FN void each(Types<P...>, Walked walked) {
     (walked(P()), ...);
@@ -391,15 +358,14 @@ OPWELD_FN void walk(P, const Walks& walks, Folds& folds, Load load, Visit visit)
 // @rows_along deps: reduce_rows, Team, in_team, merged, OneBlock, dependents
 // Neighbours in a row are neighbours in memory: a team of threads has a row, or some blocks do.
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-OPWELD_FN void along_rows(const Layout<F, Index>& rows, Index block, void* partials, T*... data) {
+OPWELD_FN void along_rows(const Layout<F>& rows, Index block, void* partials, T*... data) {
     using Blocks = RowOfBlocks<Team::kThreads, Team::kBlocks>;
     const Index row = (block * blockDim.x + threadIdx.x) / Blocks::kThreads;
-    if (row >= rows.num_rows) return;
+    if (row >= Index(rows.num_rows)) return;
     const int rank = Blocks::rank();
     // All packets of a known length need no tests; with some in shared memory registers are short.
-    const Index length = F::kLength && Team::kShared == 0 ? Index(F::kLength) : rows.length;
-    const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
-    const Index last = F::Cut::kCuts && behind < length ? behind : length;
+    const Index length = F::kLength && Team::kShared == 0 ? F::kLength : rows.length;
+    const Index first = F::Cut::begin(Index(rows.piece)), last = F::Cut::end(first, rows, length);
     const Line<F, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
     F known[1];
     known[0].length = length;
@@ -415,22 +381,16 @@ OPWELD_FN void along_rows(const Layout<F, Index>& rows, Index block, void* parti
         });
         if constexpr (P::kFolds) {
             const auto all = Blocks::folded(merged(folds));
-            if constexpr (F::Cut::kCuts) {
-                if (gridDim.y > 1) {
-                    const Index at = blockIdx.y * rows.num_rows + row;
-                    if (rank == 0) static_cast<typename P::Folds*>(partials)[at] = all;
-                    return;
-                }
-            }
+            if (F::Cut::keeps(partials, rows, row, all, rank == 0)) return;
             after(pass, known[0], line, all, rank == 0);
         }
     });
     Blocks::end();
 }
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-__global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
-                                  kTeamBlocks<Team::kThreads, BoundOf<F, Index>>)
-    rows_along(const Layout<F, Index> rows, void* partials, T*... data) {
+__global__ void __launch_bounds__(
+    kTeamThreads<Team::kThreads>, kLeastBlocks<kTeamThreads<Team::kThreads>, Index, F::kResident>)
+    rows_along(const Layout<F> rows, void* partials, T*... data) {
     griddepcontrol_wait();
     along_rows<F, Team, kLanes>(rows, Index(blockIdx.x), partials, data...);
 }
@@ -439,14 +399,13 @@ __global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
 // Neighbouring rows are neighbours in memory: a block has some as columns, each walked by several
 // strips; a thread has kLanes of them.
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-OPWELD_FN void across_rows(const Layout<F, Index>& rows, Index block, void* partials, T*... data) {
+OPWELD_FN void across_rows(const Layout<F>& rows, Index block, void* partials, T*... data) {
     constexpr int kStrips = Team::kThreads, kColumns = F::Cut::threads_of(kStrips) / kStrips;
     const int strip = threadIdx.x / kColumns;
     const Index row = (block * kColumns + threadIdx.x % kColumns) * kLanes;
-    const bool inside = row < rows.num_rows;
-    const Index length = F::kLength ? Index(F::kLength) : rows.length;
-    const Index first = F::Cut::kCuts ? blockIdx.y * rows.piece : 0, behind = first + rows.piece;
-    const Index last = F::Cut::kCuts && behind < length ? behind : length;
+    const bool inside = row < Index(rows.num_rows);
+    const Index length = F::kLength ? F::kLength : rows.length;
+    const Index first = F::Cut::begin(Index(rows.piece)), last = F::Cut::end(first, rows, length);
     const auto line_of = [&](Index row) {
         return Line<F, Index, T...>(rows, row, std::index_sequence_for<T...>(), data...);
     };
@@ -465,18 +424,11 @@ OPWELD_FN void across_rows(const Layout<F, Index>& rows, Index block, void* part
         });
         if constexpr (P::kFolds) {
             in_columns<kStrips, kColumns>(folds);
-            if constexpr (F::Cut::kCuts) {
-                if (gridDim.y > 1) {
-                    if (!inside || strip > 0) return;
-                    const Index at = blockIdx.y * rows.num_rows + row;
-                    auto* const places = static_cast<typename P::Folds*>(partials) + at;
-                    for (int lane = 0; lane < kLanes; ++lane) places[lane] = folds[lane];
-                    return;
-                }
-            }
+            const bool stores = inside && strip == 0;
 #pragma unroll
             for (int lane = 0; lane < kLanes; ++lane) {
-                if (inside) after(pass, known[lane], line_of(row + lane), folds[lane], strip == 0);
+                if (F::Cut::keeps(partials, rows, row + lane, folds[lane], stores)) continue;
+                if (inside) after(pass, known[lane], line_of(row + lane), folds[lane], stores);
             }
         }
     });
@@ -484,8 +436,8 @@ OPWELD_FN void across_rows(const Layout<F, Index>& rows, Index block, void* part
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
 __global__ void __launch_bounds__(
     F::Cut::threads_of(Team::kThreads),
-    kLeastBlocks<F::Cut::threads_of(Team::kThreads), BoundOf<F, Index>>)
-    rows_across(const Layout<F, Index> rows, void* partials, T*... data) {
+    kLeastBlocks<F::Cut::threads_of(Team::kThreads), Index, F::kResident>)
+    rows_across(const Layout<F> rows, void* partials, T*... data) {
     griddepcontrol_wait();
     across_rows<F, Team, kLanes>(rows, Index(blockIdx.x), partials, data...);
 }
@@ -494,12 +446,11 @@ __global__ void __launch_bounds__(
 // Puts the pieces of each row together: threads of a column have a row, strips its pieces.
 template <typename F, int kThreads, typename Index, typename... T>
 __global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
-    rows_finish(const Layout<F, Index> rows, const void* partials, Index pieces, int columns,
-                T*... data) {
+    rows_finish(const Layout<F> rows, const void* partials, Index pieces, int columns, T*... data) {
     griddepcontrol_wait();
     const Index strip = threadIdx.x / columns, strips = kThreads / columns;
     const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
-    const bool inside = row < rows.num_rows;
+    const bool inside = row < Index(rows.num_rows);
     const Index count = inside && strip < pieces ? (pieces - strip - 1) / strips + 1 : 0;
     const Walks<1, 1, 0, Values<>, Index> walks(0, count);
     each(typename F::Passes(), [&](auto pass) {
@@ -508,7 +459,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
         const auto load = [](Index) { return Values<>(); };
         walks.walk(folds, load, [&](const auto&, Index at, auto& part) {
             const Index piece = strip + at * strips;
-            part[0].merge(static_cast<const Folds*>(partials)[piece * rows.num_rows + row]);
+            part[0].merge(static_cast<const Folds*>(partials)[piece * Index(rows.num_rows) + row]);
         });
         const auto merged = in_strips<kThreads>(folds[0], columns);
         if (!inside || strip > 0) return;
@@ -525,97 +476,62 @@ struct Whole {
     static constexpr bool kCuts = false;
     static int64_t pieces(int64_t, int64_t) { return 1; }
     static constexpr int threads_of(int strips) { return strips < 32 ? 256 : 1024; }
+    template <typename Index>
+    OPWELD_FN Index begin(Index) {
+        return 0;
+    }
+    template <typename Index, typename Layout>
+    OPWELD_FN Index end(Index, const Layout&, Index length) {
+        return length;
+    }
+    template <typename... Given>
+    OPWELD_FN bool keeps(const Given&...) {
+        return false;
+    }
     template <typename F, typename... X, typename... Given>
     static void finish(Given...) {}
 };
 // What all functors have. An axis of size 1 may be missing: it has the number kRank.
 struct Row {
-    static constexpr bool kWide = false, kChunks = false;
+    static constexpr bool kChunks = false;
+    static constexpr int kResident = 1024;  // threads that a multiprocessor must hold
     static constexpr int64_t kLength = 0;  // any
     static constexpr int64_t kLeastRows = 0;  // of which a thread has some, where they are columns
     using Cut = Whole;
     int64_t length;
 };
 
-// @reduce deps: reduce_rows, Row
-// The space of a call.
+// @reduce deps: Row, Space, TensorView, reduce_rows
+// The rows of a call.
 template <typename F, typename... X>
-struct Space {
-    static constexpr int kCount = sizeof...(X);
-    static constexpr const int* kAxis[] = {X::kAxis...};
+struct Rows : Space<F::kRank, X...> {
+    using Own = Space<F::kRank, X...>;
     const TensorView* x;
-    int64_t sizes[F::kRank + 1], num_rows = 1, length = 1, far = 0;
-    int misfit = 0;  // below 0: the first operand that is none of the functor's, from -1 on
+    int64_t num_rows = 1, length = 1;
 
-    explicit Space(const TensorView* x) : x(x) {
-        constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
-        constexpr int kRanks[] = {X::kRank...};
-        for (int64_t& size : sizes) size = 1;
-        for (int i = 0; i < kCount && misfit == 0; ++i) {
-            if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) misfit = -1 - i;
-            int64_t last = 0;
-            for (int j = 0; j < kRanks[i] && misfit == 0; ++j) {
-                int64_t& size = sizes[kAxis[i][j]];
-                const int64_t own = x[i].sizes[j];
-                last += (own - 1) * x[i].strides[j];
-                const bool fits = own == 1 || size == own || (size == 1 && &size < sizes + F::kRank);
-                if (!fits) misfit = -1 - i;
-                if (own != 1) size = own;
-            }
-            far = far > last ? far : last;
-        }
-        for (int a : F::kAxesOfRows) num_rows *= sizes[a];
-        for (int a : F::kAxesOfRow) length *= sizes[a];
-        if (misfit == 0 && F::kLength && length != F::kLength) misfit = -1;
+    explicit Rows(const TensorView* x) : Own(x), x(x) {
+        for (int a : F::kAxesOfRows) num_rows *= Own::sizes[a];
+        for (int a : F::kAxesOfRow) length *= Own::sizes[a];
+        if (!Own::misfit && F::kLength && length != F::kLength) Own::misfit = -1;
     }
-    int64_t step(int i, int axis) const {
-        for (int j = 0; j < x[i].rank; ++j) {
-            if (kAxis[i][j] == axis && x[i].sizes[j] > 1) return x[i].strides[j];
-        }
-        return 0;
-    }
-    // The axes from the innermost on; one that continues another in all operands is a part of it.
-    template <int n, typename Index>
-    void find(const int (&from)[n], Axes<n, Index>& axes, Index (&steps)[kCount][n]) const {
-        int64_t found[n] = {};
-        int num = 0;
-        for (int k = n - 1; k >= 0; --k) {
-            if (sizes[from[k]] <= 1) continue;
-            bool continues = num > 0;
-            for (int i = 0; i < kCount && continues; ++i) {
-                continues = step(i, from[k]) == int64_t(steps[i][num - 1]) * found[num - 1];
-            }
-            if (!continues) found[num++] = 1;
-            for (int i = 0; i < kCount && !continues; ++i) steps[i][num - 1] = step(i, from[k]);
-            found[num - 1] *= sizes[from[k]];
-        }
-        for (int k = 0; k < num; ++k) axes.add(found[k]);
-    }
-    template <typename Index>
-    Layout<F, Index> rows() const {
-        Layout<F, Index> made = {};
-        find(F::kAxesOfRows, made.rows, made.steps_of_rows);
-        find(F::kAxesOfRow, made.row, made.steps);
-        made.num_rows = num_rows, made.length = made.piece = length;
-        return made;
-    }
-    bool narrow() const {
-        const int64_t num = num_rows * length;
-        return num < (1ll << 31) && far < (1ll << 31);
+    Layout<F> layout() const {
+        return {Own::merged(F::kAxesOfRows), Own::merged(F::kAxesOfRow), num_rows, length, length};
     }
     // Whether neighbours along F::kLane can be moved at once.
     bool packed() const {
-        constexpr int64_t kBytes[] = {
+        constexpr size_t kBytes[] = {
             alignof(Pack<std::remove_const_t<typename X::T>, F::kWidth>)...};
-        constexpr int64_t kEach[] = {sizeof(typename X::T)...};
+        constexpr size_t kEach[] = {sizeof(typename X::T)...};
         constexpr bool kAlong[] = {X::has(F::kLane)...};
-        const Layout<F, int64_t> all = rows<int64_t>();
-        const int64_t run = F::kAcross ? all.rows.sizes[0] : all.row.sizes[0];
-        bool fits = sizes[F::kLane] > 1 && run % F::kWidth == 0;
-        for (int i = 0; i < kCount; ++i) {
+        const auto rows = layout();
+        const int64_t run = F::kAcross ? rows.rows.sizes[0].by : rows.row.sizes[0].by;
+        bool fits = Own::sizes[F::kLane] > 1 && run % F::kWidth == 0;
+        for (int i = 0; i < Own::kCount; ++i) {
             int64_t starts = reinterpret_cast<intptr_t>(x[i].data);
-            for (int a = 0; a < F::kRank; ++a) starts |= a == F::kLane ? 0 : step(i, a) * kEach[i];
-            if (kAlong[i]) fits = fits && step(i, F::kLane) == 1 && starts % kBytes[i] == 0;
+            for (int a = 0; a < F::kRank; ++a) {
+                starts |= a == F::kLane ? 0 : Own::steps[i][a] * kEach[i];
+            }
+            if (kAlong[i]) fits = fits && Own::steps[i][F::kLane] == 1 && starts % kBytes[i] == 0;
         }
         return fits;
     }
@@ -649,13 +565,13 @@ void choose(bool packed, bool narrow, Run run) {
 }
 // Launches a functor; returns a cudaError_t, or what does not fit.
 template <typename F, typename... X, size_t... i>
-int reduce(const Space<F, X...>& space, cudaStream_t stream, std::index_sequence<i...>) {
+int reduce(const Rows<F, X...>& space, cudaStream_t stream, std::index_sequence<i...>) {
     if (space.misfit || space.num_rows == 0) return space.misfit;
     const int64_t pieces = F::Cut::pieces(space.num_rows, space.length);
     void* const partials = F::Cut::kCuts ? space.x[sizeof...(X)].data : nullptr;
     const auto run = [&](auto lanes, auto index, auto teams) {
         using Index = decltype(index);
-        auto rows = space.template rows<Index>();
+        auto rows = space.layout();
         const int64_t packets = F::kAcross ? space.length : space.length / lanes;
         first_that_reaches<F, lanes>(packets, teams, [&](auto team) {
             using Team = decltype(team);
@@ -672,15 +588,15 @@ int reduce(const Space<F, X...>& space, cudaStream_t stream, std::index_sequence
                                         rows, partials,
                                         static_cast<typename X::T*>(space.x[i].data)...);
         });
-        F::Cut::template finish<F, X...>(rows, partials, pieces, stream,
-                                         static_cast<typename X::T*>(space.x[i].data)...);
+        F::Cut::template finish<F, Index, X...>(rows, partials, pieces, stream,
+                                                static_cast<typename X::T*>(space.x[i].data)...);
     };
-    choose<F>(space.num_rows >= F::kLeastRows && space.packed(), space.narrow(), run);
+    choose<F>(space.num_rows >= F::kLeastRows && space.packed(), space.is_narrow(), run);
     return cudaGetLastError();
 }
 template <typename F, typename... X>
 int reduce(const TensorView* operands, void* stream, Types<X...>) {
-    return reduce(Space<F, X...>(operands), static_cast<cudaStream_t>(stream),
+    return reduce(Rows<F, X...>(operands), static_cast<cudaStream_t>(stream),
                   std::index_sequence_for<X...>());
 }
 
@@ -698,7 +614,7 @@ struct AlongRows : Row {
         return rows_along<F, Team, kLanes, Index, typename X::T...>;
     }
     template <typename F, typename Team, int kLanes, typename Index, typename... T>
-    OPWELD_FN void walk_block(const Layout<F, Index>& rows, Index block, T*... data) {
+    OPWELD_FN void walk_block(const Layout<F>& rows, Index block, T*... data) {
         along_rows<F, Team, kLanes>(rows, block, nullptr, data...);
     }
 };
@@ -716,7 +632,7 @@ struct AcrossRows : Row {
         return rows_across<F, Team, kLanes, Index, typename X::T...>;
     }
     template <typename F, typename Team, int kLanes, typename Index, typename... T>
-    OPWELD_FN void walk_block(const Layout<F, Index>& rows, Index block, T*... data) {
+    OPWELD_FN void walk_block(const Layout<F>& rows, Index block, T*... data) {
         across_rows<F, Team, kLanes>(rows, block, nullptr, data...);
     }
 };
@@ -734,17 +650,34 @@ struct CutRows {
     static int64_t piece(int64_t length, int64_t pieces, int64_t lanes) {
         return piece_of(length, pieces, lanes);
     }
+    // A block has the elements from `begin` on of its rows, before `end`.
+    template <typename Index>
+    OPWELD_FN Index begin(Index piece) {
+        return blockIdx.y * piece;
+    }
+    template <typename Index, typename Layout>
+    OPWELD_FN Index end(Index begin, const Layout& rows, Index length) {
+        const Index behind = begin + Index(rows.piece);
+        return behind < length ? behind : length;
+    }
+    // Where there are several pieces, keeps what is folded of one.
+    template <typename Layout, typename Index, typename Folds>
+    OPWELD_FN bool keeps(void* partials, const Layout& rows, Index row, const Folds& folds,
+                         bool stores) {
+        const Index at = blockIdx.y * Index(rows.num_rows) + row;
+        if (gridDim.y > 1 && stores) static_cast<Folds*>(partials)[at] = folds;
+        return gridDim.y > 1;
+    }
     // Bytes of what is folded of the pieces.
     template <typename F, typename... X>
     static int64_t bytes(const TensorView* operands, Types<X...>) {
-        const Space<F, X...> space(operands);
+        const Rows<F, X...> space(operands);
         constexpr int64_t kEach = sizeof(typename F::Pass0::Folds);
         return pieces(space.num_rows, space.length) * space.num_rows * kEach;
     }
-    template <typename F, typename... X, typename Layout, typename... Data>
-    static void finish(const Layout& rows, void* partials, int64_t pieces, cudaStream_t stream,
+    template <typename F, typename Index, typename... X, typename... Data>
+    static void finish(const Layout<F>& rows, void* partials, int64_t pieces, cudaStream_t stream,
                        Data... data) {
-        using Index = std::decay_t<decltype(rows.length)>;
         if (pieces <= 1) return;
         const int columns = merged_columns<kThreads>(rows.num_rows, pieces);
         const auto kernel = rows_finish<F, kThreads, Index, typename X::T...>;

@@ -263,17 +263,17 @@ struct RingFeed {
     }
 }
 
-// @ring_plan deps: RingTask, RowRing
-// How a ring's sums are shared out: with all multiprocessors of an H200 as busy as can be. Times are
-// microseconds.
+// @ring_plan deps: RingTask, RowRing, num_multiprocessors
+// How a ring's sums are shared out: with all multiprocessors as busy as can be. Times are microseconds,
+// of an H200.
 template <typename Ring>
 static double ring_time(const Skinny& p, int64_t tasks, int64_t steps, int parts, int64_t splits) {
-    constexpr int64_t kSlots = 132;
+    const int64_t slots = num_multiprocessors();
     // of a stage of a multiprocessor, while all share the memory
     constexpr double kSharedUs = 0.95 * Ring::kOfMany / 8192;
     constexpr double kTaskUs = 0.3, kCombineUs = 4.0, kBytesOfUs = 3e6;
-    const int64_t rounds = (tasks + kSlots - 1) / kSlots;
-    const double busy = double(tasks < kSlots ? tasks : kSlots) / kSlots;
+    const int64_t rounds = (tasks + slots - 1) / slots;
+    const double busy = double(tasks < slots ? tasks : slots) / slots;
     // rows of `few` come from the L2 cache, at about three times the speed
     const double read = kSharedUs * busy * (1.0 + Ring::kFew * parts / (3.0 * Ring::kRows));
     const double of_step = read > Ring::kBusyUs ? read : Ring::kBusyUs;
@@ -283,17 +283,18 @@ static double ring_time(const Skinny& p, int64_t tasks, int64_t steps, int parts
 }
 template <typename Ring>
 static SkinnyPlan ring_plan(const Skinny& p) {
-    constexpr int64_t kSlots = 132, kLeastSteps = 4, kMostSteps = 128, kRounds = 4;
+    constexpr int64_t kLeastSteps = 4, kMostSteps = 128, kRounds = 4;
+    const int64_t slots = num_multiprocessors();
     SkinnyPlan best{1, 1, Ring::kDepth};
     double best_time = 0.0;
     for (int parts = 1; parts <= Ring::kMostParts; parts *= 2) {
         const int64_t tiles = p.batches * RingTask::tiles(p, Ring::kRows / parts);
         const int64_t step = parts * Ring::kDepth, all = (p.k + step - 1) / step;
         const int64_t least = (all + kMostSteps - 1) / kMostSteps;
-        const int64_t first = (tiles * least + kSlots - 1) / kSlots;
+        const int64_t first = (tiles * least + slots - 1) / slots;
         for (int64_t i = 0; i <= kRounds; ++i) {
             // `least`, then as many as fill whole rounds
-            int64_t splits = i == 0 ? least : (first + i - 1) * kSlots / (tiles > 0 ? tiles : 1);
+            int64_t splits = i == 0 ? least : (first + i - 1) * slots / (tiles > 0 ? tiles : 1);
             splits = splits > all / kLeastSteps ? all / kLeastSteps : splits;
             splits = splits < least ? least : splits;
             splits = splits < SkinnyPlan::kMostSplits ? splits : SkinnyPlan::kMostSplits;

@@ -26,11 +26,11 @@ struct Skinny {
     }
 };
 
-// @SkinnyPlan deps: Skinny
+// @SkinnyPlan deps: Skinny, num_multiprocessors
 // How the sums over k are shared out: among `parts` warps of a block, a power of two, and among
 // `splits` blocks of k_each k.
 struct SkinnyPlan {
-    static constexpr int kAimWarps = 132 * 32;  // what keeps the memory of an H200 busy
+    static constexpr int kAimWarps = 32;  // of a multiprocessor: what keeps the memory busy
     static constexpr int kMostSplits = 256;
     static constexpr int kLeastSteps = 4;  // of a warp, below which sharing out is not worth it
     static constexpr int kMostSteps = 16;  // of a warp: longer chains of sums lose digits
@@ -40,7 +40,7 @@ struct SkinnyPlan {
     // `teams` have sums of their own; a warp advances by at most `step` k at a time.
     static SkinnyPlan of(int64_t teams, int64_t k, int64_t step, int least_parts) {
         SkinnyPlan plan{least_parts, 1, 0};
-        const int64_t wanted = (kAimWarps + teams - 1) / teams;
+        const int64_t aim = num_multiprocessors() * kAimWarps, wanted = (aim + teams - 1) / teams;
         while (plan.parts < Skinny::kWarps && plan.parts < wanted &&
                plan.parts * step * kLeastSteps <= k)
             plan.parts *= 2;

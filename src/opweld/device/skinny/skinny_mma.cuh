@@ -225,12 +225,13 @@ OPWELD_FN void prepare_slice(const Skinny& p, int64_t batch, int64_t begin, int6
     if (lane == 0) bits[row] = all;
 }
 
-// @slice_plan deps: SkinnyPlan, SliceDots
+// @slice_plan deps: SkinnyPlan, SliceDots, num_multiprocessors
 // How a product is cut into slices of at most `most` k: that no warp has much more to do than others.
 // Of a slice there are plan.parts blocks.
 template <typename Dots>
 static SkinnyPlan slice_plan(const Skinny& p, int64_t most) {
-    constexpr int64_t kSlots = 132, kTries = 32, kTileCost = 64, kSliceCost = 8;  // in k
+    constexpr int64_t kTries = 32, kTileCost = 64, kSliceCost = 8;  // in k
+    const int64_t slots = num_multiprocessors();
     const int64_t tiles = (p.many_rows + Dots::kMany - 1) / Dots::kMany;
     const int64_t least = (p.k + most - 1) / most;
     SkinnyPlan best{1, 1, 64};
@@ -239,10 +240,10 @@ static SkinnyPlan slice_plan(const Skinny& p, int64_t most) {
         const int64_t k_each = ((p.k + wanted - 1) / wanted + 63) / 64 * 64;
         if (wanted > least && k_each < Slice::kLeastDepth) break;
         const int64_t splits = k_each > 0 ? (p.k + k_each - 1) / k_each : 1;
-        const int64_t slices = p.batches * splits, fitting = kSlots / (slices > 0 ? slices : 1);
+        const int64_t slices = p.batches * splits, fitting = slots / (slices > 0 ? slices : 1);
         const int64_t groups = fitting > 0 ? fitting : 1;
         const int64_t rounds = (tiles + groups * Slice::kWarps - 1) / (groups * Slice::kWarps);
-        const int64_t waves = (slices * groups + kSlots - 1) / kSlots;
+        const int64_t waves = (slices * groups + slots - 1) / slots;
         const int64_t time = waves * rounds * (k_each + kTileCost) + splits * kSliceCost;
         if (best_time >= 0 && time >= best_time) continue;
         best = {int(groups), int(splits), k_each > 0 ? k_each : 64}, best_time = time;

@@ -10,6 +10,7 @@ from ...ir.expr import Size, picks_of
 from ...ir.kernels.kernel import Buffer, Definition, Index, Kernel, Load, Loop, Pick, RowScalar
 from ...ir.kernels.reduction import Fold, Folding, Reduction, Step, Value, Walk
 from ...ir.ops import Op
+from ...ir.types import DType
 from ..c import STORAGE, compute_type, constant, load_text, picked_text, store_text
 from ..chunks import has_chunks, own_folds, takes_chunks
 from ..element import pieces_called, title
@@ -104,7 +105,6 @@ _TEMPLATES = (
     "Pass",
     "Team",
     "Types",
-    "Folds",
     "Fold",
     "reduce",
     "reduce_list",
@@ -189,11 +189,24 @@ def _facts(reduction: Reduction) -> list[str]:
         lines.append(f"  static constexpr int64_t kLength = {length};")
     if folding.across and folding.lanes > 1 and not reduction.cut:
         lines.append(f"  static constexpr int64_t kLeastRows = {MANY_COLUMNS};")
-    if takes_registers(folding, reduction.cut):
-        lines.append("  static constexpr bool kWide = true;")
+    if resident := _resident_threads(reduction):
+        lines.append(f"  static constexpr int kResident = {resident};")
     if has_chunks(folding):
         lines.append("  static constexpr bool kChunks = true;")
     return lines
+
+
+def _resident_threads(reduction: Reduction) -> int | None:
+    """The threads that a multiprocessor must hold, where they are not those of the skeleton: fewer
+    where each takes more registers; more of a pass that makes statistics alone, which needs 46, and
+    waits for memory most of the time.
+    """
+    folding = reduction.contiguous
+    if takes_registers(folding, reduction.cut):
+        return 512
+    folds = [fold for step in folding.steps for fold in own_folds(step.walk)]
+    is_statistics = [(fold.op, fold.dtype) for fold in folds] == [(Op.DEVSQ, DType.F32)]
+    return 1280 if is_statistics and len(folding.steps) == 1 and not folding.across else None
 
 
 def _operand(buffer: Buffer, along: tuple[int, ...]) -> str:
@@ -276,7 +289,7 @@ def _pass(reduction: Reduction, number: int, step: Step) -> list[str]:
     folds = own_folds(walk)
     types = {fold: fold_types(fold, folding, number) for fold in folds}
     texts = [_fold_text(fold, types[fold]) for fold in folds]
-    kind = "ChunkFolds" if takes_chunks(walk) else "Folds"
+    kind = "ChunkFolds" if takes_chunks(walk) else "ElementFolds"
     folded_text = f"op::{kind}<{number}, {chain_text(walk)}, {', '.join(texts)}>"
     using = f"  using Pass{number} = op::Pass<{folded_text if folds else 'op::NoFolds'}, "
     returns = f"op::Values<{', '.join(of[0] for of in types.values())}>" if folds else "void"

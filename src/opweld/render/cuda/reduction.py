@@ -47,7 +47,7 @@ _PIECES = {"NoFolds", "NoPacket", "Walks"}
 _LAUNCHED = {"dependents", "launch_early"}
 _ALONG = {"Team", "merged", "in_team"}
 _ACROSS = {"Strips", "in_columns"}
-_ALONE = {"kLeastBlocks"}
+_ALONE = {"kLeastBlocks", "num_multiprocessors"}
 _CUT = _ACROSS | {"CutStrips", "in_strips", "merged_columns", "piece_of", "pieces_for"}
 
 

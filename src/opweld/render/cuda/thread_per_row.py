@@ -41,8 +41,8 @@ _UNROLLED_ELEMS, _UNROLLED_SHARED = 32, 256
 _IN_FLIGHT = 8
 # So many loads of a thread, in up to so many rows if one has few, keep memory busy.
 _FEW_LOADS, _LOADS, _TURNS = 4, 16, 4
-# Fewer threads leave multiprocessors idle: half of what 132 of them hold.
-_MANY_THREADS = 132 * 1024
+# Fewer threads of a multiprocessor leave it idle: half of what it holds.
+_MANY_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +391,8 @@ def _entry(folding: Folding, operands: tuple[str, ...]) -> str:
     first, *others = _instances(folding)
     choice = [folded(f"  auto launch = {_launch(folding, first)};")]
     for numbers in others:
-        choice.append(f"  if (num_rows >= {math.prod(numbers) * _MANY_THREADS}) {{")
+        many = math.prod(numbers) * _MANY_THREADS
+        choice.append(f"  if (num_rows >= {many}ll * op::num_multiprocessors()) {{")
         choice += [folded(f"    launch = {_launch(folding, numbers)};"), "  }"]
     lines = [
         head(f'extern "C" int {prefix(folding)}', params, " {"),
