@@ -119,8 +119,10 @@ def _actions(built: Mapping[str, Any], x: torch.Tensor) -> dict[str, Callable[[]
     found: dict[str, Callable[[], Any]] = {}
     for name, model in built.items():
         found[name] = partial(_without_gradients, model, x)
-        (key,) = [key for key in dir(model._opweld) if key.startswith("k1_div_add_rsqrt")]
-        statistics = getattr(model._opweld, key)
+        keys = [key for key in dir(model._opweld) if key.startswith("k1_div_add_rsqrt")]
+        if not keys:
+            raise SystemExit(f"{name}: its kernels were not built")
+        statistics = getattr(model._opweld, keys[0])
         found[f"{name}: statistics"] = partial(_without_gradients, statistics, x)
     return found
 

@@ -53,7 +53,7 @@ def test_layers_have_one_kernel_and_one_method(mode: str) -> None:
     text = emitted(mode)
     assert len(re.findall(r"op::(?:pointwise_of|reduce)_list<k", text)) == 1
     assert len(re.findall(r"=lambda op: _fused_over_list\(", text)) == 1
-    layers = re.findall(r"_Layer\.forward_?\d*\(self\.layers\[\d\], \[", text)
+    layers = re.findall(r"_Layer\.forward_?\d*\(layers\[\d\], \[", text)
     assert len(layers) == 4 and len({re.sub(r"\d\]", "", each) for each in layers}) == 1
 
 
