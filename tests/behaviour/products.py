@@ -121,7 +121,7 @@ def pair_of_texts(name: str, source: str, text: str, num_kernels: int, folder: P
     """The same of any source and its emitted text."""
     built = "found = list(each(lambda its: library(*its), libraries))"
     lines = {
-        "        if not devices:\n": "        if False:\n",
+        "        if not devices: ": "        if False: ",
         built: "devices, found = _emulated(libraries)",
         "import torch\n": f"import torch\nfrom {__name__} import emulated as _emulated\n",
     }

@@ -44,9 +44,9 @@ def orders(request: pytest.FixtureRequest, tmp_path: Path) -> list[Order]:
         model, new = tmp_path / f"{name}.py", tmp_path / f"{name}_new.py"
         model.write_text(MODEL.format(line=line))
         text = compile_file(model, Options(target=request.param)).text
-        found = "        if not devices:\n"
+        found = "        if not devices: "
         assert found in text
-        new.write_text(text.replace(found, "        if False:\n"))
+        new.write_text(text.replace(found, "        if False: "))
         files.append(new)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
