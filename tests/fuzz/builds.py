@@ -143,7 +143,8 @@ def _host_library(orders: list[Order]) -> str:
     heads = [host[: _start(_FIRST_OPERATOR, host)] for _, host in map(_texts, orders)]
     host = resources.files("opweld.device") / "host"
     texts = ((host / name).read_text("utf-8") for name in _HOST_TEXTS)
-    used = [t for t in texts if any(t.rstrip("\n") in head for head in heads)]
+    # A file has those declarations of a text that it uses: here stand whole texts, for all files.
+    used = [t for t in texts if any(_declares(t, head) for head in heads)]
     macro = next(found[0] for head in heads if (found := _MACRO.search(head)))
     return "\n".join([*used, macro])
 
@@ -159,3 +160,9 @@ def _leave(library: Path, order: Order) -> None:
     order.folder.mkdir(parents=True, exist_ok=True)
     place = os.path.relpath(library, order.folder)
     (order.folder / "size").write_text(f"{library.stat().st_size} {place}")
+
+
+def _declares(text: str, head: str) -> bool:
+    """Whether a head has a declaration of a text."""
+    lines = {line for line in text.splitlines() if len(line) > 24 and line[0] not in " #/}"}
+    return not lines.isdisjoint(head.splitlines())
