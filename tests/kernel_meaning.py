@@ -19,11 +19,11 @@ from opweld.ir.kernels.kernel import (
     Condition,
     Const,
     Element,
+    Gather,
     Index,
     Kernel,
     Let,
     Load,
-    Pick,
 )
 from opweld.ir.numpy.interpret import NUMPY_DTYPES
 from opweld.ir.numpy.meaning import cast_array, round_to_bfloat16
@@ -113,7 +113,7 @@ def definition_values(
     for definition in kernel.definitions:
         if known and definition.name in known:
             value = known[definition.name]
-        elif isinstance(definition, Pick):
+        elif isinstance(definition, Gather):
             value = _place(definition, scalars[definition.index], point, positions)
             point[definition.name] = value
         else:
@@ -122,7 +122,7 @@ def definition_values(
     return scalars
 
 
-def _place(pick: Pick, index: Array, point: Point, positions: Array) -> Array:
+def _place(pick: Gather, index: Array, point: Point, positions: Array) -> Array:
     place, extent = np.asarray(index, np.int64), evaluate(pick.extent, point)
     if pick.ignored is not None:
         place = np.where(place == pick.ignored, 0, place)

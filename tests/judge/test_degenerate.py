@@ -73,16 +73,16 @@ def test_the_collapse_and_its_cause_are_named(case: str, tmp_path: Path) -> None
 
 
 def test_inputs_that_draws_leave_alone_are_turned() -> None:
-    class Pick(torch.nn.Module):
+    class Gather(torch.nn.Module):
         def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
             return index * 2
 
     calls = [Call((torch.randn(4), torch.arange(4)), {}) for _ in range(2)]
-    found = examine(Pick(), calls, 1, Path("model.py"), [torch.arange(4) * 2])
+    found = examine(Gather(), calls, 1, Path("model.py"), [torch.arange(4) * 2])
     assert found == "no output depends on input 0"
     same = [Call((torch.randn(4), torch.ones(4, dtype=torch.int64)), {}) for _ in range(2)]
     eager = [torch.full((4,), 2)]
-    assert examine(Pick(), same, 1, Path("model.py"), eager) is None, "nothing can be told"
+    assert examine(Gather(), same, 1, Path("model.py"), eager) is None, "nothing can be told"
 
 
 def test_what_moves_less_than_the_error_does_not_depend() -> None:

@@ -16,7 +16,7 @@ from ..ir.plan import Group
 from ..ir.views import is_free_view
 from .spans import Span
 from .spelling.composites import Call, calls, in_parts
-from .spelling.gathers import pick_text
+from .spelling.gathers import gather_text
 from .spelling.ops import (
     dtype,
     is_infix,
@@ -111,7 +111,7 @@ class Body:
         if node.op is Op.IOTA:
             return self._iota(node)
         if node.op is Op.GATHER:
-            return pick_text(node, self._operand_of(node))
+            return gather_text(node, self._operand_of(node))
         if node.op is Op.EXPAND and node.inputs[0].op is Op.CONST:
             return self._full(node.inputs[0], f"({sizes(node.attrs.shape)})")
         return spelled(node, self._operand_of(node))

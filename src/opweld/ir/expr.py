@@ -179,35 +179,37 @@ def picked(atom: Picked) -> Expr:
     return Expr((((atom,), 1),))
 
 
-def picks_of(value: Size) -> tuple[Picked, ...]:
+def gathers_of(value: Size) -> tuple[Picked, ...]:
     """What indices hold in `value`, those inside quotients, remainders and coordinates too; what is
     needed stands before what needs it.
     """
     found: dict[Picked, None] = {}
     for atom in (atom for monomial, _ in terms_of(value) for atom in monomial):
         if isinstance(atom, Quotient | Remainder):
-            found.update(dict.fromkeys((*picks_of(atom.numerator), *picks_of(atom.denominator))))
+            found.update(
+                dict.fromkeys((*gathers_of(atom.numerator), *gathers_of(atom.denominator)))
+            )
         if isinstance(atom, Picked):
-            found.update(dict.fromkeys(p for c in atom.coords for p in picks_of(c)))
+            found.update(dict.fromkeys(p for c in atom.coords for p in gathers_of(c)))
             found[atom] = None
     return tuple(found)
 
 
-def with_picks(value: Size, replaced: Callable[[Picked], Size]) -> Size:
+def with_gathers(value: Size, replaced: Callable[[Picked], Size]) -> Size:
     """`value` with what stands for each `Picked` in its place; quotients stay as they are."""
     total: Size = 0
     for monomial, factor in terms_of(value):
-        total = total + product(_with_picks(atom, replaced) for atom in monomial) * factor
+        total = total + product(_with_gathers(atom, replaced) for atom in monomial) * factor
     return total
 
 
-def _with_picks(atom: Atom, replaced: Callable[[Picked], Size]) -> Size:
+def _with_gathers(atom: Atom, replaced: Callable[[Picked], Size]) -> Size:
     if isinstance(atom, Picked):
         return replaced(atom)
     if isinstance(atom, Symbol):
         return symbol(atom.name)
     numerator, denominator = (
-        with_picks(part, replaced) for part in (atom.numerator, atom.denominator)
+        with_gathers(part, replaced) for part in (atom.numerator, atom.denominator)
     )
     return Expr((((type(atom)(numerator, denominator),), 1),))
 

@@ -50,7 +50,7 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
 
 def _picked(pick: Node, coords: Coords) -> Coords:
     dim, (source, index) = pick.attrs.dim, (operand.type.shape for operand in pick.inputs)
-    held = Picked(pick_name(pick), _within(index, coords), source[dim])
+    held = Picked(gather_name(pick), _within(index, coords), source[dim])
     return _with(_within(source, coords), dim, picked(held))
 
 
@@ -58,7 +58,7 @@ def _within(shape: tuple[Size, ...], coords: Coords) -> Coords:
     return tuple(0 if size == 1 else c for c, size in zip(coords, shape, strict=True))
 
 
-def pick_name(pick: Node) -> str:
+def gather_name(pick: Node) -> str:
     """What the index of a GATHER holds, as expressions name it before it has been read."""
     return f"pick{pick.serial}"
 

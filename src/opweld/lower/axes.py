@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.expr import Size, symbol, terms_of, with_picks
+from ..ir.expr import Size, symbol, terms_of, with_gathers
 from ..ir.graph import Node
 from ..ir.kernels.kernel import Buffer, Kernel, Load, Store
 from ..ir.kernels.reduction import Folding
@@ -57,7 +57,7 @@ def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] 
 def _anywhere(address: Size, strided: Folding) -> Size:
     """An address where a place that is picked is any of the row."""
     (loop, *more) = strided.reduced
-    return address if more else with_picks(address, lambda _: symbol(loop.var))
+    return address if more else with_gathers(address, lambda _: symbol(loop.var))
 
 
 def _of_space(

@@ -16,16 +16,16 @@ from ..ir.expr import (
     Picked,
     Size,
     divides,
+    gathers_of,
     picked,
-    picks_of,
     product,
     substitute,
     symbol,
     symbols_of,
-    with_picks,
+    with_gathers,
 )
 from ..ir.graph import Node, Origin
-from ..ir.index import Coords, align, cat_pieces, flatten, pick_name, through_view, within_padding
+from ..ir.index import Coords, align, cat_pieces, flatten, gather_name, through_view, within_padding
 from ..ir.kernels.kernel import (
     Access,
     Arg,
@@ -35,6 +35,7 @@ from ..ir.kernels.kernel import (
     Const,
     Definition,
     Element,
+    Gather,
     Index,
     Kernel,
     Let,
@@ -42,7 +43,6 @@ from ..ir.kernels.kernel import (
     Loop,
     Multiplied,
     Name,
-    Pick,
     Pointwise,
     RowScalar,
     Store,
@@ -132,7 +132,7 @@ def row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:
 def by_strides(buffer: Buffer, node: Node, coords: Coords) -> Size:
     address: Size = 0
     for axis, (coordinate, size) in enumerate(zip(coords, node.type.shape, strict=True)):
-        if size != 1 or picks_of(coordinate):
+        if size != 1 or gathers_of(coordinate):
             address = address + coordinate * symbol(stride_name(buffer.name, axis))
     return address
 
@@ -155,7 +155,7 @@ class Builder:
     product: Product | None = None
     given: Mapping[tuple[int, Coords], RowScalar] = field(default_factory=dict)
     picks: Mapping[str, Node] = field(default_factory=dict)
-    places: dict[Pick, str] = field(default_factory=dict)
+    places: dict[Gather, str] = field(default_factory=dict)
     rounded: frozenset[int] = frozenset()
     definitions: list[Definition] = field(default_factory=list)
     lets: list[Let] = field(default_factory=list)
@@ -225,9 +225,9 @@ class Builder:
 
     def _told(self, value: Size, guard: Condition) -> Size:
         """The value by the places that indices tell, which are read first."""
-        if not picks_of(value):
+        if not gathers_of(value):
             return value
-        return with_picks(value, lambda place: self._picked(place, guard))
+        return with_gathers(value, lambda place: self._picked(place, guard))
 
     def _told_condition(self, condition: Condition) -> Condition:
         """Each part holds where those before it do."""
@@ -242,7 +242,7 @@ class Builder:
         node = self.picks[place.name]
         index = self._read(node.inputs[1], place.coords, guard)
         read = ("", index.expr) if isinstance(index, Index) else (index.buffer, index.address)
-        pick = Pick(
+        pick = Gather(
             "",
             read[0],
             (read[1],),
@@ -265,7 +265,7 @@ class Builder:
         assert isinstance(read, Load | Index), "an index is in memory"
         return read
 
-    def _place_name(self, pick: Pick) -> str:
+    def _place_name(self, pick: Gather) -> str:
         """The same for what is the same in all kernels of a group."""
         if pick not in self.places:
             name = self.names.fresh("place", always_number=True)
@@ -362,9 +362,9 @@ class Builder:
         return line if fresh else ""
 
 
-def picks_in(nodes: Iterable[Node]) -> dict[str, Node]:
+def gathers_in(nodes: Iterable[Node]) -> dict[str, Node]:
     """The GATHERs among the nodes, by what expressions call the places that their indices tell."""
-    return {pick_name(node): node for node in nodes if node.op is Op.GATHER}
+    return {gather_name(node): node for node in nodes if node.op is Op.GATHER}
 
 
 def _is_everywhere(node: Node, address: Size, guard: Condition) -> bool:
@@ -372,7 +372,7 @@ def _is_everywhere(node: Node, address: Size, guard: Condition) -> bool:
     there is one, and the guard does not say which.
     """
     guarded = {name for between in guard for name in symbols_of(between.expr)}
-    if 0 in node.type.shape or picks_of(address):
+    if 0 in node.type.shape or gathers_of(address):
         return False
     return not guarded & symbols_of(address)
 
@@ -395,7 +395,7 @@ def _body(
     read = {node.serial: buffers[i] for i, node in enumerate(group.inputs)}
     names = Names({buffer.name for buffer in buffers})
     builder = Builder(origins, read, names, address, bounds, group.anchor, group.product)
-    builder.picks, builder.rounded = picks_in(group.nodes), rounded_products(group.nodes)
+    builder.picks, builder.rounded = gathers_in(group.nodes), rounded_products(group.nodes)
     results = tuple((node.type.dtype, builder.value(node, coords, ())) for node in group.outputs)
     written = buffers[len(group.inputs) :]
     stores = tuple(

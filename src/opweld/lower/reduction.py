@@ -17,9 +17,9 @@ from ..ir.kernels.kernel import (
     Buffer,
     Element,
     Extent,
+    Gather,
     Kernel,
     Loop,
-    Pick,
     RowScalar,
     Store,
     expressions_of,
@@ -35,8 +35,8 @@ from .pointwise import (
     Origins,
     buffers_of,
     by_strides,
+    gathers_in,
     params_of,
-    picks_in,
     row_major,
 )
 from .rounding import rounded_products
@@ -284,7 +284,7 @@ class StepMaker:
     names: Names
     kept: tuple[Loop, ...]
     reduced: tuple[Loop, ...]
-    places: dict[Pick, str] = field(default_factory=dict)
+    places: dict[Gather, str] = field(default_factory=dict)
 
     def steps(self) -> tuple[Step, ...]:
         rows = self.context.rows
@@ -364,7 +364,7 @@ class StepMaker:
             context.address,
             bounds,
             given=dict(known),
-            picks=picks_in(group.nodes),
+            picks=gathers_in(group.nodes),
             places=self.places,
             rounded=rounded_products(group.nodes),
         )

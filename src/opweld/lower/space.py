@@ -17,7 +17,7 @@ from ..ir.expr import (
     substitute,
     symbol,
     symbols_of,
-    with_picks,
+    with_gathers,
     without_symbols,
 )
 from ..ir.kernels.kernel import (
@@ -26,13 +26,13 @@ from ..ir.kernels.kernel import (
     Condition,
     Definition,
     Extent,
+    Gather,
     Index,
     Kernel,
     Load,
     Loop,
     Multiplied,
     Own,
-    Pick,
     RowScalar,
     Store,
     condition_of,
@@ -81,7 +81,7 @@ def _merges(expr: Size, outer: Loop, inner: Loop) -> bool:
     """What an index tells is as good as a constant where its own address merges: that is among the
     expressions, too.
     """
-    expr = with_picks(expr, lambda place: symbol(place.name))
+    expr = with_gathers(expr, lambda place: symbol(place.name))
     slow, fast = coefficient(expr, outer.var), coefficient(expr, inner.var)
     return slow is not None and fast is not None and slow == fast * inner.extent
 
@@ -109,7 +109,7 @@ def _map_definition(definition: Definition, mapped: Callable[[Size], Size]) -> D
         return replace(definition, address=mapped(definition.address), guard=guard)
     if isinstance(definition, Index):
         return replace(definition, expr=mapped(definition.expr))
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         coords, guard = map(mapped, definition.coords), _map_condition(definition.guard, mapped)
         return replace(definition, coords=tuple(coords), guard=guard)
     if isinstance(definition, Multiplied | RowScalar):
@@ -232,5 +232,5 @@ def _limits(definition: Definition) -> set[str]:
     if isinstance(definition, Index | Multiplied | RowScalar):
         return set()
     limits = [limit for b in condition_of(definition) for limit in (b.low, b.high)]
-    limits += [definition.extent] if isinstance(definition, Pick) else []
+    limits += [definition.extent] if isinstance(definition, Gather) else []
     return {name for limit in limits for name in symbols_of(limit)}

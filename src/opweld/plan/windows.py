@@ -47,7 +47,7 @@ def _repeats(nodes: Sequence[Node]) -> dict[int, float]:
     for node in reversed(nodes):
         own = found.get(node.serial, 1.0)
         for operand in node.inputs:
-            times = own * _picks_each(node) if node.op is Op.GATHER else own
+            times = own * _gathers_each(node) if node.op is Op.GATHER else own
             while is_free_view(operand):
                 times *= _overlap(operand) if operand.op is Op.WINDOW else 1.0
                 operand = operand.inputs[0]
@@ -55,7 +55,7 @@ def _repeats(nodes: Sequence[Node]) -> dict[int, float]:
     return found
 
 
-def _picks_each(pick: Node) -> float:
+def _gathers_each(pick: Node) -> float:
     """How often each element of what a GATHER reads is read."""
     elems = number_at(pick.inputs[0].type.num_elems)
     return number_at(pick.type.num_elems) / max(elems, 1)

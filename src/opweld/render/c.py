@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.expr import Atom, Monomial, Picked, Quotient, Size, Symbol, terms_of
-from ..ir.kernels.kernel import Arg, Kernel, Let, Name, Pick
+from ..ir.kernels.kernel import Arg, Gather, Kernel, Let, Name
 from ..ir.ops import Op
 from ..ir.types import DType
 from .approximate import approximate_name, constant_divisor
@@ -254,7 +254,7 @@ def index_text(value: Size, literal: Callable[[int], str]) -> str:
     return Integers(literal).text(value)
 
 
-def picked_text(pick: Pick, index: str, extent: str, *more: str) -> str:
+def gathered_text(pick: Gather, index: str, extent: str, *more: str) -> str:
     """The place that an index tells, by the text of its number and that of the axis."""
     if pick.ignored is not None:
         index = f"{index} == {_integer(pick.ignored, DType.I64)} ? 0 : {index}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from ..ir.kernels.kernel import Between, Buffer, Element, Kernel, Load, Pick, Test, condition_of
+from ..ir.kernels.kernel import Between, Buffer, Element, Gather, Kernel, Load, Test, condition_of
 from .c import argument, compute_type, spelled
 from .layout import comment, folded, head
 
@@ -20,7 +20,7 @@ def pieces_of(element: Element, language: str) -> set[str]:
 
 def place_pieces(kernels: Iterable[Kernel]) -> set[str]:
     """Names of the pieces that places told by indices need."""
-    picks = [d for kernel in kernels for d in kernel.definitions if isinstance(d, Pick)]
+    picks = [d for kernel in kernels for d in kernel.definitions if isinstance(d, Gather)]
     needed = {"place_of"} if picks else set()
     return needed | ({"from_either_end"} if any(pick.wraps for pick in picks) else set())
 
@@ -93,7 +93,10 @@ def call_element(kernel: Kernel, arguments: list[str]) -> list[str]:
 
 
 def condition_text(
-    user: Load | Test | Pick, kernel: Kernel, between: Callable[[Between], str], joint: str = " && "
+    user: Load | Test | Gather,
+    kernel: Kernel,
+    between: Callable[[Between], str],
+    joint: str = " && ",
 ) -> str:
     """The guard of what is read or what a test tests, as far as it has a name by the name."""
     condition = condition_of(user)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from ..ir.kernels.kernel import Const, Kernel, Let, Load, Name, Pick, Test
+from ..ir.kernels.kernel import Const, Gather, Kernel, Let, Load, Name, Test
 from ..ir.ops import Op
 
 
@@ -18,7 +18,7 @@ def padded(kernel: Kernel) -> dict[str, Let]:
     their guard they may be its constant, and the choice is theirs.
     """
     element = kernel.element
-    places = [d.index for d in kernel.definitions if isinstance(d, Pick)]
+    places = [d.index for d in kernel.definitions if isinstance(d, Gather)]
     read = Counter([*_names(element.body), *_results(kernel), *places])
     guards = {d.name: d.guard for d in kernel.definitions if isinstance(d, Load) and d.guard}
     tests = {d.name: d.condition for d in kernel.definitions if isinstance(d, Test)}

@@ -63,7 +63,7 @@ struct AttendBlock {
     const AttendSizes& sizes;
     int64_t batch, first;
     const unsigned char* images;  // of this batch
-    const int* needs_fallback;             // two of each image
+    const int* needs_fallback;    // two of each image
     bool* again;                  // of each row, whether the CUDA cores are to make it
 
     // its first row of the block
@@ -80,7 +80,7 @@ struct AttendBlock {
         for (int row = int(threadIdx.x); row < Tile::kRows; row += Tile::kThreads) again[row] = true;
     }
 
-    // Splits the warp's rows of q; whether they are needs_fallback.
+    // Splits the warp's rows of q; whether they do not fit.
     __device__ __forceinline__ int split_queries(unsigned char* parts, float* scales) const {
         int own = 0;
         split_rows<typename Tile::Queries, Tile::kDepth, 16 * kDown>(
@@ -88,7 +88,7 @@ struct AttendBlock {
             sizes.queries - first - warp_row(), Problem::kDepth, own);
         return own;
     }
-    // Whether one of this thread's share of tiles is needs_fallback.
+    // Whether one of this thread's share of tiles does not fit.
     __device__ __forceinline__ int find_fallbacks() const {
         int own = 0;
         for (int i = int(threadIdx.x); i < 2 * tiles(); i += int(blockDim.x)) own |= needs_fallback[i];
@@ -189,16 +189,18 @@ struct AttendBlock {
 // others fill the gaps.
 template <typename Tile>
 OPWELD_FN AttendBlock<Tile> block_of(const typename Tile::Problem& problem, const AttendSizes& sizes,
-                                     const unsigned char* images, const int* needs_fallback, bool* again) {
+                                     const unsigned char* images, const int* needs_fallback,
+                                     bool* again) {
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows;
     const int64_t batch = blockIdx.x / blocks;
     const int64_t first = (blocks - 1 - blockIdx.x % blocks) * Tile::kRows;
     const int64_t image = problem.shared_of(batch) * Tile::tiles(sizes.keys);
-    return {problem, sizes, batch, first, images + image * Tile::kImageBytes, needs_fallback + 2 * image, again};
+    return {problem, sizes, batch, first, images + image * Tile::kImageBytes,
+            needs_fallback + 2 * image, again};
 }
 
 // @attend_bytes deps: AttendSizes
-// The workspace of one call: the images, and of the keys and the values of each whether they are needs_fallback.
+// The workspace of one call: the images, and whether the keys and the values of each do not fit.
 template <typename Tile>
 static int64_t attend_bytes(const AttendSizes& sizes) {
     return sizes.shared * Tile::tiles(sizes.keys) * (Tile::kImageBytes + 2 * int64_t(sizeof(int)));

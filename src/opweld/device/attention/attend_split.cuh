@@ -125,9 +125,9 @@ struct WarpRow {
 
 // @split_rows deps: AttendLines, WarpRow
 // A warp splits `exist` rows of `count` values, from line `first` on, into kRows rows of an image from
-// `row` on, and says their scales; other rows are zeros. `needs_fallback` becomes 1 where the parts do not hold
-// one: its largest value is out of range, or more than one in 16, zeros apart, has digits below those
-// that a lower part keeps. Many rows at once, for most of the time is waiting for loads.
+// `row` on, and says their scales; other rows are zeros. `needs_fallback` becomes 1 where the parts
+// do not hold one: its largest value is out of range, or more than one in 16, zeros apart, has digits
+// below those that a lower part keeps. Many rows at once: most of the time is waiting for loads.
 template <typename Parts, int kLength, int kRows>
 OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const AttendLines& lines,
                           int64_t first, int64_t exist, int count, int& needs_fallback) {
@@ -231,9 +231,9 @@ OPWELD_FN void split_columns(unsigned char* image, float* scales, const AttendLi
 }
 
 // @attend_split_kernel deps: AttendLines, AttendSizes, split_columns, split_rows, start_dependents
-// A block makes the keys of the image of one tile, another one its values; each says whether they are
-// needs_fallback. They are laid out in shared memory, so that memory is written straight along: 5.4 instead of
-// 9.7 us for 512 keys of 64, 32 times (H200).
+// A block makes the keys of the image of one tile, another one its values; each says whether they do
+// not fit. They are laid out in shared memory, so that memory is written straight along: 5.4 instead
+// of 9.7 us for 512 keys of 64, 32 times (H200).
 template <typename Tile>
 __global__ void __launch_bounds__(Tile::kSplitThreads, Tile::kSplitBlocks)
     attend_split_kernel(const typename Tile::Problem problem, const AttendSizes sizes,

@@ -111,9 +111,9 @@ OPWELD_FN void read_line(float (&values)[LiveTile::kDepth], const unsigned char*
 }
 
 // @split_line deps: LiveTile, exponents, put_split
-// Splits a line, its largest value brought to just below 2^15; gives its scale. `needs_fallback` becomes 1 where
-// scales of two such lines could not be multiplied, or where more than one value in 16, zeros apart, has
-// digits below those that a lower part keeps. NaN shows in the sums.
+// Splits a line, its largest value brought to just below 2^15; gives its scale. `needs_fallback`
+// becomes 1 where scales of two such lines could not be multiplied, or where more than one value in
+// 16, zeros apart, has digits below those that a lower part keeps. NaN shows in the sums.
 OPWELD_FN float split_line(unsigned char* to, int row, float (&values)[LiveTile::kDepth],
                            int& needs_fallback) {
     constexpr int kDepth = LiveTile::kDepth;
@@ -201,7 +201,7 @@ struct LiveFeed {
 
 // @live_product_kernel deps: CallState, Faithful, LiveFeed, EpilogueStore, await_stages, give_task, mma_products
 // The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another kernel
-// has to make it: operands are needs_fallback, or a sum is not finite.
+// has to make it: operands do not fit, or a sum is not finite.
 template <typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, 1)
     live_product_kernel(LiveProduct p, int splits, int64_t each, int stages, EpilogueStore<Epilogue> sink,

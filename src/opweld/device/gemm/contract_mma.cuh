@@ -323,7 +323,7 @@ OPWELD_FN void find_cancellation(const MmaSums& sums, const MmaCopies<Mode>& cop
 
 // @mma_product_kernel deps: MmaCopies, find_cancellation_mma, give_task, mma_stage, shared_address
 // The product, each tile's k in `splits` parts of `each` blocks. Where `call` is given and says that
-// the operands are needs_fallback, or that lost digits count, another kernel makes the product.
+// the operands do not fit, or that lost digits count, another kernel makes the product.
 template <typename Mode, typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
     mma_product_kernel(PackedProduct p, int splits, int64_t each, EpilogueStore<Epilogue> sink,

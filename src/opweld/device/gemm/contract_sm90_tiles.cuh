@@ -113,7 +113,7 @@ struct Tiles {
 
 // @TileScales deps: CallState
 // Scales of split operands, a [batch][interval][a_rows] and b [batch][n], and what is known of the
-// operands: where they are needs_fallback, or lost digits count, another kernel makes the product. Whole
+// operands: where they do not fit, or lost digits count, another kernel makes the product. Whole
 // operands have none.
 struct TileScales {
     const float *a, *b;

@@ -5,7 +5,7 @@ struct List {
   std::vector<TensorView> views;
   int32_t device;
 
-  explicit List(const std::vector<Tensor>& tensors) : device(tensors[0].get_device_index()) {
+  explicit List(const std::vector<Tensor>& tensors) : device(tensors.at(0).get_device_index()) {
     for (const Tensor& x : tensors) {
       views.push_back(operand(x, x.const_data_ptr()));
       if (x.get_device_index() != device) device = -2;

@@ -30,7 +30,7 @@ struct Held {
 struct CallHead {
     int needs_fallback;  // an operand does not fit its packed form
     int lossy;  // digits of an operand are lost, which may count
-    int again;  // the float32 kernel makes the product: operands are needs_fallback, or lost digits count
+    int again;  // the float32 kernel makes the product: operands do not fit, or lost digits count
     int stale;  // the split copy of b has to be made
 };
 

@@ -20,7 +20,7 @@ from ...ir.graph import Arena, Node
 from ...ir.ops import Op
 from ...ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
 from ...ir.rules.rewrite import Condition
-from .gathers import pick_of
+from .gathers import gather_of
 from .ops import number, sizes
 from .pools import is_windowed, pool_of
 from .selects import select_of
@@ -335,7 +335,7 @@ def in_parts(nodes: Iterable[Node], fresh: Callable[[str], str]) -> dict[int, Ca
 
 
 def _call_of(node: Node, inside: Mapping[int, Node]) -> Call | None:
-    for view in (pick_of(node), select_of(node)):
+    for view in (gather_of(node), select_of(node)):
         if view is not None and _lies_inside(node, view[2], inside):
             return Call(*view)
     if not node.type.dtype.is_float:

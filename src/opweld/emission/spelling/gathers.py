@@ -12,7 +12,7 @@ from .ops import number, sizes
 _FUNCTIONAL = "torch.nn.functional"
 
 
-def pick_of(node: Node) -> tuple[str, str, tuple[Node, Node]] | None:
+def gather_of(node: Node) -> tuple[str, str, tuple[Node, Node]] | None:
     """Name, text and operands of the call that reads whole slices of an axis: {x} stands for what
     is read and {c} for the numbers, behind the reshapes that set them beside each other.
     """
@@ -46,7 +46,7 @@ def _shaped(node: Node, x: Node, c: Node, axis: int) -> str:
     return "" if c.type.rank else f".unsqueeze({axis})"
 
 
-def pick_text(node: Node, name: Callable[[Node], str]) -> str:
+def gather_text(node: Node, name: Callable[[Node], str]) -> str:
     """The expression for any indexed read; `name` gives the texts of its operands."""
     x, index = (name(operand) for operand in node.inputs)
     attrs, (source, numbers) = node.attrs, (operand.type for operand in node.inputs)

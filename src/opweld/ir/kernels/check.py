@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..attrs import ReduceAttrs, ScanAttrs
-from ..expr import Size, coefficient, divides, picks_of, product, symbols_of
+from ..expr import Size, coefficient, divides, gathers_of, product, symbols_of
 from ..infer import INDEX_DTYPES, TypeRule
 from ..ops import OPS, Kind, Op
 from ..types import DType, TensorType
@@ -18,13 +18,13 @@ from .kernel import (
     Contraction,
     Definition,
     Element,
+    Gather,
     Index,
     Kernel,
     Let,
     Load,
     Loop,
     Multiplied,
-    Pick,
     Pointwise,
     RowBlocks,
     RowScalar,
@@ -209,10 +209,10 @@ def _check_names(kernel: Kernel) -> None:
     before: dict[str, Definition] = {}
     for definition in kernel.definitions:
         _check_definition(definition, integers, inputs)
-        _check_picks(definition, before)
+        _check_gathers(definition, before)
         before[definition.name] = definition
     for store in kernel.stores:
-        if picks_of(store.address):
+        if gathers_of(store.address):
             raise InvalidKernel(f"an index tells where {store.buffer} is stored")
 
 
@@ -234,7 +234,7 @@ def _check_definition(definition: Definition, integers: set[str], inputs: dict[s
         return None
     if isinstance(definition, Test):
         return _check_condition(definition.condition, integers, name)
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         for expr in (*definition.coords, definition.extent):
             _check_expr(expr, integers, name)
         return _check_condition(definition.guard, integers, name)
@@ -246,14 +246,14 @@ def _check_definition(definition: Definition, integers: set[str], inputs: dict[s
     return _check_condition(definition.guard, integers, name)
 
 
-def _check_picks(definition: Definition, before: Mapping[str, Definition]) -> None:
+def _check_gathers(definition: Definition, before: Mapping[str, Definition]) -> None:
     """Places that indices tell are told before, from numbers that are known."""
     for expr in expressions_of(definition):
-        for place in picks_of(expr):
+        for place in gathers_of(expr):
             pick = before.get(place.name)
-            if not isinstance(pick, Pick) or (pick.coords, pick.extent) != place.told_by:
+            if not isinstance(pick, Gather) or (pick.coords, pick.extent) != place.told_by:
                 raise InvalidKernel(f"{definition.name} uses {place}, which no index tells")
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         read = before.get(definition.index)
         if not isinstance(read, Load | Index):
             raise InvalidKernel(f"{definition.name} needs {definition.index}, which is not read")
@@ -370,4 +370,4 @@ def _definition_dtypes(kernel: Kernel) -> dict[str, DType]:
 def _definition_dtype(definition: Definition) -> DType:
     if isinstance(definition, Load | Multiplied | RowScalar):
         return definition.dtype
-    return DType.I64 if isinstance(definition, Index | Pick) else DType.BOOL
+    return DType.I64 if isinstance(definition, Index | Gather) else DType.BOOL

@@ -4,7 +4,7 @@ kernel     = name, params, loops, lanes, definition*, element, store*, threads, 
 param      = Buffer(name, dtype) | Extent(name)
 loop       = Loop(var, extent)
 definition = Load(name, buffer, address, access, guard) | Index(name, expr, access)
-           | Test(name, condition, access) | Pick(name, index, extent, access, guard)
+           | Test(name, condition, access) | Gather(name, index, extent, access, guard)
            | Multiplied(name, dtype) | RowScalar(name, dtype)
 element    = name, params, let*, results
 let        = Let(name, dtype, op, args, attrs)
@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Size, picks_of
+from ..expr import Size, gathers_of
 from ..ops import Op
 from ..types import DType
 from .product import FormRow, Matrix, Mode
@@ -125,7 +125,7 @@ class Test:
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class Gather:
     """`name` is the place along an axis of `extent` elements that the number `index`, loaded or an
     Index before, tells: addresses after it name it. Where it `wraps`, places below 0 count from the
     end; for the number `ignored` the place is 0, as it is outside `guard`. `coords` are the address
@@ -160,7 +160,7 @@ class RowScalar:
     dtype: DType
 
 
-Own = Load | Index | Test | Pick
+Own = Load | Index | Test | Gather
 """What has a statement of its own wherever it is used."""
 
 Definition = Own | Multiplied | RowScalar
@@ -172,7 +172,7 @@ def expressions_of(definition: Definition) -> list[Size]:
         return [definition.address, *(b.expr for b in definition.guard)]
     if isinstance(definition, Index):
         return [definition.expr]
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         return [*definition.coords, *(b.expr for b in definition.guard)]
     if isinstance(definition, Multiplied | RowScalar):
         return []
@@ -183,17 +183,17 @@ def needed_by(definitions: Iterable[Definition], given: Iterable[Definition]) ->
     """Those of `given`, in order, that the places of `definitions` are told by: picks, and the
     numbers that these are made of.
     """
-    names = {p.name for d in definitions for e in expressions_of(d) for p in picks_of(e)}
+    names = {p.name for d in definitions for e in expressions_of(d) for p in gathers_of(e)}
     found: list[Own] = []
     for each in reversed(list(given)):
         if isinstance(each, Own) and each.name in names:
             found.append(each)
-            names |= {p.name for e in expressions_of(each) for p in picks_of(e)}
-            names |= {each.index} if isinstance(each, Pick) else set()
+            names |= {p.name for e in expressions_of(each) for p in gathers_of(e)}
+            names |= {each.index} if isinstance(each, Gather) else set()
     return tuple(reversed(found))
 
 
-def condition_of(definition: Load | Test | Pick) -> Condition:
+def condition_of(definition: Load | Test | Gather) -> Condition:
     """The guard, or what is tested."""
     return definition.condition if isinstance(definition, Test) else definition.guard
 

@@ -12,13 +12,13 @@ from .kernel import (
     Const,
     Definition,
     Extent,
+    Gather,
     Index,
     Kernel,
     Let,
     Load,
     Loop,
     Multiplied,
-    Pick,
     RowScalar,
     Store,
 )
@@ -108,8 +108,8 @@ def _extent_text(extent: Extent) -> str:
 def _definition_text(definition: Definition, given: str) -> str:
     if isinstance(definition, Load):
         return _load_text(definition)
-    if isinstance(definition, Pick):
-        return _pick_text(definition)
+    if isinstance(definition, Gather):
+        return _gather_text(definition)
     if isinstance(definition, Multiplied):
         return f"{definition.name} {definition.dtype.value} = product"
     if isinstance(definition, RowScalar):
@@ -126,7 +126,7 @@ def _load_text(load: Load) -> str:
     return f"{load.name} {load.dtype.value} = load {place}{guard}  {load.access.value}"
 
 
-def _pick_text(pick: Pick) -> str:
+def _gather_text(pick: Gather) -> str:
     ways = " wraps" if pick.wraps else ""
     ways += "" if pick.ignored is None else f" ignored {pick.ignored}"
     guard = f" if {_condition_text(pick.guard)} else 0" if pick.guard else ""

@@ -10,16 +10,16 @@ from ...ir.kernels.kernel import (
     Buffer,
     Definition,
     Extent,
+    Gather,
     Index,
     Kernel,
     Multiplied,
-    Pick,
     RowScalar,
     Store,
     Test,
 )
 from ...ir.types import DType
-from ..c import STORAGE, Integers, compute_type, constant, load_text, picked_text, store_text
+from ..c import STORAGE, Integers, compute_type, constant, gathered_text, load_text, store_text
 from ..element import condition_text
 
 
@@ -46,7 +46,7 @@ OUTSIDE = "outside"
 
 def picks(kernels: Iterable[Kernel]) -> bool:
     """Whether indices tell places, which may be out of range."""
-    return any(isinstance(d, Pick) for kernel in kernels for d in kernel.definitions)
+    return any(isinstance(d, Gather) for kernel in kernels for d in kernel.definitions)
 
 
 def checked(kernels: Iterable[Kernel], body: list[str]) -> tuple[str, list[str]]:
@@ -69,8 +69,8 @@ def definition_text(
     def between(each: Between) -> str:
         return _between(each, bounds)
 
-    if isinstance(definition, Pick):
-        text = picked_text(definition, definition.index, text_of(definition.extent), OUTSIDE)
+    if isinstance(definition, Gather):
+        text = gathered_text(definition, definition.index, text_of(definition.extent), OUTSIDE)
         if definition.guard:
             text = f"{condition_text(definition, kernel, between, _BOTH)} ? {text} : 0"
         return f"const int64_t {name} = {text};"

@@ -14,13 +14,13 @@ from ...ir.kernels.kernel import (
     Access,
     Between,
     Buffer,
+    Gather,
     Index,
     Kernel,
     Load,
     Loop,
     Multiplied,
     Own,
-    Pick,
     Test,
     expressions_of,
 )
@@ -29,10 +29,10 @@ from ..c import (
     Integers,
     compute_type,
     constant,
+    gathered_text,
     grouped,
     load_text,
     named_in,
-    picked_text,
     store_text,
 )
 from ..element import call_element, condition_text
@@ -239,7 +239,7 @@ def definition_text(
     where that is not zero.
     """
     name = definition.name
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         return _place_told(definition, kernel, read.get(definition.index, definition.index))
     if isinstance(definition, Index):
         return f"const int64_t {name} = {_VALUES.text(definition.expr)};"
@@ -252,8 +252,8 @@ def definition_text(
     return f"const {compute_type(definition.dtype)} {name} = {text};"
 
 
-def _place_told(pick: Pick, kernel: Kernel, index: str) -> str:
-    text = picked_text(pick, index, _VALUES.text(pick.extent))
+def _place_told(pick: Gather, kernel: Kernel, index: str) -> str:
+    text = gathered_text(pick, index, _VALUES.text(pick.extent))
     if pick.guard:
         text = f"{condition_text(pick, kernel, _between)} ? {text} : 0"
     return f"const Index {pick.name} = {text};"

@@ -6,12 +6,12 @@ pass, in the user's own expressions; the skeleton does the rest for operands of 
 
 from __future__ import annotations
 
-from ...ir.expr import Size, picks_of
-from ...ir.kernels.kernel import Buffer, Definition, Index, Kernel, Load, Loop, Pick, RowScalar
+from ...ir.expr import Size, gathers_of
+from ...ir.kernels.kernel import Buffer, Definition, Gather, Index, Kernel, Load, Loop, RowScalar
 from ...ir.kernels.reduction import Fold, Folding, Reduction, Step, Value, Walk
 from ...ir.ops import Op
 from ...ir.types import DType
-from ..c import STORAGE, compute_type, constant, load_text, picked_text, store_text
+from ..c import STORAGE, compute_type, constant, gathered_text, load_text, store_text
 from ..chunks import has_chunks, own_folds, takes_chunks
 from ..element import pieces_called, title
 from ..layout import folded, head
@@ -51,7 +51,7 @@ def is_row_functor(reduction: Reduction) -> bool:
         reduction.axes is not None
         and not reduction.contiguous.alone
         and device_instance(reduction) is None
-        and not any(isinstance(each, Pick) for each in walks)
+        and not any(isinstance(each, Gather) for each in walks)
         and _is_listed_by_rows(reduction)
         and all(_is_plain(each, reduction.length) for each in definitions)
     )
@@ -71,7 +71,7 @@ def _is_plain(definition: Definition, length: Size) -> bool:
         return isinstance(more, int) and more <= 0
     if isinstance(definition, Load):
         return not definition.guard
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         return not definition.guard and definition.extent == length
     return isinstance(definition, RowScalar)
 
@@ -315,7 +315,7 @@ def _fold_text(fold: Fold, of: tuple[str, ...]) -> str:
 def _used(reduction: Reduction, kernel: Kernel) -> list[int]:
     """The places of the operands and results that a kernel has."""
     loads = [d for d in kernel.definitions if isinstance(d, Load)]
-    read = {load.buffer for load in loads if not picks_of(load.address)}
+    read = {load.buffer for load in loads if not gathers_of(load.address)}
     used = read | {store.buffer for store in kernel.stores}
     return [place for place, buffer in enumerate(reduction.buffers) if buffer.name in used]
 
@@ -323,7 +323,7 @@ def _used(reduction: Reduction, kernel: Kernel) -> list[int]:
 def _picked(reduction: Reduction, kernel: Kernel) -> list[int]:
     """The places of the operands that a kernel reads where an index tells."""
     loads = [d for d in kernel.definitions if isinstance(d, Load)]
-    read = {load.buffer for load in loads if picks_of(load.address)}
+    read = {load.buffer for load in loads if gathers_of(load.address)}
     return [place for place, buffer in enumerate(reduction.buffers) if buffer.name in read]
 
 
@@ -349,7 +349,7 @@ def _texts(kernel: Kernel, length: Size) -> dict[str, str]:
     found = dict[str, str]()
     for each in kernel.definitions:
         if isinstance(each, Load):
-            places = [f"{each.buffer}({pick.name})" for pick in picks_of(each.address)]
+            places = [f"{each.buffer}({pick.name})" for pick in gathers_of(each.address)]
             found[each.name] = load_text(each.dtype, *(places or [each.buffer]))
         elif isinstance(each, Index):
             more = each.expr - length
@@ -403,9 +403,9 @@ def _after(reduction: Reduction, number: int, step: Step, placed: list[int]) -> 
 def _places(kernel: Kernel, texts: dict[str, str]) -> list[str]:
     """The statements that tell what indices pick."""
     return [
-        folded(f"    const auto {pick.name} = {picked_text(pick, texts[pick.index], _LENGTH)};")
+        folded(f"    const auto {pick.name} = {gathered_text(pick, texts[pick.index], _LENGTH)};")
         for pick in kernel.definitions
-        if isinstance(pick, Pick)
+        if isinstance(pick, Gather)
     ]
 
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from ...ir.expr import Size, coefficient, substitute, symbol, symbols_of
 from ...ir.kernels.kernel import (
     Access,
+    Gather,
     Kernel,
     Load,
     Loop,
     Own,
-    Pick,
     RowScalar,
     Store,
     Test,
@@ -92,7 +92,7 @@ def reads_elements(load: Load, folding: Folding) -> bool:
 
 def unnamed(definition: Own) -> Own:
     """What tells it from others: all walks call a place alike, but not the number that tells it."""
-    if isinstance(definition, Pick):
+    if isinstance(definition, Gather):
         return replace(definition, index="")
     return replace(definition, name="")
 

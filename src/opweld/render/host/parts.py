@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...ir.expr import product, symbols_of
-from ...ir.kernels.kernel import Kernel, Load, Pick, Pointwise
+from ...ir.kernels.kernel import Gather, Kernel, Load, Pointwise
 from ...ir.kernels.reduction import Folding
 from ...ir.operator import Operator, reads_in_place
 from ...ir.types import DType, TensorType
@@ -122,19 +122,19 @@ def _kernels(of: Kernel | Folding) -> tuple[Kernel, ...]:
     return (of,) if isinstance(of, Kernel) else of.kernels
 
 
-def before_picks(kernel: Kernel | Folding) -> list[str]:
+def before_gathers(kernel: Kernel | Folding) -> list[str]:
     """What stands before the calls of entry points that read by indices."""
     if not picks(_kernels(kernel)):
         return []
     lines = list[str]()
     for each in _kernels(kernel):
         of_load = {d.name: d.buffer for d in each.definitions if isinstance(d, Load)}
-        for pick in (d for d in each.definitions if isinstance(d, Pick)):
+        for pick in (d for d in each.definitions if isinstance(d, Gather)):
             if not isinstance(pick.extent, int) and pick.index in of_load:
                 extent = index_text(pick.extent, str)
                 lines.append(f"  host::expect_elements({extent}, {of_load[pick.index]});")
     return [*dict.fromkeys(lines), "  host::Inside inside;"]
 
 
-def behind_picks(kernel: Kernel | Folding) -> list[str]:
+def behind_gathers(kernel: Kernel | Folding) -> list[str]:
     return ["  inside.require();"] if picks(_kernels(kernel)) else []

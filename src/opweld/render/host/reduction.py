@@ -9,8 +9,8 @@ from ..c import index_text
 from ..cuda.cooperative_rows import has_partials
 from .parts import (
     all_of,
-    before_picks,
-    behind_picks,
+    before_gathers,
+    behind_gathers,
     called,
     extents,
     pointers,
@@ -57,14 +57,14 @@ def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str
         f"  const int64_t num_rows = {index_text(reduction.num_rows, str)};",
         f"  const int64_t length = {index_text(reduction.length, str)};",
         "  if (num_rows == 0) return;",
-        *([guard] if language == "cuda" else before_picks(reduction.strided)),
+        *([guard] if language == "cuda" else before_gathers(reduction.strided)),
         *prepare(operator),
         f"  if ({all_of([*whole, *(f'{name}.is_contiguous()' for name in names)])}) {{",
         *call(operator, reduction.contiguous),
         "  } else {",
         *call(operator, reduction.strided),
         "  }",
-        *([] if language == "cuda" else behind_picks(reduction.strided)),
+        *([] if language == "cuda" else behind_gathers(reduction.strided)),
         "}",
     ]
     return "\n".join(lines)

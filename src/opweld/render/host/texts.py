@@ -25,8 +25,8 @@ from ..cuda.texts import runs_by_skeleton, takes_scratch
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
 from .parts import (
-    before_picks,
-    behind_picks,
+    before_gathers,
+    behind_gathers,
     contiguous_test,
     extents,
     pointers,
@@ -223,13 +223,13 @@ def _run_text(operator: Operator, fused: Pointwise, language: str) -> str:
         *reads(operator, sizes_of_run(fused)),
         f"  const int64_t num_elems = {index_text(product(fused.shape), str)};",
         "  if (num_elems == 0) return;",
-        *([guard] if language == "cuda" else before_picks(fused.strided)),
+        *([guard] if language == "cuda" else before_gathers(fused.strided)),
         f"  if ({contiguous_test(operator, fused)}) {{",
         *call(operator, fused.contiguous),
         "  } else {",
         *call(operator, fused.strided),
         "  }",
-        *([] if language == "cuda" else behind_picks(fused.strided)),
+        *([] if language == "cuda" else behind_gathers(fused.strided)),
         "}",
     ]
     return "\n".join(lines)
