@@ -1,4 +1,4 @@
-"""Pointwise scans on the device: errors beside eager's, hard rows, layouts, the same bits."""
+"""Fused scans on the device: errors beside eager's, hard rows, layouts, the same bits."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def with_tensor_lists(plan: Plan, runs: Runs) -> Plan:
     more than MAX_CHOICES tensors that a kernel cannot have so are joined before all that read them.
     """
     for cat in _joined_in_kernels(plan):
-        readers = [group for group in plan.groups if cat in group.nodes and _may_read(group)]
+        readers = [group for group in plan.groups if _joins(group, cat)]
         lists = [found for group in readers if (found := _over_list(plan, group, cat, runs))]
         if len(lists) == len(readers) or len(cat.inputs) <= MAX_CHOICES:
             plan = _with(plan, lists)
@@ -40,20 +40,18 @@ def _joined_in_kernels(plan: Plan) -> list[Node]:
     """The CATs of tensors in memory that only kernels have."""
     written = {node.serial for group in plan.groups for node in group.outputs}
     inside = (
-        (group, node)
+        node
         for group in plan.groups
         for node in group.nodes
-        if _may_read(group) and node.op is Op.CAT and node.serial not in written
+        if node.op is Op.CAT and node.serial not in written and _joins(group, node)
     )
-    return list(dict.fromkeys(node for group, node in inside if _is_in_memory(group, node)))
+    return list(dict.fromkeys(inside))
 
 
-def _may_read(group: Group) -> bool:
-    return group.kind in (GroupKind.POINTWISE, GroupKind.REDUCTION)
-
-
-def _is_in_memory(group: Group, cat: Node) -> bool:
-    """Whether the group reads all tensors of a CAT, and computes none of them."""
+def _joins(group: Group, cat: Node) -> bool:
+    """Whether a CAT is in the kernel of a group, which reads all tensors and computes none."""
+    if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION) or cat not in group.nodes:
+        return False
     read = {node.serial for node in group.inputs}
     return all(node.serial in read for node in in_list(cat))
 
@@ -97,7 +95,7 @@ def _between(cat: Node) -> tuple[Node, ...]:
 
 def _over_list(plan: Plan, group: Group, cat: Node, runs: Runs) -> Group | None:
     """The group over a list in place of the CAT; None where no skeleton runs it."""
-    if group.listed is not None or not _is_in_memory(group, cat):
+    if group.listed is not None:
         return None
     found = _listed(group, cat)
     (lowered,) = lower(replace(plan, groups=(found,)))

@@ -27,6 +27,18 @@ class Called(nn.Module):
         return self.function(x, y)
 
 
+class Wide(nn.Module):
+    """In training its kernel has so many times the elements of the argument, in eval three times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def forward(self, x):
+        times = self.times if self.training else 3
+        return torch.tanh(x.reshape(-1, 16, 1).expand(-1, 16, times)) * 2
+
+
 def text_of(function: Callable[..., Any], *rows: int, width: int = 16) -> str:
     module = Called(function)
     original = Original("called.py", __name__, "Called", None)
@@ -78,3 +90,13 @@ def test_fixed_sizes_are_few_or_not(width: int, few: bool) -> None:
     text = text_of(lambda x, y: torch.tanh(x.reshape(4, -1)) * y.reshape(-1)[:1], 4, 1, width=width)
     assert sizes_in(text) == ([4 * width, width] if few else [])
     assert ("_kernels.host_bound(" in text) is few
+
+
+@pytest.mark.parametrize(("times", "most"), [(6, [MOST // 6 // 16 * 16]), (MOST, [])])
+def test_the_state_with_most_elements_decides(times: int, most: list[int]) -> None:
+    """None is host-bound where one has too many at any size."""
+    original = Original("wide.py", __name__, "Wide", None)
+    options = Options(target="cpu", mode="both")
+    text = compile_module(Wide(times), (torch.randn(5, 16),), {}, original, options).text
+    assert text.count("=lambda op:") == 2
+    assert sizes_in(text) == most
