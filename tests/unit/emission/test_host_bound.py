@@ -28,7 +28,7 @@ class Called(nn.Module):
 
 
 class Wide(nn.Module):
-    """In training its kernel has so many times the elements of the argument, in eval three times."""
+    """In training its kernel has so many times the elements of its argument, in eval three."""
 
     def __init__(self, times: int) -> None:
         super().__init__()
