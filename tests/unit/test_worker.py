@@ -27,7 +27,7 @@ from opweld.process.worker import compile_in_child
 CHILD = """
 import os, sys
 from pathlib import Path
-from opweld import worker
+from opweld.process import worker
 from opweld.compiled import Compiled, PlanRow
 from opweld.errors import CaptureError, Where
 from opweld.model_file import load, make_inputs

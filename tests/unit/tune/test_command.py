@@ -44,7 +44,7 @@ def get_init_inputs():
 CHILD = """
 import json, os, sys, time
 from pathlib import Path
-from opweld import worker
+from opweld.process import worker
 from opweld.errors import UserError
 request, answer = map(Path, sys.argv[1:])
 asked = json.loads(request.read_text())
