@@ -95,7 +95,7 @@ def test_the_version_of_torch(monkeypatch: pytest.MonkeyPatch, version: str, sta
 def test_without_torch_it_still_answers() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from opweld import cli; sys.argv[1:] = ['doctor', '--json']; cli.main()"
+        "from opweld.interface import cli; sys.argv[1:] = ['doctor', '--json']; cli.main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -228,7 +228,7 @@ def test_what_cuda_keeps_of_a_piece_and_how_many_there_are(op, dtype):
 
 
 def test_pieces_on_a_cpu_are_those_of_the_host_code():
-    folder = Path(device.__file__).parent
+    folder = Path(device.__file__).parent / "host"
     text = (folder / "host_cpu.h").read_text().partition("// Fewer elements")[2]
     text = "#include <cstdint>\nnamespace host {\n//" + text + (folder / "rows_cpu.h").read_text()
     text += (
