@@ -1,7 +1,8 @@
 """What an emitted file's kernels were made for below the forward's arguments, as a table.
 
 Modules of one class that read the same have one row, weights of one shape another; what counts up
-in their paths is written as a range, so that equal blocks of a list add nothing to the text.
+in their paths is written as a range, so that equal blocks of a list add nothing to the text, and
+names that stand for each other between commas.
 """
 
 from __future__ import annotations
@@ -141,16 +142,18 @@ def _literal(value: Any) -> str:
 
 
 def _row(parts: list[str | None], paths: list[str]) -> list[str]:
-    """The lines of a row; None among its parts stands for the paths."""
-    spelled = paths_text(paths)
-    line = f"({', '.join(spelled[0] if part is None else part for part in parts)}),"
-    if len(spelled) == 1 and len(line) <= WIDTH - 20:
-        return [line]
-    lines = []
-    for part in parts:
-        texts = spelled if part is None else _folded(part)
-        lines += [*texts[:-1], f"{texts[-1]},"]
-    return ["(", *_in(lines, 4), "),"]
+    """The lines of a row, filled up; None among its parts stands for the paths."""
+    lines = ["("]
+    for number, part in enumerate(parts):
+        texts = paths_text(paths) if part is None else _folded(part)
+        ends = [*[""] * (len(texts) - 1), "," if number + 1 < len(parts) else "),"]
+        for text, end in zip(texts, ends, strict=True):
+            blank = "" if lines[-1].endswith("(") else " "
+            if len(lines[-1]) + len(blank + text + end) <= WIDTH - INDENT - 8:
+                lines[-1] += blank + text + end
+            else:
+                lines.append(f" {text}{end}")
+    return lines
 
 
 def _folded(text: str) -> list[str]:
@@ -178,10 +181,27 @@ def _in(lines: list[str], spaces: int) -> list[str]:
 
 
 def _with_ranges(paths: list[tuple[str, ...]]) -> list[str]:
-    """Paths that differ by a number alone are one, where the numbers follow each other."""
-    for place in range(max(map(len, paths), default=0)):
+    """Paths that differ by a number alone are one, where the numbers follow each other, and those
+    that differ by a name.
+    """
+    places = range(max(map(len, paths), default=0))
+    for place in places:
         paths = _merged(paths, place)
+    for place in reversed(places):
+        paths = _joined(paths, place)
     return [".".join(path) for path in paths]
+
+
+def _joined(paths: list[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:
+    """Those that differ at a place alone, with the names there between commas."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    for path in paths:
+        shared = (path[:place], path[place + 1 :]) if len(path) > place else (path, None)
+        found.setdefault(shared, []).extend(path[place : place + 1])
+    return [
+        (*before, ",".join(names), *behind) if names else before
+        for (before, behind), names in found.items()
+    ]
 
 
 def _merged(paths: list[tuple[str, ...]], place: int) -> list[tuple[str, ...]]:

@@ -70,8 +70,35 @@ def call_text(
         entries = [f"{name}={text}" for name, text in held.items()]
         items.append(wrapped("held=dict(", entries, ")", 4))
     for name, (function, arguments) in kernels.items():
-        items.append(wrapped(f"{name}=lambda op: {function}(", arguments, ")", 4))
+        items.append(filled(f"{name}=lambda op: {function}(", arguments, ")", 4))
     return "\n".join(["_fuse(", *(f"    {item}," for item in items), ")"])
+
+
+def filled(start: str, items: Iterable[str], end: str, indent: int) -> str:
+    """A call, in lines of as many items as there is room for; long ones go on below."""
+    listed = list(items)
+    if len(line := f"{start}{', '.join(listed)}{end}") + indent < _MAX_CHARS:
+        return line
+    lines = [start]
+    for item in [f"{each}," for each in listed[:-1]] + [f"{listed[-1]}{end}"]:
+        room = _MAX_CHARS - indent - 4
+        if len(lines) > 1 and len(lines[-1]) + 1 + len(item) <= room:
+            lines[-1] += f" {item}"
+        else:
+            lines += _at_blanks(item, room)
+    return f"\n{' ' * (indent + 4)}".join(lines)
+
+
+def _at_blanks(text: str, width: int) -> list[str]:
+    """A text in lines, with what is in inner parentheses in one of them."""
+    depth, kept = 0, ""
+    for char in text:
+        depth += (char in "([{") - (char in ")]}")
+        kept += "\0" if char == " " and depth > 1 else char
+    lines = textwrap.wrap(
+        kept, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace("\0", " ") for line in lines]
 
 
 def wrapped(start: str, items: Iterable[str], end: str, indent: int) -> str:

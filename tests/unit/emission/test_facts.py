@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
+import random
 import sys
+import textwrap
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -96,11 +99,35 @@ test_of.__test__ = False  # type: ignore[attr-defined]
 def test_equal_blocks_add_nothing_to_the_text() -> None:
     assert paths_text([f"blocks.{n}.conv" for n in range(40)]) == ['"blocks.0-39.conv"']
     listed = ["a.0.b", "a.1.b", "a.3.b", "c", "d.7"]
-    assert paths_text(listed) == ['"a.0-1.b a.3.b c d.7"']
+    assert paths_text(listed) == ['"a.0-1,3.b c d.7"']
     nested = [f"stage.{i}.{j}.fc" for i in range(3) for j in range(2)]
     assert paths_text(nested) == ['"stage.0-2.0-1.fc"']
     assert paths_text(["odd name.fc"]) == ["['odd name.fc']"]
-    assert paths_text(["a.01", "a.02"]) == ['"a.01 a.02"']
+    assert paths_text(["a.01", "a.02"]) == ['"a.01,02"']
+
+
+def test_names_that_stand_for_each_other_are_written_between_commas() -> None:
+    norm = [
+        f"layer1.{n}.bn{k}.{leaf}" for n in (0, 1) for k in (1, 2) for leaf in ("weight", "bias")
+    ]
+    assert paths_text(norm) == ['"layer1.0-1.bn1,bn2.weight,bias"']
+    assert paths_text(["fc.weight", "fc.bias", "weight"]) == ['"fc.weight,bias weight"']
+    assert paths_text(["a.b", "a.b.c", "d.b"]) == ['"a,d.b a.b.c"']
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_support_reads_what_is_written(seed: int) -> None:
+    """All of some paths that are alike in parts, and no others."""
+    draw = random.Random(seed)
+    parts = [["a", "b", "c1", "0", "1", "2", "4"], ["x", "y", "3", "4"], ["weight", "bias"]]
+    every = [tuple(map(draw.choice, parts[: draw.randint(1, 3)])) for _ in range(30)]
+    paths = sorted({".".join(path) for path in every})
+    text = piece("facts")
+    functions = text[text.index("    def names(part)") : text.index("    modules = [(kind, path")]
+    found: dict[str, Any] = {"itertools": itertools}
+    exec(textwrap.dedent(functions), found)
+    read = found["paths"](eval("(" + "\n".join(paths_text(paths)) + ")"))
+    assert sorted(".".join(path) for path in read) == paths
 
 
 def test_each_row_is_of_what_is_alike() -> None:
