@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..ir.graph import Node
 from ..ir.identifiers import is_reserved
 from ..ir.ops import Op
+from ..ir.views import is_free_view
 
 
 @dataclass(slots=True)
@@ -33,10 +34,10 @@ def stride_name(buffer: str, axis: int) -> str:
 
 
 def wish_for(node: Node) -> str:
-    """What a value should be called: its own name, or the operation that made it."""
+    """What a value should be called: its own name, or the operation that made it, behind views."""
     if node.op in (Op.INPUT, Op.WEIGHT):
         return str(node.attrs.name)
-    if node.op is Op.ITEM:
+    if node.op is Op.ITEM or is_free_view(node):
         return wish_for(node.inputs[0])
     if node.op is Op.CALL:
         return str(node.attrs.target).split(".")[1]

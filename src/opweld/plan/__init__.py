@@ -16,6 +16,7 @@ from .products.row_blocks import fuse_row_blocks
 from .rematerialize import computed_again
 from .rows import parallelism
 from .single_pass import in_one_walk
+from .squeezed import with_squeezed_results
 from .uses import uses_of
 
 
@@ -45,4 +46,5 @@ def make_plan(
     groups = make_groups(uses, clusters, target, choice, excluded, suffix, conditions, table)
     groups = reuse_buffers(uses, groups)
     groups = fuse_prologues(uses, groups, target, excluded, conditions)
-    return Plan(graph, target.name, fuse_row_blocks(groups, target, excluded, conditions))
+    groups = fuse_row_blocks(groups, target, excluded, conditions)
+    return Plan(graph, target.name, with_squeezed_results(graph, uses, groups))

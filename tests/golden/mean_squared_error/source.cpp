@@ -1,6 +1,6 @@
 // k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one walk, each cut in pieces that
 //   run side by side.
-// x f32[s0, 4096], y f32[s0, 4096] -> result f32[1, 1]
+// x f32[s0, 4096], y f32[s0, 4096] -> result f32[]
 
 OPWELD_FN float k1_mul_sum_div_walk0(float x_1, float y_1) {
   // model.py:11 return torch.mean((x - y) ** 2)

@@ -1,9 +1,9 @@
 // k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one walk, each cut in pieces that
 //   run side by side.
-// x f32[s0, 4096], y f32[s0, 4096] -> result f32[1, 1]
+// x f32[s0, 4096], y f32[s0, 4096] -> result f32[]
 struct k1_mul_sum_div_row : op::AlongRows {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 0, 1>,
-      op::Along<float, 2, 2>>;
+      op::Along<float>>;
   using Held = op::Of<0, 1>;
   using Teams = op::Types<op::Team<8, 0, 32>, op::Team<32, 0, 512>, op::Team<256>>;
   using Cut = op::CutRows<1, 4096, 64, 512, 1024>;
