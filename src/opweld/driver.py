@@ -190,7 +190,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
     lines = [line for line in lines if line.part.fuses or not line.part.variant.guard_suffix]
     numbered = tuple(line.part for line in lines)
-    parts = sharing(trace.run("lower", lifting, numbered, target.language))
+    parts = sharing(trace.run("lower", lifting, numbered, target.language, _by_skeleton(target)))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
     kernels = trace.run("lower", kernels_of, parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
@@ -224,16 +224,15 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
         conditions,
         table,
     )
-    runs = runs_by_skeleton if target.language == "cuda" else _runs_no_list
-    plan = trace.run("lower", with_tensor_lists, plan, runs)
+    plan = trace.run("lower", with_tensor_lists, plan, _by_skeleton(target))
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     return _Line(simplified, Part(_of_products(variant, plan), plan, kernels))
 
 
-def _runs_no_list(lowered: Lowered) -> bool:
-    """C++ has no skeletons."""
-    return False
+def _by_skeleton(target: Target) -> Callable[[Lowered], bool]:
+    """Which groups a skeleton runs: in C++ there is none."""
+    return runs_by_skeleton if target.language == "cuda" else lambda lowered: False
 
 
 def _of_products(variant: Variant, plan: Plan) -> Variant:

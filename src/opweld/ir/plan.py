@@ -64,7 +64,7 @@ class ReductionSchedule:
     it must, or keeps it on the chip: in registers, in up to `shared_bytes` of each multiprocessor,
     and on up to `multiprocessors` of them, or on all, which are `device_blocks`. With `alone` each
     row is one thread's, which takes `lanes` of them below each other, of `layers` behind each
-    other.
+    other. With `unpacked` rows of no whole number of accesses are usual, too.
     """
 
     lanes: int
@@ -75,6 +75,7 @@ class ReductionSchedule:
     alone: bool = False
     layers: int = 1
     device_blocks: int = 0
+    unpacked: bool = False
 
     def __str__(self) -> str:
         ways = f"{' cut' if self.cut else ''}{' alone' if self.alone else ''}"

@@ -73,6 +73,7 @@ def lower_reduction(
         length=rows.length,
         cut=schedule.cut,
         axes=axes_of_rows(group, strided),
+        unpacked=schedule.unpacked,
     )
 
 

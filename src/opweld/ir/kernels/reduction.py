@@ -153,7 +153,7 @@ class Reduction:
     `num_rows` and `length` are the sizes of the kept and of the reduced loops. With `cut` there is
     one walk, whose rows may be folded in pieces. `axes` are for each buffer the axes of the space
     along which its own lie, where that is all there is to tell about their places: see
-    lower/axes.py.
+    lower/axes.py. Rows that are `unpacked` have instances of their own.
     """
 
     group: str
@@ -163,6 +163,7 @@ class Reduction:
     length: Size
     cut: bool
     axes: tuple[tuple[int, ...], ...] | None = None
+    unpacked: bool = False
 
     @property
     def foldings(self) -> tuple[Folding, ...]:

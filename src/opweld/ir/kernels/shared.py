@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
+from ..expr import Expr
 from ..graph import Graph
 from ..operator import Operator, only_tracked, operator_of, operators_of
 from ..ops import Kind
@@ -80,33 +82,44 @@ def key_of(graph: Graph, group: Group, lowered: Lowered) -> str:
     if group.tail is not None and isinstance(lowered, RowBlocks):
         made.append(operator_of(group.tail, lowered.tail))
         names.append(group.tail.name)
-    text = repr(_without_comments(made))
-    for position, name in enumerate(names):
-        text = text.replace(name, f"<{position}>")
+    renamed = _renaming(names, [buffer.name for buffer in lowered.buffers])
     # What gradients are computed by has its words from the nodes themselves.
     told = [(node.op, node.attrs) for node in group.nodes if node.kind is not Kind.SOURCE]
-    return f"{_without_names(text, [buffer.name for buffer in lowered.buffers])} {told!r}"
+    return f"{_said(made, renamed)!r} {told!r}"
 
 
-def _without_comments(value: Any) -> Any:
-    """A copy in which no statement tells the user's line, and no kernel why it is one."""
+def _said(value: Any, renamed: Callable[[str], str]) -> Any:
+    """A value by which equal ones are told, without the user's lines and why a kernel is one.
+
+    Factors and terms are sorted by names, so they are again behind new ones.
+    """
     if isinstance(value, tuple | list):
-        return [_without_comments(item) for item in value]
+        return [_said(item, renamed) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
-        return value
+        return renamed(value if isinstance(value, str) else repr(value))
+    if isinstance(value, Expr):
+        terms = [(sorted(repr(_said(a, renamed)) for a in atoms), n) for atoms, n in value.terms]
+        return Expr.__name__, sorted(terms)
     if isinstance(value, Let | Kernel):
         value = replace(value, comment="")
-    return type(value), [_without_comments(getattr(value, f.name)) for f in fields(value)]
+    return type(value).__name__, [_said(getattr(value, f.name), renamed) for f in fields(value)]
 
 
-def _without_names(text: str, names: list[str]) -> str:
-    """With the places of names in the list for them, also where a stride or a value is named after
-    one.
+def _renaming(groups: list[str], buffers: list[str]) -> Callable[[str], str]:
+    """Texts with places in the lists for names, also where a stride or a value is named after a
+    buffer, or a function after a group.
     """
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    places = {name: place for place, name in enumerate(dict.fromkeys(buffers))}
     either = "|".join(sorted(map(re.escape, places), key=len, reverse=True))
     word = re.compile(rf"(?<![\w<])({either})(?=_stride\d+\b|_\d+\b|\b)")
-    return word.sub(lambda found: f"<b{places[found[1]]}>", text)
+
+    @cache
+    def renamed(text: str) -> str:
+        for position, name in enumerate(groups):
+            text = text.replace(name, f"<{position}>")
+        return word.sub(lambda found: f"<b{places[found[1]]}>", text)
+
+    return renamed
 
 
 def _named_as(group: Group, first: Group) -> Group:

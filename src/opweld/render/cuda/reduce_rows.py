@@ -169,12 +169,10 @@ def _facts(reduction: Reduction) -> list[str]:
         f"  using Held = op::Of<{held}>;",
         f"  using Teams = {_teams(instances(folding, reduction))};",
     ]
-    if folding.across and folding.lanes > 1:
+    if folding.lanes == 1:
+        lines.append("  using Singles = Teams;")
+    elif folding.across or reduction.unpacked:
         lines.append(f"  using Singles = {_teams(single_instances(folding, reduction))};")
-    elif folding.across:
-        lines.append("  using Singles = Teams;")
-    elif folding.lanes == 1:
-        lines.append("  using Singles = Teams;")
     if reduction.cut:
         rows, least = columns_and_least(folding)
         numbers = (rows, least, most_blocks_each(reduction))
