@@ -177,8 +177,10 @@ def run_cuda(
     wide_indices: bool,
 ) -> None:
     """One launch under emulation; every array lies against an unmapped page."""
-    if f"{kernel.name}_launch(const TensorView*" in text:
-        run_functor(text, kernel, operands, results, sizes, aligned, wide_indices)
+    functor = f"struct {kernel.name}_element {{\n  using Operands" in text
+    chosen = kernel.variant == "contiguous" or not all(x.flags.c_contiguous for x in operands)
+    if functor or (chosen and not wide_indices):
+        run_by_table(text, kernel, operands, results, sizes, aligned, wide_indices)
         return
     numbers = _extents(kernel, operands, sizes)
     count = results[0].size
@@ -189,7 +191,7 @@ def run_cuda(
         emulate(text, name, [*memory, *results, *numbers, count, largest, int(aligned)])
 
 
-def run_functor(
+def run_by_table(
     text: str,
     kernel: Kernel,
     operands: Sequence[np.ndarray],
@@ -198,17 +200,26 @@ def run_functor(
     aligned: bool,
     wide_indices: bool,
 ) -> None:
-    """One launch of the skeleton, which is given a table of operands."""
-    table: list[int] = []
+    """One launch of the function that is given a table of operands."""
     given = dict(zip((b.name for b in kernel.buffers), (*operands, *results), strict=True))
+    rows = {"in": list[int](), "out": list[int]()}
     for buffer in kernel.buffers:
         shape, steps = _laid_out(buffer, given[buffer.name], sizes)
-        table += [TORCH[buffer.dtype], len(shape), *shape, *steps]
-    arrays = [*map(memory_of, operands), *results]
+        row = [TORCH[buffer.dtype], len(shape), *shape, *steps]
+        rows["out" if buffer.written else "in"] += row
+    arrays = [memory_of(a) for a in operands] + [*results]
     if not aligned:
         arrays = [Shifted(array, array.itemsize) for array in arrays]
+    table = rows["in"] + given_row(text, kernel.name, sizes) + rows["out"]
     text = by_table(with_wide_indices(text) if wide_indices else text)
-    emulate(text, f"{kernel.name}_by_table", [np.array(table, np.int64), *arrays])
+    emulate(text, f"{kernel.name}_by_table", [np.array(table, np.int64), 0, *arrays])
+
+
+def given_row(text: str, group: str, sizes: Mapping[str, int]) -> list[int]:
+    """The row of a table that has the sizes that no input shows."""
+    body = _ENTRY.search(text[text.find(f"int {group}_launch(") - len('extern "C" ') :])
+    names = _GIVEN.findall(body[2]) if body and body[1] == group else []
+    return [-3, len(names), *(sizes[name] for name in names), *(0 for _ in names)] if names else []
 
 
 def with_wide_indices(text: str) -> str:
@@ -229,28 +240,62 @@ def _laid_out(
 
 
 _FUNCTOR = re.compile(r"struct (\w+)_(?:element|row) [^{]*\{\n  using Operands = ([^;]*);")
+_ENTRY = re.compile(r'extern "C" int (\w+)_launch\(([^}]*\n  const op::Operands call(?:.*\n)*?)\}')
+_NAMED = re.compile(r"&(\w+) = operands\[(\d+)\]")
+_GIVEN = re.compile(r"const int64_t (\w+) = operands\[\d+\]\.sizes\[\d+\];")
 
 
 @cache
 def by_table(text: str) -> str:
-    """With a launcher of each functor that numbers can be passed to."""
-    made = [text]
+    """With a launcher of each group that numbers can be passed to, and in how many pieces rows are
+    cut, where it is not to choose.
+    """
+    chosen = [r"(return )(pieces < 1 \? 1 : .*);", r"(_pieces\(int64_t .*\{\n  return )(.*);"]
+    for each in chosen:
+        text = re.sub(each, r"\1given_pieces ? given_pieces : (\2);", text)
+    made = [f"static long given_pieces = 0;\n{text}"]
     for name, operands in _FUNCTOR.findall(text):
         kinds = re.findall(r"Along<(const)?", operands)
-        kinds += [""] if f" {name}_scratch(" in text else []
-        params = ", ".join(f"{kind} void* x{i}" for i, kind in enumerate(kinds))
-        head = f"{name}_by_table(const int64_t* table, {params}, void* stream)"
-        made.append(f"""extern "C" int {head} {{
-  const void* data[] = {{{", ".join(f"x{i}" for i in range(len(kinds)))}}};
-  TensorView operands[{len(kinds)}];
-  for (int i = 0; i < {len(kinds)}; ++i, table += 2 + 2 * table[1]) {{
+        scratch = f" {name}_scratch(" in text
+        types = [f"{kind} void*" for kind in kinds] + ["void*"] * scratch
+        made.append(_launcher(name, types, scratch))
+    for name, body in _ENTRY.findall(text):
+        types = [f"{_kind(text, name, each)} void*" for each, _ in _NAMED.findall(body)]
+        for place in {int(each) for each in re.findall(r"= operands\[(\d+)\]\.sizes", body)}:
+            types.insert(place, "")
+        scratch = f" {name}_scratch(" in text
+        made.append(_launcher(name, types + ["void*"] * scratch, scratch))
+    return "\n".join(made)
+
+
+def _kind(text: str, group: str, operand: str) -> str:
+    """Whether the kernels of a group write an operand."""
+    found = re.search(rf"static int {group}_\w+\([^)]*?(const )?void\* {operand}\b", text)
+    assert found, f"{operand} is no operand of {group}"
+    return found[1] or ""
+
+
+def _launcher(name: str, types: Sequence[str], scratch: bool) -> str:
+    """Of a group with operands of these types; sizes, of which there is no type, are no array. With
+    `scratch` the last one is memory, which must be as much as is asked for.
+    """
+    params = ", ".join(f"{kind} x{i}" for i, kind in enumerate(types) if kind)
+    data = ", ".join(f"x{i}" if kind else "nullptr" for i, kind in enumerate(types))
+    head = f"{name}_by_table(const int64_t* table, int64_t pieces, {params}, void* stream)"
+    last = f"operands[{len(types) - 1}]"
+    asked = f"if ({name}_scratch(operands) > {last}.sizes[0]) return 1;" if scratch else ""
+    return f"""extern "C" int {head} {{
+  const void* data[] = {{{data}}};
+  TensorView operands[{len(types)}];
+  for (int i = 0; i < {len(types)}; ++i, table += 2 + 2 * table[1]) {{
     operands[i] = {{const_cast<void*>(data[i]), int(table[0]), int(table[1]), table + 2,
                    table + 2 + table[1]}};
   }}
+  given_pieces = pieces;
+  {asked}
   return {name}_launch(operands, stream);
 }}
-""")
-    return "\n".join(made)
+"""
 
 
 @cache

@@ -13,6 +13,7 @@ from tests.kernels import (
     TORCH,
     as_bits,
     by_table,
+    given_row,
     library,
     memory_of,
     poisoned,
@@ -147,8 +148,11 @@ def emulated(
     launch: Launch,
 ) -> list[Array]:
     """One launch under emulation; every array lies against an unmapped page."""
-    if f"{reduction.group}_launch(const TensorView*" in text:
-        return _by_skeleton(text, reduction, operands, shapes, launch)
+    functor = f"struct {reduction.group}_row :" in text
+    contiguous = all(array.flags.c_contiguous for array in operands)
+    chosen = not contiguous or folding.variant == "contiguous"
+    if functor or (chosen and not launch.wide_indices):
+        return _by_table(text, reduction, operands, shapes, sizes, launch)
     results = [poisoned(shape, b.dtype) for shape, b in _written(folding, shapes)]
     num_rows, length = (evaluate(s, sizes) for s in (reduction.num_rows, reduction.length))
     memory = [memory_of(a) for a in operands]
@@ -163,33 +167,31 @@ def emulated(
     return results
 
 
-_PIECES = "return pieces < 1 ? 1 : pieces > kMost ? kMost : pieces;"
-
-
-def _by_skeleton(
+def _by_table(
     text: str,
     reduction: Reduction | Scan,
     operands: Sequence[Array],
     shapes: Sequence[Sequence[int]],
+    sizes: Sizes,
     launch: Launch,
 ) -> list[Array]:
-    """One launch of the skeleton, which is given a table of operands."""
+    """One launch of the function that is given a table of operands."""
     results = [poisoned(shape, b.dtype) for shape, b in _written(reduction.strided, shapes)]
-    table: list[int] = []
-    for buffer in reduction.buffers:
+    rows: dict[bool, list[int]] = {False: [], True: []}
+    for buffer in sorted(reduction.buffers, key=lambda each: each.source):
         array = (results if buffer.written else operands)[buffer.source]
         steps = [step // array.itemsize for step in array.strides]
-        table += [TORCH[buffer.dtype], array.ndim, *array.shape, *steps]
+        rows[buffer.written] += [TORCH[buffer.dtype], array.ndim, *array.shape, *steps]
+    table = rows[False] + given_row(text, reduction.group, sizes) + rows[True]
     arrays = [*map(memory_of, operands), *(array.reshape(-1) for array in results)]
     if not launch.aligned:
         arrays = [Shifted(array, array.itemsize) for array in arrays]
     text = with_wide_indices(text) if launch.wide_indices else text
-    if reduction.cut:
-        assert _PIECES in text
-        text = text.replace(_PIECES, f"return {launch.pieces};")
-        table += [TORCH[DType.U8], 1, 0, 1]
-        arrays.append(np.full(launch.pieces * results[0].size * PARTIAL_BYTES, 0xA5, np.uint8))
-    arguments = [np.array(table, np.int64), *arrays]
+    if has_partials(reduction):
+        num_bytes = launch.pieces * evaluate(reduction.num_rows, sizes) * PARTIAL_BYTES
+        table += [TORCH[DType.U8], 1, num_bytes, 1]
+        arrays.append(np.full(num_bytes, 0xA5, np.uint8))
+    arguments = [np.array(table, np.int64), launch.pieces, *arrays]
     emulate(by_table(text), f"{reduction.group}_by_table", arguments, order=launch.order)
     return results
 

@@ -251,7 +251,12 @@ def _compile(options: Sequence[str], output: Path) -> None:
 # --- CUDA's own syntax ---
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_LAUNCHER = re.compile(r'extern\s+"C"\s+(?:__host__\s+)?(?:int|cudaError_t)\s+(\w+)\s*\(')
+# Those of one layout are static, and called by the one that chooses.
+_LAUNCHER = re.compile(
+    r'extern\s+"C"\s+(?:__host__\s+)?(?:int|cudaError_t)\s+(\w+)\s*\('
+    r"|^static int (\w+_(?:contiguous|strided))\(",
+    re.MULTILINE,
+)
 _ALIGN = r"(?:\s*(?:__align__|alignas)\s*\(\s*(\w+)\s*\))?"
 _SHARED = re.compile(
     rf"(extern\s+)?__shared__{_ALIGN}\s+((?:[\w:]+|<[^;<>]*(?:<[^;<>]*>)?[^;<>]*>|\s)+?[\s>])"
@@ -278,9 +283,10 @@ def translate(cu_text: str) -> str:
     text = _rewrite_instructions(text)
     text = _SHARED.sub(_shared, _rewrite_launches(text))
     rows = [
-        f'  {{"{m[1]}", [](const emulation::Argument* a, int n, const char* s) '
-        f'{{ return emulation::call(&{m[1]}, a, n, s); }}, "{_parameters(text, m.end() - 1)}"}},'
+        f'  {{"{name}", [](const emulation::Argument* a, int n, const char* s) '
+        f'{{ return emulation::call(&{name}, a, n, s); }}, "{_parameters(text, m.end() - 1)}"}},'
         for m in _LAUNCHER.finditer(text)
+        if (name := m[1] or m[2])
     ]
     rows = list(dict.fromkeys(rows))
     head = '#include "cuda_emulation.h"\n#line 1 "kernel.cu"\n'

@@ -220,20 +220,20 @@ def _like_of_tail(group: Group, tail: Group, node: Node) -> int | None:
     return group.inputs.index(tail.inputs[like])
 
 
-def reads_in_place(operator: Operator, fused: Pointwise) -> bool:
+def reads_in_place(fused: Pointwise) -> bool:
     """Whether every operand is read where the result is written, or is one element.
 
     Such a kernel's contiguous form is right for any layout that its tensors share. An operand of
     another shape is at the same place only where all are contiguous: a flattened one, say.
     """
     place = fused.contiguous.stores[0].address
-    shape = operator.results[0].type.shape
-    alike = {a.name for a in operator.arguments if a.type.shape == shape}
+    results = [buffer.shape for buffer in fused.buffers if buffer.written]
+    alike = {b.name for b in fused.buffers if not b.written and b.shape == results[0]}
 
     def in_place(load: Definition) -> bool:
         if not isinstance(load, Load) or load.guard:
             return False
         return load.address == 0 or (load.address == place and load.buffer in alike)
 
-    same = all(result.type.shape == shape for result in operator.results)
+    same = all(shape == results[0] for shape in results)
     return same and all(map(in_place, fused.contiguous.definitions))

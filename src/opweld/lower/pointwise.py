@@ -122,7 +122,7 @@ def row_major_kernel(origins: Origins, group: Group, buffers: tuple[Buffer, ...]
 def buffer_of(names: Names, node: Node, index: int, result: str = "") -> Buffer:
     """A buffer for an operand, or for what is called `result`."""
     name = names.fresh(result or wish_for(node))
-    return Buffer(name, node.type.dtype, bool(result), index, node.type.rank, str(node.type))
+    return Buffer(name, node.type.dtype, bool(result), index, node.type.shape, str(node.type))
 
 
 def row_major(buffer: Buffer, node: Node, coords: Coords) -> Size:

@@ -6,8 +6,8 @@ from ..ir.kernels.kernel import Attending, Contraction, Pointwise
 from ..ir.kernels.reduction import Lowered, Reduction, Scan
 from ..ir.kernels.source import KernelText, Source
 from .cpp.texts import cpp_texts
-from .cuda.cooperative_rows import has_partials
-from .cuda.texts import cuda_texts, runs_by_skeleton, takes_scratch
+from .cuda.entry import Tabled, takes_scratch
+from .cuda.texts import cuda_texts
 
 
 def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
@@ -39,21 +39,19 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
         return tuple(f"{lowered.group}_{name}" for name in ("attend", "workspace"))
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
-    if language == "cuda" and runs_by_skeleton(lowered):
+    if language == "cuda" and isinstance(lowered, Tabled):
         scratch = (f"{lowered.group}_scratch",) if takes_scratch(lowered) else ()
         return (f"{lowered.group}_launch", *scratch)
     if isinstance(lowered, Reduction | Scan):
-        return _of_rows(lowered, language)
+        return _of_rows(lowered)
     return tuple(f"{kernel.name}_{kernel.variant}" for kernel in lowered.kernels)
 
 
-def _of_rows(reduction: Reduction | Scan, language: str) -> tuple[str, ...]:
+def _of_rows(reduction: Reduction | Scan) -> tuple[str, ...]:
     group = reduction.group
     variants = tuple(f"{group}_{folding.variant}" for folding in reduction.foldings)
-    if not has_partials(reduction):
+    if not reduction.cut:
         return variants
-    if language == "cuda":
-        return (f"{group}_pieces", f"{group}_partial_bytes", *variants)
     second = "scan" if isinstance(reduction, Scan) else "finish"
     parts = (f"{variant}_{part}" for variant in variants for part in ("fold", second))
     return (f"{group}_partial_bytes", *parts)

@@ -48,7 +48,7 @@ static void k1_exp_contiguous_launch(
       static_cast<const float*>(x), static_cast<float*>(result), Index(num_elems));
 }
 
-extern "C" int k1_exp_contiguous(
+static int k1_exp_contiguous(
     const void* x, void* result, int64_t s0, int64_t num_elems, int64_t max_offset, int aligned,
     void* stream) {
   // 32-bit positions must not wrap round in the last, partial block.
@@ -90,7 +90,7 @@ static void k1_exp_strided_launch(
       Index(num_elems));
 }
 
-extern "C" int k1_exp_strided(
+static int k1_exp_strided(
     const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t x_stride2, int64_t result_stride0, int64_t result_stride1, int64_t result_stride2,
     int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
@@ -101,4 +101,19 @@ extern "C" int k1_exp_strided(
       x, result, x_stride0, x_stride1, x_stride2, result_stride0, result_stride1, result_stride2,
       num_elems, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_exp_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &result = operands[1];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 6, 16}},
+                                     {op::type_of<float>, {s0, 6, 16}}});
+  const int64_t num_elems = s0 * 96;
+  if (call.misfit || num_elems == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_exp_contiguous(x.data, result.data, s0, num_elems, call.reach, call.aligned, stream);
+  }
+  return k1_exp_strided(
+      x.data, result.data, s0, x.strides[0], x.strides[1], x.strides[2], result.strides[0],
+      result.strides[1], result.strides[2], num_elems, call.reach, call.aligned, stream);
 }

@@ -50,7 +50,7 @@ static void k1_exp_contiguous_launch(
       Index(num_elems));
 }
 
-extern "C" int k1_exp_contiguous(
+static int k1_exp_contiguous(
     const void* x, const void* index, void* result, int64_t s0, int64_t num_elems,
     int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round in the last, partial block.
@@ -92,7 +92,7 @@ static void k1_exp_strided_launch(
       Index(result_stride0), Index(result_stride1), Index(num_elems));
 }
 
-extern "C" int k1_exp_strided(
+static int k1_exp_strided(
     const void* x, const void* index, void* result, int64_t s0, int64_t x_stride0,
     int64_t x_stride1, int64_t index_stride0, int64_t index_stride1, int64_t result_stride0,
     int64_t result_stride1, int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
@@ -103,4 +103,22 @@ extern "C" int k1_exp_strided(
       x, index, result, x_stride0, x_stride1, index_stride0, index_stride1, result_stride0,
       result_stride1, num_elems, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_exp_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &index = operands[1], &result = operands[2];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 64}},
+                                     {op::type_of<int64_t>, {s0, 32}},
+                                     {op::type_of<float>, {s0, 32}}});
+  const int64_t num_elems = s0 * 32;
+  if (call.misfit || num_elems == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_exp_contiguous(
+      x.data, index.data, result.data, s0, num_elems, call.reach, call.aligned, stream);
+  }
+  return k1_exp_strided(
+      x.data, index.data, result.data, s0, x.strides[0], x.strides[1], index.strides[0],
+      index.strides[1], result.strides[0], result.strides[1], num_elems, call.reach, call.aligned,
+      stream);
 }

@@ -60,7 +60,7 @@ static void k1_exp_neg_relu_contiguous_launch(
       Index(num_elems));
 }
 
-extern "C" int k1_exp_neg_relu_contiguous(
+static int k1_exp_neg_relu_contiguous(
     const void* x, const void* y, void* result, int64_t s0, int64_t num_elems, int64_t max_offset,
     int aligned, void* stream) {
   // 32-bit positions must not wrap round in the last, partial block.
@@ -105,7 +105,7 @@ static void k1_exp_neg_relu_strided_launch(
       Index(result_stride1), Index(num_elems));
 }
 
-extern "C" int k1_exp_neg_relu_strided(
+static int k1_exp_neg_relu_strided(
     const void* x, const void* y, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t y_stride0, int64_t y_stride1, int64_t result_stride0, int64_t result_stride1,
     int64_t num_elems, int64_t max_offset, int aligned, void* stream) {
@@ -117,4 +117,21 @@ extern "C" int k1_exp_neg_relu_strided(
       x, y, result, x_stride0, x_stride1, y_stride0, y_stride1, result_stride0, result_stride1,
       num_elems, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_exp_neg_relu_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &y = operands[1], &result = operands[2];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 5}},
+                                     {op::type_of<float>, {s0, 3}},
+                                     {op::type_of<float>, {s0, 13}}});
+  const int64_t num_elems = s0 * 13;
+  if (call.misfit || num_elems == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_exp_neg_relu_contiguous(
+      x.data, y.data, result.data, s0, num_elems, call.reach, call.aligned, stream);
+  }
+  return k1_exp_neg_relu_strided(
+      x.data, y.data, result.data, s0, x.strides[0], x.strides[1], y.strides[0], y.strides[1],
+      result.strides[0], result.strides[1], num_elems, call.reach, call.aligned, stream);
 }

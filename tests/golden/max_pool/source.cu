@@ -100,7 +100,7 @@ static void k1_relu_amax_mul_contiguous_launch(
       Index(num_threads));
 }
 
-extern "C" int k1_relu_amax_mul_contiguous(
+static int k1_relu_amax_mul_contiguous(
     const void* x, const void* bias, void* result, int64_t s0, int64_t num_rows, int64_t length,
     int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
@@ -166,7 +166,7 @@ static void k1_relu_amax_mul_strided_launch(
       Index(num_rows));
 }
 
-extern "C" int k1_relu_amax_mul_strided(
+static int k1_relu_amax_mul_strided(
     const void* x, const void* bias, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t x_stride2, int64_t x_stride3, int64_t bias_stride0, int64_t result_stride0,
     int64_t result_stride1, int64_t result_stride2, int64_t result_stride3, int64_t num_rows,
@@ -179,4 +179,23 @@ extern "C" int k1_relu_amax_mul_strided(
       x, bias, result, x_stride0, x_stride1, x_stride2, x_stride3, bias_stride0, result_stride0,
       result_stride1, result_stride2, result_stride3, num_rows, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_relu_amax_mul_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &bias = operands[1], &result = operands[2];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 16, 32, 32}},
+                                     {op::type_of<float>, {16, 1, 1}},
+                                     {op::type_of<float>, {s0, 16, 16, 16}}});
+  const int64_t num_rows = s0 * 4096;
+  const int64_t length = 9;
+  if (call.misfit || num_rows == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_relu_amax_mul_contiguous(
+      x.data, bias.data, result.data, s0, num_rows, length, call.reach, call.aligned, stream);
+  }
+  return k1_relu_amax_mul_strided(
+      x.data, bias.data, result.data, s0, x.strides[0], x.strides[1], x.strides[2], x.strides[3],
+      bias.strides[0], result.strides[0], result.strides[1], result.strides[2], result.strides[3],
+      num_rows, length, call.reach, call.aligned, stream);
 }

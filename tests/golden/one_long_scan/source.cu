@@ -56,11 +56,11 @@ struct k1_cumsum_carry {
   }
 };
 
-extern "C" int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
+static int64_t k1_cumsum_pieces(int64_t num_rows, int64_t length) {
   return op::scan_pieces_for(num_rows, length, 8192, 4096);
 }
 
-extern "C" int64_t k1_cumsum_partial_bytes() {
+static int64_t k1_cumsum_partial_bytes() {
   return 2 * sizeof(op::LookBack<k1_cumsum_carry, 32>::Slot);
 }
 
@@ -179,7 +179,7 @@ static void k1_cumsum_contiguous_piece_launch(
       (unsigned int)count, partials);
 }
 
-extern "C" int k1_cumsum_contiguous(
+static int k1_cumsum_contiguous(
     const void* x, void* result, int64_t num_rows, int64_t length, int64_t pieces, void* partials,
     int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
@@ -334,7 +334,7 @@ static void k1_cumsum_strided_piece_launch(
       Index(result_stride0), Index(num_rows), Index(length), (unsigned int)count, partials);
 }
 
-extern "C" int k1_cumsum_strided(
+static int k1_cumsum_strided(
     const void* x, void* result, int64_t x_stride0, int64_t result_stride0, int64_t num_rows,
     int64_t length, int64_t pieces, void* partials, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
@@ -353,4 +353,27 @@ extern "C" int k1_cumsum_strided(
   }
   launch(x, result, x_stride0, result_stride0, num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int64_t k1_cumsum_scratch(const TensorView* operands) {
+  const int64_t num_rows = 1;
+  const int64_t length = 4194304;
+  return k1_cumsum_pieces(num_rows, length) * num_rows * k1_cumsum_partial_bytes();
+}
+extern "C" int k1_cumsum_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &result = operands[1];
+  const op::Operands call(operands, {{op::type_of<float>, {4194304}},
+                                     {op::type_of<float>, {4194304}}});
+  const int64_t num_rows = 1;
+  const int64_t length = 4194304;
+  if (call.misfit || num_rows == 0) return call.misfit;
+  const int64_t pieces = k1_cumsum_pieces(num_rows, length);
+  if (call.contiguous) {
+    return k1_cumsum_contiguous(
+      x.data, result.data, num_rows, length, pieces, operands[2].data, call.reach, call.aligned,
+      stream);
+  }
+  return k1_cumsum_strided(
+      x.data, result.data, x.strides[0], result.strides[0], num_rows, length, pieces,
+      operands[2].data, call.reach, call.aligned, stream);
 }

@@ -174,7 +174,7 @@ static void k1_exp_sum_div_contiguous_launch(
       Index(length));
 }
 
-extern "C" int k1_exp_sum_div_contiguous(
+static int k1_exp_sum_div_contiguous(
     const void* table_weight, const void* ids, void* result, int64_t s0, int64_t num_rows,
     int64_t length, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
@@ -322,7 +322,7 @@ static void k1_exp_sum_div_strided_launch(
       Index(result_stride1), Index(result_stride2), Index(num_rows), Index(length));
 }
 
-extern "C" int k1_exp_sum_div_strided(
+static int k1_exp_sum_div_strided(
     const void* table_weight, const void* ids, void* result, int64_t s0,
     int64_t table_weight_stride1, int64_t table_weight_stride2, int64_t ids_stride0,
     int64_t ids_stride1, int64_t result_stride0, int64_t result_stride1, int64_t result_stride2,
@@ -338,4 +338,24 @@ extern "C" int k1_exp_sum_div_strided(
       ids_stride1, result_stride0, result_stride1, result_stride2, num_rows, length,
       static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_exp_sum_div_launch(const TensorView* operands, void* stream) {
+  const TensorView &table_weight = operands[0], &ids = operands[1], &result = operands[2];
+  const int64_t s0 = ids.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {1, 100, 64}},
+                                     {op::type_of<int64_t>, {s0, 8, 1}},
+                                     {op::type_of<float>, {s0, 8, 64}}});
+  const int64_t num_rows = s0 * 8;
+  const int64_t length = 64;
+  if (call.misfit || num_rows == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_exp_sum_div_contiguous(
+      table_weight.data, ids.data, result.data, s0, num_rows, length, call.reach, call.aligned,
+      stream);
+  }
+  return k1_exp_sum_div_strided(
+      table_weight.data, ids.data, result.data, s0, table_weight.strides[1],
+      table_weight.strides[2], ids.strides[0], ids.strides[1], result.strides[0], result.strides[1],
+      result.strides[2], num_rows, length, call.reach, call.aligned, stream);
 }

@@ -54,7 +54,7 @@ static void k1_tanh_mul_contiguous_launch(
       Index(num_elems));
 }
 
-extern "C" int k1_tanh_mul_contiguous(
+static int k1_tanh_mul_contiguous(
     const void* x, const void* y, void* result, int64_t s0, int64_t num_elems, int64_t max_offset,
     int aligned, void* stream) {
   // 32-bit positions must not wrap round in the last, partial block.
@@ -101,7 +101,7 @@ static void k1_tanh_mul_strided_launch(
       Index(num_elems));
 }
 
-extern "C" int k1_tanh_mul_strided(
+static int k1_tanh_mul_strided(
     const void* x, const void* y, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t x_stride2, int64_t y_stride0, int64_t y_stride1, int64_t y_stride2,
     int64_t result_stride0, int64_t result_stride1, int64_t result_stride2, int64_t num_elems,
@@ -114,4 +114,22 @@ extern "C" int k1_tanh_mul_strided(
       x, y, result, x_stride0, x_stride1, x_stride2, y_stride0, y_stride1, y_stride2,
       result_stride0, result_stride1, result_stride2, num_elems, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_tanh_mul_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &y = operands[1], &result = operands[2];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 6, 8}},
+                                     {op::type_of<float>, {s0, 4, 12}},
+                                     {op::type_of<float>, {s0, 4, 12}}});
+  const int64_t num_elems = s0 * 48;
+  if (call.misfit || num_elems == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_tanh_mul_contiguous(
+      x.data, y.data, result.data, s0, num_elems, call.reach, call.aligned, stream);
+  }
+  return k1_tanh_mul_strided(
+      x.data, y.data, result.data, s0, x.strides[0], x.strides[1], x.strides[2], y.strides[0],
+      y.strides[1], y.strides[2], result.strides[0], result.strides[1], result.strides[2],
+      num_elems, call.reach, call.aligned, stream);
 }

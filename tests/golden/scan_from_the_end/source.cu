@@ -146,7 +146,7 @@ static void k1_cast_cumsum_contiguous_launch(
       Index(length));
 }
 
-extern "C" int k1_cast_cumsum_contiguous(
+static int k1_cast_cumsum_contiguous(
     const void* x, void* result, int64_t s0, int64_t num_rows, int64_t length, int64_t max_offset,
     int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
@@ -269,7 +269,7 @@ static void k1_cast_cumsum_strided_launch(
       Index(result_stride2), Index(num_rows), Index(length));
 }
 
-extern "C" int k1_cast_cumsum_strided(
+static int k1_cast_cumsum_strided(
     const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t x_stride2, int64_t result_stride0, int64_t result_stride1, int64_t result_stride2,
     int64_t num_rows, int64_t length, int64_t max_offset, int aligned, void* stream) {
@@ -286,4 +286,21 @@ extern "C" int k1_cast_cumsum_strided(
       x, result, x_stride0, x_stride1, x_stride2, result_stride0, result_stride1, result_stride2,
       num_rows, length, static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_cast_cumsum_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &result = operands[1];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<op::bfloat16>, {s0, 9, 16}},
+                                     {op::type_of<op::bfloat16>, {s0, 9, 16}}});
+  const int64_t num_rows = s0 * 16;
+  const int64_t length = 9;
+  if (call.misfit || num_rows == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_cast_cumsum_contiguous(
+      x.data, result.data, s0, num_rows, length, call.reach, call.aligned, stream);
+  }
+  return k1_cast_cumsum_strided(
+      x.data, result.data, s0, x.strides[0], x.strides[1], x.strides[2], result.strides[0],
+      result.strides[1], result.strides[2], num_rows, length, call.reach, call.aligned, stream);
 }

@@ -163,7 +163,7 @@ static void k1_cummax_div_cummax_place_contiguous_launch(
       static_cast<int64_t*>(result1), Index(num_rows), Index(length));
 }
 
-extern "C" int k1_cummax_div_cummax_place_contiguous(
+static int k1_cummax_div_cummax_place_contiguous(
     const void* x, const void* mask, void* result0, void* result1, int64_t s0, int64_t num_rows,
     int64_t length, int64_t max_offset, int aligned, void* stream) {
   // 32-bit positions must not wrap round behind the last element.
@@ -284,7 +284,7 @@ static void k1_cummax_div_cummax_place_strided_launch(
       Index(result1_stride1), Index(num_rows), Index(length));
 }
 
-extern "C" int k1_cummax_div_cummax_place_strided(
+static int k1_cummax_div_cummax_place_strided(
     const void* x, const void* mask, void* result0, void* result1, int64_t s0, int64_t x_stride0,
     int64_t x_stride1, int64_t mask_stride0, int64_t result0_stride0, int64_t result0_stride1,
     int64_t result1_stride0, int64_t result1_stride1, int64_t num_rows, int64_t length,
@@ -300,4 +300,26 @@ extern "C" int k1_cummax_div_cummax_place_strided(
       result0_stride1, result1_stride0, result1_stride1, num_rows, length,
       static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_cummax_div_cummax_place_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &mask = operands[1], &result0 = operands[2],
+      &result1 = operands[3];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 40}},
+                                     {op::type_of<float>, {40}},
+                                     {op::type_of<float>, {s0, 40}},
+                                     {op::type_of<int64_t>, {s0, 40}}});
+  const int64_t num_rows = s0;
+  const int64_t length = 40;
+  if (call.misfit || num_rows == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_cummax_div_cummax_place_contiguous(
+      x.data, mask.data, result0.data, result1.data, s0, num_rows, length, call.reach, call.aligned,
+      stream);
+  }
+  return k1_cummax_div_cummax_place_strided(
+      x.data, mask.data, result0.data, result1.data, s0, x.strides[0], x.strides[1],
+      mask.strides[0], result0.strides[0], result0.strides[1], result1.strides[0],
+      result1.strides[1], num_rows, length, call.reach, call.aligned, stream);
 }

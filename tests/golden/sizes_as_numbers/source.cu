@@ -51,7 +51,7 @@ static void k1_cast_mul_div_contiguous_launch(
       static_cast<const float*>(x), static_cast<float*>(result), Index(s0), Index(num_elems));
 }
 
-extern "C" int k1_cast_mul_div_contiguous(
+static int k1_cast_mul_div_contiguous(
     const void* x, void* result, int64_t s0, int64_t num_elems, int64_t max_offset, int aligned,
     void* stream) {
   // 32-bit positions must not wrap round in the last, partial block.
@@ -90,7 +90,7 @@ static void k1_cast_mul_div_strided_launch(
       Index(x_stride1), Index(result_stride0), Index(result_stride1), Index(num_elems));
 }
 
-extern "C" int k1_cast_mul_div_strided(
+static int k1_cast_mul_div_strided(
     const void* x, void* result, int64_t s0, int64_t x_stride0, int64_t x_stride1,
     int64_t result_stride0, int64_t result_stride1, int64_t num_elems, int64_t max_offset,
     int aligned, void* stream) {
@@ -102,4 +102,20 @@ extern "C" int k1_cast_mul_div_strided(
       x, result, s0, x_stride0, x_stride1, result_stride0, result_stride1, num_elems,
       static_cast<cudaStream_t>(stream));
   return int(cudaGetLastError());
+}
+
+extern "C" int k1_cast_mul_div_launch(const TensorView* operands, void* stream) {
+  const TensorView &x = operands[0], &result = operands[1];
+  const int64_t s0 = x.sizes[0];
+  const op::Operands call(operands, {{op::type_of<float>, {s0, 10}},
+                                     {op::type_of<float>, {s0, 10}}});
+  const int64_t num_elems = s0 * 10;
+  if (call.misfit || num_elems == 0) return call.misfit;
+  if (call.contiguous) {
+    return k1_cast_mul_div_contiguous(
+      x.data, result.data, s0, num_elems, call.reach, call.aligned, stream);
+  }
+  return k1_cast_mul_div_strided(
+      x.data, result.data, s0, x.strides[0], x.strides[1], result.strides[0], result.strides[1],
+      num_elems, call.reach, call.aligned, stream);
 }

@@ -119,7 +119,7 @@ def small_kernel(variant: str = "contiguous") -> Kernel:
         "k1",
         variant,
         "x * 0.5",
-        (Buffer("x", DType.F32, False, 0, 1, "x"), Buffer("out", DType.F16, True, 0, 1, "")),
+        (Buffer("x", DType.F32, False, 0, (8,), "x"), Buffer("out", DType.F16, True, 0, (8,), "")),
         (Extent("s0"), Extent("x_s0", "x", 0)),
         (Loop("i", n),),
         (Load("x0", "x", DType.F32, i * symbol("x_s0"), Access.LANE, (Between(i, 1, n),)),),

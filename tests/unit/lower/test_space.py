@@ -39,8 +39,8 @@ def kernel_of(shape: tuple[Size, ...], *definitions, lanes: int = 4) -> Kernel:
     for axis, size in enumerate(shape):
         place = place + (symbol(f"i{axis}") * strides[axis] if size != 1 else 0)
     buffers = (
-        Buffer("x", DType.F32, False, 0, len(shape), ""),
-        Buffer("result", DType.F32, True, 0, len(shape), ""),
+        Buffer("x", DType.F32, False, 0, shape, ""),
+        Buffer("result", DType.F32, True, 0, shape, ""),
     )
     element = Element(
         "e", tuple((d.name, DType.F32) for d in definitions), (), ((DType.F32, Name("x_1")),)

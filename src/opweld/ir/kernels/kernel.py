@@ -47,9 +47,13 @@ class Buffer:
     dtype: DType
     written: bool
     source: int
-    rank: int
+    shape: tuple[Size, ...]
     comment: str
     listed: int | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

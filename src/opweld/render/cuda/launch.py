@@ -68,7 +68,7 @@ def _entry(kernel: Kernel, operands: list[str], vector: bool) -> str:
         packets = _of_width(f"{name}_launch", f"{kernel.lanes}, ")
         choice.append(f"  if (aligned) launch = {packets};")
     lines = [
-        head(f'extern "C" int {name}', params, " {"),
+        head(f"static int {name}", params, " {"),
         "  // 32-bit positions must not wrap round in the last, partial block.",
         "  const bool narrow = num_elems < (1ll << 31) && max_offset < (1ll << 31);",
         *(_count_lines(kernel) if kernel.turned else []),

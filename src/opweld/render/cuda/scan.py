@@ -283,7 +283,7 @@ def _entry(folding: Folding, scan: Scan, operands: tuple[str, ...]) -> str:
         *("int64_t max_offset", "int aligned", "void* stream"),
     ]
     lines = [
-        head(f'extern "C" int {prefix(folding)}', params, " {"),
+        head(f"static int {prefix(folding)}", params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
         "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
         *cut,

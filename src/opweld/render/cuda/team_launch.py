@@ -124,7 +124,7 @@ def _entry(folding: Folding, operands: tuple[str, ...], reduction: Reduction) ->
     ]
     stream = "static_cast<cudaStream_t>(stream)"
     lines = [
-        head(f'extern "C" int {prefix(folding)}', params, " {"),
+        head(f"static int {prefix(folding)}", params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
         "  const bool narrow = num_rows * length < (1ll << 31) && max_offset < (1ll << 31);",
         *(device_lines(folding, operands) if by_all and folding is reduction.contiguous else []),
@@ -154,7 +154,7 @@ def instances(folding: Folding, reduction: Reduction) -> list[Instance]:
 
 
 def single_instances(folding: Folding, reduction: Reduction) -> list[Instance]:
-    """Those for single elements of columns."""
+    """Those for single elements: of columns, or where no packets fit."""
     return reaching(for_packets(folding, reduction.cut, 1), reduction.length)
 
 

@@ -277,11 +277,11 @@ def pieces_entries(reduction: Reduction | Scan, partial: str) -> str:
 def cut_entries(group: str, pieces: str, size: str) -> str:
     """What the host asks of a group whose rows may be cut, each an expression of C++."""
     lines = [
-        f'extern "C" int64_t {group}_pieces(int64_t num_rows, int64_t length) {{',
+        f"static int64_t {group}_pieces(int64_t num_rows, int64_t length) {{",
         f"  return {pieces};",
         "}",
         "",
-        f'extern "C" int64_t {group}_partial_bytes() {{',
+        f"static int64_t {group}_partial_bytes() {{",
         f"  return {size};",
         "}",
     ]

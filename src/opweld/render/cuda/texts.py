@@ -23,6 +23,7 @@ from ..element import element_text, pieces_called, pieces_of, place_pieces, titl
 from ..layout import call, folded, head, indented
 from .attention import attention_pieces, attention_text
 from .contraction import contraction_pieces, contraction_text
+from .entry import Tabled, entry, entry_pieces
 from .launch import launcher
 from .packet import element_body, names, packet_function, packet_name, parameters, turned_body
 from .pointwise import functor_pieces, functor_text, is_functor
@@ -58,6 +59,8 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
             needed |= scan_pieces(lowered)
         if isinstance(lowered, Pointwise) and is_functor(lowered):
             needed |= functor_pieces(lowered)
+        if isinstance(lowered, Tabled) and not runs_by_skeleton(lowered):
+            needed |= entry_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
     device = used(pieces(sorted(needed)), texts)
@@ -71,22 +74,23 @@ def runs_by_skeleton(lowered: Lowered) -> bool:
     return isinstance(lowered, Pointwise) and is_functor(lowered)
 
 
-def takes_scratch(lowered: Lowered) -> bool:
-    """Whether a functor is given memory for what it folds of pieces."""
-    return isinstance(lowered, Reduction) and lowered.cut
-
-
 def _text(lowered: Lowered) -> str:
     if isinstance(lowered, Attending):
         return attention_text(lowered)
     if isinstance(lowered, Contraction):
         return contraction_text(lowered)
+    assert isinstance(lowered, Tabled), "row blocks run on the CPU"
+    if isinstance(lowered, Reduction) and is_row_functor(lowered):
+        return row_functor_text(lowered)
+    if isinstance(lowered, Pointwise) and is_functor(lowered):
+        return functor_text(lowered)
+    return f"{_text_of_layouts(lowered)}\n{entry(lowered)}\n"
+
+
+def _text_of_layouts(lowered: Tabled) -> str:
     if isinstance(lowered, Reduction):
-        return row_functor_text(lowered) if is_row_functor(lowered) else reduction_text(lowered)
-    if isinstance(lowered, Scan):
-        return scan_text(lowered)
-    assert isinstance(lowered, Pointwise), "row blocks run on the CPU"
-    return functor_text(lowered) if is_functor(lowered) else _group_text(lowered)
+        return reduction_text(lowered)
+    return scan_text(lowered) if isinstance(lowered, Scan) else _group_text(lowered)
 
 
 def _group_text(fused: Pointwise) -> str:

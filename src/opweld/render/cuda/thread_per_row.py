@@ -395,7 +395,7 @@ def _entry(folding: Folding, operands: tuple[str, ...]) -> str:
         choice.append(f"  if (num_rows >= {many}ll * op::num_multiprocessors()) {{")
         choice += [folded(f"    launch = {_launch(folding, numbers)};"), "  }"]
     lines = [
-        head(f'extern "C" int {prefix(folding)}', params, " {"),
+        head(f"static int {prefix(folding)}", params, " {"),
         "  // 32-bit positions must not wrap round behind the last element.",
         "  const bool narrow = num_rows < (1ll << 31) && max_offset < (1ll << 31);",
         *choice,

@@ -91,7 +91,7 @@ def contiguous_test(operator: Operator, fused: Pointwise) -> str:
     """Whether the kernel for contiguous operands is right for the tensors of a call."""
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     first = operator.results[0]
-    if not reads_in_place(operator, fused):
+    if not reads_in_place(fused):
         whole = whole_packets(fused.contiguous)
         return all_of([*whole, *(f"{name}.is_contiguous()" for name in names)])
     # Elementwise throughout: any layout that all tensors share will do. The others are one element.

@@ -1,4 +1,6 @@
-"""The host code of a reduction or a scan: how many rows, which folding, the pieces of cut rows."""
+"""The host code of a reduction or a scan for the CPU: how many rows, which folding, the pieces of
+cut rows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,6 @@ from ...ir.expr import symbols_of
 from ...ir.kernels.reduction import Folding, Reduction, Scan
 from ...ir.operator import Operator
 from ..c import index_text
-from ..cuda.cooperative_rows import has_partials
 from .parts import (
     all_of,
     before_gathers,
@@ -21,50 +22,27 @@ from .parts import (
 )
 
 
-def reduction_declarations(reduction: Reduction | Scan) -> list[str]:
-    """The entries that the CUDA text defines."""
-    told = has_partials(reduction)
-    lines = [_declaration(folding, told) for folding in reduction.foldings]
-    if not told:
-        return lines
-    return [
-        f'extern "C" int64_t {reduction.group}_pieces(int64_t, int64_t);',
-        f'extern "C" int64_t {reduction.group}_partial_bytes();',
-        *lines,
-    ]
-
-
-def _declaration(folding: Folding, cut: bool) -> str:
-    types = [f"{'' if b.written else 'const '}void*" for b in folding.buffers]
-    types += ["int64_t"] * (len(folding.extents) + 2)
-    types += ["int64_t", "void*"] if cut else []
-    types += ["int64_t", "int", "void*"]
-    return wrapped(f'extern "C" int {folding.name}_{folding.variant}(', types, ");")
-
-
-def reduction_run(operator: Operator, reduction: Reduction | Scan, language: str) -> str:
+def reduction_run(operator: Operator, reduction: Reduction | Scan) -> str:
     """Chooses the folding by the layouts at this call and runs it."""
-    device = f"{operator.results[0].name}.get_device_index()"
-    guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     whole = whole_packets(reduction.contiguous)
-    prepare, call = _CALLS[language, has_partials(reduction)]
-    if isinstance(reduction, Scan) and call is _cpu_cut:
-        call = _cpu_cut_scan
+    call = _whole_rows
+    if reduction.cut:
+        call = _cut_scan if isinstance(reduction, Scan) else _cut_rows
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
         *reads(operator, _sizes(reduction)),
         f"  const int64_t num_rows = {index_text(reduction.num_rows, str)};",
         f"  const int64_t length = {index_text(reduction.length, str)};",
         "  if (num_rows == 0) return;",
-        *([guard] if language == "cuda" else before_gathers(reduction.strided)),
-        *prepare(operator),
+        *before_gathers(reduction.strided),
+        *(_partials(operator) if reduction.cut else []),
         f"  if ({all_of([*whole, *(f'{name}.is_contiguous()' for name in names)])}) {{",
         *call(operator, reduction.contiguous),
         "  } else {",
         *call(operator, reduction.strided),
         "  }",
-        *([] if language == "cuda" else behind_gathers(reduction.strided)),
+        *behind_gathers(reduction.strided),
         "}",
     ]
     return "\n".join(lines)
@@ -75,45 +53,13 @@ def _sizes(reduction: Reduction | Scan) -> frozenset[str]:
     return frozenset(named | symbols_of(reduction.num_rows) | symbols_of(reduction.length))
 
 
-def _nothing(operator: Operator) -> list[str]:
-    return []
-
-
-# --- CUDA ---
-
-
-def _cuda_partials(operator: Operator) -> list[str]:
-    name, first = operator.name, operator.results[0].name
-    return [
-        f"  const int64_t pieces = {name}_pieces(num_rows, length);",
-        f"  const Tensor partials = host::bytes_beside({first},",
-        f"      pieces * num_rows * {name}_partial_bytes());",
-    ]
-
-
-def _cuda(operator: Operator, folding: Folding, more: tuple[str, ...] = ()) -> list[str]:
-    tensors = ", ".join(b.name for b in folding.buffers)
-    arguments = [*pointers(folding), *extents(folding), "num_rows", "length", *more]
-    arguments += [f"host::largest_reach({tensors})", f"host::all_aligned({tensors})"]
-    arguments.append(f"host::current_stream({operator.results[0].name})")
-    call = wrapped(f"{folding.name}_{folding.variant}(", arguments, "));", 8)
-    return [f'    host::check_launch("{operator.name}", {call}']
-
-
-def _cuda_cut(operator: Operator, folding: Folding) -> list[str]:
-    return _cuda(operator, folding, ("pieces", "partials.mutable_data_ptr()"))
-
-
-# --- C++ ---
-
-
-def _cpu(operator: Operator, folding: Folding) -> list[str]:
+def _whole_rows(operator: Operator, folding: Folding) -> list[str]:
     arguments = [*pointers(folding), *extents(folding), "begin", "end"]
     call = called(folding, f"{folding.name}_{folding.variant}(", arguments, ");", 10)
     return _side_by_side("num_rows", "host::rows_a_task(length)", "begin", "end", call)
 
 
-def _cpu_partials(operator: Operator) -> list[str]:
+def _partials(operator: Operator) -> list[str]:
     name, first = operator.name, operator.results[0].name
     return [
         "  const int64_t pieces = host::num_pieces(num_rows, length);",
@@ -123,7 +69,7 @@ def _cpu_partials(operator: Operator) -> list[str]:
     ]
 
 
-def _cpu_cut(operator: Operator, folding: Folding) -> list[str]:
+def _cut_rows(operator: Operator, folding: Folding) -> list[str]:
     """With pieces, each piece of all rows; without, each row; then each row is finished."""
     operands = [*pointers(folding), *extents(folding)]
     start = f"{folding.name}_{folding.variant}"
@@ -154,7 +100,7 @@ def _cpu_cut(operator: Operator, folding: Folding) -> list[str]:
     return lines
 
 
-def _cpu_cut_scan(operator: Operator, folding: Folding) -> list[str]:
+def _cut_scan(operator: Operator, folding: Folding) -> list[str]:
     """With pieces, each piece is folded, and then scanned after those before; without, each row."""
     operands = [*pointers(folding), *extents(folding)]
     start = f"{folding.name}_{folding.variant}"
@@ -193,11 +139,3 @@ def _side_by_side(count: str, grain: str, first: str, last: str, body: str) -> l
 
 def _indented(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines]
-
-
-_CALLS = {
-    ("cuda", False): (_nothing, _cuda),
-    ("cuda", True): (_cuda_partials, _cuda_cut),
-    ("c++", False): (_nothing, _cpu),
-    ("c++", True): (_cpu_partials, _cpu_cut),
-}

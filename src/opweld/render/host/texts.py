@@ -21,15 +21,14 @@ from ...ir.plan import Group
 from ..c import index_text
 from ..cpp.statements import picks
 from ..cuda.cooperative_rows import has_partials
-from ..cuda.texts import runs_by_skeleton, takes_scratch
+from ..cuda.entry import Tabled, given_sizes, takes_scratch
+from ..cuda.texts import runs_by_skeleton
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
 from .parts import (
     before_gathers,
     behind_gathers,
     contiguous_test,
-    extents,
-    pointers,
     range_call,
     reads,
     references,
@@ -39,9 +38,9 @@ from .parts import (
     sizes_of_run,
     wrapped,
 )
-from .pointwise import functor_declarations, functor_operator
-from .reduction import reduction_declarations, reduction_run
+from .reduction import reduction_run
 from .row_blocks import row_blocks_run
+from .table import table_declarations, table_operator
 
 _OPERATOR = """
 // Makes f the operator of a schema.
@@ -94,23 +93,20 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in fused_groups]
     products = [w for w in lowereds if isinstance(w, Contraction)]
-    functors = [language == "cuda" and runs_by_skeleton(lowered) for lowered in lowereds]
-    pairs = zip(lowereds, functors, strict=True)
-    reductions = [w for w, functor in pairs if isinstance(w, Reduction | Scan) and not functor]
+    tabled = [w for w in lowereds if language == "cuda" and isinstance(w, Tabled)]
+    reductions = [w for w in lowereds if isinstance(w, Reduction | Scan) and language == "c++"]
     cut = any(map(has_partials, reductions))
     attends = any(isinstance(w, Attending) for w in lowereds)
-    files = ["tensor_view.h"] if any(functors) else []
-    scratch = any(
-        functor and takes_scratch(w) for w, functor in zip(lowereds, functors, strict=True)
-    )
-    files += ["scratch.h"] if scratch else []
+    files = ["tensor_view.h"] if tabled else []
+    files += ["scratch.h"] if any(map(takes_scratch, tabled)) else []
+    files += ["sizes.h"] if any(map(_sizes_of, tabled)) else []
     listed = any(a.listed is not None for *_, operator in fused_groups for a in operator.arguments)
     files += ["tensor_list.h"] if listed else []
-    files += [] if all(functors) else ["host.h", extra]
+    files += [] if len(tabled) == len(lowereds) else ["host.h", extra]
     files += ["memory.h"] if products or cut or attends else []
     files += ["product.h"] if products or attends else []
     files += ["packed_weights.h"] if any(product.held for product in products) else []
-    files += ["rows_cpu.h"] if reductions and language == "c++" else []
+    files += ["rows_cpu.h"] if reductions else []
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
@@ -119,9 +115,9 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         HostOperator(
             operator.name,
             tuple(_declarations(lowered)) if language == "cuda" else (),
-            functor_operator(operator, takes_scratch(lowered))
-            if language == "cuda" and runs_by_skeleton(lowered)
-            else _operator_text(group, lowered, operator, language, sites[operator.name]),
+            table_operator(operator, takes_scratch(lowered), _sizes_of(lowered))
+            if language == "cuda" and isinstance(lowered, Tabled)
+            else _operator_text(group, lowered, operator, sites[operator.name]),
             (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
             (operator.name, *([f"{operator.name}_into"] if _reuses(operator) else [])),
         )
@@ -129,6 +125,10 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     )
     shared = [_in_common(files, operators), _OPERATOR.replace("@KEY@", key)]
     return Host(key, "\n".join(shared), operators)
+
+
+def _sizes_of(lowered: Tabled) -> tuple[str, ...]:
+    return () if runs_by_skeleton(lowered) else given_sizes(lowered)
 
 
 def _reuses(operator: Operator) -> bool:
@@ -167,45 +167,33 @@ def _device(file: str) -> str:
 
 
 def _declarations(lowered: Lowered) -> list[str]:
-    """Of row blocks the tail has declared all."""
-    if runs_by_skeleton(lowered):
-        return functor_declarations(lowered.group, takes_scratch(lowered))
+    """The C functions that the CUDA text defines."""
     if isinstance(lowered, Attending):
         return attention_declarations(lowered)
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
-    if isinstance(lowered, Reduction | Scan):
-        return reduction_declarations(lowered)
-    return [_declaration(kernel) for kernel in lowered.kernels]
+    assert isinstance(lowered, Tabled), "row blocks run on the CPU"
+    return table_declarations(lowered.group, takes_scratch(lowered))
 
 
-def _declaration(kernel: Kernel) -> str:
-    """The launcher that the CUDA text defines."""
-    types = [f"{'' if b.written else 'const '}void*" for b in kernel.buffers]
-    types += ["int64_t"] * (len(kernel.extents) + 2) + ["int", "void*"]
-    return f'extern "C" int {kernel.name}_{kernel.variant}({", ".join(types)});'
-
-
-def _operator_text(
-    group: Group, lowered: Lowered, operator: Operator, language: str, sites: int
-) -> str:
-    parts = [_run(group, lowered, operator, language, sites), _fresh_text(operator)]
+def _operator_text(group: Group, lowered: Lowered, operator: Operator, sites: int) -> str:
+    parts = [_run(group, lowered, operator, sites), _fresh_text(operator)]
     if operator.reuse is not None:
         parts.append(_into_text(operator))
     return "\n\n".join(parts) + "\n"
 
 
-def _run(group: Group, lowered: Lowered, operator: Operator, language: str, sites: int) -> str:
+def _run(group: Group, lowered: Lowered, operator: Operator, sites: int) -> str:
     if isinstance(lowered, Attending):
         return attention_run(operator, lowered)
     if isinstance(lowered, Contraction):
         return contraction_run(operator, lowered, sites)
     if isinstance(lowered, Reduction | Scan):
-        return reduction_run(operator, lowered, language)
+        return reduction_run(operator, lowered)
     if isinstance(lowered, RowBlocks):
         assert group.tail is not None, "row blocks have a tail"
         return row_blocks_run(operator, operator_of(group.tail, lowered.tail), lowered)
-    return _run_text(operator, lowered, language)
+    return _run_text(operator, lowered)
 
 
 def _parameters(operator: Operator) -> list[str]:
@@ -213,38 +201,26 @@ def _parameters(operator: Operator) -> list[str]:
     return tensors + [f"int64_t {name}" for name in operator.sizes]
 
 
-def _run_text(operator: Operator, fused: Pointwise, language: str) -> str:
+def _run_text(operator: Operator, fused: Pointwise) -> str:
     """Chooses the kernel by the layouts at this call and runs it."""
-    call = _cuda_call if language == "cuda" else _cpu_call
-    device = f"{operator.results[0].name}.get_device_index()"
-    guard = f"  const torch::stable::accelerator::DeviceGuard device_guard({device});"
     lines = [
         wrapped(f"void {operator.name}_run(", references(operator), ") {"),
         *reads(operator, sizes_of_run(fused)),
         f"  const int64_t num_elems = {index_text(product(fused.shape), str)};",
         "  if (num_elems == 0) return;",
-        *([guard] if language == "cuda" else before_gathers(fused.strided)),
+        *before_gathers(fused.strided),
         f"  if ({contiguous_test(operator, fused)}) {{",
-        *call(operator, fused.contiguous),
+        *_side_by_side(fused.contiguous),
         "  } else {",
-        *call(operator, fused.strided),
+        *_side_by_side(fused.strided),
         "  }",
-        *([] if language == "cuda" else behind_gathers(fused.strided)),
+        *behind_gathers(fused.strided),
         "}",
     ]
     return "\n".join(lines)
 
 
-def _cuda_call(operator: Operator, kernel: Kernel) -> list[str]:
-    tensors = ", ".join(b.name for b in kernel.buffers)
-    arguments = [*pointers(kernel), *extents(kernel)]
-    arguments += ["num_elems", f"host::largest_reach({tensors})", f"host::all_aligned({tensors})"]
-    arguments.append(f"host::current_stream({operator.results[0].name})")
-    call = wrapped(f"{kernel.name}_{kernel.variant}(", arguments, "));", 8)
-    return [f'    host::check_launch("{operator.name}", {call}']
-
-
-def _cpu_call(operator: Operator, kernel: Kernel) -> list[str]:
+def _side_by_side(kernel: Kernel) -> list[str]:
     loop = "torch::stable::parallel_for(0, num_elems, host::kGrain"
     return [
         f"    {loop}, [&](int64_t begin, int64_t end) {{",

@@ -1,4 +1,6 @@
-"""The host code of functors: a few lines an operator, as the skeletons check operands."""
+"""The host code of kernels that are given a table of tensors, which they check: a few lines an
+operator.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,32 @@ from ..c import index_text
 from .parts import scalar_type, wrapped
 
 
-def functor_declarations(group: str, scratch: bool) -> list[str]:
+def table_declarations(group: str, scratch: bool) -> list[str]:
     """The C functions that the CUDA text defines; with `scratch`, what memory it takes, too."""
     lines = [f'extern "C" int {group}_launch(const TensorView* operands, void* stream);']
     memory = f'extern "C" int64_t {group}_scratch(const TensorView* operands);'
     return [*lines, *([memory] if scratch else [])]
 
 
-def functor_operator(operator: Operator, scratch: bool) -> str:
-    """The operator, and the one whose first result takes the memory of an argument."""
+def table_operator(operator: Operator, scratch: bool, sizes: tuple[str, ...]) -> str:
+    """The operator, and the one whose first result takes the memory of an argument; `sizes` are
+    those that no tensor shows.
+    """
     made = [_allocation(operator, result) for result in operator.results]
-    lines = _function(operator, operator.name, made, 0, scratch)
+    lines = _function(operator, operator.name, made, 0, scratch, sizes)
     if operator.reuse is not None:
         made[0] = operator.arguments[operator.reuse].name
-        lines += _function(operator, f"{operator.name}_into", made, 1, scratch)
+        lines += _function(operator, f"{operator.name}_into", made, 1, scratch, sizes)
     return "\n".join(lines) + "\n"
 
 
 def _function(
-    operator: Operator, name: str, results: list[str], kept: int, scratch: bool
+    operator: Operator,
+    name: str,
+    results: list[str],
+    kept: int,
+    scratch: bool,
+    sizes: tuple[str, ...],
 ) -> list[str]:
     """`kept` is the number of the first results that are not returned."""
     num = len(results) - kept
@@ -39,6 +48,8 @@ def _function(
     items += [f"{operator.name}_scratch"] if scratch else []
     items.append(f"std::array{{{', '.join(results)}}}")
     items += [_given(argument) for argument in operator.arguments]
+    first = operator.arguments[0]
+    items += [f"host::Sizes({first.tensor(first.name)}, {{{', '.join(sizes)}}})"] if sizes else []
     if not kept:
         run = [f"  return {wrapped(run_by, items, ');')}"]
     elif not num:
