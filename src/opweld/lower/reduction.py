@@ -314,7 +314,7 @@ class StepMaker:
             for node, coords in self.context.results
             if not is_of_row(coords) and self.context.levels.of(node, coords) == number
         ]
-        kernel = self.kernel(f"walk{number}", folded, stored, known, (*self.kept, *self.reduced))
+        kernel = self.kernel(f"pass{number}", folded, stored, known, (*self.kept, *self.reduced))
         folds = tuple(
             Fold(
                 self.names.fresh(node.op.value, always_number=True),

@@ -1,14 +1,14 @@
-// k1_exp_sum_div: 7 operations on rows of 120 elements in 3 walks.
+// k1_exp_sum_div: 7 operations on rows of 120 elements in 3 passes.
 // matmul f32[s0, 8, 100, 120], mask f32[s0, 1, 1, 120] -> result f32[s0, 8, 100, 120]
 
-OPWELD_FN float k1_exp_sum_div_walk0(float matmul_1, float mask_1) {
+OPWELD_FN float k1_exp_sum_div_pass0(float matmul_1, float mask_1) {
   // model.py:12 weights = torch.softmax(scores * 0.125 + mask, dim=-1)
   const float mul_1 = matmul_1 * 0.125f;
   const float add_1 = mul_1 + mask_1;
   return add_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk1(float matmul_1, float mask_1, float amax_1) {
+OPWELD_FN float k1_exp_sum_div_pass1(float matmul_1, float mask_1, float amax_1) {
   // model.py:12 weights = torch.softmax(scores * 0.125 + mask, dim=-1)
   const float mul_1 = matmul_1 * 0.125f;
   const float add_1 = mul_1 + mask_1;
@@ -17,7 +17,7 @@ OPWELD_FN float k1_exp_sum_div_walk1(float matmul_1, float mask_1, float amax_1)
   return exp_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk2(float sum_1, float exp_1) {
+OPWELD_FN float k1_exp_sum_div_pass2(float sum_1, float exp_1) {
   const float div_1 = exp_1 / sum_1;
   return div_1;
 }
@@ -43,7 +43,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float matmul_1 = matmul[i0 * 96000 + i1 * 120 + r];
           const float mask_1 = mask[i0 * 120 + r];
-          const float value0 = k1_exp_sum_div_walk0(matmul_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(matmul_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -53,7 +53,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float matmul_1 = matmul[i0 * 96000 + i1 * 120 + r];
           const float mask_1 = mask[i0 * 120 + r];
-          const float value0 = k1_exp_sum_div_walk0(matmul_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(matmul_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -69,7 +69,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float matmul_1 = matmul[i0 * 96000 + i1 * 120 + r];
           const float mask_1 = mask[i0 * 120 + r];
-          const float value0 = k1_exp_sum_div_walk1(matmul_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(matmul_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           result[i0 * 96000 + i1 * 120 + r] = value0;
         }
@@ -80,7 +80,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float matmul_1 = matmul[i0 * 96000 + i1 * 120 + r];
           const float mask_1 = mask[i0 * 120 + r];
-          const float value0 = k1_exp_sum_div_walk1(matmul_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(matmul_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           result[i0 * 96000 + i1 * 120 + r] = value0;
         }
@@ -90,7 +90,7 @@ extern "C" void k1_exp_sum_div_contiguous(
 #pragma omp simd
     for (int64_t r = 0; r < 120; ++r) {
       const float exp_1 = result[i0 * 96000 + i1 * 120 + r];
-      const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
+      const float value0 = k1_exp_sum_div_pass2(sum_1, exp_1);
       result[i0 * 96000 + i1 * 120 + r] = value0;
     }
   }
@@ -123,7 +123,7 @@ extern "C" void k1_exp_sum_div_strided(
           const float matmul_1 = matmul[i0 * matmul_stride0 + i1 * matmul_stride1
               + i2 * matmul_stride2 + matmul_stride3 * r3];
           const float mask_1 = mask[i0 * mask_stride0 + mask_stride3 * r3];
-          const float value0 = k1_exp_sum_div_walk0(matmul_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(matmul_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -134,7 +134,7 @@ extern "C" void k1_exp_sum_div_strided(
           const float matmul_1 = matmul[i0 * matmul_stride0 + i1 * matmul_stride1
               + i2 * matmul_stride2 + matmul_stride3 * r3];
           const float mask_1 = mask[i0 * mask_stride0 + mask_stride3 * r3];
-          const float value0 = k1_exp_sum_div_walk0(matmul_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(matmul_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -151,7 +151,7 @@ extern "C" void k1_exp_sum_div_strided(
           const float matmul_1 = matmul[i0 * matmul_stride0 + i1 * matmul_stride1
               + i2 * matmul_stride2 + matmul_stride3 * r3];
           const float mask_1 = mask[i0 * mask_stride0 + mask_stride3 * r3];
-          const float value0 = k1_exp_sum_div_walk1(matmul_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(matmul_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           exp_1_row[r3] = value0;
         }
@@ -163,7 +163,7 @@ extern "C" void k1_exp_sum_div_strided(
           const float matmul_1 = matmul[i0 * matmul_stride0 + i1 * matmul_stride1
               + i2 * matmul_stride2 + matmul_stride3 * r3];
           const float mask_1 = mask[i0 * mask_stride0 + mask_stride3 * r3];
-          const float value0 = k1_exp_sum_div_walk1(matmul_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(matmul_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           exp_1_row[r3] = value0;
         }
@@ -173,7 +173,7 @@ extern "C" void k1_exp_sum_div_strided(
 #pragma omp simd
     for (int64_t r3 = 0; r3 < 120; ++r3) {
       const float exp_1 = exp_1_row[r3];
-      const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
+      const float value0 = k1_exp_sum_div_pass2(sum_1, exp_1);
       result[i0 * result_stride0 + i1 * result_stride1 + i2 * result_stride2
           + r3 * result_stride3] = value0;
     }

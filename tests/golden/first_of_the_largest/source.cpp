@@ -1,7 +1,7 @@
-// k1_amax: one operation on rows of 48 elements in one walk.
+// k1_amax: one operation on rows of 48 elements in one pass.
 // x f16[3, s0, 16] -> result f16[1, s0, 1]
 
-OPWELD_FN float k1_amax_walk0(float x_1) {
+OPWELD_FN float k1_amax_pass0(float x_1) {
   return x_1;
 }
 
@@ -25,7 +25,7 @@ extern "C" void k1_amax_contiguous(
 #pragma omp simd
         for (int64_t lane = 0; lane < kLanes; ++lane) {
           const float x_1 = x_1_block[lane];
-          const float value0 = k1_amax_walk0(x_1);
+          const float value0 = k1_amax_pass0(x_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -54,7 +54,7 @@ extern "C" void k1_amax_strided(
         for (int64_t lane = 0; lane < kLanes; ++lane) {
           const int64_t r2 = block + lane;
           const float x_1 = op::to_compute(x[i1 * x_stride1 + r0 * x_stride0 + r2 * x_stride2]);
-          const float value0 = k1_amax_walk0(x_1);
+          const float value0 = k1_amax_pass0(x_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -67,10 +67,10 @@ extern "C" void k1_amax_strided(
   }
 }
 
-// k2_argmax: one operation on rows of 16 elements in one walk.
+// k2_argmax: one operation on rows of 16 elements in one pass.
 // x f16[3, s0, 16] -> result i64[3, s0, 1]
 
-OPWELD_FN float k2_argmax_walk0(float x_1) {
+OPWELD_FN float k2_argmax_pass0(float x_1) {
   return x_1;
 }
 
@@ -93,7 +93,7 @@ extern "C" void k2_argmax_contiguous(
       for (int64_t lane = 0; lane < count; ++lane) {
         const int64_t i = strip + lane;
         const float x_1 = op::to_compute(x[i * 16 + r]);
-        const float value0 = k2_argmax_walk0(x_1);
+        const float value0 = k2_argmax_pass0(x_1);
         const int64_t place = r;
         const bool argmax_1_takes = op::Argmax::takes(value0, argmax_1_extreme[lane]);
         argmax_1_extreme[lane] = argmax_1_takes ? value0 : argmax_1_extreme[lane];
@@ -131,7 +131,7 @@ extern "C" void k2_argmax_strided(
         for (int64_t lane = 0; lane < count; ++lane) {
           const int64_t i1 = strip + lane;
           const float x_1 = op::to_compute(x[i0 * x_stride0 + i1 * x_stride1 + r2 * x_stride2]);
-          const float value0 = k2_argmax_walk0(x_1);
+          const float value0 = k2_argmax_pass0(x_1);
           const int64_t place = r2;
           const bool argmax_1_takes = op::Argmax::takes(value0, argmax_1_extreme[lane]);
           argmax_1_extreme[lane] = argmax_1_takes ? value0 : argmax_1_extreme[lane];

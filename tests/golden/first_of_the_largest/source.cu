@@ -1,4 +1,4 @@
-// k1_amax: one operation on rows of 48 elements in one walk.
+// k1_amax: one operation on rows of 48 elements in one pass.
 // x f16[3, s0, 16] -> result f16[1, s0, 1]
 struct k1_amax_row : op::AlongRows {
   using Operands = op::Types<op::Along<const op::half, 0, 1, 2>, op::Along<op::half, 3, 1, 3>>;
@@ -26,7 +26,7 @@ extern "C" int64_t k1_amax_scratch(const TensorView* operands) {
   return k1_amax_row::Cut::bytes<k1_amax_row>(operands, k1_amax_row::Operands());
 }
 
-// k2_argmax: one operation on rows of 16 elements in one walk.
+// k2_argmax: one operation on rows of 16 elements in one pass.
 // x f16[3, s0, 16] -> result i64[3, s0, 1]
 struct k2_argmax_row : op::AlongRows {
   using Operands = op::Types<op::Along<const op::half, 0, 1, 2>, op::Along<int64_t, 0, 1, 3>>;

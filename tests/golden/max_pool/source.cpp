@@ -1,7 +1,7 @@
-// k1_relu_amax_mul: 5 operations on rows of 9 elements in one walk.
+// k1_relu_amax_mul: 5 operations on rows of 9 elements in one pass.
 // x f32[s0, 16, 32, 32], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
 
-OPWELD_FN float k1_relu_amax_mul_walk0(bool inside_1, float x_1, float bias_1) {
+OPWELD_FN float k1_relu_amax_mul_pass0(bool inside_1, float x_1, float bias_1) {
   // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5
   const float add_1 = x_1 + bias_1;
   const float relu_1 = op::relu(add_1);
@@ -46,7 +46,7 @@ extern "C" void k1_relu_amax_mul_contiguous(
               const bool inside_1 = true;
               const float x_1 = x[i0 * 16384 + i1 * 1024 + i2 * 64 + i3 * 2 + r0 * 32 + r1 - 33];
               const float bias_1 = bias[i1];
-              const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+              const float value0 = k1_relu_amax_mul_pass0(inside_1, x_1, bias_1);
               amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
             }
           }
@@ -98,7 +98,7 @@ extern "C" void k1_relu_amax_mul_strided(
               const float x_1 = x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2
                   + i5 * x_stride3 * 2 + r0 * x_stride2 + r1 * x_stride3 - x_stride2 - x_stride3];
               const float bias_1 = bias[bias_stride0 * i3];
-              const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+              const float value0 = k1_relu_amax_mul_pass0(inside_1, x_1, bias_1);
               amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
             }
           }

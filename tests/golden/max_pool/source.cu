@@ -1,7 +1,7 @@
-// k1_relu_amax_mul: 5 operations on rows of 9 elements in one walk.
+// k1_relu_amax_mul: 5 operations on rows of 9 elements in one pass.
 // x f32[s0, 16, 32, 32], bias f32[16, 1, 1] -> result f32[s0, 16, 16, 16]
 
-OPWELD_FN float k1_relu_amax_mul_walk0(bool inside_1, float x_1, float bias_1) {
+OPWELD_FN float k1_relu_amax_mul_pass0(bool inside_1, float x_1, float bias_1) {
   // model.py:11 return F.max_pool2d(torch.relu(x + self.bias), 3, 2, 1) * 0.5
   const float add_1 = x_1 + bias_1;
   const float relu_1 = op::relu(add_1);
@@ -15,12 +15,12 @@ OPWELD_FN float k1_relu_amax_mul_once0(float amax_1) {
   return mul_1;
 }
 
-// What is known of a row after its walks.
+// What is known of a row after its passes.
 struct k1_relu_amax_mul_known {
   float amax_1;
 };
 
-// What walk 0 folds.
+// What pass 0 folds.
 struct k1_relu_amax_mul_folds0 {
   static constexpr int kChain = 16;
   float amax_1;
@@ -69,7 +69,7 @@ k1_relu_amax_mul_contiguous_kernel(
       const float x_1 = inside_1
           ? (x + (i0 * 16384u + i1 * 1024u + i2 * 64u + i3 * 2u))[r0 * 32 + r1 - 33] : 0.0f;
       const float bias_1 = bias[i1];
-      const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+      const float value0 = k1_relu_amax_mul_pass0(inside_1, x_1, bias_1);
       part.add(value0);
     }
 #pragma unroll
@@ -139,7 +139,7 @@ k1_relu_amax_mul_strided_kernel(
       const float x_1 = inside_1 ? x[i2 * x_stride0 + i3 * x_stride1 + i4 * x_stride2 * 2u
           + i5 * x_stride3 * 2u + r0 * x_stride2 + r1 * x_stride3 - x_stride2 - x_stride3] : 0.0f;
       const float bias_1 = bias[bias_stride0 * i3];
-      const float value0 = k1_relu_amax_mul_walk0(inside_1, x_1, bias_1);
+      const float value0 = k1_relu_amax_mul_pass0(inside_1, x_1, bias_1);
       folds.add(value0);
     }
   }

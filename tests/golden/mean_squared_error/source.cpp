@@ -1,8 +1,8 @@
-// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one walk, each cut in pieces that
+// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one pass, each cut in pieces that
 //   run side by side.
 // x f32[s0, 4096], y f32[s0, 4096] -> result f32[]
 
-OPWELD_FN float k1_mul_sum_div_walk0(float x_1, float y_1) {
+OPWELD_FN float k1_mul_sum_div_pass0(float x_1, float y_1) {
   // model.py:11 return torch.mean((x - y) ** 2)
   const float sub_1 = x_1 - y_1;
   const float mul_1 = sub_1 * sub_1;
@@ -44,7 +44,7 @@ extern "C" void k1_mul_sum_div_contiguous_fold(
           const int64_t r = block + lane;
           const float x_1 = x[r];
           const float y_1 = y[r];
-          const float value0 = k1_mul_sum_div_walk0(x_1, y_1);
+          const float value0 = k1_mul_sum_div_pass0(x_1, y_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
         }
       }
@@ -54,7 +54,7 @@ extern "C" void k1_mul_sum_div_contiguous_fold(
           const int64_t r = block + lane;
           const float x_1 = x[r];
           const float y_1 = y[r];
-          const float value0 = k1_mul_sum_div_walk0(x_1, y_1);
+          const float value0 = k1_mul_sum_div_pass0(x_1, y_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
         }
       }
@@ -114,7 +114,7 @@ extern "C" void k1_mul_sum_div_strided_fold(
             const int64_t r1 = block + lane;
             const float x_1 = x[r0 * x_stride0 + r1 * x_stride1];
             const float y_1 = y[r0 * y_stride0 + r1 * y_stride1];
-            const float value0 = k1_mul_sum_div_walk0(x_1, y_1);
+            const float value0 = k1_mul_sum_div_pass0(x_1, y_1);
             sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           }
         }
@@ -124,7 +124,7 @@ extern "C" void k1_mul_sum_div_strided_fold(
             const int64_t r1 = block + lane;
             const float x_1 = x[r0 * x_stride0 + r1 * x_stride1];
             const float y_1 = y[r0 * y_stride0 + r1 * y_stride1];
-            const float value0 = k1_mul_sum_div_walk0(x_1, y_1);
+            const float value0 = k1_mul_sum_div_pass0(x_1, y_1);
             sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           }
         }

@@ -1,4 +1,4 @@
-// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one walk, each cut in pieces that
+// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one pass, each cut in pieces that
 //   run side by side.
 // x f32[s0, 4096], y f32[s0, 4096] -> result f32[]
 struct k1_mul_sum_div_row : op::AlongRows {

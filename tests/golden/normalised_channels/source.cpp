@@ -1,7 +1,7 @@
-// k1_div_add_sqrt: 7 operations on rows of 6 elements in 2 walks.
+// k1_div_add_sqrt: 7 operations on rows of 6 elements in 2 passes.
 // x f32[s0, 6, 5, 4], weight f32[6] -> result0 f32[s0, 1, 5, 4], result1 f32[s0, 6, 5, 4]
 
-OPWELD_FN float k1_div_add_sqrt_walk0(float x_1) {
+OPWELD_FN float k1_div_add_sqrt_pass0(float x_1) {
   // model.py:11 rms = torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)
   const float mul_1 = x_1 * x_1;
   return mul_1;
@@ -16,7 +16,7 @@ OPWELD_FN void k1_div_add_sqrt_once0(float sum_1, float& result0, float& result1
   result1 = sqrt_1;
 }
 
-OPWELD_FN float k1_div_add_sqrt_walk1(float x_1, float sqrt_1, float weight_1) {
+OPWELD_FN float k1_div_add_sqrt_pass1(float x_1, float sqrt_1, float weight_1) {
   // model.py:12 return x / rms * self.weight[:, None, None], rms
   const float div_1 = x_1 / sqrt_1;
   const float mul_1 = div_1 * weight_1;
@@ -45,7 +45,7 @@ extern "C" void k1_div_add_sqrt_contiguous(
         for (int64_t lane = 0; lane < count; ++lane) {
           const int64_t i1 = strip + lane;
           const float x_1 = x[i0 * 120 + i1 + r * 20];
-          const float value0 = k1_div_add_sqrt_walk0(x_1);
+          const float value0 = k1_div_add_sqrt_pass0(x_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
         }
       }
@@ -67,7 +67,7 @@ extern "C" void k1_div_add_sqrt_contiguous(
           const float x_1 = x[i0 * 120 + i1 + r * 20];
           const float sqrt_1 = sqrt_1_lane[lane];
           const float weight_1 = weight[r];
-          const float value0 = k1_div_add_sqrt_walk1(x_1, sqrt_1, weight_1);
+          const float value0 = k1_div_add_sqrt_pass1(x_1, sqrt_1, weight_1);
           result1[i0 * 120 + i1 + r * 20] = value0;
         }
       }
@@ -103,7 +103,7 @@ extern "C" void k1_div_add_sqrt_strided(
         for (int64_t lane = 0; lane < count; ++lane) {
           const int64_t i3 = strip + lane;
           const float x_1 = x[i0 * x_stride0 + i2 * x_stride2 + i3 * x_stride3 + r1 * x_stride1];
-          const float value0 = k1_div_add_sqrt_walk0(x_1);
+          const float value0 = k1_div_add_sqrt_pass0(x_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
         }
       }
@@ -125,7 +125,7 @@ extern "C" void k1_div_add_sqrt_strided(
           const float x_1 = x[i0 * x_stride0 + i2 * x_stride2 + i3 * x_stride3 + r1 * x_stride1];
           const float sqrt_1 = sqrt_1_lane[lane];
           const float weight_1 = weight[r1 * weight_stride0];
-          const float value0 = k1_div_add_sqrt_walk1(x_1, sqrt_1, weight_1);
+          const float value0 = k1_div_add_sqrt_pass1(x_1, sqrt_1, weight_1);
           result1[i0 * result1_stride0 + i2 * result1_stride2 + i3 * result1_stride3
               + r1 * result1_stride1] = value0;
         }

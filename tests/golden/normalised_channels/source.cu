@@ -1,4 +1,4 @@
-// k1_div_add_sqrt: 7 operations on rows of 6 elements in 2 walks.
+// k1_div_add_sqrt: 7 operations on rows of 6 elements in 2 passes.
 // x f32[s0, 6, 5, 4], weight f32[6] -> result0 f32[s0, 1, 5, 4], result1 f32[s0, 6, 5, 4]
 struct k1_div_add_sqrt_row : op::AcrossRows {
   using Operands = op::Types<op::Along<const float, 0, 1, 2, 3>, op::Along<const float, 1>,

@@ -1,4 +1,4 @@
-// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one walk, each cut in
+// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one pass, each cut in
 //   pieces that run side by side.
 // x f32[4194304] -> result f32[4194304]
 

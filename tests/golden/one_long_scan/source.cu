@@ -1,4 +1,4 @@
-// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one walk, each cut in
+// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one pass, each cut in
 //   pieces that run side by side.
 // x f32[4194304] -> result f32[4194304]
 
@@ -64,7 +64,7 @@ static int64_t k1_cumsum_partial_bytes() {
   return 2 * sizeof(op::LookBack<k1_cumsum_carry, 32>::Slot);
 }
 
-// What the walk reads of a packet.
+// What the pass reads of a packet.
 template <int kLanes>
 struct k1_cumsum_contiguous_packet {
   op::Vector<float, kLanes> x_1;
@@ -212,7 +212,7 @@ static int k1_cumsum_contiguous(
   return int(cudaGetLastError());
 }
 
-// What the walk reads of a packet.
+// What the pass reads of a packet.
 template <int kLanes>
 struct k1_cumsum_strided_packet {
   float x_1[kLanes];

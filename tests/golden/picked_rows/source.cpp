@@ -1,18 +1,18 @@
-// k1_exp_sum_div: 6 operations on rows of 64 elements in 3 walks.
+// k1_exp_sum_div: 6 operations on rows of 64 elements in 3 passes.
 // table_weight f32[1, 100, 64], ids i64[s0, 8, 1] -> result f32[s0, 8, 64]
 
-OPWELD_FN float k1_exp_sum_div_walk0(float table_weight_1) {
+OPWELD_FN float k1_exp_sum_div_pass0(float table_weight_1) {
   return table_weight_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk1(float table_weight_1, float amax_1) {
+OPWELD_FN float k1_exp_sum_div_pass1(float table_weight_1, float amax_1) {
   // model.py:11 return torch.softmax(self.table(ids), -1)
   const float sub_1 = table_weight_1 - amax_1;
   const float exp_1 = op::exp(sub_1);
   return exp_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk2(float sum_1, float exp_1) {
+OPWELD_FN float k1_exp_sum_div_pass2(float sum_1, float exp_1) {
   const float div_1 = exp_1 / sum_1;
   return div_1;
 }
@@ -37,7 +37,7 @@ extern "C" bool k1_exp_sum_div_contiguous(
           const int64_t ids_1 = ids[i];
           const int64_t place_1 = op::place_of(ids_1, 100, outside);
           const float table_weight_1 = table_weight[place_1 * 64 + r];
-          const float value0 = k1_exp_sum_div_walk0(table_weight_1);
+          const float value0 = k1_exp_sum_div_pass0(table_weight_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -54,7 +54,7 @@ extern "C" bool k1_exp_sum_div_contiguous(
           const int64_t ids_1 = ids[i];
           const int64_t place_1 = op::place_of(ids_1, 100, outside);
           const float table_weight_1 = table_weight[place_1 * 64 + r];
-          const float value0 = k1_exp_sum_div_walk1(table_weight_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(table_weight_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           result[i * 64 + r] = value0;
         }
@@ -64,7 +64,7 @@ extern "C" bool k1_exp_sum_div_contiguous(
 #pragma omp simd
     for (int64_t r = 0; r < 64; ++r) {
       const float exp_1 = result[i * 64 + r];
-      const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
+      const float value0 = k1_exp_sum_div_pass2(sum_1, exp_1);
       result[i * 64 + r] = value0;
     }
   }
@@ -98,7 +98,7 @@ extern "C" bool k1_exp_sum_div_strided(
           const int64_t place_1 = op::place_of(ids_1, 100, outside);
           const float table_weight_1 = table_weight[place_1 * table_weight_stride1
               + r2 * table_weight_stride2];
-          const float value0 = k1_exp_sum_div_walk0(table_weight_1);
+          const float value0 = k1_exp_sum_div_pass0(table_weight_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -116,7 +116,7 @@ extern "C" bool k1_exp_sum_div_strided(
           const int64_t place_1 = op::place_of(ids_1, 100, outside);
           const float table_weight_1 = table_weight[place_1 * table_weight_stride1
               + r2 * table_weight_stride2];
-          const float value0 = k1_exp_sum_div_walk1(table_weight_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(table_weight_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           exp_1_row[r2] = value0;
         }
@@ -126,7 +126,7 @@ extern "C" bool k1_exp_sum_div_strided(
 #pragma omp simd
     for (int64_t r2 = 0; r2 < 64; ++r2) {
       const float exp_1 = exp_1_row[r2];
-      const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
+      const float value0 = k1_exp_sum_div_pass2(sum_1, exp_1);
       result[i0 * result_stride0 + i1 * result_stride1 + r2 * result_stride2] = value0;
     }
   }

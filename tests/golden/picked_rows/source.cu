@@ -1,18 +1,18 @@
-// k1_exp_sum_div: 6 operations on rows of 64 elements in 3 walks.
+// k1_exp_sum_div: 6 operations on rows of 64 elements in 3 passes.
 // table_weight f32[1, 100, 64], ids i64[s0, 8, 1] -> result f32[s0, 8, 64]
 
-OPWELD_FN float k1_exp_sum_div_walk0(float table_weight_1) {
+OPWELD_FN float k1_exp_sum_div_pass0(float table_weight_1) {
   return table_weight_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk1(float table_weight_1, float amax_1) {
+OPWELD_FN float k1_exp_sum_div_pass1(float table_weight_1, float amax_1) {
   // model.py:11 return torch.softmax(self.table(ids), -1)
   const float sub_1 = table_weight_1 - amax_1;
   const float exp_1 = op::exp(sub_1);
   return exp_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk2(float table_weight_1, float amax_1, float sum_1) {
+OPWELD_FN float k1_exp_sum_div_pass2(float table_weight_1, float amax_1, float sum_1) {
   // model.py:11 return torch.softmax(self.table(ids), -1)
   const float sub_1 = table_weight_1 - amax_1;
   const float exp_1 = op::exp(sub_1);
@@ -20,13 +20,13 @@ OPWELD_FN float k1_exp_sum_div_walk2(float table_weight_1, float amax_1, float s
   return div_1;
 }
 
-// What is known of a row after its walks.
+// What is known of a row after its passes.
 struct k1_exp_sum_div_known {
   float amax_1;
   float sum_1;
 };
 
-// What walk 0 folds.
+// What pass 0 folds.
 struct k1_exp_sum_div_folds0 {
   static constexpr int kChain = 16;
   float amax_1;
@@ -45,7 +45,7 @@ struct k1_exp_sum_div_folds0 {
   }
 };
 
-// What walk 1 folds.
+// What pass 1 folds.
 struct k1_exp_sum_div_folds1 {
   static constexpr int kChain = 8;
   float sum_1;
@@ -64,7 +64,7 @@ struct k1_exp_sum_div_folds1 {
   }
 };
 
-// What more than one walk reads of a packet.
+// What more than one pass reads of a packet.
 template <int kLanes>
 struct k1_exp_sum_div_contiguous_packet {
   op::Vector<float, kLanes> table_weight_1;
@@ -84,29 +84,29 @@ k1_exp_sum_div_contiguous_load(
 }
 
 template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_contiguous_walk0(
+OPWELD_FN void k1_exp_sum_div_contiguous_pass0(
     Index row, Index at, const k1_exp_sum_div_contiguous_packet<kLanes>& packet,
     const k1_exp_sum_div_known& known, k1_exp_sum_div_folds0 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk0(packet.table_weight_1.lane[lane]);
+    const float value0 = k1_exp_sum_div_pass0(packet.table_weight_1.lane[lane]);
     folds[lane].add(value0);
   }
 }
 
 template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_contiguous_walk1(
+OPWELD_FN void k1_exp_sum_div_contiguous_pass1(
     Index row, Index at, const k1_exp_sum_div_contiguous_packet<kLanes>& packet,
     const k1_exp_sum_div_known& known, k1_exp_sum_div_folds1 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk1(packet.table_weight_1.lane[lane], known.amax_1);
+    const float value0 = k1_exp_sum_div_pass1(packet.table_weight_1.lane[lane], known.amax_1);
     folds[lane].add(value0);
   }
 }
 
 template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_contiguous_walk2(
+OPWELD_FN void k1_exp_sum_div_contiguous_pass2(
     float* __restrict__ result, Index row, Index at,
     const k1_exp_sum_div_contiguous_packet<kLanes>& packet, const k1_exp_sum_div_known& known,
     op::NoFolds (&folds)[kLanes]) {
@@ -115,7 +115,7 @@ OPWELD_FN void k1_exp_sum_div_contiguous_walk2(
   op::Vector<float, kLanes> result_vector;
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk2(
+    const float value0 = k1_exp_sum_div_pass2(
         packet.table_weight_1.lane[lane], known.amax_1, known.sum_1);
     result_vector.lane[lane] = value0;
   }
@@ -142,21 +142,21 @@ k1_exp_sum_div_contiguous_kernel(
 
   k1_exp_sum_div_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_contiguous_walk0<kLanes>(row, at, packet, known, folds);
+    k1_exp_sum_div_contiguous_pass0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   row_folds0.tell(known);
 
   k1_exp_sum_div_folds1 folds1[kLanes];
   walks.walk(folds1, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_contiguous_walk1<kLanes>(row, at, packet, known, folds);
+    k1_exp_sum_div_contiguous_pass1<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds1 = op::in_team<kTeam>(op::merged(folds1));
   row_folds1.tell(known);
 
   op::NoFolds folds2[kLanes];
   walks.walk(folds2, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_contiguous_walk2<kLanes>(result, row, at, packet, known, folds);
+    k1_exp_sum_div_contiguous_pass2<kLanes>(result, row, at, packet, known, folds);
   });
 }
 
@@ -193,7 +193,7 @@ static int k1_exp_sum_div_contiguous(
   return int(cudaGetLastError());
 }
 
-// What more than one walk reads of a packet.
+// What more than one pass reads of a packet.
 template <int kLanes>
 struct k1_exp_sum_div_strided_packet {
   float table_weight_1[kLanes];
@@ -222,29 +222,29 @@ k1_exp_sum_div_strided_load(
 }
 
 template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_strided_walk0(
+OPWELD_FN void k1_exp_sum_div_strided_pass0(
     Index row, Index at, const k1_exp_sum_div_strided_packet<kLanes>& packet,
     const k1_exp_sum_div_known& known, k1_exp_sum_div_folds0 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk0(packet.table_weight_1[lane]);
+    const float value0 = k1_exp_sum_div_pass0(packet.table_weight_1[lane]);
     folds[lane].add(value0);
   }
 }
 
 template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_strided_walk1(
+OPWELD_FN void k1_exp_sum_div_strided_pass1(
     Index row, Index at, const k1_exp_sum_div_strided_packet<kLanes>& packet,
     const k1_exp_sum_div_known& known, k1_exp_sum_div_folds1 (&folds)[kLanes]) {
 #pragma unroll
   for (int lane = 0; lane < kLanes; ++lane) {
-    const float value0 = k1_exp_sum_div_walk1(packet.table_weight_1[lane], known.amax_1);
+    const float value0 = k1_exp_sum_div_pass1(packet.table_weight_1[lane], known.amax_1);
     folds[lane].add(value0);
   }
 }
 
 template <int kLanes, typename Index>
-OPWELD_FN void k1_exp_sum_div_strided_walk2(
+OPWELD_FN void k1_exp_sum_div_strided_pass2(
     float* __restrict__ result, Index result_stride0, Index result_stride1, Index result_stride2,
     Index row, Index at, const k1_exp_sum_div_strided_packet<kLanes>& packet,
     const k1_exp_sum_div_known& known, op::NoFolds (&folds)[kLanes]) {
@@ -254,7 +254,7 @@ OPWELD_FN void k1_exp_sum_div_strided_walk2(
   for (int lane = 0; lane < kLanes; ++lane) {
     const Index lane_at = at + lane;
     const Index r2 = lane_at;
-    const float value0 = k1_exp_sum_div_walk2(
+    const float value0 = k1_exp_sum_div_pass2(
         packet.table_weight_1[lane], known.amax_1, known.sum_1);
     result[i0 * result_stride0 + i1 * result_stride1 + r2 * result_stride2] = value0;
   }
@@ -285,21 +285,21 @@ k1_exp_sum_div_strided_kernel(
 
   k1_exp_sum_div_folds0 folds0[kLanes];
   walks.walk(folds0, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_strided_walk0<kLanes>(row, at, packet, known, folds);
+    k1_exp_sum_div_strided_pass0<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds0 = op::in_team<kTeam>(op::merged(folds0));
   row_folds0.tell(known);
 
   k1_exp_sum_div_folds1 folds1[kLanes];
   walks.walk(folds1, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_strided_walk1<kLanes>(row, at, packet, known, folds);
+    k1_exp_sum_div_strided_pass1<kLanes>(row, at, packet, known, folds);
   });
   const auto row_folds1 = op::in_team<kTeam>(op::merged(folds1));
   row_folds1.tell(known);
 
   op::NoFolds folds2[kLanes];
   walks.walk(folds2, load, [&](const auto& packet, Index at, auto& folds) {
-    k1_exp_sum_div_strided_walk2<kLanes>(
+    k1_exp_sum_div_strided_pass2<kLanes>(
         result, result_stride0, result_stride1,
         result_stride2, row, at, packet, known, folds);
   });

@@ -1,4 +1,4 @@
-// k1_cast_cumsum: 3 operations on rows of 9 elements that are scanned in one walk.
+// k1_cast_cumsum: 3 operations on rows of 9 elements that are scanned in one pass.
 // x bf16[s0, 9, 16] -> result bf16[s0, 9, 16]
 
 OPWELD_FN float k1_cast_cumsum_scanned(float x_1) {

@@ -1,4 +1,4 @@
-// k1_cast_cumsum: 3 operations on rows of 9 elements that are scanned in one walk.
+// k1_cast_cumsum: 3 operations on rows of 9 elements that are scanned in one pass.
 // x bf16[s0, 9, 16] -> result bf16[s0, 9, 16]
 
 OPWELD_FN float k1_cast_cumsum_scanned(float x_1) {
@@ -58,7 +58,7 @@ struct k1_cast_cumsum_carry {
   }
 };
 
-// What the walk reads of a packet.
+// What the pass reads of a packet.
 template <int kLanes>
 struct k1_cast_cumsum_contiguous_packet {
   op::Vector<op::bfloat16, kLanes> x_1;
@@ -169,7 +169,7 @@ static int k1_cast_cumsum_contiguous(
   return int(cudaGetLastError());
 }
 
-// What the walk reads of a packet.
+// What the pass reads of a packet.
 template <int kLanes>
 struct k1_cast_cumsum_strided_packet {
   float x_1[kLanes];

@@ -1,4 +1,4 @@
-// k1_cummax_div_cummax_place: 5 operations on rows of 40 elements that are scanned in one walk.
+// k1_cummax_div_cummax_place: 5 operations on rows of 40 elements that are scanned in one pass.
 // x f32[s0, 40], mask f32[40] -> result0 f32[s0, 40], result1 i64[s0, 40]
 
 OPWELD_FN float k1_cummax_div_cummax_place_scanned(float x_1, float mask_1) {

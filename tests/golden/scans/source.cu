@@ -1,4 +1,4 @@
-// k1_cummax_div_cummax_place: 5 operations on rows of 40 elements that are scanned in one walk.
+// k1_cummax_div_cummax_place: 5 operations on rows of 40 elements that are scanned in one pass.
 // x f32[s0, 40], mask f32[40] -> result0 f32[s0, 40], result1 i64[s0, 40]
 
 OPWELD_FN float k1_cummax_div_cummax_place_scanned(float x_1, float mask_1) {
@@ -74,7 +74,7 @@ struct k1_cummax_div_cummax_place_carry {
   }
 };
 
-// What the walk reads of a packet.
+// What the pass reads of a packet.
 template <int kLanes>
 struct k1_cummax_div_cummax_place_contiguous_packet {
   op::Vector<float, kLanes> x_1;
@@ -182,7 +182,7 @@ static int k1_cummax_div_cummax_place_contiguous(
   return int(cudaGetLastError());
 }
 
-// What the walk reads of a packet.
+// What the pass reads of a packet.
 template <int kLanes>
 struct k1_cummax_div_cummax_place_strided_packet {
   float x_1[kLanes];

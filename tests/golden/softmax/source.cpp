@@ -1,13 +1,13 @@
-// k1_exp_sum_div: 6 operations on rows of 40 elements in 3 walks.
+// k1_exp_sum_div: 6 operations on rows of 40 elements in 3 passes.
 // x f32[s0, 40], mask f32[40] -> result f32[s0, 40]
 
-OPWELD_FN float k1_exp_sum_div_walk0(float x_1, float mask_1) {
+OPWELD_FN float k1_exp_sum_div_pass0(float x_1, float mask_1) {
   // model.py:11 return torch.softmax(x + mask, dim=-1)
   const float add_1 = x_1 + mask_1;
   return add_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk1(float x_1, float mask_1, float amax_1) {
+OPWELD_FN float k1_exp_sum_div_pass1(float x_1, float mask_1, float amax_1) {
   // model.py:11 return torch.softmax(x + mask, dim=-1)
   const float add_1 = x_1 + mask_1;
   const float sub_1 = add_1 - amax_1;
@@ -15,7 +15,7 @@ OPWELD_FN float k1_exp_sum_div_walk1(float x_1, float mask_1, float amax_1) {
   return exp_1;
 }
 
-OPWELD_FN float k1_exp_sum_div_walk2(float sum_1, float exp_1) {
+OPWELD_FN float k1_exp_sum_div_pass2(float sum_1, float exp_1) {
   const float div_1 = exp_1 / sum_1;
   return div_1;
 }
@@ -38,7 +38,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float x_1 = x[i * 40 + r];
           const float mask_1 = mask[r];
-          const float value0 = k1_exp_sum_div_walk0(x_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(x_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -48,7 +48,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float x_1 = x[i * 40 + r];
           const float mask_1 = mask[r];
-          const float value0 = k1_exp_sum_div_walk0(x_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(x_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -64,7 +64,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float x_1 = x[i * 40 + r];
           const float mask_1 = mask[r];
-          const float value0 = k1_exp_sum_div_walk1(x_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(x_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           result[i * 40 + r] = value0;
         }
@@ -75,7 +75,7 @@ extern "C" void k1_exp_sum_div_contiguous(
           const int64_t r = block + lane;
           const float x_1 = x[i * 40 + r];
           const float mask_1 = mask[r];
-          const float value0 = k1_exp_sum_div_walk1(x_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(x_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           result[i * 40 + r] = value0;
         }
@@ -85,7 +85,7 @@ extern "C" void k1_exp_sum_div_contiguous(
 #pragma omp simd
     for (int64_t r = 0; r < 40; ++r) {
       const float exp_1 = result[i * 40 + r];
-      const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
+      const float value0 = k1_exp_sum_div_pass2(sum_1, exp_1);
       result[i * 40 + r] = value0;
     }
   }
@@ -111,7 +111,7 @@ extern "C" void k1_exp_sum_div_strided(
           const int64_t r1 = block + lane;
           const float x_1 = x[i0 * x_stride0 + r1 * x_stride1];
           const float mask_1 = mask[mask_stride0 * r1];
-          const float value0 = k1_exp_sum_div_walk0(x_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(x_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -121,7 +121,7 @@ extern "C" void k1_exp_sum_div_strided(
           const int64_t r1 = block + lane;
           const float x_1 = x[i0 * x_stride0 + r1 * x_stride1];
           const float mask_1 = mask[mask_stride0 * r1];
-          const float value0 = k1_exp_sum_div_walk0(x_1, mask_1);
+          const float value0 = k1_exp_sum_div_pass0(x_1, mask_1);
           amax_1_lane[lane] = op::Amax::combine(amax_1_lane[lane], value0);
         }
       }
@@ -137,7 +137,7 @@ extern "C" void k1_exp_sum_div_strided(
           const int64_t r1 = block + lane;
           const float x_1 = x[i0 * x_stride0 + r1 * x_stride1];
           const float mask_1 = mask[mask_stride0 * r1];
-          const float value0 = k1_exp_sum_div_walk1(x_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(x_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           exp_1_row[r1] = value0;
         }
@@ -148,7 +148,7 @@ extern "C" void k1_exp_sum_div_strided(
           const int64_t r1 = block + lane;
           const float x_1 = x[i0 * x_stride0 + r1 * x_stride1];
           const float mask_1 = mask[mask_stride0 * r1];
-          const float value0 = k1_exp_sum_div_walk1(x_1, mask_1, amax_1);
+          const float value0 = k1_exp_sum_div_pass1(x_1, mask_1, amax_1);
           sum_1_lane[lane] = op::Sum::combine(sum_1_lane[lane], value0);
           exp_1_row[r1] = value0;
         }
@@ -158,7 +158,7 @@ extern "C" void k1_exp_sum_div_strided(
 #pragma omp simd
     for (int64_t r1 = 0; r1 < 40; ++r1) {
       const float exp_1 = exp_1_row[r1];
-      const float value0 = k1_exp_sum_div_walk2(sum_1, exp_1);
+      const float value0 = k1_exp_sum_div_pass2(sum_1, exp_1);
       result[i0 * result_stride0 + r1 * result_stride1] = value0;
     }
   }

@@ -1,4 +1,4 @@
-// k1_exp_sum_div: 6 operations on rows of 40 elements in 3 walks.
+// k1_exp_sum_div: 6 operations on rows of 40 elements in 3 passes.
 // x f32[s0, 40], mask f32[40] -> result f32[s0, 40]
 struct k1_exp_sum_div_row : op::AlongRows {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 1>,

@@ -30,7 +30,7 @@ def test_softmax_walks_three_times_over_a_row() -> None:
     assert [[n.op.value for n in level] for level in group.rows.levels] == [["amax"], ["sum"]]
     assert group.rows.num_walks == 3
     assert group.rows.kept == (BATCH, 1) and group.rows.length == 1000
-    assert group.reason == "5 operations on rows of 1000 elements in 3 walks"
+    assert group.reason == "5 operations on rows of 1000 elements in 3 passes"
 
 
 def test_a_normalisation_with_weights_is_one_kernel() -> None:
@@ -85,7 +85,7 @@ def test_few_long_rows_are_cut_in_pieces_that_one_walk_folds() -> None:
     total = m.reduced("sum", m.mul(x, x), 1)
     (group,) = groups_of(m.sqrt(total))
     assert isinstance(group.schedule, ReductionSchedule) and group.schedule.cut
-    assert group.reason.endswith("in one walk, each cut in pieces that run side by side")
+    assert group.reason.endswith("in one pass, each cut in pieces that run side by side")
     # What each element of the result needs is known after the pieces are put together.
     assert walks_of(m.softmax(x, 1)) == [1, 0]
     # A walk that needs the whole of the one before is another kernel's.

@@ -26,7 +26,7 @@ def test_what_comes_before_and_after_joins() -> None:
     assert group.kind is GroupKind.SCAN and group.rows
     assert [[n.op.value for n in level] for level in group.rows.levels] == [["cumsum"]]
     assert group.rows.axes == (1,) and group.rows.num_rows == BATCH and group.rows.length == 24
-    assert group.reason == "6 operations on rows of 24 elements that are scanned in one walk"
+    assert group.reason == "6 operations on rows of 24 elements that are scanned in one pass"
 
 
 def test_scans_along_one_axis_in_one_way_share_a_walk() -> None:
@@ -91,7 +91,7 @@ def test_few_long_rows_are_cut() -> None:
     (many,) = groups_of(m.scanned("cumsum", m.x("y", 1 << 14, 1 << 16), 1))
     assert isinstance(long.schedule, ReductionSchedule) and long.schedule.cut
     assert isinstance(many.schedule, ReductionSchedule) and not many.schedule.cut
-    assert long.reason.endswith("in one walk, each cut in pieces that run side by side")
+    assert long.reason.endswith("in one pass, each cut in pieces that run side by side")
     plan = plan_of(m.scanned("cumsum", m.x("z", 1 << 24), 0), target=CPU)
     assert [group.schedule.cut for group in plan.groups] == [True]  # type: ignore[union-attr]
 

@@ -59,7 +59,7 @@ def test_memory_is_read_once_where_a_row_fits_into_registers() -> None:
     m = Make()
     text = text_of(m.softmax(m.x("x", BATCH, 1000), 1))
     assert len(re.findall(r"load_vector<kLanes>\(&x\[", text)) == 1
-    for walk in ("walk0", "walk1", "walk2"):
+    for walk in ("pass0", "pass1", "pass2"):
         assert "packet.x_1.lane[lane]" in function(text, walk)
     assert (32, 8, 4, "uint32_t") in instances(text)
 
@@ -69,14 +69,14 @@ def test_what_one_walk_reads_is_not_kept() -> None:
     x, weight = m.x("x", BATCH, 1000), m.x("weight", 1000)
     text = text_of(m.mul(m.standardised(x, 1), weight))
     assert "weight" not in function(text, "load")
-    assert "load_vector<kLanes>(&weight[" in function(text, "walk2")
+    assert "load_vector<kLanes>(&weight[" in function(text, "pass2")
 
 
 def test_the_only_walk_loads_several_packets_before_it_folds_one() -> None:
     m = Make()
     text = text_of(m.reduced("sum", m.mul(m.x("x", BATCH, 1000), m.x("y", 1000)), 1))
     assert "&x[" in function(text, "load") and "&y[" in function(text, "load")
-    assert "load_vector" not in function(text, "walk0")
+    assert "load_vector" not in function(text, "pass0")
     assert {items for _, items, *_ in instances(text)} == {0}
 
 
@@ -84,7 +84,7 @@ def test_stores_move_packets() -> None:
     m = Make()
     along, across = m.x("x", BATCH, 1000), m.x("x", BATCH, 10, 64)
     for x in (along, across):
-        assert "op::store_vector(&result[" in function(text_of(m.softmax(x, 1)), "walk2")
+        assert "op::store_vector(&result[" in function(text_of(m.softmax(x, 1)), "pass2")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_what_is_only_padded_is_loaded_as_the_constant(outside: float) -> None:
     text = cuda_text((reduction,))
     constant = "0.5f" if outside == 0.5 else "-op::kInfinity<float>"
     assert text.count(f": {constant};") == 3  # the element's, and a load in each kernel
-    assert "walk0(true, x_1)" in text
+    assert "pass0(true, x_1)" in text
 
 
 def test_what_is_computed_before_it_is_padded_is_chosen_afterwards() -> None:
@@ -44,7 +44,7 @@ def test_what_is_computed_before_it_is_padded_is_chosen_afterwards() -> None:
     seen = m.windows(m.relu(m.x("x", BATCH, 9, 10)), WINDOW, WINDOW, outside=float("-inf"))
     reduction = reduction_of(m.reduced("amax", seen, 0, 1))
     assert not padded(walk_of(reduction)) and not known_inside(walk_of(reduction))
-    assert "walk0(inside_1, x_1)" in cuda_text((reduction,))
+    assert "pass0(inside_1, x_1)" in cuda_text((reduction,))
 
 
 def test_what_two_choices_read_is_chosen_afterwards() -> None:

@@ -130,7 +130,7 @@ OPWELD_FN void walk_listed(const ListedRows<F>& own, Index block, Types<X...>,
     F::template walk_block<F, Team, kLanes>(own.rows, block,
                                             static_cast<typename X::T*>(own.data[i])...);
 }
-// Threads that a multiprocessor must hold: fewer where a row is walked again, since what is known of
+// Threads that a multiprocessor must hold: fewer where a row is read again, since what is known of
 // the tensor that a block has is in registers, not in the constants of the launch.
 template <typename F, typename Team>
 constexpr int kListResident = Team::kItems || F::kAcross ? F::kResident : std::min(F::kResident, 768);

@@ -1,11 +1,11 @@
 // Rows that are too long for a few multiprocessors, and that all of them keep together, so that a
-// row is read once between its walks. A launch has a block on each multiprocessor.
+// row is read once between its passes. A launch has a block on each multiprocessor.
 
 namespace op {
 
 // @DeviceRows deps: Told, copy_async, copy_groups, in_warp, shared_address, sync_threads
 // Each block has a share of every row: packets that stand kTeam side by side, those of all blocks one
-// after another, kItems of them for each of kTeam threads. A thread copies what it walks over ahead,
+// after another, kItems of them for each of kTeam threads. A thread copies what it passes over ahead,
 // kSlots packets of 16 bytes in shared memory. It folds its share of a row, moves the row before to
 // registers, and stores the one kLag rows back, of which all is known by then: warps of their own
 // tell the other blocks what this one has folded, and ask for what they have.
@@ -13,11 +13,11 @@ template <int kTeam, int kItems, int kSlots, int kLag, int kKept, typename Packe
           typename Folds, typename Known, typename Index>
 struct DeviceRows {
     static constexpr int kTurns = kLag + 1;
-    // Threads that fold together what they walked over.
+    // Threads that fold together what they read.
     static constexpr int kTogether = 4, kParts = kTeam / kTogether;
     static constexpr int kThreads = kTeam + 32 + 32 * kTurns;
     static constexpr unsigned kPause = 64;  // ns between looks
-    // Barriers of those who walk and of the warps that tell and collect; 0 is that of the block.
+    // Barriers of those who fold and store and of the warps that tell and collect; 0 is that of the block.
     static constexpr int kFolded = 1, kKnown = kFolded + kTurns;
     static constexpr int kLoads = 4;  // packets whose loads are under way together
     static_assert(sizeof(Packet) == 16 && kSlots >= kLag * kItems && kKnown + kTurns <= 16);

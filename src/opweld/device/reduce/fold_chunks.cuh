@@ -1,10 +1,10 @@
-// Rows walked by threads together, for what is folded of a few elements at once: folds that first
+// Rows read by threads together, for what is folded of a few elements at once: folds that first
 // ask for the largest of them, or for their mean.
 
 namespace op {
 
 // @ChunkWalks deps: NoFolds, NoPacket, Walks
-// What a walk folds is a struct `Folds` of the group, with also
+// What a pass folds is a struct `Folds` of the group, with also
 //     struct Element { void add(...) }                      what is folded of one element
 //     void take(const Element (&elements)[kCount], int count)      takes in the first `count`
 // Few threads, which each have much of a row, need chains of chains: kDeep.

@@ -31,7 +31,7 @@ OPWELD_FN void empty_lanes(T (&lane)[kLanes], double (&total)[kLanes]) {
 }
 
 // @RowMemory deps:
-// An array of a row, from walk to walk, which is too long for the stack or may be.
+// An array of a row, from pass to pass, which is too long for the stack or may be.
 template <typename T>
 struct RowMemory {
     T* const elements;

@@ -1,4 +1,4 @@
-// Rows walked by threads together. What a walk folds is a struct `Folds` of the group:
+// Rows read by threads together. What a pass folds is a struct `Folds` of the group:
 //     static Folds nothing()             the folds of no elements
 //     void merge(const Folds& other)     takes in the folds of others
 //     static constexpr int kChain        merges one after another, of elements and of such chains
@@ -7,7 +7,7 @@
 namespace op {
 
 // @NoFolds deps:
-// What a walk folds that only stores.
+// What a pass folds that only stores.
 struct NoFolds {
     static constexpr int kChain = 1 << 30;
     static constexpr bool kChunks = false;
@@ -30,7 +30,7 @@ template <int kTeam, typename Index>
 constexpr int kTeamBlocks = kLeastBlocks<kTeamThreads<kTeam>, Index>;
 
 // @Strips deps: kLeastBlocks
-// The shape of a launch whose columns are walked by kStrips threads each.
+// The shape of a launch whose columns are read by kStrips threads each.
 template <int kStrips>
 constexpr int kStripsThreads = kStrips < 32 ? 256 : 1024;
 template <int kStrips, typename Index>
@@ -45,7 +45,7 @@ template <int kStrips, typename Index>
 constexpr int kCutStripsBlocks = kLeastBlocks<kCutStripsThreads<kStrips>, Index>;
 
 // @NoPacket deps:
-// What is kept of a packet of which nothing is needed by two walks.
+// What is kept of a packet of which nothing is needed by two passes.
 struct NoPacket {};
 
 // @kAtOnce deps: NoFolds
@@ -64,7 +64,7 @@ constexpr int kAtOnce<NoFolds, Packet, kUnroll> = kUnroll;
 // @Walks deps: kAtOnce
 // The packets of a row that one thread handles: those at begin, begin + kStep, ... before end. With
 // kItems > 0 there are at most so many, and what is loaded of them once stays in registers. With
-// kItems == 0 every walk loads again.
+// kItems == 0 every pass loads again.
 template <int kStep, int kLanes, int kItems, typename Packet, typename Index>
 struct Walks {
     static constexpr int kUnroll = kLanes == 1 ? 8 : 4;  // packets in flight
@@ -277,7 +277,7 @@ OPWELD_FN Folds in_team(Folds mine) {
 }
 
 // @OneBlock deps: in_team
-// A row that kBlocks blocks of kTeam threads walk over.
+// A row that kBlocks blocks of kTeam threads pass over.
 template <int kTeam, int kBlocks>
 struct RowOfBlocks;
 template <int kTeam>
@@ -300,7 +300,7 @@ struct RowOfBlocks {
 
     OPWELD_FN int rank() { return blockIdx.x % kBlocks * kTeam + threadIdx.x % kTeam; }
 
-    // The folds of all threads of the row, for each of them, in the order of the blocks. Every walk
+    // The folds of all threads of the row, for each of them, in the order of the blocks. Every pass
     // of a kernel has a type of its own for them, and so a place of its own.
     template <typename Folds>
     OPWELD_FN Folds folded(Folds mine) {

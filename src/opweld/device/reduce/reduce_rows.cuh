@@ -1,4 +1,4 @@
-// All reductions of rows that threads walk over together. A functor F is what is known of a row:
+// All reductions of rows that threads pass over together. A functor F is what is known of a row:
 //     F::Operands        those read, then the results, along axes of a space (see space.cuh)
 //     F::Kept, Reduced   the axes that number rows, and those along a row; F::kLane is the axis in
 //                        which F::kWidth neighbours may be handled at once
@@ -396,7 +396,7 @@ __global__ void __launch_bounds__(
 }
 
 // @rows_across deps: reduce_rows, kLeastBlocks, in_columns, dependents
-// Neighbouring rows are neighbours in memory: a block has some as columns, each walked by several
+// Neighbouring rows are neighbours in memory: a block has some as columns, each read by several
 // strips; a thread has kLanes of them.
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
 OPWELD_FN void across_rows(const Layout<F>& rows, Index block, void* partials, T*... data) {

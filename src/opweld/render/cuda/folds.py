@@ -57,7 +57,7 @@ def folds_struct(folding: Folding, number: int) -> str:
     types = {fold: fold_types(fold, folding, number) for fold in own_folds(walk)}
     nothing = ", ".join(_identity(fold, of) for fold, of in types.items())
     lines = [
-        f"// What walk {number} folds.",
+        f"// What pass {number} folds.",
         f"struct {name} {{",
         f"  static constexpr int kChain = {chain_text(walk)};",
         *(f"  {state_type(fold, of)} {fold.name};" for fold, of in types.items()),

@@ -93,7 +93,7 @@ def reduction_text(reduction: Reduction) -> str:
 
 
 def _known_struct(folding: Folding) -> str:
-    lines = ["// What is known of a row after its walks.", f"struct {known_name(folding)} {{"]
+    lines = ["// What is known of a row after its passes.", f"struct {known_name(folding)} {{"]
     for step in folding.steps:
         known: tuple[Fold | Value, ...] = step.walk.folds
         known += step.once.values if step.once else ()

@@ -50,7 +50,7 @@ def kept_parts(folding: Folding) -> list[str]:
     """The struct of what rows share of a packet."""
     fields = {name: load for load, name in kept_loads(folding).items()}
     lines = [
-        "// What the last walk reads of a packet for all rows alike.",
+        "// What the last pass reads of a packet for all rows alike.",
         "template <int kLanes>",
         f"struct {prefix(folding)}_kept {{",
         *(f"  {field_of(load, name)}" for name, load in fields.items()),

@@ -105,7 +105,7 @@ def packet_struct(folding: Folding) -> str:
     """The struct of what `load` gives."""
     fields = {name: load for load, name in held_loads(folding).items()}
     several = len(folding.steps) > 1 and not folding.scanned
-    readers = "more than one walk reads" if several else "the walk reads"
+    readers = "more than one pass reads" if several else "the pass reads"
     lines = [
         f"// What {readers} of a packet.",
         "template <int kLanes>",
@@ -218,7 +218,7 @@ def walk_function(folding: Folding, number: int, shared: Shared | None = None) -
         else:
             inside.append(f"{place} = {value};")
     body = with_coordinates(folding, before, inside, after)
-    role = _HALVES[number] if folding.scanned else f"walk{number}"
+    role = _HALVES[number] if folding.scanned else f"pass{number}"
     parameters = _walk_parameters(folding, number)
     if shared:
         role, parameters = "stored", [*parameters, f"const {shared.type}& kept"]
