@@ -31,6 +31,7 @@ bench:  ## measure the CPU suite on this machine
 
 lint:  ## the checks of .ci/run
 	ruff check . && ruff format --check . && mypy
+	clang-format --dry-run -Werror src/opweld/device/*/*.cuh src/opweld/device/*/*.h
 
 docs:  ## rewrite the generated parts of the documentation
 	python3 docs/generate.py

@@ -94,6 +94,8 @@ _HOST_TEXTS = (
     *(
         "tensor_view.h",
         "scratch.h",
+        "tensor_list.h",
+        "sizes.h",
         "host.h",
         "host_cuda.h",
         "host_cpu.h",
@@ -165,4 +167,5 @@ def _leave(library: Path, order: Order) -> None:
 def _declares(text: str, head: str) -> bool:
     """Whether a head has a declaration of a text."""
     lines = {line for line in text.splitlines() if len(line) > 24 and line[0] not in " #/}"}
-    return not lines.isdisjoint(head.splitlines())
+    own = {line for line in lines if not line.startswith(("template", "using"))}
+    return not own.isdisjoint(head.splitlines())

@@ -1,5 +1,5 @@
-// Hopper's own instructions, one function each (PTX ISA 8.x, sm_90a): barriers in shared memory that
-// count bytes, tile copies by the tensor memory accelerator, warpgroup matrix products.
+// Hopper's own instructions, one function each (PTX ISA 8.x, sm_90a): barriers in shared memory
+// that count bytes, tile copies by the tensor memory accelerator, warpgroup matrix products.
 
 // @tensor_map_header deps:
 #include <algorithm>
@@ -64,15 +64,16 @@ struct Barrier {
 };
 
 // @tile_memory deps: shared_address
-// All dynamic shared memory of a block as a Memory, which begins where tiles may, at a multiple of 1024:
-// swizzled rows and their descriptors ask for that, and a launch promises 16. So it asks for
+// All dynamic shared memory of a block as a Memory, which begins where tiles may, at a multiple of
+// 1024: swizzled rows and their descriptors ask for that, and a launch promises 16. So it asks for
 // kTileMemoryBytes.
 template <typename Memory>
 constexpr int kTileMemoryBytes = int(sizeof(Memory)) + 1024;
 
 template <typename Memory>
 OPWELD_FN Memory& tile_memory() {
-    static_assert(kTileMemoryBytes<Memory> <= 227 * 1024, "more shared memory than a block can have");
+    static_assert(kTileMemoryBytes<Memory> <= 227 * 1024,
+                  "more shared memory than a block can have");
     extern __shared__ unsigned char opweld_shared[];
     const uint32_t misfit = shared_address(opweld_shared) & 1023;
     return *reinterpret_cast<Memory*>(opweld_shared + (misfit ? 1024 - misfit : 0));
@@ -134,8 +135,9 @@ OPWELD_FN T mapa(const T& mine, int rank) {
 }
 
 // @copy_tile deps: Barrier, tensor_map_header
-// One box of a tensor into shared memory, at the same place of every block whose bit is in `blocks`;
-// elements outside the tensor are written as zero. `barrier` gets the bytes, in each of them.
+// One box of a tensor into shared memory, at the same place of every block whose bit is in
+// `blocks`; elements outside the tensor are written as zero. `barrier` gets the bytes, in each of
+// them.
 template <bool kMulticast>
 OPWELD_FN void copy_tile(void* to, const CUtensorMap* map, const Barrier& barrier, int x, int row,
                          int batch, uint16_t blocks) {
@@ -220,14 +222,14 @@ OPWELD_FN void griddepcontrol_wait() {
 
 // @fence_proxy deps:
 // What this thread has done in shared memory comes before what the async proxy does there after a
-// barrier: the tensor cores read what it has stored, and bulk copies do not overwrite what its loads
-// are still under way to.
+// barrier: the tensor cores read what it has stored, and bulk copies do not overwrite what its
+// loads are still under way to.
 OPWELD_FN void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // @tile_descriptor deps: shared_address
-// What wgmma takes for an operand in shared memory: rows of 128 bytes, swizzled by 128 bytes, groups
-// of eight rows one after the other. The tile starts at a multiple of 1024 bytes; adding n moves by
-// 16 n bytes along the row.
+// What wgmma takes for an operand in shared memory: rows of 128 bytes, swizzled by 128 bytes,
+// groups of eight rows one after the other. The tile starts at a multiple of 1024 bytes; adding n
+// moves by 16 n bytes along the row.
 OPWELD_FN uint64_t tile_descriptor(const void* tile) {
     const uint64_t at = (shared_address(tile) & 0x3FFFF) >> 4;
     return at | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
@@ -255,29 +257,30 @@ template <typename T>
 struct Type {};
 
 // @wgmma_operands deps:
-#define OPWELD_8(d, i) \
+#define OPWELD_8(d, i)                                                                          \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
         "+f"(d[i + 6]), "+f"(d[i + 7])
-#define OPWELD_32(d, i) \
-    OPWELD_8(d, i), OPWELD_8(d, i + 8), OPWELD_8(d, i + 16), OPWELD_8(d, i + 24)
+#define OPWELD_32(d, i) OPWELD_8(d, i), OPWELD_8(d, i + 8), OPWELD_8(d, i + 16), OPWELD_8(d, i + 24)
 
 // @wgmma_text_64 deps:
-#define OPWELD_WGMMA_64 \
+#define OPWELD_WGMMA_64                                    \
     "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" \
-    "%0, %1, %2, %3, %4, %5, %6, %7, " \
-    "%8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "                     \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "               \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "             \
     "%24, %25, %26, %27, %28, %29, %30, %31}, "
 
 // @wgmma_half_64 deps: wgmma_operands, wgmma_text_64
-// sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, b in shared memory; where `add` is 0 the sums
-// begin anew. They lie as those of 128 columns do. words[i] of a thread has row
-// 16 warp + lane / 4 + 8 (i % 2), columns 2 (lane % 4) + 8 (i / 2) and the next of a.
-[[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], const uint32_t (&a)[4], uint64_t b, int add) {
+// sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, b in shared memory; where `add` is 0
+// the sums begin anew. They lie as those of 128 columns do. words[i] of a thread has row 16 warp +
+// lane / 4 + 8 (i % 2), columns 2 (lane % 4) + 8 (i / 2) and the next of a.
+[[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], const uint32_t (&a)[4], uint64_t b,
+                                      int add) {
     asm volatile(
         "{\n"
         ".reg .pred add;\n"
-        "setp.ne.b32 add, %37, 0;\n" OPWELD_WGMMA_64 "{%32, %33, %34, %35}, %36, add, 1, 1, 0;\n"
+        "setp.ne.b32 add, %37, 0;\n" OPWELD_WGMMA_64
+        "{%32, %33, %34, %35}, %36, add, 1, 1, 0;\n"
         "}"
         : OPWELD_32(sums, 0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
@@ -289,90 +292,95 @@ struct Type {};
     asm volatile(
         "{\n"
         ".reg .pred add;\n"
-        "setp.ne.b32 add, %34, 0;\n" OPWELD_WGMMA_64 "%32, %33, add, 1, 1, 0, 0;\n"
+        "setp.ne.b32 add, %34, 0;\n" OPWELD_WGMMA_64
+        "%32, %33, add, 1, 1, 0, 0;\n"
         "}"
         : OPWELD_32(sums, 0)
         : "l"(a), "l"(b), "r"(add));
 }
 
 // @wgmma_text_128 deps:
-#define OPWELD_WGMMA_128(type) \
-    "{\n" \
-    ".reg .pred add;\n" \
-    "setp.ne.b32 add, %66, 0;\n" \
-    "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" \
-    "%0, %1, %2, %3, %4, %5, %6, %7, " \
-    "%8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, " \
-    "%24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, " \
-    "%40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, " \
-    "%56, %57, %58, %59, %60, %61, %62, %63}, " \
-    "%64, %65, add, 1, 1, 0, 0;\n" \
+#define OPWELD_WGMMA_128(type)                                   \
+    "{\n"                                                        \
+    ".reg .pred add;\n"                                          \
+    "setp.ne.b32 add, %66, 0;\n"                                 \
+    "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
+    " {"                                                         \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "                           \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                     \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "                   \
+    "%24, %25, %26, %27, %28, %29, %30, %31, "                   \
+    "%32, %33, %34, %35, %36, %37, %38, %39, "                   \
+    "%40, %41, %42, %43, %44, %45, %46, %47, "                   \
+    "%48, %49, %50, %51, %52, %53, %54, %55, "                   \
+    "%56, %57, %58, %59, %60, %61, %62, %63}, "                  \
+    "%64, %65, add, 1, 1, 0, 0;\n"                               \
     "}"
 
 // @wgmma_text_256 deps:
-#define OPWELD_WGMMA_256(type) \
-    "{\n" \
-    ".reg .pred add;\n" \
-    "setp.ne.b32 add, %130, 0;\n" \
-    "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type " {" \
-    "%0, %1, %2, %3, %4, %5, %6, %7, " \
-    "%8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, " \
-    "%24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, " \
-    "%40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, " \
-    "%56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, " \
-    "%72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, " \
-    "%88, %89, %90, %91, %92, %93, %94, %95, " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, " \
-    "%104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, " \
-    "%120, %121, %122, %123, %124, %125, %126, %127}, " \
-    "%128, %129, add, 1, 1, 0, 0;\n" \
+#define OPWELD_WGMMA_256(type)                                   \
+    "{\n"                                                        \
+    ".reg .pred add;\n"                                          \
+    "setp.ne.b32 add, %130, 0;\n"                                \
+    "wgmma.mma_async.sync.aligned.m64n256k16.f32." type "." type \
+    " {"                                                         \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "                           \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                     \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "                   \
+    "%24, %25, %26, %27, %28, %29, %30, %31, "                   \
+    "%32, %33, %34, %35, %36, %37, %38, %39, "                   \
+    "%40, %41, %42, %43, %44, %45, %46, %47, "                   \
+    "%48, %49, %50, %51, %52, %53, %54, %55, "                   \
+    "%56, %57, %58, %59, %60, %61, %62, %63, "                   \
+    "%64, %65, %66, %67, %68, %69, %70, %71, "                   \
+    "%72, %73, %74, %75, %76, %77, %78, %79, "                   \
+    "%80, %81, %82, %83, %84, %85, %86, %87, "                   \
+    "%88, %89, %90, %91, %92, %93, %94, %95, "                   \
+    "%96, %97, %98, %99, %100, %101, %102, %103, "               \
+    "%104, %105, %106, %107, %108, %109, %110, %111, "           \
+    "%112, %113, %114, %115, %116, %117, %118, %119, "           \
+    "%120, %121, %122, %123, %124, %125, %126, %127}, "          \
+    "%128, %129, add, 1, 1, 0, 0;\n"                             \
     "}"
 
 // @wgmma_half_128 deps: half, Type, wgmma_operands, wgmma_text_128
-// sums[64, 128] += a[64, 16] b[128, 16]^T over one warpgroup, both in shared memory; where `add` is 0 the
-// sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column
-// 8 i + 2 (lane % 4) + c.
-[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
+// sums[64, 128] += a[64, 16] b[128, 16]^T over one warpgroup, both in shared memory; where `add` is
+// 0 the sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column 8 i
+// + 2 (lane % 4) + c.
+[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[64], uint64_t a, uint64_t b,
+                                      int add) {
     asm volatile(OPWELD_WGMMA_128("f16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32)
                  : "l"(a), "l"(b), "r"(add));
 }
 
 // @wgmma_half_256 deps: half, Type, wgmma_operands, wgmma_text_256
-// sums[64, 256] += a[64, 16] b[256, 16]^T over one warpgroup, both in shared memory; where `add` is 0 the
-// sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column
-// 8 i + 2 (lane % 4) + c.
-[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[128], uint64_t a, uint64_t b, int add) {
+// sums[64, 256] += a[64, 16] b[256, 16]^T over one warpgroup, both in shared memory; where `add` is
+// 0 the sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column 8 i
+// + 2 (lane % 4) + c.
+[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[128], uint64_t a, uint64_t b,
+                                      int add) {
     asm volatile(OPWELD_WGMMA_256("f16")
-                 : OPWELD_32(sums, 0), OPWELD_32(sums, 32),
-                   OPWELD_32(sums, 64), OPWELD_32(sums, 96)
+                 : OPWELD_32(sums, 0), OPWELD_32(sums, 32), OPWELD_32(sums, 64), OPWELD_32(sums, 96)
                  : "l"(a), "l"(b), "r"(add));
 }
 
 // @wgmma_bfloat16_128 deps: bfloat16, Type, wgmma_operands, wgmma_text_128
-[[maybe_unused]] OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[64], uint64_t a, uint64_t b, int add) {
+[[maybe_unused]] OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[64], uint64_t a, uint64_t b,
+                                      int add) {
     asm volatile(OPWELD_WGMMA_128("bf16")
                  : OPWELD_32(sums, 0), OPWELD_32(sums, 32)
                  : "l"(a), "l"(b), "r"(add));
 }
 
 // @wgmma_bfloat16_256 deps: bfloat16, Type, wgmma_operands, wgmma_text_256
-// sums[64, 256] += a[64, 16] b[256, 16]^T over one warpgroup, both in shared memory; where `add` is 0 the
-// sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column
-// 8 i + 2 (lane % 4) + c.
-[[maybe_unused]] OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[128], uint64_t a, uint64_t b, int add) {
+// sums[64, 256] += a[64, 16] b[256, 16]^T over one warpgroup, both in shared memory; where `add` is
+// 0 the sums begin anew. A thread's sums[4 i + 2 j + c] is row 16 warp + lane / 4 + 8 j, column 8 i
+// + 2 (lane % 4) + c.
+[[maybe_unused]] OPWELD_FN void wgmma(Type<bfloat16>, float (&sums)[128], uint64_t a, uint64_t b,
+                                      int add) {
     asm volatile(OPWELD_WGMMA_256("bf16")
-                 : OPWELD_32(sums, 0), OPWELD_32(sums, 32),
-                   OPWELD_32(sums, 64), OPWELD_32(sums, 96)
+                 : OPWELD_32(sums, 0), OPWELD_32(sums, 32), OPWELD_32(sums, 64), OPWELD_32(sums, 96)
                  : "l"(a), "l"(b), "r"(add));
 }
 

@@ -1,16 +1,16 @@
-// Attention as one kernel that never writes a score: blocks of rows of q go over the keys and values,
-// tile by tile, with the largest score, the sum of powers and the sums of values that each row has so
-// far. Float32 faithful: see docs/5-numerics.md.
+// Attention as one kernel that never writes a score: blocks of rows of q go over the keys and
+// values, tile by tile, with the largest score, the sum of powers and the sums of values that each
+// row has so far. Float32 faithful: see docs/5-numerics.md.
 
 namespace op {
 
 // @attend_rows_cancellation deps: Drowned
-// Whether a warp's sums lack digits that count, beside the largest value of each column. It is asked of
-// all warps, 16384 for 8192 rows of 32 heads, and the rows of one that chance chose would take longer
-// than all the others.
+// Whether a warp's sums lack digits that count, beside the largest value of each column. It is
+// asked of all warps, 16384 for 8192 rows of 32 heads, and the rows of one that chance chose would
+// take longer than all the others.
 template <typename Tile>
 OPWELD_FN bool are_cancelled(const float (&sums)[Tile::kDown][Tile::kColumns / 8][4],
-                           const float* largest) {
+                             const float* largest) {
     Drowned<2> cancelled;
     const int pair = int(threadIdx.x) % 4 * 2;
 #pragma unroll
@@ -67,9 +67,7 @@ struct AttendBlock {
     bool* again;                  // of each row, whether the CUDA cores are to make it
 
     // its first row of the block
-    __device__ __forceinline__ int warp_row() const {
-        return int(threadIdx.x) / 32 * 16 * kDown;
-    }
+    __device__ __forceinline__ int warp_row() const { return int(threadIdx.x) / 32 * 16 * kDown; }
     // of keys that rows before `row` of the block see
     __device__ __forceinline__ int tiles(int row = Tile::kRows) const {
         return int(Tile::tiles(attend_limit<Problem>(sizes, first + row)));
@@ -77,7 +75,8 @@ struct AttendBlock {
 
     // All rows are for the CUDA cores.
     __device__ __forceinline__ void leave() const {
-        for (int row = int(threadIdx.x); row < Tile::kRows; row += Tile::kThreads) again[row] = true;
+        for (int row = int(threadIdx.x); row < Tile::kRows; row += Tile::kThreads)
+            again[row] = true;
     }
 
     // Splits the warp's rows of q; whether they do not fit.
@@ -91,7 +90,8 @@ struct AttendBlock {
     // Whether one of this thread's share of tiles does not fit.
     __device__ __forceinline__ int find_fallbacks() const {
         int own = 0;
-        for (int i = int(threadIdx.x); i < 2 * tiles(); i += int(blockDim.x)) own |= needs_fallback[i];
+        for (int i = int(threadIdx.x); i < 2 * tiles(); i += int(blockDim.x))
+            own |= needs_fallback[i];
         return own;
     }
 
@@ -104,8 +104,9 @@ struct AttendBlock {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 rows.top[m][half] = -3.402823466e38f, rows.total[m][half] = 0.0f;
-                rows.factor[m][half] =
-                    Problem::kPlain ? scales[16 * m + 8 * half] * (Problem::kFactor * kLog2E) : kLog2E;
+                rows.factor[m][half] = Problem::kPlain
+                                           ? scales[16 * m + 8 * half] * (Problem::kFactor * kLog2E)
+                                           : kLog2E;
             }
 #pragma unroll
             for (int n = 0; n < kAcross; ++n)
@@ -120,8 +121,7 @@ struct AttendBlock {
         const AttendPlace place{batch, first + warp_row() + int(threadIdx.x) % 32 / 4,
                                 int64_t(tile) * Tile::kKeys};
         const int64_t end = place.key + Tile::kKeys;
-        const bool edge =
-            end > sizes.keys || (Problem::kCausal && end > first + warp_row() + 1);
+        const bool edge = end > sizes.keys || (Problem::kCausal && end > first + warp_row() + 1);
         // The same in all lanes, of which the compiler makes more where it knows.
         if (__any_sync(~0u, edge)) {
             attend_scores<true, Tile>(scores, problem, sizes, place, key_scales, scales);
@@ -176,8 +176,10 @@ struct AttendBlock {
         attend_plain<Tile>(problem, sizes, batch, first, again, tile);
     }
     template <typename Epilogue>
-    __device__ __forceinline__ void give(const EpilogueStore<Epilogue>& sink, const float* tile) const {
-        const int64_t rows = sizes.queries - first < Tile::kRows ? sizes.queries - first : Tile::kRows;
+    __device__ __forceinline__ void give(const EpilogueStore<Epilogue>& sink,
+                                         const float* tile) const {
+        const int64_t rows =
+            sizes.queries - first < Tile::kRows ? sizes.queries - first : Tile::kRows;
         give_tile<Tile::kThreads, Tile::kColumns, Tile::kPitch>(
             sink, 0, tile, rows, Problem::kColumns, problem.place_of(batch) + first * sizes.row,
             sizes.row);
@@ -188,15 +190,20 @@ struct AttendBlock {
 // What block blockIdx.x makes. The last rows come first: where they see more keys than others, the
 // others fill the gaps.
 template <typename Tile>
-OPWELD_FN AttendBlock<Tile> block_of(const typename Tile::Problem& problem, const AttendSizes& sizes,
-                                     const unsigned char* images, const int* needs_fallback,
-                                     bool* again) {
+OPWELD_FN AttendBlock<Tile> block_of(const typename Tile::Problem& problem,
+                                     const AttendSizes& sizes, const unsigned char* images,
+                                     const int* needs_fallback, bool* again) {
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows;
     const int64_t batch = blockIdx.x / blocks;
     const int64_t first = (blocks - 1 - blockIdx.x % blocks) * Tile::kRows;
     const int64_t image = problem.shared_of(batch) * Tile::tiles(sizes.keys);
-    return {problem, sizes, batch, first, images + image * Tile::kImageBytes,
-            needs_fallback + 2 * image, again};
+    return {problem,
+            sizes,
+            batch,
+            first,
+            images + image * Tile::kImageBytes,
+            needs_fallback + 2 * image,
+            again};
 }
 
 // @attend_bytes deps: AttendSizes
@@ -208,8 +215,8 @@ static int64_t attend_bytes(const AttendSizes& sizes) {
 
 // @launch_attend deps: AttendSizes, Launch, EpilogueStore, attend_split_kernel, starts_early
 // Splits keys and values, and runs the kernel of a family that takes them. Hands the values of out,
-// float32, to `epilogue(at, values)`, with `at` the flat position of the first of one or two neighbours.
-// Returns a CUDA error code.
+// float32, to `epilogue(at, values)`, with `at` the flat position of the first of one or two
+// neighbours. Returns a CUDA error code.
 template <typename Tile, typename Kernel, typename Epilogue>
 static int launch_attend(Kernel kernel, const typename Tile::Problem& problem,
                          const AttendSizes& sizes, void* workspace, const Epilogue& epilogue,
@@ -219,14 +226,16 @@ static int launch_attend(Kernel kernel, const typename Tile::Problem& problem,
     auto* bytes = static_cast<unsigned char*>(workspace);
     auto* needs_fallback = reinterpret_cast<int*>(bytes + images * Tile::kImageBytes);
     if (images > 0) {
-        const int error = Launch(2 * images, Tile::kSplitThreads, 0, queue)
-                              .run(attend_split_kernel<Tile>, problem, sizes, bytes, needs_fallback);
+        const int error =
+            Launch(2 * images, Tile::kSplitThreads, 0, queue)
+                .run(attend_split_kernel<Tile>, problem, sizes, bytes, needs_fallback);
         if (error) return error;
     }
     const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, 0);
     const int64_t blocks = (sizes.queries + Tile::kRows - 1) / Tile::kRows * sizes.batches;
     Launch launch(blocks, Tile::kBlockThreads, Tile::kBytes, queue);
-    // It splits its rows of q while images are made. Behind any other kernel these may not be there yet.
+    // It splits its rows of q while images are made. Behind any other kernel these may not be there
+    // yet.
     if (images > 0 && starts_early()) launch.start_early();
     return launch.run(kernel, problem, sizes, bytes, needs_fallback, sink);
 }

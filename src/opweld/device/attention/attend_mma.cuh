@@ -1,5 +1,6 @@
-// Attention on the tensor cores: what a warp does with one tile of keys and values. Sums lie as mma.cuh
-// says: of each 16 rows a lane has rows lane / 4 and 8 on, of each 8 columns two neighbours.
+// Attention on the tensor cores: what a warp does with one tile of keys and values. Sums lie as
+// mma.cuh says: of each 16 rows a lane has rows lane / 4 and 8 on, of each 8 columns two
+// neighbours.
 
 namespace op {
 
@@ -13,8 +14,9 @@ struct PartsRows {
 };
 
 // @AttendTileMma deps: AttendLines, PartsRows
-// Four warps make kRows rows of the result, kDown times 16 each, and take kKeys keys at a time. What
-// they take of keys and values is an image of shared memory: rows of both parts and a scale for each.
+// Four warps make kRows rows of the result, kDown times 16 each, and take kKeys keys at a time.
+// What they take of keys and values is an image of shared memory: rows of both parts and a scale
+// for each.
 template <typename ProblemOf>
 struct AttendTileMma {
     using Problem = ProblemOf;
@@ -34,9 +36,8 @@ struct AttendTileMma {
     static constexpr int kQueryBytes = kRows * (kDepth + 1) * 4;
     static constexpr int kPitch = kColumns + 8;  // floats of a result row
     static constexpr int kResultBytes = kRows * kPitch * 4;
-    static constexpr int kBytes = kQueryBytes + kImageBytes > kResultBytes
-                                      ? kQueryBytes + kImageBytes
-                                      : kResultBytes;
+    static constexpr int kBytes =
+        kQueryBytes + kImageBytes > kResultBytes ? kQueryBytes + kImageBytes : kResultBytes;
     static constexpr int kBlocks = 232448 / (kBytes + 1024) < 2 ? 1 : 2;  // at once, at least
 
     static __host__ __device__ int64_t tiles(int64_t keys) { return (keys + kKeys - 1) / kKeys; }
@@ -91,8 +92,7 @@ struct QueriesMma<kLength, kDown, true> {
                 tile.load_a(lower[m][step], row + 16 * m, step, true);
             }
     }
-    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step,
-                                        bool low) const {
+    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step, bool low) const {
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = low ? lower[m][step][i] : upper[m][step][i];
     }
@@ -106,16 +106,15 @@ struct QueriesMma<kLength, kDown, false> {
 
     __device__ __forceinline__ QueriesMma(const PartsTile<kLength>& all, int first)
         : tile(all), row(first) {}
-    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step,
-                                        bool low) const {
+    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step, bool low) const {
         tile.load_a(words, row + 16 * m, step, low);
     }
 };
 
 // @multiply_parts deps: PartsTile, half, mma_16x8x16
-// sums = a times rows `row` and on of b, over kSteps times 16 k from `step` on, without lower by lower
-// parts. The small products come first, while sums are small too and nothing of them is cut off;
-// short sums, as the tensor core cuts off where it should round.
+// sums = a times rows `row` and on of b, over kSteps times 16 k from `step` on, without lower by
+// lower parts. The small products come first, while sums are small too and nothing of them is cut
+// off; short sums, as the tensor core cuts off where it should round.
 template <int kSteps, int kDown, int kAcross, int kLength, typename A>
 OPWELD_FN void multiply_parts(float (&sums)[kDown][kAcross][4], const A& a,
                               const PartsTile<kLength>& b, int row, int step) {
@@ -213,8 +212,8 @@ OPWELD_FN void copy_image(unsigned int to, const unsigned char* from, int bytes)
 }
 
 // @AttendBlockMma deps: AttendBlock, AttendCopies, AttendTileMma, LargestScales, attend_powers, attend_products, attend_rows_cancellation, attend_values, shared_address
-// A block, and its shared memory: the parts and scales of q, then the image of a tile, of which keys
-// come while values are used and the other way round; at the end a tile of the result.
+// A block, and its shared memory: the parts and scales of q, then the image of a tile, of which
+// keys come while values are used and the other way round; at the end a tile of the result.
 template <typename Problem>
 struct AttendBlockMma : AttendBlock<AttendTileMma<Problem>> {
     using Tile = AttendTileMma<Problem>;
@@ -249,8 +248,8 @@ struct AttendBlockMma : AttendBlock<AttendTileMma<Problem>> {
         commit_copies();
     }
 
-    // Rows times keys and values on the tensor cores, into the tile. Rows of which digits are missing
-    // are to be made again.
+    // Rows times keys and values on the tensor cores, into the tile. Rows of which digits are
+    // missing are to be made again.
     __device__ __forceinline__ void make() const {
         start_keys(0);
         start_values(0);
@@ -298,8 +297,8 @@ __global__ void __launch_bounds__(AttendTileMma<Problem>::kThreads, AttendTileMm
     using Tile = AttendTileMma<Problem>;
     extern __shared__ __align__(128) unsigned char attend_memory[];
     __shared__ bool again[Tile::kRows];
-    const AttendBlockMma<Problem> block{block_of<Tile>(problem, sizes, images, needs_fallback, again),
-                                        attend_memory};
+    const AttendBlockMma<Problem> block{
+        block_of<Tile>(problem, sizes, images, needs_fallback, again), attend_memory};
     auto* tile = reinterpret_cast<float*>(attend_memory);
     int own = block.split_queries(attend_memory, block.query_scales());
     griddepcontrol_wait();  // of what splits keys and values
@@ -318,8 +317,9 @@ __global__ void __launch_bounds__(AttendTileMma<Problem>::kThreads, AttendTileMm
 template <typename Problem, typename Epilogue>
 static int attend_mma(const Problem& problem, const AttendSizes& sizes, void* workspace,
                       const Epilogue& epilogue, bool narrow, bool aligned, void* stream) {
-    return launch_attend<AttendTileMma<Problem>>(attend_mma_kernel<Problem, Epilogue>, problem, sizes,
-                                                 workspace, epilogue, narrow, aligned, stream);
+    return launch_attend<AttendTileMma<Problem>>(attend_mma_kernel<Problem, Epilogue>, problem,
+                                                 sizes, workspace, epilogue, narrow, aligned,
+                                                 stream);
 }
 
 }  // namespace op

@@ -1,5 +1,5 @@
-// Attention on the CUDA cores, for rows whose numbers the parts of the tensor cores do not hold: NaN
-// and infinities come out where a softmax of whole rows has them.
+// Attention on the CUDA cores, for rows whose numbers the parts of the tensor cores do not hold:
+// NaN and infinities come out where a softmax of whole rows has them.
 
 namespace op {
 
@@ -48,8 +48,8 @@ OPWELD_FN float attend_product(const float* q, int64_t q_inner, const float* k, 
 }
 
 // @attend_plain deps: AttendLines, attend_limit, attend_product, attend_score, kInfinity, warp_largest
-// Those of the rows `first` and on of a batch that are `wanted`, into a tile of Tile::kPitch floats a
-// row: a warp takes a row, its lanes 32 keys at a time, and then its columns.
+// Those of the rows `first` and on of a batch that are `wanted`, into a tile of Tile::kPitch floats
+// a row: a warp takes a row, its lanes 32 keys at a time, and then its columns.
 template <typename Tile, typename Problem>
 OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes, int64_t batch,
                             int64_t first, const bool* wanted, float* tile) {
@@ -70,8 +70,8 @@ OPWELD_FN void attend_plain(const Problem& problem, const AttendSizes& sizes, in
             const int64_t j = begin + lane;
             float product = 0.0f, score = -kInfinity<float>;
             if (j < limit) {
-                product = attend_product<Problem::kDepth>(q, queries.inner, keys.data + j * keys.row,
-                                                          keys.inner, packets);
+                product = attend_product<Problem::kDepth>(
+                    q, queries.inner, keys.data + j * keys.row, keys.inner, packets);
                 score = attend_score(problem, batch, i, j, product);
             }
             const float higher = fmaxf(top, warp_largest(score));

@@ -18,8 +18,8 @@ struct PartsChunks {
 };
 
 // @AttendTileSm90 deps: AttendLines, Barrier, PartsChunks, tile_memory
-// Warpgroups make kRows rows of the result, 64 each, and take 64 keys at a time: no more terms than that
-// are summed before a sum is promoted. kStages images are in shared memory at once.
+// Warpgroups make kRows rows of the result, 64 each, and take 64 keys at a time: no more terms than
+// that are summed before a sum is promoted. kStages images are in shared memory at once.
 template <typename ProblemOf>
 struct AttendTileSm90 {
     using Problem = ProblemOf;
@@ -78,8 +78,9 @@ struct QueriesSm90<Tile, true> {
         for (int step = 0; step < Tile::kDepth / 16; ++step)
 #pragma unroll
             for (int low = 0; low < 2; ++low)
-                load_matrices(parts[low][step], at + step / 2 * Tile::Queries::kBytes +
-                                                    parts_place<32>(row, low * 4 + step % 2 * 2 + lane / 16));
+                load_matrices(parts[low][step],
+                              at + step / 2 * Tile::Queries::kBytes +
+                                  parts_place<32>(row, low * 4 + step % 2 * 2 + lane / 16));
     }
     __device__ __forceinline__ void multiply(float (&sums)[32], int step, int low, uint64_t b,
                                              int add) const {
@@ -116,9 +117,9 @@ struct PowersSm90 : AttendPowers<1, kSteps> {
 };
 
 // @multiply_chunks deps: wgmma_order
-// sums = a times 64 rows of b, over kChunks of 32 values of k from chunk `first` on, without lower by
-// lower parts: the small products come first, as in contract_sm90_sum.cuh. `b` is the descriptor of those
-// rows in chunk 0, chunks lie kPitch bytes apart.
+// sums = a times 64 rows of b, over kChunks of 32 values of k from chunk `first` on, without lower
+// by lower parts: the small products come first, as in contract_sm90_sum.cuh. `b` is the descriptor
+// of those rows in chunk 0, chunks lie kPitch bytes apart.
 template <int kChunks, int kPitch, typename A>
 OPWELD_FN void multiply_chunks(float (&sums)[32], const A& a, uint64_t b, int first) {
     wgmma_fence();
@@ -136,8 +137,8 @@ OPWELD_FN void multiply_chunks(float (&sums)[32], const A& a, uint64_t b, int fi
 }
 
 // @ScoresSm90 deps: QueriesSm90, multiply_chunks
-// The products of a warpgroup's rows and a tile of keys, in two sums of up to 64 values of k, which are
-// under way between `start` and `take`.
+// The products of a warpgroup's rows and a tile of keys, in two sums of up to 64 values of k, which
+// are under way between `start` and `take`.
 template <typename Tile>
 struct ScoresSm90 {
     static constexpr int kChunks = Tile::kDepth / 32, kFirst = (kChunks + 1) / 2;
@@ -176,14 +177,15 @@ OPWELD_FN void fill_images(const AttendBlock<Tile>& block, typename Tile::Memory
         copy_bulk(stage.keys, image, Tile::kKeyBytes, memory.keys[ring.stage]);
         memory.no_values[ring.stage].wait(ring.parity ^ 1);
         memory.values[ring.stage].expect(Tile::kValueBytes);
-        copy_bulk(stage.values, image + Tile::kKeyBytes, Tile::kValueBytes, memory.values[ring.stage]);
+        copy_bulk(stage.values, image + Tile::kKeyBytes, Tile::kValueBytes,
+                  memory.values[ring.stage]);
     }
 }
 
 // @Turns deps: sync_threads
-// Two warpgroups take turns on the tensor cores, `count` each: while one multiplies, the other makes
-// powers. That is worth 8 to 19 % from 2048 keys on (H200). What the second has to do after the first
-// one's last turn it does without waiting. The barriers of a block:
+// Two warpgroups take turns on the tensor cores, `count` each: while one multiplies, the other
+// makes powers. That is worth 8 to 19 % from 2048 keys on (H200). What the second has to do after
+// the first one's last turn it does without waiting. The barriers of a block:
 constexpr int kAllRows = 1, kTurnOfFirst = 2;
 
 struct Turns {
@@ -226,7 +228,8 @@ struct AttendGroupSm90 {
         block.begin(rows, sums, scales);
     }
 
-    // A number that all lanes share: so the compiler learns that, and has registers of its own for it.
+    // A number that all lanes share: so the compiler learns that, and has registers of its own for
+    // it.
     static __device__ __forceinline__ int of_warp(int number) {
         return int(__reduce_max_sync(~0u, unsigned(number)));
     }
@@ -282,9 +285,10 @@ struct AttendGroupSm90 {
         memory.no_values[now.stage].arrive();
     }
 
-    // The scales of this lane's columns among 64, two neighbours of every eight. An arrival orders what
-    // was loaded before what other threads do, but not before the bulk copy that writes the stage next,
-    // which goes by another proxy: hence the fence, for these loads and those of the keys' scales.
+    // The scales of this lane's columns among 64, two neighbours of every eight. An arrival orders
+    // what was loaded before what other threads do, but not before the bulk copy that writes the
+    // stage next, which goes by another proxy: hence the fence, for these loads and those of the
+    // keys' scales.
     static __device__ __forceinline__ void load_scales(float2 (&scales)[8], const float* from) {
 #pragma unroll
         for (int n = 0; n < 8; ++n)
@@ -292,10 +296,11 @@ struct AttendGroupSm90 {
         fence_proxy();
     }
 
-    // Powers times 64 columns of values, and then a part of the next scores, which is under way when
-    // this returns.
+    // Powers times 64 columns of values, and then a part of the next scores, which is under way
+    // when this returns.
     template <bool kMore, int kPiece, typename Powers>
-    __device__ __forceinline__ void add_piece(const Powers& powers, const typename Tile::Stage& stage,
+    __device__ __forceinline__ void add_piece(const Powers& powers,
+                                              const typename Tile::Stage& stage,
                                               const float2 (&column_scales)[8], int tile) {
         constexpr bool kStarts = kMore && kPiece < products.kParts;
         constexpr bool kStartsRest = kMore && kPieces == 1 && products.kParts == 2;
@@ -377,7 +382,8 @@ template <typename Problem, typename Epilogue>
 static int attend_sm90(const Problem& problem, const AttendSizes& sizes, void* workspace,
                        const Epilogue& epilogue, bool narrow, bool aligned, void* stream) {
     return launch_attend<AttendTileSm90<Problem>>(attend_sm90_kernel<Problem, Epilogue>, problem,
-                                                  sizes, workspace, epilogue, narrow, aligned, stream);
+                                                  sizes, workspace, epilogue, narrow, aligned,
+                                                  stream);
 }
 
 }  // namespace op

@@ -1,11 +1,11 @@
-// Scores of a tile become powers, operands of the second product. What a lane holds of 16 rows and 8
-// keys is as mma.cuh says, of wgmma's sums, too: rows lane / 4 and 8 on, two neighbours of keys.
+// Scores of a tile become powers, operands of the second product. What a lane holds of 16 rows and
+// 8 keys is as mma.cuh says, of wgmma's sums, too: rows lane / 4 and 8 on, two neighbours of keys.
 
 namespace op {
 
 // @AttendRows deps: ex2_approx_ftz
-// What a lane knows of its rows: the largest score so far, and its own share of the sum of powers. A
-// power is 2^15 times exp(score - largest): its parts hold 22 bits down to 2^-18 of the largest.
+// What a lane knows of its rows: the largest score so far, and its own share of the sum of powers.
+// A power is 2^15 times exp(score - largest): its parts hold 22 bits down to 2^-18 of the largest.
 template <int kDown>
 struct AttendRows {
     float top[kDown][2], total[kDown][2];
@@ -38,8 +38,7 @@ struct AttendPowers {
         memcpy(&upper[m][n / 2][n % 2 * 2 + half], &high, 4);
         memcpy(&lower[m][n / 2][n % 2 * 2 + half], &low, 4);
     }
-    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step,
-                                        bool low) const {
+    __device__ __forceinline__ void get(unsigned int (&words)[4], int m, int step, bool low) const {
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = low ? lower[m][step][i] : upper[m][step][i];
     }
@@ -83,7 +82,8 @@ OPWELD_FN void attend_scores(float (&scores)[Tile::kDown][Tile::kKeys / 8][4],
                     own = problem.score_of(place.batch, i < sizes.queries ? i : sizes.queries - 1,
                                            exists ? j : 0, own);
                 }
-                if (!exists || (kEdge && Problem::kCausal && key > seen + row)) own = -kInfinity<float>;
+                if (!exists || (kEdge && Problem::kCausal && key > seen + row))
+                    own = -kInfinity<float>;
             }
     }
 }

@@ -1,15 +1,14 @@
 // Attention: what it takes, and its keys and values as the tensor cores want them.
 //
-// out[batch, i, d] = sum over j of p[i, j] * v[j, d], p[i, .] the softmax of the scores of row i, which
-// are made from q[i, .] k[j, .] one by one. A Problem, made by the compiler for one model, says where
-// operands lie and what a score is:
+// out[batch, i, d] = sum over j of p[i, j] * v[j, d], p[i, .] the softmax of the scores of row i,
+// which are made from q[i, .] k[j, .] one by one. A Problem, made by the compiler for one model,
+// says where operands lie and what a score is:
 //   kDepth, kColumns             values of a row of q and k, and of v
-//   kCausal, kZeros              key j counts up to row j alone; rows without keys are zeros, not NaN
-//   kHolds                       whether rows of q stay in registers
-//   kPlain, kFactor              whether a score is kFactor > 0 times the product
-//   query_lines(batch), key_lines(shared), value_lines(shared): AttendLines
-//   shared_of(batch), place_of(batch)
-//   score_of(batch, i, j, product)  anything else
+//   kCausal, kZeros              key j counts up to row j alone; rows without keys are zeros, not
+//   NaN kHolds                       whether rows of q stay in registers kPlain, kFactor whether a
+//   score is kFactor > 0 times the product query_lines(batch), key_lines(shared),
+//   value_lines(shared): AttendLines shared_of(batch), place_of(batch) score_of(batch, i, j,
+//   product)  anything else
 // Batches that have the same keys and values share them.
 
 namespace op {
@@ -34,8 +33,8 @@ struct AttendSizes {
 };
 
 // @parts_place deps:
-// Where 16 bytes of a row of kLength values in two parts lie: rotated, so that those of 8 rows do not
-// collide. Chunks of upper parts come first.
+// Where 16 bytes of a row of kLength values in two parts lie: rotated, so that those of 8 rows do
+// not collide. Chunks of upper parts come first.
 template <int kLength>
 OPWELD_FN int parts_place(int row, int chunk) {
     constexpr int kChunks = kLength / 4;
@@ -50,7 +49,8 @@ OPWELD_FN int parts_place(int row, int chunk) {
 // @put_split deps: Packet, half, half_header
 // kCount scaled values as upper and lower parts.
 template <int kCount>
-OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower, const float (&scaled)[kCount]) {
+OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower,
+                         const float (&scaled)[kCount]) {
     alignas(2 * kCount) __half2 high[kCount / 2], low[kCount / 2];
 #pragma unroll
     for (int i = 0; i < kCount / 2; ++i) {  // two at a time take one conversion
@@ -76,7 +76,8 @@ struct WarpRow {
         return turn * 128 + int(threadIdx.x) % kLanes * 4;
     }
     // `count` values, zeros beyond them; four at once where they lie as `packets`
-    __device__ __forceinline__ void load(const float* from, int64_t inner, int count, bool packets) {
+    __device__ __forceinline__ void load(const float* from, int64_t inner, int count,
+                                         bool packets) {
 #pragma unroll
         for (int turn = 0; turn < kTurns; ++turn) {
             const int at = place(turn);
@@ -102,8 +103,9 @@ struct WarpRow {
                 most = max(most, __float_as_uint(values[turn][i]) & 0x7FFFFFFFu);
         return most;
     }
-    // Puts the parts of the values times 2^up into a row of an image, laid out as `Parts` says. Returns
-    // this lane's excess of 16 times those values that lose digits over all that are not zero.
+    // Puts the parts of the values times 2^up into a row of an image, laid out as `Parts` says.
+    // Returns this lane's excess of 16 times those values that lose digits over all that are not
+    // zero.
     template <typename Parts>
     __device__ __forceinline__ int put(unsigned char* image, int row, int up) {
         int excess = 0;
@@ -124,15 +126,17 @@ struct WarpRow {
 };
 
 // @split_rows deps: AttendLines, WarpRow
-// A warp splits `exist` rows of `count` values, from line `first` on, into kRows rows of an image from
-// `row` on, and says their scales; other rows are zeros. `needs_fallback` becomes 1 where the parts
-// do not hold one: its largest value is out of range, or more than one in 16, zeros apart, has digits
-// below those that a lower part keeps. Many rows at once: most of the time is waiting for loads.
+// A warp splits `exist` rows of `count` values, from line `first` on, into kRows rows of an image
+// from `row` on, and says their scales; other rows are zeros. `needs_fallback` becomes 1 where the
+// parts do not hold one: its largest value is out of range, or more than one in 16, zeros apart,
+// has digits below those that a lower part keeps. Many rows at once: most of the time is waiting
+// for loads.
 template <typename Parts, int kLength, int kRows>
 OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const AttendLines& lines,
                           int64_t first, int64_t exist, int count, int& needs_fallback) {
     using Row = WarpRow<kLength>;
-    constexpr int kSide = 32 / Row::kLanes, kMost = 8 / Row::kTurns;  // rows side by side, one by one
+    constexpr int kSide = 32 / Row::kLanes,
+                  kMost = 8 / Row::kTurns;  // rows side by side, one by one
     constexpr int kAtOnce = kRows / kSide < kMost ? kRows / kSide : kMost;
     static_assert(kRows % (kSide * kAtOnce) == 0, "rows of a warp come in whole turns");
     const bool packets = lines.are_packets(count);
@@ -167,16 +171,15 @@ OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const At
 #pragma unroll
         for (int step = Row::kLanes / 2; step; step /= 2)
 #pragma unroll
-            for (int r = 0; r < kAtOnce; ++r)
-                excess[r] += __shfl_xor_sync(~0u, excess[r], step);
+            for (int r = 0; r < kAtOnce; ++r) excess[r] += __shfl_xor_sync(~0u, excess[r], step);
 #pragma unroll
         for (int r = 0; r < kAtOnce; ++r) needs_fallback |= excess[r] > 0;
     }
 }
 
 // @split_column deps: Packet, exponents, put_split
-// kShare threads of a warp, 32 / kShare lanes apart, split kKeys values of one column, `count` of which
-// exist, as a row of an image; its scale. Digits that are lost are looked for among the sums.
+// kShare threads of a warp, 32 / kShare lanes apart, split kKeys values of one column, `count` of
+// which exist, as a row of an image; its scale. Digits that are lost are looked for among the sums.
 template <typename Parts, int kKeys, int kShare>
 OPWELD_FN float split_column(unsigned char* image, int column, const float* from, int64_t step,
                              int count, int& needs_fallback) {
@@ -215,9 +218,9 @@ OPWELD_FN void split_columns(unsigned char* image, float* scales, const AttendLi
                              int64_t first, int count, int& needs_fallback) {
     constexpr int kColumns = Tile::kColumns, kKeys = Tile::kKeys;
     constexpr int kMost = kKeys / 8 < 4 ? kKeys / 8 : 4;
-    constexpr int kShare = Tile::kSplitThreads / kColumns >= kMost   ? kMost
-                           : Tile::kSplitThreads / kColumns >= 2 ? 2
-                                                                 : 1;
+    constexpr int kShare = Tile::kSplitThreads / kColumns >= kMost ? kMost
+                           : Tile::kSplitThreads / kColumns >= 2   ? 2
+                                                                   : 1;
     constexpr int kLanes = 32 / kShare, kAtOnce = Tile::kSplitThreads / kShare;
     const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     static_assert(kColumns % kLanes == 0, "a warp's columns exist together");
@@ -231,14 +234,15 @@ OPWELD_FN void split_columns(unsigned char* image, float* scales, const AttendLi
 }
 
 // @attend_split_kernel deps: AttendLines, AttendSizes, split_columns, split_rows, start_dependents
-// A block makes the keys of the image of one tile, another one its values; each says whether they do
-// not fit. They are laid out in shared memory, so that memory is written straight along: 5.4 instead
-// of 9.7 us for 512 keys of 64, 32 times (H200).
+// A block makes the keys of the image of one tile, another one its values; each says whether they
+// do not fit. They are laid out in shared memory, so that memory is written straight along: 5.4
+// instead of 9.7 us for 512 keys of 64, 32 times (H200).
 template <typename Tile>
 __global__ void __launch_bounds__(Tile::kSplitThreads, Tile::kSplitBlocks)
     attend_split_kernel(const typename Tile::Problem problem, const AttendSizes sizes,
                         unsigned char* images, int* needs_fallback) {
-    constexpr int kBytes = Tile::kKeyBytes > Tile::kValueBytes ? Tile::kKeyBytes : Tile::kValueBytes;
+    constexpr int kBytes =
+        Tile::kKeyBytes > Tile::kValueBytes ? Tile::kKeyBytes : Tile::kValueBytes;
     __shared__ __align__(16) unsigned char part[kBytes];
     const int64_t at = blockIdx.x / 2, tiles = Tile::tiles(sizes.keys), shared = at / tiles;
     const int64_t first = at % tiles * Tile::kKeys;
@@ -250,9 +254,9 @@ __global__ void __launch_bounds__(Tile::kSplitThreads, Tile::kSplitBlocks)
         constexpr int kOwn = Tile::kKeys * 32 / Tile::kSplitThreads;
         const int row = int(threadIdx.x) / 32 * kOwn;
         auto* scales = reinterpret_cast<float*>(part + Tile::kKeys * Tile::kDepth * 4);
-        split_rows<typename Tile::Keys, Tile::kDepth, kOwn>(part, scales, row,
-                                                            problem.key_lines(shared), first + row,
-                                                            count - row, Tile::Problem::kDepth, own);
+        split_rows<typename Tile::Keys, Tile::kDepth, kOwn>(
+            part, scales, row, problem.key_lines(shared), first + row, count - row,
+            Tile::Problem::kDepth, own);
     } else {
         auto* scales = reinterpret_cast<float*>(part + Tile::kKeys * Tile::kColumns * 4);
         split_columns<Tile>(part, scales, problem.value_lines(shared), first, count, own);

@@ -27,7 +27,7 @@ struct Operands {
     void add(const TensorView& x, const OperandType& expected, int number) {
         const auto& sizes = expected.sizes;
         const bool fits = x.type == expected.type && x.rank == int(sizes.size()) &&
-            std::equal(sizes.begin(), sizes.end(), x.sizes);
+                          std::equal(sizes.begin(), sizes.end(), x.sizes);
         if (!fits && !misfit) misfit = -number;
         int64_t offset = 0, step = 1;
         for (int a = x.rank; a-- > 0; step *= x.sizes[a]) {

@@ -22,8 +22,8 @@ struct ElementLayout {
         return (threads - 1) / threads_of_block + 1;
     }
 };
-// What is known of a call: below 0 `misfit` is the first operand that is none of the functor's, from
-// -1 on; `num` are the elements; neighbours in all operands are next to each other, or far.
+// What is known of a call: below 0 `misfit` is the first operand that is none of the functor's,
+// from -1 on; `num` are the elements; neighbours in all operands are next to each other, or far.
 struct Call {
     int misfit;
     int64_t num;
@@ -52,7 +52,8 @@ template <int n, typename T, typename Index>
 OPWELD_FN void put(ElementRow<T, Index> x, Index at, Pack<std::remove_const_t<T>, n> values) {
     if constexpr (std::is_const_v<T>) return;
     else if (n > 1 && x.packed) *reinterpret_cast<Pack<T, n>*>(x.data + at) = values;
-    else for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
+    else
+        for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
 }
 template <typename F, int n, typename Index, typename... T>
 OPWELD_FN void compute(Index at, ElementRow<T, Index>... x) {
@@ -80,7 +81,7 @@ OPWELD_FN void pack(const ElementLayout<F::kRank, sizeof...(X)>& all, Index thre
 #pragma unroll 1
         for (; at < length; ++at) compute<F, 1>(at, x...);
     }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
-                                Index(all.strides[0][k]), all.packed[k]}...);
+                                       Index(all.strides[0][k]), all.packed[k]}...);
 }
 template <typename F, int kWidth, typename Index, int kCount>
 __global__ void __launch_bounds__(F::kThreads) elements(ElementLayout<F::kRank, kCount> all) {

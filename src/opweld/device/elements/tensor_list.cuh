@@ -1,5 +1,6 @@
-// Functors of which one operand is a list of tensors, joined along an axis of the results. Each tensor
-// is an operand of its own beside what the others have along it: no packet is of two of them.
+// Functors of which one operand is a list of tensors, joined along an axis of the results. Each
+// tensor is an operand of its own beside what the others have along it: no packet is of two of
+// them.
 
 // @vector_header deps:
 #include <vector>
@@ -9,15 +10,16 @@ namespace op {
 // @each_in_list deps: TensorView, Along
 // The type of a list: its `data` are so many tensors as its `rank` says.
 constexpr int kList = -2;
-// Calls take(operands) for each tensor of the list, operand kPlace, along axis kAlong of the results.
-// Below 0: what does not fit, as `take` returns it.
+// Calls take(operands) for each tensor of the list, operand kPlace, along axis kAlong of the
+// results. Below 0: what does not fit, as `take` returns it.
 template <int kPlace, int kAlong, typename... X, typename Take>
 int each_in_list(const TensorView* x, Types<X...>, Take take) {
     constexpr int kCount = sizeof...(X), kRanks[] = {X::kRank...};
     constexpr int kBytes[] = {int(sizeof(typename X::T))...};
     constexpr const int* kAxis[] = {X::kAxis...};
     const auto* const list = static_cast<const TensorView*>(x[kPlace].data);
-    const int along = std::find(kAxis[kPlace], kAxis[kPlace] + kRanks[kPlace], kAlong) - kAxis[kPlace];
+    const int along =
+        std::find(kAxis[kPlace], kAxis[kPlace] + kRanks[kPlace], kAlong) - kAxis[kPlace];
     int64_t begin = 0, total = 0, sizes[kCount][std::max({1, X::kRank...})];
     if (x[kPlace].type != kList) return -1 - kPlace;
     for (int t = 0; t < x[kPlace].rank; ++t) {
@@ -133,7 +135,8 @@ OPWELD_FN void walk_listed(const ListedRows<F>& own, Index block, Types<X...>,
 // Threads that a multiprocessor must hold: fewer where a row is read again, since what is known of
 // the tensor that a block has is in registers, not in the constants of the launch.
 template <typename F, typename Team>
-constexpr int kListResident = Team::kItems || F::kAcross ? F::kResident : std::min(F::kResident, 768);
+constexpr int kListResident =
+    Team::kItems || F::kAcross ? F::kResident : std::min(F::kResident, 768);
 template <typename F, typename Team, int kLanes, typename Index>
 __global__ void __launch_bounds__(
     F::template threads<F, Team>(),

@@ -36,8 +36,8 @@ struct EpilogueStore {
 // A block gives what it has in shared memory: `rows` by `columns` of a tile of kColumns columns
 // and kPitch floats a row, whose corner is flat position `at` of a result of n columns.
 template <int kLanes, int kThreads, int kColumns, int kPitch, typename Epilogue>
-OPWELD_FN void give_lanes(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile, int rows,
-                          int columns, int64_t at, int64_t n) {
+OPWELD_FN void give_lanes(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile,
+                          int rows, int columns, int64_t at, int64_t n) {
 #pragma unroll 1
     for (int i = kLanes * int(threadIdx.x); i < rows * kColumns; i += kLanes * kThreads) {
         const int row = i / kColumns, column = i % kColumns;
@@ -48,8 +48,8 @@ OPWELD_FN void give_lanes(const EpilogueStore<Epilogue>& sink, int64_t split, co
     }
 }
 template <int kThreads, int kColumns, int kPitch, typename Epilogue>
-OPWELD_FN void give_tile(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile, int64_t rows,
-                         int64_t columns, int64_t at, int64_t n) {
+OPWELD_FN void give_tile(const EpilogueStore<Epilogue>& sink, int64_t split, const float* tile,
+                         int64_t rows, int64_t columns, int64_t at, int64_t n) {
     const int down = int(rows), across = int(columns < kColumns ? columns : kColumns);
     if constexpr (Epilogue::kLanes > 1) {
         if (sink.paired && at % 2 == 0 && n % 2 == 0) {
@@ -61,8 +61,8 @@ OPWELD_FN void give_tile(const EpilogueStore<Epilogue>& sink, int64_t split, con
 }
 
 // @sum_of_parts deps:
-// The parts of one sum, which lie `extent` apart: in their order, eight at a time, for long sums lose
-// digits.
+// The parts of one sum, which lie `extent` apart: in their order, eight at a time, for long sums
+// lose digits.
 OPWELD_FN float sum_of_parts(const float* parts, int splits, int64_t extent) {
     constexpr int kTogether = 8;
     float total = 0.0f;
@@ -86,7 +86,8 @@ OPWELD_FN void combine_lanes(const EpilogueStore<Epilogue>& sink, const float* p
     for (int64_t at = kLanes * thread; at < sink.extent; at += kLanes * step) {
         float sums[kLanes];
 #pragma unroll
-        for (int j = 0; j < kLanes; ++j) sums[j] = sum_of_parts(parts + at + j, splits, sink.extent);
+        for (int j = 0; j < kLanes; ++j)
+            sums[j] = sum_of_parts(parts + at + j, splits, sink.extent);
         sink.take(0, at, sums);
     }
 }

@@ -27,8 +27,9 @@ struct Memory {
 };
 
 // @Faithful deps:
-// A mode says what operands are stored as; on the tensor cores, of how many 16-bit parts a value is, and
-// whether these are to be scaled. Here float32 operands; errors no larger than those of a float32 sum.
+// A mode says what operands are stored as; on the tensor cores, of how many 16-bit parts a value
+// is, and whether these are to be scaled. Here float32 operands; errors no larger than those of a
+// float32 sum.
 struct Faithful {
     using Storage = float;
     static constexpr int kParts = 2;
@@ -83,10 +84,10 @@ struct Forms {
 };
 
 // @contract_from deps: Forms
-// Makes a product of `source`'s values and hands its own, float32, to `epilogue(at, values)` with `at`
-// the flat position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one row, at
-// most Epilogue::kLanes. `max_offset`: the largest that the epilogue reaches; `aligned`: its pointers
-// allow kLanes at once. Returns a CUDA error code.
+// Makes a product of `source`'s values and hands its own, float32, to `epilogue(at, values)` with
+// `at` the flat position (batch * m + row) * n + column of the first of 1, 2 or 4 neighbours in one
+// row, at most Epilogue::kLanes. `max_offset`: the largest that the epilogue reaches; `aligned`:
+// its pointers allow kLanes at once. Returns a CUDA error code.
 template <typename Ways, typename Source, typename Epilogue>
 static int contract_from(const Product& product, const Memory& memory, const Source& source,
                          const Epilogue& epilogue, int64_t max_offset, bool aligned, void* stream) {
@@ -124,13 +125,12 @@ static int64_t held_bytes(const void* product) {
 }
 
 // @suits_tensor_cores deps: Product
-// Products with some work a value, of extents that grids take. Short sums of float32 are more exact on
-// the CUDA cores.
+// Products with some work a value, of extents that grids take. Short sums of float32 are more exact
+// on the CUDA cores.
 template <typename Mode>
 static bool suits_tensor_cores(const Product& p) {
     constexpr int64_t kMostBlocks = 65535, kShort = sizeof(typename Mode::Storage) == 4 ? 32 : 0;
-    return p.k > kShort && p.batches <= kMostBlocks &&
-           (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
+    return p.k > kShort && p.batches <= kMostBlocks && (p.m > p.n ? p.m : p.n) <= 32 * kMostBlocks;
 }
 
 }  // namespace op

@@ -1,21 +1,23 @@
 // Matrix products on the CUDA cores: any strides, any extents, operands widened to float32. Fused
-// multiply-adds in the order of k, summed in three levels: Inf and NaN come out where SGEMM has them,
-// and nothing is out of range that is in range for float32.
+// multiply-adds in the order of k, summed in three levels: Inf and NaN come out where SGEMM has
+// them, and nothing is out of range that is in range for float32.
 
 namespace op {
 
 // @FmaTile deps:
 // A block makes a square of the result; each thread a square of it.
 struct FmaTile {
-    static constexpr int kThreads = 256, kSide = 64;   // rows and columns of a block
-    static constexpr int kOwn = 4;                     // rows and columns of a thread
-    static constexpr int kAcross = kSide / kOwn;       // threads in a row of the block
-    static constexpr int kDepth = 16;                  // k of a stage
-    static constexpr int kPitch = kSide + 4;           // floats: rows stay aligned to 16 bytes
+    static constexpr int kThreads = 256, kSide = 64;  // rows and columns of a block
+    static constexpr int kOwn = 4;                    // rows and columns of a thread
+    static constexpr int kAcross = kSide / kOwn;      // threads in a row of the block
+    static constexpr int kDepth = 16;                 // k of a stage
+    static constexpr int kPitch = kSide + 4;          // floats: rows stay aligned to 16 bytes
     static constexpr int kLoads = kSide * kDepth / kThreads;
     using Stage = float[kDepth][kPitch];
 
-    static __host__ __device__ int64_t count(int64_t extent) { return (extent + kSide - 1) / kSide; }
+    static __host__ __device__ int64_t count(int64_t extent) {
+        return (extent + kSide - 1) / kSide;
+    }
 };
 
 // @FmaLoads deps: FmaTile, InMemory, Operand
@@ -44,8 +46,8 @@ struct FmaLoads {
         }
         loads.rows = int(end - first < FmaTile::kSide ? end - first : FmaTile::kSide);
         loads.deeper = FmaTile::kDepth * operand.inner;
-        loads.at = batch * operand.batch + (first + loads.row) * operand.row +
-                   loads.k * operand.inner;
+        loads.at =
+            batch * operand.batch + (first + loads.row) * operand.row + loads.k * operand.inner;
         return loads;
     }
 
@@ -100,7 +102,8 @@ OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
 // these as the square root of their number.
 template <typename T, typename Source, typename Epilogue>
 __global__ void __launch_bounds__(FmaTile::kThreads, 1)
-    fma_product_kernel(Product product, Source source, EpilogueStore<Epilogue> sink, const int* needed) {
+    fma_product_kernel(Product product, Source source, EpilogueStore<Epilogue> sink,
+                       const int* needed) {
     constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn, kPitch = FmaTile::kPitch;
     __shared__ __align__(16) float memory[kSide][kPitch];  // two stages, at the end the tile
     if (needed && *needed == 0) return;
@@ -149,9 +152,9 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
         }
         __syncthreads();
         const int64_t rows = product.m - m < kSide ? product.m - m : kSide;
-        give_tile<FmaTile::kThreads, kSide, kPitch>(
-            sink, 0, &memory[0][0], rows, product.n - n,
-            (batch * product.m + m) * product.n + n, product.n);
+        give_tile<FmaTile::kThreads, kSide, kPitch>(sink, 0, &memory[0][0], rows, product.n - n,
+                                                    (batch * product.m + m) * product.n + n,
+                                                    product.n);
     }
 }
 

@@ -1,7 +1,7 @@
-// Products of two float32 operands that are both new at each call, with few tiles and long sums: what
-// is copied to shared memory is split there, so that nothing is written and read again before. On the
-// tensor cores of sm_80 and up, in the form of contract_mma.cuh: 32 values of k of a row are a line of
-// 128 bytes, 32 upper and 32 lower parts, each under a scale of its own, for a and for b.
+// Products of two float32 operands that are both new at each call, with few tiles and long sums:
+// what is copied to shared memory is split there, so that nothing is written and read again before.
+// On the tensor cores of sm_80 and up, in the form of contract_mma.cuh: 32 values of k of a row are
+// a line of 128 bytes, 32 upper and 32 lower parts, each under a scale of its own, for a and for b.
 
 namespace op {
 
@@ -38,8 +38,9 @@ struct LiveProduct {
 };
 
 // @LiveCopies deps: LiveTile, LiveOperand, copy_async
-// What one thread copies of every lot of an operand: 16 bytes of each of some lines. In shared memory
-// lines along k are rotated, so that what threads read of neighbouring ones does not collide.
+// What one thread copies of every lot of an operand: 16 bytes of each of some lines. In shared
+// memory lines along k are rotated, so that what threads read of neighbouring ones does not
+// collide.
 struct LiveCopies {
     static constexpr int kRows = MmaTile::kM, kDepth = LiveTile::kDepth, kTimes = 4;
     // From line to line of its own in shared memory, in either direction; of k, or of rows.
@@ -171,14 +172,18 @@ struct LiveTask {
 struct LiveFeed {
     static constexpr int kOfA = MmaTile::kM * LiveTile::kDepth * 4;
     LiveCopies a, b;
-    unsigned char* floats;  // the ring
+    unsigned char* floats;               // the ring
     int stages, waiting, filled, ready;  // lots of it, lots to copy; where to; which is split next
 
     __device__ __forceinline__ LiveFeed(const LiveProduct& p, const LiveTask& task,
                                         unsigned char* ring, int lots)
         : a(LiveCopies::over(p.a, task.at.batch, task.at.m, p.m, task.first, task.depth)),
           b(LiveCopies::over(p.b, task.at.batch, task.at.n, p.n, task.first, task.depth)),
-          floats(ring), stages(lots), waiting(task.count), filled(0), ready(0) {}
+          floats(ring),
+          stages(lots),
+          waiting(task.count),
+          filled(0),
+          ready(0) {}
 
     __device__ __forceinline__ void start() {
         if (waiting > 0) {
@@ -200,12 +205,12 @@ struct LiveFeed {
 };
 
 // @live_product_kernel deps: CallState, Faithful, LiveFeed, EpilogueStore, await_stages, give_task, mma_products
-// The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another kernel
-// has to make it: operands do not fit, or a sum is not finite.
+// The product, each tile's k in `splits` parts of `each` blocks. `call` learns whether another
+// kernel has to make it: operands do not fit, or a sum is not finite.
 template <typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, 1)
-    live_product_kernel(LiveProduct p, int splits, int64_t each, int stages, EpilogueStore<Epilogue> sink,
-                        CallHead* call) {
+    live_product_kernel(LiveProduct p, int splits, int64_t each, int stages,
+                        EpilogueStore<Epilogue> sink, CallHead* call) {
     extern __shared__ __align__(128) unsigned char live_memory[];
     constexpr int kLineBytes = LiveTile::kLines * MmaTile::kRowBytes;
     const int thread = int(threadIdx.x), warp = thread / 32;
@@ -280,15 +285,15 @@ struct LiveCall {
 };
 
 // @LiveTiles deps: Faithful, Form, InMemory, LiveCall, LiveProduct, in_parts, launch_fma_product, reads_packets, suits_tensor_cores
-// Products of long sums by Kernel, of operands that are read four values at a time; what does not fit
-// the split form is left to the float32 kernel.
+// Products of long sums by Kernel, of operands that are read four values at a time; what does not
+// fit the split form is left to the float32 kernel.
 template <typename Kernel>
 struct LiveTiles : Form {
     static constexpr int64_t kLeastDepth = 1024;
 
     static bool takes(const Product& p) {
-        return p.k >= kLeastDepth && suits_tensor_cores<Faithful>(p) &&
-               reads_packets<float>(p.a) && reads_packets<float>(p.b) && Kernel::fits();
+        return p.k >= kLeastDepth && suits_tensor_cores<Faithful>(p) && reads_packets<float>(p.a) &&
+               reads_packets<float>(p.b) && Kernel::fits();
     }
     static int64_t workspace_bytes(const Product& p, bool) { return LiveCall(p, nullptr).bytes; }
     template <typename Source, typename Epilogue>
@@ -298,7 +303,8 @@ struct LiveTiles : Form {
         const int* again = &call.head->again;
         int error = int(cudaMemsetAsync(call.head, 0, sizeof(CallHead), stream));
         if (error) return error;
-        const LiveProduct live{LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k};
+        const LiveProduct live{
+            LiveOperand::of(p.a), LiveOperand::of(p.b), p.batches, p.m, p.n, p.k};
         error = in_parts(sink, call.plan.splits, call.parts, again, stream, [&](const auto& to) {
             return Kernel::launch(live, call.plan, to, call.head, stream);
         });

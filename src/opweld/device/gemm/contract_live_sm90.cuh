@@ -1,11 +1,12 @@
-// Products of two new operands on Hopper: two warpgroups split what they copy to shared memory, into
-// lots in the form that wgmma reads, and two multiply them (contract_live.cuh has the same by mma.sync).
+// Products of two new operands on Hopper: two warpgroups split what they copy to shared memory,
+// into lots in the form that wgmma reads, and two multiply them (contract_live.cuh has the same by
+// mma.sync).
 
 namespace op {
 
 // @LiveLots deps: Barrier, LiveTile, Staging
-// `split` has lines of a, then of b, in swizzled rows of 128 bytes; `full` gets an arrival of each thread
-// that splits, `empty` of each warp that multiplies.
+// `split` has lines of a, then of b, in swizzled rows of 128 bytes; `full` gets an arrival of each
+// thread that splits, `empty` of each warp that multiplies.
 struct LiveLots {
     static constexpr int kSplits = 3, kFloats = 3, kSplitters = 256, kThreads = 512;
     struct Lot {
@@ -19,7 +20,8 @@ struct LiveLots {
 };
 
 // @split_lots deps: LiveFeed, LiveLots, Ring, copy_groups, fence_proxy
-// What each of the threads that split does: it copies a share of every lot, and splits a line of it.
+// What each of the threads that split does: it copies a share of every lot, and splits a line of
+// it.
 OPWELD_FN void sync_splitters() {
     asm volatile("bar.sync 1, %0;" ::"n"(LiveLots::kSplitters) : "memory");
 }
@@ -57,7 +59,8 @@ OPWELD_FN void split_lots(LiveLots& memory, const LiveProduct& p, int64_t tasks,
 }
 
 // @multiply_lots deps: LiveLots, LiveTask, Ring, exponents, give_sums, multiply_split, own_thread, wgmma_order
-// What the threads that multiply do. Sums of 32 k are promoted under the scales of their row and column.
+// What the threads that multiply do. Sums of 32 k are promoted under the scales of their row and
+// column.
 template <typename Epilogue>
 OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tasks, int64_t each,
                              const EpilogueStore<Epilogue>& sink, CallHead* call) {
@@ -80,13 +83,14 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
             wgmma_fence();
             multiply_split<2, LiveTile::kDepth / 16>(scratch, lines + group * 64 * kRowBytes,
                                                      lines + MmaTile::kM * kRowBytes, 0, 0);
-            const float upper = scale[warp * 16 + lane / 4], lower = scale[warp * 16 + lane / 4 + 8];
+            const float upper = scale[warp * 16 + lane / 4],
+                        lower = scale[warp * 16 + lane / 4 + 8];
             wgmma_wait<0>();
             pin(scratch);
 #pragma unroll
             for (int i = 0; i < MmaTile::kN / 2; i += 4) {
-                const auto column = *reinterpret_cast<const float2*>(
-                    scale + MmaTile::kM + i * 2 + lane % 4 * 2);
+                const auto column =
+                    *reinterpret_cast<const float2*>(scale + MmaTile::kM + i * 2 + lane % 4 * 2);
                 value[i] = fmaf(scratch[i], upper * column.x, value[i]);
                 value[i + 1] = fmaf(scratch[i + 1], upper * column.y, value[i + 1]);
                 value[i + 2] = fmaf(scratch[i + 2], lower * column.x, value[i + 2]);

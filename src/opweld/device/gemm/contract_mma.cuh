@@ -298,11 +298,11 @@ OPWELD_FN void give_task(const EpilogueStore<Epilogue>& sink, const MmaTask& tas
 }
 
 // @find_cancellation_mma deps: Drowned, largest_scale, MmaCopies, MmaSums
-// Looks among a warp's sums of `count` blocks of k, before the scales of their columns, for cancelled
-// ones. `scale`: of the tile's first row in the first of these blocks.
+// Looks among a warp's sums of `count` blocks of k, before the scales of their columns, for
+// cancelled ones. `scale`: of the tile's first row in the first of these blocks.
 template <typename Mode>
-OPWELD_FN void find_cancellation(const MmaSums& sums, const MmaCopies<Mode>& copies, const float* scale,
-                            int count, CallHead* call) {
+OPWELD_FN void find_cancellation(const MmaSums& sums, const MmaCopies<Mode>& copies,
+                                 const float* scale, int count, CallHead* call) {
     constexpr int kScaleBlocks = MmaFormat<Mode>::kScaleBlocks;
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     const int row = warp / 4 * MmaTile::kWarpM + lane / 4;
@@ -322,8 +322,8 @@ OPWELD_FN void find_cancellation(const MmaSums& sums, const MmaCopies<Mode>& cop
 }
 
 // @mma_product_kernel deps: MmaCopies, find_cancellation_mma, give_task, mma_stage, shared_address
-// The product, each tile's k in `splits` parts of `each` blocks. Where `call` is given and says that
-// the operands do not fit, or that lost digits count, another kernel makes the product.
+// The product, each tile's k in `splits` parts of `each` blocks. Where `call` is given and says
+// that the operands do not fit, or that lost digits count, another kernel makes the product.
 template <typename Mode, typename Epilogue>
 __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
     mma_product_kernel(PackedProduct p, int splits, int64_t each, EpilogueStore<Epilogue> sink,
@@ -356,8 +356,8 @@ __global__ void __launch_bounds__(MmaTile::kThreads, Mode::kScaled ? 1 : 2)
             if (block + kStages - 1 < count)
                 copies.start(memory + filled * kStageBytes, first + block + kStages - 1);
             commit_copies();
-            const auto* scales = reinterpret_cast<const float*>(
-                mma_memory + slot * kStageBytes + kStageBytes - MmaTile::kScaleBytes);
+            const auto* scales = reinterpret_cast<const float*>(mma_memory + slot * kStageBytes +
+                                                                kStageBytes - MmaTile::kScaleBytes);
             mma_stage<Mode>(sums, memory + slot * kStageBytes, scales);
             slot = slot + 1 < kStages ? slot + 1 : 0;
             filled = filled + 1 < kStages ? filled + 1 : 0;

@@ -3,8 +3,8 @@
 namespace op {
 
 // @SplitK deps: MmaTask, num_multiprocessors
-// The parts in which sums over k are made, of `each` blocks of k: as many as give all multiprocessors
-// work, of at least 8 blocks.
+// The parts in which sums over k are made, of `each` blocks of k: as many as give all
+// multiprocessors work, of at least 8 blocks.
 struct SplitK {
     int splits;
     int64_t each;
@@ -25,13 +25,16 @@ struct SplitK {
 };
 
 // @launch_mma_product deps: Launch, SplitK, mma_product_kernel
-// The product of packed operands. call: null, or where the device says that another kernel makes it.
+// The product of packed operands. call: null, or where the device says that another kernel makes
+// it.
 template <typename Mode, typename Epilogue>
 static int launch_mma_product(const PackedProduct& p, const SplitK& plan,
-                              const EpilogueStore<Epilogue>& sink, CallHead* call, cudaStream_t stream) {
+                              const EpilogueStore<Epilogue>& sink, CallHead* call,
+                              cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20;
     const int64_t tasks = MmaTask::count(p, plan.splits);
-    return Launch(tasks < kMostBlocks ? tasks : kMostBlocks, MmaTile::kThreads, MmaTile::kBytes, stream)
+    return Launch(tasks < kMostBlocks ? tasks : kMostBlocks, MmaTile::kThreads, MmaTile::kBytes,
+                  stream)
         .run(mma_product_kernel<Mode, Epilogue>, p, plan.splits, plan.each, sink, call);
 }
 
@@ -52,10 +55,13 @@ struct TilesMma {
     static int launch(const PackedOperands& from, const Product& p, const Plan& plan,
                       const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         const int64_t depth = from.a.depth < from.b.depth ? from.a.depth : from.b.depth;
-        const PackedProduct packed{
-            bytes_of(from.a, from.a_scale, from.intervals * from.scale_rows),
-            bytes_of(from.b, from.b_scale, p.n), p.batches, p.m, p.n,
-            from.intervals * Mode::kParts, 2 * depth};
+        const PackedProduct packed{bytes_of(from.a, from.a_scale, from.intervals * from.scale_rows),
+                                   bytes_of(from.b, from.b_scale, p.n),
+                                   p.batches,
+                                   p.m,
+                                   p.n,
+                                   from.intervals * Mode::kParts,
+                                   2 * depth};
         return launch_mma_product<Mode>(packed, plan, sink, from.call, stream);
     }
 };

@@ -1,5 +1,5 @@
-// Products on the tensor cores whose operands are packed before, float32 split into half-precision parts
-// (split.cuh). A Kernel is how packed operands are multiplied, and has
+// Products on the tensor cores whose operands are packed before, float32 split into half-precision
+// parts (split.cuh). A Kernel is how packed operands are multiplied, and has
 //   Plan, with `splits`: the parts in which sums over k are made
 //   plan<Mode>(product, intervals)                         a Plan
 //   scale_rows(m)                                          for how many rows of a scales are read
@@ -14,8 +14,9 @@ struct PackedOperand {
     int64_t batches, batch, rows, row, depth;
 };
 
-// `intervals`: of 64 values of k. Those of split operands have scales, a [batch][interval][scale_rows]
-// and b [batch][row]; `call` is what is known of them, null for others.
+// `intervals`: of 64 values of k. Those of split operands have scales, a
+// [batch][interval][scale_rows] and b [batch][row]; `call` is what is known of them, null for
+// others.
 struct PackedOperands {
     PackedOperand a, b;
     int64_t intervals, scale_rows;
@@ -108,9 +109,9 @@ struct WholeTiles : Form {
     static int launch(const Product& p, const Memory& memory, const Source&,
                       const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         const Call call(p, memory.workspace);
-        const PackedOperands packed{
-            readable(p.a, call.a, p.batches, p.m, p.k, call.pitch, stream),
-            readable(p.b, call.b, p.batches, p.n, p.k, call.pitch, stream), call.intervals};
+        const PackedOperands packed{readable(p.a, call.a, p.batches, p.m, p.k, call.pitch, stream),
+                                    readable(p.b, call.b, p.batches, p.n, p.k, call.pitch, stream),
+                                    call.intervals};
         return in_parts(sink, call.plan.splits, call.parts, nullptr, stream, [&](const auto& to) {
             return Kernel::template launch<Mode>(packed, p, call.plan, to, stream);
         });

@@ -1,11 +1,11 @@
-// Products whose operand a is computed and not stored: a function of the place gives its values where
-// they are split.
+// Products whose operand a is computed and not stored: a function of the place gives its values
+// where they are split.
 
 namespace op {
 
 // @Computed deps: ReadFour
-// The values of an operand by their places in a tensor that would lie without gaps. A Prologue, made
-// by the compiler, writes kCount neighbours from place `at` on:
+// The values of an operand by their places in a tensor that would lie without gaps. A Prologue,
+// made by the compiler, writes kCount neighbours from place `at` on:
 //   prologue(at, values)         float values[kCount], kCount 1 or 4, `at` a multiple of it
 template <typename Prologue, typename Index>
 struct Computed {

@@ -1,7 +1,7 @@
-// Products of float32 whose sums are short: bound by storing the result. A lane keeps its columns of b
-// in registers and goes down the rows of a, which a warp brings to shared memory a few at a time; each
-// row's sums go straight to the epilogue. Each sum is one chain of fused multiply-adds in the order of
-// k, as in the float32 kernel for any length.
+// Products of float32 whose sums are short: bound by storing the result. A lane keeps its columns
+// of b in registers and goes down the rows of a, which a warp brings to shared memory a few at a
+// time; each row's sums go straight to the epilogue. Each sum is one chain of fused multiply-adds
+// in the order of k, as in the float32 kernel for any length.
 
 namespace op {
 
@@ -10,7 +10,8 @@ struct ShortSize {
     static constexpr int kThreads = 256, kWarps = kThreads / 32;
     static constexpr int64_t kMost = 32;  // terms of a sum
     static constexpr int kRows = 32;      // of a, at a time
-    // Rows of a warp: the more, the less often b is read; but all multiprocessors are to have warps.
+    // Rows of a warp: the more, the less often b is read; but all multiprocessors are to have
+    // warps.
     static constexpr int kMostRows = 256;
     static constexpr int64_t kWarpsOfEach = 16;  // multiprocessor
     // Floats between rows in shared memory: they stay aligned to 16 bytes, and few lie in one bank.
@@ -27,7 +28,8 @@ struct ShortTask {
         const int64_t bands = (p.m + rows_each - 1) / rows_each, band = task / strips % bands;
         const int64_t first = band * rows_each, left = p.m - first;
         const int64_t column = (task % strips * 32 + threadIdx.x % 32) * lanes;
-        return {task / strips / bands, first, first + (left < rows_each ? left : rows_each), column};
+        return {task / strips / bands, first, first + (left < rows_each ? left : rows_each),
+                column};
     }
 };
 
@@ -54,15 +56,15 @@ template <int kDepth, int kLanes, typename Epilogue>
 __global__ void __launch_bounds__(ShortSize::kThreads, 1)
     short_sums_kernel(const Product p, const EpilogueStore<Epilogue> sink, const int rows_each,
                       const int64_t tasks) {
-    __shared__ __align__(16) float memory[ShortSize::kWarps][ShortSize::kRows]
-                                         [kDepth + ShortSize::kPad];
+    __shared__ __align__(
+        16) float memory[ShortSize::kWarps][ShortSize::kRows][kDepth + ShortSize::kPad];
     const int warp = int(threadIdx.x) / 32, depth = int(p.k);
     auto& rows = memory[warp];
     const int64_t step = int64_t(gridDim.x) * ShortSize::kWarps;
     for (int64_t i = int64_t(blockIdx.x) * ShortSize::kWarps + warp; i < tasks; i += step) {
         const ShortTask task = ShortTask::of(i, p, rows_each, kLanes);
-        const auto* own = static_cast<const float*>(p.b.data) + task.batch * p.b.batch +
-                          task.column * p.b.row;
+        const auto* own =
+            static_cast<const float*>(p.b.data) + task.batch * p.b.batch + task.column * p.b.row;
         float b[kDepth][kLanes];
 #pragma unroll
         for (int k = 0; k < kDepth; ++k)
@@ -88,8 +90,8 @@ __global__ void __launch_bounds__(ShortSize::kThreads, 1)
                     const auto four = load_vector<4>(&rows[row][k]);
 #pragma unroll
                     for (int j = 0; j < 4 * kLanes; ++j)
-                        sums[j % kLanes] =
-                            fmaf(four.lane[j / kLanes], b[k + j / kLanes][j % kLanes], sums[j % kLanes]);
+                        sums[j % kLanes] = fmaf(four.lane[j / kLanes],
+                                                b[k + j / kLanes][j % kLanes], sums[j % kLanes]);
                 }
                 sink.take(0, at, sums);
             }
@@ -100,7 +102,8 @@ __global__ void __launch_bounds__(ShortSize::kThreads, 1)
 // @ShortSums deps: Form, Launch, num_multiprocessors, short_sums_kernel
 // Products of float32 with sums of up to 32 terms.
 template <int kLanes, typename Epilogue>
-static int launch_short_sums(const Product& p, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
+static int launch_short_sums(const Product& p, const EpilogueStore<Epilogue>& sink,
+                             cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20, kColumns = 32 * kLanes;
     const int64_t strips = p.batches * ((p.n + kColumns - 1) / kColumns);
     const auto tasks_of = [&](int rows) { return strips * ((p.m + rows - 1) / rows); };
@@ -118,8 +121,8 @@ static int launch_short_sums(const Product& p, const EpilogueStore<Epilogue>& si
 struct ShortSums : Form {
     static bool takes(const Product& p) { return p.k <= ShortSize::kMost; }
     template <typename Source, typename Epilogue>
-    static int launch(const Product& p, const Memory&, const Source&, const EpilogueStore<Epilogue>& sink,
-                      cudaStream_t stream) {
+    static int launch(const Product& p, const Memory&, const Source&,
+                      const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         constexpr int kLanes = Epilogue::kLanes;
         static_assert(kLanes <= 4, "b does not fit the registers");
         const bool together = sink.paired && p.n % kLanes == 0;

@@ -1,14 +1,14 @@
 // The matrix product on Hopper's tensor cores: a persistent, warp-specialised kernel over packed
-// operands. One warpgroup loads tiles into a ring of shared memory (contract_sm90_load.cuh), two sum them
-// (contract_sm90_sum.cuh) and give the sums to the epilogue (contract_sm90_give.cuh).
+// operands. One warpgroup loads tiles into a ring of shared memory (contract_sm90_load.cuh), two
+// sum them (contract_sm90_sum.cuh) and give the sums to the epilogue (contract_sm90_give.cuh).
 
 namespace op {
 
 // @contract_sm90_kernel deps: TileSums, make_stages, own_thread, sync_cluster, give_sums, setmaxnreg, dependents
 template <typename T, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
-                              const TileScales& scales, const EpilogueStore<Epilogue>& sink, int64_t m,
-                              int64_t n) {
+                              const TileScales& scales, const EpilogueStore<Epilogue>& sink,
+                              int64_t m, int64_t n) {
     using Making = TileSums<typename T::Mode>;
     const int group = threadIdx.x / 128 - 1;
     const typename T::Blocks blocks;
@@ -34,8 +34,8 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
 template <typename T, typename Loader, typename Epilogue>
 static __global__ void __launch_bounds__(T::kThreads, 1)
     contract_sm90_kernel(const __grid_constant__ Loader loader, const TileGrid grid,
-                         const TileScales scales, const EpilogueStore<Epilogue> sink, const int64_t m,
-                         const int64_t n) {
+                         const TileScales scales, const EpilogueStore<Epilogue> sink,
+                         const int64_t m, const int64_t n) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     auto& memory = make_stages<T>();
     griddepcontrol_wait();
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
 // Which tiles, and in how many parts k is summed. Times are microseconds at a clock of 1.6 GHz.
 struct TilePlan {
     static constexpr int64_t kShortestWide = 256;  // where few sums are promoted their errors show
-    bool wide;                        // tiles of 128 x 256 in pairs, else single ones of 128 x 128
+    bool wide;  // tiles of 128 x 256 in pairs, else single ones of 128 x 128
     int splits;
     double time;
 
@@ -90,7 +90,9 @@ struct TilePlan {
 struct TilesSm90 {
     using Plan = TilePlan;
     template <typename Mode>
-    static constexpr double kIntervalUs = !Mode::kScaled ? 0.42 : Mode::kParts == 2 ? 1.9 : 0.65;
+    static constexpr double kIntervalUs = !Mode::kScaled      ? 0.42
+                                          : Mode::kParts == 2 ? 1.9
+                                                              : 0.65;
 
     static int64_t scale_rows(int64_t m) { return (m + 255) / 256 * 256; }  // of whole tiles
     template <typename Mode>
@@ -100,7 +102,8 @@ struct TilesSm90 {
     template <typename Mode, typename Epilogue>
     static int launch(const PackedOperands& from, const Product& p, const Plan& plan,
                       const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
-        // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small tile.
+        // Where cuBLAS has few tiles it sums k in parts, which is more exact: so does the small
+        // tile.
         using Wide = Tiles<Mode, 256, 2, 4, 64>;
         using Single = Tiles<Mode, 128, 1, 6, Mode::kParts == 2 ? 32 : 64>;
         const auto launch = plan.wide ? launch_of<Wide, Epilogue> : launch_of<Single, Epilogue>;
@@ -114,13 +117,14 @@ struct TilesSm90 {
         PackedLoader loader;
         const int error = loader.open<T>(from);
         if (error) return error;
-        const auto grid = TileGrid::of(int((p.m + kHeight - 1) / kHeight),
-                                       int((p.n + kWidth - 1) / kWidth), splits, int(p.batches),
-                                       int(from.intervals));
-        const TileScales scales{from.a_scale, from.b_scale, from.scale_rows,
+        const auto grid =
+            TileGrid::of(int((p.m + kHeight - 1) / kHeight), int((p.n + kWidth - 1) / kWidth),
+                         splits, int(p.batches), int(from.intervals));
+        const TileScales scales{from.a_scale,       from.b_scale,       from.scale_rows,
                                 from.a.batches > 1, from.b.batches > 1, from.call};
         const auto kernel = contract_sm90_kernel<T, PackedLoader, Epilogue>;
-        // As many clusters as run together: those that wait for others to end would double the time.
+        // As many clusters as run together: those that wait for others to end would double the
+        // time.
         static OnEachDevice together;
         const int most = together.get([&] {
             Launch all(num_multiprocessors() / kBlocks * kBlocks, T::kThreads, T::kBytes, stream);

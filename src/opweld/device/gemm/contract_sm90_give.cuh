@@ -1,11 +1,11 @@
-// Products on Hopper's tensor cores: how sums become results. A warp lays them out in shared memory, a
-// slice at a time, and hands them to the epilogue as neighbours in memory.
+// Products on Hopper's tensor cores: how sums become results. A warp lays them out in shared
+// memory, a slice at a time, and hands them to the epilogue as neighbours in memory.
 
 namespace op {
 
 // @stage_values deps: Staging, Sums
-// Columns 32 `slice` and on of a warp's sums; a register has no index at run time, so each slice has
-// code of its own.
+// Columns 32 `slice` and on of a warp's sums; a register has no index at run time, so each slice
+// has code of its own.
 template <int kSlice, int kTileN, int kPiece>
 OPWELD_FN void stage_slice(const Sums<kTileN, kPiece>& sums, float (&rows)[16][Staging::kPitch],
                            int lane) {
@@ -40,9 +40,10 @@ struct RowsAt {
     int row, m, n;
 };
 
-// Up to 16 rows and 32 columns of staged values, times the scales of their columns, to `put`, kLanes
-// at once; `at` is the flat position of the first, `pitch` from row to row. Where all rows are there
-// kTogether passes follow each other without a branch, as many as there are registers for.
+// Up to 16 rows and 32 columns of staged values, times the scales of their columns, to `put`,
+// kLanes at once; `at` is the flat position of the first, `pitch` from row to row. Where all rows
+// are there kTogether passes follow each other without a branch, as many as there are registers
+// for.
 template <int kLanes, int kTogether, bool kScaled, typename Index, typename Put>
 OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int rows, int columns,
                           Index at, Index pitch, const Put& put) {
@@ -70,8 +71,8 @@ OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int
 }
 
 // @give_slices deps: give_slice, own_thread, stage_values
-// A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on. Warps
-// without rows come along: a branch around this would serialise the wgmma of the next tile.
+// A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on.
+// Warps without rows come along: a branch around this would serialise the wgmma of the next tile.
 template <int kLanes, int kTogether, bool kScaled, typename Index, int kTileN, int kPiece,
           typename Put>
 OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
@@ -91,8 +92,8 @@ OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& sp
 }
 
 // @give_sums deps: give_slices
-// A warp's part of a tile to the epilogue, whose code stands here for each way of calling it, kLanes
-// at once or one; or to the parts of sums.
+// A warp's part of a tile to the epilogue, whose code stands here for each way of calling it,
+// kLanes at once or one; or to the parts of sums.
 template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
 OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<Epilogue>& sink,
                          Staging::OfWarp& space, const RowsAt& to, int column) {

@@ -5,7 +5,8 @@ namespace op {
 // @consumer_release deps: Tiles
 // This warpgroup has read the stage: said to every block that copies into it.
 template <typename T>
-OPWELD_FN void consumer_release(typename T::Memory& memory, int stage, const typename T::Blocks& blocks) {
+OPWELD_FN void consumer_release(typename T::Memory& memory, int stage,
+                                const typename T::Blocks& blocks) {
     const int thread = threadIdx.x % 128;
     if (thread < T::kBlocks) memory.empty[stage].arrive_at(blocks.peer(thread));
 }
@@ -27,8 +28,8 @@ struct Sums {
 };
 
 // @multiply_split deps: wgmma_half_128, wgmma_order, tile_descriptor
-// scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of operands in
-// kParts: the small products first. Every product is exact, but the tensor core cuts a sum after
+// scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of operands
+// in kParts: the small products first. Every product is exact, but the tensor core cuts a sum after
 // 25 bits.
 template <int kParts, int kSteps, int kCount>
 OPWELD_FN void multiply_split(float (&scratch)[kCount], const unsigned char* a_rows,
@@ -70,7 +71,8 @@ OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], fl
 // Leaves `ring` behind the chunks that were read to their end.
 template <typename T, int kPiece>
 OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
-                            Ring<T::kStages>& ring, int group, int first, float upper, float lower) {
+                            Ring<T::kStages>& ring, int group, int first, float upper,
+                            float lower) {
     constexpr int kDepth = Chunks<typename T::Mode>::kDepth;
     constexpr int kChunks = T::kPromoted < kDepth ? 1 : T::kPromoted / kDepth;
     constexpr int kSteps = (T::kPromoted < kDepth ? T::kPromoted : kDepth) / 16;
@@ -89,7 +91,8 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
             if (piece == 0 && first == 0) memory.full[now.stage].wait(now.parity);
             const auto& stage = memory.stage[now.stage];
             multiply_split<T::Mode::kParts, kSteps>(scratch, stage.a + group * 64 * kChunkBytes,
-                                   stage.b + piece * kPiece * kChunkBytes, first, chunk > 0);
+                                                    stage.b + piece * kPiece * kChunkBytes, first,
+                                                    chunk > 0);
             if (release && chunk > 0) {
                 wgmma_wait<1>();
                 consumer_release<T>(memory, before.stage, blocks);
@@ -107,8 +110,8 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
 }
 
 // @sum_split deps: sum_promoted
-// All intervals of a tile of split operands. `scale` is that of this thread's upper row in the tile's
-// first interval, `step` the distance to the next interval's.
+// All intervals of a tile of split operands. `scale` is that of this thread's upper row in the
+// tile's first interval, `step` the distance to the next interval's.
 template <typename T, int kPiece>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, const float* scale,
@@ -185,11 +188,12 @@ OPWELD_FN void start_factors(Staging::OfWarp& space, const float* scale, int col
 }
 
 // @find_cancellation_sm90 deps: Drowned, largest_scale, Sums
-// Looks among a warp's sums, before the scales of their columns, for cancelled ones. `scale`: of this
-// thread's upper row in the first of these intervals; `rows`: how many of the rows from it on exist.
+// Looks among a warp's sums, before the scales of their columns, for cancelled ones. `scale`: of
+// this thread's upper row in the first of these intervals; `rows`: how many of the rows from it on
+// exist.
 template <int kParts, int kTileN, int kPiece>
 OPWELD_FN void find_cancellation(const Sums<kTileN, kPiece>& sums, const float* scale, int64_t step,
-                            int intervals, int64_t rows, CallHead* call) {
+                                 int intervals, int64_t rows, CallHead* call) {
     const float upper = largest_scale(scale, step, rows > 0 ? intervals : 0);
     const float lower = largest_scale(scale + 8, step, rows > 8 ? intervals : 0);
     Drowned<kParts> cancelled;
@@ -231,7 +235,7 @@ struct TileSums<Mode, true> {
         await_copies<0>();
         if (scales.call->lossy) {
             find_cancellation<Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
-                                       m - first_row(tile) - lane / 4, scales.call);
+                                            m - first_row(tile) - lane / 4, scales.call);
         }
     }
 };

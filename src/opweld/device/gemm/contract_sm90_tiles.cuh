@@ -1,5 +1,5 @@
-// Products on Hopper's tensor cores: the tiles of a product, the ring of shared memory that they come
-// through, and the cluster of blocks that share one.
+// Products on Hopper's tensor cores: the tiles of a product, the ring of shared memory that they
+// come through, and the cluster of blocks that share one.
 
 namespace op {
 
@@ -82,8 +82,8 @@ struct Stages {
 };
 
 // @Cluster deps: cluster
-// Blocks of a cluster stand one below the other and share their tile of b: each copies its part of it
-// for all of them.
+// Blocks of a cluster stand one below the other and share their tile of b: each copies its part of
+// it for all of them.
 template <int kBlocksOf>
 struct Cluster {
     static constexpr int kBlocks = kBlocksOf;

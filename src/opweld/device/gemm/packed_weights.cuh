@@ -13,14 +13,15 @@ extern "C" int stream_is_capturing(void* stream, int* capturing) {
 // the event, which is made where there is none, stands for all work given to the stream so far
 extern "C" int mark_event(void** event, void* stream) {
     auto& own = *reinterpret_cast<cudaEvent_t*>(event);
-    const cudaError_t error = own ? cudaSuccess : cudaEventCreateWithFlags(&own, cudaEventDisableTiming);
+    const cudaError_t error =
+        own ? cudaSuccess : cudaEventCreateWithFlags(&own, cudaEventDisableTiming);
     return int(error ? error : cudaEventRecord(own, static_cast<cudaStream_t>(stream)));
 }
 
 // later work of the stream waits for the event
 extern "C" int wait_for_event(void* event, void* stream) {
-    return int(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream),
-                                   static_cast<cudaEvent_t>(event), 0));
+    return int(
+        cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), static_cast<cudaEvent_t>(event), 0));
 }
 
 // the host waits for the event, which nobody needs any more

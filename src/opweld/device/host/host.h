@@ -79,10 +79,12 @@ template <size_t kRank>
 Tensor laid_out_like(const Tensor& like, ScalarType dtype,
                      const std::array<int64_t, kRank>& shape) {
   if (like.is_contiguous()) return row_major(like, dtype, shape);
-  std::array<StableIValue, 6> stack{
-      torch::stable::detail::from(like), torch::stable::detail::from(std::make_optional(dtype)),
-      torch::stable::detail::from(std::nullopt), torch::stable::detail::from(std::nullopt),
-      torch::stable::detail::from(std::nullopt), torch::stable::detail::from(std::nullopt)};
+  std::array<StableIValue, 6> stack{torch::stable::detail::from(like),
+                                    torch::stable::detail::from(std::make_optional(dtype)),
+                                    torch::stable::detail::from(std::nullopt),
+                                    torch::stable::detail::from(std::nullopt),
+                                    torch::stable::detail::from(std::nullopt),
+                                    torch::stable::detail::from(std::nullopt)};
   const auto failed =
       torch_call_dispatcher("aten::empty_like", "", stack.data(), TORCH_ABI_VERSION);
   expect_made(failed == 0, like, shape);

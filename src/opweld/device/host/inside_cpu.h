@@ -5,7 +5,7 @@ namespace host {
 
 // Whether all that threads have read by indices was there.
 class Inside {
- public:
+public:
   void operator&=(bool inside) {
     if (!inside) all_ = false;
   }
@@ -13,7 +13,7 @@ class Inside {
     if (!all_) throw std::out_of_range("index out of range");
   }
 
- private:
+private:
   std::atomic<bool> all_{true};
 };
 

@@ -34,9 +34,9 @@ struct HeldForm {
   bool in_graph = false;  // its address stands in a CUDA graph
 };
 
-// The forms that one operator keeps on the device from call to call. Whether a form still is that of
-// its weight is found out on the device, by every call: no host code runs when a CUDA graph does,
-// and not every change of a weight is counted. A counted one is told to the kernels besides.
+// The forms that one operator keeps on the device from call to call. Whether a form still is that
+// of its weight is found out on the device, by every call: no host code runs when a CUDA graph
+// does, and not every change of a weight is counted. A counted one is told to the kernels besides.
 struct Held {
   static constexpr size_t kMostForms = 4;  // of each site of the forward that calls the operator
   const size_t sites;
@@ -84,8 +84,9 @@ void with_held(Held& held, const Matrix& weight, const Product& product, int64_t
   if (num_bytes == 0 || weight.copied) return use(nullptr, 0);
   int capturing = 0;
   check_launch("the weight's form", stream_is_capturing(stream, &capturing));
-  const HeldKey key{int64_t(weight.data()), weight.batch, weight.row, weight.inner,
-                    product.batches, product.n, product.k, weight.tensor.get_device_index()};
+  const HeldKey key{
+      int64_t(weight.data()), weight.batch, weight.row, weight.inner,
+      product.batches,        product.n,    product.k,  weight.tensor.get_device_index()};
   HeldForm* const form = held.find(key, weight, num_bytes, stream, capturing);
   if (form == nullptr) return use(nullptr, 0);
   const int64_t version = version_of(weight.tensor);

@@ -248,8 +248,8 @@ OPWELD_FN T relu(T x) {
 }
 
 // @gelu deps: erf, rounded_product
-// x / 2 * (1 + erf(x / sqrt(2))), rounded: contracted with what is subtracted from it, its own largest or
-// its mean, it would leave its rounding
+// x / 2 * (1 + erf(x / sqrt(2))), rounded: contracted with what is subtracted from it, its own
+// largest or its mean, it would leave its rounding
 template <typename T>
 OPWELD_FN T gelu(T x) {
     return op::rounded_product(x * T(0.5), T(1) + op::erf(x * T(0.70710678118654752440)));

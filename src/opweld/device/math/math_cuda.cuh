@@ -14,9 +14,9 @@ OPWELD_FN T rounded_product(T a, T b) {
 }
 
 // @log deps:
-// ln(x) = k ln(2) + ln(1 + f) with |f| <= 1/3; (ln(1 + f) - f + f^2 / 2) / f^3 is fitted to 4.7e-9 of
-// the logarithm (minimax in float32). As exact as logf over all floats, in 22 instructions for 25: k
-// stays scaled by 2^23, and what is not finite, which is rare, is left to the logarithm unit.
+// ln(x) = k ln(2) + ln(1 + f) with |f| <= 1/3; (ln(1 + f) - f + f^2 / 2) / f^3 is fitted to 4.7e-9
+// of the logarithm (minimax in float32). As exact as logf over all floats, in 22 instructions for
+// 25: k stays scaled by 2^23, and what is not finite, which is rare, is left to the logarithm unit.
 template <typename T>
 OPWELD_FN T log(T x) {
     if constexpr (sizeof(T) != sizeof(float)) {

@@ -4,11 +4,11 @@
 namespace op {
 
 // @DeviceRows deps: Told, copy_async, copy_groups, in_warp, shared_address, sync_threads
-// Each block has a share of every row: packets that stand kTeam side by side, those of all blocks one
-// after another, kItems of them for each of kTeam threads. A thread copies what it passes over ahead,
-// kSlots packets of 16 bytes in shared memory. It folds its share of a row, moves the row before to
-// registers, and stores the one kLag rows back, of which all is known by then: warps of their own
-// tell the other blocks what this one has folded, and ask for what they have.
+// Each block has a share of every row: packets that stand kTeam side by side, those of all blocks
+// one after another, kItems of them for each of kTeam threads. A thread copies what it passes over
+// ahead, kSlots packets of 16 bytes in shared memory. It folds its share of a row, moves the row
+// before to registers, and stores the one kLag rows back, of which all is known by then: warps of
+// their own tell the other blocks what this one has folded, and ask for what they have.
 template <int kTeam, int kItems, int kSlots, int kLag, int kKept, typename Packet, typename Kept,
           typename Folds, typename Known, typename Index>
 struct DeviceRows {
@@ -17,7 +17,8 @@ struct DeviceRows {
     static constexpr int kTogether = 4, kParts = kTeam / kTogether;
     static constexpr int kThreads = kTeam + 32 + 32 * kTurns;
     static constexpr unsigned kPause = 64;  // ns between looks
-    // Barriers of those who fold and store and of the warps that tell and collect; 0 is that of the block.
+    // Barriers of those who fold and store and of the warps that tell and collect; 0 is that of the
+    // block.
     static constexpr int kFolded = 1, kKnown = kFolded + kTurns;
     static constexpr int kLoads = 4;  // packets whose loads are under way together
     static_assert(sizeof(Packet) == 16 && kSlots >= kLag * kItems && kKnown + kTurns <= 16);
@@ -42,9 +43,9 @@ struct DeviceRows {
     OPWELD_HOST_FN int64_t shared_bytes() { return kTeam * (kSlots * 16 + kKept * sizeof(Kept)); }
 
     // from(row, packet) is where a packet is in memory, keep(packet) what the store reads of it for
-    // all rows alike, fold(row, count, packet, place) folds `count` packets, which `packet` gives and
-    // of which `place` says which they are in the row, tell(row, stores, folds, known) says what is
-    // known of a row, and store(row, place, packet, kept, known) is called for each packet.
+    // all rows alike, fold(row, count, packet, place) folds `count` packets, which `packet` gives
+    // and of which `place` says which they are in the row, tell(row, stores, folds, known) says
+    // what is known of a row, and store(row, place, packet, kept, known) is called for each packet.
     template <typename From, typename Keep, typename Fold, typename Tell, typename Store>
     __device__ __forceinline__ void walk(From from, Keep keep, Fold fold, Tell tell,
                                          Store store) const {
@@ -78,8 +79,7 @@ struct DeviceRows {
     }
 
     template <typename From, typename Keep, typename Fold, typename Store>
-    __device__ __forceinline__ void walk_share(From from, Keep keep, Fold fold,
-                                               Store store) const {
+    __device__ __forceinline__ void walk_share(From from, Keep keep, Fold fold, Store store) const {
         Index count = 0;
 #pragma unroll
         for (int item = 0; item < kItems; ++item) count += place(item) < packets;
@@ -158,8 +158,8 @@ struct DeviceRows {
         }
     }
 
-    // Warps that take turns in asking what all blocks have folded of a row: when this one has folded
-    // the next, so that they seldom wait.
+    // Warps that take turns in asking what all blocks have folded of a row: when this one has
+    // folded the next, so that they seldom wait.
     template <typename Tell>
     __device__ __forceinline__ void collect(Tell tell) const {
         constexpr int kLater = kLag - 1;
@@ -167,7 +167,8 @@ struct DeviceRows {
         // The barriers of the first rows, too, count a warp that collects.
         if (turn >= 2 && turn - 2 < num_rows) sync_threads<kTeam + 64>(kFolded + turn - 2);
         for (Index row = turn; row < num_rows; row += kTurns) {
-            if (row + kLater < num_rows) sync_threads<kTeam + 64>(kFolded + (row + kLater) % kTurns);
+            if (row + kLater < num_rows)
+                sync_threads<kTeam + 64>(kFolded + (row + kLater) % kTurns);
             Known known;
             tell(row, lane == 0 && blockIdx.x == 0, of_all(told + row * gridDim.x), known);
             if (lane == 0) shared.known[turn] = known;

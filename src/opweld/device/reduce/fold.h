@@ -122,7 +122,8 @@ struct Argmax {
     OPWELD_FN Placed<T, Position> identity() {
         return {kLeast<T>, Position(0)};
     }
-    // Whether a value takes the place of one that was met before it: a greater one, or the first NaN.
+    // Whether a value takes the place of one that was met before it: a greater one, or the first
+    // NaN.
     template <typename T>
     OPWELD_FN bool takes(T later, T held) {
         return !(later <= held) & (held == held);
@@ -170,8 +171,8 @@ struct Compensated {
 };
 
 // @left_out deps:
-// What the addition of a and b leaves out, exactly: Knuth, "The Art of Computer Programming", volume 2,
-// 4.2.2, theorem B.
+// What the addition of a and b leaves out, exactly: Knuth, "The Art of Computer Programming",
+// volume 2, 4.2.2, theorem B.
 template <typename T>
 OPWELD_FN T left_out(T a, T b, T sum) {
     const T of_b = sum - a;
@@ -190,9 +191,9 @@ struct Powers {
 };
 
 // @times_exp deps: Compensated, exp
-// x * exp(from - to), within an ulp or so of a rounded sum in float: the last moves of a sum have no
-// others beside them that would even their errors out. Where that overflows or vanishes, or is no
-// number, all of it is the sum.
+// x * exp(from - to), within an ulp or so of a rounded sum in float: the last moves of a sum have
+// no others beside them that would even their errors out. Where that overflows or vanishes, or is
+// no number, all of it is the sum.
 OPWELD_FN Compensated<double> times_exp(Compensated<double> x, double from, double to) {
     return {(x.sum + x.rest) * op::exp(from - to), 0.0};
 }
@@ -200,8 +201,8 @@ OPWELD_FN Compensated<float> times_exp(Compensated<float> x, float from, float t
     const float d = from - to;
     if (!(::fabs(d) < 80.0f)) return {x.sum * op::exp(d), 0.0f};
     const float back = d - from, lost = (from - (d - back)) - (to + back);
-    // d + lost = k log(2) + r + low; e^r = 1 + r + r^2 q, of which low has its share. The first part
-    // of log(2) has zeros at its end, so that r is exact.
+    // d + lost = k log(2) + r + low; e^r = 1 + r + r^2 q, of which low has its share. The first
+    // part of log(2) has zeros at its end, so that r is exact.
     const float k = ::rint(d * 1.44269504f);
     const float r = ::fma(k, -0.693145752f, d), low = ::fma(k, -1.42860677e-6f, lost);
     float q = ::fma(r, 1.0f / 5040, 1.0f / 720);

@@ -24,7 +24,7 @@ struct ChunkWalks : Walks<kStep, kLanes, kItems, Packet, Index> {
         if constexpr (Folds::kChain == NoFolds::kChain) {
             chunks(begin, end, folds, load, visit);
         } else {
-            const auto chain = [&](Index at, Index until, Folds (&part)[kFolds]) {
+            const auto chain = [&](Index at, Index until, Folds(&part)[kFolds]) {
                 chunks(at, until, part, load, visit);
             };
             Base::template cascade<kDeep>(begin, end, folds, chain);
@@ -118,8 +118,8 @@ OPWELD_FN void take(Powers<T, T>& powers, const T (&value)[kCount], int count) {
 
 // @take_spread deps: Devsq, Sum, of_chunk
 // The differences to the mean of the first few values of a chunk, then one merge. Their squares are
-// at most a few times those to the mean of all, so that no digits are lost, and where all values are
-// equal all differences are 0.
+// at most a few times those to the mean of all, so that no digits are lost, and where all values
+// are equal all differences are 0.
 template <int kCount, typename T>
 OPWELD_FN void take(Spread<T>& spread, const T (&value)[kCount], int count) {
     constexpr int kFew = kCount < 4 ? kCount : 4;

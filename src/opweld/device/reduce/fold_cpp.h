@@ -121,15 +121,13 @@ template <typename T, int kSpan>
 OPWELD_FN void take(Powers<T, double>& powers, const T (&value)[kSpan], int64_t count) {
     T lane[kSpanLanes];
     open_lanes<Amax>(lane);
-    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
-        lane[at] = Amax::combine(lane[at], value[k]);
-    });
+    in_lanes<kSpanLanes>(
+        count, [&](int64_t k, int64_t at) { lane[at] = Amax::combine(lane[at], value[k]); });
     Sumexp::reach(powers, fold_lanes<Amax>(lane));
     const T base = Sumexp::base(powers);
     for (T& each : lane) each = T(0);
-    in_lanes<kSpanLanes>(count, [&](int64_t k, int64_t at) {
-        lane[at] += op::exp(value[k] - base);
-    });
+    in_lanes<kSpanLanes>(count,
+                         [&](int64_t k, int64_t at) { lane[at] += op::exp(value[k] - base); });
     powers.sum += total_of(lane);
 }
 // Of rows side by side: value[k][row].

@@ -37,8 +37,8 @@ template <int kStrips, typename Index>
 constexpr int kStripsBlocks = kLeastBlocks<kStripsThreads<kStrips>, Index>;
 
 // @CutStrips deps: kLeastBlocks
-// The same where columns are cut, so that more of them in a block leave blocks enough: where rows are
-// odd, neighbouring warps read lines that they share.
+// The same where columns are cut, so that more of them in a block leave blocks enough: where rows
+// are odd, neighbouring warps read lines that they share.
 template <int kStrips>
 constexpr int kCutStripsThreads = kStrips < 8 ? 256 : 512;
 template <int kStrips, typename Index>
@@ -111,7 +111,7 @@ struct Walks {
             chain(begin, end, folds, load, visit);
         } else {
             constexpr int kDeep = 3;
-            cascade<kDeep>(begin, end, folds, [&](Index at, Index until, Folds (&part)[kLanes]) {
+            cascade<kDeep>(begin, end, folds, [&](Index at, Index until, Folds(&part)[kLanes]) {
                 chain(at, until, part, load, visit);
             });
         }
@@ -376,13 +376,14 @@ static int64_t pieces_for(int64_t blocks, int64_t num_rows, int64_t length, int6
 }
 
 // @merged_columns deps:
-// Rows whose pieces a block of kThreads merges, a power of two: neighbours in a warp, and fewer where
-// there are few, or where a thread would have many pieces.
+// Rows whose pieces a block of kThreads merges, a power of two: neighbours in a warp, and fewer
+// where there are few, or where a thread would have many pieces.
 template <int kThreads>
 static int merged_columns(int64_t num_rows, int64_t pieces) {
     constexpr int kFew = 4;
     int columns = 32;
-    while (columns > 1 && (columns / 2 >= num_rows || pieces * columns > kThreads * kFew)) columns /= 2;
+    while (columns > 1 && (columns / 2 >= num_rows || pieces * columns > kThreads * kFew))
+        columns /= 2;
     return columns;
 }
 

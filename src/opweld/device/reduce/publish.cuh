@@ -3,8 +3,9 @@
 namespace op {
 
 // @AtOnce deps:
-// 16 bytes by one access that all blocks see. The compiler neither leaves one out nor takes it out of
-// a loop, as it did with __ldcv, nor makes two of it, as ptxas does of a vector of which it needs parts.
+// 16 bytes by one access that all blocks see. The compiler neither leaves one out nor takes it out
+// of a loop, as it did with __ldcv, nor makes two of it, as ptxas does of a vector of which it
+// needs parts.
 struct alignas(16) AtOnce {
     uint64_t low, high;
 
@@ -34,7 +35,8 @@ struct alignas(16) AtOnce {
 };
 
 // @Told deps: AtOnce
-// A value in words of 16 bytes, each written and read at once: 12 bytes of it, and that they are there.
+// A value in words of 16 bytes, each written and read at once: 12 bytes of it, and that they are
+// there.
 template <typename Value>
 struct Told {
     static constexpr int kEach = 3, kParts = int((sizeof(Value) + 3) / 4);

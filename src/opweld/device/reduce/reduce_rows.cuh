@@ -235,8 +235,9 @@ using PacketOf = decltype(packet_of<F, n>(typename F::Held()));
 template <bool kHolds, typename Then, typename Else>
 using If = std::conditional_t<kHolds, Then, Else>;
 template <int n>
-using Word = If<n == 16, uint4, If<n == 8, uint2, If<n == 4, unsigned int,
-                                                    If<n == 2, unsigned short, unsigned char>>>>;
+using Word =
+    If<n == 16, uint4,
+       If<n == 8, uint2, If<n == 4, unsigned int, If<n == 2, unsigned short, unsigned char>>>>;
 // Loads that need not wait for stores: results share no memory with what is read later.
 template <typename P>
 OPWELD_FN P read_only(const P* p) {
@@ -257,8 +258,8 @@ struct Line {
     Index starts[sizeof...(T)];
 
     template <size_t... i>
-    __device__ __forceinline__ Line(const Layout<F>& rows, Index row,
-                                    std::index_sequence<i...>, T*... data)
+    __device__ __forceinline__ Line(const Layout<F>& rows, Index row, std::index_sequence<i...>,
+                                    T*... data)
         : rows(rows), data(data...), starts{rows.rows.offset(row, i)...} {}
 
     template <int i, int n>
@@ -388,8 +389,8 @@ OPWELD_FN void along_rows(const Layout<F>& rows, Index block, void* partials, T*
     Blocks::end();
 }
 template <typename F, typename Team, int kLanes, typename Index, typename... T>
-__global__ void __launch_bounds__(
-    kTeamThreads<Team::kThreads>, kLeastBlocks<kTeamThreads<Team::kThreads>, Index, F::kResident>)
+__global__ void __launch_bounds__(kTeamThreads<Team::kThreads>,
+                                  kLeastBlocks<kTeamThreads<Team::kThreads>, Index, F::kResident>)
     rows_along(const Layout<F> rows, void* partials, T*... data) {
     griddepcontrol_wait();
     along_rows<F, Team, kLanes>(rows, Index(blockIdx.x), partials, data...);
@@ -494,8 +495,8 @@ struct Whole {
 // What all functors have. An axis of size 1 may be missing: it has the number kRank.
 struct Row {
     static constexpr bool kChunks = false;
-    static constexpr int kResident = 1024;  // threads that a multiprocessor must hold
-    static constexpr int64_t kLength = 0;  // any
+    static constexpr int kResident = 1024;    // threads that a multiprocessor must hold
+    static constexpr int64_t kLength = 0;     // any
     static constexpr int64_t kLeastRows = 0;  // of which a thread has some, where they are columns
     using Cut = Whole;
     int64_t length;

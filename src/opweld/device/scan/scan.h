@@ -1,12 +1,13 @@
-// What the scanning of values is: as folding (fold.h), but in the order of the row, of which `a` comes
-// before `b`. What is carried from one stretch of a row to the next has `told`: what an element knows
-// to which `so_far` leads within its own stretch.
+// What the scanning of values is: as folding (fold.h), but in the order of the row, of which `a`
+// comes before `b`. What is carried from one stretch of a row to the next has `told`: what an
+// element knows to which `so_far` leads within its own stretch.
 
 namespace op {
 
 // @Cummax deps: kLeast, Placed
 // The largest so far. A NaN takes the place of whatever was before it, and nothing else takes that
-// of a NaN; of equal values the last has the place, as in eager PyTorch. The place of nothing is -1.
+// of a NaN; of equal values the last has the place, as in eager PyTorch. The place of nothing is
+// -1.
 struct Cummax {
     template <typename T>
     OPWELD_FN T identity() {

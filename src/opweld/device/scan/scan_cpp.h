@@ -9,8 +9,8 @@ constexpr int kSpanChains = 8, kSpanChain = 8;
 constexpr int kScanSpan = kSpanChains * kSpanChain;
 
 // @scan_singly deps:
-// Each of `count` values becomes what is carried into the span together with the values up to it, or
-// before it, and `carry` what is carried on.
+// Each of `count` values becomes what is carried into the span together with the values up to it,
+// or before it, and `carry` what is carried on.
 template <typename Fold, bool kExclusive, typename T, typename Total>
 OPWELD_FN void scan_singly(T* value, int64_t count, Total& carry) {
     for (int64_t k = 0; k < count; ++k) {

@@ -3,8 +3,8 @@
 //     void follow(const State& later)    takes in what comes next
 //     void tell(Known& element) const    what an element knows
 // and what the stretches of a row before have come to is a `Carry`, which follows states and others
-// of its kind, and has State told(before) and told(before, mine), of what is known within a stretch.
-// Every order is fixed by the shape of the launch.
+// of its kind, and has State told(before) and told(before, mine), of what is known within a
+// stretch. Every order is fixed by the shape of the launch.
 
 namespace op {
 
@@ -23,8 +23,8 @@ struct Carried {
 };
 
 // @CarriedSum deps:
-// A sum of floats, and what its roundings lost (Knuth, The Art of Computer Programming 2, 4.2.2): it
-// is rounded once for an element, however many stretches were before.
+// A sum of floats, and what its roundings lost (Knuth, The Art of Computer Programming 2, 4.2.2):
+// it is rounded once for an element, however many stretches were before.
 template <typename T>
 struct CarriedSum {
     T value, lost;
@@ -141,10 +141,11 @@ OPWELD_FN T before_in_team(const T& mine, T& whole, int turn) {
 
 // @LookBack deps: Told, before_in_team
 // What is carried from piece to piece of rows, told by one block to the others while they run (the
-// single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other has,
-// so that whatever it waits for has begun. Pieces stand in groups: carried into one is what comes
-// before its group and the pieces of the group before it, always added in the same order, so that
-// results are the same in every run. Its memory, two slots for each piece of each row, begins as zeros.
+// single pass of Merrill and Garland, NVR-2016-002). A block takes the next piece that no other
+// has, so that whatever it waits for has begun. Pieces stand in groups: carried into one is what
+// comes before its group and the pieces of the group before it, always added in the same order, so
+// that results are the same in every run. Its memory, two slots for each piece of each row, begins
+// as zeros.
 template <typename Carry, int kTeam>
 struct LookBack {
     static constexpr int kGroup = kTeam - 1;
@@ -237,8 +238,8 @@ OPWELD_FN void tell_in_thread(State (&mine)[kCount], const State& before, const 
 }
 
 // @exchange_in_warp deps: team_mask
-// Elements k * kWidth + lane of a warp's part to lane * kItems + k, or back, through memory of its own
-// that has one place more for each 32: neighbours of a thread are then in different banks.
+// Elements k * kWidth + lane of a warp's part to lane * kItems + k, or back, through memory of its
+// own that has one place more for each 32: neighbours of a thread are then in different banks.
 template <int kWidth, bool kToNeighbours, int kItems, typename State>
 OPWELD_FN void exchange_in_warp(State (&mine)[kItems], State* own) {
     const unsigned mask = team_mask<kWidth>();
@@ -354,10 +355,12 @@ struct ScanAlong {
 };
 
 // @ScanPiece deps: LookBack, exchange_in_warp, scanned_in_warp, shuffled_from, scan_in_thread, tell_in_thread
-// Blocks that a multiprocessor must hold: 85 registers a thread, 128 for wide indices or many elements.
+// Blocks that a multiprocessor must hold: 85 registers a thread, 128 for wide indices or many
+// elements.
 template <int kTeam, int kElements, typename Index>
-constexpr int kPieceBlocks = kTeam > 512 ? 1
-                                         : (sizeof(Index) > 4 || kElements > 32 ? 512 : 768) / kTeam;
+constexpr int kPieceBlocks = kTeam > 512
+                                 ? 1
+                                 : (sizeof(Index) > 4 || kElements > 32 ? 512 : 768) / kTeam;
 
 // How many neighbours, for what is compiled for several.
 template <int kNumber>
@@ -366,10 +369,11 @@ struct Lanes {
 };
 
 // A piece of a row that a block of kTeam threads keeps in registers: kItems packets of kLanes
-// neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours. Single
-// elements pass through shared memory, so that a thread scans neighbours; packets are scanned where
-// they are, one of each thread after the other. With kRest, there may be elements behind the last
-// whole packet of a row: they are taken one by one, with the last piece, or in reverse before the first.
+// neighbours a thread. Packets are numbered as the scan goes; those of a warp are neighbours.
+// Single elements pass through shared memory, so that a thread scans neighbours; packets are
+// scanned where they are, one of each thread after the other. With kRest, there may be elements
+// behind the last whole packet of a row: they are taken one by one, with the last piece, or in
+// reverse before the first.
 template <int kTeam, int kItems, int kLanes, bool kReverse, bool kExclusive, bool kRest,
           typename Index>
 struct ScanPiece {
@@ -530,7 +534,8 @@ constexpr int kScanBlocks = kScanThreads<kStrips, kLanes, State> == 1024 ? 1
                                                                          : 3;
 
 // @ScanAcross deps: ScanStrips, scan_in_thread, tell_in_thread
-// kColumns times kLanes columns that kStrips threads each scan together, kItems neighbours a thread.
+// kColumns times kLanes columns that kStrips threads each scan together, kItems neighbours a
+// thread.
 template <int kStrips, int kColumns, int kItems, int kLanes, bool kReverse, bool kExclusive,
           typename Index>
 struct ScanAcross {

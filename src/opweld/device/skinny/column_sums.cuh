@@ -45,9 +45,8 @@ struct ColumnSums {
         __syncwarp();  // all lanes have used what was there
 #pragma unroll
         for (int f = 0; f < kFew; ++f)
-            few[lane][f] = f < p.few_rows && lane < depth
-                               ? with[f * p.few.row + lane * p.few.inner]
-                               : 0.0f;
+            few[lane][f] =
+                f < p.few_rows && lane < depth ? with[f * p.few.row + lane * p.few.inner] : 0.0f;
         __syncwarp();
 #pragma unroll 1
         for (int k = 0; k < depth; k += kAhead) {
@@ -95,7 +94,7 @@ __global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
                     int(end - k < Sums::kStep ? end - k : Sums::kStep), rows, few[warp]);
         __syncthreads();
         // The warps' sums take turns in shared memory; what becomes of them is one place's matter.
-        float (&sums)[kFew][kRows] = *reinterpret_cast<float (*)[kFew][kRows]>(&few[0][0][0]);
+        float(&sums)[kFew][kRows] = *reinterpret_cast<float(*)[kFew][kRows]>(&few[0][0][0]);
 #pragma unroll
         for (int f = 0; f < kFew; ++f) {
             if (f >= p.few_rows) continue;
@@ -124,11 +123,10 @@ __global__ void __launch_bounds__(Skinny::kThreads, Sums::kBlocks)
     }
 }
 template <typename Sums, typename Epilogue>
-static int launch_column_sums(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
-                              cudaStream_t stream) {
+static int launch_column_sums(const Skinny& p, const SkinnyPlan& plan,
+                              const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     constexpr int64_t kMostBlocks = 1 << 20;
-    const int64_t blocks =
-        (p.many_rows + Sums::kRows - 1) / Sums::kRows * p.batches * plan.splits;
+    const int64_t blocks = (p.many_rows + Sums::kRows - 1) / Sums::kRows * p.batches * plan.splits;
     column_sums_kernel<Sums><<<(unsigned int)(blocks < kMostBlocks ? blocks : kMostBlocks),
                                Skinny::kThreads, 0, stream>>>(p, plan, sink);
     return int(cudaGetLastError());
@@ -138,8 +136,7 @@ template <int kFew, bool kPacked>
 struct ColumnRows {
     using Sums = ColumnSums<kFew, kPacked>;
     static bool takes(const Skinny& p) {
-        const bool packed =
-            !kPacked || reads_fours(p.many, p.many.row, p.many.inner, p.many_rows);
+        const bool packed = !kPacked || reads_fours(p.many, p.many.row, p.many.inner, p.many_rows);
         return p.few_rows <= kFew && p.lies_across() && packed;
     }
     static SkinnyPlan plan(const Skinny& p) { return Sums::plan(p); }

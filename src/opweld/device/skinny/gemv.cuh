@@ -1,14 +1,15 @@
 // Products of float32 with few rows on one side, of which the other operand's lie along k: dot
 // products at the speed of memory. A block copies what it needs into a ring of stages in shared
-// memory, many stages ahead, also across the ends of its tasks, while its warps multiply the oldest:
-// what is on its way takes no registers and does not wait for arithmetic.
+// memory, many stages ahead, also across the ends of its tasks, while its warps multiply the
+// oldest: what is on its way takes no registers and does not wait for arithmetic.
 //
-// An H200 (132 multiprocessors of four schedulers, 4.5 TB/s) brings a stage's 32 KB of `many` to each
-// multiprocessor in 0.95 us. Five stages on their way, four beside 16 rows, are more than 128 KB; the
-// memory's latency asks for about 30. A warp has, for a stage (instructions of sm_90a, by reading): for
-// 16 rows 725, of which 512 multiply-adds, 24 loads from shared memory and 10 copies, and 35 for its
-// share of adding up the lanes' sums; two warps a scheduler take 1520 cycles, 0.80 us at 1.9 GHz. For
-// one row about 200: 0.2 us. So all are bound by memory, 16 rows with a sixth of the time to spare.
+// An H200 (132 multiprocessors of four schedulers, 4.5 TB/s) brings a stage's 32 KB of `many` to
+// each multiprocessor in 0.95 us. Five stages on their way, four beside 16 rows, are more than 128
+// KB; the memory's latency asks for about 30. A warp has, for a stage (instructions of sm_90a, by
+// reading): for 16 rows 725, of which 512 multiply-adds, 24 loads from shared memory and 10 copies,
+// and 35 for its share of adding up the lanes' sums; two warps a scheduler take 1520 cycles, 0.80
+// us at 1.9 GHz. For one row about 200: 0.2 us. So all are bound by memory, 16 rows with a sixth of
+// the time to spare.
 
 namespace op {
 
@@ -142,8 +143,8 @@ struct RingTask {
 };
 
 // @RingFeed deps: RingTask, RowRing, copy_async, copy_async_word, shared_address
-// Copies stages into the ring, in the order in which the block's tasks take them. Of rows of `few` a
-// warp copies as many at once as it has lanes for.
+// Copies stages into the ring, in the order in which the block's tasks take them. Of rows of `few`
+// a warp copies as many at once as it has lanes for.
 template <typename Ring>
 struct RingFeed {
     static constexpr int kLanesOfRow = Ring::kDepth / Ring::kTake, kAtOnce = 32 / kLanesOfRow;
@@ -214,7 +215,8 @@ struct RingFeed {
             constexpr int kTogether = Skinny::kWarps * kStep;
             const float* from = few + warp * kStep * p.few.row;
 #pragma unroll(kPacked ? (Ring::kFew + kTogether - 1) / kTogether : 1)
-            for (int first = 0; first < Ring::kFew; first += kTogether, from += kTogether * p.few.row) {
+            for (int first = 0; first < Ring::kFew;
+                 first += kTogether, from += kTogether * p.few.row) {
                 const int f = first + warp * kStep + own_row();
                 bring_row<kPacked>(to + f * Ring::kDepth * 4, from, p.few.inner,
                                    f < p.few_rows ? left : 0);
@@ -223,8 +225,8 @@ struct RingFeed {
             const float* from = few + deep * p.few.inner;
 #pragma unroll 1
             for (int f = Ring::team(parts); f < Ring::kFew; f += Ring::teams(parts))
-                bring_row<kPacked>(to + (f * parts * Ring::kDepth + deep) * 4,
-                                   from + f * p.few.row, p.few.inner, f < p.few_rows ? left : 0);
+                bring_row<kPacked>(to + (f * parts * Ring::kDepth + deep) * 4, from + f * p.few.row,
+                                   p.few.inner, f < p.few_rows ? left : 0);
         }
     }
     template <bool kPacked>
@@ -255,17 +257,22 @@ struct RingFeed {
 // Waits for all but the last `open` groups of this thread's copies, at most 4.
 [[maybe_unused]] OPWELD_FN void await_stages(int open) {
     switch (open) {
-        case 0: return await_copies<0>();
-        case 1: return await_copies<1>();
-        case 2: return await_copies<2>();
-        case 3: return await_copies<3>();
-        default: return await_copies<4>();
+        case 0:
+            return await_copies<0>();
+        case 1:
+            return await_copies<1>();
+        case 2:
+            return await_copies<2>();
+        case 3:
+            return await_copies<3>();
+        default:
+            return await_copies<4>();
     }
 }
 
 // @ring_plan deps: RingTask, RowRing, num_multiprocessors
-// How a ring's sums are shared out: with all multiprocessors as busy as can be. Times are microseconds,
-// of an H200.
+// How a ring's sums are shared out: with all multiprocessors as busy as can be. Times are
+// microseconds, of an H200.
 template <typename Ring>
 static double ring_time(const Skinny& p, int64_t tasks, int64_t steps, int parts, int64_t splits) {
     const int64_t slots = num_multiprocessors();
@@ -348,17 +355,17 @@ __global__ void __launch_bounds__(Skinny::kThreads, 1)
             for (int part = 0; part < plan.parts; ++part)
                 total[0] += totals[(in_block / kMany * plan.parts + part) * Ring::kCount +
                                    in_block % kMany * kFew + f];
-            sink.take(at.split,
-                      at.batch * p.batch_step + f * p.few_step +
-                          (at.first + in_block) * p.many_step,
-                      total);
+            sink.take(
+                at.split,
+                at.batch * p.batch_step + f * p.few_step + (at.first + in_block) * p.many_step,
+                total);
         }
     }
     await_copies<0>();
 }
 template <typename Ring, typename Epilogue>
-static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
-                           cudaStream_t stream) {
+static int launch_row_ring(const Skinny& p, const SkinnyPlan& plan,
+                           const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     const bool packed = reads_fours(p.few, p.few.inner, p.few.row, p.k) &&
                         reads_fours(p.many, p.many.inner, p.many.row, p.k);
     const auto kernel = row_ring_kernel<Ring, Epilogue>;

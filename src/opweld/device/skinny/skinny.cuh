@@ -1,7 +1,7 @@
-// Products of float32 with few rows on one side: the other operand, `many`, is read once, at the speed
-// of memory. Where its rows lie along k, warps make dot products (gemv.cuh); where they lie across
-// it, threads keep the sums of neighbouring rows (column_sums.cuh). More than a few rows are the tensor
-// cores' (skinny_mma.cuh).
+// Products of float32 with few rows on one side: the other operand, `many`, is read once, at the
+// speed of memory. Where its rows lie along k, warps make dot products (gemv.cuh); where they lie
+// across it, threads keep the sums of neighbouring rows (column_sums.cuh). More than a few rows are
+// the tensor cores' (skinny_mma.cuh).
 
 namespace op {
 
@@ -11,7 +11,7 @@ namespace op {
 struct Skinny {
     static constexpr int kMostFew = 16;
     static constexpr int64_t kLeastAlong = 32;  // k, below which a warp's lanes would stand idle
-    static constexpr int kWarps = 8;  // of a block
+    static constexpr int kWarps = 8;            // of a block
     static constexpr int kThreads = 32 * kWarps;
     Operand few, many;
     int64_t batches, few_rows, many_rows, k, batch_step, few_step, many_step;
@@ -21,9 +21,7 @@ struct Skinny {
         return {p.b, p.a, p.batches, p.n, p.m, p.k, p.m * p.n, 1, p.n};
     }
     // Rows of `many` lie across k: neighbouring rows are nearer than neighbours in k.
-    bool lies_across() const {
-        return many.row < many.inner || (many.row == 1 && k == 1);
-    }
+    bool lies_across() const { return many.row < many.inner || (many.row == 1 && k == 1); }
 };
 
 // @SkinnyPlan deps: Skinny, num_multiprocessors
@@ -81,9 +79,8 @@ struct FewRows : Form {
         const Skinny p = Skinny::of(product);
         const SkinnyPlan plan = Kernels::plan(p);
         auto* parts = static_cast<float*>(memory.workspace);
-        return in_parts(sink, plan.splits, parts, nullptr, stream, [&](const auto& to) {
-            return Kernels::launch(p, plan, to, stream);
-        });
+        return in_parts(sink, plan.splits, parts, nullptr, stream,
+                        [&](const auto& to) { return Kernels::launch(p, plan, to, stream); });
     }
 };
 

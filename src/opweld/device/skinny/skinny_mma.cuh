@@ -1,15 +1,16 @@
 // Products of float32 with up to 16 rows on one side, on the tensor cores at the speed of memory:
-// float32 values become three bfloat16 ones, so that no scales are needed; of nine products of parts the
-// three smallest, below 2^-24 of the whole, are left out. A block keeps the parts of its slice of `few`,
-// up to 1024 k of it, in shared memory, and its warps go through the rows of `many`, each with a ring of
-// stages of its own. So `few` is read once a block, and no warp waits for another.
+// float32 values become three bfloat16 ones, so that no scales are needed; of nine products of
+// parts the three smallest, below 2^-24 of the whole, are left out. A block keeps the parts of its
+// slice of `few`, up to 1024 k of it, in shared memory, and its warps go through the rows of
+// `many`, each with a ring of stages of its own. So `few` is read once a block, and no warp waits
+// for another.
 //
 // 16x8192 by 8192x8192 takes 88 us where the matrix lies along k and 86 where it lies across, the
-// combining of the slices (4 us) included (H200, 2026-11-23): a copy of as much takes 64, and one row 75.
-// Rings of a whole block that bring `few` with every stage took 92 and 104: its rows were a quarter of
-// what passed from the L2 cache to the multiprocessors. A kernel by hand for these sizes alone, without
-// a look at the values' sizes, takes 82 and 80; there sixteen warps with two stages beat eight with four
-// by 6 us.
+// combining of the slices (4 us) included (H200, 2026-11-23): a copy of as much takes 64, and one
+// row 75. Rings of a whole block that bring `few` with every stage took 92 and 104: its rows were a
+// quarter of what passed from the L2 cache to the multiprocessors. A kernel by hand for these sizes
+// alone, without a look at the values' sizes, takes 82 and 80; there sixteen warps with two stages
+// beat eight with four by 6 us.
 
 namespace op {
 
@@ -33,8 +34,8 @@ struct ThreeParts {
 };
 
 // @Slice deps: Skinny
-// What a block has in shared memory: the warps' stages, then the parts of `few` as [part][step][row]
-// [16 k] in bfloat16, then of each row of it all bits.
+// What a block has in shared memory: the warps' stages, then the parts of `few` as
+// [part][step][row] [16 k] in bfloat16, then of each row of it all bits.
 struct Slice {
     static constexpr int kFew = Skinny::kMostFew, kMostDepth = 1024, kLeastDepth = 128;
     static constexpr int kWarps = kFew;  // each makes the parts of one row of `few`
@@ -42,9 +43,7 @@ struct Slice {
     static constexpr int kRing = kWarps * kStages * kStage;
     static constexpr int kOfStep = kFew * 32;  // bytes
 
-    static int bytes(int64_t depth) {
-        return kRing * 4 + 3 * int(depth / 16) * kOfStep + kFew * 4;
-    }
+    static int bytes(int64_t depth) { return kRing * 4 + 3 * int(depth / 16) * kOfStep + kFew * 4; }
     // The most k of a slice on the current device, in whole steps of both layouts; 0: none fits.
     static int64_t most_depth() {
         int device = 0, room = 0;
@@ -53,17 +52,17 @@ struct Slice {
         const int64_t fitting = (room - bytes(0)) / (3 * kOfStep / 16) / 64 * 64;
         return fitting < kLeastDepth ? 0 : fitting < kMostDepth ? fitting : kMostDepth;
     }
-    // Where four k of a row stand. Rows change places from step to step, so that what lanes store at
-    // once does not collide.
+    // Where four k of a row stand. Rows change places from step to step, so that what lanes store
+    // at once does not collide.
     OPWELD_FN int place(int step, int row, int chunk) {
         return step * kOfStep + (row ^ (step & 7)) * 32 + chunk * 8;
     }
 };
 
 // @SliceDots deps: Slice, ThreeParts, copy_async, load_vector, mma_16x8x16, shared_address
-// A warp makes kMany x 16 dot products: `many` is the operand of 16 rows. Four lanes share a row, and
-// take four neighbours in k each: both operands' k may be dealt to the instruction's in any order that
-// is the same. Where rows lie across k a lane takes four neighbouring rows.
+// A warp makes kMany x 16 dot products: `many` is the operand of 16 rows. Four lanes share a row,
+// and take four neighbours in k each: both operands' k may be dealt to the instruction's in any
+// order that is the same. Where rows lie across k a lane takes four neighbouring rows.
 template <bool kIsAcross>
 struct SliceDots {
     static constexpr bool kAcross = kIsAcross;
@@ -127,7 +126,8 @@ struct SliceDots {
         // by their size: the small products first, while nothing of them is cut off
         constexpr int kA[6] = {2, 0, 1, 1, 0, 0}, kB[6] = {0, 2, 1, 0, 1, 0};
         const int lane = int(threadIdx.x) % 32;
-#pragma unroll(kAcross ? 1 : kDepth / 16)  // what two steps hold at once would not fit the registers
+#pragma unroll(kAcross ? 1 \
+                       : kDepth / 16)  // what two steps hold at once would not fit the registers
         for (int step = 0; step < kDepth / 16; step += kSteps) {
             unsigned int a[kSteps][kTiles][3][4], b[kSteps][2][3][2];
             float own[kSteps][kTiles][2][4] = {};
@@ -179,8 +179,7 @@ struct SliceDots {
 #pragma unroll
             for (int j = 0; j < 4; ++j)
                 totals[row_of(i) * kPitch + lane % 4 * 2 + j % 2 + j / 2 * 8] =
-                    tiny ? __uint_as_float(0x7FFFFFFFu)
-                         : sums[i / 2][j / 2][i % 2 * 2 + j % 2];
+                    tiny ? __uint_as_float(0x7FFFFFFFu) : sums[i / 2][j / 2][i % 2 * 2 + j % 2];
         }
     }
     // Whether values of these bits are so small, below 2^-111, that parts of them are lost.
@@ -196,8 +195,8 @@ OPWELD_FN void prepare_slice(const Skinny& p, int64_t batch, int64_t begin, int6
                              char* parts, uint32_t* bits) {
     const int row = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     const int of_part = depth / 16 * Slice::kOfStep;
-    const float* from = static_cast<const float*>(p.few.data) + batch * p.few.batch +
-                        row * p.few.row + begin;
+    const float* from =
+        static_cast<const float*>(p.few.data) + batch * p.few.batch + row * p.few.row + begin;
     constexpr int kLoads = Slice::kMostDepth / 128;
     Vector<float, 4> loaded[kLoads] = {};
 #pragma unroll
@@ -226,8 +225,8 @@ OPWELD_FN void prepare_slice(const Skinny& p, int64_t batch, int64_t begin, int6
 }
 
 // @slice_plan deps: SkinnyPlan, SliceDots, num_multiprocessors
-// How a product is cut into slices of at most `most` k: that no warp has much more to do than others.
-// Of a slice there are plan.parts blocks.
+// How a product is cut into slices of at most `most` k: that no warp has much more to do than
+// others. Of a slice there are plan.parts blocks.
 template <typename Dots>
 static SkinnyPlan slice_plan(const Skinny& p, int64_t most) {
     constexpr int64_t kTries = 32, kTileCost = 64, kSliceCost = 8;  // in k
@@ -293,7 +292,8 @@ __global__ void __launch_bounds__(Slice::kThreads, 1)
         if (feed_tile < tiles) {
             const int64_t row = int64_t(feed_tile) * Dots::kMany, k = begin + feed_k;
             const auto* many = static_cast<const float*>(p.many.data) + batch * p.many.batch;
-            const int64_t stride = Dots::kAcross ? p.many.inner : p.many.row, left = p.many_rows - row;
+            const int64_t stride = Dots::kAcross ? p.many.inner : p.many.row,
+                          left = p.many_rows - row;
             many += Dots::kAcross ? row + k * stride : row * stride + k;
             Dots::bring(shared_address(ring + slot * Slice::kStage), many, stride,
                         left < Dots::kMany ? int(left) : Dots::kMany, length - feed_k);
@@ -337,8 +337,8 @@ __global__ void __launch_bounds__(Slice::kThreads, 1)
     await_copies<0>();
 }
 template <typename Dots, typename Epilogue>
-static int launch_row_slices(const Skinny& p, const SkinnyPlan& plan, const EpilogueStore<Epilogue>& sink,
-                             cudaStream_t stream) {
+static int launch_row_slices(const Skinny& p, const SkinnyPlan& plan,
+                             const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
     const auto kernel = row_slices_kernel<Dots, Epilogue>;
     const int bytes = Slice::bytes(plan.k_each);
     const int error =
@@ -348,19 +348,19 @@ static int launch_row_slices(const Skinny& p, const SkinnyPlan& plan, const Epil
     kernel<<<(unsigned int)blocks, Slice::kThreads, bytes, stream>>>(p, plan, sink);
     return int(cudaGetLastError());
 }
-// Up to 16 rows, all read in vectors, beside rows that lie along or across k: along, enough of these to
-// have a tile for each warp of a block.
+// Up to 16 rows, all read in vectors, beside rows that lie along or across k: along, enough of
+// these to have a tile for each warp of a block.
 template <bool kAcross>
 struct SliceRows {
     using Dots = SliceDots<kAcross>;
     static bool takes(const Skinny& p) {
         const Operand& many = p.many;
         const int64_t along = kAcross ? many.row : many.inner;
-        const bool packed = reads_fours(p.few, p.few.inner, p.few.row, p.k) &&
-                            reads_fours(many, along, kAcross ? many.inner : many.row,
-                                        kAcross ? p.many_rows : p.k);
-        const bool enough = kAcross || (p.k >= Skinny::kLeastAlong &&
-                                        p.many_rows >= Slice::kWarps * Dots::kMany);
+        const bool packed =
+            reads_fours(p.few, p.few.inner, p.few.row, p.k) &&
+            reads_fours(many, along, kAcross ? many.inner : many.row, kAcross ? p.many_rows : p.k);
+        const bool enough =
+            kAcross || (p.k >= Skinny::kLeastAlong && p.many_rows >= Slice::kWarps * Dots::kMany);
         return p.few_rows <= Slice::kFew && p.lies_across() == kAcross && packed && enough &&
                Slice::most_depth() > 0;
     }

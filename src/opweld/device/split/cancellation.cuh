@@ -1,8 +1,8 @@
-// Whether digits that splitting left out count: asked of the sums. The last part of a value rounds at
-// 2^-25, under scales that bring the largest values below 2^15. So in an interval of 64 values of k a
-// sum errs by about 2^-25.8 times the norm of what these digits are multiplied by, at most 2^-7.8
-// times the interval's scale, and all digits of a sum are there that is large beside that. Sums are
-// small where large values meet zeros: where that drowns the others, too much is missing.
+// Whether digits that splitting left out count: asked of the sums. The last part of a value rounds
+// at 2^-25, under scales that bring the largest values below 2^15. So in an interval of 64 values
+// of k a sum errs by about 2^-25.8 times the norm of what these digits are multiplied by, at most
+// 2^-7.8 times the interval's scale, and all digits of a sum are there that is large beside that.
+// Sums are small where large values meet zeros: where that drowns the others, too much is missing.
 
 namespace op {
 
@@ -18,16 +18,17 @@ namespace op {
 }
 
 // @Drowned deps: CallState
-// Counts, among the sums of a warp, those that drown. Some are small by chance, where products cancel:
-// as many in each stretch of a size, so that of those below 16 times a bound one in 16 lies below it,
-// and of these one in 2^i below 2^-i of it. Binary digits below the bound are counted; by chance
-// these are an eighth of the sums that are near. Half of them and a margin is not chance.
+// Counts, among the sums of a warp, those that drown. Some are small by chance, where products
+// cancel: as many in each stretch of a size, so that of those below 16 times a bound one in 16 lies
+// below it, and of these one in 2^i below 2^-i of it. Binary digits below the bound are counted; by
+// chance these are an eighth of the sums that are near. Half of them and a margin is not chance.
 template <int kParts>
 struct Drowned {
-    // times the largest scale: below this a sum lacks more than float32 sums, or values of 11 bits, do
+    // times the largest scale: below this a sum lacks more than float32 sums, or values of 11 bits,
+    // do
     static constexpr float kBound = kParts == 2 ? 0x1p17f : 0x1p5f;
-    // The margin of warps that are asked because digits of their operands are missing, and of all warps
-    // of a large grid: among many, one is far from what chance gives.
+    // The margin of warps that are asked because digits of their operands are missing, and of all
+    // warps of a large grid: among many, one is far from what chance gives.
     static constexpr int kMargin = 16, kMarginOfMany = 32;
     int digits = 0, near = 0;
 

@@ -1,9 +1,10 @@
-// Operands of tensor-core products in packed form: float32 values as one or two half-precision parts,
-// scaled by powers of two so that nothing is lost that a product of their precision would have kept.
+// Operands of tensor-core products in packed form: float32 values as one or two half-precision
+// parts, scaled by powers of two so that nothing is lost that a product of their precision would
+// have kept.
 //
 // a packed operand: [batch][row][chunk][64]; what a chunk holds stands at Chunks.
-// a = parts * a_scale[batch][interval][row] / 2^c[k], b = parts * b_scale[row] * 2^c[k], `parts` the
-// sum of the upper and the lower part, or the upper part alone, which is the value in 11 bits;
+// a = parts * a_scale[batch][interval][row] / 2^c[k], b = parts * b_scale[row] * 2^c[k], `parts`
+// the sum of the upper and the lower part, or the upper part alone, which is the value in 11 bits;
 // c[k] is the exponent of the largest |b[., k]|: with it no column of b is small beside the others.
 
 namespace op {
@@ -15,7 +16,9 @@ static inline int64_t interval_count(int64_t k) { return (k + kInterval - 1) / k
 
 // @exponents deps:
 // floor(log2 |x|) of a normal number; -127 of zero and subnormal numbers, 128 of Inf and NaN
-[[maybe_unused]] OPWELD_FN int exponent_of(float x) { return int(__float_as_uint(x) >> 23 & 255) - 127; }
+[[maybe_unused]] OPWELD_FN int exponent_of(float x) {
+    return int(__float_as_uint(x) >> 23 & 255) - 127;
+}
 
 // 2^e for -126 <= e <= 127
 [[maybe_unused]] OPWELD_FN float power_of_two(int e) {
@@ -54,8 +57,8 @@ struct Four {
     return __uint_as_float(most);
 }
 
-// The four values from p on, of which `count` exist; the others are zero. kWhole: all of them, which
-// may be read at once, as they may with `packets`.
+// The four values from p on, of which `count` exist; the others are zero. kWhole: all of them,
+// which may be read at once, as they may with `packets`.
 template <typename T, bool kWhole = false>
 OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packets) {
     Four four{};
@@ -75,8 +78,8 @@ OPWELD_FN Four read_values(const T* p, int64_t inner, int64_t count, bool packet
 }
 
 // @InMemory deps: ReadFour
-// Where an operand's values come from, by their places in it: here they are stored there. What computes
-// them instead (contract_prologue.cuh) has the same functions.
+// Where an operand's values come from, by their places in it: here they are stored there. What
+// computes them instead (contract_prologue.cuh) has the same functions.
 template <typename Value>
 struct InMemory {
     using T = Value;
@@ -93,8 +96,8 @@ struct InMemory {
 };
 
 // @put_parts deps: half, half_header
-// Four scaled values as upper and lower parts, at their place among a row's chunks of 32; or as upper
-// parts, among chunks of 64. None but zero becomes zero: a sum of zeros had nothing to lose.
+// Four scaled values as upper and lower parts, at their place among a row's chunks of 32; or as
+// upper parts, among chunks of 64. None but zero becomes zero: a sum of zeros had nothing to lose.
 template <int kParts>
 OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
     constexpr int kDepth = 64 / kParts;
@@ -116,8 +119,8 @@ OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
 }
 
 // @lies_across deps: Operand
-// Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one in
-// place of the other.
+// Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one
+// in place of the other.
 static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
     return from.row < from.inner;
 }
@@ -126,8 +129,8 @@ static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
 }
 
 // @Spots deps: kInterval, lies_across
-// How threads divide an operand for splitting: 16 neighbours take one interval of a row, four values
-// each, a block of 256 the same interval of a band of rows, four rows a thread.
+// How threads divide an operand for splitting: 16 neighbours take one interval of a row, four
+// values each, a block of 256 the same interval of a band of rows, four rows a thread.
 [[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads,
                                kOwnRows = 4, kBand = kOwnRows * kSpotRows;
 
@@ -138,8 +141,8 @@ struct Spots {
     __host__ __device__ int64_t count() const { return bands() * intervals; }
 };
 
-// One interval of one band, and this thread's place in it. Spots that follow each other lie side by side
-// in memory: along k, or where the operand lies across along its rows.
+// One interval of one band, and this thread's place in it. Spots that follow each other lie side by
+// side in memory: along k, or where the operand lies across along its rows.
 struct SpotAt {
     int64_t batch, row, interval, k;  // the first row of the band; this thread's first k
 
@@ -172,9 +175,9 @@ struct SpotAt {
     return bits;
 }
 
-// Whether more than one in 16 of a spot's values, zeros apart, have digits below those that the last
-// part keeps, which rounds at 2^-25: of values below 1 not all 24 bits are there, of values below
-// 2^-13 not all 11. Whether the lost ones count is asked of the sums (cancellation.cuh).
+// Whether more than one in 16 of a spot's values, zeros apart, have digits below those that the
+// last part keeps, which rounds at 2^-25: of values below 1 not all 24 bits are there, of values
+// below 2^-13 not all 11. Whether the lost ones count is asked of the sums (cancellation.cuh).
 template <int kParts>
 OPWELD_FN bool loses_digits(const Four& scaled) {
     constexpr float kKept = kParts == 2 ? 1.0f : 0x1p-13f;
@@ -227,8 +230,8 @@ OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t dep
 }
 
 // @fetch_spots deps: InMemory, Spots, lies_across
-// What this thread reads of a spot, straight along memory: four values along k of each of its rows or,
-// where the operand lies across, four rows of each of as many k.
+// What this thread reads of a spot, straight along memory: four values along k of each of its rows
+// or, where the operand lies across, four rows of each of as many k.
 template <bool kWhole, typename Source>
 OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
                            const SpotAt& spot, const Spots& spots, bool packets) {
@@ -258,8 +261,8 @@ struct alignas(16) TurnedTile {
         for (int i = 0; i < kOwnRows; ++i) {
             const int k = threadIdx.x / kSpotThreads + i * kSpotRows, swap = i / 2 * 2;
             const int group = threadIdx.x % kSpotThreads ^ k / 4 % 8;
-            *reinterpret_cast<float4*>(&value[k][group * 4]) = make_float4(
-                v[i].x[swap], v[i].x[1 ^ swap], v[i].x[2 ^ swap], v[i].x[3 ^ swap]);
+            *reinterpret_cast<float4*>(&value[k][group * 4]) =
+                make_float4(v[i].x[swap], v[i].x[1 ^ swap], v[i].x[2 ^ swap], v[i].x[3 ^ swap]);
         }
     }
     __device__ __forceinline__ void pick_up(Four (&v)[kOwnRows]) const {
@@ -305,7 +308,8 @@ OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& 
         const bool loses = loses_digits<kParts>(lifted);
         const int64_t row = spot.own_row(i);
         if (!kWhole && row >= spots.rows) continue;
-        half* begin = packed + (spot.batch * spots.rows + row) * spots.intervals * (kParts * kInterval);
+        half* begin =
+            packed + (spot.batch * spots.rows + row) * spots.intervals * (kParts * kInterval);
         put_parts<kParts>(begin, spot.k, lifted);
         if (threadIdx.x % kSpotThreads) continue;
         scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] =

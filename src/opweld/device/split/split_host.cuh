@@ -1,4 +1,5 @@
-// The host's part of splitting operands: what lies where in the workspace, the order of the kernels.
+// The host's part of splitting operands: what lies where in the workspace, the order of the
+// kernels.
 
 namespace op {
 
@@ -20,7 +21,8 @@ struct Workspace {
 };
 
 // @take_held deps: Held, Workspace, kInterval
-[[maybe_unused]] static Held take_held(Workspace& space, int parts, int64_t batches, int64_t n, int64_t k) {
+[[maybe_unused]] static Held take_held(Workspace& space, int parts, int64_t batches, int64_t n,
+                                       int64_t k) {
     Held held{};
     held.head = space.take<HeldHead>(1);
     held.column_max = space.take<uint32_t>(k);
@@ -74,7 +76,11 @@ struct SplitOperands {
         const int64_t pitch = intervals * (kParts * kInterval);
         return {{a, a_batches, p.m * pitch, p.m, pitch, pitch},
                 {held.packed, b_batches, p.n * pitch, p.n, pitch, pitch},
-                intervals, scale_rows, a_scale, held.scale, state.head};
+                intervals,
+                scale_rows,
+                a_scale,
+                held.scale,
+                state.head};
     }
 };
 
@@ -90,8 +96,8 @@ static int split_a(const SplitOperands<kParts>& split, const Product& p, const S
 }
 
 // @NewOperand deps: Launch, Memory, SplitOperands, pass_over_b_kernel, reads_packets
-// An operand b that is another at each call, and is split in each: by many small blocks, which keep the
-// memory busy.
+// An operand b that is another at each call, and is split in each: by many small blocks, which keep
+// the memory busy.
 struct NewOperand {
     static constexpr bool kHeld = false;
 
@@ -113,8 +119,8 @@ struct NewOperand {
 };
 
 // @HeldOperand deps: Launch, Memory, OnEachDevice, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
-// An operand b whose split copy is held: made where it is known to have changed, or where the device
-// finds it stale.
+// An operand b whose split copy is held: made where it is known to have changed, or where the
+// device finds it stale.
 struct HeldOperand {
     static constexpr bool kHeld = true;
 

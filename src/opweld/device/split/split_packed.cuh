@@ -12,9 +12,9 @@ namespace op {
 // and the samples, which vouch for the rest, last.
 struct HeldHead {
     static constexpr int kSamples = 2048;
-    int known;  // the samples are those of an operand
+    int known;           // the samples are those of an operand
     int needs_fallback;  // the operand does not fit its packed form
-    int lossy;  // digits of it are lost
+    int lossy;           // digits of it are lost
     uint32_t samples[kSamples];
 };
 
@@ -29,7 +29,7 @@ struct Held {
 // What the kernels of one call tell each other, in the call's workspace.
 struct CallHead {
     int needs_fallback;  // an operand does not fit its packed form
-    int lossy;  // digits of an operand are lost, which may count
+    int lossy;           // digits of an operand are lost, which may count
     int again;  // the float32 kernel makes the product: operands do not fit, or lost digits count
     int stale;  // the split copy of b has to be made
 };
@@ -46,7 +46,8 @@ OPWELD_FN uint32_t sample_of(const Operand& b, int i, const Spots& spots) {
     const uint64_t count = uint64_t(spots.batches) * spots.rows * spots.k;
     const uint64_t width = count / HeldHead::kSamples;
     // a multiple of the golden ratio, as a fraction of 2^32, chooses within sample i's share
-    const uint64_t within = uint64_t(uint32_t(i) * 2654435761u) * uint32_t(min(width, 0xFFFFFFFFul));
+    const uint64_t within =
+        uint64_t(uint32_t(i) * 2654435761u) * uint32_t(min(width, 0xFFFFFFFFul));
     uint64_t at = i * count / HeldHead::kSamples + (within >> 32);
     const bool dense = b.inner == 1 && b.row == spots.k && b.batch == spots.rows * spots.k;
     if (!dense) {
@@ -57,8 +58,8 @@ OPWELD_FN uint32_t sample_of(const Operand& b, int i, const Spots& spots) {
 }
 
 // @check_held_kernel deps: Spots, sample_of, CallState
-// Compares b with the samples kept of it: are they alike, and is it not known to have `changed`, the
-// split copy still holds. One block.
+// Compares b with the samples kept of it: are they alike, and is it not known to have `changed`,
+// the split copy still holds. One block.
 static __global__ void __launch_bounds__(1024)
     check_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
                       const bool changed) {
@@ -69,7 +70,8 @@ static __global__ void __launch_bounds__(1024)
     }
     const int stale = __syncthreads_or(differs);
     if (threadIdx.x == 0) {
-        *call.head = {stale ? 0 : held.head->needs_fallback, stale ? 0 : held.head->lossy, 0, stale};
+        *call.head = {stale ? 0 : held.head->needs_fallback, stale ? 0 : held.head->lossy, 0,
+                      stale};
     }
     if (!stale) return;
     for (int64_t i = threadIdx.x; i < spots.k; i += 1024) call.column_max[i] = 0;
@@ -208,8 +210,8 @@ static __global__ void __launch_bounds__(256, 4)
 }
 
 // @refresh_held_kernel deps: cooperative_groups, pass_over_b, sample_of
-// Splits b anew where its copy is stale; otherwise returns at once. A cooperative launch: all blocks
-// run at a time. At the end one of them vouches for the copy. Of a nothing is known yet.
+// Splits b anew where its copy is stale; otherwise returns at once. A cooperative launch: all
+// blocks run at a time. At the end one of them vouches for the copy. Of a nothing is known yet.
 template <int kParts>
 static __global__ void __launch_bounds__(256, 3)
     refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
