@@ -26,9 +26,6 @@ NOT_REACHED = {
     "cross entropy",
     "batch norm + ReLU, training",
     "attention with a mask",
-    "ResNet-18",
-    "ResNet-18, training",
-    "DenseNet-121",
     "ViT-B, 12 blocks",
     "GPT, 12 blocks",
 }
