@@ -13,7 +13,7 @@ from ..ir.graph import Graph, Node, Origin, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
-from ..ir.views import is_free_view
+from ..ir.views import behind_views, is_free_view
 from .spans import Span
 from .spelling.composites import Call, calls, in_parts
 from .spelling.gathers import gather_text
@@ -160,6 +160,12 @@ class Body:
         self.lines.append(f"{', '.join(names)} = {expression}")
         return names[0]
 
+    def made(self, nodes: tuple[Node, ...], expression: str) -> None:
+        """`names = expression` of results that a kernel makes, views of them behind these."""
+        views = (node for node in nodes if is_free_view(node) and node.serial not in self.wishes)
+        self.wishes.update((node.serial, self._wish(behind_views(node))) for node in views)
+        self.define(nodes, expression)
+
     def comment(self, node: Node) -> None:
         """The user's own line, where it is not the one just shown."""
         origin = self.origins.get(node.serial)
@@ -305,7 +311,7 @@ def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str
     for place, group in enumerate(span.parts):
         given = [body.text(over.get(node.serial, node)) for node in group.inputs]
         given += sizes_given(group, operators[group.name])
-        body.define(group.outputs, f"_kernels[{place}]({', '.join(given)})")
+        body.made(group.outputs, f"_kernels[{place}]({', '.join(given)})")
     results = ", ".join(body.texts[node.serial] for node in span.whole.outputs)
     reads = [line for line in size_reads(span.operator) if names_size(line, body.lines)]
     lines = [*reads, *ending(body.lines, results)]

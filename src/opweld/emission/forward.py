@@ -324,7 +324,7 @@ def _statement(
     arguments = [*map(body.text, group.inputs), *sizes_given(group, operator)]
     for line in _lines_of(group, body.origins):
         body.show(line)
-    body.define(group.outputs, f"_kernels.{operator.name}({', '.join(arguments)})")
+    body.made(group.outputs, f"_kernels.{operator.name}({', '.join(arguments)})")
 
 
 def _lines_of(group: Group, origins: Mapping[int, Origin]) -> list[tuple[str, str]]:
