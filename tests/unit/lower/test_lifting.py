@@ -6,11 +6,17 @@ import re
 
 import pytest
 import torch
+from tests.unit.plan.plans import BATCH, Make, graph
 from torch import nn
 
 from opweld.driver import compile_module
-from opweld.ir.original import Original
+from opweld.ir.kernels.shared import kernels_of, sharing
+from opweld.ir.original import Original, Part
+from opweld.lower import lower
+from opweld.lower.lifting import lifting
 from opweld.options import Options
+from opweld.plan import make_plan
+from opweld.target import SM_90A
 
 # A line for each: an entry of a kernel, a host operator, what it is in PyTorch.
 COUNTED = (r'^extern "C" int \w+\($|^extern "C" int \w+\(.*\{', r"^OPWELD_OPERATOR\(")
@@ -77,6 +83,19 @@ def test_widths_that_allow_no_packets_have_the_same_kernel(mode: str) -> None:
     found = [[" ".join(each.split()) for each in teams.findall(t)] for t in (whole, alone, mixed)]
     assert found[2] == found[0] + found[1]
     assert len(found[2]) == (2 if mode == "training" else 0)
+
+
+def test_what_no_skeleton_runs_has_a_kernel_for_packets_and_another_one() -> None:
+    m = Make()
+    results = (m.softmax(m.x(f"x{n}", BATCH, 3, n, n), 3) for n in (8, 7))
+    wholes = [m.div(x, m.reduced("sum", x, 0, 2, 3)) for x in results]
+    plan = make_plan(graph(*wholes), SM_90A)
+    part = Part(None, plan, lower(plan))  # type: ignore[arg-type]
+
+    def num_kernels(by_skeleton: bool) -> int:
+        return len(kernels_of(sharing(lifting((part,), "cuda", lambda lowered: by_skeleton))))
+
+    assert num_kernels(True) < num_kernels(False)
 
 
 def test_names_of_operands_do_not_tell_kernels_apart() -> None:

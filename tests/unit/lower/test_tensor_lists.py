@@ -77,3 +77,25 @@ def test_a_reduction_has_a_list_where_rows_are_of_one_tensor() -> None:
     (call, group) = over_lists(m.mul(joined, m.reduced("sum", joined, 1))).groups
     assert (call.name, call.outputs, group.listed) == ("cat", (joined,), None)
     assert joined in group.inputs
+
+
+def test_a_list_takes_no_memory_of_an_operand_over() -> None:
+    """Which one that was, is told by a place among operands that are others now."""
+    m = Make()
+    tensors = [m.call(m.x(f"x{i}", BATCH, 4, 6)) for i in range(3)]
+    result = m.mul(m.cat(1, *tensors), m.call(m.x("y", BATCH, 12, 6)))
+    (joined,) = [g for g in make_plan(graph(result), SM_90A).groups if g.fused]
+    assert joined.reuse is not None
+    (group,) = fused(over_lists(result))
+    assert group.listed is not None and group.reuse is None
+
+
+def test_tensors_are_joined_behind_what_makes_them() -> None:
+    m = Make()
+    tensors = [m.call(m.x(f"x{i}", BATCH, 4)) for i in range(3)]
+    result = m.reduced("sum", m.exp(m.cat(1, *tensors)), 1)
+    assert [group.name for group in over_lists(result).groups] == [
+        *["linear"] * 3,
+        "cat",
+        "k1_exp_sum",
+    ]

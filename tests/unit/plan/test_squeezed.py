@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from tests.plan_meaning import run_plan
 from tests.unit.plan.plans import BATCH, Make, graph, plan_of
+from tests.unit.plan.test_choice import EAGER
 
 from opweld.ir.check import check
 from opweld.ir.graph import Node
 from opweld.ir.numpy.interpret import interpret_outputs
-from opweld.ir.plan import Plan
+from opweld.ir.plan import GroupKind, Plan
 from opweld.lower import lower
 
 
@@ -71,6 +72,17 @@ def test_other_readers_keep_the_result(case: str) -> None:
     plan = plan_of(*others[case])
     assert shapes(plan)[0] == ["f32[s0, 4, 1]"]
     require_right(plan, *others[case])
+
+
+def test_a_product_reads_what_is_in_memory() -> None:
+    """Its axes tell where, and know nothing of a view that a kernel makes."""
+    m = Make()
+    rows = m.reshape(sums(m), BATCH, 4)
+    result = m.product("linear", rows, m.w("w", 64, 4), shape=(BATCH, 64))
+    plan = plan_of(result, target=EAGER)
+    assert [group.kind for group in plan.groups] == [GroupKind.REDUCTION, GroupKind.CONTRACTION]
+    assert shapes(plan) == [["f32[s0, 4, 1]"], ["f32[s0, 64]"]]
+    check(plan)
 
 
 def test_readers_inside_the_kernel_do_not_count() -> None:
