@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ..ir.contract import CallableValue, Contract, ModuleFact, OpaqueValue
 from .spelling.ops import dtype
+from .support import fill
 
 Key = TypeVar("Key", bound=Hashable)
 WIDTH = 100
@@ -143,30 +144,16 @@ def _literal(value: Any) -> str:
 
 def _row(parts: list[str | None], paths: list[str]) -> list[str]:
     """The lines of a row, filled up; None among its parts stands for the paths."""
-    lines = ["("]
-    for number, part in enumerate(parts):
-        texts = paths_text(paths) if part is None else _folded(part)
-        ends = [*[""] * (len(texts) - 1), "," if number + 1 < len(parts) else "),"]
-        for text, end in zip(texts, ends, strict=True):
-            blank = "" if lines[-1].endswith("(") else " "
-            if len(lines[-1]) + len(blank + text + end) <= WIDTH - INDENT - 8:
-                lines[-1] += blank + text + end
-            else:
-                lines.append(f" {text}{end}")
-    return lines
+    texts = [paths_text(paths) if part is None else _items(part) for part in parts]
+    items = [item for *some, last in texts for item in (*some, f"{last},")]
+    items[0], items[-1] = f"({items[0]}", f"{items[-1][:-1]}),"
+    first, *rest = fill(([item] for item in items), WIDTH - INDENT - 9)
+    return [first, *_in(rest, 1)]
 
 
-def _folded(text: str) -> list[str]:
-    """At blanks between items, as wide as a row may be; texts with blanks inside stay whole."""
-    if len(text) <= WIDTH - 24:
-        return [text]
-    lines = [""]
-    for item in re.split(r"(?<=,) (?=\"\w+\": )", text):
-        if lines[-1] and len(lines[-1]) + len(item) + 1 > WIDTH - 24:
-            lines.append(item)
-        else:
-            lines[-1] = f"{lines[-1]} {item}".lstrip()
-    return lines
+def _items(text: str) -> list[str]:
+    """Those of a dictionary, of which none is broken: texts with blanks inside stay whole."""
+    return re.split(r"(?<=,) (?=\"\w+\": )", text)
 
 
 def _listed(rows: list[list[str]]) -> list[str]:

@@ -79,14 +79,21 @@ def filled(start: str, items: Iterable[str], end: str, indent: int) -> str:
     listed = list(items)
     if len(line := f"{start}{', '.join(listed)}{end}") + indent < _MAX_CHARS:
         return line
-    lines = [start]
-    for item in [f"{each}," for each in listed[:-1]] + [f"{listed[-1]}{end}"]:
-        room = _MAX_CHARS - indent - 4
-        if len(lines) > 1 and len(lines[-1]) + 1 + len(item) <= room:
-            lines[-1] += f" {item}"
+    room = _MAX_CHARS - indent - 4
+    texts = [*(f"{item}," for item in listed[:-1]), f"{listed[-1]}{end}"]
+    lines = fill((_at_blanks(text, room) for text in texts), room)
+    return f"\n{' ' * (indent + 4)}".join([start, *lines])
+
+
+def fill(items: Iterable[list[str]], width: int) -> list[str]:
+    """Lines of as many items as there is room for; an item of several lines begins a new one."""
+    lines: list[str] = []
+    for first, *rest in items:
+        if lines and not rest and len(lines[-1]) + 1 + len(first) <= width:
+            lines[-1] += f" {first}"
         else:
-            lines += _at_blanks(item, room)
-    return f"\n{' ' * (indent + 4)}".join(lines)
+            lines += [first, *rest]
+    return lines
 
 
 def _at_blanks(text: str, width: int) -> list[str]:

@@ -113,6 +113,15 @@ def symbol(name: str) -> Expr:
     return Expr((((Symbol(name),), 1),))
 
 
+def name_of(value: Size) -> str | None:
+    """The name that a size is, if it is nothing but one."""
+    terms = terms_of(value)
+    if len(terms) != 1 or terms[0][1] != 1 or len(terms[0][0]) != 1:
+        return None
+    (atom,) = terms[0][0]
+    return atom.name if isinstance(atom, Symbol) else None
+
+
 def terms_of(value: Size) -> tuple[tuple[Monomial, int], ...]:
     """The terms of a sum; the constant has the empty monomial."""
     if isinstance(value, Expr):

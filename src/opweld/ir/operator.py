@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from .expr import Expr, Size, symbol, symbols_of
+from .expr import Expr, Size, name_of, symbols_of
 from .graph import Graph, Node, leaves_of
 from .kernels.kernel import Definition, Load, Pointwise, RowBlocks
 from .kernels.reduction import Lowered
@@ -170,13 +170,22 @@ def _symbols_in(value: Any) -> set[str]:
 
 
 def _reads(arguments: tuple[Argument, ...], needed: frozenset[str]) -> tuple[SizeRead, ...]:
-    found: dict[Size, SizeRead] = {}
-    plain = {symbol(name): name for name in needed}
-    for position, argument in enumerate(arguments):
-        for axis, size in enumerate(argument.type.shape):
-            if size in plain and axis != argument.listed:
-                found.setdefault(size, SizeRead(plain[size], position, axis))
-    return tuple(found.values())
+    shapes = [(argument.type.shape, argument.listed) for argument in arguments]
+    return tuple(SizeRead(n, *at) for n, at in places_of_sizes(shapes).items() if n in needed)
+
+
+def places_of_sizes(
+    operands: Iterable[tuple[tuple[Size, ...], int | None]],
+) -> dict[str, tuple[int, int]]:
+    """The operand and the axis that show each size, of operands given by their shapes; those of
+    lists, along the axis of the second number, show none there.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for position, (shape, listed) in enumerate(operands):
+        for axis, size in enumerate(shape):
+            if axis != listed and (name := name_of(size)):
+                found.setdefault(name, (position, axis))
+    return found
 
 
 # Of what a GATHER has gathered: neighbours are next to each other whatever it was gathered from.

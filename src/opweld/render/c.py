@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -252,6 +252,11 @@ class Integers:
 def index_text(value: Size, literal: Callable[[int], str]) -> str:
     """An integer expression in C whose symbols are variables of their own names."""
     return Integers(literal).text(value)
+
+
+def whole_packets(multiples: Iterable[Size], lanes: int) -> list[str]:
+    """The tests that sizes are whole numbers of packets."""
+    return [f"{grouped(index_text(size, str))} % {lanes} == 0" for size in multiples]
 
 
 def gathered_text(pick: Gather, index: str, extent: str, *more: str) -> str:

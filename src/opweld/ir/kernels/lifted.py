@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from ..attrs import ConstAttrs, ShapeAttrs
-from ..expr import Expr, Size, divides, product, substitute, symbol, symbols_of
+from ..expr import Expr, Size, divides, name_of, product, substitute, symbol, symbols_of
 from ..graph import Node
 from ..index import result_coords, space_coords
 from ..ops import OPS, Kind, Op
@@ -139,7 +139,7 @@ class _Sizes:
         if left == right:
             return
         for one, other in ((right, left), (left, right)):
-            name = _plain(one)
+            name = name_of(one)
             if name is not None and name not in symbols_of(other):
                 self.solved[name] = other
                 return
@@ -152,13 +152,6 @@ class _Sizes:
                 raise NotLifted
             self.solved[name] = self.values[name]
         return self.known(size)
-
-
-def _plain(size: Size) -> str | None:
-    """The name that a size is, if it is nothing but one."""
-    names = symbols_of(size)
-    name = next(iter(names)) if len(names) == 1 else None
-    return name if name is not None and size == symbol(name) else None
 
 
 def _operand(node: Node, sizes: _Sizes) -> Node:
@@ -325,7 +318,7 @@ def _renamed(
     new: dict[str, Size] = {old: symbol(name) for old, name in names.items()}
     # Where an attribute names a size of the forward, that of an axis stands for it.
     for old, name in reversed(names.items()):
-        new.setdefault(_plain(sizes.values[old]) or "", symbol(name))
+        new.setdefault(name_of(sizes.values[old]) or "", symbol(name))
 
     def last(size: Size) -> Size:
         size = sizes.known(size)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...ir.expr import Size, product, symbol, symbols_of
+from ...ir.expr import Size, product, symbols_of
 from ...ir.kernels.kernel import Buffer, Kernel, Pointwise
 from ...ir.kernels.reduction import Folding, Reduction, Scan
-from ...ir.operator import reads_in_place
-from ..c import STORAGE, grouped, index_text
+from ...ir.operator import places_of_sizes, reads_in_place
+from ..c import STORAGE, index_text, whole_packets
 from ..layout import COLUMNS, call, folded, head
 from .cooperative_rows import has_partials
 
@@ -98,8 +98,8 @@ class _Table:
         found = list[str]()
         for name in sorted(needed):
             if name in self.shown:
-                buffer, axis = self.shown[name]
-                found.append(f"{buffer}.sizes[{axis}]")
+                place, axis = self.shown[name]
+                found.append(f"{_inputs(self.lowered)[place].name}.sizes[{axis}]")
             else:
                 place = len(_inputs(self.lowered))
                 found.append(f"operands[{place}].sizes[{self.given.index(name)}]")
@@ -180,22 +180,15 @@ def _needed(lowered: Tabled) -> set[str]:
     return named | shapes | tested | _symbols([*_row_sizes(lowered), *whole])
 
 
-def _shown(lowered: Tabled) -> dict[str, tuple[str, int]]:
-    """Sizes that inputs have, and along which axis."""
-    found: dict[str, tuple[str, int]] = {}
-    for buffer in _inputs(lowered):
-        for axis, size in enumerate(buffer.shape):
-            names = symbols_of(size)
-            name = next(iter(names)) if len(names) == 1 else ""
-            if name and size == symbol(name):
-                found.setdefault(name, (buffer.name, axis))
-    return found
+def _shown(lowered: Tabled) -> dict[str, tuple[int, int]]:
+    """The input and the axis that show each size."""
+    return places_of_sizes((buffer.shape, buffer.listed) for buffer in _inputs(lowered))
 
 
 def _contiguous_test(lowered: Tabled, table: _Table) -> str:
     """Whether the kernel for contiguous operands is right for a call."""
     of = lowered.contiguous
-    whole = [f"{grouped(index_text(size, str))} % {of.lanes} == 0" for size in of.multiples]
+    whole = whole_packets(of.multiples, of.lanes)
     if not isinstance(lowered, Pointwise) or not reads_in_place(lowered):
         return " && ".join(["call.contiguous", *whole])
     # Elementwise throughout: any layout that all tensors share will do. The others are one element.

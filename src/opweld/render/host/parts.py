@@ -9,7 +9,7 @@ from ...ir.kernels.kernel import Gather, Kernel, Load, Pointwise
 from ...ir.kernels.reduction import Folding
 from ...ir.operator import Operator, reads_in_place
 from ...ir.types import DType, TensorType
-from ..c import grouped, index_text
+from ..c import index_text, whole_packets
 from ..cpp.statements import picks
 
 SCALAR_TYPES = {
@@ -92,18 +92,12 @@ def contiguous_test(operator: Operator, fused: Pointwise) -> str:
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
     first = operator.results[0]
     if not reads_in_place(fused):
-        whole = whole_packets(fused.contiguous)
+        whole = whole_packets(fused.contiguous.multiples, fused.contiguous.lanes)
         return all_of([*whole, *(f"{name}.is_contiguous()" for name in names)])
     # Elementwise throughout: any layout that all tensors share will do. The others are one element.
     full = [a.name for a in operator.arguments if a.type.shape == first.type.shape]
     others = full + [r.name for r in operator.results[1:]]
     return all_of(f"host::same_layout({name}, {first.name})" for name in others)
-
-
-def whole_packets(contiguous: Kernel | Folding) -> list[str]:
-    """The tests that sizes allow the packets of a kernel for contiguous operands."""
-    lanes, sizes = contiguous.lanes, contiguous.multiples
-    return [f"{grouped(index_text(size, str))} % {lanes} == 0" for size in sizes]
 
 
 def range_call(kernel: Kernel) -> str:

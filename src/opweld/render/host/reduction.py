@@ -7,7 +7,7 @@ from __future__ import annotations
 from ...ir.expr import symbols_of
 from ...ir.kernels.reduction import Folding, Reduction, Scan
 from ...ir.operator import Operator
-from ..c import index_text
+from ..c import index_text, whole_packets
 from .parts import (
     all_of,
     before_gathers,
@@ -17,7 +17,6 @@ from .parts import (
     pointers,
     reads,
     references,
-    whole_packets,
     wrapped,
 )
 
@@ -25,7 +24,7 @@ from .parts import (
 def reduction_run(operator: Operator, reduction: Reduction | Scan) -> str:
     """Chooses the folding by the layouts at this call and runs it."""
     names = [a.name for a in operator.arguments] + [r.name for r in operator.results]
-    whole = whole_packets(reduction.contiguous)
+    whole = whole_packets(reduction.contiguous.multiples, reduction.contiguous.lanes)
     call = _whole_rows
     if reduction.cut:
         call = _cut_scan if isinstance(reduction, Scan) else _cut_rows
