@@ -12,7 +12,7 @@ from tests.kernels import executor, run_groups, with_gaps
 from tests.plan_meaning import run_plan
 from tests.reduction_kernels import rows_executor
 
-from opweld.ir.attrs import CatAttrs, PadAttrs, PickAttrs, ReduceAttrs, ScanAttrs
+from opweld.ir.attrs import CatAttrs, GatherAttrs, PadAttrs, ReduceAttrs, ScanAttrs
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.numpy.interpret import interpret
@@ -28,25 +28,25 @@ I32, I64 = DType.I32, DType.I64
 
 def gathered(arena: Arena) -> Graph:
     x, index = tensor(arena, "x", BATCH, 9), tensor(arena, "index", BATCH, 6, dtype=I64)
-    return graph_of((arena.make(Op.EXP, _pick(arena, x, index, PickAttrs(1))),), (x, index))
+    return graph_of((arena.make(Op.EXP, _pick(arena, x, index, GatherAttrs(1))),), (x, index))
 
 
 def rows_of_table(arena: Arena) -> Graph:
     table, index = tensor(arena, "table", 1, 9, 8), tensor(arena, "index", BATCH, 3, 1, dtype=I64)
     row = tensor(arena, "row", 8)
-    read = _pick(arena, table, index, PickAttrs(1))
+    read = _pick(arena, table, index, GatherAttrs(1))
     return graph_of((arena.make(Op.ADD, read, row),), (table, index, row))
 
 
 def from_either_end(arena: Arena) -> Graph:
     x, index = tensor(arena, "x", BATCH, 9, 4), tensor(arena, "signed", 1, 6, 1, dtype=I32)
     twice = arena.make(Op.MUL, x, arena.const(2.0, F32))
-    return graph_of((_pick(arena, twice, index, PickAttrs(1, wraps=True)),), (x, index))
+    return graph_of((_pick(arena, twice, index, GatherAttrs(1, wraps=True)),), (x, index))
 
 
 def with_ignored(arena: Arena) -> Graph:
     x, index = tensor(arena, "x", BATCH, 9), tensor(arena, "ignoring", BATCH, 1, dtype=I64)
-    read = _pick(arena, x, index, PickAttrs(1, ignored=-100))
+    read = _pick(arena, x, index, GatherAttrs(1, ignored=-100))
     return graph_of((arena.make(Op.NEG, read),), (x, index))
 
 
@@ -54,8 +54,8 @@ def beside_others(arena: Arena) -> Graph:
     """Under the guards of a join and of a padding, and along an axis of two reads in turn."""
     x, index = tensor(arena, "x", BATCH, 9), tensor(arena, "index", BATCH, 5, dtype=I64)
     wide = arena.make(Op.PAD, arena.make(Op.ABS, x), attrs=PadAttrs((0, 2), (0, 1), 0.5))
-    again = _pick(arena, wide, index, PickAttrs(1))
-    twice = _pick(arena, _pick(arena, x, index, PickAttrs(1)), _low(arena), PickAttrs(1))
+    again = _pick(arena, wide, index, GatherAttrs(1))
+    twice = _pick(arena, _pick(arena, x, index, GatherAttrs(1)), _low(arena), GatherAttrs(1))
     joined = arena.make(Op.CAT, again, x, twice, attrs=CatAttrs(1))
     return graph_of((arena.make(Op.COS, joined),), (x, index, _low(arena)))
 
@@ -70,7 +70,7 @@ CASES = (gathered, rows_of_table, from_either_end, with_ignored, beside_others)
 def normalised(arena: Arena) -> Graph:
     """What several walks over a row read."""
     table, index = tensor(arena, "table", 1, 9, 64), tensor(arena, "index", BATCH, 3, 1, dtype=I64)
-    x = _pick(arena, table, index, PickAttrs(1))
+    x = _pick(arena, table, index, GatherAttrs(1))
     largest = arena.make(Op.AMAX, x, attrs=ReduceAttrs((2,)))
     powers = arena.make(Op.EXP, arena.make(Op.SUB, x, largest))
     total = arena.make(Op.SUM, powers, attrs=ReduceAttrs((2,)))
@@ -84,23 +84,23 @@ def of_a_row(arena: Arena) -> Graph:
     shifted = arena.make(Op.SUB, x, largest)
     total = arena.make(Op.SUM, arena.make(Op.EXP, shifted), attrs=ReduceAttrs((1,)))
     logs = arena.make(Op.SUB, shifted, arena.make(Op.LOG, total))
-    return graph_of((_pick(arena, logs, index, PickAttrs(1)),), (x, index))
+    return graph_of((_pick(arena, logs, index, GatherAttrs(1)),), (x, index))
 
 
 def summed(arena: Arena) -> Graph:
     """Elements of a row that lie elsewhere, in one walk; and others in walks across rows."""
     x, index = tensor(arena, "x", BATCH, 9), tensor(arena, "index", BATCH, 36, dtype=I64)
     low = tensor(arena, "low", 9, 12, dtype=I64)
-    along = arena.make(Op.SUM, _pick(arena, x, index, PickAttrs(1)), attrs=ReduceAttrs((1,)))
+    along = arena.make(Op.SUM, _pick(arena, x, index, GatherAttrs(1)), attrs=ReduceAttrs((1,)))
     square = tensor(arena, "square", 9, 12)
-    read = _pick(arena, square, low, PickAttrs(0))
+    read = _pick(arena, square, low, GatherAttrs(0))
     across = arena.make(Op.AMAX, read, attrs=ReduceAttrs((0,)))
     return graph_of((along, across), (x, index, square, low))
 
 
 def scanned(arena: Arena) -> Graph:
     x, index = tensor(arena, "x", BATCH, 9), tensor(arena, "index", BATCH, 32, dtype=I64)
-    read = _pick(arena, x, index, PickAttrs(1))
+    read = _pick(arena, x, index, GatherAttrs(1))
     total = arena.make(Op.CUMSUM, read, attrs=ScanAttrs(1))
     return graph_of((arena.make(Op.MUL, total, read),), (x, index))
 
@@ -108,7 +108,7 @@ def scanned(arena: Arena) -> Graph:
 ROW_CASES = (normalised, of_a_row, summed, scanned)
 
 
-def _pick(arena: Arena, x: Node, index: Node, attrs: PickAttrs) -> Node:
+def _pick(arena: Arena, x: Node, index: Node, attrs: GatherAttrs) -> Node:
     return arena.make(Op.GATHER, x, index, attrs=attrs)
 
 

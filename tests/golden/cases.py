@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from opweld.ir.expr import Size
 from opweld.ir.graph import Graph, Node
-from opweld.ir.attrs import CastAttrs, EluAttrs, IotaAttrs, PickAttrs
+from opweld.ir.attrs import CastAttrs, EluAttrs, IotaAttrs, GatherAttrs
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from tests.unit.ir.graphs import BATCH, graph
@@ -298,7 +298,7 @@ def picked_rows(m: Lines) -> tuple[Node, ...]:
     """Rows of a table by the numbers of an index, which two walks read."""
     ids, table = m.x("ids", BATCH, 8, 1, dtype=DType.I64), m.w("table.weight", 1, 100, 64)
     m.line("return torch.softmax(self.table(ids), -1)")
-    rows = m.arena.make(Op.GATHER, table, ids, attrs=PickAttrs(1))
+    rows = m.arena.make(Op.GATHER, table, ids, attrs=GatherAttrs(1))
     return (m.softmax(rows, 2),)
 
 
@@ -306,7 +306,7 @@ def gathered(m: Lines) -> tuple[Node, ...]:
     """Elements of rows, each by a number of its own."""
     x, index = m.x("x", BATCH, 64), m.x("index", BATCH, 32, dtype=DType.I64)
     m.line("return x.gather(1, index).exp()")
-    return (m.exp(m.arena.make(Op.GATHER, x, index, attrs=PickAttrs(1))),)
+    return (m.exp(m.arena.make(Op.GATHER, x, index, attrs=GatherAttrs(1))),)
 
 
 def mean_squared_error(m: Lines) -> tuple[Node, ...]:

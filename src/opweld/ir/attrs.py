@@ -224,7 +224,7 @@ class WindowAttrs:
 
 
 @dataclass(frozen=True, slots=True)
-class PickAttrs:
+class GatherAttrs:
     """Along axis `dim` the element whose number the index holds.
 
     A number below 0 counts from the end where it `wraps`, else it is out of range as one beyond the

@@ -15,10 +15,10 @@ from .attrs import (
     CallAttrs,
     CatAttrs,
     FlipAttrs,
+    GatherAttrs,
     ItemAttrs,
     Operand,
     PadAttrs,
-    PickAttrs,
     ShapeAttrs,
     SliceAttrs,
     SourceAttrs,
@@ -247,7 +247,7 @@ def _bad_attrs(node: Node) -> str | None:
         return _bad_cat(attrs, node)
     if isinstance(attrs, WindowAttrs):
         return _bad_window(attrs, shape)
-    if isinstance(attrs, PickAttrs):
+    if isinstance(attrs, GatherAttrs):
         return _bad_gather(attrs, node)
     if isinstance(attrs, FlipAttrs):
         distinct = len(set(attrs.dims)) == len(attrs.dims)
@@ -293,7 +293,7 @@ def _bad_cat(attrs: CatAttrs, node: Node) -> str | None:
     return None if len(others) == 1 else f"operands differ beside axis {attrs.dim}"
 
 
-def _bad_gather(attrs: PickAttrs, node: Node) -> str | None:
+def _bad_gather(attrs: GatherAttrs, node: Node) -> str | None:
     source, index = (operand.type for operand in node.inputs)
     if not _axes((attrs.dim,), source.shape) or source.rank != index.rank:
         return f"no axis {attrs.dim} of both operands"

@@ -11,10 +11,10 @@ from typing import Any
 from .attrs import (
     CastAttrs,
     CatAttrs,
+    GatherAttrs,
     ItemAttrs,
     PadAttrs,
     PermuteAttrs,
-    PickAttrs,
     ReduceAttrs,
     ScanAttrs,
     ShapeAttrs,
@@ -146,7 +146,7 @@ def window(types: tuple[TensorType, ...], attrs: WindowAttrs) -> TensorType:
     return TensorType(types[0].dtype, parted)
 
 
-def pick(types: tuple[TensorType, ...], attrs: PickAttrs) -> TensorType:
+def pick(types: tuple[TensorType, ...], attrs: GatherAttrs) -> TensorType:
     source, index = types
     if index.dtype not in INDEX_DTYPES:
         raise TypeRule(f"the index is {index.dtype.value}")

@@ -23,6 +23,7 @@ from .attrs import (
     ConstAttrs,
     EluAttrs,
     FlipAttrs,
+    GatherAttrs,
     IotaAttrs,
     ItemAttrs,
     LambdaAttrs,
@@ -30,7 +31,6 @@ from .attrs import (
     NoAttrs,
     PadAttrs,
     PermuteAttrs,
-    PickAttrs,
     ReduceAttrs,
     ScanAttrs,
     ShapeAttrs,
@@ -370,7 +370,7 @@ OPS: dict[Op, OpSpec] = {
     Op.PAD: _view(PadAttrs, infer.pad, meaning.pad),
     Op.WINDOW: _view(WindowAttrs, infer.window, meaning.window),
     # (source, index): they broadcast, but along the axis.
-    Op.GATHER: _view(PickAttrs, infer.pick, meaning.pick, arity=2),
+    Op.GATHER: _view(GatherAttrs, infer.pick, meaning.pick, arity=2),
     Op.CALL: OpSpec(Kind.OPAQUE, -1, CallAttrs, infer.source, None),
     Op.ITEM: OpSpec(Kind.OPAQUE, 1, ItemAttrs, infer.item, None),
 }

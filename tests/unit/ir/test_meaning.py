@@ -14,11 +14,11 @@ from opweld.ir.attrs import (
     CatAttrs,
     EluAttrs,
     FlipAttrs,
+    GatherAttrs,
     LambdaAttrs,
     NanToNumAttrs,
     PadAttrs,
     PermuteAttrs,
-    PickAttrs,
     ReduceAttrs,
     ScanAttrs,
     ShapeAttrs,
@@ -296,11 +296,11 @@ def test_cat():
 
 
 GATHERS = [
-    ((2, 3, 4), (2, 5, 4), PickAttrs(1)),
-    ((2, 3, 4), (1, 2, 1), PickAttrs(1, wraps=True)),
-    ((1, 3, 4), (5, 2, 1), PickAttrs(1)),
-    ((3,), (0,), PickAttrs(0)),
-    ((2, 3), (2, 1), PickAttrs(1, ignored=-100)),
+    ((2, 3, 4), (2, 5, 4), GatherAttrs(1)),
+    ((2, 3, 4), (1, 2, 1), GatherAttrs(1, wraps=True)),
+    ((1, 3, 4), (5, 2, 1), GatherAttrs(1)),
+    ((3,), (0,), GatherAttrs(0)),
+    ((2, 3), (2, 1), GatherAttrs(1, ignored=-100)),
 ]
 
 
@@ -320,7 +320,7 @@ def test_pick(source, numbers, attrs):
 @pytest.mark.parametrize("number", [3, -1, -4])
 def test_a_number_of_no_element(number):
     with pytest.raises(IndexError, match="out of range for axis 0 of 3"):
-        OPS[Op.GATHER].evaluate(np.zeros(3), np.array([number]), PickAttrs(0, wraps=number == -4))
+        OPS[Op.GATHER].evaluate(np.zeros(3), np.array([number]), GatherAttrs(0, wraps=number == -4))
 
 
 def test_every_row_but_sources_and_calls_has_a_meaning_in_pytorch():

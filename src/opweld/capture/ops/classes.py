@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opweld.ir.attrs import PickAttrs
+from opweld.ir.attrs import GatherAttrs
 from opweld.ir.graph import Node
 from opweld.ir.infer import INDEX_DTYPES
 from opweld.ir.ops import Op
@@ -48,7 +48,7 @@ class _Classes:
 
     def picked(self, values: Node) -> Node:
         """Of each row the value of its class."""
-        attrs = PickAttrs(self.axis, ignored=self.ignored)
+        attrs = GatherAttrs(self.axis, ignored=self.ignored)
         return self.call.build.op(Op.GATHER, values, self.number, attrs=attrs)
 
     def total(self, values: Node) -> Node:

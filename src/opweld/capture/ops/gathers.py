@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-from opweld.ir.attrs import IotaAttrs, PickAttrs
+from opweld.ir.attrs import GatherAttrs, IotaAttrs
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node
 from opweld.ir.infer import INDEX_DTYPES
@@ -37,7 +37,7 @@ def _behind_views(node: Node) -> Node:
     return node
 
 
-def _along(call: Call, x: Node, index: Node, attrs: PickAttrs) -> Node:
+def _along(call: Call, x: Node, index: Node, attrs: GatherAttrs) -> Node:
     """Element by element: the two broadcast beside the axis."""
     size = x.type.shape[attrs.dim]
     if size == 0 and 0 not in index.type.shape:
@@ -45,7 +45,7 @@ def _along(call: Call, x: Node, index: Node, attrs: PickAttrs) -> Node:
     return call.build.op(Op.GATHER, x, index, attrs=attrs)
 
 
-def _slices(call: Call, x: Node, index: Node, attrs: PickAttrs) -> Node:
+def _slices(call: Call, x: Node, index: Node, attrs: GatherAttrs) -> Node:
     """Whole slices of the axis: the index's axes take its place."""
     counted = _counted(call.build, x, index, attrs.dim)
     if counted is not None:
@@ -59,7 +59,7 @@ def _slices(call: Call, x: Node, index: Node, attrs: PickAttrs) -> Node:
         call,
         spread,
         build.reshape(index, beside),
-        PickAttrs(dim, attrs.wraps, attrs.ignored, attrs.padding),
+        GatherAttrs(dim, attrs.wraps, attrs.ignored, attrs.padding),
     )
     return build.reshape(read, (*shape[:axis], *index.type.shape, *shape[axis + 1 :]))
 
@@ -85,7 +85,7 @@ def _embedding(call: Call) -> Node:
     padding = call.values["padding_idx"]
     if not isinstance(padding, int):
         raise NotFused("an embedding with a symbolic padding is the library's")
-    return _slices(call, weight, index, PickAttrs(0, padding=None if padding < 0 else padding))
+    return _slices(call, weight, index, GatherAttrs(0, padding=None if padding < 0 else padding))
 
 
 def _index_select(call: Call) -> Node:
@@ -94,7 +94,7 @@ def _index_select(call: Call) -> Node:
         raise NotFused("a selection from a number is the library's")
     if index.type.rank == 0:
         index = call.build.reshape(index, (1,))
-    return _slices(call, x, index, PickAttrs(call.dim()))
+    return _slices(call, x, index, GatherAttrs(call.dim()))
 
 
 def _index_tensor(call: Call) -> Node:
@@ -106,7 +106,7 @@ def _index_tensor(call: Call) -> Node:
     index = indices[given[0]]
     if index.type.dtype not in (DType.I32, DType.I64):
         raise NotFused("a read by a mask is the library's")
-    return _slices(call, x, _index(call, index), PickAttrs(given[0], wraps=True))
+    return _slices(call, x, _index(call, index), GatherAttrs(given[0], wraps=True))
 
 
 def _gather(call: Call) -> Node:
@@ -120,7 +120,7 @@ def _gather(call: Call) -> Node:
     for axis, size in enumerate(index.type.shape):
         if axis != dim:
             x = _shortened(call, x, axis, size)
-    return _along(call, x, index, PickAttrs(dim))
+    return _along(call, x, index, GatherAttrs(dim))
 
 
 def _shortened(call: Call, x: Node, axis: int, length: Size) -> Node:
@@ -146,10 +146,10 @@ def _take_along_dim(call: Call) -> Node:
     if call.values["dim"] is None:
         x = call.build.reshape(x, (x.type.num_elems,))
         index = call.build.reshape(index, (index.type.num_elems,))
-        return _along(call, x, index, PickAttrs(0, wraps))
+        return _along(call, x, index, GatherAttrs(0, wraps))
     if x.type.rank == 0 or index.type.rank != x.type.rank:
         raise NotFused("a read by an index of another rank is the library's")
-    return _along(call, x, index, PickAttrs(call.dim(), wraps))
+    return _along(call, x, index, GatherAttrs(call.dim(), wraps))
 
 
 def _one_hot(call: Call) -> Node:
@@ -161,7 +161,7 @@ def _one_hot(call: Call) -> Node:
     every = build.arena.iota(IotaAttrs(0, 1, count), DType.I64)
     along = build.reshape(every, (*(1,) * len(shape), count))
     beside = build.reshape(index, (*shape, 1))
-    number = _along(call, along, beside, PickAttrs(len(shape)))
+    number = _along(call, along, beside, GatherAttrs(len(shape)))
     return build.cast(call.make(Op.EQ, number, along), DType.I64)
 
 
