@@ -9,7 +9,7 @@ import pytest
 from tests.behaviour.emitted import emitted_text
 from tests.behaviour.models import SOURCES
 
-from opweld.emission.support import MARKER, call_text, optional_texts, support_text
+from opweld.emission.support import MARKER, call_text, filled, optional_texts, support_text
 
 MAX_LINES = 130
 # The aim is 300.
@@ -76,3 +76,20 @@ def test_the_fixed_host_code_of_pointwise_kernels_is_short() -> None:
 
 def test_a_file_of_one_pointwise_kernel_is_short() -> None:
     assert len(emitted_text("gelu", "sm_90a").splitlines()) <= MAX_FILE_LINES
+
+
+def test_calls_fill_their_lines_and_break_nothing_inside() -> None:
+    """What is in inner parentheses stays in a line, and a long item begins with one."""
+    sizes = ", ".join(f"x{n}.new_empty((x{n}.shape[0], 64, {n}))" for n in range(4))
+    items = [
+        'op("k1")',
+        "_reference",
+        f"lambda x0, x1, x2, x3: ({sizes})",
+        "reached=(None, (0, 1))",
+    ]
+    first, *lines = filled("k1=f(", items, ")", 4).split("\n")
+    assert first == "k1=f(" and lines[0] == '        op("k1"), _reference,'
+    assert max(map(len, lines)) <= 98 and len(lines) == 4
+    assert all(f"x{n}.new_empty((x{n}.shape[0], 64, {n}))" in "\n".join(lines) for n in range(4))
+    assert lines[-1].endswith("reached=(None, (0, 1)))")
+    assert filled("k=f(", ["a", "b"], ")", 4) == "k=f(a, b)"

@@ -21,6 +21,7 @@ from opweld.ir.expr import (
     divides,
     evaluate,
     less,
+    name_of,
     product,
     quotient,
     remainder,
@@ -266,3 +267,9 @@ def test_evaluate_needs_every_symbol() -> None:
     with pytest.raises(KeyError, match="m"):
         evaluate(N + M, {"n": 1})
     assert symbols_of(quotient(I + N, M, {}) * J) == {"i", "n", "m", "j"}
+
+
+def test_a_size_that_is_nothing_but_a_name() -> None:
+    s, t = symbol("s"), symbol("t")
+    others = (0, 1, s * 2, s + 1, s + t, s * t, s * -1, quotient(s, 3, {}), remainder(s, t, {}))
+    assert name_of(s) == "s" and [name_of(size) for size in others] == [None] * len(others)

@@ -64,5 +64,6 @@ def test_what_a_value_is_called() -> None:
     assert [wish_for(n) for n in (x, w, call, item, m.exp(x))] == [
         "x", "fc_bias", "linear", "linear", "exp_out",
     ]  # fmt: skip
+    assert wish_for(m.reshape(m.exp(x), *x.type.shape, 1)) == "exp_out"  # behind a view
     assert stride_name("x", 2) == "x_stride2"
     assert m.const(1.0, DType.F32).type.rank == 0
