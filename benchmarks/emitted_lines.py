@@ -7,7 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-MARKER = "# --- From here on the same in every file ---"
+MARKER = "# --- opweld's library, as far as this file uses it ---"
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "opweld"
 # The names of the texts in an emitted file, by their beginnings.
 TEXTS = {

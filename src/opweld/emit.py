@@ -17,7 +17,7 @@ from .emission.guards import (
     size_lines,
 )
 from .emission.host_bound import host_bound_sizes, host_bound_test, is_early
-from .emission.libraries import listed, raw_string, sources_text
+from .emission.libraries import kernels_text, listed, raw_string, shared_text
 from .emission.methods import Methods
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, named, spans_of
@@ -61,7 +61,7 @@ def emit(
     bound = host_bound_sizes(parts, _device_type(libraries)) if fused_groups else []
     class_text = _class_text(parts, bool(fused_groups), spans, bool(bound))
     if fused_groups:
-        sections.append(sources_text(libraries))
+        sections.append(kernels_text(libraries))
         sections += [_reference(fused) for fused in fused_groups]
         sections += [text for each in _each(spans) for text in each.texts]
         sections.append(class_text)
@@ -70,8 +70,10 @@ def emit(
         if bound:
             held["host_bound"] = f"_host_bound({', '.join(map(str, bound))})"
         call = _call_text(original, parts, libraries, held, spans)
-        support = f"{MARKER}\n{support_text(libraries.language)}"
-        sections += [support, *optional_texts(f"{class_text}\n{call}"), call]
+        shared = [text] if (text := shared_text(libraries)) else []
+        support = [*shared, support_text(libraries.language)]
+        support += [*optional_texts(f"{class_text}\n{call}"), call]
+        sections += [f"{MARKER}\n{support[0]}", *support[1:]]
     else:
         sections.append(class_text)
     return "\n\n\n".join([*sections, _exports_text(original)]) + "\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir.kernels.source import Libraries, LibraryText
 
 
@@ -13,25 +15,43 @@ def raw_string(text: str) -> str:
     return '"""' + text.replace("\\", "\\\\").replace('"', '\\"') + '"""'
 
 
-def sources_text(libraries: Libraries) -> str:
-    """The texts of all libraries, before them what they have in common."""
+def kernels_text(libraries: Libraries) -> str:
+    """The texts that are about the model: of each library its kernels and its operators."""
     texts = []
-    if len(libraries.each) > 1:
-        texts.append(("What all kernels use.", "_DEVICE", libraries.device))
-        texts.append(("What all operators use.", "_HOST", libraries.host))
     for index, library in enumerate(libraries.each):
         kernels, main = _names(libraries, index)
         calls = "What PyTorch calls: makes results and runs kernels on them."
         texts.append((_said_of(libraries, library), kernels, library.kernels))
         texts.append((calls, main, library.host))
+    return _assigned(texts)
+
+
+def shared_text(libraries: Libraries) -> str:
+    """The texts that stand before those of each library when it is compiled."""
+    said = {
+        "_DEVICE": "What kernels use: op, as far as they do.",
+        "_HOST": "What operators use: host, as far as they do.",
+    }
+    return _assigned((said[name], name, text) for name, text in _shared(libraries).items())
+
+
+def _assigned(texts: Iterable[tuple[str, str, str]]) -> str:
     return "\n\n".join(f"# {said}\n{name} = {raw_string(text)}" for said, name, text in texts)
 
 
+def _shared(libraries: Libraries) -> dict[str, str]:
+    texts = {"_DEVICE": libraries.device, "_HOST": libraries.host}
+    return {name: text for name, text in texts.items() if text.strip()}
+
+
 def _said_of(libraries: Libraries, library: LibraryText) -> str:
+    """What stands in a library, and where the reader finds what it stands on."""
     first, last = library.names[0], library.names[-1]
     if len(libraries.each) == 1:
-        return "The kernels."
-    return f"Kernel {first}." if first == last else f"Kernels {first} to {last}."
+        named = "The kernels"
+    else:
+        named = f"Kernel {first}" if first == last else f"Kernels {first} to {last}"
+    return f"{named}; op:: is in _DEVICE, below." if libraries.device.strip() else f"{named}."
 
 
 def listed(libraries: Libraries) -> list[str]:
@@ -44,9 +64,9 @@ def listed(libraries: Libraries) -> list[str]:
 
 def _sources(libraries: Libraries, index: int) -> str:
     kernels, main = _names(libraries, index)
-    several = len(libraries.each) > 1
-    device, host = (["_DEVICE"], ["_HOST"]) if several else ([], [])
-    cpp, cuda = [*host, main], [*device, kernels]
+    shared = _shared(libraries)
+    cpp = [*(name for name in shared if name == "_HOST"), main]
+    cuda = [*(name for name in shared if name == "_DEVICE"), kernels]
     if libraries.language == "cuda":
         return f"cpp_sources=[{', '.join(cpp)}], cuda_sources=[{', '.join(cuda)}]"
     return f"cpp_sources=[{', '.join([*cuda, *cpp])}]"

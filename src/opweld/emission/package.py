@@ -5,7 +5,7 @@ original.py          the model file as it was
 support.py           what builds the kernels and makes operations of them
 kernels/K.cu         the kernels of a library whose first one is K; K.cpp for the CPU
 kernels/K_host.cpp   what PyTorch calls of them
-kernels/device.cuh, kernels/host.h   what all kernels, and all calls, have in common
+kernels/device.cuh, kernels/host.h   what kernels, and calls, use of the device library
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUPPORT_HEAD = '''"""Builds kernels and makes operations of them: the same in e
 import pathlib
 
 import torch'''
-# What several libraries share, as files: for CUDA, and for the CPU.
+# What libraries share, as files: for CUDA, and for the CPU.
 _HEADERS = {"_DEVICE": ("device.cuh", "device.h"), "_HOST": ("host.h", "host.h")}
 
 

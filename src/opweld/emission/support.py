@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ..device import CPP_FLAGS
 from . import piece
 
-MARKER = "# --- From here on the same in every file ---"
+MARKER = "# --- opweld's library, as far as this file uses it ---"
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
 ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)}

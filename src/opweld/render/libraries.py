@@ -17,10 +17,6 @@ def libraries(source: Source, host: Host) -> Libraries:
     if not source.kernels:
         return NO_LIBRARIES
     groups = _divided([(each.group, each.seconds) for each in source.kernels])
-    if len(groups) == 1:
-        names = tuple(each.group for each in source.kernels)
-        whole = LibraryText(names, source.text, host.text)
-        return Libraries(source.language, "", "", (whole,))
     each = tuple(LibraryText(tuple(n), source.of(n), host.of(n)) for n in groups)
     return Libraries(source.language, source.device, host.shared, each)
 

@@ -52,7 +52,7 @@ def texts(name: str, target: str) -> list[tuple[str, str]]:
     hosts = [text for key, text in found.items() if key.startswith("_MAIN")]
     before = found.get("_DEVICE", ""), found.get("_HOST", "")
     pairs = zip(kernels, hosts, strict=True)
-    return [(before[0] + kernel, before[1] + host) for kernel, host in pairs]
+    return [(f"{before[0]}\n{kernel}", f"{before[1]}\n{host}") for kernel, host in pairs]
 
 
 def launchers(text: str) -> dict[str, list[str]]:

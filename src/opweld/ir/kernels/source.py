@@ -52,8 +52,8 @@ class LibraryText:
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
-    """The libraries of one emitted file. Before the texts of each stand those of the `device` and
-    of the `host` that all have in common; they are empty where there is one.
+    """The libraries of one emitted file. Each is compiled behind what it uses of the device library
+    and of the host code that all files have in common: `device` and `host`, which may be empty.
     """
 
     language: str

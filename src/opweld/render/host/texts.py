@@ -82,7 +82,7 @@ class Host:
         """Some operators, or all."""
         chosen = [each for each in self.operators if names is None or each.name in names]
         declared = [line for each in chosen for line in each.declarations]
-        pieces = ["", *declared] if self.key == "CUDA" else []
+        pieces = declared if self.key == "CUDA" else []
         pieces += ["namespace {", *(each.text for each in chosen), "}  // namespace"]
         return "\n".join([*pieces, _registration(chosen)]) + "\n"
 
