@@ -55,7 +55,9 @@ _EACH = "kLeastEach = 8,"
 VARIANTS: Mapping[str, Mapping[str, str]] = {
     "as emitted": {},
     "64 registers a thread": {_RESIDENT: _RESIDENT.replace("1280", "1024")},
-    "small positions are told apart": {_DIVIDES: f"if (at < by) return 0; {_DIVIDES}"},
+    "small positions are told apart": {
+        _DIVIDES: _DIVIDES.replace("return ", "return at < Index(by) ? 0 : ")
+    },
     "sizes are divided by": {_DIVIDES: "return at / Index(by);"},
     "four reads of one value": {_ONCE: "if (false) {"},
     "4 blocks a multiprocessor": {_EACH: _EACH.replace("8", "4")},

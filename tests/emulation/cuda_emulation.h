@@ -355,6 +355,10 @@ void __stcs(T* p, T v) {
     *p = v;
 }
 template <typename T>
+void __stwb(T* p, T v) {
+    *p = v;
+}
+template <typename T>
 void __stcg(T* p, T v) {
     *p = v;
 }

@@ -58,7 +58,7 @@ def test_kernels_compile_without_warnings_and_spills(arch: str) -> None:
     assert max(use.registers for use in own) <= 64  # four blocks of 128 threads wait for memory
 
 
-_WIDE = r"\.global(\.nc)?\.(v4\.\w32|v2\.\w64) "
+_WIDE = r"\.global(\.nc|\.wb)?\.(v4\.\w32|v2\.\w64) "
 
 
 @cache
@@ -95,19 +95,7 @@ def test_packets_are_loaded_by_16_byte_accesses(index: str) -> None:
 
 @pytest.mark.slow
 @needs_nvcc
-@pytest.mark.parametrize(
-    "index",
-    [
-        "j",
-        pytest.param(
-            "m",
-            marks=pytest.mark.xfail(
-                strict=True, raises=AssertionError, reason="the compiler stores elements one by one"
-            ),
-        ),
-    ],
-    ids=["32 bits", "64 bits"],
-)
+@pytest.mark.parametrize("index", ["j", "m"], ids=["32 bits", "64 bits"])
 def test_packets_are_stored_by_16_byte_accesses(index: str) -> None:
     for name in PLAIN:
         for body in of_graph(name, index):

@@ -46,7 +46,7 @@ OPWELD_FN int parts_place(int row, int chunk) {
     return (row * kChunks + (chunk ^ row % 8)) * 16;
 }
 
-// @put_split deps: Packet, half, half_header
+// @put_split deps: Word, half, half_header
 // kCount scaled values as upper and lower parts.
 template <int kCount>
 OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower,
@@ -58,12 +58,12 @@ OPWELD_FN void put_split(unsigned char* upper, unsigned char* lower,
         const float2 wide = __half22float2(high[i]);
         low[i] = __floats2half2_rn(scaled[2 * i] - wide.x, scaled[2 * i + 1] - wide.y);
     }
-    using Word = typename Packet<2 * kCount>::type;
-    *reinterpret_cast<Word*>(upper) = *reinterpret_cast<const Word*>(high);
-    *reinterpret_cast<Word*>(lower) = *reinterpret_cast<const Word*>(low);
+    using Each = Word<2 * kCount>;
+    *reinterpret_cast<Each*>(upper) = *reinterpret_cast<const Each*>(high);
+    *reinterpret_cast<Each*>(lower) = *reinterpret_cast<const Each*>(low);
 }
 
-// @WarpRow deps: Packet, exponents, load_vector, put_split
+// @WarpRow deps: exponents, load_vector, put_split
 // A row of up to kLength values in the registers of kLanes lanes, four neighbours a lane and turn.
 template <int kLength>
 struct WarpRow {
@@ -177,7 +177,7 @@ OPWELD_FN void split_rows(unsigned char* image, float* scales, int row, const At
     }
 }
 
-// @split_column deps: Packet, exponents, put_split
+// @split_column deps: exponents, put_split
 // kShare threads of a warp, 32 / kShare lanes apart, split kKeys values of one column, `count` of
 // which exist, as a row of an image; its scale. Digits that are lost are looked for among the sums.
 template <typename Parts, int kKeys, int kShare>

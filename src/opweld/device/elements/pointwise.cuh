@@ -4,7 +4,7 @@
 
 namespace op {
 
-// @pointwise deps: Along, Divisor, Pack, TensorView, type_of
+// @pointwise deps: Along, Divisor, Pack, TensorView, type_of, load_words, store_words
 // How all operands lie, along the axes of the results from the innermost on. Neighbours along that
 // one are a row, for which there are `packs` threads.
 template <int kRank, int kCount>
@@ -39,7 +39,7 @@ template <int n, typename T, typename Index>
 OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
     Pack<std::remove_const_t<T>, n> found{};
     if (!std::is_const_v<T>) return found;  // it is a result
-    if (n > 1 && x.packed) return *reinterpret_cast<const decltype(found)*>(x.data + at);
+    if (n > 1 && x.packed) return load_words(reinterpret_cast<const decltype(found)*>(x.data + at));
     if (n > 1 && x.step == 0) {
         for (auto& each : found.value) each = *x.data;
         return found;
@@ -51,7 +51,9 @@ OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
 template <int n, typename T, typename Index>
 OPWELD_FN void put(ElementRow<T, Index> x, Index at, Pack<std::remove_const_t<T>, n> values) {
     if constexpr (std::is_const_v<T>) return;
-    else if (n > 1 && x.packed) *reinterpret_cast<Pack<T, n>*>(x.data + at) = values;
+    else if (n > 1 && x.packed)
+        store_words(reinterpret_cast<Pack<T, n>*>(x.data + at), values,
+                    [](auto* at, auto word) { __stwb(at, word); });  // not merged with those below
     else
         for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
 }

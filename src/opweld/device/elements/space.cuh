@@ -1,9 +1,8 @@
 // The operands of functors, along the axes of a space. Sizes and strides are those of the tensors
 // at each call: an operand may lie in memory in any way.
 
-// @TensorView deps:
+// @TensorView deps: type_traits_header
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 // A tensor: the number of its torch.dtype, sizes and strides in elements.
 struct TensorView {

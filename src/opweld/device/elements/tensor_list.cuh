@@ -151,12 +151,13 @@ __global__ void __launch_bounds__(
 // The list lies along an axis of the rows: each row is of one tensor.
 template <typename F, int kPlace, int kAlong, typename... X>
 int reduce_list(const TensorView* x, void* stream, Types<X...> operands) {
-    bool packed = true, narrow = true;
+    bool packed = true, flat = true, narrow = true;
     int64_t num_rows = 0, length = 0;
     const int misfit = each_in_list<kPlace, kAlong>(x, operands, [&](const TensorView* own) {
         const Rows<F, X...> space(own);
         num_rows += space.num_rows, length = space.length;
-        packed = packed && space.packed(), narrow = narrow && space.is_narrow();
+        packed = packed && space.packed(), flat = flat && space.flat();
+        narrow = narrow && space.is_narrow();
         return space.misfit;
     });
     if (misfit != 0 || num_rows == 0) return misfit;
@@ -185,7 +186,7 @@ int reduce_list(const TensorView* x, void* stream, Types<X...> operands) {
             all.flush(launch);
         });
     };
-    choose<F>(packed && num_rows >= F::kLeastRows, narrow, run);
+    choose<F>(packed && num_rows >= F::kLeastRows, flat, narrow, run);
     return cudaGetLastError();
 }
 

@@ -1,32 +1,55 @@
 // Packets of neighbouring values, moved by one access of up to 16 bytes. A pointer must be aligned
 // to alignof(Vector<T, kLanes>); wider vectors are moved as several 16-byte packets.
 
+// @type_traits_header deps:
+#include <type_traits>
+
 namespace op {
 
-// @Packet deps:
-// The integer type that moves kBytes at once.
-template <int kBytes>
-struct Packet;
-template <>
-struct Packet<1> {
-    using type = unsigned char;
-};
-template <>
-struct Packet<2> {
-    using type = unsigned short;
-};
-template <>
-struct Packet<4> {
-    using type = unsigned int;
-};
-template <>
-struct Packet<8> {
-    using type = uint2;
-};
-template <>
-struct Packet<16> {
-    using type = uint4;
-};
+// @Word deps: type_traits_header
+template <bool kHolds, typename Then, typename Else>
+using If = std::conditional_t<kHolds, Then, Else>;
+// The integer type that moves n bytes at once.
+template <int n>
+using Word =
+    If<n == 16, uint4,
+       If<n == 8, uint2, If<n == 4, unsigned int, If<n == 2, unsigned short, unsigned char>>>>;
+
+// @load_words deps: Word
+// What stands at p, word by word: nvcc takes copies of a struct apart, and delays their loads
+// (cumsum of 64 rows of 2^22 floats: 0.85 ms so, 0.56 by words; H200, CUDA 13.0, 2026-11-26).
+template <typename P, typename Load>
+OPWELD_FN P load_words(const P* p, Load load) {
+    using Each = Word<alignof(P)>;
+    P found;
+#pragma unroll
+    for (int i = 0; i < int(sizeof(P) / sizeof(Each)); ++i) {
+        const Each word = load(reinterpret_cast<const Each*>(p) + i);
+        memcpy(reinterpret_cast<char*>(&found) + i * sizeof(Each), &word, sizeof(Each));
+    }
+    return found;
+}
+template <typename P>
+OPWELD_FN P load_words(const P* p) {
+    return load_words(p, [](const auto* word) { return *word; });
+}
+
+// @store_words deps: Word
+// Writes to p, word by word.
+template <typename P, typename Store>
+OPWELD_FN void store_words(P* p, const P& values, Store store) {
+    using Each = Word<alignof(P)>;
+#pragma unroll
+    for (int i = 0; i < int(sizeof(P) / sizeof(Each)); ++i) {
+        Each word;
+        memcpy(&word, reinterpret_cast<const char*>(&values) + i * sizeof(Each), sizeof(Each));
+        store(reinterpret_cast<Each*>(p) + i, word);
+    }
+}
+template <typename P>
+OPWELD_FN void store_words(P* p, const P& values) {
+    store_words(p, values, [](auto* at, auto word) { *at = word; });
+}
 
 // @Vector deps:
 // kLanes neighbouring values; kLanes is a power of two.
@@ -43,47 +66,34 @@ static inline bool is_aligned(const T* p) {
     return reinterpret_cast<uintptr_t>(p) % alignof(Vector<T, kLanes>) == 0;
 }
 
-// @load_vector deps: Vector
+// @load_vector deps: Vector, load_words
 // the kLanes values from p on
 template <int kLanes, typename T>
 OPWELD_FN Vector<T, kLanes> load_vector(const T* p) {
-    return *reinterpret_cast<const Vector<T, kLanes>*>(p);
+    return load_words(reinterpret_cast<const Vector<T, kLanes>*>(p));
 }
 
-// @load_vector_streaming deps: Packet, Vector
+// @load_vector_streaming deps: Vector, load_words
 // the kLanes values from p on, which are not needed again
 template <int kLanes, typename T>
 OPWELD_FN Vector<T, kLanes> load_vector_streaming(const T* p) {
-    using Values = Vector<T, kLanes>;
-    using Word = typename Packet<alignof(Values)>::type;
-    Values values;
-#pragma unroll
-    for (int i = 0; i < int(sizeof(Values) / sizeof(Word)); ++i) {
-        Word word = __ldcs(reinterpret_cast<const Word*>(p) + i);
-        memcpy(reinterpret_cast<char*>(&values) + i * sizeof(Word), &word, sizeof(Word));
-    }
-    return values;
+    return load_words(reinterpret_cast<const Vector<T, kLanes>*>(p),
+                      [](const auto* word) { return __ldcs(word); });
 }
 
-// @store_vector deps: Vector
+// @store_vector deps: Vector, store_words
 // writes the values from p on
 template <int kLanes, typename T>
 OPWELD_FN void store_vector(T* p, const Vector<T, kLanes>& values) {
-    *reinterpret_cast<Vector<T, kLanes>*>(p) = values;
+    store_words(reinterpret_cast<Vector<T, kLanes>*>(p), values);
 }
 
-// @store_vector_streaming deps: Packet, Vector
+// @store_vector_streaming deps: Vector, store_words
 // writes the values from p on; they are not needed again soon
 template <int kLanes, typename T>
 OPWELD_FN void store_vector_streaming(T* p, const Vector<T, kLanes>& values) {
-    using Values = Vector<T, kLanes>;
-    using Word = typename Packet<alignof(Values)>::type;
-#pragma unroll
-    for (int i = 0; i < int(sizeof(Values) / sizeof(Word)); ++i) {
-        Word word;
-        memcpy(&word, reinterpret_cast<const char*>(&values) + i * sizeof(Word), sizeof(Word));
-        __stcs(reinterpret_cast<Word*>(p) + i, word);
-    }
+    store_words(reinterpret_cast<Vector<T, kLanes>*>(p), values,
+                [](auto* at, auto word) { __stcs(at, word); });
 }
 
 }  // namespace op

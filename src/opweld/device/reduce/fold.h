@@ -194,10 +194,12 @@ struct Powers {
 // x * exp(from - to), within an ulp or so of a rounded sum in float: the last moves of a sum have
 // no others beside them that would even their errors out. Where that overflows or vanishes, or is
 // no number, all of it is the sum.
-OPWELD_FN Compensated<double> times_exp(Compensated<double> x, double from, double to) {
+[[maybe_unused]] OPWELD_FN Compensated<double> times_exp(Compensated<double> x, double from,
+                                                         double to) {
     return {(x.sum + x.rest) * op::exp(from - to), 0.0};
 }
-OPWELD_FN Compensated<float> times_exp(Compensated<float> x, float from, float to) {
+[[maybe_unused]] OPWELD_FN Compensated<float> times_exp(Compensated<float> x, float from,
+                                                        float to) {
     const float d = from - to;
     if (!(::fabs(d) < 80.0f)) return {x.sum * op::exp(d), 0.0f};
     const float back = d - from, lost = (from - (d - back)) - (to + back);

@@ -177,7 +177,7 @@ struct ChunkFolds<kPass, kChained, F, More...> : ChunkFolds<kPass, kChained, Mor
     }
 };
 
-// @reduce_rows deps: Along, Axes, NoFolds, Pack, Values, Walks, launch_early
+// @reduce_rows deps: Along, Axes, NoFolds, Pack, Values, Walks, launch_early, load_words, store_words
 template <int... i>
 struct Of {};  // operands that a pass has
 template <int... i>
@@ -198,7 +198,15 @@ struct Team {
     static constexpr int kThreads = kOfThreads, kItems = kOfItems, kShared = kInShared;
     static constexpr int kLanes = kOfLanes, kBlocks = kOfBlocks;
     static constexpr int64_t kMost = kOfMost;
+    static constexpr bool kFlat = false;
 };
+// The same where rows are flat: one run of neighbours in each operand that lies along them.
+template <typename Team>
+struct Flat : Team {
+    static constexpr bool kFlat = true;
+};
+template <typename... Team>
+Types<Flat<Team>...> flat(Types<Team...>);
 
 // The rows of a launch: their axes, and those along a row.
 template <typename F>
@@ -231,27 +239,20 @@ template <typename F, int n, int... i>
 Values<PackOf<F, i, n>...> packet_of(Of<i...>);
 template <typename F, int n>
 using PacketOf = decltype(packet_of<F, n>(typename F::Held()));
-// The integer type that moves n bytes at once.
-template <bool kHolds, typename Then, typename Else>
-using If = std::conditional_t<kHolds, Then, Else>;
-template <int n>
-using Word =
-    If<n == 16, uint4,
-       If<n == 8, uint2, If<n == 4, unsigned int, If<n == 2, unsigned short, unsigned char>>>>;
-// Loads that need not wait for stores: results share no memory with what is read later.
-template <typename P>
-OPWELD_FN P read_only(const P* p) {
-    using Each = Word<alignof(P)>;
-    P found;
-#pragma unroll
-    for (int i = 0; i < int(sizeof(P) / sizeof(Each)); ++i) {
-        const Each word = __ldg(reinterpret_cast<const Each*>(p) + i);
-        memcpy(reinterpret_cast<char*>(&found) + i * sizeof(Each), &word, sizeof(Each));
+// Whether rows can be flat: their axes follow each other, and an operand lies along all or none.
+template <typename F, typename... X>
+constexpr bool can_be_flat(Types<X...>) {
+    bool can = !F::kAcross;
+    int next = F::kAxesOfRow[0];
+    for (int axis : F::kAxesOfRow) {
+        can = can && axis == next++ && ((X::has(axis) == X::has(F::kAxesOfRow[0])) && ...);
     }
-    return found;
+    return can;
 }
+template <typename F>
+constexpr bool kCanBeFlat = can_be_flat<F>(typename F::Operands());
 // The operands of a row; n neighbours are a packet where an operand lies along F::kLane.
-template <typename F, typename Index, typename... T>
+template <typename F, bool kFlat, typename Index, typename... T>
 struct Line {
     const Layout<F>& rows;
     Values<T*...> data;
@@ -268,17 +269,18 @@ struct Line {
         constexpr int kStep = n == 1 || F::kAcross ? -1 : X::has(F::kLane);
         constexpr bool kOfRows = of_rows<F, X>();  // others begin at the same place for all
         const Index start = kOfRows ? starts[i] : 0;
-        return (PackOf<F, i, n>*)(nth<i>(data) + (start + rows.row.template offset<kStep>(at, i)));
+        const Index along = kFlat ? X::has(F::kLane) * at : rows.row.template offset<kStep>(at, i);
+        return (PackOf<F, i, n>*)(nth<i>(data) + (start + along));
     }
-    // What is read of an operand, or room for a result.
+    // What is read of an operand, which no result shares memory with, or room for a result.
     template <int i, int n>
     __device__ __forceinline__ PackOf<F, i, n> load(Index at) const {
-        if constexpr (reads<F, i>()) return read_only(place<i, n>(at));
-        else return {};
+        if constexpr (!reads<F, i>()) return {};
+        else return load_words(place<i, n>(at), [](const auto* word) { return __ldg(word); });
     }
     template <int i, int n>
     __device__ __forceinline__ void store(Index at, const PackOf<F, i, n>& values) const {
-        if constexpr (!reads<F, i>()) *place<i, n>(at) = values;
+        if constexpr (!reads<F, i>()) store_words(place<i, n>(at), values);
     }
     template <int n, int... i>
     __device__ __forceinline__ PacketOf<F, n> held(Index at, Of<i...>) const {
@@ -367,7 +369,8 @@ OPWELD_FN void along_rows(const Layout<F>& rows, Index block, void* partials, T*
     // All packets of a known length need no tests; with some in shared memory registers are short.
     const Index length = F::kLength && Team::kShared == 0 ? F::kLength : rows.length;
     const Index first = F::Cut::begin(Index(rows.piece)), last = F::Cut::end(first, rows, length);
-    const Line<F, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
+    const Line<F, Team::kFlat, Index, T...> line(rows, row, std::index_sequence_for<T...>(),
+                                                 data...);
     F known[1];
     known[0].length = length;
     const auto load = [&](Index at) { return line.template held<kLanes>(at, typename F::Held()); };
@@ -408,7 +411,7 @@ OPWELD_FN void across_rows(const Layout<F>& rows, Index block, void* partials, T
     const Index length = F::kLength ? F::kLength : rows.length;
     const Index first = F::Cut::begin(Index(rows.piece)), last = F::Cut::end(first, rows, length);
     const auto line_of = [&](Index row) {
-        return Line<F, Index, T...>(rows, row, std::index_sequence_for<T...>(), data...);
+        return Line<F, false, Index, T...>(rows, row, std::index_sequence_for<T...>(), data...);
     };
     const auto line = line_of(row);
     F known[kLanes];
@@ -466,7 +469,7 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
         if (!inside || strip > 0) return;
         F known;
         known.length = rows.length;
-        const Line<F, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
+        const Line<F, false, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
         after(pass, known, line, merged, true);
     });
 }
@@ -518,21 +521,31 @@ struct Rows : Space<F::kRank, X...> {
     Layout<F> layout() const {
         return {Own::merged(F::kAxesOfRows), Own::merged(F::kAxesOfRow), num_rows, length, length};
     }
+    // Whether a row is one run of neighbours in each operand that lies along it.
+    bool flat() const {
+        constexpr bool kAlong[] = {X::has(F::kLane)...};
+        const auto row = layout().row;
+        bool fits = row.num <= 1;
+        for (int i = 0; i < Own::kCount; ++i) fits = fits && (!kAlong[i] || row.steps[i][0] == 1);
+        return fits || length == 1;
+    }
     // Whether neighbours along F::kLane can be moved at once.
     bool packed() const {
         constexpr size_t kBytes[] = {
             alignof(Pack<std::remove_const_t<typename X::T>, F::kWidth>)...};
         constexpr size_t kEach[] = {sizeof(typename X::T)...};
         constexpr bool kAlong[] = {X::has(F::kLane)...};
-        const auto rows = layout();
-        const int64_t run = F::kAcross ? rows.rows.sizes[0].by : rows.row.sizes[0].by;
+        const auto [rows, row, num_rows, length, piece] = layout();
+        const int64_t run = F::kAcross ? rows.sizes[0].by : row.sizes[0].by;
         bool fits = Own::sizes[F::kLane] > 1 && run % F::kWidth == 0;
         for (int i = 0; i < Own::kCount; ++i) {
-            int64_t starts = reinterpret_cast<intptr_t>(x[i].data);
-            for (int a = 0; a < F::kRank; ++a) {
-                starts |= a == F::kLane ? 0 : Own::steps[i][a] * kEach[i];
-            }
-            if (kAlong[i]) fits = fits && Own::steps[i][F::kLane] == 1 && starts % kBytes[i] == 0;
+            if (!kAlong[i]) continue;
+            int64_t starts = 0;  // of runs, in elements
+            for (int a = F::kAcross; a < rows.num; ++a) starts |= rows.steps[i][a];
+            for (int a = !F::kAcross; a < row.num; ++a) starts |= row.steps[i][a];
+            const int64_t first = reinterpret_cast<intptr_t>(x[i].data);
+            fits = fits && Own::steps[i][F::kLane] == 1;
+            fits = fits && (first | starts * int64_t(kEach[i])) % kBytes[i] == 0;
         }
         return fits;
     }
@@ -552,10 +565,21 @@ void first_that_reaches(int64_t packets, Types<Team, More...>, Launch launch) {
 }
 // Calls run(lanes, index, teams).
 template <typename F, typename Run>
-void choose(bool packed, bool narrow, Run run) {
+void choose(bool packed, bool flat_rows, bool narrow, Run run) {
     using Width = Int<F::kWidth>;
     using Rare = typename F::Rare;
-    if (F::kWidth > 1 && packed) {
+    if constexpr (kCanBeFlat<F>) {
+        if (F::kWidth > 1 && packed && flat_rows) {
+            if (narrow) run(Width(), 0u, decltype(flat(typename F::Teams()))());
+            else run(Width(), uint64_t(), decltype(flat(Rare()))());
+        } else if (narrow && flat_rows) {
+            run(Int<1>(), 0u, decltype(flat(typename F::Singles()))());
+        } else if (narrow) {
+            run(Int<1>(), 0u, Rare());
+        } else {
+            run(Int<1>(), uint64_t(), Rare());
+        }
+    } else if (F::kWidth > 1 && packed) {
         if (narrow) run(Width(), 0u, typename F::Teams());
         else run(Width(), uint64_t(), Rare());
     } else if (narrow) {
@@ -592,7 +616,8 @@ int reduce(const Rows<F, X...>& space, cudaStream_t stream, std::index_sequence<
         F::Cut::template finish<F, Index, X...>(rows, partials, pieces, stream,
                                                 static_cast<typename X::T*>(space.x[i].data)...);
     };
-    choose<F>(space.num_rows >= F::kLeastRows && space.packed(), space.is_narrow(), run);
+    choose<F>(space.num_rows >= F::kLeastRows && space.packed(), space.flat(), space.is_narrow(),
+              run);
     return cudaGetLastError();
 }
 template <typename F, typename... X>
