@@ -149,8 +149,8 @@ def _span_call(each: _Spanned) -> Call:
     bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
     functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
     arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
-    places = _reached(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
-    return "_in_one_span", [*arguments, *_sizes(span.operator), f"reached={places!r}"]
+    marks = _marks(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
+    return "_in_one_span", [*arguments, *marks]
 
 
 def _tail(group: Group, lowered: Lowered) -> Operator | None:
@@ -276,11 +276,7 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     arguments = [f"_{name}_reference", _fake(operator)]
     lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
     arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
-    arguments += _sizes(operator)
-    floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
-    places = _reached(fused)
-    if any(each != floats for each in places):
-        arguments.append(f"reached={places!r}")
+    arguments += _marks(fused)
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
@@ -289,8 +285,14 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     return "_reusing", [*operators, *arguments]
 
 
-def _sizes(operator: Operator) -> list[str]:
-    return [f"sizes={len(operator.sizes)}"] if operator.sizes else []
+def _marks(fused: _FusedGroup) -> list[str]:
+    """What tells autograd of results that not all have the gradients of all arguments; of several
+    it tells always that nobody may differentiate one.
+    """
+    arguments = fused.operator.arguments
+    floats = tuple(i for i, a in enumerate(arguments) if a.type.dtype.is_float)
+    places = _reached(fused)
+    return [] if places == (floats,) else [f"mark=_marking({', '.join(map(repr, places))})"]
 
 
 def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:

@@ -86,7 +86,7 @@ def _module_rows(
 
     def key(fact: ModuleFact) -> tuple[str, str]:
         kind = object_expression(fact.type_name, original_module) if fact.path else "None"
-        return f"[{kind}]" if fact.parametrized else kind, _reads(fact, original_module)
+        return f"({kind},)" if fact.parametrized else kind, _reads(fact, original_module)
 
     facts = sorted(contract.modules, key=lambda fact: fact.path)
     return _grouped((key(fact), fact.path) for fact in facts if fact.path or fact.attributes)
@@ -107,7 +107,7 @@ def _reads(fact: ModuleFact, original_module: str) -> str:
 
 
 def _value(value: Any, original_module: str) -> str:
-    """Text of a value that the emitted `_same` compares with."""
+    """Text of a value that the emitted `same` compares with; a type in a set is any value of it."""
 
     def text(each: Any) -> str:
         return _value(each, original_module)
@@ -115,7 +115,7 @@ def _value(value: Any, original_module: str) -> str:
     if isinstance(value, CallableValue):
         return object_expression(value.name, original_module)
     if isinstance(value, OpaqueValue):
-        return f"_OfType({object_expression(value.type_name, original_module)})"
+        return f"{{{object_expression(value.type_name, original_module)}}}"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {text(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):

@@ -22,6 +22,7 @@ _OPTIONAL = {
     "track": ("_kernels.track(",),
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
+    "marking": ("_marking(",),
     "reuse": ("_reusing(",),
     "tensor_list": ("_fused_over_list(",),
     "span": ("_in_one_span(",),
@@ -29,6 +30,8 @@ _OPTIONAL = {
     "side_by_side": ("_side_by_side",),
 }
 _MAX_CHARS = 98
+# Of flags behind the name that they are given.
+_MAX_FLAGS = 68
 
 # A function of the support and its arguments, as text.
 Call = tuple[str, list[str]]
@@ -39,9 +42,8 @@ def support_text(language: str) -> str:
     target = piece("target_cuda" if language == "cuda" else "target_cpu").rstrip()
     flags = ", ".join(f'"{flag}"' for flag in _FLAGS[language])
     indent = " " * 12
-    flags = textwrap.fill(
-        flags, _MAX_CHARS, initial_indent=indent, subsequent_indent=indent
-    ).strip()
+    if len(flags) > _MAX_FLAGS:
+        flags = f"\n{textwrap.fill(flags, _MAX_CHARS, initial_indent=indent, subsequent_indent=indent)}"
     return piece("support").strip().replace("@TARGET@", target.replace("@FLAGS@", flags))
 
 
