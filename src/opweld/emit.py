@@ -68,7 +68,8 @@ def emit(
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, parts, needs)
         if bound:
-            held["host_bound"] = f"_host_bound({', '.join(map(str, bound))})"
+            asks = ["asks=_asks"] if any(p.variant.contract.weights for p in parts) else []
+            held["host_bound"] = f"_host_bound({', '.join([*map(str, bound), *asks])})"
         call = _call_text(original, parts, libraries, held, spans)
         support = f"{MARKER}\n{support_text(libraries.language)}"
         sections += [support, *optional_texts(f"{class_text}\n{call}"), call]
@@ -149,8 +150,8 @@ def _span_call(each: _Spanned) -> Call:
     bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
     functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
     arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
-    marks = _marks(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
-    return "_in_one_span", [*arguments, *marks]
+    several = _several(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
+    return "_in_one_span", [*arguments, *several]
 
 
 def _tail(group: Group, lowered: Lowered) -> Operator | None:
@@ -276,7 +277,7 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     arguments = [f"_{name}_reference", _fake(operator)]
     lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
     arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
-    arguments += _marks(fused)
+    arguments += _several(fused)
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
@@ -285,14 +286,12 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     return "_reusing", [*operators, *arguments]
 
 
-def _marks(fused: _FusedGroup) -> list[str]:
-    """What tells autograd of results that not all have the gradients of all arguments; of several
-    it tells always that nobody may differentiate one.
-    """
+def _several(fused: _FusedGroup) -> list[str]:
+    """What several results need, and one that has not the gradients of all arguments."""
     arguments = fused.operator.arguments
     floats = tuple(i for i, a in enumerate(arguments) if a.type.dtype.is_float)
     places = _reached(fused)
-    return [] if places == (floats,) else [f"mark=_marking({', '.join(map(repr, places))})"]
+    return [] if places == (floats,) else [f"**_several({', '.join(map(repr, places))})"]
 
 
 def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:
