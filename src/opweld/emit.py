@@ -68,7 +68,8 @@ def emit(
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, parts, needs)
         if bound:
-            held["host_bound"] = f"_host_bound({', '.join(map(str, bound))})"
+            asks = ["asks=_asks"] if any(p.variant.contract.weights for p in parts) else []
+            held["host_bound"] = f"_host_bound({', '.join([*map(str, bound), *asks])})"
         call = _call_text(original, parts, libraries, held, spans)
         shared = [text] if (text := shared_text(libraries)) else []
         support = [*shared, support_text(libraries.language)]
@@ -151,8 +152,8 @@ def _span_call(each: _Spanned) -> Call:
     bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
     functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
     arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
-    places = _reached(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
-    return "_in_one_span", [*arguments, *_sizes(span.operator), f"reached={places!r}"]
+    several = _several(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
+    return "_in_one_span", [*arguments, *several]
 
 
 def _tail(group: Group, lowered: Lowered) -> Operator | None:
@@ -278,11 +279,7 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     arguments = [f"_{name}_reference", _fake(operator)]
     lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
     arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
-    arguments += _sizes(operator)
-    floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
-    places = _reached(fused)
-    if any(each != floats for each in places):
-        arguments.append(f"reached={places!r}")
+    arguments += _several(fused)
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
@@ -291,8 +288,12 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     return "_reusing", [*operators, *arguments]
 
 
-def _sizes(operator: Operator) -> list[str]:
-    return [f"sizes={len(operator.sizes)}"] if operator.sizes else []
+def _several(fused: _FusedGroup) -> list[str]:
+    """What several results need, and one that has not the gradients of all arguments."""
+    arguments = fused.operator.arguments
+    floats = tuple(i for i, a in enumerate(arguments) if a.type.dtype.is_float)
+    places = _reached(fused)
+    return [] if places == (floats,) else [f"**_several({', '.join(map(repr, places))})"]
 
 
 def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:

@@ -119,9 +119,8 @@ def product_pair(name: str, folder: Path) -> Pair:
 
 def pair_of_texts(name: str, source: str, text: str, num_kernels: int, folder: Path) -> Pair:
     """The same of any source and its emitted text."""
-    built = "found = list(each(lambda its: library(*its), libraries))"
+    built = "found = [*each(lambda its: library(*its), libraries if devices else ())]"
     lines = {
-        "        if not devices: ": "        if False: ",
         built: "devices, found = _emulated(libraries)",
         "import torch\n": f"import torch\nfrom {__name__} import emulated as _emulated\n",
     }

@@ -8,7 +8,6 @@ importing it, in whatever process, finds its kernels there.
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterable, Mapping
@@ -160,8 +159,9 @@ def _start(pattern: re.Pattern[str], text: str) -> int:
 def _leave(library: Path, order: Order) -> None:
     """Where the emitted file looks, in the form in which it leaves a library itself."""
     order.folder.mkdir(parents=True, exist_ok=True)
-    place = os.path.relpath(library, order.folder)
-    (order.folder / "size").write_text(f"{library.stat().st_size} {place}")
+    place = order.folder / f"{library.stat().st_size}.so"
+    place.unlink(missing_ok=True)
+    place.symlink_to(library.resolve())
 
 
 def _declares(text: str, head: str) -> bool:

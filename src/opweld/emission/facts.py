@@ -20,6 +20,8 @@ Key = TypeVar("Key", bound=Hashable)
 WIDTH = 100
 # Where what is held by the class stands.
 INDENT = 8
+# The length of a list of paths that is written as such.
+MOST_LISTED = 72
 # Modules that PyTorch itself makes (inside MultiheadAttention) and does not export.
 NOT_IN_TORCH_NN = frozenset(["NonDynamicallyQuantizableLinear"])
 # Types that stand in no module.
@@ -67,13 +69,16 @@ def object_expression(name: str, original_module: str) -> str:
 
 
 def paths_text(paths: Iterable[str]) -> list[str]:
-    """Paths as one string with ranges, in lines of a literal; as a list where names are unusual."""
+    """The lines of a list of paths: with ranges where they are many, and no name is unusual."""
     listed = list(paths)
-    if not all(_PLAIN_PATH.fullmatch(path) for path in listed):
-        return [repr(listed)]
+    text = f"[{', '.join(map(_literal, listed))}]"
+    if len(text) <= MOST_LISTED or not all(_PLAIN_PATH.fullmatch(path) for path in listed):
+        return [text]
     words = " ".join(_with_ranges([tuple(path.split(".")) for path in listed]))
-    lines = textwrap.wrap(words, WIDTH - 24, break_long_words=False, break_on_hyphens=False)
-    return [f'"{line}{" " if n + 1 < len(lines) else ""}"' for n, line in enumerate(lines)]
+    lines = textwrap.wrap(words, WIDTH - 32, break_long_words=False, break_on_hyphens=False)
+    first, *rest = [f'"{line} "' for line in lines]
+    *before, last = [f"_paths({first}", *rest]
+    return [*before, f'{last[:-2]}")']
 
 
 # --- rows ---
@@ -86,7 +91,7 @@ def _module_rows(
 
     def key(fact: ModuleFact) -> tuple[str, str]:
         kind = object_expression(fact.type_name, original_module) if fact.path else "None"
-        return f"[{kind}]" if fact.parametrized else kind, _reads(fact, original_module)
+        return f"({kind},)" if fact.parametrized else kind, _reads(fact, original_module)
 
     facts = sorted(contract.modules, key=lambda fact: fact.path)
     return _grouped((key(fact), fact.path) for fact in facts if fact.path or fact.attributes)
@@ -107,7 +112,7 @@ def _reads(fact: ModuleFact, original_module: str) -> str:
 
 
 def _value(value: Any, original_module: str) -> str:
-    """Text of a value that the emitted `_same` compares with."""
+    """Text of a value that the emitted `same` compares with; a type in a set is any value of it."""
 
     def text(each: Any) -> str:
         return _value(each, original_module)
@@ -115,7 +120,7 @@ def _value(value: Any, original_module: str) -> str:
     if isinstance(value, CallableValue):
         return object_expression(value.name, original_module)
     if isinstance(value, OpaqueValue):
-        return f"_OfType({object_expression(value.type_name, original_module)})"
+        return f"{{{object_expression(value.type_name, original_module)}}}"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key!r}: {text(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):

@@ -15,13 +15,16 @@ _FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
+    "asks": ("asks=_asks",),
     "host_bound": ("_kernels.host_bound(",),
     "fallback": ("_kernels.tell(",),
+    "paths": ("_paths(",),
     "facts": ("_facts(",),
     "tf32": ("_kernels.allows_tf32(",),
     "track": ("_kernels.track(",),
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
+    "several": ("_several(",),
     "reuse": ("_reusing(",),
     "tensor_list": ("_fused_over_list(",),
     "span": ("_in_one_span(",),
@@ -29,6 +32,8 @@ _OPTIONAL = {
     "side_by_side": ("_side_by_side",),
 }
 _MAX_CHARS = 98
+# Of flags behind the name that they are given.
+_MAX_FLAGS = 68
 
 # A function of the support and its arguments, as text.
 Call = tuple[str, list[str]]
@@ -39,9 +44,9 @@ def support_text(language: str) -> str:
     target = piece("target_cuda" if language == "cuda" else "target_cpu").rstrip()
     flags = ", ".join(f'"{flag}"' for flag in _FLAGS[language])
     indent = " " * 12
-    flags = textwrap.fill(
-        flags, _MAX_CHARS, initial_indent=indent, subsequent_indent=indent
-    ).strip()
+    if len(flags) > _MAX_FLAGS:
+        lines = textwrap.wrap(flags, _MAX_CHARS - len(indent))
+        flags = "".join(f"\n{indent}{line}" for line in lines)
     return piece("support").strip().replace("@TARGET@", target.replace("@FLAGS@", flags))
 
 
@@ -55,7 +60,6 @@ def held_in(class_text: str, device_type: str) -> dict[str, str]:
     """What the text of the class calls of the optional support, with the texts of the functions."""
     functions = {name: f"_{name}" for name in ("allows_tf32", "track")}
     functions["autocast"] = f'_autocast_of("{device_type}")'
-    functions["host_bound"] = f'_host_bound("{device_type}")'
     return {name: text for name, text in functions.items() if f"_kernels.{name}(" in class_text}
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
-import itertools
 import random
 import sys
-import textwrap
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,7 +21,8 @@ from opweld.ir.contract import Contract, ModuleFact, OpaqueValue, WeightFact
 from opweld.ir.types import DType, TensorType
 
 NAMES: dict[str, Any] = {"torch": torch, "_original": sys.modules[__name__]}
-exec(piece("facts"), NAMES)
+for text in ("paths", "facts"):
+    exec(piece(text), NAMES)
 NAMES["_named"] = lambda module, name: getattr(module, name)
 DEVICES = (torch.device("cpu"),)
 
@@ -97,22 +96,29 @@ test_of.__test__ = False  # type: ignore[attr-defined]
 
 
 def test_equal_blocks_add_nothing_to_the_text() -> None:
-    assert paths_text([f"blocks.{n}.conv" for n in range(40)]) == ['"blocks.0-39.conv"']
-    listed = ["a.0.b", "a.1.b", "a.3.b", "c", "d.7"]
-    assert paths_text(listed) == ['"a.0-1,3.b c d.7"']
+    assert paths_text([f"blocks.{n}.conv" for n in range(40)]) == ['_paths("blocks.0-39.conv")']
+    listed = [f"a.{n}.b" for n in (*range(9), 11)] + ["c", "d.7"]
+    assert paths_text(listed) == ['_paths("a.0-8,11.b c d.7")']
     nested = [f"stage.{i}.{j}.fc" for i in range(3) for j in range(2)]
-    assert paths_text(nested) == ['"stage.0-2.0-1.fc"']
-    assert paths_text(["odd name.fc"]) == ["['odd name.fc']"]
-    assert paths_text(["a.01", "a.02"]) == ['"a.01,02"']
+    assert paths_text(nested) == ['_paths("stage.0-2.0-1.fc")']
+    zeros = [f"a_long_name_of_a_list.0{n}" for n in range(1, 4)]
+    assert paths_text(zeros) == ['_paths("a_long_name_of_a_list.01,02,03")']
+
+
+def test_few_paths_and_unusual_names_are_a_list() -> None:
+    assert paths_text(["norm.weight", "norm.bias"]) == ['["norm.weight", "norm.bias"]']
+    odd = [f"odd name.{n}" for n in range(9)]
+    assert eval("".join(paths_text(odd))) == odd
+    assert eval("".join(paths_text([""]))) == [""]
 
 
 def test_names_that_stand_for_each_other_are_written_between_commas() -> None:
     norm = [
         f"layer1.{n}.bn{k}.{leaf}" for n in (0, 1) for k in (1, 2) for leaf in ("weight", "bias")
     ]
-    assert paths_text(norm) == ['"layer1.0-1.bn1,bn2.weight,bias"']
-    assert paths_text(["fc.weight", "fc.bias", "weight"]) == ['"fc.weight,bias weight"']
-    assert paths_text(["a.b", "a.b.c", "d.b"]) == ['"a,d.b a.b.c"']
+    assert paths_text(norm) == ['_paths("layer1.0-1.bn1,bn2.weight,bias")']
+    listed = ["first.fc.weight", "first.fc.bias", "weight", "first.block", "second.block"]
+    assert paths_text(listed) == ['_paths("first.fc.weight,bias weight first,second.block")']
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -122,17 +128,13 @@ def test_the_support_reads_what_is_written(seed: int) -> None:
     parts = [["a", "b", "c1", "0", "1", "2", "4"], ["x", "y", "3", "4"], ["weight", "bias"]]
     every = [tuple(map(draw.choice, parts[: draw.randint(1, 3)])) for _ in range(30)]
     paths = sorted({".".join(path) for path in every})
-    text = piece("facts")
-    functions = text[text.index("    def names(part)") : text.index("    modules = [(kind, path")]
-    found: dict[str, Any] = {"itertools": itertools}
-    exec(textwrap.dedent(functions), found)
-    read = found["paths"](eval("(" + "\n".join(paths_text(paths)) + ")"))
-    assert sorted(".".join(path) for path in read) == paths
+    read = eval("(" + "\n".join(paths_text(paths)) + ")", NAMES)
+    assert sorted(read) == paths
 
 
 def test_each_row_is_of_what_is_alike() -> None:
     text = facts_text(contract(("scale", 2.0)), __name__)
-    assert text.count("torch.nn.Linear") == 1 and '"blocks.0-2.fc"' in text
+    assert text.count("torch.nn.Linear") == 1 and '"blocks.0.fc", "blocks.1.fc"' in text
     assert '{"eps": 1e-05, "training": True}' in text
     assert max(map(len, text.splitlines())) <= 100
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from opweld.driver import compile_module
+from opweld.emission import piece
 from opweld.emission.host_bound import FEW
 from opweld.ir.original import Original
 from opweld.options import Options
@@ -100,3 +101,13 @@ def test_the_state_with_most_elements_decides(times: int, most: list[int]) -> No
     text = compile_module(Wide(times), (torch.randn(5, 16),), {}, original, options).text
     assert text.count("=lambda op:") == 2
     assert sizes_in(text) == most
+
+
+def test_a_parameter_at_any_depth_asks_for_a_gradient() -> None:
+    names: dict[str, Any] = {"torch": torch}
+    exec(piece("asks"), names)
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2, bias=False)), nn.ReLU())
+    model.add_module("none", None)
+    assert names["_asks"](model)
+    model.requires_grad_(False)
+    assert not names["_asks"](model)

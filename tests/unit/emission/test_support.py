@@ -11,9 +11,9 @@ from tests.behaviour.models import SOURCES
 
 from opweld.emission.support import MARKER, call_text, filled, optional_texts, support_text
 
-MAX_LINES = 130
+MAX_LINES = 115
 # The aim is 300.
-MAX_FILE_LINES = 613
+MAX_FILE_LINES = 640
 # What a reader of gelu's file has to read: the original and all that was made of it.
 MAX_OWN_LINES = 135
 TARGETS = ("cpu", "sm_90a")
@@ -66,6 +66,9 @@ def test_only_what_is_used_of_the_optional_support_is_there() -> None:
     assert "def _reusing(" in texts["linear"] and "def _reusing(" not in texts["gelu"]
     for text in texts.values():
         assert "def _side_by_side(" not in text and "def _track(" not in text
+    assert "def _asks(" in texts["linear"] and "def _asks(" not in texts["gelu"]
+    assert "def _several(" in texts["branches"] and "def _several(" not in texts["gelu"]
+    assert "def _paths(" not in texts["linear"]
 
 
 def test_the_call_is_python_and_short_lines() -> None:
