@@ -17,8 +17,16 @@ def libraries(source: Source, host: Host) -> Libraries:
     if not source.kernels:
         return NO_LIBRARIES
     groups = _divided([(each.group, each.seconds) for each in source.kernels])
-    each = tuple(LibraryText(tuple(n), source.of(n), host.of(n)) for n in groups)
+    each = tuple(_library(source, host, names, len(groups) > 1) for names in groups)
     return Libraries(source.language, source.device, host.shared, each)
+
+
+def _library(source: Source, host: Host, names: list[str], some: bool) -> LibraryText:
+    """Of `some` kernels, by their names. The only one has all operators: that of row blocks has
+    another name than the kernel of their tail.
+    """
+    chosen = names if some else None
+    return LibraryText(tuple(names), source.of(chosen), host.of(chosen))
 
 
 def _divided(seconds: list[tuple[str, float]]) -> list[list[str]]:

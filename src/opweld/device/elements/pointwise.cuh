@@ -4,7 +4,7 @@
 
 namespace op {
 
-// @pointwise deps: Along, Divisor, Pack, TensorView, type_of, load_words, store_words
+// @pointwise deps: Along, Divisor, Pack, TensorView, type_of, store_words
 // How all operands lie, along the axes of the results from the innermost on. Neighbours along that
 // one are a row, for which there are `packs` threads.
 template <int kRank, int kCount>
@@ -39,7 +39,7 @@ template <int n, typename T, typename Index>
 OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
     Pack<std::remove_const_t<T>, n> found{};
     if (!std::is_const_v<T>) return found;  // it is a result
-    if (n > 1 && x.packed) return load_words(reinterpret_cast<const decltype(found)*>(x.data + at));
+    if (n > 1 && x.packed) return *reinterpret_cast<const decltype(found)*>(x.data + at);
     if (n > 1 && x.step == 0) {
         for (auto& each : found.value) each = *x.data;
         return found;

@@ -29,10 +29,6 @@ OPWELD_FN P load_words(const P* p, Load load) {
     }
     return found;
 }
-template <typename P>
-OPWELD_FN P load_words(const P* p) {
-    return load_words(p, [](const auto* word) { return *word; });
-}
 
 // @store_words deps: Word
 // Writes to p, word by word.
@@ -45,10 +41,6 @@ OPWELD_FN void store_words(P* p, const P& values, Store store) {
         memcpy(&word, reinterpret_cast<const char*>(&values) + i * sizeof(Each), sizeof(Each));
         store(reinterpret_cast<Each*>(p) + i, word);
     }
-}
-template <typename P>
-OPWELD_FN void store_words(P* p, const P& values) {
-    store_words(p, values, [](auto* at, auto word) { *at = word; });
 }
 
 // @Vector deps:
@@ -70,7 +62,8 @@ static inline bool is_aligned(const T* p) {
 // the kLanes values from p on
 template <int kLanes, typename T>
 OPWELD_FN Vector<T, kLanes> load_vector(const T* p) {
-    return load_words(reinterpret_cast<const Vector<T, kLanes>*>(p));
+    return load_words(reinterpret_cast<const Vector<T, kLanes>*>(p),
+                      [](const auto* word) { return *word; });
 }
 
 // @load_vector_streaming deps: Vector, load_words
@@ -85,7 +78,8 @@ OPWELD_FN Vector<T, kLanes> load_vector_streaming(const T* p) {
 // writes the values from p on
 template <int kLanes, typename T>
 OPWELD_FN void store_vector(T* p, const Vector<T, kLanes>& values) {
-    store_words(reinterpret_cast<Vector<T, kLanes>*>(p), values);
+    store_words(reinterpret_cast<Vector<T, kLanes>*>(p), values,
+                [](auto* at, auto word) { *at = word; });
 }
 
 // @store_vector_streaming deps: Vector, store_words

@@ -280,7 +280,8 @@ struct Line {
     }
     template <int i, int n>
     __device__ __forceinline__ void store(Index at, const PackOf<F, i, n>& values) const {
-        if constexpr (!reads<F, i>()) store_words(place<i, n>(at), values);
+        if constexpr (reads<F, i>()) return;
+        else store_words(place<i, n>(at), values, [](auto* to, auto word) { *to = word; });
     }
     template <int n, int... i>
     __device__ __forceinline__ PacketOf<F, n> held(Index at, Of<i...>) const {
