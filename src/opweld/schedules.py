@@ -41,7 +41,7 @@ HEADING = f"""\
 """
 
 _T = TypeVar("_T")
-_SCHEDULE = re.compile(r"lanes (\d+) vectors (\d+) threads (\d+)")
+_SCHEDULE = re.compile(r"vector width (\d+), (\d+) in flight, (\d+) threads")
 _POINTWISE = re.compile(r"elems 2\^(\d+) reads (\d+) writes (\d+) limit (memory|compute)")
 _PRODUCT = re.compile(r"m 2\^(\d+) n 2\^(\d+) k 2\^(\d+) batches 2\^(\d+) (held|live) (tail|plain)")
 
@@ -158,7 +158,7 @@ def _product_class(type_text: str, text: str) -> ProductClass:
 
 
 def _pointwise_schedule(text: str) -> PointwiseSchedule:
-    found = _matched(_SCHEDULE, text, "lanes L vectors V threads T")
+    found = _matched(_SCHEDULE, text, "vector width L, V in flight, T threads")
     schedule = PointwiseSchedule(*(int(found[position]) for position in (1, 2, 3)))
     if not is_launchable(schedule):
         raise ValueError(f"no kernel can have {text!r}")

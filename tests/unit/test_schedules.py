@@ -39,7 +39,8 @@ LINE = line_of(POINTWISE)
 def test_a_row_is_a_readable_line() -> None:
     assert LINE == (
         "pointwise | sm_90a | f32 | elems 2^26 reads 1 writes 1 limit memory | "
-        "lanes 4 vectors 2 threads 256 | 129.2 | lanes 4 vectors 1 threads 128 | 133 | "
+        "vector width 4, 2 in flight, 256 threads | 129.2 | "
+        "vector width 4, 1 in flight, 128 threads | 133 | "
         "NVIDIA H200 | 2026-11-21 | 2.11.0+cu130 | opweld tune examples/gelu.py"
     )
     assert line_of(PRODUCT).startswith(
@@ -95,8 +96,16 @@ def test_the_package_has_a_table_that_can_be_read() -> None:
         ("pointwise |", "reduction |", "no kind 'reduction'"),
         ("| f32 |", "| f33 |", "no element type 'f33'"),
         ("elems 2^26", "elems 67108864", "has not the form 'elems 2^E reads R"),
-        ("lanes 4 vectors 2", "lanes 3 vectors 2", "no kernel can have 'lanes 3 vectors 2"),
-        ("lanes 4 vectors 2", "lanes four vectors 2", "has not the form 'lanes L"),
+        (
+            "vector width 4, 2 in flight",
+            "vector width 3, 2 in flight",
+            "no kernel can have 'vector width 3, 2 in flight",
+        ),
+        (
+            "vector width 4, 2 in flight",
+            "vector width four, 2 in flight",
+            "has not the form 'vector width L",
+        ),
         ("| 129.2 |", "| fast |", "'fast' is no number of microseconds"),
         ("| 129.2 |", "| -1 |", "'-1' is no number of microseconds"),
         ("| 129.2 |", "| nan |", "'nan' is no number of microseconds"),

@@ -36,7 +36,7 @@ class PointwiseSchedule:
     threads: int
 
     def __str__(self) -> str:
-        return f"lanes {self.lanes} vectors {self.vectors} threads {self.threads}"
+        return f"vector width {self.lanes}, {self.vectors} in flight, {self.threads} threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ class ContractionSchedule:
     def __str__(self) -> str:
         rows = [f"{row.form.value}: {row.range_text(self.mode)}" for row in self.forms[:-1]]
         by = "; ".join([*rows, f"{self.forms[-1].form.value}: {'others' if rows else 'all'}"])
-        return f"mode {self.mode.value} tensor cores {self.family} lanes {self.lanes}; {by}"
+        return (
+            f"mode {self.mode.value}, tensor cores {self.family}, vector width {self.lanes}; {by}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,9 @@ class ReductionSchedule:
     unpacked: bool = False
 
     def __str__(self) -> str:
-        ways = f"{' cut' if self.cut else ''}{' alone' if self.alone else ''}"
-        layers = f" layers {self.layers}" if self.layers > 1 else ""
-        return f"lanes {self.lanes}{layers} threads {self.threads}{ways}"
+        ways = f"{', split rows' if self.cut else ''}{', thread per row' if self.alone else ''}"
+        layers = f", {self.layers} layers" if self.layers > 1 else ""
+        return f"vector width {self.lanes}{layers}, {self.threads} threads{ways}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class AttentionSchedule:
     lanes: int
 
     def __str__(self) -> str:
-        return f"tensor cores {self.family} lanes {self.lanes}"
+        return f"tensor cores {self.family}, vector width {self.lanes}"
 
 
 Schedule = (

@@ -345,7 +345,7 @@ def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool, by_all: bool) 
     num_ops = sum(computes(node) for node in unit)
     done = "one operation" if num_ops == 1 else f"{num_ops} operations"
     passes = "one pass" if rows.num_walks == 1 else f"{rows.num_walks} passes"
-    cut = ", each cut in pieces that run side by side" if pieces else ""
+    cut = ", each split over several blocks" if pieces else ""
     kept = ", between which all multiprocessors may keep a row together" if by_all else ""
     return f"{done} on rows of {rows.length} elements in {passes}{cut}{kept}"
 
@@ -353,7 +353,7 @@ def _reduction_reason(unit: list[Node], rows: Rows, pieces: bool, by_all: bool) 
 def _scan_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
     num_ops = sum(computes(node) for node in unit)
     done = "one operation" if num_ops == 1 else f"{num_ops} operations"
-    cut = ", each cut in pieces that run side by side" if pieces else ""
+    cut = ", each split over several blocks" if pieces else ""
     return f"{done} on rows of {rows.length} elements that are scanned in one pass{cut}"
 
 

@@ -1,5 +1,5 @@
-// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one pass, each cut in pieces that
-//   run side by side.
+// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one pass, each split over several
+//   blocks.
 // x f32[s0, 4096], y f32[s0, 4096] -> result f32[]
 
 OPWELD_FN float k1_mul_sum_div_pass0(float x_1, float y_1) {

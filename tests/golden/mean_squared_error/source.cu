@@ -1,5 +1,5 @@
-// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one pass, each cut in pieces that
-//   run side by side.
+// k1_mul_sum_div: 4 operations on rows of s0 * 4096 elements in one pass, each split over several
+//   blocks.
 // x f32[s0, 4096], y f32[s0, 4096] -> result f32[]
 struct k1_mul_sum_div_row : op::AlongRows {
   using Operands = op::Types<op::Along<const float, 0, 1>, op::Along<const float, 0, 1>,

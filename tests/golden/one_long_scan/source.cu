@@ -1,5 +1,5 @@
-// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one pass, each cut in
-//   pieces that run side by side.
+// k1_cumsum: one operation on rows of 4194304 elements that are scanned in one pass, each split
+//   over several blocks.
 // x f32[4194304] -> result f32[4194304]
 
 OPWELD_FN float k1_cumsum_scanned(float x_1) {

@@ -98,7 +98,7 @@ def test_plan_text():
     )
     assert to_text(Plan(small, "sm_90a", (group,))) == (
         "plan gelu for sm_90a\n"
-        "k1_mul_add  pointwise  lanes 4 vectors 2 threads 256\n"
+        "k1_mul_add  pointwise  vector width 4, 2 in flight, 256 threads\n"
         "  %2 f32[s0, 8192] = mul %0 0.5  # gelu.py:14\n"
         "  %3 f32[s0, 8192] = add %2 %1\n"
         "  reads %0 %1, writes %3\n"
@@ -132,7 +132,7 @@ def small_kernel(variant: str = "contiguous") -> Kernel:
 
 
 KERNEL_TEXT = """\
-kernel k1 contiguous  lanes 1 vectors 1 threads 256  # x * 0.5
+kernel k1 contiguous  vector width 1, 1 in flight, 256 threads  # x * 0.5
   input x f32 rank 1 = inputs[0]  # x
   output out f16 rank 1 = outputs[0]
   size s0

@@ -101,7 +101,7 @@ def test_hopper_multiplies_rows_that_fit_by_wgmma(
 ) -> None:
     q, k, v = normal(2, 32, depth), normal(2, 40, depth), normal(2, 40, columns)
     (group,) = make_plan(graph_of(Forward(FORMS["function"]), q, k, v), target).groups
-    assert str(group.schedule) == f"tensor cores {family} lanes {1 if columns % 2 else 2}"
+    assert str(group.schedule) == f"tensor cores {family}, vector width {1 if columns % 2 else 2}"
 
 
 @pytest.mark.parametrize(

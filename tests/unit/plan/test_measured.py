@@ -53,8 +53,9 @@ def test_a_row_gives_the_schedule_and_the_plan_says_so() -> None:
     plain, group = only(planned(g)), only(planned(g, row(POINTWISE, OTHER, OWN)))
     assert (plain.schedule, group.schedule) == (OWN, OTHER)
     assert group.reason == (
-        f"{plain.reason}; lanes 4 vectors 2 threads 256: measured 2026-11-21 on NVIDIA H200: "
-        "129 us against 133 us of lanes 4 vectors 1 threads 128"
+        f"{plain.reason}; vector width 4, 2 in flight, 256 threads: "
+        "measured 2026-11-21 on NVIDIA H200: "
+        "129 us against 133 us of vector width 4, 1 in flight, 128 threads"
     )
     assert group.estimate == plain.estimate
     assert replace(group, schedule=plain.schedule, reason=plain.reason) == plain

@@ -85,7 +85,7 @@ def test_few_long_rows_are_cut_in_pieces_that_one_walk_folds() -> None:
     total = m.reduced("sum", m.mul(x, x), 1)
     (group,) = groups_of(m.sqrt(total))
     assert isinstance(group.schedule, ReductionSchedule) and group.schedule.cut
-    assert group.reason.endswith("in one pass, each cut in pieces that run side by side")
+    assert group.reason.endswith("in one pass, each split over several blocks")
     # What each element of the result needs is known after the pieces are put together.
     assert walks_of(m.softmax(x, 1)) == [1, 0]
     # A walk that needs the whole of the one before is another kernel's.

@@ -91,7 +91,7 @@ def test_few_long_rows_are_cut() -> None:
     (many,) = groups_of(m.scanned("cumsum", m.x("y", 1 << 14, 1 << 16), 1))
     assert isinstance(long.schedule, ReductionSchedule) and long.schedule.cut
     assert isinstance(many.schedule, ReductionSchedule) and not many.schedule.cut
-    assert long.reason.endswith("in one pass, each cut in pieces that run side by side")
+    assert long.reason.endswith("in one pass, each split over several blocks")
     plan = plan_of(m.scanned("cumsum", m.x("z", 1 << 24), 0), target=CPU)
     assert [group.schedule.cut for group in plan.groups] == [True]  # type: ignore[union-attr]
 

@@ -28,8 +28,9 @@ from opweld.tune.values import KINDS, Found, Outcome, Search, Trial
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 ROW = (
-    "pointwise | cpu | f32 | elems 2^10 reads 2 writes 1 limit memory | lanes 1 vectors 1 threads 1"
-    " | 3 | lanes 16 vectors 1 threads 1 | 4 | A CPU | 2026-11-20 | 2.13.0 | opweld tune x.py"
+    "pointwise | cpu | f32 | elems 2^10 reads 2 writes 1 limit memory | "
+    "vector width 1, 1 in flight, 1 threads | 3 | vector width 16, 1 in flight, 1 threads | 4 | "
+    "A CPU | 2026-11-20 | 2.13.0 | opweld tune x.py"
 )
 MODEL = """
 import torch
@@ -195,10 +196,10 @@ def test_a_model_is_tuned_on_the_cpu(model: Path, tmp_path: Path) -> None:
     data = json.loads(out.read_text())
     assert (data["target"], data["command"]) == ("cpu", f"opweld tune {model} --target cpu")
     (outcome,) = data["outcomes"]
-    assert outcome["groups"] == ["k1_mul_exp"] and outcome["current"].startswith("lanes 1 ")
+    assert outcome["groups"] == ["k1_mul_exp"] and outcome["current"].startswith("vector width 1 ")
     assert {trial["schedule"] for trial in outcome["trials"]} == {
-        "lanes 1 vectors 1 threads 1",
-        "lanes 16 vectors 1 threads 1",
+        "vector width 1, 1 in flight, 1 threads",
+        "vector width 16, 1 in flight, 1 threads",
     }
     for trial in outcome["trials"]:
         assert 0 < trial["p10_us"] <= trial["us"] <= trial["p90_us"] and trial["runs"] >= 1

@@ -28,7 +28,7 @@ from .reduction import Folding
 def kernel_text(kernel: Kernel) -> str:
     """The whole kernel, indented by loop depth, with a final newline."""
     head = f"kernel {kernel.name} {kernel.variant}"
-    sizes = f"lanes {kernel.lanes} vectors {kernel.vectors} threads {kernel.threads}"
+    sizes = f"vector width {kernel.lanes}, {kernel.vectors} in flight, {kernel.threads} threads"
     turned = f" turned {kernel.turned}" if kernel.turned else ""
     lines = [f"{head}  {sizes}{turned}{_comment(kernel.comment)}"]
     lines += [f"  {_buffer_text(buffer)}" for buffer in kernel.buffers]
@@ -43,8 +43,8 @@ def folding_text(folding: Folding) -> str:
     """All steps of a folding: walks over the reduced loops, and what comes once for the row."""
     way = "across rows" if folding.across else "along rows"
     given = "of the element" if folding.scanned else "of the row"
-    head = f"folding {folding.name} {folding.variant}  lanes {folding.lanes} {way}"
-    lines = [f"{head} threads {folding.threads}{_comment(folding.kernels[0].comment)}"]
+    head = f"folding {folding.name} {folding.variant}  vector width {folding.lanes}, {way}"
+    lines = [f"{head}, {folding.threads} threads{_comment(folding.kernels[0].comment)}"]
     lines += [f"  {_buffer_text(buffer)}" for buffer in folding.buffers]
     lines += [f"  {_extent_text(extent)}" for extent in folding.extents]
     lines += _loop_lines(folding.kept, 1)
