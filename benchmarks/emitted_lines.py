@@ -88,8 +88,8 @@ def _definitions() -> frozenset[str]:
     found = set()
     for path in (SOURCES / "emission" / "texts").glob("*.txt"):
         text = path.read_text("utf-8")
-        if path.stem.startswith("target_") or "@TARGET@" in text:
-            continue  # parts of the support, which is told by its place
+        if "@TARGET@" in text:
+            continue  # the support, which is told by its place
         body = ast.parse(text).body
         kinds = (ast.FunctionDef, ast.ClassDef)
         found |= {_segment(each, text.splitlines()) for each in body if isinstance(each, kinds)}

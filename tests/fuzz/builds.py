@@ -136,7 +136,8 @@ def _texts(order: Order) -> tuple[str, str]:
     sources = order.inputs["cpp_sources"]
     if order.is_cuda:
         return "\n".join(order.inputs["cuda_sources"]), "\n".join(sources)
-    return tuple(sources)
+    half = len(sources) // 2  # each has its own text behind what all files share
+    return "\n".join(sources[:half]), "\n".join(sources[half:])
 
 
 def _host_library(orders: list[Order]) -> str:

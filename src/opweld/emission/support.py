@@ -41,7 +41,7 @@ Call = tuple[str, list[str]]
 
 def support_text(language: str) -> str:
     """What builds kernels and makes operations of them; `language` is "cuda" or "c++"."""
-    target = piece("target_cuda" if language == "cuda" else "target_cpu").rstrip()
+    target = piece(f"targets/{'cuda' if language == 'cuda' else 'cpu'}").rstrip()
     flags = ", ".join(f'"{flag}"' for flag in _FLAGS[language])
     indent = " " * 12
     if len(flags) > _MAX_FLAGS:
