@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util
 import sys
@@ -95,6 +96,15 @@ def text_made_of(source: str, target: str, name: str = "model") -> str:
         path.write_text(source, "utf-8")
         torch.manual_seed(0)
         return compile_file(path, Options(target=target, check=False, **EVERY_STATE)).text
+
+
+def texts_in(text: str) -> dict[str, str]:
+    """The texts that an emitted file, or a part of one, gives names to: kernels, host code."""
+    return {
+        ast.unparse(each.targets[0]): each.value.value
+        for each in ast.parse(text).body
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
+    }
 
 
 class CountCalls(TorchDispatchMode):

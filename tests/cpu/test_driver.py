@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from tests.behaviour.emitted import texts_in
 
 from opweld.driver import compile_file
 from opweld.options import AUTOCASTS, Options
@@ -99,10 +100,6 @@ def test_a_dump_has_the_six_files(model: Path, tmp_path: Path, target: str, suff
         f"06-source{suffix}",
     ]
     assert written["05-emit.py"] == compiled.text
-    texts = {
-        ast.unparse(each.targets[0]): each.value.value
-        for each in ast.parse(compiled.text).body
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
-    }
+    texts = texts_in(compiled.text)
     kernels = texts["_CPU" if target == "cpu" else "_CUDA"]
     assert written[f"06-source{suffix}"] == f"{texts['_DEVICE']}\n{kernels}"

@@ -64,9 +64,8 @@ def listed(libraries: Libraries) -> list[str]:
 
 def _sources(libraries: Libraries, index: int) -> str:
     kernels, main = _names(libraries, index)
-    shared = _shared(libraries)
-    cpp = [*(name for name in shared if name == "_HOST"), main]
-    cuda = [*(name for name in shared if name == "_DEVICE"), kernels]
+    device, host = ([n] if n in _shared(libraries) else [] for n in ("_DEVICE", "_HOST"))
+    cpp, cuda = [*host, main], [*device, kernels]
     if libraries.language == "cuda":
         return f"cpp_sources=[{', '.join(cpp)}], cuda_sources=[{', '.join(cuda)}]"
     return f"cpp_sources=[{', '.join([*cuda, *cpp])}]"

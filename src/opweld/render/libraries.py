@@ -17,16 +17,13 @@ def libraries(source: Source, host: Host) -> Libraries:
     if not source.kernels:
         return NO_LIBRARIES
     groups = _divided([(each.group, each.seconds) for each in source.kernels])
-    each = tuple(_library(source, host, names, len(groups) > 1) for names in groups)
+    # The only library has all operators: that of row blocks is not called as their tail's kernel.
+    chosen = groups if len(groups) > 1 else [None]
+    each = tuple(
+        LibraryText(tuple(names), source.of(some), host.of(some))
+        for names, some in zip(groups, chosen, strict=True)
+    )
     return Libraries(source.language, source.device, host.shared, each)
-
-
-def _library(source: Source, host: Host, names: list[str], some: bool) -> LibraryText:
-    """Of `some` kernels, by their names. The only one has all operators: that of row blocks has
-    another name than the kernel of their tail.
-    """
-    chosen = names if some else None
-    return LibraryText(tuple(names), source.of(chosen), host.of(chosen))
 
 
 def _divided(seconds: list[tuple[str, float]]) -> list[list[str]]:

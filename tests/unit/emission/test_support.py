@@ -6,7 +6,7 @@ import ast
 from importlib import resources
 
 import pytest
-from tests.behaviour.emitted import emitted_text
+from tests.behaviour.emitted import emitted_text, texts_in
 from tests.behaviour.models import SOURCES
 
 from opweld.emission.support import MARKER, call_text, filled, optional_texts, support_text
@@ -39,17 +39,8 @@ def test_it_is_the_same_in_every_file(target: str) -> None:
     for name in SOURCES:
         own, support, call = parts(name, target)
         shared, found, rest = support.partition(fixed)
-        assert found and set(assigned(shared)) <= {"_DEVICE", "_HOST"}
+        assert found and set(texts_in(shared)) <= {"_DEVICE", "_HOST"}
         assert rest.strip() == "\n\n\n".join(optional_texts(f"{own}\n{call}"))
-
-
-def assigned(text: str) -> dict[str, str]:
-    """The texts that are given names in a part of a file."""
-    return {
-        ast.unparse(each.targets[0]): each.value.value
-        for each in ast.parse(text).body
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
-    }
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -83,8 +74,8 @@ def test_the_fixed_host_code_of_pointwise_kernels_is_short() -> None:
     text = (resources.files("opweld.device") / "host" / "tensor_view.h").read_text("utf-8")
     assert len(text.splitlines()) <= 80
     own, support, _ = parts("gelu", "sm_90a")
-    assert assigned(support)["_HOST"].startswith(text.rstrip("\n"))
-    lines = [line for line in assigned(own)["_MAIN"].splitlines() if "k1_" in line]
+    assert texts_in(support)["_HOST"].startswith(text.rstrip("\n"))
+    lines = [line for line in texts_in(own)["_MAIN"].splitlines() if "k1_" in line]
     assert 3 <= len(lines) <= 5
 
 

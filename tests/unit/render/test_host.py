@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.behaviour.emitted import text_made_of
+from tests.behaviour.emitted import text_made_of, texts_in
 from tests.behaviour.models import SOURCES
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
@@ -44,10 +43,7 @@ TYPE = re.compile(r"(const )?(void|TensorView)\*|int64_t|int\b")
 
 def texts(name: str, target: str) -> list[tuple[str, str]]:
     """The kernels and the host code in an emitted file, of each of its libraries."""
-    found = {}
-    for node in ast.parse(text_made_of(MODELS[name], target)).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            found[ast.unparse(node.targets[0])] = node.value.value
+    found = texts_in(text_made_of(MODELS[name], target))
     kernels = [text for key, text in found.items() if key.startswith(("_CUDA", "_CPU"))]
     hosts = [text for key, text in found.items() if key.startswith("_MAIN")]
     before = found.get("_DEVICE", ""), found.get("_HOST", "")

@@ -51,9 +51,9 @@ OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
 template <int n, typename T, typename Index>
 OPWELD_FN void put(ElementRow<T, Index> x, Index at, Pack<std::remove_const_t<T>, n> values) {
     if constexpr (std::is_const_v<T>) return;
-    else if (n > 1 && x.packed)
+    else if (n > 1 && x.packed)  // a plain store would become one with those below, of an element
         store_words(reinterpret_cast<Pack<T, n>*>(x.data + at), values,
-                    [](auto* at, auto word) { __stwb(at, word); });  // not merged with those below
+                    [](auto* to, auto word) { __stwb(to, word); });
     else
         for (int i = 0; i < n; ++i) x.data[(at + i) * x.step] = values.value[i];
 }

@@ -31,7 +31,7 @@ OPWELD_FN P load_words(const P* p, Load load) {
 }
 
 // @store_words deps: Word
-// Writes to p, word by word.
+// Writes to p, in words for the same reason.
 template <typename P, typename Store>
 OPWELD_FN void store_words(P* p, const P& values, Store store) {
     using Each = Word<alignof(P)>;

@@ -205,8 +205,8 @@ template <typename Team>
 struct Flat : Team {
     static constexpr bool kFlat = true;
 };
-template <typename... Team>
-Types<Flat<Team>...> flat(Types<Team...>);
+template <bool kFlat, typename... Team>
+Types<If<kFlat, Flat<Team>, Team>...> flat(Types<Team...>);
 
 // The rows of a launch: their axes, and those along a row.
 template <typename F>
@@ -564,28 +564,22 @@ void first_that_reaches(int64_t packets, Types<Team, More...>, Launch launch) {
         first_that_reaches<F, kLanes>(packets, Types<More...>(), launch);
     }
 }
-// Calls run(lanes, index, teams).
+// Calls run(lanes, index, teams). Where rows can be flat, others are rare.
 template <typename F, typename Run>
 void choose(bool packed, bool flat_rows, bool narrow, Run run) {
     using Width = Int<F::kWidth>;
     using Rare = typename F::Rare;
-    if constexpr (kCanBeFlat<F>) {
-        if (F::kWidth > 1 && packed && flat_rows) {
-            if (narrow) run(Width(), 0u, decltype(flat(typename F::Teams()))());
-            else run(Width(), uint64_t(), decltype(flat(Rare()))());
-        } else if (narrow && flat_rows) {
-            run(Int<1>(), 0u, decltype(flat(typename F::Singles()))());
-        } else if (narrow) {
-            run(Int<1>(), 0u, Rare());
-        } else {
-            run(Int<1>(), uint64_t(), Rare());
-        }
-    } else if (F::kWidth > 1 && packed) {
-        if (narrow) run(Width(), 0u, typename F::Teams());
-        else run(Width(), uint64_t(), Rare());
-    } else if (narrow) {
-        run(Int<1>(), 0u, typename F::Singles());
+    constexpr bool kFlat = kCanBeFlat<F>;
+    const bool usual = flat_rows || !kFlat;
+    if (F::kWidth > 1 && packed && usual) {
+        if (narrow) run(Width(), 0u, decltype(flat<kFlat>(typename F::Teams()))());
+        else run(Width(), uint64_t(), decltype(flat<kFlat>(Rare()))());
+    } else if (narrow && usual) {
+        run(Int<1>(), 0u, decltype(flat<kFlat>(typename F::Singles()))());
     } else {
+        if constexpr (kFlat) {
+            if (narrow) return run(Int<1>(), 0u, Rare());
+        }
         run(Int<1>(), uint64_t(), Rare());
     }
 }
