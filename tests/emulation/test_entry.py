@@ -53,6 +53,19 @@ def of_many_axes(m: Make) -> Node:
     return m.tanh(m.add(m.x("many", BATCH, *MANY), m.x("others", BATCH, *MANY)))
 
 
+def of_first(m: Make) -> Node:
+    """Of an operand that is read in part, from its start."""
+    return m.tanh(m.slice(m.x("wide", BATCH, 12), 1, 0, 10))
+
+
+def sum_of_first(m: Make) -> Node:
+    return m.reduced("sum", m.slice(m.x("rows", BATCH, 12), 1, 0, 10), 1)
+
+
+def total_of_first(m: Make) -> Node:
+    return m.reduced("sum", m.slice(m.x("table", BATCH, 12), 1, 0, 10), 0, 1)
+
+
 # In PyTorch; the first operand is the one whose layout changes.
 Case = tuple[Callable[[Make], Node], tuple[tuple[int, ...], ...], Callable[..., Tensor]]
 CASES: dict[str, Case] = {
@@ -65,6 +78,9 @@ CASES: dict[str, Case] = {
     "summed": (summed, ((5, 24), (24,)), lambda x, w: torch.cumsum(x * w, 1)),
     "many axes": (of_many_axes, ((3, *MANY), (3, *MANY)), lambda x, y: torch.tanh(x + y)),
     "repeated": (repeated, ((6,),), lambda x, count: torch.tanh(x.expand(count, 6).flip(0, 1))),
+    "of the first": (of_first, ((5, 12),), lambda x: torch.tanh(x[:, :10])),
+    "sum of the first": (sum_of_first, ((5, 12),), lambda x: x[:, :10].sum(1, keepdim=True)),
+    "total of the first": (total_of_first, ((5, 12),), lambda x: x[:, :10].sum().view(1, 1)),
 }
 
 
@@ -77,7 +93,8 @@ def operators() -> dict[str, Any]:
         replace(each, cut=True) if isinstance(each, Scan) else each for each in lower(plan)
     )
     assert not any(map(runs_by_skeleton, kernels))
-    assert [given_sizes(each) for each in kernels] == [(), (), (), (), ("s0",)]
+    given = [("s0",) if name == "repeated" else () for name in CASES]
+    assert [given_sizes(each) for each in kernels] == given
     text = render("entries", kernels, "cuda").text
     main = host((Part(None, plan, kernels),), "cuda").text  # type: ignore[arg-type]
     ops, _ = load_operators(emulated_kernels(text), main)
@@ -123,6 +140,9 @@ def test_no_elements(operators: dict[str, Any], name: str) -> None:
     if name == "repeated":
         inputs = [torch.randn(first), 0]
     got = operators[name](*inputs)
+    if name == "total of the first":
+        assert got.tolist() == [[0]]
+        return
     assert got.numel() == 0
     if name != "pooled":  # which PyTorch refuses
         assert got.shape == function(*inputs).shape

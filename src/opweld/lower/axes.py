@@ -14,14 +14,14 @@ from .names import stride_name
 
 def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
     """For each operand the axes of the results that its own lie along, one apiece; None where some
-    operand is read in another way, or something that is none.
+    operand is read in another way or in part, or something that is none.
     """
     loads = {d.buffer: d for d in strided.definitions if isinstance(d, Load) and not d.guard}
     if len(strided.definitions) != len(loads) or len(loads) != len(group.inputs):
         return None
     found = []
     for buffer, node in zip(strided.buffers, group.inputs, strict=False):
-        along = _along(buffer, node, loads[buffer.name].address, group.outputs[0].type.rank)
+        along = _along(buffer, node, loads[buffer.name].address, group.outputs[0].type.shape)
         if along is None:
             return None
         found.append(along)
@@ -30,8 +30,9 @@ def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None
 
 def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] | None:
     """For each operand and result of a reduction the axes of its space that its own lie along, one
-    apiece, and for one of size 1 the number of these axes; None where some are read in another way.
-    What an index picks of a row lies along it, too.
+    apiece, and for one of size 1 the number of these axes; None where some are read in another way,
+    or in part: a skeleton goes by the sizes of the tensors that it is given. What an index picks of
+    a row lies along it, too.
     """
     assert group.rows, "a reduction has rows"
     variables = {loop.var: int(loop.var[1:]) for loop in (*strided.kept, *strided.reduced)}
@@ -45,7 +46,8 @@ def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] 
             for place in (*kernel.definitions, *kernel.stores)
             if isinstance(place, Load | Store) and place.buffer == buffer.name
         }
-        along = _of_space(buffer, node, places.pop(), variables) if len(places) == 1 else None
+        whole = len(places) == 1
+        along = _of_space(buffer, node, places.pop(), variables, space) if whole else None
         if along is None:
             return None
         found.append(tuple(len(space) if axis is None else axis for axis in along))
@@ -61,7 +63,11 @@ def _anywhere(address: Size, strided: Folding) -> Size:
 
 
 def _of_space(
-    buffer: Buffer, node: Node, address: Size, variables: Mapping[str, int]
+    buffer: Buffer,
+    node: Node,
+    address: Size,
+    variables: Mapping[str, int],
+    space: tuple[Size, ...],
 ) -> list[int | None] | None:
     """The axis of the space along which each axis of an operand lies, None for one of size 1."""
     found: list[int | None] = []
@@ -71,21 +77,27 @@ def _of_space(
         axes = [a for var, a in variables.items() if terms_of(symbol(var) * step)[0] in terms]
         if size != 1 and (len(axes) != 1 or axes[0] in found):
             return None
+        if size != 1 and size != space[axes[0]] and own != buffer.listed:
+            return None
         found.append(axes[0] if axes else None)
     moving = sum(1 for size in node.type.shape if size != 1)
     return found if moving == len(terms) else None
 
 
-def _along(buffer: Buffer, node: Node, address: Size, rank: int) -> tuple[int, ...] | None:
-    """The one of `rank` axes along which each axis of an operand lies, by an element's address; one
-    of size 1 lies along any.
+def _along(
+    buffer: Buffer, node: Node, address: Size, shape: tuple[Size, ...]
+) -> tuple[int, ...] | None:
+    """The axis of the results, which have this shape, along which each axis of an operand lies, by
+    an element's address; one of size 1 lies along any.
     """
     found: list[int] = []
-    terms = terms_of(address)
+    terms, rank = terms_of(address), len(shape)
     for own, size in enumerate(node.type.shape):
         step = symbol(stride_name(buffer.name, own))
         axes = [a for a in range(rank) if terms_of(symbol(f"i{a}") * step)[0] in terms]
         if size != 1 and (len(axes) != 1 or axes[0] in found):
+            return None
+        if size != 1 and size != shape[axes[0]] and own != buffer.listed:
             return None
         found.append(axes[0] if axes else max(rank - node.type.rank + own, 0))
     moving = sum(1 for size in node.type.shape if size != 1)

@@ -171,11 +171,21 @@ CHANGES: dict[str, Callable[[Model], object]] = {
 @pytest.mark.parametrize("known", [True, False], ids=["known", "new"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changes_is_noticed(change: str, known: bool) -> None:
-    holds, model = test_of(("scale", 2.0)), Model()
+    holds, model = test_of(), Model()
     if known:
-        assert holds(model, DEVICES) and holds(model, DEVICES)
+        assert is_known(holds, model)
     CHANGES[change](model)
     assert not holds(model, DEVICES)
+
+
+def is_known(holds: Callable[..., bool], model: Model, **asked: bool) -> bool:
+    """Whether the model is right, and what was read of it is kept: it is not asked for again."""
+    assert holds(model, DEVICES, **asked)
+    modules, model._modules = model._modules, {}  # as nothing that was read holds them
+    try:
+        return holds(model, DEVICES, **asked)
+    finally:
+        model._modules = modules
 
 
 @pytest.mark.parametrize("block", [("scale", 2.0), ("sizes", [1, 2]), ("fc.in_features", 4)])
@@ -198,8 +208,8 @@ def test_values_that_cannot_be_compared_are_of_a_type() -> None:
 
 
 def test_what_changes_nothing_is_still_right() -> None:
-    holds, model = test_of(("scale", 2.0)), Model()
-    assert holds(model, DEVICES)
+    holds, model = test_of(), Model()
+    assert is_known(holds, model)
     model.blocks[1].fc = nn.Linear(4, 4)
     model.blocks[0].fc.weight = nn.Parameter(torch.zeros(4, 4))
     with torch.no_grad():
@@ -210,17 +220,20 @@ def test_what_changes_nothing_is_still_right() -> None:
 
 
 def test_other_devices() -> None:
-    holds, model = test_of(("scale", 2.0)), Model()
-    assert holds(model, DEVICES) and not holds(model, (torch.device("cuda", 0),))
+    holds, model = test_of(), Model()
+    assert is_known(holds, model) and not holds(model, (torch.device("cuda", 0),))
     assert holds(model, DEVICES)
 
 
 def test_gradients_that_may_not_be_asked_for() -> None:
-    holds, model = test_of(("scale", 2.0)), Model()
+    holds, model = test_of(), Model()
     assert not holds(model, DEVICES, gradients=False)
     with torch.no_grad():
-        assert holds(model, DEVICES, gradients=False)
-    assert holds(model.requires_grad_(False), DEVICES, gradients=False)
+        assert is_known(holds, model, gradients=False)
+    assert not holds(model, DEVICES, gradients=False)
+    assert is_known(holds, model.requires_grad_(False), gradients=False)
+    model.blocks[1].fc.weight.requires_grad_()
+    assert not holds(model, DEVICES, gradients=False)
 
 
 def test_a_model_that_is_known_costs_no_python_frames_a_module() -> None:
@@ -241,8 +254,8 @@ def test_a_model_that_is_known_costs_no_python_frames_a_module() -> None:
 
 
 def test_a_model_is_not_kept_alive() -> None:
-    holds, model = test_of(("scale", 2.0)), Model()
-    assert holds(model, DEVICES)
+    holds, model = test_of(), Model()
+    assert is_known(holds, model)
     weight, gone = weakref.ref(model.blocks[0].fc.weight), weakref.ref(model)
     del model
     gc.collect()

@@ -55,6 +55,8 @@ def test_what_is_read_in_other_ways_has_kernels_of_its_own() -> None:
         m.cos(m.pad(x, (0, 1, 2), (0, 2, 1))),
         m.neg(m.cat(1, x, m.x("y", BATCH, 5, 4))),
         m.add(square, m.permute(square, 1, 0)),
+        m.neg(m.slice(x, 2, 0, 3)),
+        m.neg(m.slice(x, 0, 0, 2)),
     )
     assert [is_functor(fused_of(each)) for each in others] == [False] * len(others)
     assert is_functor(fused_of(m.neg(x)))

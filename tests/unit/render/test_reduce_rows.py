@@ -64,6 +64,17 @@ def test_operands_lie_along_axes_of_the_space() -> None:
     ]
 
 
+def test_rows_that_are_read_in_part_have_kernels_of_their_own() -> None:
+    """The skeleton would go by the size of the operand."""
+    m = Make()
+    x = m.x("x", BATCH, 12)
+    for part in (m.slice(x, 1, 0, 10), m.slice(x, 0, 0, 4)):
+        assert not is_row_functor(reduction_of(m.reduced("sum", part, 1)))
+        assert not is_row_functor(reduction_of(m.reduced("sum", part, 0, 1)))
+        assert not is_row_functor(reduction_of(m.reduced("sum", part, 0)))
+    assert is_row_functor(reduction_of(m.reduced("sum", x, 1)))
+
+
 @pytest.mark.parametrize(("length", "team"), [(128, "16, 2, 32"), (8192, "256, 8, 2048")])
 def test_a_known_length_compiles_its_own_instance_only(length: int, team: str) -> None:
     m = Make()
