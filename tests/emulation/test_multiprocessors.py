@@ -35,6 +35,7 @@ extern "C" int asked(int64_t few, int64_t many, int64_t k, int64_t* answers, voi
   answers[2] = op::ring_plan<op::RowRing<8>>(p).splits;
   answers[3] = op::slice_plan<op::SliceDots<false>>(p, op::Slice::most_depth()).parts;
   answers[4] = op::SkinnyPlan::of(16, 1 << 17, 32, op::Skinny::kWarps).splits;
+  answers[5] = op::pieces_for(few - few, 0, 1 << 30, 4096, 8);
   return 0;
 }
 """
@@ -110,20 +111,20 @@ def asking() -> str:
 
 
 def answers(count: int, few: int, many: int, k: int) -> list[int]:
-    found = np.zeros(5, np.int64)
+    found = np.zeros(6, np.int64)
     emulate(asking(), "asked", [few, many, k, found], multiprocessors=count)
     return found.tolist()
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_every_multiprocessor_has_its_share(count: int) -> None:
-    cut, together, splits, groups, column_splits = answers(count, 8, 64, 1 << 17)
-    assert cut == 8 * count
+    cut, together, splits, groups, column_splits, cut_nothing = answers(count, 8, 64, 1 << 17)
+    assert (cut, cut_nothing) == (8 * count, 1)
     assert together == count
     assert 0.9 * count < splits <= count, "one round, in whole stages of k"
     assert abs(column_splits - count / 2) <= 2, "twice 32 warps of each, of 16 teams with 8 warps"
     assert groups == 1, "slices of k are enough"
-    *_, groups, _ = answers(count, 16, 1 << 20, 1024)
+    *_, groups, _, _ = answers(count, 16, 1 << 20, 1024)
     assert groups == count, "of blocks, beside one slice of k"
 
 

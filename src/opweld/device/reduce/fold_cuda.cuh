@@ -366,6 +366,7 @@ static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
 static int64_t pieces_for(int64_t blocks, int64_t num_rows, int64_t length, int64_t least,
                           int64_t most_each) {
     constexpr int64_t kLeastEach = 8, kEnough = 65536, kMost = 65535;  // the limit of grid.y
+    if (blocks < 1) return 1;
     const int64_t multiprocessors = num_multiprocessors();
     const int64_t worth = num_rows * length / (multiprocessors * kEnough);
     const int64_t each = worth < kLeastEach ? kLeastEach : worth < most_each ? worth : most_each;
