@@ -7,8 +7,27 @@ from pathlib import Path
 import pytest
 import torch
 from tests.behaviour.emitted import Pair, kernels_in, leaves, profiled_kernels
-from tests.behaviour.products import BODIES, product_pair, product_text
+from tests.behaviour.products import BODIES, product_pair, text_of
 
+MANY_ROWS = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(1024, 512)
+
+    def forward(self, x):
+        return self.fc(x).relu()
+
+
+def get_inputs():
+    return [torch.randn(512, 1024)]
+
+
+def get_init_inputs():
+    return []
+"""
 _PAIRS: dict[str, Pair] = {}
 
 
@@ -137,9 +156,11 @@ def test_a_changed_weight_is_seen(tmp_path_factory: pytest.TempPathFactory) -> N
 
 
 def test_weights_are_kept_unless_it_is_forbidden() -> None:
-    assert "host::with_held" in product_text("tails")
-    without = product_text("tails", weight_cache=False)
-    assert "host::with_held" not in without and "stream_is_capturing" not in without
+    kept, anew = (
+        text_of("many_rows", MANY_ROWS, "mma", weight_cache=cache) for cache in (True, False)
+    )
+    for text in ("host::with_held", "stream_is_capturing", "op::HeldOperand"):
+        assert text in kept and text not in anew
 
 
 def test_less_precise_kernels_run_only_while_they_are_allowed(tmp_path: Path) -> None:
@@ -148,13 +169,14 @@ def test_less_precise_kernels_run_only_while_they_are_allowed(tmp_path: Path) ->
         pair = product_pair("tails", tmp_path)
         original, new = pair.models()
         inputs = pair.inputs(4)
-        assert "op::Tf32" in pair.text
+        assert "_kernels.allows_tf32()" in pair.text
         with torch.no_grad():
-            assert kernels_in(lambda: new(*inputs)) == pair.num_kernels
+            count = kernels_in(lambda: new(*inputs))
+            assert count >= pair.num_kernels  # a tail may have its own
             torch._dynamo.reset()
             compiled = torch.compile(new, backend="aot_eager", fullgraph=True)
             require_near(compiled(*inputs), [x.double() for x in leaves(original(*inputs))])
-            assert profiled_kernels(lambda: compiled(*inputs)) == pair.num_kernels
+            assert profiled_kernels(lambda: compiled(*inputs)) == count
             torch.set_float32_matmul_precision("highest")
             assert kernels_in(lambda: new(*inputs)) == 0
             compiled(*inputs)  # compiled anew
