@@ -6,6 +6,7 @@ command.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from opweld.driver import compile_file
-from opweld.errors import UserError
+from opweld.errors import UserError, from_data
 from opweld.options import Options
+from opweld.process.worker import answer_with
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 FORWARD = "def forward(self, x):\n        return torch.tanh(x) * 2.0"
@@ -54,10 +56,12 @@ def model(
 
 
 def refused(path: Path) -> str:
-    """What the compiler says of a file, without its name."""
-    with pytest.raises(UserError) as caught:
-        compile_file(path, Options(target="cpu", check=False))
-    return str(caught.value).removeprefix(str(path))
+    """What the process that compiles says of a file, without its name."""
+    options, answer = Options(target="cpu", check=False), path.with_suffix(".json")
+    answer_with(answer, path, lambda: compile_file(path, options).to_data())
+    error = from_data(json.loads(answer.read_text())["error"])
+    assert isinstance(error, UserError)
+    return str(error).removeprefix(str(path))
 
 
 def refusal(path: Path, done: subprocess.CompletedProcess[str], code: int = 2) -> str:
@@ -170,7 +174,7 @@ def test_commands_for_models_that_are_no_modules(tmp_path: Path, command: str, f
     [
         ("get_inputs", "[torch.ones(3)]", ": get_inputs is a value of type list; make it a funct"),
         ("get_inputs", "lambda: 3", ": get_inputs() gives a value of type int; give a list"),
-        ("get_inputs", "lambda: [1]", "none of the inputs is a tensor; give at least one tensor"),
+        ("get_inputs", "lambda: [1]", ": none of the inputs is a tensor; give at least one tensor"),
         ("get_init_inputs", "lambda: 'a'", ": get_init_inputs() gives a value of type str; give"),
     ],
 )
@@ -235,7 +239,9 @@ def test_a_compiler_that_fails(tmp_path: Path) -> None:
     path = model(tmp_path)
     folder = bare_path(tmp_path, c__=FAILING)
     extensions = str(tmp_path / "bin" / "extensions")
-    done = optimize(path, PATH=f"{folder}:/usr/bin:/bin", TORCH_EXTENSIONS_DIR=extensions)
+    done = optimize(
+        path, PATH=f"{folder}:/usr/bin:/bin", CXX="c++", TORCH_EXTENSIONS_DIR=extensions
+    )
     said = refusal(path, done)
     assert said == (
         ": the kernels cannot be built: the build failed: m.cpp:1: error: no;"

@@ -1,8 +1,11 @@
 // What kernels with a text for each layout ask of the operands of a call.
+
+// @list_header deps:
+#include <initializer_list>
+
 namespace op {
 
-// @Operands deps: TensorView
-#include <initializer_list>
+// @Operands deps: TensorView, list_header
 // What a kernel was made for: the number of a torch.dtype, and sizes.
 struct OperandType {
     int type;

@@ -95,7 +95,7 @@ static int split_a(const SplitOperands<kParts>& split, const Product& p, const S
              split.scale_rows, split.state.head, source.packed && reads_packets<float>(p.a));
 }
 
-// @NewOperand deps: Launch, Memory, SplitOperands, pass_over_b_kernel, reads_packets
+// @NewOperand deps: list_header, Launch, Memory, SplitOperands, pass_over_b_kernel, reads_packets
 // An operand b that is another at each call, and is split in each: by many small blocks, which keep
 // the memory busy.
 struct NewOperand {
