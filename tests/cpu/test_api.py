@@ -15,6 +15,8 @@ from torch.profiler import profile
 
 import opweld
 from opweld.errors import CaptureError, UnsupportedPrecision, UserError
+from opweld.interface.held import Held
+from opweld.model_file import load, make_inputs, make_model
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -100,6 +102,15 @@ def test_classes_of_a_script_are_fused_and_judged(tmp_path: Path) -> None:
         print(torch.allclose(new(x), old(x), rtol=1e-6, atol=1e-7))
     """
     assert run_script(tmp_path, text) == "True\n"
+
+
+def test_what_stands_for_a_module_is_a_model_file(tmp_path: Path) -> None:
+    module, x = Gated(4), torch.randn(2, 4)
+    path, _ = Held(str(tmp_path), None, (), ()).write(module, [x])
+    stands = load(path, "stands_for_a_module")
+    model = make_model(path, stands, nn.Module)
+    (given,) = make_inputs(path, stands)
+    assert isinstance(model, Gated) and torch.equal(model(given), module(x))
 
 
 def test_an_importable_class_with_keywords() -> None:

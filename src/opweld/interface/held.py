@@ -21,12 +21,14 @@ from opweld.errors import CaptureError
 from opweld.model_file import import_file
 
 ORIGINAL_FILE = '''"""Stands for the module that was handed to opweld.optimize."""
+import torch
+
 from opweld.interface.held import Held
 
 _held = Held.at({folder!r})
 
 
-class Model:
+class Model(torch.nn.Module):
     def __new__(cls):
         return _held.module()
 
@@ -39,12 +41,14 @@ def get_init_inputs():
     return []
 '''
 NEW_FILE = '''"""Stands for the same module, adopted by the emitted file."""
+import torch
+
 from opweld.interface.held import Held
 
 _held = Held.at({folder!r})
 
 
-class ModelNew:
+class ModelNew(torch.nn.Module):
     def __new__(cls):
         return _held.adopted({emitted!r})
 '''
