@@ -35,7 +35,7 @@ _PLAIN_PATH = re.compile(r"\w+(\.\w+)*")
 
 def has_facts(contract: Contract) -> bool:
     """Whether there is anything to ask of modules and weights."""
-    return bool(contract.weights or any(f.path or f.attributes for f in contract.modules))
+    return bool(contract.weights or any(map(_is_asked, contract.modules)))
 
 
 def facts_text(contract: Contract, original_module: str) -> str:
@@ -94,7 +94,12 @@ def _module_rows(
         return f"({kind},)" if fact.parametrized else kind, _reads(fact, original_module)
 
     facts = sorted(contract.modules, key=lambda fact: fact.path)
-    return _grouped((key(fact), fact.path) for fact in facts if fact.path or fact.attributes)
+    return _grouped((key(fact), fact.path) for fact in facts if _is_asked(fact))
+
+
+def _is_asked(fact: ModuleFact) -> bool:
+    """The type of the module itself is asked elsewhere."""
+    return bool(fact.path or fact.attributes or fact.mode is not None)
 
 
 def _grouped(pairs: Iterable[tuple[Key, str]]) -> list[tuple[Key, list[str]]]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from opweld.emission import piece
-from opweld.emission.facts import facts_text, paths_text
+from opweld.emission.facts import facts_text, has_facts, paths_text
 from opweld.ir.contract import Contract, ModuleFact, OpaqueValue, WeightFact
 from opweld.ir.types import DType, TensorType
 
@@ -93,6 +93,16 @@ def test_of(*block: tuple[str, Any]) -> Callable[..., bool]:
 
 
 test_of.__test__ = False  # type: ignore[attr-defined]
+
+
+def test_the_mode_of_the_model_itself_is_asked() -> None:
+    """Though nothing else of it is: neither a weight, nor a value, nor a module."""
+    alone = Contract("self, x", (), (), (fact("", f"{__name__}:Model", mode=False),), ())
+    assert has_facts(alone)
+    holds, model = eval(facts_text(alone, __name__), NAMES), Model().eval()
+    assert is_known(holds, model)
+    assert not holds(model.train(), DEVICES)
+    assert not has_facts(Contract("self, x", (), (), (fact("", f"{__name__}:Model"),), ()))
 
 
 def test_equal_blocks_add_nothing_to_the_text() -> None:
