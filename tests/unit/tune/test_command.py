@@ -196,7 +196,7 @@ def test_a_model_is_tuned_on_the_cpu(model: Path, tmp_path: Path) -> None:
     data = json.loads(out.read_text())
     assert (data["target"], data["command"]) == ("cpu", f"opweld tune {model} --target cpu")
     (outcome,) = data["outcomes"]
-    assert outcome["groups"] == ["k1_mul_exp"] and outcome["current"].startswith("vector width 1 ")
+    assert outcome["groups"] == ["k1_mul_exp"] and outcome["current"].startswith("vector width 1,")
     assert {trial["schedule"] for trial in outcome["trials"]} == {
         "vector width 1, 1 in flight, 1 threads",
         "vector width 16, 1 in flight, 1 threads",
