@@ -282,9 +282,12 @@ def test_a_fault_in_a_kernel_shows(fault: str) -> None:
     a, b = operands(1, *extents)
     if across:
         b = np.ascontiguousarray(b.transpose(0, 2, 1)).transpose(0, 2, 1)
-    check(a, b, Call(lanes=1))
+    calls = [Call(lanes=1, multiprocessors=count) for count in (132, 1)]  # blocks of many tiles
+    for call in calls:
+        check(a, b, call)
     with pytest.raises((EmulationFault, AssertionError)):
-        check(a, b, Call(lanes=1), source=source.replace(sound, broken))
+        for call in calls:
+            check(a, b, call, source=source.replace(sound, broken))
 
 
 SLOW = pytest.mark.slow

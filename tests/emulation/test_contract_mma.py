@@ -128,7 +128,7 @@ FAULTS = {
     "rows not rotated alike": ("place(row + 16 * i, chunk + lane / 16)", "place(row, chunk)"),
     "no wait for copies": ("await_copies<kStages - 2>();", "await_copies<kStages - 1>();"),
     "a stage too few in the ring": ("slot + 1 < kStages ?", "slot + 2 < kStages ?"),
-    "the edge of n": ("if (column < across) sink", "if (column <= across) sink"),
+    "the edge of n": ("if (column < columns) sink", "if (column <= columns) sink"),
 }
 
 

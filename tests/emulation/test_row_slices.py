@@ -107,8 +107,8 @@ def test_the_order_of_threads_changes_nothing(layout: str) -> None:
 
 FAULTS = {
     "a place that is turned otherwise": (
-        "return kAcross ? row / 4 % 4 * 2 :",
-        "return kAcross ? 0 :",
+        "(kAcross ? turn(i * kAtOnce) * 16 : 0)",
+        "0",
     ),
     "lower parts left out": ("kA[6] = {2, 0,", "kA[6] = {1, 0,"),
     "small rows let through": ("kLargeBits = 0x78000000u", "kLargeBits = 0x7FFFFFFFu"),
