@@ -69,12 +69,16 @@ def object_expression(name: str, original_module: str) -> str:
 
 
 def paths_text(paths: Iterable[str]) -> list[str]:
-    """The lines of a list of paths: with ranges where they are many, and no name is unusual."""
+    """The lines of a list of paths: with ranges where it is long, or half as long by them, and no
+    name is unusual.
+    """
     listed = list(paths)
     text = f"[{', '.join(map(_literal, listed))}]"
-    if len(text) <= MOST_LISTED or not all(_PLAIN_PATH.fullmatch(path) for path in listed):
+    if not all(_PLAIN_PATH.fullmatch(path) for path in listed):
         return [text]
     words = " ".join(_with_ranges([tuple(path.split(".")) for path in listed]))
+    if len(text) <= min(MOST_LISTED, 2 * len(words)):
+        return [text]
     lines = textwrap.wrap(words, WIDTH - 32, break_long_words=False, break_on_hyphens=False)
     first, *rest = [f'"{line} "' for line in lines]
     *before, last = [f"_paths({first}", *rest]
