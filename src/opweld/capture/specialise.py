@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from opweld.ir.expr import Expr, Size, substitute
-from opweld.ir.graph import Graph, Node
+from opweld.ir.graph import Graph, Node, Origin
 from opweld.ir.ops import Op
 
 from .build import Builder
@@ -27,14 +27,17 @@ def rebuild(graph: Graph, sizes: Sizes, operands_of: Callable[[Node], tuple[Node
     for node in graph.nodes():
         operands = [made[n.serial] for n in operands_of(node)]
         made[node.serial] = _rebuilt(node, operands, build, sizes)
-    origins = dict(graph.origins)
+    given, origins = dict(graph.origins), dict[int, Origin]()
+    for serial, node in made.items():  # several may have become one
+        if serial in given:
+            origins.setdefault(node.serial, given[serial])
     return replace(
         graph,
         inputs=tuple(made[n.serial] for n in graph.inputs),
         weights=tuple(made[n.serial] for n in graph.weights),
         outputs=tuple(made[n.serial] for n in graph.outputs),
         structure=_substituted(graph.structure, sizes),
-        origins=tuple(sorted((made[o].serial, origins[o]) for o in made if o in origins)),
+        origins=tuple(sorted(origins.items())),
     )
 
 

@@ -108,3 +108,13 @@ def test_other_batch_sizes_through_a_library_call() -> None:
     variant = captured(model, X).variants[0]
     for rows in (0, 1, 2, 17):
         assert_agrees(variant, model, torch.randn(rows, 8))
+
+
+def test_numbers_of_two_modules_may_be_one_at_some_sizes() -> None:
+    """A capture at these sizes is compared with the graph: here, of how many a mean is in each."""
+
+    def forward(self, x):
+        return self.batch(x) + self.instance(x)
+
+    norms = {"batch": nn.BatchNorm1d(4, affine=False), "instance": nn.InstanceNorm1d(4)}
+    assert len(ranges(forward, torch.randn(6, 4, 9), **norms)) == 1
