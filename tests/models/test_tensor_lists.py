@@ -33,7 +33,7 @@ class Dense(nn.Module):
         self.layers = nn.ModuleList(Layer(12 + 8 * number) for number in range(5))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        features = [x]
+        features = [F.max_pool2d(x, 2)]  # whose result is read in another shape
         for layer in self.layers:
             features.append(layer(features))
         return torch.cat(features, 1)

@@ -38,9 +38,13 @@ def with_squeezed_results(graph: Graph, uses: Uses, groups: tuple[Group, ...]) -
 
 
 def _squeezed(uses: Uses, group: Group, node: Node) -> Node | None:
-    """The only reader of a result elsewhere, if all that it does is to leave out axes of size 1."""
+    """The only reader of a result elsewhere, if all that it does is to leave out axes of size 1; a
+    concatenation may become a list of tensors, which are those behind views.
+    """
     readers = [user for user in uses.users[node.serial] if user not in group.nodes]
     if len(readers) != 1 or readers[0].op is not Op.RESHAPE:
+        return None
+    if any(user.op is Op.CAT for user in uses.users[readers[0].serial]):
         return None
     shapes = [[size for size in each.type.shape if size != 1] for each in (node, readers[0])]
     return readers[0] if shapes[0] == shapes[1] else None
