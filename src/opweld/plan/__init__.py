@@ -8,6 +8,7 @@ from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
 from .attention.long import in_two_products
 from .buffers import reuse_buffers
+from .convolutions import with_biases_apart
 from .fusion import fuse
 from .groups import make_groups
 from .products.choice import choose_products
@@ -37,6 +38,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
+    graph = with_biases_apart(graph, target)
     graph = in_two_products(graph, target, conditions, table)
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)

@@ -1,0 +1,106 @@
+"""Convolutions of the library with what PyTorch does beside them left to our kernels.
+
+On a GPU PyTorch adds the bias of a convolution by a kernel of its own, which reads and writes the
+whole result; a kernel of ours that reads the result anyway adds it in passing. (Convolution of 64
+into 128 channels, 3x3, with a tail, batch 32, 56x56: 0.041 of 0.188 ms; H100, 2026-11-26.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..ir.attrs import CallAttrs, CastAttrs, Operand, ShapeAttrs
+from ..ir.copying import Copier
+from ..ir.graph import Arena, Graph, Node, Origin, arena_of
+from ..ir.ops import Op
+from ..target import Target
+from .uses import CALCULATING, uses_of
+
+CONVOLUTIONS = frozenset(
+    f"aten.{name}"
+    for name in (
+        "conv1d.default",
+        "conv1d.padding",
+        "conv2d.default",
+        "conv2d.padding",
+        "conv3d.default",
+        "conv3d.padding",
+        "conv_transpose1d.default",
+        "conv_transpose2d.input",
+        "conv_transpose3d.input",
+        "convolution.default",
+    )
+)
+_BIAS = 2  # its place among the arguments of all of them
+
+
+def with_biases_apart(graph: Graph, target: Target) -> Graph:
+    """The graph in which convolutions that a kernel reads have no bias, which is added behind them;
+    the same graph for a CPU, whose library adds it for nothing.
+    """
+    if target.language != "cuda" or not any(map(_bias_of, graph.nodes())):
+        return graph
+    readers = uses_of(graph).readers
+    read = {s for s, nodes in readers.items() if any(node.kind in CALCULATING for node in nodes)}
+    biases = ((node.serial, _bias_of(node)) for node in graph.nodes() if node.serial in read)
+    chosen = {serial: bias for serial, bias in biases if bias is not None}
+    origins = dict(graph.origins)
+    apart = _Apart(arena_of(graph), chosen, origins)
+    return Copier(apart.arena, apart.instead, origins).copied(graph)
+
+
+def _bias_of(node: Node) -> Node | None:
+    """The bias of a convolution."""
+    if node.op is not Op.CALL or node.attrs.target not in CONVOLUTIONS:
+        return None
+    arguments = node.attrs.arguments
+    bias = arguments[_BIAS] if len(arguments) > _BIAS else dict(node.attrs.keywords).get("bias")
+    return node.inputs[bias.index] if isinstance(bias, Operand) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """`chosen` has the biases by the serials of the convolutions that are to be without."""
+
+    arena: Arena
+    chosen: Mapping[int, Node]
+    origins: dict[int, Origin]
+
+    def instead(self, node: Node, operands: tuple[Node, ...]) -> Node | None:
+        if node.serial not in self.chosen:
+            return None
+        bias = operands[node.inputs.index(self.chosen[node.serial])]
+        call = self.arena.call(*_without_bias(node, operands))
+        if bias.type.dtype is not call.type.dtype:  # as autocast does
+            bias = self.arena.make(Op.CAST, bias, attrs=CastAttrs(call.type.dtype))
+        shape = (*bias.type.shape, *(1,) * (call.type.rank - _channel_axis(call) - 1))
+        bias = self.arena.make(Op.RESHAPE, bias, attrs=ShapeAttrs(shape))
+        added = self.arena.make(Op.ADD, call, bias)
+        if node.serial in self.origins:
+            places = range(call.serial, added.serial + 1)
+            self.origins.update((serial, self.origins[node.serial]) for serial in places)
+        return added
+
+
+def _channel_axis(call: Node) -> int:
+    """That of the result: an input may come without a batch."""
+    weight = call.inputs[call.attrs.arguments[1].index]
+    return 1 if call.type.rank == weight.type.rank else 0
+
+
+def _without_bias(node: Node, operands: tuple[Node, ...]) -> tuple[tuple[Node, ...], CallAttrs]:
+    """Operands and attributes of the call whose bias is None."""
+    attrs: CallAttrs = node.attrs
+    arguments = [None if place == _BIAS else each for place, each in enumerate(attrs.arguments)]
+    keywords = tuple((name, each) for name, each in attrs.keywords if name != "bias")
+    read = [each.index for each in arguments if isinstance(each, Operand)]
+    read += [each.index for _, each in keywords if isinstance(each, Operand)]
+    kept = sorted(set(read))
+    place = {index: Operand(number) for number, index in enumerate(kept)}
+    attrs = replace(
+        attrs,
+        arguments=tuple(place[a.index] if isinstance(a, Operand) else a for a in arguments),
+        keywords=tuple((n, place[a.index] if isinstance(a, Operand) else a) for n, a in keywords),
+    )
+    return tuple(operands[index] for index in kept), attrs
