@@ -1,6 +1,6 @@
 """One network of network_speed.py, in a process of its own: prepared, and timed when told to.
 
-    python benchmarks/network_child.py speed|host ROW TARGET FOLDER
+    python benchmarks/network_child.py speed|host|convolutions ROW TARGET FOLDER
 
 Tells what it is at through the file descriptor named by OPWELD_EVENTS, last "ready"; then waits for
 the file FOLDER/go, so that nothing else runs while it is timed. Writes FOLDER/answer.json.
@@ -39,30 +39,41 @@ BUDGET_S = 1.0
 # Few enough calls that the device's queue never fills up and makes the host wait.
 CALLS, ROUNDS = 5, 40
 Way = Callable[[], Any]
+# Eager PyTorch with weights and inputs in the layout that convolutions like best.
+CHANNELS_LAST = "eager, channels last"
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The three ways to run one network, built and called once in each state of gradients."""
+    """The ways to run one network, built and called once in each state of gradients."""
 
     made: Loaded
     modules: Mapping[str, torch.nn.Module]
     device: str
 
+    def inputs(self, name: str) -> tuple[Any, ...]:
+        """What a way is called with, made before it is timed."""
+        if name != CHANNELS_LAST:
+            return self.made.inputs
+        return tuple(x.to(memory_format=FORMATS[x.dim()]) for x in self.made.inputs)
+
     def forwards(self) -> dict[str, Way]:
-        return {name: self._forward(module) for name, module in self.modules.items()}
+        return {name: self._forward(name) for name in self.modules}
 
     def backwards(self) -> dict[str, Way]:
-        return {name: self._backward(module) for name, module in self.modules.items()}
+        return {name: self._backward(name) for name in self.modules}
 
-    def _forward(self, module: torch.nn.Module) -> Way:
-        return lambda: module(*self.made.inputs)
+    def _forward(self, name: str) -> Way:
+        module, inputs = self.modules[name], self.inputs(name)
+        return lambda: module(*inputs)
 
-    def _backward(self, module: torch.nn.Module) -> Way:
+    def _backward(self, name: str) -> Way:
+        module, inputs = self.modules[name], self.inputs(name)
         parameters = list(module.parameters())
 
         def run() -> Any:
-            total = module(*self.made.inputs).float().sum()
+            total = module(*inputs).float().sum()
             return torch.autograd.grad(total, parameters, allow_unused=True)
 
         return run
@@ -76,7 +87,7 @@ def main() -> None:
     tell("ready")
     while not Path(folder, "go").exists():
         time.sleep(0.05)
-    figures = {"speed": speed, "host": host}[kind](prepared, trains)
+    figures = {"speed": speed, "host": host, "convolutions": speed}[kind](prepared, trains)
     Path(folder, "answer.json").write_text(json.dumps(figures), "utf-8")
 
 
@@ -92,9 +103,13 @@ def prepare(row: Row, target: str, folder: Path, trains: bool) -> Prepared:
     new.write_text(compiled.text, "utf-8")
     tell("build")
     file: Any = import_file(new, "emitted")
-    ours = file.ModelNew(*file.get_init_inputs()).train(row.training).to(device)
+    given = () if row.convolution else file.get_init_inputs()
+    ours = file.ModelNew(*given).train(row.training).to(device)
     ours.load_state_dict(made.module.state_dict())
     modules = {"eager": made.module, "compile": torch.compile(made.module), "opweld": ours}
+    if row.convolution and made.inputs[0].dim() in FORMATS:
+        layout = FORMATS[made.inputs[0].dim()]
+        modules[CHANNELS_LAST] = copy.deepcopy(made.module).to(memory_format=layout)
     prepared = Prepared(made, modules, device)
     call_each(prepared, trains)
     return prepared

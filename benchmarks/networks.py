@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks import convolutions
 
 from opweld.ir.original import Original
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
@@ -22,7 +23,8 @@ class Row:
 
     `lines` is the most that the text may have, `seconds` the most that making and building it may
     take, None where nothing is asked. `training` is the module's mode. `gpu_batch` is the argument
-    of `get_inputs` where speed is measured on a GPU; None keeps the file's own.
+    of `get_inputs` where speed is measured on a GPU; None keeps the file's own. Where the file has
+    several models, `convolution` names one of convolutions.py.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Row:
     seconds: float | None = None
     training: bool = False
     gpu_batch: int | None = None
+    convolution: str = ""
 
 
 def model(stem: str) -> Path:
@@ -68,7 +71,11 @@ HOST_ROWS = tuple(
         ("embedding bag", "embedding_bag"),
     )
 )
-BY_NAME = {row.name: row for row in (*ROWS, *HOST_ROWS)}
+CONVOLUTION_ROWS = tuple(
+    Row(name, Path(convolutions.__file__), training=name.endswith("training"), convolution=name)
+    for name in convolutions.MODELS
+)
+BY_NAME = {row.name: row for row in (*ROWS, *HOST_ROWS, *CONVOLUTION_ROWS)}
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,20 @@ class Loaded:
 def loaded(row: Row, device: str = "cpu", batch: int | None = None) -> Loaded:
     """The same weights and inputs at each call."""
     torch.manual_seed(0)
+    if row.convolution:
+        return _convolution(row, device)
     file = load(row.path, f"model_of_{row.path.stem}")
     about = Original(row.path.name, file.__name__, "Model", read_source(row.path), NAMES)
     module = make_model(row.path, file, torch.nn.Module).train(row.training).to(device)
     inputs = make_inputs(row.path, file) if batch is None else tuple(file.get_inputs(batch))
     return Loaded(about, module, tuple(x.to(device) for x in inputs))
+
+
+def _convolution(row: Row, device: str) -> Loaded:
+    kind = convolutions.MODELS[row.convolution]
+    about = Original(row.path.name, kind.__module__, kind.__name__, None)
+    module = kind().train(row.training).to(device)
+    return Loaded(about, module, tuple(x.to(device) for x in kind.inputs()))
 
 
 def chosen(rows: tuple[Row, ...], only: str) -> list[Row]:
