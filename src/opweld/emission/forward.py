@@ -23,7 +23,7 @@ from .loops import Called, Loop, in_loops
 from .methods import Methods
 from .spans import Span
 from .spelling.composites import Call, calls
-from .spelling.ops import maker_name, number
+from .spelling.ops import CHANNELS_FIRST, layout_of, maker_name, number
 from .spelling.selects import selects_joined
 from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
 
@@ -362,7 +362,9 @@ def _layer_calls(
         text = below(layer.access, access)
         if text is not None and "{" not in text:
             name = node.attrs.target.split(".")[1]
-            found[node.serial] = Call(name, f"{text}({{x}})", node.inputs[:1])
+            first = CHANNELS_FIRST if node.attrs.channels_last else ""
+            called = f"{text}({{x}}{first}){layout_of(node)}"
+            found[node.serial] = Call(name, called, node.inputs[:1])
     return found
 
 

@@ -262,7 +262,8 @@ class CallAttrs:
     `results` has the type of each result, None for one that is not a tensor; `reason` says in a
     sentence why the operation is not fused. With `draws` it takes random numbers, in the
     program's order. Gradients of a product `summed_in_parts` are as exact as those of PyTorch's
-    attention.
+    attention. With `channels_last` the first operand and the result of a convolution have their
+    axes in the order (batch, *space, channels).
     """
 
     target: str
@@ -272,6 +273,7 @@ class CallAttrs:
     reason: str
     draws: bool = False
     summed_in_parts: bool = False
+    channels_last: bool = False
 
     def __str__(self) -> str:
         return self.target

@@ -228,7 +228,8 @@ def _call_text(node: Node, attrs: CallAttrs, names: Names) -> str:
     operands = [_operand_text(operand, None, names) for operand in node.inputs]
     arguments = [_argument_text(a, operands) for a in attrs.arguments]
     arguments += [f"{name}={_argument_text(a, operands)}" for name, a in attrs.keywords]
-    return f"call {attrs.target}({', '.join(arguments)})"
+    layout = " channels last" if attrs.channels_last else ""
+    return f"call {attrs.target}({', '.join(arguments)}){layout}"
 
 
 def _argument_text(argument: Any, operands: list[str]) -> str:

@@ -11,6 +11,7 @@ from .buffers import reuse_buffers
 from .convolutions import with_biases_apart
 from .fusion import fuse
 from .groups import make_groups
+from .layouts import in_channels_last
 from .products.choice import choose_products
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
@@ -38,7 +39,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
-    graph = with_biases_apart(graph, target)
+    graph = in_channels_last(with_biases_apart(graph, target), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)

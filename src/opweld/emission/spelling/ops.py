@@ -84,6 +84,8 @@ TENSORS_ONLY = frozenset(
 # These take a number for their second operand only, and none beside bool tensors.
 FIRST_TENSOR = frozenset((Op.FMOD, Op.CLAMP_MIN, Op.CLAMP_MAX))
 
+# A tensor of the order (batch, *space, channels) as PyTorch wants it: a view.
+CHANNELS_FIRST = ".movedim(-1, 1)"
 # PyTorch calls with a public name whose arguments are in the operator's own order.
 CALLS = {
     "aten.linear.default": f"{_FUNCTIONAL}.linear",
@@ -376,7 +378,14 @@ def _call(node: Node, name: Names) -> str:
     arguments = attrs.arguments[: NUM_ARGUMENTS.get(attrs.target)]
     texts = [_call_argument(value, node, name) for value in arguments]
     texts += [f"{key}={_keyword(key, value, node, name)}" for key, value in attrs.keywords]
-    return f"{_function(attrs.target)}({', '.join(texts)})"
+    if attrs.channels_last:
+        texts[0] = f"{texts[0]}{CHANNELS_FIRST}"
+    return f"{_function(attrs.target)}({', '.join(texts)}){layout_of(node)}"
+
+
+def layout_of(call: Node) -> str:
+    """What follows a call whose result is to have its channels last."""
+    return ".movedim(1, -1)" if call.attrs.channels_last else ""
 
 
 def _function(target: str) -> str:
