@@ -54,6 +54,37 @@ def get_init_inputs():
 """
 
 
+CHAIN = """import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(6, 16, 3, padding=1)
+        self.b = nn.Conv2d(16, 16, (3, 1), padding=(1, 0), bias=False)
+        self.c = nn.ConvTranspose2d(16, 8, 2, stride=2)
+        self.norm = nn.BatchNorm2d(16)
+        self.shift = nn.Parameter(torch.randn(1, 16, 1, 1))
+        self.rows = nn.Parameter(torch.randn(12, 1))
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = F.max_pool2d(torch.relu(self.a(x)), 3, 2, 1)
+        y = F.silu(self.norm(self.b(y)) + y * self.shift + self.rows)
+        y = F.avg_pool2d(y.softmax(1), 2)
+        z = torch.tanh(self.c(y))
+        return self.fc(z.mean((2, 3))), z.amax(1), y.permute(0, 2, 3, 1).sum((1, 2)), y.sum()
+
+
+def get_inputs():
+    return [torch.randn(3, 6, 24, 20)]
+
+
+def get_init_inputs():
+    return []
+"""
 # Two convolutions with their tails, in this order, and what reads the others.
 NUM_KERNELS = 9
 
@@ -121,3 +152,76 @@ def test_under_autocast_the_bias_is_cast() -> None:
     original = Original("sequential.py", __name__, "Sequential", None)
     text = compile_module(module, (torch.randn(2, 4, 8),), {}, original, options).text
     assert re.search(r"\+ op::to_compute\(op::from_compute<op::bfloat16>\(\w+bias\)\)", text)
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    text = text_of("chain_of_convolutions", CHAIN, mode="both")
+    folder = tmp_path_factory.mktemp("chain")
+    return pair_of_texts("chain_of_convolutions", CHAIN, text, 0, folder)
+
+
+def test_convolutions_read_each_other_with_their_channels_last(chain: Pair) -> None:
+    calls = calls_of(chain.text)
+    assert len(calls) == 2 * 3 and all(call.endswith(".movedim(1, -1)") for call in calls)
+    assert chain.text.count("aten.contiguous.default") == 2, "the input is moved, in either mode"
+
+
+@pytest.mark.parametrize("batch", [3, 1])
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_chain_is_near_float64(chain: Pair, batch: int, layout: torch.memory_format) -> None:
+    original, new = chain.models()
+    (x,) = chain.inputs(batch)
+    x = x.to(memory_format=layout)
+    with torch.no_grad():
+        before = x.clone()
+        found = new(x)
+        assert kernels_in(lambda: new(x)) > 3
+        assert torch.equal(x, before)
+        require_near(found, exactly(original, [x]))
+        assert all(each.is_contiguous() for each in leaves(found))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_of_a_chain(chain: Pair, training: bool) -> None:
+    original, new = (model.train(training) for model in chain.models())
+    inputs = chain.inputs(2)
+    found = gradients(new, inputs)
+    exact = gradients(original.double(), [x.double() for x in inputs])
+    assert len(found) == len(exact) > 8
+    for mine, theirs in zip(found, exact, strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=1e-4, atol=5e-5)
+    for mine, theirs in zip(new.buffers(), original.buffers(), strict=True):
+        torch.testing.assert_close(mine.double(), theirs.double(), rtol=1e-5, atol=1e-6)
+
+
+class Two(nn.Module):
+    def __init__(self, groups: int = 1) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(8, 8, 3, padding=1, groups=groups)
+        self.b = nn.Conv2d(8, 8, 3, padding=1, groups=groups)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.b(torch.relu(self.a(x))))
+
+
+class Mean(Two):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).mean((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "moved"),
+    [
+        (Mean(), "sm_90a", 2),
+        (Mean(), "cpu", 0),
+        (Mean(groups=8), "sm_90a", 0),  # which have kernels of their own
+        (Two(), "sm_90a", 0),  # the result is in the usual order
+    ],
+    ids=["chain", "cpu", "groups", "returned"],
+)
+def test_what_is_moved(module: nn.Module, target: str, moved: int) -> None:
+    original = Original("two.py", __name__, type(module).__name__, None)
+    options = Options(target=target)
+    text = compile_module(module, (torch.randn(4, 8, 16, 16),), {}, original, options).text
+    assert sum(".movedim(1, -1)" in call for call in calls_of(text)) == moved

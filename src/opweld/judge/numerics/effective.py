@@ -29,6 +29,8 @@ from opweld.judge.load import Call, seed_all
 from opweld.judge.numerics.grade import MARGIN_B
 
 APPROXIMATE, EXACT = "approximate", "exact"
+# Where an operator's call has the number of groups.
+GROUPS = {"convolution": 8, "convolution_backward": 9}
 # The mean distance, in bits, up to which a format's name is given.
 MAX_DISTANCE_BITS = 2.0
 # A format that costs less than so many times the rounding of the dtype itself is not told apart.
@@ -48,6 +50,7 @@ FACTORS = {
     "linear": (0, 1),
     "convolution": (0, 1),
     "_convolution": (0, 1),
+    "convolution_backward": (0, 1, 2),
     "_scaled_dot_product_flash_attention": (0, 1, 2),
     "_scaled_dot_product_flash_attention_for_cpu": (0, 1, 2),
     "_scaled_dot_product_efficient_attention": (0, 1, 2),
@@ -57,11 +60,14 @@ FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """A way to lose precision: the format, and whether it is at every operation or at products."""
+    """A way to lose precision: the format, and whether it is at every operation or at products, or
+    at `convolutions` alone; those of one channel a group stay.
+    """
 
     name: str
     round: Callable[[Tensor], Tensor]
     everywhere: bool
+    convolutions: bool = False
 
     @property
     def text(self) -> str:
@@ -128,6 +134,21 @@ LOWERINGS = (
 ACCEPTED: dict[str, Lowering] = {"tf32": LOWERINGS[1], "fp16": LOWERINGS[3], "bf16": LOWERINGS[5]}
 
 
+# What cuDNN may do where its flag allows TF32; eager does it by a convolution's size and layout.
+CONVOLUTIONS = Lowering(TF32, round_tf32, everywhere=False, convolutions=True)
+
+
+def allowed_in(device: torch.device) -> Lowering | None:
+    """What torch's flags allow beside the errors of eager on this device."""
+    if device.type != "cuda":
+        return None
+    try:
+        allowed = torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # the flag of each operator was set
+        allowed = torch.backends.cudnn.conv.fp32_precision == "tf32"
+    return CONVOLUTIONS if allowed else None
+
+
 def narrower(dtype: torch.dtype) -> tuple[Lowering, ...]:
     """The lowerings that lose something for outputs of this dtype."""
     bits = {torch.float64: 53, torch.float32: 24}.get(dtype, 0)
@@ -181,12 +202,23 @@ def _bits_apart(left: float, right: float) -> float:
     return abs(math.log2(left) - math.log2(right))
 
 
+def _is_dense(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether a call is a convolution that has more than one channel in a group."""
+    if name not in GROUPS or len(args) <= GROUPS[name]:
+        return False
+    first, groups = args[GROUPS[name] - 8], args[GROUPS[name]]
+    return groups == 1 or groups != first.shape[1]
+
+
 class Lowered(TorchDispatchMode):
-    """Rounds what float32 and float64 operations take, and, everywhere, what they give."""
+    """Rounds what float32 and float64 operations take, and, everywhere, what they give. `acted`
+    says whether a factor was rounded.
+    """
 
     def __init__(self, lowering: Lowering) -> None:
         super().__init__()
         self._lowering = lowering
+        self.acted = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -197,6 +229,9 @@ class Lowered(TorchDispatchMode):
 
     def _factors(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         factors = FACTORS.get(name, ())
+        if self._lowering.convolutions and not _is_dense(name, args):
+            factors = ()
+        self.acted |= bool(factors)
         return tuple(self._rounded(a) if i in factors else a for i, a in enumerate(args))
 
     def _results(self, out: Any, mutable: bool) -> Any:

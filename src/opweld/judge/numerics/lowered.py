@@ -26,6 +26,19 @@ def lowered_run(model: nn.Module, call: Call, seed: int, eager: Run, lowering: L
     return replace(eager, leaves=[low if _same_float(e, low) else e for e, low in pairs])
 
 
+def larger_error(one: Run, other: Run, block: Block) -> Run:
+    """The run whose leaves are, one by one, those with the larger error against float64."""
+    leaves = list(one.leaves)
+    rows = slice(None) if block.rows is None else block.rows
+    for position, leaf in enumerate(block.leaves):
+        left, right = as_tensor(one.leaves[position]), as_tensor(other.leaves[position])
+        if is_float(left) and left.shape == right.shape and left.dim() > 0:
+            exact = as_tensor(leaf, torch.float64).double()
+            if _square(right, rows, exact) > _square(left, rows, exact):
+                leaves[position] = other.leaves[position]
+    return replace(one, leaves=leaves)
+
+
 def observe(
     model: nn.Module,
     call: Call,

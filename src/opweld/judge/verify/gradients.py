@@ -14,7 +14,8 @@ import torch
 
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost
 from opweld.judge.numerics.differentiate import gradients
-from opweld.judge.numerics.effective import Lowered, Lowering
+from opweld.judge.numerics.effective import Lowered, Lowering, allowed_in
+from opweld.judge.numerics.lowered import larger_error
 from opweld.judge.numerics.outputs import Comparison, bit_equal, mismatch
 from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.numerics.reference import Block
@@ -37,7 +38,8 @@ def compare_gradients(
 ) -> Check:
     """The gradients of every floating-point input and parameter.
 
-    With `lowering`, their errors may be those of the original lowered so.
+    With `lowering`, their errors may be those of the original lowered so; without, as large as
+    torch's flags allow those of convolutions to be.
     """
     phase(ORIGINAL, NAME)
     try:
@@ -59,19 +61,33 @@ def compare_gradients(
     if lowering:
         with Lowered(lowering):
             eager = gradients(pair.original, call, seed, like=eager)
-    return _graded(pair, call, seed, new, eager, note)
+    return _graded(pair, call, seed, new, eager, note, lowered=lowering is not None)
 
 
-def _graded(pair: Pair, call: Call, seed: int, new: Run, eager: Run, note: str) -> Check:
+def _allowed_run(pair: Pair, call: Call, seed: int, eager: Run) -> Run | None:
+    lowering = allowed_in(pair.device)
+    if lowering is None:
+        return None
+    with Lowered(lowering) as mode:
+        found = gradients(pair.original, call, seed, like=eager)
+    return found if mode.acted else None
+
+
+def _graded(
+    pair: Pair, call: Call, seed: int, new: Run, eager: Run, note: str, lowered: bool
+) -> Check:
     comparison = Comparison(eager)
     wide = FLOAT64.model(pair.original)
 
     def forward(wide_call: Call) -> Any:
         return FLOAT64.run(wide, wide_call, seed, grad=True)
 
+    allowed = None if lowered else _allowed_run(pair, call, seed, eager)
     try:
         exact = gradients(wide, call.map(FLOAT64.tensor), seed, like=eager, forward=forward)
-        if useless := comparison.add(new, eager, Block(None, exact.leaves)):
+        block = Block(None, exact.leaves)
+        held_to = eager if allowed is None else larger_error(eager, allowed, block)
+        if useless := comparison.add(new, held_to, block):
             comparison.no_reference = "float64 is not more precise"
             shaken = gradients(pair.original, call.map(move_by_ulp), seed, like=eager)
             comparison.add_noise(new, eager, shaken, 1.0, sorted(useless), num_inputs=0)

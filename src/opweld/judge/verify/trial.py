@@ -16,11 +16,12 @@ from opweld.judge.numerics.effective import (
     Lowered,
     Lowering,
     Observation,
+    allowed_in,
     faithful,
     is_coarse,
     name_of,
 )
-from opweld.judge.numerics.lowered import lowered_run, observe
+from opweld.judge.numerics.lowered import larger_error, lowered_run, observe
 from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.numerics.outputs import Comparison, bit_equal, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT32, NoReference
@@ -58,7 +59,8 @@ class Trial:
     start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
     `num_elems` counts the elements of inputs and outputs in the main check, `main_runs` are both
     sides' there, without their leaves, and `main_extents` the outputs' sizes. With `lowering`,
-    errors may be those of the original lowered so.
+    errors may be those of the original lowered so; without, they may be as large as torch's flags
+    allow those of convolutions to be.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Trial:
         self.main_extents: tuple[Extent, ...] = ()
         self.draws_random = False
         self._lowering = lowering
+        self._allowed = None if lowering else allowed_in(pair.device)
         self._dtypes: set[str] = set()
         self._observations: list[Observation] = []
         self._unrefuted: frozenset[Pass] = frozenset()
@@ -250,12 +253,14 @@ class Trial:
         """Against float64 where there is one, against eager's own noise where there is none."""
         call, unjudged = kind.make(draw), set(range(len(eager.leaves)))
         trivial, standard = self._trivial(kind, draw, eager, main), self._standard(call, eager)
+        allowed = self._allowed_run(call, eager)
         try:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
             self._restore()
             for block in self._reference.blocks(call, eager):
-                unjudged = comparison.add(new, standard, block)
+                held_to = standard if allowed is None else larger_error(standard, allowed, block)
+                unjudged = comparison.add(new, held_to, block)
                 if trivial:
                     trivial.add(block)
             comparison.no_reference = "float64 is not more precise" if unjudged else None
@@ -301,6 +306,20 @@ class Trial:
             return eager
         self._restore()
         return lowered_run(self.pair.original, call, self.seed, eager, self._lowering)
+
+    def _allowed_run(self, call: Call, eager: Run) -> Run | None:
+        """The original whose convolutions are as inexact as torch's flags allow; None where they
+        allow nothing, or it has none.
+        """
+        if self._allowed is None or eager.draws_random:
+            return None
+        self._restore()
+        with Lowered(self._allowed) as mode:
+            found = self._run_eager(call, watch=False)
+        if not mode.acted:
+            self._allowed = None
+            return None
+        return found
 
     def _keep_main(self, new: Run, eager: Run) -> None:
         self.main_runs = replace(new, leaves=[]), replace(eager, leaves=[])

@@ -1,0 +1,96 @@
+"""Errors that torch's flags allow in convolutions: as large as those of TF32, and no larger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.judge.pairs import failing, judge_pair
+
+from opweld.judge.numerics.effective import CONVOLUTIONS, allowed_in
+from opweld.judge.verify import gradients, trial
+
+MODEL = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(16, 16, 3, padding=1, groups=GROUPS)
+
+    def forward(self, x):
+        return torch.tanh(self.conv(x)) * SCALE
+
+def get_inputs():
+    return [torch.randn(4, 16, 9, 7)]
+
+def get_init_inputs():
+    return []
+"""
+NEW = """
+class _Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        bits = x.contiguous().view(torch.int32)
+        return ((bits + (1 << KEPT - 1)) & -(1 << KEPT)).view(torch.float32)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+class ModelNew(Base):
+    def forward(self, x):
+        weight = _Rounded.apply(self.conv.weight)
+        y = F.conv2d(_Rounded.apply(x), weight, self.conv.bias, padding=1, groups=GROUPS)
+        return torch.tanh(y) * SCALE
+"""
+TF32, BFLOAT16 = 13, 16  # bits that are rounded away
+
+
+@pytest.fixture
+def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, by default."""
+    for module in (trial, gradients):
+        monkeypatch.setattr(module, "allowed_in", lambda device: CONVOLUTIONS)
+
+
+def judged(folder: Path, kept: int, groups: int = 1) -> set[str]:
+    names = {"GROUPS": str(groups), "KEPT": str(kept), "SCALE": "2.0"}
+    model, new = MODEL, NEW
+    for name, value in names.items():
+        model, new = model.replace(name, value), new.replace(name, value)
+    return failing(judge_pair(folder, model, new))
+
+
+def test_as_inexact_as_tf32_is_allowed(tmp_path: Path, allowed: None) -> None:
+    assert not judged(tmp_path, TF32)
+
+
+def test_no_less_exact_than_that(tmp_path: Path, allowed: None) -> None:
+    assert "own inputs" in judged(tmp_path, BFLOAT16)
+
+
+def test_convolutions_of_one_channel_a_group_are_exact(tmp_path: Path, allowed: None) -> None:
+    assert "own inputs" in judged(tmp_path, TF32, groups=16)
+
+
+def test_nothing_is_allowed_without_the_flag(tmp_path: Path) -> None:
+    assert "own inputs" in judged(tmp_path, TF32)
+    assert allowed_in(torch.device("cpu")) is None
+    assert allowed_in(torch.device("cuda")) is CONVOLUTIONS
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        assert allowed_in(torch.device("cuda")) is None
+
+
+def test_models_without_convolutions_are_held_to_eager(tmp_path: Path, allowed: None) -> None:
+    model = MODEL.replace("SCALE", "2.0").replace(
+        "nn.Conv2d(16, 16, 3, padding=1, groups=GROUPS)", "nn.Linear(7, 7)"
+    )
+    new = (
+        NEW.replace("KEPT", str(TF32))
+        .replace("SCALE", "2.0")
+        .replace(
+            "F.conv2d(_Rounded.apply(x), weight, self.conv.bias, padding=1, groups=GROUPS)",
+            "F.linear(_Rounded.apply(x), weight, self.conv.bias)",
+        )
+    )
+    assert "own inputs" in failing(judge_pair(tmp_path, model, new))
