@@ -13,6 +13,7 @@ from opweld.judge.load import Call
 from opweld.judge.numerics.effective import (
     APPROXIMATE,
     LOWERINGS,
+    Lowered,
     Observation,
     faithful,
     name_of,
@@ -160,7 +161,7 @@ def test_lowering_costs_what_the_format_keeps() -> None:
     exact = x.double() @ model.weight.detach().double().t()
     scale = float(exact.square().mean().sqrt())
     for lowering in narrower(torch.float32):
-        lowered = run_lowered(model, Call((x,), {}), 0, lowering)
+        lowered = run_lowered(model, Call((x,), {}), 0, Lowered(lowering))
         bits = -math.log2(float((lowered - exact).square().mean().sqrt()) / scale)
         expected = 8 if lowering.name == "bfloat16" else 11
         assert expected < bits < expected + 2, lowering.text

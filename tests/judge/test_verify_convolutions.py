@@ -94,3 +94,16 @@ def test_models_without_convolutions_are_held_to_eager(tmp_path: Path, allowed: 
         )
     )
     assert "own inputs" in failing(judge_pair(tmp_path, model, new))
+
+
+def test_models_that_change_their_state(tmp_path: Path, allowed: None) -> None:
+    """What a norm in training leaves in its buffers is compared as well."""
+    names = {"GROUPS": "1", "KEPT": str(TF32), "SCALE": "2.0", "torch.tanh(": "self.norm("}
+    model, new = (
+        MODEL.replace("groups=GROUPS)", "groups=1)\n        self.norm = nn.BatchNorm2d(16)"),
+        NEW,
+    )
+    for name, value in names.items():
+        model, new = model.replace(name, value), new.replace(name, value)
+    failed = failing(judge_pair(tmp_path, model, new))
+    assert failed <= {"the largest number"}, "which the candidate rounds up to infinity"

@@ -162,10 +162,10 @@ def is_coarse(dtype: str | None, rms: float, scale: float | None) -> bool:
     return dtype == "float32" and rms > COARSE_HALF_ULPS * 2.0**-25 * (scale or 0.0)
 
 
-def run_lowered(model: nn.Module, call: Call, seed: int, lowering: Lowering) -> Any:
+def run_lowered(model: nn.Module, call: Call, seed: int, mode: Lowered) -> Any:
     """The original's outputs under a lowering."""
     seed_all(seed)
-    with torch.no_grad(), Lowered(lowering):
+    with torch.no_grad(), mode:
         return model(*call.args, **call.kwargs)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge.load import Call
-from opweld.judge.numerics.effective import Lowering, Observation, narrower, run_lowered
+from opweld.judge.numerics.effective import Lowered, Lowering, Observation, narrower, run_lowered
 from opweld.judge.numerics.outputs import as_tensor, is_float
 from opweld.judge.numerics.reference import Block
 from opweld.judge.verify.run import Run, collect
@@ -19,8 +19,21 @@ from opweld.judge.verify.run import Run, collect
 
 def lowered_run(model: nn.Module, call: Call, seed: int, eager: Run, lowering: Lowering) -> Run:
     """The original's run with its floating-point leaves those of the lowered one."""
+    return _run_under(Lowered(lowering), model, call, seed, eager)
+
+
+def allowed_run(
+    model: nn.Module, call: Call, seed: int, eager: Run, lowering: Lowering
+) -> Run | None:
+    """The same; None where there is nothing in the model that the lowering is about."""
+    mode = Lowered(lowering)
+    found = _run_under(mode, model, call, seed, eager)
+    return found if mode.acted else None
+
+
+def _run_under(mode: Lowered, model: nn.Module, call: Call, seed: int, eager: Run) -> Run:
     given = call.map(torch.clone)
-    outputs = run_lowered(model, given, seed, lowering)
+    outputs = run_lowered(model, given, seed, mode)
     found = collect(outputs, given, model, eager.changed_inputs, eager.changed_state)
     pairs = zip(eager.leaves, found, strict=True)
     return replace(eager, leaves=[low if _same_float(e, low) else e for e, low in pairs])

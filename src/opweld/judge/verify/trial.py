@@ -21,7 +21,7 @@ from opweld.judge.numerics.effective import (
     is_coarse,
     name_of,
 )
-from opweld.judge.numerics.lowered import larger_error, lowered_run, observe
+from opweld.judge.numerics.lowered import allowed_run, larger_error, lowered_run, observe
 from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.numerics.outputs import Comparison, bit_equal, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT32, NoReference
@@ -314,11 +314,8 @@ class Trial:
         if self._allowed is None or eager.draws_random:
             return None
         self._restore()
-        with Lowered(self._allowed) as mode:
-            found = self._run_eager(call, watch=False)
-        if not mode.acted:
-            self._allowed = None
-            return None
+        found = allowed_run(self.pair.original, call, self.seed, eager, self._allowed)
+        self._allowed = self._allowed if found else None
         return found
 
     def _keep_main(self, new: Run, eager: Run) -> None:
