@@ -84,7 +84,7 @@ def number(value: float | None) -> str:
 
 def network_speed(account: dict[str, Any]) -> list[str]:
     """Milliseconds of the large models, microseconds of the host for the small ones."""
-    kinds: dict[str, list[dict[str, Any]]] = {"speed": [], "host": []}
+    kinds: dict[str, list[dict[str, Any]]] = {"speed": [], "convolutions": [], "host": []}
     for case in account["cases"]:
         kinds[case["kind"]].append(case)
     said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
@@ -94,6 +94,13 @@ def network_speed(account: dict[str, Any]) -> list[str]:
         text += ["", "Medians in ms of the device; the error is the largest of ours over eager's."]
         rows = [cells for case in kinds["speed"] for cells in (speed_cells(case), *backward(case))]
         text += ["", *table(heads, rows)]
+    if kinds["convolutions"]:
+        heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
+        text += ["", "Medians in ms of convolutions with what is behind them."]
+        text += [
+            "",
+            *table((*heads, "error", "grade"), map(convolution_cells, kinds["convolutions"])),
+        ]
     if kinds["host"]:
         ways = ("eager", "torch.compile", "ModelNew")
         heads = ("network", *ways, *(f"{way}, gradients" for way in ways))
@@ -103,6 +110,7 @@ def network_speed(account: dict[str, Any]) -> list[str]:
 
 
 WAYS = ("eager", "compile", "opweld")
+CHANNELS_LAST = "eager, channels last"
 
 
 def speed_cells(case: dict[str, Any]) -> list[str]:
@@ -115,6 +123,13 @@ def speed_cells(case: dict[str, Any]) -> list[str]:
     beside = [figure(case["ms"], way, 4) for way in WAYS[:2]]
     errors = case["error"]
     return [case["name"], *beside, *ours, number_ratio(errors), errors["grade"]]
+
+
+def convolution_cells(case: dict[str, Any]) -> list[str]:
+    name, eager, *others = speed_cells(case)
+    times = case.get("ms", {})  # there is no such layout of one axis of space
+    other_layout = figure(times, CHANNELS_LAST, 4) if CHANNELS_LAST in times else ""
+    return [name, eager, other_layout, *others]
 
 
 def backward(case: dict[str, Any]) -> list[list[str]]:

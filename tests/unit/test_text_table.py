@@ -69,12 +69,15 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
         trained,
         small,
         {**small, "unequal_runs": 2},
+        {**good, "name": "flat", "kind": "convolutions"},
+        {**wrong, "name": "wrong convolution", "kind": "convolutions"},
     ]
     text = network_speed({"device": "d", "versions": {"torch": "2"}, "cases": cases})
     rows = {line.split("|")[1].strip(): line for line in text if line.startswith("|")}
     assert "**1**" in rows["good"] and "**1**" in rows["summed"]
     assert "**4**" in rows["trained, with its backward"]
-    for name in ("wrong", "changing", "idle", "late"):
+    assert "**1**" in rows["flat"] and rows["flat"].count("|") == 9
+    for name in ("wrong", "changing", "idle", "late", "wrong convolution"):
         assert "**1**" not in rows[name], name
     assert "not done in time" in rows["late"]
     assert [line.count("**1**") for line in text if line.startswith("| small")] == [2, 0]
