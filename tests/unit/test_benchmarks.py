@@ -16,7 +16,15 @@ from benchmarks.record import EQUAL_RUNS, keep, runs_that_differ, slug, why_refu
 from benchmarks.table import attention, products, shares_of_copy
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
-NO_SCRIPTS = ("record", "one_expression", "compiled", "networks", "emitted_lines", "text_table")
+NO_SCRIPTS = (
+    "record",
+    "one_expression",
+    "compiled",
+    "convolutions",
+    "networks",
+    "emitted_lines",
+    "text_table",
+)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

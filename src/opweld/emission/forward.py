@@ -22,8 +22,9 @@ from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
 from .spans import Span
+from .spelling.calls import CHANNELS_FIRST, layout_of
 from .spelling.composites import Call, calls
-from .spelling.ops import CHANNELS_FIRST, layout_of, maker_name, number
+from .spelling.ops import maker_name, number
 from .spelling.selects import selects_joined
 from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
 

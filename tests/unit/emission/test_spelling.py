@@ -11,7 +11,7 @@ from tests.rules.torch_ops import TORCH, TORCH_DTYPES, call_torch
 from tests.unit.ir.test_meaning import REDUCED, TAKEN, VIEWS, operands_for, rows_of
 
 from opweld.emission.body import Body
-from opweld.emission.spelling.ops import CALLS
+from opweld.emission.spelling.calls import CALLS
 from opweld.ir.attrs import (
     NO_ATTRS,
     CallAttrs,

@@ -11,6 +11,7 @@ from ...ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ...ir.graph import Node, Record
 from ...ir.ops import Kind, Op
 from ...ir.types import DType
+from .calls import CALLS, CHANNELS_FIRST, NUM_ARGUMENTS, layout_of
 from .scans import SCANS, scan_text
 
 TORCH_DTYPES = {
@@ -83,32 +84,6 @@ TENSORS_ONLY = frozenset(
 
 # These take a number for their second operand only, and none beside bool tensors.
 FIRST_TENSOR = frozenset((Op.FMOD, Op.CLAMP_MIN, Op.CLAMP_MAX))
-
-# A tensor of the order (batch, *space, channels) as PyTorch wants it: a view.
-CHANNELS_FIRST = ".movedim(-1, 1)"
-# PyTorch calls with a public name whose arguments are in the operator's own order.
-CALLS = {
-    "aten.linear.default": f"{_FUNCTIONAL}.linear",
-    "aten.conv1d.default": f"{_FUNCTIONAL}.conv1d",
-    "aten.conv2d.default": f"{_FUNCTIONAL}.conv2d",
-    "aten.conv3d.default": f"{_FUNCTIONAL}.conv3d",
-    "aten.conv_transpose1d.default": f"{_FUNCTIONAL}.conv_transpose1d",
-    "aten.conv_transpose2d.input": f"{_FUNCTIONAL}.conv_transpose2d",
-    "aten.conv_transpose3d.input": f"{_FUNCTIONAL}.conv_transpose3d",
-    "aten.scaled_dot_product_attention.default": f"{_FUNCTIONAL}.scaled_dot_product_attention",
-    "aten.embedding.default": "torch.embedding",
-    "aten.index_add.default": "torch.index_add",
-    "aten.layer_norm.default": "torch.layer_norm",
-    "aten.matmul.default": "torch.matmul",
-    "aten.mm.default": "torch.mm",
-    "aten.bmm.default": "torch.bmm",
-    "aten.softmax.int": "torch.softmax",
-    "aten.clone.default": "torch.clone",
-    "aten.dropout.default": f"{_FUNCTIONAL}.dropout",
-}
-
-# Where an operator has more arguments than the function of that name.
-NUM_ARGUMENTS = {"aten.layer_norm.default": 5}
 
 Names = Callable[[Node], str]
 
@@ -381,11 +356,6 @@ def _call(node: Node, name: Names) -> str:
     if attrs.channels_last:
         texts[0] = f"{texts[0]}{CHANNELS_FIRST}"
     return f"{_function(attrs.target)}({', '.join(texts)}){layout_of(node)}"
-
-
-def layout_of(call: Node) -> str:
-    """What follows a call whose result is to have its channels last."""
-    return ".movedim(1, -1)" if call.attrs.channels_last else ""
 
 
 def _function(target: str) -> str:

@@ -1,0 +1,38 @@
+"""How PyTorch calls are spelled: their public names, and the layout of convolutions."""
+
+from __future__ import annotations
+
+from ...ir.graph import Node
+
+FUNCTIONAL = "torch.nn.functional"
+
+# A tensor of the order (batch, *space, channels) as PyTorch wants it: a view.
+CHANNELS_FIRST = ".movedim(-1, 1)"
+# PyTorch calls with a public name whose arguments are in the operator's own order.
+CALLS = {
+    "aten.linear.default": f"{FUNCTIONAL}.linear",
+    "aten.conv1d.default": f"{FUNCTIONAL}.conv1d",
+    "aten.conv2d.default": f"{FUNCTIONAL}.conv2d",
+    "aten.conv3d.default": f"{FUNCTIONAL}.conv3d",
+    "aten.conv_transpose1d.default": f"{FUNCTIONAL}.conv_transpose1d",
+    "aten.conv_transpose2d.input": f"{FUNCTIONAL}.conv_transpose2d",
+    "aten.conv_transpose3d.input": f"{FUNCTIONAL}.conv_transpose3d",
+    "aten.scaled_dot_product_attention.default": f"{FUNCTIONAL}.scaled_dot_product_attention",
+    "aten.embedding.default": "torch.embedding",
+    "aten.index_add.default": "torch.index_add",
+    "aten.layer_norm.default": "torch.layer_norm",
+    "aten.matmul.default": "torch.matmul",
+    "aten.mm.default": "torch.mm",
+    "aten.bmm.default": "torch.bmm",
+    "aten.softmax.int": "torch.softmax",
+    "aten.clone.default": "torch.clone",
+    "aten.dropout.default": f"{FUNCTIONAL}.dropout",
+}
+
+# Where an operator has more arguments than the function of that name.
+NUM_ARGUMENTS = {"aten.layer_norm.default": 5}
+
+
+def layout_of(call: Node) -> str:
+    """What follows a call whose result is to have its channels last."""
+    return ".movedim(1, -1)" if call.attrs.channels_last else ""
