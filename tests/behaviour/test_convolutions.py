@@ -226,3 +226,28 @@ def test_what_is_moved(module: nn.Module, target: str, moved: int) -> None:
     options = Options(target=target)
     text = compile_module(module, (torch.randn(4, 8, 16, 16),), {}, original, options).text
     assert sum(".movedim(1, -1)" in call for call in calls_of(text)) == moved
+
+
+class Draws(nn.Module):
+    """The first draw is given a tensor whose channels are last; the others are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(n, 32, 3, padding=1) for n in (4, 32, 32, 32, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.convs[0](x))
+        noise, scale = torch.rand_like(y), torch.randn_like(x)
+        y = y + noise
+        for conv in self.convs[1:]:
+            y = torch.tanh(conv(y))
+        return y.mean((2, 3)) * scale.amax((1, 2, 3)).unsqueeze(1)
+
+
+def test_numbers_are_drawn_in_the_programs_order() -> None:
+    original = Original("draws.py", __name__, "Draws", None)
+    call = (torch.randn(2, 4, 12, 12),)
+    text = compile_module(Draws(), call, {}, original, Options(target="sm_90a")).text
+    forward = text[text.rindex("    def forward(self, x):") :]
+    assert "aten.contiguous" in forward
+    assert forward.index("aten.rand_like") < forward.index("aten.randn_like")

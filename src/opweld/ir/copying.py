@@ -29,6 +29,8 @@ class Copier:
         for node in sorted(graph.nodes(), key=lambda node: node.serial):
             operands = tuple(self.made[operand.serial] for operand in node.inputs)
             new = self.instead(node, operands) or self._on(node, operands)
+            # Later calls must have later serials.
+            self.calls_moved |= node.op is Op.CALL and new is not node
             self.made[node.serial] = self.known_as(node, new)
         outputs = tuple(self.made[node.serial] for node in graph.outputs)
         result = replace(graph, outputs=outputs, origins=())
@@ -40,9 +42,8 @@ class Copier:
     def _on(self, node: Node, operands: Operands) -> Node:
         """The same operation on the new operands."""
         if node.op is Op.CALL:
-            # Later calls must have later serials.
-            self.calls_moved |= operands != node.inputs
-            return self.arena.call(operands, node.attrs) if self.calls_moved else node
+            moved = self.calls_moved or operands != node.inputs
+            return self.arena.call(operands, node.attrs) if moved else node
         if operands == node.inputs:
             return node
         if node.op is Op.ITEM:
