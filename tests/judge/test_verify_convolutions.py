@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import torch
 from tests.judge.pairs import failing, judge_pair
 
 from opweld.judge.numerics.effective import CONVOLUTIONS, allowed_in
+from opweld.judge.numerics.lowered import larger_error
+from opweld.judge.numerics.reference import Block
 from opweld.judge.verify import gradients, trial
+from opweld.judge.verify.run import Run
 
 MODEL = """
 class Model(nn.Module):
@@ -31,7 +35,8 @@ class _Rounded(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         bits = x.contiguous().view(torch.int32)
-        return ((bits + (1 << KEPT - 1)) & -(1 << KEPT)).view(torch.float32)
+        rounded = ((bits + (1 << KEPT - 1)) & -(1 << KEPT)).view(torch.float32)
+        return torch.where(rounded.isfinite(), rounded, x)
 
     @staticmethod
     def backward(ctx, g):
@@ -81,7 +86,7 @@ def test_nothing_is_allowed_without_the_flag(tmp_path: Path) -> None:
         assert allowed_in(torch.device("cuda")) is None
 
 
-def test_models_without_convolutions_are_held_to_eager(tmp_path: Path, allowed: None) -> None:
+def test_nothing_is_allowed_beside_convolutions(tmp_path: Path, allowed: None) -> None:
     model = MODEL.replace("SCALE", "2.0").replace(
         "nn.Conv2d(16, 16, 3, padding=1, groups=GROUPS)", "nn.Linear(7, 7)"
     )
@@ -105,5 +110,13 @@ def test_models_that_change_their_state(tmp_path: Path, allowed: None) -> None:
     )
     for name, value in names.items():
         model, new = model.replace(name, value), new.replace(name, value)
-    failed = failing(judge_pair(tmp_path, model, new))
-    assert failed <= {"the largest number"}, "which the candidate rounds up to infinity"
+    assert not failing(judge_pair(tmp_path, model, new))
+
+
+@pytest.mark.parametrize(("far", "worse"), [(3.0, True), (0.5, False), (float("inf"), False)])
+def test_the_larger_error_counts_where_it_is_finite(far: float, worse: bool) -> None:
+    run = Run(("output",), [torch.ones(4)], [])
+    other = replace(run, leaves=[torch.tensor([1.0, 1.0, 1.0, far])])
+    exact = Block(None, [torch.full((4,), 0.7, dtype=torch.float64)])
+    found = larger_error(run, other, exact)
+    assert found.leaves[0] is (other if worse else run).leaves[0]

@@ -55,3 +55,10 @@ class Copier:
         if old.serial in self.origins:
             self.origins.setdefault(new.serial, self.origins[old.serial])
         return new
+
+
+def give_origin(origins: dict[int, Origin], old: Node, first: Node, last: Node) -> None:
+    """Nodes that were made in the place of an old one, in a row, are of its origin."""
+    if old.serial in origins:
+        places = range(first.serial, last.serial + 1)
+        origins.update((serial, origins[old.serial]) for serial in places)

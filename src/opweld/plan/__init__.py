@@ -8,7 +8,7 @@ from ..ir.plan import NO_CONDITIONS, Conditions, Plan
 from ..target import Target
 from .attention.long import in_two_products
 from .buffers import reuse_buffers
-from .convolutions import with_biases_apart
+from .convolutions import with_explicit_biases
 from .fusion import fuse
 from .groups import make_groups
 from .layouts import in_channels_last
@@ -39,7 +39,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
-    graph = in_channels_last(with_biases_apart(graph, target), target, conditions)
+    graph = in_channels_last(with_explicit_biases(graph, target), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.attrs import CallAttrs, CastAttrs, Operand, ShapeAttrs
-from ..ir.copying import Copier
+from ..ir.copying import Copier, give_origin
 from ..ir.graph import Arena, Graph, Node, Origin, arena_of
 from ..ir.ops import Op
 from ..target import Target
@@ -35,9 +35,9 @@ CONVOLUTIONS = frozenset(
 _BIAS = 2  # its place among the arguments of all of them
 
 
-def with_biases_apart(graph: Graph, target: Target) -> Graph:
-    """The graph in which convolutions that a kernel reads have no bias, which is added behind them;
-    the same graph for a CPU, whose library adds it for nothing.
+def with_explicit_biases(graph: Graph, target: Target) -> Graph:
+    """The graph in which the bias of a convolution that a kernel reads is a node of its own, an
+    addition; the same graph for a CPU, whose library adds it for nothing.
     """
     if target.language != "cuda" or not any(map(_bias_of, graph.nodes())):
         return graph
@@ -46,8 +46,8 @@ def with_biases_apart(graph: Graph, target: Target) -> Graph:
     biases = ((node.serial, _bias_of(node)) for node in graph.nodes() if node.serial in read)
     chosen = {serial: bias for serial, bias in biases if bias is not None}
     origins = dict(graph.origins)
-    apart = _Apart(arena_of(graph), chosen, origins)
-    return Copier(apart.arena, apart.instead, origins).copied(graph)
+    added = _BiasesAdded(arena_of(graph), chosen, origins)
+    return Copier(added.arena, added.instead, origins).copied(graph)
 
 
 def _bias_of(node: Node) -> Node | None:
@@ -60,7 +60,7 @@ def _bias_of(node: Node) -> Node | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Apart:
+class _BiasesAdded:
     """`chosen` has the biases by the serials of the convolutions that are to be without."""
 
     arena: Arena
@@ -77,9 +77,7 @@ class _Apart:
         shape = (*bias.type.shape, *(1,) * (call.type.rank - _channel_axis(call) - 1))
         bias = self.arena.make(Op.RESHAPE, bias, attrs=ShapeAttrs(shape))
         added = self.arena.make(Op.ADD, call, bias)
-        if node.serial in self.origins:
-            places = range(call.serial, added.serial + 1)
-            self.origins.update((serial, self.origins[node.serial]) for serial in places)
+        give_origin(self.origins, node, call, added)
         return added
 
 

@@ -9,7 +9,6 @@ lies. Tensors are moved where such a stretch begins, and before calls that know 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -39,8 +38,9 @@ Order = tuple[int, ...]
 def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Graph:
     """The graph with its convolutions of two axes of space, and what reads them, in the order of
     channels last: where less is moved so. Results of the graph keep their order: convolutions from
-    which one is computed element by element stay as they are. So do those of a graph in training,
-    whose backward PyTorch computes: it took twice as long so for ResNet-18.
+    which one is computed element by element stay as they are. So do those of a graph whose norms
+    take statistics: it is for training, whose backward PyTorch computes, and which took twice as
+    long so for ResNet-18.
     """
     if target.language != "cuda" or graph.tracked:
         return graph
@@ -68,7 +68,7 @@ def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) ->
     """The chosen ones nearest before results of the graph that would be in another order."""
     found: set[int] = set()
     seen: set[int] = set()
-    waiting = [node for node in map(behind_views, graph.outputs) if moved.is_turned(node)]
+    waiting = [node for node in map(behind_views, graph.outputs) if moved.is_permuted(node)]
     while waiting:
         node = waiting.pop()
         if node.serial in seen:
@@ -76,7 +76,7 @@ def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) ->
         seen.add(node.serial)
         if node.serial in chosen:
             found.add(node.serial)
-        elif node.serial in moved.turned:
+        elif node.serial in moved.permuted:
             waiting.extend(node.inputs)
     return frozenset(found)
 
@@ -91,22 +91,21 @@ def _is_worth_it(
         if node.serial in chosen
         for each in (node, node.inputs[0])
     )
-    cost = sum(number_at(node.type.size_bytes, conditions.sizes) for node in moved.copies)
+    cost = sum(number_at(node.type.size_bytes, conditions.sizes) for node in moved.copies.values())
     return gain > _COST_OF_MOVING * _LEAST_GAIN * cost
 
 
 @dataclass(slots=True)
 class _Moved:
-    """A copy of a graph: `turned` has the nodes that stand for some of the old ones, by serial,
-    with the order of their axes; `copies` the calls that move a tensor.
+    """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
+    with the order of their axes; `copies` the calls that move a tensor, by that of its view.
     """
 
     arena: Arena
     chosen: frozenset[int]
     origins: dict[int, Origin]
-    turned: dict[int, tuple[Node, Order]] = field(default_factory=dict)
-    copies: list[Node] = field(default_factory=list)
-    _copies_of: dict[int, Node] = field(default_factory=dict)
+    permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
+    copies: dict[int, Node] = field(default_factory=dict)
     graph: Graph = field(init=False)
 
     @staticmethod
@@ -115,19 +114,19 @@ class _Moved:
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
-    def is_turned(self, node: Node) -> bool:
+    def is_permuted(self, node: Node) -> bool:
         """Whether its elements lie in another order than those of the old node."""
-        if node.serial not in self.turned:
+        if node.serial not in self.permuted:
             return False
-        _, order = self.turned[node.serial]
+        _, order = self.permuted[node.serial]
         moving = [axis for axis in order if node.type.shape[axis] != 1]
         return moving != sorted(moving)
 
     def _instead(self, node: Node, operands: tuple[Node, ...]) -> Node | None:
-        new = self._turned(node, operands)
+        new = self._permuted(node, operands)
         if new is not None:
             made, order = new
-            self.turned[node.serial] = new
+            self.permuted[node.serial] = new
             if node.serial in self.origins:
                 self.origins.setdefault(made.serial, self.origins[node.serial])
             return self._back(made, order)
@@ -135,26 +134,29 @@ class _Moved:
             return None
         # Calls see tensors as they always did.
         plain = tuple(
-            self._copy(new) if self.is_turned(behind_views(old)) else new
+            self._copy(new) if self.is_permuted(behind_views(old)) else new
             for old, new in zip(node.inputs, operands, strict=True)
         )
         return None if plain == operands else self.arena.call(plain, node.attrs)
 
-    def _turned(self, node: Node, operands: tuple[Node, ...]) -> tuple[Node, Order] | None:
+    def _permuted(self, node: Node, operands: tuple[Node, ...]) -> tuple[Node, Order] | None:
         if node.serial in self.chosen:
             return self._convolution(node, operands), CHANNELS_LAST
-        orders = [self.turned[old.serial][1] for old in node.inputs if old.serial in self.turned]
-        if not orders:
+        found = [self.permuted[old.serial] for old in node.inputs if old.serial in self.permuted]
+        if not found:
             return None
-        order = orders[0]
+        made, order = found[0]
         if node.kind is Kind.POINTWISE and len(order) == node.type.rank:
-            given = self._in_order(node.inputs, operands, order)
+            pairs = zip(node.inputs, operands, strict=True)
+            given = (self._operand(old, new, order) for old, new in pairs)
             return self.arena.make(node.op, *given, attrs=node.attrs), order
         if len(node.inputs) > 1:
             return None
-        made = self.turned[node.inputs[0].serial][0]
         if node.kind is Kind.REDUCTION:
-            axes = tuple(sorted(order.index(axis) for axis in node.attrs.axes))
+            axes = tuple(order.index(axis) for axis in node.attrs.axes)
+            if axes != tuple(sorted(axes)) and _counts_places(node):
+                return None
+            axes = tuple(sorted(axes))
             condensed = ReduceAttrs(axes, node.attrs.first)
             return self.arena.make(node.op, made, attrs=condensed), order
         if node.op is Op.PAD:
@@ -168,12 +170,12 @@ class _Moved:
             windows = replace(node.attrs, dim=order.index(node.attrs.dim))
             return self.arena.make(Op.WINDOW, made, attrs=windows), _parted(order, node.attrs.dim)
         if node.op is Op.PERMUTE:
-            return self._permuted(node, made, order)
+            return self._of_permute(node, made, order)
         if node.op is Op.RESHAPE:
             return self._without_axes(node, made, order)
         return None
 
-    def _permuted(self, node: Node, made: Node, order: Order) -> tuple[Node, Order]:
+    def _of_permute(self, node: Node, made: Node, order: Order) -> tuple[Node, Order]:
         """What the user, or a pool, puts first stays there, before what is in order."""
         dims: Order = node.attrs.dims
         kept = sum(1 for _ in takewhile(lambda place: dims[place] > place, range(len(dims))))
@@ -199,27 +201,21 @@ class _Moved:
         return self._reshaped(made, _of(node.type.shape, its)), its
 
     def _convolution(self, node: Node, operands: tuple[Node, ...]) -> Node:
-        (given,) = self._in_order(node.inputs[:1], operands[:1], CHANNELS_LAST)
+        given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST)
         result = TensorType(node.type.dtype, _of(node.type.shape, CHANNELS_LAST))
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((given, *operands[1:]), attrs)
 
-    def _in_order(
-        self, olds: Iterable[Node], news: Iterable[Node], order: Order
-    ) -> tuple[Node, ...]:
-        """The operands with their axes in this order."""
-        return tuple(self._operand(old, new, order) for old, new in zip(olds, news, strict=True))
-
     def _operand(self, old: Node, new: Node, order: Order) -> Node:
-        made, its = self.turned.get(old.serial, (None, ()))
+        made, its = self.permuted.get(old.serial, (None, ()))
         if made is not None and its == order:
             return made
         if new.type.rank == 0:
             return new
         shape = (*(1,) * (len(order) - new.type.rank), *new.type.shape)
         new = self._reshaped(new, shape)
-        turned = self.arena.make(Op.PERMUTE, new, attrs=PermuteAttrs(order))
-        return self._copy(turned) if sum(size != 1 for size in shape) > 2 else turned
+        view = self.arena.make(Op.PERMUTE, new, attrs=PermuteAttrs(order))
+        return self._copy(view) if sum(size != 1 for size in shape) > 2 else view
 
     def _back(self, node: Node, order: Order) -> Node:
         """The node as it was in the old graph."""
@@ -231,17 +227,22 @@ class _Moved:
     def _reshaped(self, node: Node, shape: tuple[Size, ...]) -> Node:
         if node.type.shape == shape:
             return node
+        node = node.inputs[0] if node.op is Op.RESHAPE else node
         return self.arena.make(Op.RESHAPE, node, attrs=ShapeAttrs(shape))
 
     def _copy(self, node: Node) -> Node:
         """A view as a tensor of its own, in the order of its axes."""
-        if node.serial not in self._copies_of:
+        if node.serial not in self.copies:
             attrs = CallAttrs(
-                "aten.contiguous.default", (Operand(0),), (), (node.type,), "another layout"
+                "aten.contiguous.default", (Operand(0),), (), (node.type,), "into another layout"
             )
-            self._copies_of[node.serial] = self.arena.call((node,), attrs)
-            self.copies.append(self._copies_of[node.serial])
-        return self._copies_of[node.serial]
+            self.copies[node.serial] = self.arena.call((node,), attrs)
+        return self.copies[node.serial]
+
+
+def _counts_places(node: Node) -> bool:
+    """Whether the first of equal elements is another in another order of the axes."""
+    return node.op in (Op.ARGMAX, Op.ARGMIN) or node.attrs.first
 
 
 def _parted(order: Order, dim: int) -> Order:

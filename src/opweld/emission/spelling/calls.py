@@ -26,6 +26,7 @@ CALLS = {
     "aten.bmm.default": "torch.bmm",
     "aten.softmax.int": "torch.softmax",
     "aten.clone.default": "torch.clone",
+    "aten.contiguous.default": "torch.Tensor.contiguous",
     "aten.dropout.default": f"{FUNCTIONAL}.dropout",
 }
 

@@ -134,8 +134,14 @@ LOWERINGS = (
 ACCEPTED: dict[str, Lowering] = {"tf32": LOWERINGS[1], "fp16": LOWERINGS[3], "bf16": LOWERINGS[5]}
 
 
+def _tf32_or_itself(t: Tensor) -> Tensor:
+    """What rounding would make infinite stays: tensor cores cut it off."""
+    rounded = round_tf32(t)
+    return torch.where(rounded.isfinite(), rounded, t)
+
+
 # What cuDNN may do where its flag allows TF32; eager does it by a convolution's size and layout.
-CONVOLUTIONS = Lowering(TF32, round_tf32, everywhere=False, convolutions=True)
+CONVOLUTIONS = Lowering(TF32, _tf32_or_itself, everywhere=False, convolutions=True)
 
 
 def allowed_in(device: torch.device) -> Lowering | None:

@@ -40,14 +40,17 @@ def _run_under(mode: Lowered, model: nn.Module, call: Call, seed: int, eager: Ru
 
 
 def larger_error(one: Run, other: Run, block: Block) -> Run:
-    """The run whose leaves are, one by one, those with the larger error against float64."""
+    """The run whose leaves are, one by one, those with the larger error against float64. What
+    rounding made infinite or NaN is no error to be held to.
+    """
     leaves = list(one.leaves)
     rows = slice(None) if block.rows is None else block.rows
     for position, leaf in enumerate(block.leaves):
         left, right = as_tensor(one.leaves[position]), as_tensor(other.leaves[position])
         if is_float(left) and left.shape == right.shape and left.dim() > 0:
             exact = as_tensor(leaf, torch.float64).double()
-            if _square(right, rows, exact) > _square(left, rows, exact):
+            finite = (right[rows].isfinite() | ~exact.isfinite()).all()
+            if finite and _square(right, rows, exact) > _square(left, rows, exact):
                 leaves[position] = other.leaves[position]
     return replace(one, leaves=leaves)
 

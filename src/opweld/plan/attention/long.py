@@ -18,7 +18,7 @@ from ...ir.attrs import (
     ReduceAttrs,
     ShapeAttrs,
 )
-from ...ir.copying import Copier
+from ...ir.copying import Copier, give_origin
 from ...ir.expr import product
 from ...ir.graph import Arena, Graph, Node, Origin, arena_of, topological
 from ...ir.kernels.attention import MOST_DEPTH
@@ -106,9 +106,7 @@ class _Parts:
         made = self._product(weights, given.v, summed_in_parts=is_wide)
         if is_wide:
             self.exact.append((made, []))
-        if node.serial in self.origins:
-            places = range(call.serial, made.serial + 1)
-            self.origins.update((serial, self.origins[node.serial]) for serial in places)
+        give_origin(self.origins, node, call, made)
         return made
 
     def _scores(self, products: Node, given: Arguments) -> Node:
