@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks.emitted_lines import MARKER, PARTS, parts_of
-from benchmarks.text_table import network_speed, text_and_time
+from benchmarks.text_table import CHANNELS_LAST, network_speed, text_and_time
 
 from opweld.device import pieces
 from opweld.emission import piece
@@ -69,14 +69,16 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
         trained,
         small,
         {**small, "unequal_runs": 2},
-        {**good, "name": "flat", "kind": "convolutions"},
+        {**good, "name": "flat", "kind": "convolutions", "ms": {**times, CHANNELS_LAST: 7.0}},
+        {**good, "name": "of one axis", "kind": "convolutions"},
         {**wrong, "name": "wrong convolution", "kind": "convolutions"},
     ]
     text = network_speed({"device": "d", "versions": {"torch": "2"}, "cases": cases})
     rows = {line.split("|")[1].strip(): line for line in text if line.startswith("|")}
     assert "**1**" in rows["good"] and "**1**" in rows["summed"]
     assert "**4**" in rows["trained, with its backward"]
-    assert "**1**" in rows["flat"] and rows["flat"].count("|") == 9
+    assert "| 2 | 7 | 1.5 | **1** |" in rows["flat"]
+    assert "| 2 |  | 1.5 | **1** |" in rows["of one axis"]
     for name in ("wrong", "changing", "idle", "late", "wrong convolution"):
         assert "**1**" not in rows[name], name
     assert "not done in time" in rows["late"]

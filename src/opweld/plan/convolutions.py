@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..ir.attrs import CallAttrs, CastAttrs, Operand, ShapeAttrs
 from ..ir.copying import Copier, give_origin
@@ -32,7 +33,7 @@ CONVOLUTIONS = frozenset(
         "convolution.default",
     )
 )
-_BIAS = 2  # its place among the arguments of all of them
+_BIAS = 2  # its place among the arguments of all of them; an exported call has no tensor by keyword
 
 
 def with_explicit_biases(graph: Graph, target: Target) -> Graph:
@@ -54,8 +55,7 @@ def _bias_of(node: Node) -> Node | None:
     """The bias of a convolution."""
     if node.op is not Op.CALL or node.attrs.target not in CONVOLUTIONS:
         return None
-    arguments = node.attrs.arguments
-    bias = arguments[_BIAS] if len(arguments) > _BIAS else dict(node.attrs.keywords).get("bias")
+    bias = node.attrs.arguments[_BIAS] if len(node.attrs.arguments) > _BIAS else None
     return node.inputs[bias.index] if isinstance(bias, Operand) else None
 
 
@@ -89,16 +89,11 @@ def _channel_axis(call: Node) -> int:
 
 def _without_bias(node: Node, operands: tuple[Node, ...]) -> tuple[tuple[Node, ...], CallAttrs]:
     """Operands and attributes of the call whose bias is None."""
-    attrs: CallAttrs = node.attrs
-    arguments = [None if place == _BIAS else each for place, each in enumerate(attrs.arguments)]
-    keywords = tuple((name, each) for name, each in attrs.keywords if name != "bias")
-    read = [each.index for each in arguments if isinstance(each, Operand)]
-    read += [each.index for _, each in keywords if isinstance(each, Operand)]
-    kept = sorted(set(read))
-    place = {index: Operand(number) for number, index in enumerate(kept)}
-    attrs = replace(
-        attrs,
-        arguments=tuple(place[a.index] if isinstance(a, Operand) else a for a in arguments),
-        keywords=tuple((n, place[a.index] if isinstance(a, Operand) else a) for n, a in keywords),
-    )
+    given = (None if place == _BIAS else each for place, each in enumerate(node.attrs.arguments))
+    arguments, kept = list[Any](), dict[int, Operand]()
+    for each in given:
+        if isinstance(each, Operand):
+            each = kept.setdefault(each.index, Operand(len(kept)))
+        arguments.append(each)
+    attrs = replace(node.attrs, arguments=tuple(arguments))
     return tuple(operands[index] for index in kept), attrs
