@@ -299,6 +299,12 @@ struct Type {};
         : "l"(a), "l"(b), "r"(add));
 }
 
+// @wgmma_half_64_typed deps: half, Type, wgmma_half_64_shared
+[[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[32], uint64_t a, uint64_t b,
+                                      int add) {
+    wgmma(sums, a, b, add);
+}
+
 // @wgmma_text_128 deps:
 #define OPWELD_WGMMA_128(type)                                   \
     "{\n"                                                        \

@@ -95,7 +95,7 @@ OPWELD_FN void add_sums(float (&all)[FmaTile::kOwn][FmaTile::kOwn],
         for (int j = 0; j < FmaTile::kOwn; ++j) all[i][j] += sums[i][j], sums[i][j] = 0.0f;
 }
 
-// @fma_product_kernel deps: add_sums, FmaLoads, Product, fma_stage, give_tile
+// @fma_product_kernel deps: add_sums, FmaLoads, Product, dependents, fma_stage, give_tile
 // The whole product, tile by tile, the values of a from `source` and those of b, of type T, as they
 // lie. Where `needed` is given and zero, another kernel has made it.
 // Long sums lose less in levels: those of some stages are added up apart, and so are as many of
@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
                        const int* needed) {
     constexpr int kSide = FmaTile::kSide, kOwn = FmaTile::kOwn, kPitch = FmaTile::kPitch;
     __shared__ __align__(16) float memory[kSide][kPitch];  // two stages, at the end the tile
+    griddepcontrol_wait();
     if (needed && *needed == 0) return;
     auto& a_stage = *reinterpret_cast<FmaTile::Stage*>(&memory[0]);
     auto& b_stage = *reinterpret_cast<FmaTile::Stage*>(&memory[FmaTile::kDepth]);
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(FmaTile::kThreads, 1)
     }
 }
 
-// @launch_fma_product deps: Launch, fma_product_kernel, num_multiprocessors
+// @launch_fma_product deps: Launch, fma_product_kernel, num_multiprocessors, starts_early
 // The product of operands of type T by the CUDA cores, and its epilogue; the values of a come from
 // `source`. `needed`: null, or where the device says whether the kernel has anything to do. Few
 // blocks, each with many tiles: to start and end one for each tile takes longer than memory where
@@ -169,8 +170,9 @@ static int launch_fma_product(const Product& product, const Source& source,
                               cudaStream_t stream) {
     const int64_t tiles = product.batches * FmaTile::count(product.m) * FmaTile::count(product.n);
     const int64_t most = 2 * num_multiprocessors();
-    return Launch(tiles < most ? tiles : most, FmaTile::kThreads, 0, stream)
-        .run(fma_product_kernel<T, Source, Epilogue>, product, source, sink, needed);
+    Launch launch(tiles < most ? tiles : most, FmaTile::kThreads, 0, stream);
+    if (needed && starts_early()) launch.start_early();
+    return launch.run(fma_product_kernel<T, Source, Epilogue>, product, source, sink, needed);
 }
 
 // @FmaTiles deps: Form, launch_fma_product

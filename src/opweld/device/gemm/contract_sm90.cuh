@@ -5,10 +5,10 @@
 namespace op {
 
 // @contract_sm90_kernel deps: TileSums, make_stages, own_thread, sync_cluster, give_sums, setmaxnreg, dependents
-template <typename T, typename Epilogue>
-OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
-                              const TileScales& scales, const EpilogueStore<Epilogue>& sink,
-                              int64_t m, int64_t n) {
+template <typename T, typename Loader, typename Epilogue>
+OPWELD_FN void multiply_tiles(typename T::Memory& memory, const Loader& loader,
+                              const TileGrid& grid, const TileScales& scales,
+                              const EpilogueStore<Epilogue>& sink, int64_t m, int64_t n) {
     using Making = TileSums<typename T::Mode>;
     const int group = threadIdx.x / 128 - 1;
     const typename T::Blocks blocks;
@@ -22,7 +22,7 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
         const int64_t column = int64_t(tile.column) * T::kTileN;
         Sums<T::kTileN, Making::template kPiece<T>> sums;
         sums.clear();
-        Making::template sum<T>(sums, memory, ring, grid, tile, group, scales, column, m, n,
+        Making::template sum<T>(sums, memory, ring, grid, tile, group, loader, scales, column, m, n,
                                 staging, first_row);
         // With several parts of k, part `split` is a result of its own.
         const int64_t result = int64_t(tile.split) * grid.batches + tile.batch;
@@ -32,7 +32,7 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const TileGrid& grid,
 }
 
 template <typename T, typename Loader, typename Epilogue>
-static __global__ void __launch_bounds__(T::kThreads, 1)
+static __global__ void __launch_bounds__(T::kThreads, T::kResident)
     contract_sm90_kernel(const __grid_constant__ Loader loader, const TileGrid grid,
                          const TileScales scales, const EpilogueStore<Epilogue> sink,
                          const int64_t m, const int64_t n) {
@@ -42,11 +42,11 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
     const bool fits = !scales.call || scales.call->needs_fallback == 0;
     if (!fits && threadIdx.x == 0) scales.call->again = 1;
     if (threadIdx.x < 128) {
-        setmaxnreg<40, false>();
+        setmaxnreg<T::kLoaderRegisters, false>();
         if (threadIdx.x == 0 && fits) loader.template fill<T>(memory, grid, scales);
     } else {
-        setmaxnreg<232, true>();
-        if (fits) multiply_tiles<T>(memory, grid, scales, sink, m, n);
+        setmaxnreg<T::kSumRegisters, true>();
+        if (fits) multiply_tiles<T>(memory, loader, grid, scales, sink, m, n);
     }
     // A block must not end while another may still copy into its memory or arrive at its barriers.
     if constexpr (T::kBlocks > 1) sync_cluster();
@@ -86,7 +86,32 @@ struct TilePlan {
     }
 };
 
-// @TilesSm90 deps: Launch, OnEachDevice, PackedLoader, TilePlan, contract_sm90_kernel, num_multiprocessors
+// @launch_tiles deps: Launch, OnEachDevice, contract_sm90_kernel, num_multiprocessors
+// As many clusters as run together: those that wait for others to end would double the time.
+template <typename T, typename Loader, typename Epilogue>
+static int launch_tiles(const TileGrid& grid, const Loader& loader, const TileScales& scales,
+                        const EpilogueStore<Epilogue>& sink, int64_t m, int64_t n,
+                        cudaStream_t stream) {
+    constexpr int kBlocks = T::kBlocks;
+    const auto kernel = contract_sm90_kernel<T, Loader, Epilogue>;
+    static OnEachDevice together;
+    const int most = together.get([&] {
+        const int all_blocks = num_multiprocessors() * T::kResident / kBlocks * kBlocks;
+        Launch all(all_blocks, T::kThreads, T::kBytes, stream);
+        int clusters = 0;
+        all.in_clusters(kBlocks);
+        if (!all.allow(kernel)) cudaOccupancyMaxActiveClusters(&clusters, kernel, &all.config);
+        return clusters;
+    });
+    if (most == 0) return cudaErrorInvalidConfiguration;
+    const int clusters = grid.count() < most ? grid.count() : most;
+    Launch launch(clusters * kBlocks, T::kThreads, T::kBytes, stream);
+    launch.in_clusters(kBlocks);
+    launch.start_early();
+    return launch.run(kernel, loader, grid, scales, sink, m, n);
+}
+
+// @TilesSm90 deps: PackedLoader, TilePlan, launch_tiles
 struct TilesSm90 {
     using Plan = TilePlan;
     template <typename Mode>
@@ -122,23 +147,7 @@ struct TilesSm90 {
                          splits, int(p.batches), int(from.intervals));
         const TileScales scales{from.a_scale,       from.b_scale,       from.scale_rows,
                                 from.a.batches > 1, from.b.batches > 1, from.call};
-        const auto kernel = contract_sm90_kernel<T, PackedLoader, Epilogue>;
-        // As many clusters as run together: those that wait for others to end would double the
-        // time.
-        static OnEachDevice together;
-        const int most = together.get([&] {
-            Launch all(num_multiprocessors() / kBlocks * kBlocks, T::kThreads, T::kBytes, stream);
-            int clusters = 0;
-            all.in_clusters(kBlocks);
-            if (!all.allow(kernel)) cudaOccupancyMaxActiveClusters(&clusters, kernel, &all.config);
-            return clusters;
-        });
-        if (most == 0) return cudaErrorInvalidConfiguration;
-        const int clusters = grid.count() < most ? grid.count() : most;
-        Launch launch(clusters * kBlocks, T::kThreads, T::kBytes, stream);
-        launch.in_clusters(kBlocks);
-        launch.start_early();
-        return launch.run(kernel, loader, grid, scales, sink, p.m, p.n);
+        return launch_tiles<T>(grid, loader, scales, sink, p.m, p.n, stream);
     }
 };
 

@@ -26,11 +26,42 @@ static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// @PackedLoader deps: PackedOperands, Tiles, TileScales, Ring, cluster, copy_tile, make_tensor_map, prefetch_map
+// @StridedScales deps: Sums, TileScales, find_cancellation_sm90
+// The scales of two rows of a packed operand, 8 apart: those of an interval `step` behind the last.
+struct StridedScales {
+    const float *first, *scale;
+    int64_t step;
+
+    __device__ __forceinline__ void next(float& upper, float& lower) {
+        upper = __ldg(scale), lower = __ldg(scale + 8);
+        scale += step;
+    }
+    // Where digits were lost: whether they count in the sums. `left`: rows from the upper one on.
+    template <int kParts, int kTileN, int kPiece>
+    __device__ __forceinline__ void check(const Sums<kTileN, kPiece>& sums,
+                                          const TileScales& scales, const TileAt& tile,
+                                          int64_t left) const {
+        if (!scales.call->lossy) return;
+        find_cancellation<kParts>(sums, first, step, tile.last - tile.first, left, scales.call);
+    }
+};
+
+// @PackedLoader deps: PackedOperands, Tiles, TileScales, Ring, StridedScales, cluster, copy_tile, make_tensor_map, prefetch_map
 // Loads tiles of packed operands, by the tensor memory accelerator. What another loader would do
-// otherwise is `fill`: all chunks of all tiles of this block, in order, by one thread.
+// otherwise is `fill`: all chunks of all tiles of this block, in order, by one thread; and where
+// the scales of two rows of a are.
 struct PackedLoader {
     CUtensorMap a, b;
+
+    __device__ __forceinline__ StridedScales row_scales(const TileGrid& grid,
+                                                        const TileScales& scales,
+                                                        const TileAt& tile, int row,
+                                                        int64_t) const {
+        const int64_t first =
+            (scales.a_batched ? int64_t(tile.batch) : 0) * grid.intervals + tile.first;
+        const float* scale = scales.a + first * scales.a_rows + row;
+        return {scale, scale, scales.a_rows};
+    }
 
     template <typename T>
     int open(const PackedOperands& from) {

@@ -110,22 +110,73 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
 }
 
 // @sum_split deps: sum_promoted
-// All intervals of a tile of split operands. `scale` is that of this thread's upper row in the
-// tile's first interval, `step` the distance to the next interval's.
-template <typename T, int kPiece>
+// All intervals of a tile of split operands; `rows` gives the scales of this thread's two rows in
+// one interval after the other.
+template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
-                         Ring<T::kStages>& ring, const TileAt& tile, int group, const float* scale,
-                         int64_t step) {
+                         Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
     constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = Chunks<typename T::Mode>::kDepth / 16;
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
-        const float upper = __ldg(scale), lower = __ldg(scale + 8);
-        scale += step;
+        float upper, lower;
+        rows.next(upper, lower);
 #pragma unroll
         for (int part = 0; part < kInterval / T::kPromoted; ++part) {
             sum_promoted<T, kPiece>(sums, memory, ring, group, part * kSteps % kStepsOfChunk, upper,
                                     lower);
         }
+    }
+}
+
+// @sum_ahead deps: multiply_split, promote, consumer_release, Sums
+// The same where an interval is one chunk and a tile one piece: the products of the next interval
+// are under way while the sums of one are promoted.
+template <typename T, int kPiece, typename RowScales>
+OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
+                         Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
+    static_assert(kPiece == T::kTileN && T::Mode::kParts == 1 && T::kPromoted == kInterval);
+    const typename T::Blocks blocks;
+    struct Part {
+        float sums[kPiece / 2], upper, lower;
+    } even, odd;  // intervals
+    auto before = ring;
+    const auto start = [&](Part& part) {
+        rows.next(part.upper, part.lower);
+        memory.full[ring.stage].wait(ring.parity);
+        const auto& stage = memory.stage[ring.stage];
+        pin(part.sums);
+        wgmma_fence();
+        multiply_split<1, kInterval / 16>(part.sums, stage.a + group * 64 * kChunkBytes, stage.b, 0,
+                                          0);
+        ring.advance();
+    };
+    const auto end = [&](Part& part) {
+        pin(part.sums);
+        consumer_release<T>(memory, before.stage, blocks);
+        before.advance();
+        promote(sums.value[0], part.sums, part.upper, part.lower);
+    };
+    if (tile.first == tile.last) return;
+    start(even);
+    int left = tile.last - tile.first - 1;
+#pragma unroll 1
+    for (; left >= 2; left -= 2) {
+        start(odd);
+        wgmma_wait<1>();
+        end(even);
+        start(even);
+        wgmma_wait<1>();
+        end(odd);
+    }
+    if (left == 1) {
+        start(odd);
+        wgmma_wait<1>();
+        end(even);
+        wgmma_wait<0>();
+        end(odd);
+    } else {
+        wgmma_wait<0>();
+        end(even);
     }
 }
 
@@ -212,31 +263,30 @@ OPWELD_FN void find_cancellation(const Sums<kTileN, kPiece>& sums, const float* 
 template <typename Mode, bool kScaled = Mode::kScaled>
 struct TileSums;
 
-// @SplitSums deps: TileSums, find_cancellation_sm90, start_factors, sum_split, copy_groups
+// @SplitSums deps: TileSums, start_factors, sum_ahead, sum_split, copy_groups
 template <typename Mode>
 struct TileSums<Mode, true> {
     template <typename T>
-    static constexpr int kPiece = 128;
+    static constexpr int kPiece = T::kTileN < 128 ? T::kTileN : 128;
 
-    template <typename T, typename Staging, typename FirstRow>
-    __device__ __forceinline__ static void sum(Sums<T::kTileN, 128>& sums,
+    template <typename T, typename Loader, typename Staging, typename FirstRow>
+    __device__ __forceinline__ static void sum(Sums<T::kTileN, kPiece<T>>& sums,
                                                typename T::Memory& memory, Ring<T::kStages>& ring,
                                                const TileGrid& grid, const TileAt& tile, int group,
-                                               const TileScales& scales, int64_t column, int64_t m,
-                                               int64_t n, const Staging& staging,
-                                               const FirstRow& first_row) {
+                                               const Loader& loader, const TileScales& scales,
+                                               int64_t column, int64_t m, int64_t n,
+                                               const Staging& staging, const FirstRow& first_row) {
         const int lane = threadIdx.x % 32;
         const int64_t of_batch = scales.b_batched ? tile.batch * n : 0;
         start_factors<T::kTileN>(staging(), scales.b + of_batch + column, int(n - column));
-        const int64_t first =
-            (scales.a_batched ? int64_t(tile.batch) : 0) * grid.intervals + tile.first;
-        const float* scale = scales.a + first * scales.a_rows + first_row(tile) + lane / 4;
-        sum_split<T, 128>(sums, memory, ring, tile, group, scale, scales.a_rows);
-        await_copies<0>();
-        if (scales.call->lossy) {
-            find_cancellation<Mode::kParts>(sums, scale, scales.a_rows, tile.last - tile.first,
-                                            m - first_row(tile) - lane / 4, scales.call);
+        auto rows = loader.row_scales(grid, scales, tile, first_row(tile) + lane / 4, m);
+        if constexpr (T::kAhead) {
+            sum_ahead<T, kPiece<T>>(sums, memory, ring, tile, group, rows);
+        } else {
+            sum_split<T, kPiece<T>>(sums, memory, ring, tile, group, rows);
         }
+        await_copies<0>();
+        rows.template check<Mode::kParts>(sums, scales, tile, m - first_row(tile) - lane / 4);
     }
 };
 
@@ -246,12 +296,12 @@ struct TileSums<Mode, false> {
     template <typename T>
     static constexpr int kPiece = T::kTileN;
 
-    template <typename T, typename Staging, typename FirstRow>
+    template <typename T, typename Loader, typename Staging, typename FirstRow>
     __device__ __forceinline__ static void sum(Sums<T::kTileN, T::kTileN>& sums,
                                                typename T::Memory& memory, Ring<T::kStages>& ring,
                                                const TileGrid&, const TileAt& tile, int group,
-                                               const TileScales&, int64_t, int64_t, int64_t,
-                                               const Staging&, const FirstRow&) {
+                                               const Loader&, const TileScales&, int64_t, int64_t,
+                                               int64_t, const Staging&, const FirstRow&) {
         sum_whole<T, T::kTileN>(sums, memory, ring, tile, group);
     }
 };

@@ -100,7 +100,8 @@ struct Cluster {
 // @Tiles deps: Chunks, Stages, Cluster, TileGrid, Ring, tile_memory
 // The sizes of a kernel. `kPromotedOf`: how many values of k the tensor cores sum before a sum of
 // split operands is promoted; fewer are more exact and slower.
-template <typename ModeOf, int kTileNOf, int kBlocksOf, int kStagesOf, int kPromotedOf>
+template <typename ModeOf, int kTileNOf, int kBlocksOf, int kStagesOf, int kPromotedOf,
+          int kResidentOf = 1>
 struct Tiles {
     using Mode = ModeOf;
     using Blocks = Cluster<kBlocksOf>;
@@ -109,6 +110,12 @@ struct Tiles {
     using Memory = Stages<kTileM, kTileN, kStages>;
     static constexpr int kBytes = kTileMemoryBytes<Memory>;
     static constexpr int kThreads = 384;
+    // Blocks that share a multiprocessor, and the registers of their threads.
+    static constexpr int kResident = kResidentOf;
+    static constexpr int kLoaderRegisters = kResident == 1 ? 40 : 24;
+    static constexpr int kSumRegisters = kResident == 1 ? 232 : 104;
+    // There are registers for the products of two intervals.
+    static constexpr bool kAhead = Mode::kParts == 1 && kTileN <= 128 && kResident == 1;
 };
 
 // @TileScales deps: CallState

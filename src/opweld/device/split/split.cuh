@@ -12,7 +12,9 @@ namespace op {
 // @kInterval deps:
 constexpr int kInterval = 64;  // values of k of a row of a under one scale
 
-static inline int64_t interval_count(int64_t k) { return (k + kInterval - 1) / kInterval; }
+static __host__ __device__ __forceinline__ int64_t interval_count(int64_t k) {
+    return (k + kInterval - 1) / kInterval;
+}
 
 // @exponents deps:
 // floor(log2 |x|) of a normal number; -127 of zero and subnormal numbers, 128 of Inf and NaN
@@ -179,12 +181,14 @@ struct SpotAt {
 // last part keeps, which rounds at 2^-25: of values below 1 not all 24 bits are there, of values
 // below 2^-13 not all 11. Whether the lost ones count is asked of the sums (cancellation.cuh).
 template <int kParts>
+constexpr float kLeastKept = kParts == 2 ? 1.0f : 0x1p-13f;
+
+template <int kParts>
 OPWELD_FN bool loses_digits(const Four& scaled) {
-    constexpr float kKept = kParts == 2 ? 1.0f : 0x1p-13f;
     int excess = 0;  // of 16 times those that lose over all
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        if (scaled.x[i] != 0.0f) excess += fabsf(scaled.x[i]) < kKept ? 15 : -1;
+        if (scaled.x[i] != 0.0f) excess += fabsf(scaled.x[i]) < kLeastKept<kParts> ? 15 : -1;
     }
 #pragma unroll
     for (int step = kSpotThreads / 2; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
@@ -290,15 +294,21 @@ OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Opera
     tile.pick_up(v);
 }
 
-// @split_a_of deps: take_spots, exponents, CallState, Held, put_parts, equilibrated, spot_facts
-// Splits one interval of a band of a.
+// @split_a_of deps: take_spots, exponents, Held, put_parts, equilibrated, spot_facts
+// What is known of split values, as bits.
+[[maybe_unused]] constexpr int kLosesDigits = 1, kDoesNotFit = 2;
+
+// Splits one interval of a band of a; gives what is known of it. Without `column_max` no column is
+// scaled otherwise than the others.
 template <int kParts, bool kWhole, typename Source>
-OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
-                          const Spots& spots, const Held& held, half* packed, float* scale,
-                          int64_t scale_rows, CallHead* call, bool packets, TurnedTile& tile) {
-    const Four factors = column_factors<kWhole>(held.column_max, spot.k, spots.k, 1);
+OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
+                         const Spots& spots, const uint32_t* column_max, half* packed, float* scale,
+                         int64_t scale_rows, bool packets, TurnedTile& tile) {
+    Four factors{{1.0f, 1.0f, 1.0f, 1.0f}};
+    if (column_max) factors = column_factors<kWhole>(column_max, spot.k, spots.k, 1);
     Four v[kOwnRows];
     take_spots<kWhole>(v, source, a, spot, spots, packets, tile);
+    int known = 0;
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
         const Four own = equilibrated(v[i], factors);
@@ -314,12 +324,35 @@ OPWELD_FN void split_a_of(const Source& source, const Operand& a, const SpotAt& 
         if (threadIdx.x % kSpotThreads) continue;
         scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] =
             largest == 0.0f ? 0.0f : power_of_two(-up);
-        if (loses) call->lossy = 1;
-        if (!is_in_range(largest)) call->needs_fallback = 1;
+        if (loses) known |= kLosesDigits;
+        if (!is_in_range(largest)) known |= kDoesNotFit;
     }
+    return known;
 }
 
-// @split_kernel deps: split_a_of, start_dependents
+// @tell_call deps: CallState, split_a_of
+OPWELD_FN void tell(CallHead* call, int known) {
+    if (known & kLosesDigits) call->lossy = 1;
+    if (known & kDoesNotFit) call->needs_fallback = 1;
+}
+
+// @split_spot deps: split_a_of
+// What a block does: it splits the spot of its number.
+template <int kParts, typename Source>
+OPWELD_FN int split_spot(const Source& source, const Operand& a, const Spots& spots,
+                         const uint32_t* column_max, half* packed, float* scale, int64_t scale_rows,
+                         bool packets) {
+    __shared__ TurnedTile tile;
+    const SpotAt spot(spots, a, blockIdx.x);
+    if (packets && spot.is_whole(spots)) {
+        return split_a_of<kParts, true>(source, a, spot, spots, column_max, packed, scale,
+                                        scale_rows, packets, tile);
+    }
+    return split_a_of<kParts, false>(source, a, spot, spots, column_max, packed, scale, scale_rows,
+                                     packets, tile);
+}
+
+// @split_kernel deps: split_spot, start_dependents, tell_call
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
 // is [batch][interval][scale_rows]; that of zeros is zero. The values of a come from `source`.
 template <int kParts, typename Source>
@@ -327,16 +360,9 @@ static __global__ void __launch_bounds__(256)
     split_kernel(const Source source, const Operand a, const Spots spots, const Held held,
                  half* __restrict__ packed, float* __restrict__ scale, const int64_t scale_rows,
                  CallHead* call, const bool packets) {
-    __shared__ TurnedTile tile;
     start_dependents();
-    const SpotAt spot(spots, a, blockIdx.x);
-    if (packets && spot.is_whole(spots)) {
-        split_a_of<kParts, true>(source, a, spot, spots, held, packed, scale, scale_rows, call,
-                                 packets, tile);
-    } else {
-        split_a_of<kParts, false>(source, a, spot, spots, held, packed, scale, scale_rows, call,
-                                  packets, tile);
-    }
+    tell(call,
+         split_spot<kParts>(source, a, spots, held.column_max, packed, scale, scale_rows, packets));
 }
 
 }  // namespace op
