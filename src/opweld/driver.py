@@ -22,6 +22,7 @@ from opweld.capture import capture
 from opweld.compiled import Compiled, PlanRow
 from opweld.emit import emit
 from opweld.errors import OriginalKept
+from opweld.flags import allows_tf32, allows_tf32_convolutions
 from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Variant
@@ -244,7 +245,8 @@ def _of_products(variant: Variant, plan: Plan) -> Variant:
 def _conditions(variant: Variant, options: Options) -> Conditions:
     return Conditions(
         sizes=tuple((fact.name, fact.example) for fact in variant.contract.symbols),
-        tf32=torch.get_float32_matmul_precision() != "highest",
+        tf32=allows_tf32(),
+        tf32_convolutions=allows_tf32_convolutions(),
         autocast=variant.autocast is not None,
         weight_cache=options.weight_cache,
     )

@@ -39,7 +39,7 @@ from .ir.kernels.shared import fused_groups_of
 from .ir.kernels.source import Libraries
 from .ir.operator import Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
-from .ir.plan import ContractionSchedule, Group
+from .ir.plan import ContractionSchedule, ConvolutionSchedule, Group
 from .ir.types import TensorType
 
 
@@ -399,7 +399,7 @@ def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     state = mode[0].variant.state
     told = f"the kernels for {state}" if state else "the kernels"
     tracks = any(part.plan.graph.tracked for part in mode)
-    tests = guard(contract, mode[0].variant.guard_suffix, _any_tf32(mode), tracks)
+    tests = guard(contract, mode[0].variant.guard_suffix, _flags(mode), tracks)
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
         f'    """Whether {told} were made for this call."""',
@@ -408,9 +408,15 @@ def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     ]
 
 
-def _any_tf32(parts: tuple[Part, ...]) -> bool:
+_FLAGS = {ContractionSchedule: "allows_tf32", ConvolutionSchedule: "allows_tf32_convolutions"}
+"""What says that torch's flags allow kernels of less precision."""
+
+
+def _flags(parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """The functions of the support that tell whether torch's flags allow these kernels."""
     schedules = [group.schedule for part in parts for group in part.plan.groups]
-    return any(isinstance(s, ContractionSchedule) and s.mode is Mode.TF32 for s in schedules)
+    made = (s for s in schedules if isinstance(s, ContractionSchedule | ConvolutionSchedule))
+    return tuple(sorted({_FLAGS[type(s)] for s in made if s.mode is Mode.TF32}))
 
 
 def _indented(lines: list[str], spaces: int) -> list[str]:

@@ -6,6 +6,7 @@ Cheap, as it runs at every call, and plain enough for torch.compile to trace.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from ..ir.contract import (
@@ -22,16 +23,17 @@ from .spelling.ops import dtype, number, size_name
 AUTOCAST_DTYPES = ("bfloat16", "float16")
 
 
-def guard(contract: Contract, suffix: str, tf32: bool = False, tracks: bool = False) -> list[str]:
+def guard(
+    contract: Contract, suffix: str, flags: Iterable[str] = (), tracks: bool = False
+) -> list[str]:
     """The body of the guard. In scope: self, the forward's parameters, and `_kernels`.
 
-    `suffix` tells the mode's names there from those of others. `tf32`: there are kernels of less
-    precision, which torch's flag must allow at this call too. `tracks`: the call changes buffers,
+    `suffix` tells the mode's names there from those of others. `flags`: by which functions torch's
+    flags must allow kernels of less precision at this call too. `tracks`: the call changes buffers,
     which torch.func lets the library do and not us.
     """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
-    if tf32:
-        tests.append("_kernels.allows_tf32()")
+    tests += [f"_kernels.{flag}()" for flag in flags]
     if tracks:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):

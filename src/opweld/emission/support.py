@@ -21,6 +21,7 @@ _OPTIONAL = {
     "paths": ("_paths(",),
     "facts": ("_facts(",),
     "tf32": ("_kernels.allows_tf32(",),
+    "tf32_convolutions": ("_kernels.allows_tf32_convolutions(",),
     "track": ("_kernels.track(",),
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
@@ -58,7 +59,7 @@ def optional_texts(text: str) -> list[str]:
 
 def held_in(class_text: str, device_type: str) -> dict[str, str]:
     """What the text of the class calls of the optional support, with the texts of the functions."""
-    functions = {name: f"_{name}" for name in ("allows_tf32", "track")}
+    functions = {name: f"_{name}" for name in ("allows_tf32", "allows_tf32_convolutions", "track")}
     functions["autocast"] = f'_autocast_of("{device_type}")'
     return {name: text for name, text in functions.items() if f"_kernels.{name}(" in class_text}
 

@@ -32,12 +32,14 @@ from .kernels.check import (
     InvalidKernel,
     check_attending,
     check_contraction,
+    check_convolving,
     check_fused,
     check_kernel,
     check_reduction,
     check_row_blocks,
     check_scan,
 )
+from .kernels.convolution import Convolving
 from .kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
 from .kernels.reduction import Reduction, Scan
 from .ops import OPS, Op
@@ -63,8 +65,8 @@ class InvalidCapture(ValueError):
 def check(value: object) -> None:
     """Raises InvalidGraph, InvalidPlan, InvalidKernel or InvalidCapture where `value` is malformed.
 
-    Takes a Graph, Plan, Kernel, Pointwise, Contraction, Reduction, Scan, RowBlocks, Variant or
-    Capture; anything else is a TypeError.
+    Takes a Graph, Plan, Kernel, Pointwise, Contraction, Convolving, Reduction, Scan, RowBlocks,
+    Variant or Capture; anything else is a TypeError.
     """
     raise TypeError(f"{type(value).__name__} has no check")
 
@@ -87,6 +89,11 @@ def _(value: Attending) -> None:
 @check.register
 def _(value: Contraction) -> None:
     check_contraction(value)
+
+
+@check.register
+def _(value: Convolving) -> None:
+    check_convolving(value)
 
 
 @check.register

@@ -196,7 +196,7 @@ def _like(group: Group, node: Node) -> int | None:
     """The first operand that PyTorch's elementwise operations would take the layout from; what is
     made from a matrix product, or from attention, is row-major as that is.
     """
-    if group.kind in (GroupKind.CONTRACTION, GroupKind.ATTENTION):
+    if group.kind in (GroupKind.CONTRACTION, GroupKind.CONVOLUTION, GroupKind.ATTENTION):
         return None
     if group.tail is not None:
         return _like_of_tail(group, group.tail, node)

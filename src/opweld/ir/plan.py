@@ -9,6 +9,7 @@ from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
 from .kernels.attention import Attention
+from .kernels.convolution import Convolution
 from .kernels.product import FormRow, Mode, Product, RowsProduct
 from .views import behind_views
 
@@ -16,6 +17,7 @@ from .views import behind_views
 class GroupKind(enum.Enum):
     POINTWISE = "pointwise"
     CONTRACTION = "contraction"
+    CONVOLUTION = "convolution"
     ATTENTION = "attention"
     REDUCTION = "reduction"
     SCAN = "scan"
@@ -57,6 +59,20 @@ class ContractionSchedule:
         return (
             f"mode {self.mode.value}, tensor cores {self.family}, vector width {self.lanes}; {by}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionSchedule:
+    """How a convolution is made on the tensor cores: in tiles of so many `columns`, its filters;
+    its epilogue takes `lanes` neighbouring channels at once.
+    """
+
+    mode: Mode
+    columns: int
+    lanes: int
+
+    def __str__(self) -> str:
+        return f"mode {self.mode.value}, {self.columns} filters a tile, vector width {self.lanes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +127,7 @@ class AttentionSchedule:
 Schedule = (
     PointwiseSchedule
     | ContractionSchedule
+    | ConvolutionSchedule
     | AttentionSchedule
     | ReductionSchedule
     | RowBlockSchedule
@@ -173,6 +190,8 @@ class Group:
     the `product` that this computes; all its other nodes are computed from the product's elements,
     but for those of its `prologue`: the POINTWISE group that makes operand a of the product, which
     is computed where the operand is split.
+    A CONVOLUTION has the call that is its `anchor` and the `convolution`; all its other nodes are
+    computed from the result's elements.
     ATTENTION has as its `anchor` the call that gives the result, and the `attention`; of its other
     nodes some are computed on the way there, the others from the result's elements.
     A REDUCTION has `rows`; each of its results has the shape of the space, or of what is kept of
@@ -202,6 +221,7 @@ class Group:
     product: Product | None = None
     prologue: Group | None = None
     attention: Attention | None = None
+    convolution: Convolution | None = None
     rows: Rows | None = None
     rows_product: RowsProduct | None = None
     tail: Group | None = None
@@ -265,12 +285,13 @@ class Conditions:
     """What planning knows beside the graph.
 
     `sizes` are examples of symbolic sizes. `tf32`: torch's flags allow float32 products of less
-    precision. `autocast`: calls run under autocast, which casts their operands. `weight_cache`:
-    what is derived from a weight may last from call to call.
+    precision, `tf32_convolutions` convolutions. `autocast`: calls run under autocast, which casts
+    their operands. `weight_cache`: what is derived from a weight may last from call to call.
     """
 
     sizes: Sizes = ()
     tf32: bool = False
+    tf32_convolutions: bool = False
     autocast: bool = False
     weight_cache: bool = True
 

@@ -20,6 +20,7 @@ from .calls import Chain, place_of
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
 from .graph import Graph, Leaf, Node, Record, Structure, Tracking
+from .kernels.convolution import Convolving
 from .kernels.kernel import Attending, Contraction, Factor, Kernel, Pointwise, RowBlocks
 from .kernels.product import Axis, Matrix
 from .kernels.reduction import Reduction, Scan
@@ -89,6 +90,20 @@ def _(value: Contraction) -> str:
     lines += [f"  by {row.form.value}: {row.range_text(value.mode)}" for row in value.forms]
     held = ["  b is held from call to call"] if value.held else []
     return "\n".join([head, *lines, *held, ""]) + "".join(map(kernel_text, value.kernels))
+
+
+@to_text.register
+def _(value: Convolving) -> str:
+    made = value.convolution
+    lines = [
+        f"convolution {value.group} {_shape_text(value.shape)} mode {value.mode.value}, "
+        f"{value.columns} filters a tile",
+        f"  x = inputs[{value.x}] along {', '.join(map(str, made.axes))}",
+        f"  weight = inputs[{value.weight}]",
+        f"  stride {made.stride} padding {made.padding} dilation {made.dilation}",
+        "",
+    ]
+    return "\n".join(lines) + kernel_text(value.epilogue)
 
 
 def _source_text(factor: Factor) -> str:

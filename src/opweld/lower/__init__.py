@@ -9,6 +9,7 @@ from ..ir.kernels.reduction import Lowered
 from ..ir.plan import Group, GroupKind, Lifting, Plan
 from .attention import lower_attention
 from .contraction import lower_contraction
+from .convolution import lower_convolution
 from .pointwise import Origins, lower_group
 from .reduction import lower_reduction
 from .row_blocks import lower_row_blocks
@@ -17,6 +18,7 @@ from .scan import lower_scan
 _LOWERINGS: dict[GroupKind, Callable[[Origins, Group], Lowered]] = {
     GroupKind.POINTWISE: lower_group,
     GroupKind.CONTRACTION: lower_contraction,
+    GroupKind.CONVOLUTION: lower_convolution,
     GroupKind.ATTENTION: lower_attention,
     GroupKind.REDUCTION: lower_reduction,
     GroupKind.SCAN: lower_scan,

@@ -29,13 +29,14 @@ def lower_contraction(origins: Origins, group: Group) -> Contraction:
         b=Factor(group.inputs.index(product.b), product.b_axes),
         held=product.held and any(row.form is Form.TILES for row in schedule.forms),
         buffers=buffers,
-        epilogue=replace(kernel, variant="epilogue", buffers=_touched(kernel, buffers)),
+        epilogue=replace(kernel, variant="epilogue", buffers=touched(kernel, buffers)),
         shape=anchor.type.shape,
         prologue=_prologue(origins, group, buffers) if computed else None,
     )
 
 
-def _touched(kernel: Kernel, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+def touched(kernel: Kernel, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    """The results and the operands that a kernel reads."""
     read = {load.buffer for load in kernel.definitions if isinstance(load, Load)}
     return tuple(b for b in buffers if b.written or b.name in read)
 
@@ -55,5 +56,5 @@ def _prologue(origins: Origins, group: Group, buffers: tuple[Buffer, ...]) -> Pr
     schedule = PointwiseSchedule(_SPLIT_LANES, 1, 1)
     named = replace(made, name=f"{group.name}_operand", schedule=schedule)
     kernel = replace(row_major_kernel(origins, named, own), variant="prologue", stores=())
-    read = tuple(b for b in _touched(kernel, own) if not b.written)
+    read = tuple(b for b in touched(kernel, own) if not b.written)
     return Prologue(replace(kernel, buffers=read), strides)

@@ -50,13 +50,20 @@ from ..ir.kernels.kernel import (
 )
 from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
-from ..ir.plan import AttentionSchedule, ContractionSchedule, Group, PointwiseSchedule
+from ..ir.plan import (
+    AttentionSchedule,
+    ContractionSchedule,
+    ConvolutionSchedule,
+    Group,
+    PointwiseSchedule,
+)
 from ..ir.types import DType
 from .axes import axes_of
 from .names import Names, stride_name, wish_for
 from .rounding import rounded_products
 from .space import NO_VALUES, extents_of, merge_loops, with_access
 
+_MAKING_ELEMENTS = PointwiseSchedule | ContractionSchedule | ConvolutionSchedule | AttentionSchedule
 Addressing = Callable[[Buffer, Node, Coords], Size]
 
 
@@ -202,7 +209,7 @@ class Builder:
         return self._define(load, (buffer.name, coords, guard))
 
     def _multiplied(self, call: Node, coords: Coords) -> Arg:
-        """alpha * product + beta * added; the result of attention as it is"""
+        """alpha * product + beta * added; that of attention, or of a convolution, as it is"""
         product, dtype = self.product, call.type.dtype
         name = self.names.fresh("product", always_number=True)
         value = self._define(Multiplied(name, dtype), call.serial)
@@ -406,9 +413,7 @@ def _body(
     element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
-    assert isinstance(schedule, PointwiseSchedule | ContractionSchedule | AttentionSchedule), (
-        "it makes elements"
-    )
+    assert isinstance(schedule, _MAKING_ELEMENTS), "it makes elements"
     pointwise = schedule if isinstance(schedule, PointwiseSchedule) else None
     rows = address is row_major
     return Kernel(

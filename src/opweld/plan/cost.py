@@ -19,12 +19,21 @@ from ..ir.kernels.product import (
     RowsProduct,
 )
 from ..ir.ops import OPS, Kind, Op
-from ..ir.plan import AttentionSchedule, ContractionSchedule, Estimate, Group, Sizes, number_at
+from ..ir.plan import (
+    AttentionSchedule,
+    ContractionSchedule,
+    ConvolutionSchedule,
+    Estimate,
+    Group,
+    Sizes,
+    number_at,
+)
 from ..ir.types import DType
 from ..ir.views import behind_views
 from ..target import Target
 from .places import HERE, Way, places_of
 from .products.forms import splits_in_kernel
+from .products.windows import estimate_convolution
 from .uses import computes
 
 # Arithmetic instructions an element, counted in the machine code of the CUDA math functions
@@ -70,6 +79,12 @@ def estimate(group: Group, target: Target) -> Estimate:
         rate = ATTENTION_SHARES[group.schedule.family] * target.product_rates[Mode.FAITHFUL].ours
         limit = _limit(num_bytes, flops, number_at(attended, ()) / rate, target)
         return Estimate(num_bytes, flops + attended, limit)
+    if group.convolution is not None:
+        convolved = group.convolution.flops
+        assert isinstance(group.schedule, ConvolutionSchedule), "a convolution has its mode"
+        rate = target.product_rates[group.schedule.mode].ours
+        limit = _limit(num_bytes, flops, number_at(convolved, ()) / rate, target)
+        return Estimate(num_bytes, flops + convolved, limit)
     if group.product is None:
         return Estimate(num_bytes, flops, _limit(num_bytes, flops, 0.0, target))
     assert isinstance(group.schedule, ContractionSchedule), "a contraction has its mode"
@@ -117,6 +132,8 @@ def _bytes_read(operand: Node, group: Group, num_loads: int) -> Size:
     if group.product is not None and operand in (group.product.a, group.product.b):
         return whole
     if group.attention is not None and operand in group.attention.reads:
+        return whole
+    if group.convolution is not None and operand in group.convolution.reads:
         return whole
     return whole if number_at(whole, ()) <= number_at(part, ()) else part
 
@@ -241,6 +258,10 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
         mode = group.schedule.mode
         times = estimate_product(group.anchor, group.product, mode, (), target, sizes)
         replaced_us += times.library
+    if group.convolution is not None and group.anchor is not None:
+        replaced_us += estimate_convolution(
+            group.anchor, group.convolution, (), target, sizes
+        ).library
     if group.rows_product is not None and target.row_blocks is not None:
         flops = number_at(rows_flops(group.rows_product), sizes)
         replaced_us += flops / target.row_blocks.flops_per_s * 1e6

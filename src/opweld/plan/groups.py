@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from ..ir.graph import Node
 from ..ir.kernels.attention import Attention
+from ..ir.kernels.convolution import Convolution
 from ..ir.kernels.product import Product
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
@@ -17,6 +18,7 @@ from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
 from .measured import scheduled
 from .products.choice import Choice
+from .products.windows import schedule_of
 from .rows import parallelism, rows_of, scanned_rows_of
 from .schedule import (
     choose_attention_schedule,
@@ -138,6 +140,8 @@ def _group(context: _Context, unit: list[Node], number: int) -> Group:
         made = context.uses.products[anchor.serial]
         if isinstance(made, Attention):
             return _attention(context, name, unit, anchor, made)
+        if isinstance(made, Convolution):
+            return _convolution(context, name, unit, anchor, made)
         return _contraction(context, name, unit, anchor, made)
     reduced = next((node for node in unit if node.kind is Kind.REDUCTION), None)
     if reduced is not None:
@@ -200,9 +204,28 @@ def _attention(
         outputs,
         choose_attention_schedule(attention, context.target),
         Estimate(0, 0, ""),
-        _attention_reason(unit, context.choice.accepted[anchor.serial]),
+        _made_reason("attention as one kernel", unit, context.choice.accepted[anchor.serial]),
         anchor=anchor,
         attention=attention,
+    )
+    return replace(group, estimate=estimate(group, context.target))
+
+
+def _convolution(
+    context: _Context, name: str, unit: list[Node], anchor: Node, convolution: Convolution
+) -> Group:
+    inputs = _operands(context.uses, unit)
+    group = Group(
+        name,
+        GroupKind.CONVOLUTION,
+        _with_views(context.uses, unit, inputs),
+        inputs,
+        context.uses.results(unit),
+        schedule_of(convolution, context.choice.modes[anchor.serial]),
+        Estimate(0, 0, ""),
+        _made_reason("a convolution", unit, context.choice.accepted[anchor.serial]),
+        anchor=anchor,
+        convolution=convolution,
     )
     return replace(group, estimate=estimate(group, context.target))
 
@@ -224,7 +247,7 @@ def _contraction(
             context.conditions.sizes,
         ),
         Estimate(0, 0, ""),
-        _contraction_reason(unit, context.choice.accepted[anchor.serial]),
+        _made_reason("a matrix product", unit, context.choice.accepted[anchor.serial]),
         anchor=anchor,
         product=product,
     )
@@ -357,15 +380,8 @@ def _scan_reason(unit: list[Node], rows: Rows, pieces: bool) -> str:
     return f"{done} on rows of {rows.length} elements that are scanned in one pass{cut}"
 
 
-def _attention_reason(unit: list[Node], figures: str) -> str:
+def _made_reason(made: str, unit: list[Node], figures: str) -> str:
     num_ops = sum(computes(node) for node in unit)
     tail = f" with the {num_ops} operations after it" if num_ops > 1 else ""
     tail = " with the operation after it" if num_ops == 1 else tail
-    return f"attention as one kernel{tail}: {figures}"
-
-
-def _contraction_reason(unit: list[Node], figures: str) -> str:
-    num_ops = sum(computes(node) for node in unit)
-    tail = f" with the {num_ops} operations after it" if num_ops > 1 else ""
-    tail = " with the operation after it" if num_ops == 1 else tail
-    return f"a matrix product{tail}: {figures}"
+    return f"{made}{tail}: {figures}"

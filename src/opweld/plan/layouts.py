@@ -21,6 +21,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
 from ..ir.views import behind_views
 from ..target import Target
+from .products.windows import is_ours
 
 CHANNELS_LAST = (0, 2, 3, 1)
 """Which axis of a result stands where."""
@@ -45,11 +46,14 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     if target.language != "cuda" or graph.tracked:
         return graph
     chosen = frozenset(node.serial for node in graph.nodes() if _may_be_moved(node))
+    nodes = (node for node in graph.nodes() if node.serial in chosen)
+    ours = frozenset(n.serial for n in nodes if is_ours(n, target, conditions))
     while chosen:
-        moved = _Moved.of(graph, chosen)
+        moved = _Moved.of(graph, chosen, ours)
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
-            return moved.graph if _is_worth_it(moved, graph, chosen, conditions) else graph
+            worth = chosen & ours or _is_worth_it(moved, graph, chosen, conditions)
+            return moved.graph if worth else graph
         chosen -= returned
     return graph
 
@@ -98,19 +102,21 @@ def _is_worth_it(
 @dataclass(slots=True)
 class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
-    with the order of their axes; `copies` the calls that move a tensor, by that of its view.
+    with the order of their axes; `copies` the calls that move a tensor, by that of its view. Those
+    of the chosen convolutions that are `ours` take their input in any order.
     """
 
     arena: Arena
     chosen: frozenset[int]
+    ours: frozenset[int]
     origins: dict[int, Origin]
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
     copies: dict[int, Node] = field(default_factory=dict)
     graph: Graph = field(init=False)
 
     @staticmethod
-    def of(graph: Graph, chosen: frozenset[int]) -> _Moved:
-        moved = _Moved(arena_of(graph), chosen, dict(graph.origins))
+    def of(graph: Graph, chosen: frozenset[int], ours: frozenset[int]) -> _Moved:
+        moved = _Moved(arena_of(graph), chosen, ours, dict(graph.origins))
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -201,12 +207,12 @@ class _Moved:
         return self._reshaped(made, _of(node.type.shape, its)), its
 
     def _convolution(self, node: Node, operands: tuple[Node, ...]) -> Node:
-        given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST)
+        given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST, node.serial in self.ours)
         result = TensorType(node.type.dtype, _of(node.type.shape, CHANNELS_LAST))
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((given, *operands[1:]), attrs)
 
-    def _operand(self, old: Node, new: Node, order: Order) -> Node:
+    def _operand(self, old: Node, new: Node, order: Order, as_it_lies: bool = False) -> Node:
         made, its = self.permuted.get(old.serial, (None, ()))
         if made is not None and its == order:
             return made
@@ -215,7 +221,8 @@ class _Moved:
         shape = (*(1,) * (len(order) - new.type.rank), *new.type.shape)
         new = self._reshaped(new, shape)
         view = self.arena.make(Op.PERMUTE, new, attrs=PermuteAttrs(order))
-        return self._copy(view) if sum(size != 1 for size in shape) > 2 else view
+        few = sum(size != 1 for size in shape) <= 2
+        return view if few or as_it_lies else self._copy(view)
 
     def _back(self, node: Node, order: Order) -> Node:
         """The node as it was in the old graph."""

@@ -14,7 +14,12 @@ from ..ir.plan import Group, GroupKind
 from .uses import Uses
 
 # What these read is told by the axes of products.
-_MATRICES = (GroupKind.CONTRACTION, GroupKind.ATTENTION, GroupKind.ROW_BLOCKS)
+_MATRICES = (
+    GroupKind.CONTRACTION,
+    GroupKind.CONVOLUTION,
+    GroupKind.ATTENTION,
+    GroupKind.ROW_BLOCKS,
+)
 
 
 def with_squeezed_results(graph: Graph, uses: Uses, groups: tuple[Group, ...]) -> tuple[Group, ...]:

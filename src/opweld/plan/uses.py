@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from ..ir.graph import Graph, Node
 from ..ir.kernels.attention import Attention
+from ..ir.kernels.convolution import Convolution
 from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
 from ..ir.views import MOVING_VIEWS, behind_views, is_free_view
@@ -25,7 +26,7 @@ def index_of(pick: Node) -> Node:
     return behind_views(pick.inputs[1])
 
 
-Made = Product | Attention
+Made = Product | Attention | Convolution
 """What a kernel of ours computes in place of a call."""
 
 
@@ -69,7 +70,7 @@ class Uses:
 
 def reads_of(product: Made) -> tuple[Node, ...]:
     """The tensors that a product reads, behind the views before them."""
-    if isinstance(product, Attention):
+    if isinstance(product, Attention | Convolution):
         return product.reads
     read = [product.a, product.b]
     if product.added is not None:

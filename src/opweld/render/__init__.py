@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.kernels.convolution import Convolving
 from ..ir.kernels.kernel import Attending, Contraction, Pointwise
 from ..ir.kernels.reduction import Lowered, Reduction, Scan
 from ..ir.kernels.source import KernelText, Source
@@ -26,7 +27,7 @@ def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
 # What nvcc 13.0 takes for sm_90a on one core of an AMD EPYC, measured: by the length of a text, and
 # beside that for what the device library makes of a matrix product or of attention.
 _BYTES_A_SECOND = {Pointwise: 15_000, Reduction: 7_000, Scan: 7_000}
-_WHOLE_SECONDS = {Contraction: 10.0, Attending: 1.0}
+_WHOLE_SECONDS = {Contraction: 10.0, Convolving: 8.0, Attending: 1.0}
 
 
 def _seconds(lowered: Lowered, text: str) -> float:
@@ -39,6 +40,8 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
         return tuple(f"{lowered.group}_{name}" for name in ("attend", "workspace"))
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
+    if isinstance(lowered, Convolving):
+        return tuple(f"{lowered.group}_{name}" for name in ("convolve", "workspace"))
     if language == "cuda" and isinstance(lowered, Tabled):
         scratch = (f"{lowered.group}_scratch",) if takes_scratch(lowered) else ()
         return (f"{lowered.group}_launch", *scratch)

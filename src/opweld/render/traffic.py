@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..ir.expr import Size, symbols_of
+from ..ir.kernels.convolution import Convolving
 from ..ir.kernels.kernel import Attending, Contraction, Factor, Kernel, Load, Loop, RowBlocks, Store
 from ..ir.kernels.product import LIVE_SPLIT_READS, PARTS, SPLIT_READS, Form, extent, form_at
 from ..ir.kernels.reduction import Folding, Lowered, Reduction, Scan, Step
@@ -67,6 +68,8 @@ def _traffic(site: _Site, lowered: Lowered) -> Traffic:
         moved = _of_attention(site, lowered)
     elif isinstance(lowered, Contraction):
         moved = _of_contraction(site, lowered)
+    elif isinstance(lowered, Convolving):
+        moved = _of_convolution(site, lowered)
     elif isinstance(lowered, RowBlocks):
         moved = _of_row_blocks(site, lowered)
     else:
@@ -247,6 +250,15 @@ def _of_contraction(site: _Site, contraction: Contraction) -> int:
     if not contraction.held:
         moved += LIVE_SPLIT_READS * read[1] + copy[1]
     return moved + sums
+
+
+def _of_convolution(site: _Site, convolving: Convolving) -> int:
+    """The operands, and through copies in 16-bit parts, which the windows then find in the cache;
+    the epilogue.
+    """
+    read = [site.operand_bytes(place) for place in (convolving.x, convolving.weight)]
+    copies = sum(read) * PARTS[convolving.mode] // 2
+    return sum(read) + 2 * copies + _of_kernel(site, convolving.epilogue)
 
 
 def _factor_bytes(site: _Site, factor: Factor) -> int:

@@ -9,6 +9,7 @@ from ..expr import Size, coefficient, divides, gathers_of, product, symbols_of
 from ..infer import INDEX_DTYPES, TypeRule
 from ..ops import OPS, Kind, Op
 from ..types import DType, TensorType
+from .convolution import Convolving
 from .kernel import (
     Arg,
     Attending,
@@ -45,6 +46,19 @@ def check_fused(fused: Pointwise) -> None:
     check_kernel(fused.strided)
     if fused.contiguous.element != fused.strided.element:
         raise InvalidKernel(f"the kernels of {fused.group} compute different elements")
+
+
+def check_convolving(convolving: Convolving) -> None:
+    """The epilogue is well formed, takes the result once, and touches operands of the group."""
+    check_kernel(convolving.epilogue)
+    taken = [d for d in convolving.epilogue.definitions if isinstance(d, Multiplied)]
+    if len(taken) != 1:
+        raise InvalidKernel(f"{convolving.group} takes its result {len(taken)} times")
+    unknown = [b.name for b in convolving.epilogue.buffers if b not in convolving.buffers]
+    if unknown:
+        raise InvalidKernel(f"{convolving.group} touches {unknown[0]}, which it is not given")
+    if any(convolving.buffers[place].written for place in (convolving.x, convolving.weight)):
+        raise InvalidKernel(f"{convolving.group} reads one of its results")
 
 
 def check_contraction(contraction: Contraction) -> None:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ..expr import Size, divides_given, is_multiple
 from ..ops import Op
 from ..types import DType
+from .convolution import Convolving
 from .kernel import Attending, Buffer, Contraction, Extent, Kernel, Loop, Pointwise, RowBlocks
 
 
@@ -211,4 +212,4 @@ class Scan:
         return self.strided.buffers
 
 
-Lowered = Pointwise | Contraction | Attending | Reduction | Scan | RowBlocks
+Lowered = Pointwise | Contraction | Convolving | Attending | Reduction | Scan | RowBlocks

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opweld.flags import allows_tf32_convolutions
 from opweld.judge.load import Call, seed_all
 from opweld.judge.numerics.grade import MARGIN_B
 
@@ -146,13 +147,7 @@ CONVOLUTIONS = Lowering(TF32, _tf32_or_itself, everywhere=False, convolutions=Tr
 
 def allowed_in(device: torch.device) -> Lowering | None:
     """What torch's flags allow beside the errors of eager on this device."""
-    if device.type != "cuda":
-        return None
-    try:
-        allowed = torch.backends.cudnn.allow_tf32
-    except RuntimeError:  # the flag of each operator was set
-        allowed = torch.backends.cudnn.conv.fp32_precision == "tf32"
-    return CONVOLUTIONS if allowed else None
+    return CONVOLUTIONS if device.type == "cuda" and allows_tf32_convolutions() else None
 
 
 def narrower(dtype: torch.dtype) -> tuple[Lowering, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ...ir.graph import Graph, Node, arena_of
 from ...ir.kernels.attention import Attention
+from ...ir.kernels.convolution import Convolution
 from ...ir.kernels.product import SKINNY, Mode, Product, even_strides
 from ...ir.measured import NO_TABLE, Maker, ProductClass, Table
 from ...ir.ops import Op
@@ -23,6 +24,13 @@ from ..fusion import Cluster, fuse
 from ..measured import maker_of, measured, product_class
 from ..uses import Made, uses_of
 from .recognised import MODES, NoProduct, is_product, product_of
+from .windows import (
+    convolution_of,
+    estimate_convolution,
+    is_convolution,
+    mode_of,
+    require_form,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ def choose_products(
         return Choice()
     choice = Choice()
     _choose_attention(choice, graph, target, conditions)
+    _choose_convolutions(choice, graph, target, conditions)
     inside = {serial for made in _attention_in(choice) for serial in made.inner}
     taken = inside | {*choice.products}
     calls = [node for node in graph.nodes() if is_product(node) and node.serial not in taken]
@@ -62,7 +71,11 @@ def choose_products(
             choice.refused[call.serial] = f"a matrix product of the library's: {reason}"
     for cluster in fuse(uses_of(graph, choice.products)):
         if cluster.anchor is not None and cluster.anchor.serial in choice.modes:
-            _compare(choice, cluster, cluster.anchor, target, conditions, table)
+            made = choice.products[cluster.anchor.serial]
+            if isinstance(made, Product):
+                _compare(choice, cluster, cluster.anchor, target, conditions, table)
+            else:
+                _compare_convolution(choice, cluster, cluster.anchor, target, conditions)
     return choice
 
 
@@ -83,6 +96,42 @@ def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: 
                 choice.accepted[call.serial] = f"{scores / 1e6:.1f} MB of scores stay on the chip"
         except NoAttention as reason:
             choice.refused[call.serial] = f"attention of the library's: {reason}"
+
+
+def _choose_convolutions(
+    choice: Choice, graph: Graph, target: Target, conditions: Conditions
+) -> None:
+    """All that a kernel can make: those whose channels are last, where the plan has put them."""
+    for call in filter(is_convolution, graph.nodes()):
+        if not call.attrs.channels_last:
+            continue
+        try:
+            made = convolution_of(call)
+            choice.modes[call.serial] = mode_of(call, target, conditions)
+            require_form(made)
+            choice.products[call.serial] = made
+        except NoProduct as reason:
+            choice.modes.pop(call.serial, None)
+            choice.refused[call.serial] = f"a convolution of the library's: {reason}"
+
+
+def _compare_convolution(
+    choice: Choice, cluster: Cluster, anchor: Node, target: Target, conditions: Conditions
+) -> None:
+    """Keeps the convolution if its kernel and what that saves are faster than the library."""
+    made = choice.products[anchor.serial]
+    assert isinstance(made, Convolution), "it is one"
+    tail = [node for node in cluster.nodes if node is not anchor]
+    times = estimate_convolution(anchor, made, tail, target, conditions.sizes)
+    rest = " and a kernel for the rest" if tail else ""
+    figures = f"about {_us(times.ours)} us, the library{rest} {_us(times.library)} us"
+    if times.ours < times.library:
+        choice.accepted[anchor.serial] = figures
+        return
+    del choice.products[anchor.serial]
+    choice.refused[anchor.serial] = (
+        f"a convolution that gains nothing as a kernel of ours: {figures}"
+    )
 
 
 def _require_gain(found: Attention, target: Target, conditions: Conditions) -> None:

@@ -200,16 +200,16 @@ def _entry(contraction: Contraction) -> str:
     given += ["epilogue", "max_offset", "aligned", "stream"]
     lines = [
         head(f'extern "C" int {kernel.name}_contract', entry_parameters(contraction), " {"),
-        *([_construction("operand", prologue.kernel)] if prologue else []),
-        _construction("epilogue", kernel),
+        *([construction("operand", prologue.kernel)] if prologue else []),
+        construction("epilogue", kernel),
         call(f"return op::{made}", given, 2),
         "}",
     ]
     return "\n".join(lines)
 
 
-def _construction(variable: str, kernel: Kernel) -> str:
-    """The definition of a functor."""
+def construction(variable: str, kernel: Kernel) -> str:
+    """The definition of a functor of a kernel."""
     values = [f"static_cast<{pointer_to(b)}>({b.name})" for b in kernel.buffers]
     values += extents(kernel)
     start = f"  const {epilogue_name(kernel)} {variable}{{"

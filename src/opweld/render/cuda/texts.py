@@ -8,14 +8,15 @@ plain C, so that no torch header is ever read by nvcc:
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
 `max_offset` is the largest element offset that any operand reaches: it decides between 32- and
 64-bit indices. `aligned` says that every pointer allows 16-byte accesses. The result is a
-cudaError_t. A matrix product and attention have entries of their own: see contraction.py and
-attention.py.
+cudaError_t. Matrix products, convolutions and attention have entries of their own: see
+contraction.py, convolution.py and attention.py.
 """
 
 from __future__ import annotations
 
 from ...device import pieces
 from ...device.used import used
+from ...ir.kernels.convolution import Convolving
 from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise
 from ...ir.kernels.reduction import Lowered, Reduction, Scan
 from ..c import dtypes_of, storage_pieces
@@ -23,6 +24,7 @@ from ..element import element_text, pieces_called, pieces_of, place_pieces, titl
 from ..layout import call, folded, head, indented
 from .attention import attention_pieces, attention_text
 from .contraction import contraction_pieces, contraction_text
+from .convolution import convolution_pieces, convolution_text
 from .entry import Tabled, entry, entry_pieces
 from .launch import launcher
 from .packet import element_body, names, packet_function, packet_name, parameters, turned_body
@@ -52,6 +54,8 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
             needed |= attention_pieces(lowered)
         if isinstance(lowered, Contraction):
             needed |= contraction_pieces(lowered)
+        if isinstance(lowered, Convolving):
+            needed |= convolution_pieces(lowered)
         if isinstance(lowered, Reduction):
             by_skeleton = is_row_functor(lowered)
             needed |= row_functor_pieces(lowered) if by_skeleton else reduction_pieces(lowered)
@@ -79,6 +83,8 @@ def _text(lowered: Lowered) -> str:
         return attention_text(lowered)
     if isinstance(lowered, Contraction):
         return contraction_text(lowered)
+    if isinstance(lowered, Convolving):
+        return convolution_text(lowered)
     assert isinstance(lowered, Tabled), "row blocks run on the CPU"
     if isinstance(lowered, Reduction) and is_row_functor(lowered):
         return row_functor_text(lowered)

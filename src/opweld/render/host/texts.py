@@ -12,6 +12,7 @@ from importlib import resources
 
 from ...device.used import used
 from ...ir.expr import product, symbols_of
+from ...ir.kernels.convolution import Convolving
 from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
 from ...ir.kernels.reduction import Lowered, Reduction, Scan
 from ...ir.kernels.shared import fused_groups_of, sites_of
@@ -25,6 +26,7 @@ from ..cuda.entry import Tabled, given_sizes, takes_scratch
 from ..cuda.texts import runs_by_skeleton
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
+from .convolution import convolution_declarations, convolution_run
 from .parts import (
     before_gathers,
     behind_gathers,
@@ -93,6 +95,7 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in fused_groups]
     products = [w for w in lowereds if isinstance(w, Contraction)]
+    convolves = any(isinstance(w, Convolving) for w in lowereds)
     tabled = [w for w in lowereds if language == "cuda" and isinstance(w, Tabled)]
     reductions = [w for w in lowereds if isinstance(w, Reduction | Scan) and language == "c++"]
     cut = any(map(has_partials, reductions))
@@ -103,8 +106,9 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     listed = any(a.listed is not None for *_, operator in fused_groups for a in operator.arguments)
     files += ["tensor_list.h"] if listed else []
     files += [] if len(tabled) == len(lowereds) else ["host.h", extra]
-    files += ["memory.h"] if products or cut or attends else []
-    files += ["product.h"] if products or attends else []
+    files += ["memory.h"] if products or cut or attends or convolves else []
+    files += ["product.h"] if products or attends or convolves else []
+    files += ["convolution.h"] if convolves else []
     files += ["packed_weights.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions else []
     checked = any(picks(w.kernels) for w in lowereds)
@@ -172,6 +176,8 @@ def _declarations(lowered: Lowered) -> list[str]:
         return attention_declarations(lowered)
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
+    if isinstance(lowered, Convolving):
+        return convolution_declarations(lowered)
     assert isinstance(lowered, Tabled), "row blocks run on the CPU"
     return table_declarations(lowered.group, takes_scratch(lowered))
 
@@ -188,6 +194,8 @@ def _run(group: Group, lowered: Lowered, operator: Operator, sites: int) -> str:
         return attention_run(operator, lowered)
     if isinstance(lowered, Contraction):
         return contraction_run(operator, lowered, sites)
+    if isinstance(lowered, Convolving):
+        return convolution_run(operator, lowered)
     if isinstance(lowered, Reduction | Scan):
         return reduction_run(operator, lowered)
     if isinstance(lowered, RowBlocks):

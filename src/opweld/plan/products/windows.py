@@ -1,0 +1,185 @@
+"""Which convolutions a kernel of ours makes, in which mode, and why others are the library's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...ir.attrs import Operand
+from ...ir.expr import Size
+from ...ir.expr import product as product_of
+from ...ir.graph import Node
+from ...ir.kernels.convolution import (
+    COLUMNS,
+    FAR,
+    INTERVAL,
+    MOST_STRIDE,
+    MOST_TAPS,
+    Convolution,
+)
+from ...ir.kernels.product import Mode
+from ...ir.ops import Op
+from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
+from ...ir.types import DType
+from ...target import Target
+from .recognised import NoProduct
+
+_SPACES = {
+    f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
+}
+_PLACES = {"stride": 3, "padding": 4, "dilation": 5, "groups": 6}
+# Fewer channels leave most of an interval empty.
+LEAST_CHANNELS = 32
+
+
+def is_convolution(call: Node) -> bool:
+    """Whether the call is of an operator that convolves."""
+    return call.op is Op.CALL and call.attrs.target in _SPACES
+
+
+def convolution_of(call: Node) -> Convolution:
+    """The convolution that a call computes, whatever order its axes are in. Raises NoProduct."""
+    rank = _SPACES[call.attrs.target]
+    x, weight = (_operand(call, place) for place in (0, 1))
+    if x.type.rank != rank + 2:
+        raise NoProduct("its input has no batch")
+    if len(call.attrs.arguments) > 2 and isinstance(call.attrs.arguments[2], Operand):
+        raise NoProduct("it has a bias")
+    order = tuple(range(rank + 2))
+    axes = order if call.attrs.channels_last else (0, *order[2:], 1)
+    shape = call.type.shape
+    out = shape[1:-1] if call.attrs.channels_last else shape[2:]
+    stride, dilation = (_of_space(call, name, rank, 1) for name in ("stride", "dilation"))
+    kernel = weight.type.shape[2:]
+    padding = _padding(call, kernel, dilation, rank)
+    while x.op is Op.PERMUTE:
+        axes = tuple(x.attrs.dims[axis] for axis in axes)
+        x = x.inputs[0]
+    made = Convolution(x, weight, axes, stride, padding, dilation, out)
+    if _argument(call, "groups", 1) != 1:
+        raise NoProduct("it has groups")
+    return made
+
+
+def _operand(call: Node, place: int) -> Node:
+    return call.inputs[call.attrs.arguments[place].index]
+
+
+def _argument(call: Node, name: str, default: Any) -> Any:
+    arguments, place = call.attrs.arguments, _PLACES[name]
+    return (
+        arguments[place] if len(arguments) > place else dict(call.attrs.keywords).get(name, default)
+    )
+
+
+def _of_space(call: Node, name: str, rank: int, default: int) -> tuple[int, ...]:
+    given = _argument(call, name, default)
+    values = tuple(given) if isinstance(given, Sequence) else (given,)
+    return values * rank if len(values) == 1 else values
+
+
+def _padding(
+    call: Node, kernel: tuple[Size, ...], dilation: tuple[int, ...], rank: int
+) -> tuple[int, ...]:
+    """Before the first pixel: "same" puts what is odd behind the last."""
+    given = _argument(call, "padding", 0)
+    if given == "valid":
+        return (0,) * rank
+    if given == "same":
+        reach = ((number_at(size) - 1) * step for size, step in zip(kernel, dilation, strict=True))
+        return tuple(each // 2 for each in reach)
+    return _of_space(call, "padding", rank, 0)
+
+
+def mode_of(call: Node, target: Target, conditions: Conditions) -> Mode:
+    """In which mode a kernel of ours makes it. Raises NoProduct."""
+    if call.type.dtype is not DType.F32 or any(n.type.dtype is not DType.F32 for n in call.inputs):
+        raise NoProduct("there is no kernel for its dtype yet")
+    if conditions.autocast:
+        raise NoProduct("autocast casts its operands")
+    mode = Mode.TF32 if conditions.tf32_convolutions else Mode.FAITHFUL
+    if target.tensor_cores != "sm90" or mode not in target.products:
+        raise NoProduct("there is no kernel for it on this target yet")
+    return mode
+
+
+def require_form(made: Convolution) -> None:
+    """That the kernel takes it. Raises NoProduct."""
+    sizes = (*made.kernel, made.channels, made.filters)
+    if any(not isinstance(size, int) for size in sizes):
+        raise NoProduct("its weight has no fixed size")
+    if number_at(product_of(made.kernel)) > MOST_TAPS:
+        raise NoProduct(f"its kernel has more than {MOST_TAPS} positions")
+    if number_at(made.channels) < LEAST_CHANNELS:
+        raise NoProduct(f"of fewer than {LEAST_CHANNELS} channels")
+    far = FAR[len(made.out)]
+    reach = [(number_at(k) - 1) * step for k, step in zip(made.kernel, made.dilation, strict=True)]
+    if max(reach) >= far or max(made.padding) > far or max(made.stride) > MOST_STRIDE:
+        raise NoProduct("its windows reach or step farther than the copy engine")
+
+
+def is_ours(call: Node, target: Target, conditions: Conditions) -> bool:
+    """Whether a convolution with something behind it would be a kernel of ours."""
+    try:
+        made = convolution_of(call)
+        mode_of(call, target, conditions)
+        require_form(made)
+    except NoProduct:
+        return False
+    times = estimate_convolution(call, made, (call,), target, conditions.sizes)
+    return times.ours < times.library
+
+
+def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
+    """The narrower tile where it has all filters; as many neighbours at once as divide them."""
+    filters = number_at(made.filters)
+    columns = next((each for each in COLUMNS if filters <= each), COLUMNS[-1])
+    lanes = next(lanes for lanes in (4, 2, 1) if filters % lanes == 0)
+    return ConvolutionSchedule(mode, columns, lanes)
+
+
+# Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
+# columns, with two tiles on a multiprocessor or one, and of a tile's end; the library's rate with
+# channels last (118 to 284 TFLOP/s), and its share of the speed of a copy.
+_LAUNCHES_US = 8.0
+_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
+_LIBRARY_RATE, _LIBRARY_SHARE, _LIBRARY_US = 185e12, 0.55, 5.0
+_ROWS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionTimes:
+    """Microseconds of a convolution and its tail: as a kernel of ours, and as the library's call
+    with channels last and a kernel for the tail.
+    """
+
+    ours: float
+    library: float
+
+
+def estimate_convolution(
+    call: Node, made: Convolution, tail: Sequence[Node], target: Target, sizes: Sizes
+) -> ConvolutionTimes:
+    schedule = schedule_of(made, Mode.TF32)
+    rows, filters, channels, taps = (
+        number_at(size, sizes)
+        for size in (made.rows, made.filters, made.channels, product_of(made.kernel))
+    )
+    read_us, written_us = (
+        number_at(node.type.size_bytes, sizes) / target.copy_bytes_per_s * 1e6
+        for node in (made.x, call)
+    )
+    intervals = taps * -(-channels // INTERVAL)
+    tiles = -(-rows // _ROWS) * -(-filters // schedule.columns)
+    turns = tiles / target.multiprocessors / _TILES_AT_ONCE[schedule.columns]
+    turns = max(turns, 0.5 if intervals >= 8 else 1.0)
+    if turns < 2:
+        turns = -(-turns // 0.5) * 0.5
+    each = intervals * _INTERVAL_US[schedule.columns] + _END_US[schedule.columns]
+    ours = _LAUNCHES_US + 1.5 * read_us + max(turns * each, written_us)
+    flops = number_at(made.flops, sizes)
+    library = (
+        max(flops / _LIBRARY_RATE * 1e6, (read_us + written_us) / _LIBRARY_SHARE) + _LIBRARY_US
+    )
+    return ConvolutionTimes(ours, library + (2 * written_us + 2.0 if tail else 0.0))
