@@ -94,7 +94,7 @@ def _(value: Contraction) -> str:
 
 @to_text.register
 def _(value: Convolving) -> str:
-    made = value.convolution
+    made = value.windows
     lines = [
         f"convolution {value.group} {_shape_text(value.shape)} mode {value.mode.value}, "
         f"{value.columns} filters a tile",

@@ -32,6 +32,8 @@ def lower_lifted(origins: Origins, lifting: Lifting, in_packets: bool) -> Lowere
     Accesses are chosen for the numbers where a target moves elements `in_packets`.
     """
     values = dict(lifting.values)
+    if lifting.group.kind is GroupKind.CONVOLUTION:
+        return lower_convolution(origins, lifting.group)
     if lifting.group.kind is not GroupKind.REDUCTION:
         return lower_group(origins, lifting.group, values if in_packets else {})
     try:

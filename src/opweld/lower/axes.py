@@ -28,6 +28,23 @@ def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None
     return tuple(found)
 
 
+def axes_of_epilogue(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
+    """The same for the operands that are read beside an element of a product."""
+    loads = {d.buffer: d for d in strided.definitions if isinstance(d, Load) and not d.guard}
+    if len(strided.definitions) != len(loads) + 1:
+        return None
+    found = []
+    for buffer in strided.buffers:
+        if buffer.written:
+            continue
+        node = group.inputs[buffer.source]
+        along = _along(buffer, node, loads[buffer.name].address, group.outputs[0].type.shape)
+        if along is None:
+            return None
+        found.append(along)
+    return tuple(found)
+
+
 def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] | None:
     """For each operand and result of a reduction the axes of its space that its own lie along, one
     apiece, and for one of size 1 the number of these axes; None where some are read in another way,
@@ -91,14 +108,16 @@ def _along(
     an element's address; one of size 1 lies along any.
     """
     found: list[int] = []
+    taken: set[int] = set()
     terms, rank = terms_of(address), len(shape)
     for own, size in enumerate(node.type.shape):
         step = symbol(stride_name(buffer.name, own))
         axes = [a for a in range(rank) if terms_of(symbol(f"i{a}") * step)[0] in terms]
-        if size != 1 and (len(axes) != 1 or axes[0] in found):
+        if size != 1 and (len(axes) != 1 or axes[0] in taken):
             return None
         if size != 1 and size != shape[axes[0]] and own != buffer.listed:
             return None
+        taken.update(axes)
         found.append(axes[0] if axes else max(rank - node.type.rank + own, 0))
     moving = sum(1 for size in node.type.shape if size != 1)
     return tuple(found) if moving == len(terms) else None

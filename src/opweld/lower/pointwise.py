@@ -126,6 +126,11 @@ def row_major_kernel(origins: Origins, group: Group, buffers: tuple[Buffer, ...]
     return with_access(merge_loops(_body(origins, group, buffers, row_major)))
 
 
+def strided_kernel(origins: Origins, group: Group, buffers: tuple[Buffer, ...]) -> Kernel:
+    """The kernel over operands of any strides, an element at a time."""
+    return _body(origins, group, buffers, by_strides)
+
+
 def buffer_of(names: Names, node: Node, index: int, result: str = "") -> Buffer:
     """A buffer for an operand, or for what is called `result`."""
     name = names.fresh(result or wish_for(node))

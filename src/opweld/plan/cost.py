@@ -80,7 +80,7 @@ def estimate(group: Group, target: Target) -> Estimate:
         limit = _limit(num_bytes, flops, number_at(attended, ()) / rate, target)
         return Estimate(num_bytes, flops + attended, limit)
     if group.convolution is not None:
-        convolved = group.convolution.flops
+        convolved = group.convolution.windows.flops
         assert isinstance(group.schedule, ConvolutionSchedule), "a convolution has its mode"
         rate = target.product_rates[group.schedule.mode].ours
         limit = _limit(num_bytes, flops, number_at(convolved, ()) / rate, target)

@@ -14,12 +14,7 @@ from ..ir.plan import Group, GroupKind
 from .uses import Uses
 
 # What these read is told by the axes of products.
-_MATRICES = (
-    GroupKind.CONTRACTION,
-    GroupKind.CONVOLUTION,
-    GroupKind.ATTENTION,
-    GroupKind.ROW_BLOCKS,
-)
+_MATRICES = (GroupKind.CONTRACTION, GroupKind.ATTENTION, GroupKind.ROW_BLOCKS)
 
 
 def with_squeezed_results(graph: Graph, uses: Uses, groups: tuple[Group, ...]) -> tuple[Group, ...]:
@@ -27,6 +22,8 @@ def with_squeezed_results(graph: Graph, uses: Uses, groups: tuple[Group, ...]) -
     kept = {node.serial for node in graph.outputs}
     matrices = (group for group in groups if group.kind in _MATRICES)
     kept |= {node.serial for group in matrices for node in group.inputs}
+    convolutions = (group.convolution for group in groups if group.convolution is not None)
+    kept |= {node.serial for made in convolutions for node in made.reads}
     views = {
         node.serial: view
         for group in groups

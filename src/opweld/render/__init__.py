@@ -40,8 +40,6 @@ def _entry_points(lowered: Lowered, language: str) -> tuple[str, ...]:
         return tuple(f"{lowered.group}_{name}" for name in ("attend", "workspace"))
     if isinstance(lowered, Contraction):
         return tuple(f"{lowered.group}_{name}" for name in ("contract", "held", "workspace"))
-    if isinstance(lowered, Convolving):
-        return tuple(f"{lowered.group}_{name}" for name in ("convolve", "workspace"))
     if language == "cuda" and isinstance(lowered, Tabled):
         scratch = (f"{lowered.group}_scratch",) if takes_scratch(lowered) else ()
         return (f"{lowered.group}_launch", *scratch)

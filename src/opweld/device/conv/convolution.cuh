@@ -5,9 +5,10 @@
 namespace op {
 
 // @Convolution deps:
-// What the host tells of a convolution without groups. Sizes of space are (depth, height, width),
-// 1 where there are fewer axes. Strides of x are in elements, its pixels evenly spaced; the weight
-// is [filters][channels][taps] without gaps. `padding` is what stands before the first pixel.
+// What the kernels are told of a convolution without groups. Sizes of space are (depth, height,
+// width), 1 where there are fewer axes. Strides of x are in elements, its pixels evenly spaced; the
+// weight is [filters][channels][taps] without gaps. `padding` is what stands before the first
+// pixel.
 struct Convolution {
     const void *x, *weight;
     int64_t batches, channels, filters;
@@ -17,6 +18,102 @@ struct Convolution {
     __host__ __device__ int64_t taps() const { return int64_t(kernel[0]) * kernel[1] * kernel[2]; }
     __host__ __device__ int64_t pixels() const { return int64_t(size[0]) * size[1] * size[2]; }
     __host__ __device__ int64_t places() const { return int64_t(out[0]) * out[1] * out[2]; }
+};
+
+// @copy_in_order deps: Launch
+// A tensor of five axes at most, as one without gaps in the order of these axes.
+struct Strided {
+    int64_t sizes[5], strides[5];
+
+    int64_t count() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4]; }
+};
+static __global__ void __launch_bounds__(256)
+    copy_in_order_kernel(const float* __restrict__ from, float* __restrict__ to, const Strided by,
+                         const int64_t count) {
+    const int64_t step = int64_t(gridDim.x) * 256;
+    for (int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x; i < count; i += step) {
+        int64_t rest = i, at = 0;
+#pragma unroll
+        for (int axis = 4; axis >= 0; --axis) {
+            at += rest % by.sizes[axis] * by.strides[axis];
+            rest /= by.sizes[axis];
+        }
+        to[i] = from[at];
+    }
+}
+static int copy_in_order(const void* from, float* to, const Strided& by, cudaStream_t stream) {
+    constexpr int64_t kMostBlocks = 1 << 16;
+    const int64_t blocks = (by.count() + 255) / 256;
+    return Launch(blocks < kMostBlocks ? blocks : kMostBlocks, 256, 0, stream)
+        .run(copy_in_order_kernel, static_cast<const float*>(from), to, by, by.count());
+}
+
+// @Windowed deps: Convolution, TensorView, Workspace, copy_in_order
+// The operands of a convolution as tensors: `axes` of x are its batch, its axes of space and its
+// channels; the last axis of the result are its filters. What does not lie as a Convolution has it
+// is copied.
+template <int kSpace>
+struct Windowed {
+    int axes[kSpace + 2], stride[kSpace], padding[kSpace], dilation[kSpace];
+
+    struct Call {
+        Convolution c;
+        Strided x, weight;
+        float *x_copy, *weight_copy;
+    };
+    // Its copies are taken from `space`.
+    Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
+            Workspace& space) const {
+        constexpr int kFirst = 3 - kSpace;  // of the axes of space
+        Call call{};
+        Convolution& c = call.c;
+        c.x = x.data, c.weight = weight.data;
+        c.batches = x.sizes[axes[0]], c.channels = weight.sizes[1], c.filters = weight.sizes[0];
+        call.x = {{c.batches, 1, 1, 1, c.channels}, {x.strides[axes[0]]}};
+        call.weight = {{c.filters, c.channels, 1, 1, 1}, {weight.strides[0], weight.strides[1]}};
+        call.x.strides[4] = x.strides[axes[kSpace + 1]];
+        for (int i = 0; i < 3; ++i) {
+            c.size[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = c.out[i] = 1;
+            if (i < kFirst) continue;
+            const int own = i - kFirst;
+            c.size[i] = int(x.sizes[axes[own + 1]]), c.kernel[i] = int(weight.sizes[own + 2]);
+            c.stride[i] = stride[own], c.padding[i] = padding[own], c.dilation[i] = dilation[own];
+            c.out[i] = int(result.sizes[own + 1]);
+            call.x.sizes[i + 1] = c.size[i], call.weight.sizes[i + 2] = c.kernel[i];
+            call.x.strides[i + 1] = x.strides[axes[own + 1]];
+            call.weight.strides[i + 2] = weight.strides[own + 2];
+        }
+        c.batch = call.x.strides[0], c.channel = call.x.strides[4];
+        if (!is_even(call.x, 1, 3, &c.pixel)) {
+            call.x_copy = space.take<float>(call.x.count());
+            c.x = call.x_copy, c.batch = c.pixels() * c.channels, c.pixel = c.channels;
+            c.channel = 1;
+        }
+        int64_t step = 0;
+        if (!is_even(call.weight, 0, 4, &step) || step > 1) {
+            call.weight_copy = space.take<float>(call.weight.count());
+            c.weight = call.weight_copy;
+        }
+        return call;
+    }
+    // Whether these axes are as one, and the step along it.
+    static bool is_even(const Strided& by, int first, int last, int64_t* step) {
+        int64_t next = -1;
+        for (int axis = last; axis >= first; --axis) {
+            if (by.sizes[axis] == 1) continue;
+            if (next < 0) *step = by.strides[axis];
+            else if (by.strides[axis] != next) return false;
+            next = by.strides[axis] * by.sizes[axis];
+        }
+        return true;
+    }
+    static int copy(const TensorView& x, const TensorView& weight, const Call& call,
+                    cudaStream_t stream) {
+        int error = 0;
+        if (call.x_copy) error = copy_in_order(x.data, call.x_copy, call.x, stream);
+        if (error || !call.weight_copy) return error;
+        return copy_in_order(weight.data, call.weight_copy, call.weight, stream);
+    }
 };
 
 // @Corner deps: Convolution

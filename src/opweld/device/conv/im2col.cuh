@@ -242,7 +242,7 @@ struct PackedFilters {
     }
 };
 
-// @pack_filters_kernel deps: CallState, PackedFilters, exponents, put_parts, equilibrated, split_a_of, start_dependents
+// @pack_filters_kernel deps: CallState, PackedFilters, exponents, put_parts, scaled, split_a_of, start_dependents
 // A block packs a filter. The call's state begins here; what is known of filters is added to it by
 // the kernel that packs the input, which may start at once.
 template <int kParts>
@@ -291,7 +291,7 @@ static __global__ void __launch_bounds__(256)
         (excess > 0 ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
 }
 
-// @pack_pixels_kernel deps: PackedFilters, dependents, split_spot, tell_call
+// @pack_pixels_kernel deps: PackedFilters, PlainColumns, dependents, split_spot, tell_call
 // Packs the channels of pixels, as split_kernel does rows of an operand.
 template <int kParts, typename Source>
 static __global__ void __launch_bounds__(256)
@@ -299,7 +299,8 @@ static __global__ void __launch_bounds__(256)
                        const PackedFilters filters, const int num_filters, half* packed,
                        float* scale, CallHead* call, const bool packets) {
     start_dependents();
-    int known = split_spot<kParts>(source, x, spots, nullptr, packed, scale, spots.rows, packets);
+    int known =
+        split_spot<kParts>(source, x, spots, PlainColumns(), packed, scale, spots.rows, packets);
     griddepcontrol_wait();  // for the filters, and the call's state
     if (blockIdx.x == 0) {
         for (int i = threadIdx.x; i < num_filters; i += 256) known |= filters.known[i];
@@ -428,25 +429,35 @@ struct WindowTiles {
     }
 };
 
-// @convolve deps: Windows, EpilogueStore, launch_fma_product, product_of_windows
-// Makes a convolution and hands its values to `epilogue(at, values)`: see contract_from.
-template <typename Form>
-static int64_t convolution_bytes(const void* convolution) {
-    const auto& c = *static_cast<const Convolution*>(convolution);
-    return Form::takes(c) ? Form::workspace_bytes(c) : 0;
+// @convolve deps: type_of_float, ElementEpilogue, EpilogueStore, Windowed, Windows, launch_fma_product, product_of_windows
+// All convolutions of tensors. F says what becomes of an element (F::of takes it before its
+// operands and results), F::kWindows where windows lie; Form makes the products.
+template <typename F, typename Form>
+static int64_t convolution_bytes(const TensorView& x, const TensorView& weight,
+                                 const TensorView& result) {
+    Workspace space{};
+    const auto call = F::kWindows.of(x, weight, result, space);
+    return space.used + (Form::takes(call.c) ? Form::workspace_bytes(call.c) : 0);
 }
-template <typename Form, typename Epilogue>
-static int convolve(const void* convolution, void* workspace, const Epilogue& epilogue,
-                    int64_t max_offset, bool aligned, void* stream_of_call) {
-    constexpr int64_t kFar = 1ll << 31;  // from here on 32-bit positions would wrap round
-    const auto& c = *static_cast<const Convolution*>(convolution);
+// `own` are F's operands and results. Returns a cudaError_t, or which of them does not fit.
+template <typename F, typename Form>
+static int convolve(const TensorView& x, const TensorView& weight,
+                    std::initializer_list<TensorView> own, void* workspace, void* stream_of_call) {
     const auto stream = static_cast<cudaStream_t>(stream_of_call);
-    const int64_t extent = c.batches * c.places() * c.filters;
-    const bool narrow = extent < kFar && max_offset < kFar;
-    const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, extent);
-    if (extent == 0) return 0;
-    if (Form::takes(c)) return Form::launch(c, workspace, sink, stream);
-    return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr, stream);
+    const TensorView& result = own.end()[-1];
+    if (x.type != type_of<float> || weight.type != type_of<float>) return -1;
+    if (weight.sizes[1] != x.sizes[F::kWindows.axes[result.rank - 1]]) return -2;
+    ElementEpilogue<F, typename F::Operands> epilogue;
+    const struct Call fits = laid_out<F>(own.begin(), epilogue.all, typename F::Operands());
+    if (fits.misfit != 0 || fits.num == 0) return fits.misfit;
+    Workspace space{static_cast<char*>(workspace)};
+    const auto call = F::kWindows.of(x, weight, result, space);
+    const int error = F::kWindows.copy(x, weight, call, stream);
+    if (error) return error;
+    const auto sink = EpilogueStore<decltype(epilogue)>::of(epilogue, !fits.far, true, fits.num);
+    if (Form::takes(call.c)) return Form::launch(call.c, space.begin + space.used, sink, stream);
+    return launch_fma_product<float>(product_of_windows(call.c), Windows{call.c}, sink, nullptr,
+                                     stream);
 }
 
 }  // namespace op

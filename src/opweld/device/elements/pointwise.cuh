@@ -107,8 +107,9 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
         for (int j = 0; j < kRanks[i]; ++j) {
             const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
             if (size != 1 && size != result.sizes[axis]) return {-1 - i};
-            strides[axis][i] = size == 1 ? 0 : x[i].strides[j];
-            last += (size - 1) * strides[axis][i];
+            if (size == 1) continue;
+            strides[axis][i] = x[i].strides[j];
+            last += (size - 1) * x[i].strides[j];
         }
         largest = std::max(largest, last);
     }

@@ -195,7 +195,19 @@ OPWELD_FN bool loses_digits(const Four& scaled) {
     return excess > 0;
 }
 
-// @equilibrated deps: exponents, ReadFour
+// @scaled deps: ReadFour
+[[maybe_unused]] OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
+    Four own;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) own.x[i] = v.x[i] * factors.x[i];
+    return own;
+}
+
+[[maybe_unused]] OPWELD_FN Four scaled(const Four& v, float scale) {
+    return equilibrated(v, {{scale, scale, scale, scale}});
+}
+
+// @equilibrated deps: exponents, scaled
 // Columns k and on divided by 2^c, or multiplied (`sign` 1). Where a column of b is zero so are all
 // its products: what stands in a does not count, unless it is no number.
 [[maybe_unused]] OPWELD_FN float column_factor(uint32_t largest_bits, int sign) {
@@ -220,17 +232,6 @@ OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t dep
 #pragma unroll
     for (int i = 0; i < 4; ++i) factors.x[i] = column_factor(bits[i], sign);
     return factors;
-}
-
-[[maybe_unused]] OPWELD_FN Four equilibrated(const Four& v, const Four& factors) {
-    Four own;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) own.x[i] = v.x[i] * factors.x[i];
-    return own;
-}
-
-[[maybe_unused]] OPWELD_FN Four scaled(const Four& v, float scale) {
-    return equilibrated(v, {{scale, scale, scale, scale}});
 }
 
 // @fetch_spots deps: InMemory, Spots, lies_across
@@ -294,24 +295,47 @@ OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Opera
     tile.pick_up(v);
 }
 
-// @split_a_of deps: take_spots, exponents, Held, put_parts, equilibrated, spot_facts
+// @PlainColumns deps: ReadFour
+// Columns as they are.
+struct PlainColumns {
+    template <bool kWhole>
+    __device__ __forceinline__ PlainColumns factors(int64_t, int64_t) const {
+        return {};
+    }
+    __device__ __forceinline__ Four times(const Four& v) const { return v; }
+};
+
+// @EquilibratedColumns deps: equilibrated
+struct EquilibratedColumns {
+    const uint32_t* column_max;
+
+    struct Factors {
+        Four each;
+        __device__ __forceinline__ Four times(const Four& v) const { return equilibrated(v, each); }
+    };
+    template <bool kWhole>
+    __device__ __forceinline__ Factors factors(int64_t k, int64_t depth) const {
+        return {column_factors<kWhole>(column_max, k, depth, 1)};
+    }
+};
+
+// @split_a_of deps: take_spots, exponents, put_parts, scaled, spot_facts
 // What is known of split values, as bits.
 [[maybe_unused]] constexpr int kLosesDigits = 1, kDoesNotFit = 2;
 
-// Splits one interval of a band of a; gives what is known of it. Without `column_max` no column is
-// scaled otherwise than the others.
-template <int kParts, bool kWhole, typename Source>
+// Splits one interval of a band of a; gives what is known of it. `columns` says what its columns
+// are multiplied by before.
+template <int kParts, bool kWhole, typename Source, typename Columns>
 OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
-                         const Spots& spots, const uint32_t* column_max, half* packed, float* scale,
+                         const Spots& spots, const Columns& columns, half* packed, float* scale,
                          int64_t scale_rows, bool packets, TurnedTile& tile) {
-    Four factors{{1.0f, 1.0f, 1.0f, 1.0f}};
-    if (column_max) factors = column_factors<kWhole>(column_max, spot.k, spots.k, 1);
+    const auto factors = columns.template factors<kWhole>(spot.k, spots.k);
     Four v[kOwnRows];
     take_spots<kWhole>(v, source, a, spot, spots, packets, tile);
     int known = 0;
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
-        const Four own = equilibrated(v[i], factors);
+        const Four own = factors.times(v[i]);
         const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(own))));
         const int up = lift(exponent_of(largest));
         const Four lifted = scaled(own, power_of_two(up));
@@ -338,21 +362,21 @@ OPWELD_FN void tell(CallHead* call, int known) {
 
 // @split_spot deps: split_a_of
 // What a block does: it splits the spot of its number.
-template <int kParts, typename Source>
+template <int kParts, typename Source, typename Columns>
 OPWELD_FN int split_spot(const Source& source, const Operand& a, const Spots& spots,
-                         const uint32_t* column_max, half* packed, float* scale, int64_t scale_rows,
+                         const Columns& columns, half* packed, float* scale, int64_t scale_rows,
                          bool packets) {
     __shared__ TurnedTile tile;
     const SpotAt spot(spots, a, blockIdx.x);
     if (packets && spot.is_whole(spots)) {
-        return split_a_of<kParts, true>(source, a, spot, spots, column_max, packed, scale,
-                                        scale_rows, packets, tile);
+        return split_a_of<kParts, true>(source, a, spot, spots, columns, packed, scale, scale_rows,
+                                        packets, tile);
     }
-    return split_a_of<kParts, false>(source, a, spot, spots, column_max, packed, scale, scale_rows,
+    return split_a_of<kParts, false>(source, a, spot, spots, columns, packed, scale, scale_rows,
                                      packets, tile);
 }
 
-// @split_kernel deps: split_spot, start_dependents, tell_call
+// @split_kernel deps: EquilibratedColumns, Held, split_spot, start_dependents, tell_call
 // Splits a: each interval of a row has a scale of its own, so that one pass suffices. `scale`
 // is [batch][interval][scale_rows]; that of zeros is zero. The values of a come from `source`.
 template <int kParts, typename Source>

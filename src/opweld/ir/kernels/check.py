@@ -59,6 +59,8 @@ def check_convolving(convolving: Convolving) -> None:
         raise InvalidKernel(f"{convolving.group} touches {unknown[0]}, which it is not given")
     if any(convolving.buffers[place].written for place in (convolving.x, convolving.weight)):
         raise InvalidKernel(f"{convolving.group} reads one of its results")
+    if len(convolving.axes) != sum(not b.written for b in convolving.epilogue.buffers):
+        raise InvalidKernel(f"{convolving.group} does not tell how its operands lie")
 
 
 def check_contraction(contraction: Contraction) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..expr import Size
 from ..expr import product as product_of
 from ..graph import Node
-from .kernel import Buffer, Extent, Kernel
+from .kernel import Buffer, Kernel
 from .product import Mode
 
 COLUMNS = (64, 128)
@@ -25,12 +25,38 @@ FAR = {1: 128, 2: 128, 3: 16}
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """The sizes of a convolution, and of each axis of space a stride, the padding before the first
+    pixel and a dilation. `axes` are those of the input that are its batch, its axes of space and
+    its channels, in this order; `out` are the sizes of the result in space.
+    """
+
+    axes: tuple[int, ...]
+    batch: Size
+    space: tuple[Size, ...]
+    channels: Size
+    filters: Size
+    kernel: tuple[Size, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    out: tuple[Size, ...]
+
+    @property
+    def rows(self) -> Size:
+        """The output pixels."""
+        return self.batch * product_of(self.out)
+
+    @property
+    def flops(self) -> Size:
+        """Two operations a term; those of padding count."""
+        return self.rows * self.filters * self.channels * product_of(self.kernel) * 2
+
+
+@dataclass(frozen=True, slots=True)
 class Convolution:
     """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory.
-
-    `axes` are those of x that are its batch, its axes of space and its channels, in this order.
-    Of each axis of space there are a stride, the padding before the first pixel and a dilation;
-    `out` are the sizes of the result there.
+    See Windows for the rest.
     """
 
     x: Node
@@ -47,65 +73,45 @@ class Convolution:
         return tuple(dict.fromkeys((self.x, self.weight)))
 
     @property
-    def batch(self) -> Size:
-        return self.x.type.shape[self.axes[0]]
-
-    @property
-    def space(self) -> tuple[Size, ...]:
-        return tuple(self.x.type.shape[axis] for axis in self.axes[1:-1])
-
-    @property
-    def channels(self) -> Size:
-        return self.x.type.shape[self.axes[-1]]
-
-    @property
-    def filters(self) -> Size:
-        return self.weight.type.shape[0]
-
-    @property
-    def kernel(self) -> tuple[Size, ...]:
-        return self.weight.type.shape[2:]
-
-    @property
-    def rows(self) -> Size:
-        """The output pixels."""
-        return self.batch * product_of(self.out)
-
-    @property
-    def flops(self) -> Size:
-        """Two operations a term; those of padding count."""
-        return self.rows * self.filters * self.channels * product_of(self.kernel) * 2
+    def windows(self) -> Windows:
+        """It without its operands."""
+        batch, *space, channels = (self.x.type.shape[axis] for axis in self.axes)
+        filters, _, *kernel = self.weight.type.shape
+        return Windows(
+            self.axes,
+            batch,
+            tuple(space),
+            channels,
+            filters,
+            tuple(kernel),
+            self.stride,
+            self.padding,
+            self.dilation,
+            self.out,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Convolving:
-    """A convolution whose elements `epilogue` takes, at row-major positions of the result, whose
-    channels are last.
+    """A convolution, whose result has its channels last, and what becomes of each element.
 
-    `x` and `weight` are positions among the group's inputs; the rest is as in Convolution, and
-    `columns` one of COLUMNS. `buffers` are all operands and results of the group; the epilogue has
-    those that it touches, which must be row-major.
+    `x` and `weight` are positions among the group's inputs, `columns` is one of COLUMNS. `epilogue`
+    takes an element at a place of the result, over operands of any strides; `axes` has for each of
+    these those of the result that its own lie along.
     """
 
     group: str
     mode: Mode
     columns: int
+    lanes: int
     x: int
     weight: int
-    convolution: Convolution
+    windows: Windows
     buffers: tuple[Buffer, ...]
     epilogue: Kernel
+    axes: tuple[tuple[int, ...], ...]
     shape: tuple[Size, ...]
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return (self.epilogue,)
-
-    @property
-    def touched(self) -> tuple[Buffer, ...]:
-        """The buffers of the epilogue, in the order of the group's."""
-        return tuple(b for b in self.buffers if b in self.epilogue.buffers)
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        return self.epilogue.extents

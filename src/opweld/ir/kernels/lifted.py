@@ -31,7 +31,7 @@ def lifted(group: Group, numbered_rows: bool = False) -> Lifting | None:
     Rows of known length keep it, for their kernels are made to measure; with `numbered_rows` each
     axis does that they go along.
     """
-    if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION):
+    if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION, GroupKind.CONVOLUTION):
         return None
     try:
         return _lifted(group, numbered_rows)
@@ -57,7 +57,7 @@ def _lifted(group: Group, numbered_rows: bool) -> Lifting:
         inputs=tuple(final[n.serial] for n in group.inputs),
         outputs=tuple(final[n.serial] for n in group.outputs),
     )
-    return Lifting(_with_rows(over, final), values)
+    return Lifting(_with_windows(_with_rows(over, final), final), values)
 
 
 def _space(rows: Rows | None, made: dict[int, Node], sizes: _Sizes, numbered_rows: bool) -> Shape:
@@ -97,6 +97,17 @@ def _with_rows(over: Group, final: dict[int, Node]) -> Group:
     named = replace(rows, space=levels[0][0].inputs[0].type.shape, levels=levels)
     told, new = (f"rows of {each.length} elements" for each in (rows, named))
     return replace(over, rows=named, reason=over.reason.replace(told, new))
+
+
+def _with_windows(over: Group, final: dict[int, Node]) -> Group:
+    """The group with its convolution over named sizes, too."""
+    made, anchor = over.convolution, over.anchor
+    if made is None or anchor is None:
+        return over
+    named = final[anchor.serial]
+    x, weight = final[made.x.serial], final[made.weight.serial]
+    windows = replace(made, x=x, weight=weight, out=named.type.shape[1:-1])
+    return replace(over, anchor=named, convolution=windows)
 
 
 def _computed(group: Group) -> list[Node]:
@@ -168,6 +179,8 @@ def _over(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
         attrs = replace(attrs, length=sizes.fresh(attrs.length))
         return replace(node, attrs=attrs, type=TensorType(node.type.dtype, (attrs.length,)))
     shapes = [operand.type.shape for operand in inputs]
+    if node.op is Op.CALL:
+        return _convolution(node, inputs, sizes)
     if node.kind is Kind.POINTWISE:
         _broadcast(shapes, sizes)
     elif node.kind is Kind.REDUCTION:
@@ -178,6 +191,16 @@ def _over(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
         raise NotLifted
     types = tuple(_known(operand.type, sizes) for operand in inputs)
     return replace(node, inputs=tuple(inputs), attrs=attrs, type=OPS[node.op].infer(types, attrs))
+
+
+def _convolution(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
+    """One with its channels last, which is all that a lifted group calls."""
+    x, weight = (_known(operand.type, sizes).shape for operand in inputs)
+    sizes.equal(x[-1], weight[1])
+    out = (sizes.fresh(size) for size in node.type.shape[1:-1])
+    result = TensorType(node.type.dtype, (x[0], *out, weight[0]))
+    attrs = replace(node.attrs, results=(result,))
+    return replace(node, inputs=tuple(inputs), attrs=attrs, type=result)
 
 
 def _known(type: TensorType, sizes: _Sizes) -> TensorType:

@@ -125,7 +125,7 @@ def _compare_convolution(
     times = estimate_convolution(anchor, made, tail, target, conditions.sizes)
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(times.ours)} us, the library{rest} {_us(times.library)} us"
-    if times.ours < times.library:
+    if times.is_ours_better:
         choice.accepted[anchor.serial] = figures
         return
     del choice.products[anchor.serial]

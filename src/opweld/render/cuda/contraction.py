@@ -200,15 +200,15 @@ def _entry(contraction: Contraction) -> str:
     given += ["epilogue", "max_offset", "aligned", "stream"]
     lines = [
         head(f'extern "C" int {kernel.name}_contract', entry_parameters(contraction), " {"),
-        *([construction("operand", prologue.kernel)] if prologue else []),
-        construction("epilogue", kernel),
+        *([_construction("operand", prologue.kernel)] if prologue else []),
+        _construction("epilogue", kernel),
         call(f"return op::{made}", given, 2),
         "}",
     ]
     return "\n".join(lines)
 
 
-def construction(variable: str, kernel: Kernel) -> str:
+def _construction(variable: str, kernel: Kernel) -> str:
     """The definition of a functor of a kernel."""
     values = [f"static_cast<{pointer_to(b)}>({b.name})" for b in kernel.buffers]
     values += extents(kernel)

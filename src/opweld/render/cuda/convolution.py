@@ -1,69 +1,82 @@
-"""Convolutions as CUDA C++: the epilogue as a functor, the entries that the host calls. In C:
-    int64_t <group>_workspace(const void* convolution)   bytes of one call
-    int <group>_convolve(const void* convolution, operands and results of the epilogue, their
-                         integers, int64_t max_offset, int aligned, void* workspace, void* stream)
-`convolution` is an op::Convolution. `max_offset` and `aligned` speak of what the epilogue touches;
-the result is a cudaError_t.
+"""Convolutions as functors of one CUDA skeleton (device/conv/im2col.cuh).
+
+A functor says what becomes of an element, and where windows lie.
+
+    int <group>_launch(const TensorView* operands, void* stream)
+    int64_t <group>_scratch(const TensorView* operands)    bytes of what is packed
 """
 
 from __future__ import annotations
 
 from ...ir.kernels.convolution import Convolving
-from ..element import element_text, title
-from ..layout import call, head
-from .contraction import MODES, construction, epilogue_text
+from ...ir.kernels.kernel import Kernel, Multiplied
+from ...lower.names import Names
+from ..c import STORAGE
+from ..element import pieces_called, short_title
+from ..layout import call, folded, head
+from .contraction import MODES
+from .pointwise import operand, parameter, statements
 
 
 def convolution_pieces(convolving: Convolving) -> set[str]:
     """Names of the device library's pieces that its text uses."""
     narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
-    return {"convolve", "WindowTiles", MODES[convolving.mode], *narrow}
+    buffers = convolving.epilogue.buffers
+    types = {f"type_of_{STORAGE[b.dtype].removeprefix('op::')}" for b in buffers}
+    called = pieces_called(convolution_text(convolving))
+    made = {"convolve", "WindowTiles", MODES[convolving.mode], "type_of_float", *narrow}
+    return made | types | called - {"Types", "Along", "Windowed", "convolution_bytes"}
 
 
 def convolution_text(convolving: Convolving) -> str:
-    """Everything of one convolution: element function, epilogue, its entries."""
-    kernel = convolving.epilogue
-    parts = [
-        title(kernel, convolving.buffers),
-        element_text(kernel.element, "cuda"),
-        *epilogue_text(kernel),
-        f"using {convolving.group}_form = {_form(convolving)};",
-        _entries(convolving),
+    """The functor of a group, and the C functions that run it."""
+    group, kernel, windows = convolving.group, convolving.epilogue, convolving.windows
+    rank, space = len(convolving.shape), len(windows.out)
+    axes = [*convolving.axes, *(tuple(range(rank)) for _ in kernel.stores)]
+    operands = [operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
+    numbers = (windows.axes, windows.stride, windows.padding, windows.dilation)
+    listed = ", ".join(f"{{{', '.join(map(str, each))}}}" for each in numbers)
+    product = Names({b.name for b in kernel.buffers}).fresh("product")
+    params = [f"float {product}", *map(parameter, kernel.buffers)]
+    name, (x, weight, own, workspace) = f"{group}_element", _table(convolving)
+    by = f"<{name}, {_form(convolving)}>"
+    lines = [
+        short_title(kernel, convolving.buffers),
+        f"struct {name} {{",
+        folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
+        f"  static constexpr int kRank = {rank}, kWidth = {convolving.lanes};",
+        folded(f"  static constexpr op::Windowed<{space}> kWindows{{{listed}}};"),
+        head("  OPWELD_FN void of", params, " {"),
+        *statements(kernel, {_multiplied(kernel): product}),
+        "  }",
+        "};",
+        f'extern "C" int64_t {group}_scratch(const TensorView* operands) {{',
+        folded(f"  return op::convolution_bytes{by}({x}, {weight}, {own[-1]});"),
+        "}",
+        f'extern "C" int {group}_launch(const TensorView* operands, void* stream) {{',
+        call(f"return op::convolve{by}", [x, weight, _list(own), f"{workspace}.data", "stream"], 2),
+        "}",
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def _multiplied(kernel: Kernel) -> str:
+    return next(d.name for d in kernel.definitions if isinstance(d, Multiplied))
 
 
 def _form(convolving: Convolving) -> str:
-    space = max(len(convolving.convolution.out), 2)  # one axis is two, of which one is 1
+    space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
     return f"op::WindowTiles<op::{MODES[convolving.mode]}, {space}, {convolving.columns}>"
 
 
-def _entries(convolving: Convolving) -> str:
-    name, kernel = convolving.group, convolving.epilogue
-    given = ["convolution", "workspace", "epilogue", "max_offset", "aligned", "stream"]
-    lines = [
-        head(f'extern "C" int64_t {name}_workspace', size_parameters(), " {"),
-        f"  return op::convolution_bytes<{name}_form>(convolution);",
-        "}",
-        "",
-        head(f'extern "C" int {name}_convolve', entry_parameters(convolving), " {"),
-        construction("epilogue", kernel),
-        call(f"return op::convolve<{name}_form>", given, 2),
-        "}",
-    ]
-    return "\n".join(lines)
+def _table(convolving: Convolving) -> tuple[str, str, list[str], str]:
+    """Where the table of operands has the input, the weight, what the functor takes, and memory."""
+    inputs = sum(not b.written for b in convolving.buffers)
+    places = [b.source + inputs * b.written for b in convolving.epilogue.buffers]
+    each = [convolving.x, convolving.weight, *places, len(convolving.buffers)]
+    x, weight, *own, workspace = (f"operands[{place}]" for place in each)
+    return x, weight, own, workspace
 
 
-def size_parameters() -> list[str]:
-    """The parameters of the entry that says how much workspace it takes, with their types."""
-    return ["const void* convolution"]
-
-
-def entry_parameters(convolving: Convolving) -> list[str]:
-    """The parameters of the entry that makes the convolution."""
-    return [
-        "const void* convolution",
-        *(f"{'' if b.written else 'const '}void* {b.name}" for b in convolving.touched),
-        *(f"int64_t {extent.name}" for extent in convolving.extents),
-        *("int64_t max_offset", "int aligned", "void* workspace", "void* stream"),
-    ]
+def _list(items: list[str]) -> str:
+    return f"{{{', '.join(items)}}}"

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable
 
 from ...ir.expr import Size, product, symbols_of
+from ...ir.kernels.convolution import Convolving
 from ...ir.kernels.kernel import Buffer, Kernel, Pointwise
 from ...ir.kernels.reduction import Folding, Reduction, Scan
 from ...ir.operator import places_of_sizes, reads_in_place
@@ -23,23 +24,25 @@ from ..layout import COLUMNS, call, folded, head
 from .cooperative_rows import has_partials
 
 _Of = Kernel | Folding
-Tabled = Pointwise | Reduction | Scan
+ByLayout = Pointwise | Reduction | Scan
+"""What may have a text for each layout."""
+Tabled = ByLayout | Convolving
 """What operators hand a table of tensors over to; others are given what they need of matrices."""
 
 
-def entry_pieces(lowered: Tabled) -> set[str]:
+def entry_pieces(lowered: ByLayout) -> set[str]:
     """Names of the device library's pieces that the function uses."""
     types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in lowered.buffers}
     same = isinstance(lowered, Pointwise) and reads_in_place(lowered)
     return {"Operands", *(f"type_of_{name}" for name in types), *({"lie_alike"} if same else ())}
 
 
-def given_sizes(lowered: Tabled) -> tuple[str, ...]:
+def given_sizes(lowered: ByLayout) -> tuple[str, ...]:
     """The sizes that no input shows, in the order in which they are given."""
     return tuple(sorted(_needed(lowered) - _shown(lowered).keys()))
 
 
-def entry(lowered: Tabled) -> str:
+def entry(lowered: ByLayout) -> str:
     """The function; before it, where there is memory for parts of rows, the one that tells how
     much.
     """
@@ -61,7 +64,7 @@ def entry(lowered: Tabled) -> str:
     return "\n".join([*scratch, start, *table.names(body), *body, "}"])
 
 
-def _operands(lowered: Tabled) -> list[str]:
+def _operands(lowered: ByLayout) -> list[str]:
     """The statement that looks at all of them."""
     start = "  const op::Operands call(operands, {"
     end = f"}}, {len(_inputs(lowered))});" if given_sizes(lowered) else "});"
@@ -75,7 +78,7 @@ def _operands(lowered: Tabled) -> list[str]:
 class _Table:
     """Where the table has what kernels are given."""
 
-    def __init__(self, lowered: Tabled) -> None:
+    def __init__(self, lowered: ByLayout) -> None:
         self.lowered = lowered
         self.cut = takes_scratch(lowered)
         self.shown = _shown(lowered)
@@ -118,7 +121,7 @@ class _Table:
         return [*pointers, *extents, *counts, *partials, "call.reach", "call.aligned", "stream"]
 
 
-def _scratch(lowered: Tabled, table: _Table) -> str:
+def _scratch(lowered: ByLayout, table: _Table) -> str:
     group = lowered.group
     body = [
         *table.sizes(_symbols(_row_sizes(lowered))),
@@ -138,31 +141,33 @@ def _type(buffer: Buffer) -> str:
     return f"{{op::type_of<{STORAGE[buffer.dtype]}>, {{{sizes}}}}}"
 
 
-def _inputs(lowered: Tabled) -> list[Buffer]:
+def _inputs(lowered: ByLayout) -> list[Buffer]:
     return sorted((b for b in lowered.buffers if not b.written), key=lambda b: b.source)
 
 
-def _results(lowered: Tabled) -> list[Buffer]:
+def _results(lowered: ByLayout) -> list[Buffer]:
     return sorted((b for b in lowered.buffers if b.written), key=lambda b: b.source)
 
 
 def takes_scratch(lowered: Tabled) -> bool:
-    """Whether kernels are given memory for what they fold of pieces."""
+    """Whether kernels are given memory: for what they pack, or fold of pieces."""
+    if isinstance(lowered, Convolving):
+        return True
     return not isinstance(lowered, Pointwise) and has_partials(lowered)
 
 
-def _row_sizes(lowered: Tabled) -> list[Size]:
+def _row_sizes(lowered: ByLayout) -> list[Size]:
     return [] if isinstance(lowered, Pointwise) else [lowered.num_rows, lowered.length]
 
 
-def _counts(lowered: Tabled) -> list[str]:
+def _counts(lowered: ByLayout) -> list[str]:
     if isinstance(lowered, Pointwise):
         return [f"  const int64_t num_elems = {index_text(product(lowered.shape), str)};"]
     rows, length = (index_text(size, str) for size in (lowered.num_rows, lowered.length))
     return [f"  const int64_t num_rows = {rows};", f"  const int64_t length = {length};"]
 
 
-def _number(lowered: Tabled) -> str:
+def _number(lowered: ByLayout) -> str:
     return "num_elems" if isinstance(lowered, Pointwise) else "num_rows"
 
 
@@ -170,7 +175,7 @@ def _symbols(sizes: Iterable[Size]) -> set[str]:
     return {name for size in sizes for name in symbols_of(size)}
 
 
-def _needed(lowered: Tabled) -> set[str]:
+def _needed(lowered: ByLayout) -> set[str]:
     """The sizes by their names, that are in the function."""
     kernels: list[_Of] = [lowered.contiguous, lowered.strided]
     named = {e.name for each in kernels for e in each.extents if e.buffer is None}
@@ -180,12 +185,12 @@ def _needed(lowered: Tabled) -> set[str]:
     return named | shapes | tested | _symbols([*_row_sizes(lowered), *whole])
 
 
-def _shown(lowered: Tabled) -> dict[str, tuple[int, int]]:
+def _shown(lowered: ByLayout) -> dict[str, tuple[int, int]]:
     """The input and the axis that show each size."""
     return places_of_sizes((buffer.shape, buffer.listed) for buffer in _inputs(lowered))
 
 
-def _contiguous_test(lowered: Tabled, table: _Table) -> str:
+def _contiguous_test(lowered: ByLayout, table: _Table) -> str:
     """Whether the kernel for contiguous operands is right for a call."""
     of = lowered.contiguous
     whole = whole_packets(of.multiples, of.lanes)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from ...ir.identifiers import is_reserved
 from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
@@ -20,6 +21,7 @@ from ..layout import comment, folded, head
 # "gelu.py:13  inner = ..." assigns to a name.
 _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
 _MAX_RANK = 8
+NOTHING: Mapping[str, str] = MappingProxyType({})
 Axes = tuple[tuple[int, ...], ...]
 """For each operand the axes that its own lie along."""
 
@@ -46,8 +48,8 @@ def functor_text(fused: Pointwise) -> str:
     assert fused.axes is not None, "the skeleton runs it"
     kernel, name = fused.contiguous, f"{fused.group}_element"
     axes = [*fused.axes, *(tuple(range(len(fused.shape))) for _ in kernel.stores)]
-    operands = [_operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
-    params = [_parameter(buffer) for buffer in kernel.buffers]
+    operands = [operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
+    params = [parameter(buffer) for buffer in kernel.buffers]
     skeleton = _skeleton(name, list_in(kernel.buffers, fused.axes))
     constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
     lines = [
@@ -80,20 +82,24 @@ def _skeleton(name: str, listed: tuple[int, int] | None) -> str:
     return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
 
 
-def _operand(buffer: Buffer, along: tuple[int, ...]) -> str:
+def operand(buffer: Buffer, along: tuple[int, ...]) -> str:
+    """The type of an operand of a functor, or of a result."""
     const = "" if buffer.written else "const "
     return f"op::Along<{', '.join([const + STORAGE[buffer.dtype], *map(str, along)])}>"
 
 
-def _parameter(buffer: Buffer) -> str:
+def parameter(buffer: Buffer) -> str:
+    """The parameter for an element of it."""
     return f"{STORAGE[buffer.dtype]}{'&' if buffer.written else ''} {buffer.name}"
 
 
-def statements(kernel: Kernel) -> list[str]:
-    """The computation of one element: a statement for what the user named or used twice."""
+def statements(kernel: Kernel, given: Mapping[str, str] = NOTHING) -> list[str]:
+    """The computation of one element: a statement for what the user named or used twice. `given`
+    are the names of parameters that are no operands, by those of their definitions.
+    """
     loads = [d for d in kernel.definitions if isinstance(d, Load)]
-    texts = {load.name: load_text(load.dtype, load.buffer) for load in loads}
-    lines = lets(kernel, texts, set())
+    texts = {load.name: load_text(load.dtype, load.buffer) for load in loads} | dict(given)
+    lines = lets(kernel, texts, set(given.values()))
     return lines + _results(kernel, texts, lines)
 
 

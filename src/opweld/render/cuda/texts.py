@@ -25,7 +25,7 @@ from ..layout import call, folded, head, indented
 from .attention import attention_pieces, attention_text
 from .contraction import contraction_pieces, contraction_text
 from .convolution import convolution_pieces, convolution_text
-from .entry import Tabled, entry, entry_pieces
+from .entry import ByLayout, entry, entry_pieces
 from .launch import launcher
 from .packet import element_body, names, packet_function, packet_name, parameters, turned_body
 from .pointwise import functor_pieces, functor_text, is_functor
@@ -63,7 +63,7 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
             needed |= scan_pieces(lowered)
         if isinstance(lowered, Pointwise) and is_functor(lowered):
             needed |= functor_pieces(lowered)
-        if isinstance(lowered, Tabled) and not runs_by_skeleton(lowered):
+        if isinstance(lowered, ByLayout) and not runs_by_skeleton(lowered):
             needed |= entry_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
@@ -75,7 +75,9 @@ def runs_by_skeleton(lowered: Lowered) -> bool:
     """Whether a group is a functor, whose operator hands over a table of tensors."""
     if isinstance(lowered, Reduction):
         return is_row_functor(lowered)
-    return isinstance(lowered, Pointwise) and is_functor(lowered)
+    return isinstance(lowered, Convolving) or (
+        isinstance(lowered, Pointwise) and is_functor(lowered)
+    )
 
 
 def _text(lowered: Lowered) -> str:
@@ -85,7 +87,7 @@ def _text(lowered: Lowered) -> str:
         return contraction_text(lowered)
     if isinstance(lowered, Convolving):
         return convolution_text(lowered)
-    assert isinstance(lowered, Tabled), "row blocks run on the CPU"
+    assert isinstance(lowered, ByLayout), "row blocks run on the CPU"
     if isinstance(lowered, Reduction) and is_row_functor(lowered):
         return row_functor_text(lowered)
     if isinstance(lowered, Pointwise) and is_functor(lowered):
@@ -93,7 +95,7 @@ def _text(lowered: Lowered) -> str:
     return f"{_text_of_layouts(lowered)}\n{entry(lowered)}\n"
 
 
-def _text_of_layouts(lowered: Tabled) -> str:
+def _text_of_layouts(lowered: ByLayout) -> str:
     if isinstance(lowered, Reduction):
         return reduction_text(lowered)
     return scan_text(lowered) if isinstance(lowered, Scan) else _group_text(lowered)

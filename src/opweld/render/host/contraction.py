@@ -15,14 +15,13 @@ def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
     return [
-        wrapped(f'extern "C" int64_t {name}_workspace(', types_of(size_parameters()), ");"),
-        wrapped(f'extern "C" int64_t {name}_held(', types_of(held_parameters()), ");"),
-        wrapped(f'extern "C" int {name}_contract(', types_of(entry_parameters(contraction)), ");"),
+        wrapped(f'extern "C" int64_t {name}_workspace(', _types(size_parameters()), ");"),
+        wrapped(f'extern "C" int64_t {name}_held(', _types(held_parameters()), ");"),
+        wrapped(f'extern "C" int {name}_contract(', _types(entry_parameters(contraction)), ");"),
     ]
 
 
-def types_of(parameters: list[str]) -> list[str]:
-    """The types of parameters."""
+def _types(parameters: list[str]) -> list[str]:
     return [parameter.rpartition(" ")[0] for parameter in parameters]
 
 
@@ -37,7 +36,7 @@ def contraction_run(operator: Operator, contraction: Contraction, sites: int) ->
         *reads(operator, _sizes(operator, contraction, flat)),
         f"  if ({index_text(product(contraction.shape), str)} == 0) return;",
         f"  const torch::stable::accelerator::DeviceGuard device_guard({device});",
-        *(flat_operand(b, operator.arguments[b.source]) for b in flat),
+        *(_flat(b, operator.arguments[b.source]) for b in flat),
         *_matrix("a", operator, contraction.a),
         *_matrix("b", operator, contraction.b),
         *_product(contraction),
@@ -79,8 +78,7 @@ def _product(contraction: Contraction) -> list[str]:
     return [f"  const host::Product {wrapped('product{', items, '};', 6)}"]
 
 
-def flat_operand(buffer: Buffer, argument: Argument) -> str:
-    """The definition of an operand without gaps."""
+def _flat(buffer: Buffer, argument: Argument) -> str:
     items = [argument.name, sizes(argument.type)]
     return f"  const Tensor {buffer.name}_flat = {wrapped('host::without_gaps(', items, ');', 6)}"
 

@@ -26,7 +26,6 @@ from ..cuda.entry import Tabled, given_sizes, takes_scratch
 from ..cuda.texts import runs_by_skeleton
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
-from .convolution import convolution_declarations, convolution_run
 from .parts import (
     before_gathers,
     behind_gathers,
@@ -95,7 +94,6 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in fused_groups]
     products = [w for w in lowereds if isinstance(w, Contraction)]
-    convolves = any(isinstance(w, Convolving) for w in lowereds)
     tabled = [w for w in lowereds if language == "cuda" and isinstance(w, Tabled)]
     reductions = [w for w in lowereds if isinstance(w, Reduction | Scan) and language == "c++"]
     cut = any(map(has_partials, reductions))
@@ -106,9 +104,8 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     listed = any(a.listed is not None for *_, operator in fused_groups for a in operator.arguments)
     files += ["tensor_list.h"] if listed else []
     files += [] if len(tabled) == len(lowereds) else ["host.h", extra]
-    files += ["memory.h"] if products or cut or attends or convolves else []
-    files += ["product.h"] if products or attends or convolves else []
-    files += ["convolution.h"] if convolves else []
+    files += ["memory.h"] if products or cut or attends else []
+    files += ["product.h"] if products or attends else []
     files += ["packed_weights.h"] if any(product.held for product in products) else []
     files += ["rows_cpu.h"] if reductions else []
     checked = any(picks(w.kernels) for w in lowereds)
@@ -132,7 +129,9 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
 
 
 def _sizes_of(lowered: Tabled) -> tuple[str, ...]:
-    return () if runs_by_skeleton(lowered) else given_sizes(lowered)
+    if isinstance(lowered, Convolving) or runs_by_skeleton(lowered):
+        return ()
+    return given_sizes(lowered)
 
 
 def _reuses(operator: Operator) -> bool:
@@ -176,8 +175,6 @@ def _declarations(lowered: Lowered) -> list[str]:
         return attention_declarations(lowered)
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
-    if isinstance(lowered, Convolving):
-        return convolution_declarations(lowered)
     assert isinstance(lowered, Tabled), "row blocks run on the CPU"
     return table_declarations(lowered.group, takes_scratch(lowered))
 
@@ -194,13 +191,12 @@ def _run(group: Group, lowered: Lowered, operator: Operator, sites: int) -> str:
         return attention_run(operator, lowered)
     if isinstance(lowered, Contraction):
         return contraction_run(operator, lowered, sites)
-    if isinstance(lowered, Convolving):
-        return convolution_run(operator, lowered)
     if isinstance(lowered, Reduction | Scan):
         return reduction_run(operator, lowered)
     if isinstance(lowered, RowBlocks):
         assert group.tail is not None, "row blocks have a tail"
         return row_blocks_run(operator, operator_of(group.tail, lowered.tail), lowered)
+    assert isinstance(lowered, Pointwise), "others are tabled"
     return _run_text(operator, lowered)
 
 
