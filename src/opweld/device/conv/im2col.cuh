@@ -448,7 +448,7 @@ static int convolve(const TensorView& x, const TensorView& weight,
     if (x.type != type_of<float> || weight.type != type_of<float>) return -1;
     if (weight.sizes[1] != x.sizes[F::kWindows.axes[result.rank - 1]]) return -2;
     ElementEpilogue<F, typename F::Operands> epilogue;
-    const struct Call fits = laid_out<F>(own.begin(), epilogue.all, typename F::Operands());
+    const auto fits = epilogue.laid_out_along(own.begin());
     if (fits.misfit != 0 || fits.num == 0) return fits.misfit;
     Workspace space{static_cast<char*>(workspace)};
     const auto call = F::kWindows.of(x, weight, result, space);

@@ -103,7 +103,7 @@ OPWELD_FN void multiply_lots(LiveLots& memory, const LiveProduct& p, int64_t tas
 #pragma unroll
         for (int i = 0; i < MmaTile::kN / 2; ++i) odd |= exponent_of(value[i]) == 128;
         const int64_t result = task.at.split * p.batches + task.at.batch;
-        const RowsAt to{result * p.m * p.n, int(task.at.m) + (own_thread() / 32 - 8) * 16, int(p.m),
+        const RowsAt to{result * p.m, int(task.at.m) + (own_thread() / 32 - 8) * 16, int(p.m),
                         int(p.n)};
         give_sums<false>(sums, sink, memory.staging.warp[own_thread() / 32 - 8], to,
                          int(task.at.n));

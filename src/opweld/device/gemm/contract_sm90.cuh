@@ -26,7 +26,7 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const Loader& loader,
                                 staging, first_row);
         // With several parts of k, part `split` is a result of its own.
         const int64_t result = int64_t(tile.split) * grid.batches + tile.batch;
-        const RowsAt to{result * m * n, first_row(tile), int(m), int(n)};
+        const RowsAt to{result * m, first_row(tile), int(m), int(n)};
         give_sums<T::Mode::kScaled>(sums, sink, staging(), to, int(column));
     }
 }

@@ -32,33 +32,41 @@ OPWELD_FN void stage_values(int slice, const Sums<kTileN, kPiece>& sums,
     }
 }
 
-// @give_slice deps: EpilogueStore, Staging, load_vector
+// @RowsAt deps:
 // Where the values of a warp's rows go: the first of them, of n columns, is row `row` of `m` of a
-// result that begins at flat position `begin`.
+// product before which there are `first_row` rows of others.
 struct RowsAt {
-    int64_t begin;
+    int64_t first_row;
     int row, m, n;
 };
 
-// Up to 16 rows and 32 columns of staged values, times the scales of their columns, to `put`,
-// kLanes at once; `at` is the flat position of the first, `pitch` from row to row. Where all rows
-// are there kTogether passes follow each other without a branch, as many as there are registers
-// for.
+// @takes_rows deps:
+// Whether an epilogue is told rows and columns, besides flat positions.
+template <typename Epilogue, typename = void>
+constexpr bool takes_rows = false;
+template <typename Epilogue>
+constexpr bool takes_rows<Epilogue, std::void_t<decltype(Epilogue::kTakesRows)>> = true;
+
+// @give_slices deps: RowsAt, Staging, load_vector, own_thread, stage_values
+// Up to 16 rows and 32 columns of staged values, times the scales of their columns, to
+// `put(position, row, column, values)`, kLanes at once. `at` is the flat position of the first,
+// which is in `row` and `begin`, `pitch` from row to row. Where all rows are there kTogether passes
+// follow each other without a branch, as many as there are registers for.
 template <int kLanes, int kTogether, bool kScaled, typename Index, typename Put>
 OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int rows, int columns,
-                          Index at, Index pitch, const Put& put) {
+                          Index at, Index row, Index begin, Index pitch, const Put& put) {
     constexpr int kAcross = Staging::kColumns / kLanes;
     const int column = lane % kAcross * kLanes, first = lane / kAcross;
     if (column >= columns) return;
     const auto factor = load_vector<kLanes>(space.factor + slice * Staging::kColumns + column);
-    const auto give = [&](int row, Index place) {
-        const auto staged = load_vector<kLanes>(&space.value[row][column]);
+    const auto give = [&](int i, Index place) {
+        const auto staged = load_vector<kLanes>(&space.value[i][column]);
         float values[kLanes];
 #pragma unroll
-        for (int i = 0; i < kLanes; ++i) {
-            values[i] = kScaled ? staged.lane[i] * factor.lane[i] : staged.lane[i];
+        for (int j = 0; j < kLanes; ++j) {
+            values[j] = kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j];
         }
-        put(place, values);
+        put(place, row + Index(i), begin + Index(column), values);
     };
     at += Index(first) * pitch + Index(column);
     if (kTogether > 1 && rows == 16) {
@@ -70,7 +78,6 @@ OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int
     }
 }
 
-// @give_slices deps: give_slice, own_thread, stage_values
 // A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on.
 // Warps without rows come along: a branch around this would serialise the wgmma of the next tile.
 template <int kLanes, int kTogether, bool kScaled, typename Index, int kTileN, int kPiece,
@@ -78,20 +85,21 @@ template <int kLanes, int kTogether, bool kScaled, typename Index, int kTileN, i
 OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
                            const RowsAt& to, int column, const Put& put) {
     const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
-    const Index pitch = Index(to.n);
+    const Index pitch = Index(to.n), row = Index(to.first_row) + Index(to.row);
     const int lane = own_thread() % 32;
-    Index at = Index(to.begin) + Index(to.row) * pitch + Index(column);
+    Index at = row * pitch + Index(column);
 #pragma unroll 1
     for (int slice = 0; slice * Staging::kColumns < columns; ++slice, at += Staging::kColumns) {
+        const int before = slice * Staging::kColumns;
         __syncwarp();
         stage_values<0>(slice, sums, space.value, lane);
         __syncwarp();
-        give_slice<kLanes, kTogether, kScaled>(space, lane, slice, rows,
-                                               columns - slice * Staging::kColumns, at, pitch, put);
+        give_slice<kLanes, kTogether, kScaled>(space, lane, slice, rows, columns - before, at, row,
+                                               Index(column + before), pitch, put);
     }
 }
 
-// @give_sums deps: give_slices
+// @give_sums deps: EpilogueStore, give_slices, takes_rows
 // A warp's part of a tile to the epilogue, whose code stands here for each way of calling it,
 // kLanes at once or one; or to the parts of sums.
 template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
@@ -99,15 +107,23 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<E
                          Staging::OfWarp& space, const RowsAt& to, int column) {
     constexpr int kLanes = Epilogue::kLanes, kTogether = kTileN > 128 ? 1 : 4;
     float* const parts = sink.parts;
-    const auto to_epilogue = [&](auto at, const auto& values) { sink.epilogue(at, values); };
+    const auto to_epilogue = [&](auto at, auto row, auto from, const auto& values) {
+        if constexpr (takes_rows<Epilogue>) {
+            sink.epilogue.give(row, from, values);
+        } else {
+            sink.epilogue(at, values);
+        }
+    };
     if (parts && to.n % 4 == 0) {
-        const auto to_parts = [=](int64_t at, const float(&values)[4]) {
+        const auto to_parts = [=](int64_t at, int64_t, int64_t, const float(&values)[4]) {
             __stcg(reinterpret_cast<float4*>(parts + at),
                    make_float4(values[0], values[1], values[2], values[3]));
         };
         give_slices<4, kTogether, kScaled, int64_t>(sums, space, to, column, to_parts);
     } else if (parts) {
-        const auto to_parts = [=](int64_t at, const float(&values)[1]) { parts[at] = values[0]; };
+        const auto to_parts = [=](int64_t at, int64_t, int64_t, const float(&values)[1]) {
+            parts[at] = values[0];
+        };
         give_slices<1, 1, kScaled, int64_t>(sums, space, to, column, to_parts);
     } else if (sink.paired && sink.narrow && to.n % kLanes == 0) {
         give_slices<kLanes, kTogether, kScaled, uint32_t>(sums, space, to, column, to_epilogue);

@@ -3,41 +3,82 @@
 
 namespace op {
 
-// @ElementEpilogue deps: pointwise
-// A functor as what becomes of the elements of a product: F::of takes one before its operands and
-// results. `all` are laid out along a result without gaps, and `at` is a position in it.
+// @ElementEpilogue deps: load_words, pointwise
+// F::of takes an element of a product before its operands and results. `all` are laid out along the
+// rows and the columns of a result without gaps: its last axis comes first.
 template <typename F, typename Operands>
 struct ElementEpilogue;
 template <typename F, typename... X>
 struct ElementEpilogue<F, Types<X...>> {
-    static constexpr int kLanes = F::kWidth;
+    static constexpr int kLanes = F::kWidth, kLast = F::kRank - 1;
+    static constexpr bool kTakesRows = true;
     ElementLayout<F::kRank, sizeof...(X)> all;
 
+    // What is known of the tensors; columns stay an axis where they continue in all of them.
+    auto laid_out_along(const TensorView* x) {
+        const auto known = laid_out<F>(x, all, Types<X...>());
+        const int64_t columns = x[sizeof...(X) - 1].sizes[kLast];
+        if (known.misfit != 0 || known.num == 0 || all.sizes[0].by == columns) return known;
+        const int64_t rows = all.sizes[0].by / columns;
+        for (int a = all.num_axes - 1; a > 0; --a) {
+            all.sizes[a + 1] = all.sizes[a];
+            std::copy(all.strides[a], all.strides[a + 1], all.strides[a + 1]);
+        }
+        all.sizes[0] = columns, all.sizes[1] = rows, ++all.num_axes;
+        for (size_t i = 0; i < sizeof...(X); ++i) all.strides[1][i] = all.strides[0][i] * columns;
+        return known;
+    }
+    // Neighbours from flat position `at` on, or from a column of a row.
     template <int n, typename Index>
     __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
-        give(at, values, std::make_index_sequence<sizeof...(X)>());
+        const Index row = all.sizes[0].quotient(at);
+        give(row, at - row * Index(all.sizes[0].by), values);
+    }
+    template <int n, typename Index>
+    __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
+        give(row, column, values, std::make_index_sequence<sizeof...(X)>());
     }
     template <int n, typename Index, size_t... k>
-    __device__ __forceinline__ void give(Index at, const float (&values)[n],
+    __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n],
                                          std::index_sequence<k...>) const {
-        Index row = all.sizes[0].quotient(at), starts[sizeof...(X)] = {};
-        at -= row * Index(all.sizes[0].by);
+        Index starts[sizeof...(X)] = {};
 #pragma unroll
         for (int a = 1; a < F::kRank; ++a) {
             if (a >= all.num_axes) break;
-            const Index next = all.sizes[a].quotient(row);
+            const Index next = a + 1 < all.num_axes ? all.sizes[a].quotient(row) : Index(0);
             const Index along = row - next * Index(all.sizes[a].by);
-            ((starts[k] += along * Index(all.strides[a][k])), ...);
+            ((starts[k] += is_of_columns<X> ? 0 : along * Index(all.strides[a][k])), ...);
             row = next;
         }
         [&](auto... x) {
             [&](auto... found) {
 #pragma unroll
                 for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
-                (put<n>(x, at, found), ...);
-            }(get<n>(x, at)...);
+                (put<n>(x, column, found), ...);
+            }(fetch<n>(x, column)...);
         }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
                                            Index(all.strides[0][k]), all.packed[k]}...);
+    }
+    // It is the same in all rows: what is computed of it alone is computed once for several.
+    template <typename Y>
+    static constexpr bool is_of_columns = Y::kRank == 1 && Y::kAxis[0] == kLast;
+
+    // What is at hand for several rows is read at once, before results are stored.
+    template <int n, typename T, typename Index>
+    static __device__ __forceinline__ auto fetch(ElementRow<T, Index> x, Index at) {
+        using Own = Pack<std::remove_const_t<T>, n>;
+        if constexpr (!std::is_const_v<T>) {
+            return Own{};
+        } else {
+            if (x.packed) {
+                return load_words(reinterpret_cast<const Own*>(x.data + at),
+                                  [](const auto* word) { return __ldg(word); });
+            }
+            Own found{};
+#pragma unroll
+            for (int i = 0; i < n; ++i) found.value[i] = x.data[(at + i) * x.step];
+            return found;
+        }
     }
 };
 
