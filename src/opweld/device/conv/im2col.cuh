@@ -454,7 +454,8 @@ static int convolve(const TensorView& x, const TensorView& weight,
     const auto call = F::kWindows.of(x, weight, result, space);
     const int error = F::kWindows.copy(x, weight, call, stream);
     if (error) return error;
-    const auto sink = EpilogueStore<decltype(epilogue)>::of(epilogue, !fits.far, true, fits.num);
+    const auto sink = EpilogueStore<decltype(epilogue)>::of(epilogue, !fits.far,
+                                                            epilogue.takes_packets(), fits.num);
     if (Form::takes(call.c)) return Form::launch(call.c, space.begin + space.used, sink, stream);
     return launch_fma_product<float>(product_of_windows(call.c), Windows{call.c}, sink, nullptr,
                                      stream);

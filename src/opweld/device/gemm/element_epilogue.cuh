@@ -3,7 +3,7 @@
 
 namespace op {
 
-// @ElementEpilogue deps: load_words, pointwise
+// @ElementEpilogue deps: load_words, pointwise, store_words
 // F::of takes an element of a product before its operands and results. `all` are laid out along the
 // rows and the columns of a result without gaps: its last axis comes first.
 template <typename F, typename Operands>
@@ -54,32 +54,51 @@ struct ElementEpilogue<F, Types<X...>> {
             [&](auto... found) {
 #pragma unroll
                 for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
-                (put<n>(x, column, found), ...);
-            }(fetch<n>(x, column)...);
+                (store<n>(x, column, found), ...);
+            }(fetch<n, X>(x, column)...);
         }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
-                                           Index(all.strides[0][k]), all.packed[k]}...);
+                                           Index(all.strides[0][k])}...);
     }
     // It is the same in all rows: what is computed of it alone is computed once for several.
     template <typename Y>
     static constexpr bool is_of_columns = Y::kRank == 1 && Y::kAxis[0] == kLast;
 
-    // What is at hand for several rows is read at once, before results are stored.
-    template <int n, typename T, typename Index>
+    // Without a branch, so that what is at hand for several rows is read at once.
+    template <int n, typename Y, typename T, typename Index>
     static __device__ __forceinline__ auto fetch(ElementRow<T, Index> x, Index at) {
         using Own = Pack<std::remove_const_t<T>, n>;
+        Own found{};
         if constexpr (!std::is_const_v<T>) {
-            return Own{};
+            return found;  // it is a result
+        } else if constexpr (!Y::has(kLast)) {
+            for (auto& each : found.value) each = __ldg(x.data);
+            return found;
+        } else if constexpr (n > 1) {
+            return load_words(reinterpret_cast<const Own*>(x.data + at),
+                              [](const auto* word) { return __ldg(word); });
         } else {
-            if (x.packed) {
-                return load_words(reinterpret_cast<const Own*>(x.data + at),
-                                  [](const auto* word) { return __ldg(word); });
-            }
-            Own found{};
-#pragma unroll
-            for (int i = 0; i < n; ++i) found.value[i] = x.data[(at + i) * x.step];
+            found.value[0] = __ldg(x.data + at * x.step);
             return found;
         }
     }
+    template <int n, typename T, typename Index>
+    static __device__ __forceinline__ void store(ElementRow<T, Index> x, Index at,
+                                                 Pack<std::remove_const_t<T>, n> values) {
+        if constexpr (std::is_const_v<T>) return;
+        else if constexpr (n == 1) x.data[at * x.step] = values.value[0];
+        else
+            store_words(reinterpret_cast<Pack<T, n>*>(x.data + at), values,
+                        [](auto* to, auto word) { *to = word; });
+    }
+    // Whether several neighbours may be asked for at once.
+    bool takes_packets() const {
+        bool all_packed = true;
+        for (size_t i = 0; i < sizeof...(X); ++i) {
+            all_packed = all_packed && (all.packed[i] || !kHasLast[i]);
+        }
+        return all_packed;
+    }
+    static constexpr bool kHasLast[] = {X::has(kLast)...};
 };
 
 }  // namespace op
