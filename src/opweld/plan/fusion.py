@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
+from ..ir.kernels.convolution import Convolution
 from ..ir.ops import Kind, Op
 from ..ir.views import MOVING_VIEWS, behind_views, is_free_view
-from .places import HERE, Way, places_of
+from .places import HERE, Way, keeps_axes, places_of
 from .reachability import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
 from .two_kernels import folds_and_maps, kept_by_all, walk_apart
@@ -255,7 +256,22 @@ def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool
     return ways is not None and (anchor is None or _follows(state.uses, anchor, nodes, ways))
 
 
+def _read_along(nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:
+    """Whether each operand is read once, along axes of the result: a skeleton knows no other."""
+    inside = {node.serial for node in nodes}
+    computing = (node for node in nodes if computes(node))
+    operands = (behind_views(operand) for node in computing for operand in node.inputs)
+    others = [o for o in operands if o.serial not in inside and o.op is not Op.CONST]
+    return all(
+        o.op is not Op.IOTA and len(ways[o.serial]) == 1 and all(map(keeps_axes, way))
+        for o in others
+        for way in ways[o.serial]
+    )
+
+
 def _follows(uses: Uses, anchor: Node, nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:
     """Whether the nodes need the product where it is made, and it needs none of them."""
     read = {behind_views(operand).serial for operand in reads_of(uses.products[anchor.serial])}
+    if isinstance(uses.products[anchor.serial], Convolution) and not _read_along(nodes, ways):
+        return False
     return ways[anchor.serial] == {HERE} and not any(node.serial in read for node in nodes)

@@ -71,6 +71,14 @@ def _which(node: Node, index: int) -> Any:
     return index if node.op is Op.CAT else 0
 
 
+def keeps_axes(step: Any) -> bool:
+    """Whether a step of a way permutes axes, or broadcasts, adds or drops some, and no more."""
+    if not step or not isinstance(step[0], Op):
+        return True
+    free = step[0] in (Op.PERMUTE, Op.EXPAND, Op.RESHAPE)
+    return free and not _mixes(*step[:3])
+
+
 def _num_reshapes(way: Way) -> int:
     return sum(isinstance(step[0], Op) and _mixes(*step[:3]) for step in way if step)
 
