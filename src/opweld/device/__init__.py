@@ -42,7 +42,8 @@ _FILES = {
         attention/attend_sm90.cuh arch/hopper.cuh gemm/contract_sm90_tiles.cuh
         gemm/contract_sm90_load.cuh gemm/contract_sm90_sum.cuh gemm/contract_sm90_give.cuh
         gemm/contract_sm90.cuh gemm/contract_live_sm90.cuh
-        gemm/packed_weights.cuh elements/index_cuda.cuh
+        gemm/packed_weights.cuh conv/depthwise.cuh conv/depthwise_tiles.cuh
+        elements/index_cuda.cuh
         elements/index.h reduce/fold.h reduce/fold_cuda.cuh reduce/fold_chunks.cuh
         reduce/reduce_rows.cuh reduce/publish.cuh reduce/cooperative_rows.cuh scan/scan.h
         scan/scan_cuda.cuh
