@@ -36,6 +36,8 @@ inline void mov_b128(void* to, uint64_t low, uint64_t high, int line = __builtin
     auto* words = static_cast<uint64_t*>(to);
     words[0] = low, words[1] = high;
 }
+// It changes nothing, and must be of what is there.
+inline void prefetch_global_L2(const void* at) { (void)*static_cast<const volatile char*>(at); }
 inline void sub_u32(uint32_t& rest, uint32_t above, uint32_t below) { rest = above - below; }
 // Of zeros +0 is the larger one.
 inline float max_NaN_f32(float a, float b) {

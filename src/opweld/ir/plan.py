@@ -63,8 +63,8 @@ class ContractionSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionSchedule:
-    """How a convolution is made on the tensor cores: in tiles of so many `columns`, its filters;
-    its epilogue takes `lanes` neighbouring channels at once.
+    """How a convolution is made: on the tensor cores, in tiles of so many `columns`, its filters, or,
+    where there are 0, each channel by itself; its epilogue takes `lanes` neighbours at once.
     """
 
     mode: Mode
@@ -72,7 +72,8 @@ class ConvolutionSchedule:
     lanes: int
 
     def __str__(self) -> str:
-        return f"mode {self.mode.value}, {self.columns} filters a tile, vector width {self.lanes}"
+        how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
+        return f"mode {self.mode.value}, {how}, vector width {self.lanes}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _(value: Convolving) -> str:
     made = value.windows
     lines = [
         f"convolution {value.group} {_shape_text(value.shape)} mode {value.mode.value}, "
-        f"{value.columns} filters a tile",
+        f"{value.columns or 'no'} filters a tile",
         f"  x = inputs[{value.x}] along {', '.join(map(str, made.axes))}",
         f"  weight = inputs[{value.weight}]",
         f"  stride {made.stride} padding {made.padding} dilation {made.dilation}",

@@ -82,6 +82,10 @@ def estimate(group: Group, target: Target) -> Estimate:
     if group.convolution is not None:
         convolved = group.convolution.windows.flops
         assert isinstance(group.schedule, ConvolutionSchedule), "a convolution has its mode"
+        if group.convolution.depthwise:
+            return Estimate(
+                num_bytes, flops + convolved, _limit(num_bytes, flops + convolved, 0.0, target)
+            )
         rate = target.product_rates[group.schedule.mode].ours
         limit = _limit(num_bytes, flops, number_at(convolved, ()) / rate, target)
         return Estimate(num_bytes, flops + convolved, limit)

@@ -45,9 +45,9 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     """
     if target.language != "cuda" or graph.tracked:
         return graph
-    chosen = frozenset(node.serial for node in graph.nodes() if _may_be_moved(node))
-    nodes = (node for node in graph.nodes() if node.serial in chosen)
+    nodes = [node for node in graph.nodes() if _may_be_moved(node)]
     ours = frozenset(n.serial for n in nodes if is_ours(n, target, conditions))
+    chosen = ours | {node.serial for node in nodes if not _has_groups(node)}
     while chosen:
         moved = _Moved.of(graph, chosen, ours)
         returned = _convolutions_behind(moved, graph, chosen)
@@ -61,11 +61,13 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
 def _may_be_moved(node: Node) -> bool:
     if node.op is not Op.CALL or node.attrs.target not in CONVOLUTIONS or node.attrs.channels_last:
         return False
-    if node.type.rank != 4 or node.type.dtype not in _DTYPES:
-        return False
+    return bool(node.type.rank == 4 and node.type.dtype in _DTYPES)
+
+
+def _has_groups(node: Node) -> bool:
+    """Whether cuDNN has kernels of its own for it."""
     x, weight = (node.inputs[node.attrs.arguments[place].index] for place in (0, 1))
-    # cuDNN has kernels of its own for groups
-    return bool(x.type.shape[1] == weight.type.shape[1])
+    return bool(x.type.shape[1] != weight.type.shape[1])
 
 
 def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) -> frozenset[int]:

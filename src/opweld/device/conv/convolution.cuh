@@ -61,16 +61,18 @@ struct Windowed {
         Strided x, weight;
         float *x_copy, *weight_copy;
     };
-    // Its copies are taken from `space`.
+    // Its copies are taken from `space`; x is copied, too, where its channels must be last.
     Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
-            Workspace& space) const {
+            bool channels_last, Workspace& space) const {
         constexpr int kFirst = 3 - kSpace;  // of the axes of space
         Call call{};
         Convolution& c = call.c;
         c.x = x.data, c.weight = weight.data;
-        c.batches = x.sizes[axes[0]], c.channels = weight.sizes[1], c.filters = weight.sizes[0];
+        c.batches = x.sizes[axes[0]], c.filters = weight.sizes[0];
+        c.channels = x.sizes[axes[kSpace + 1]];
         call.x = {{c.batches, 1, 1, 1, c.channels}, {x.strides[axes[0]]}};
-        call.weight = {{c.filters, c.channels, 1, 1, 1}, {weight.strides[0], weight.strides[1]}};
+        call.weight = {{c.filters, weight.sizes[1], 1, 1, 1},
+                       {weight.strides[0], weight.strides[1]}};
         call.x.strides[4] = x.strides[axes[kSpace + 1]];
         for (int i = 0; i < 3; ++i) {
             c.size[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = c.out[i] = 1;
@@ -84,7 +86,8 @@ struct Windowed {
             call.weight.strides[i + 2] = weight.strides[own + 2];
         }
         c.batch = call.x.strides[0], c.channel = call.x.strides[4];
-        if (!is_even(call.x, 1, 3, &c.pixel)) {
+        const bool even = is_even(call.x, 1, 3, &c.pixel);
+        if (!even || (channels_last && c.channel != 1 && c.channels != 1)) {
             call.x_copy = space.take<float>(call.x.count());
             c.x = call.x_copy, c.batch = c.pixels() * c.channels, c.pixel = c.channels;
             c.channel = 1;
@@ -166,6 +169,40 @@ struct Windows {
 [[maybe_unused]] static Product product_of_windows(const Convolution& c) {
     const int64_t k = c.channels * c.taps();
     return {{nullptr, 0, k, 1}, {c.weight, 0, k, 1}, 1, c.batches * c.places(), c.filters, k};
+}
+
+// @convolve deps: type_of_float, ElementEpilogue, EpilogueStore, Windowed
+// All convolutions of tensors. F says what becomes of an element (F::of takes it before its
+// operands and results), F::kWindows where windows lie; Form makes the products, and has
+//   kChannelsLast                                   of the input they must be
+//   fits(x, weight)                                 channels and filters
+//   workspace_bytes(convolution)
+//   launch(convolution, workspace, sink, stream)    a CUDA error code
+template <typename F, typename Form>
+static int64_t convolution_bytes(const TensorView& x, const TensorView& weight,
+                                 const TensorView& result) {
+    Workspace space{};
+    const auto call = F::kWindows.of(x, weight, result, Form::kChannelsLast, space);
+    return space.used + Form::workspace_bytes(call.c);
+}
+// `own` are F's operands and results. Returns a cudaError_t, or which of them does not fit.
+template <typename F, typename Form>
+static int convolve(const TensorView& x, const TensorView& weight,
+                    std::initializer_list<TensorView> own, void* workspace, void* stream_of_call) {
+    const auto stream = static_cast<cudaStream_t>(stream_of_call);
+    const TensorView& result = own.end()[-1];
+    if (x.type != type_of<float> || weight.type != type_of<float>) return -1;
+    if (!Form::fits(x.sizes[F::kWindows.axes[result.rank - 1]], weight)) return -2;
+    ElementEpilogue<F, typename F::Operands> epilogue;
+    const auto known = epilogue.laid_out_along(own.begin());
+    if (known.misfit != 0 || known.num == 0) return known.misfit;
+    Workspace space{static_cast<char*>(workspace)};
+    const auto call = F::kWindows.of(x, weight, result, Form::kChannelsLast, space);
+    const int error = F::kWindows.copy(x, weight, call, stream);
+    if (error) return error;
+    const auto sink = EpilogueStore<decltype(epilogue)>::of(epilogue, !known.far,
+                                                            epilogue.takes_packets(), known.num);
+    return Form::launch(call.c, space.begin + space.used, sink, stream);
 }
 
 }  // namespace op

@@ -377,7 +377,13 @@ struct WindowTiles {
         return near && c.batches * c.pixels() * interval_count(c.channels) < kMost &&
                c.batches * c.places() < kMost;
     }
-    static int64_t workspace_bytes(const Convolution& c) { return Call(c, nullptr).bytes; }
+    static constexpr bool kChannelsLast = false;
+    static bool fits(int64_t channels, const TensorView& weight) {
+        return weight.sizes[1] == channels;
+    }
+    static int64_t workspace_bytes(const Convolution& c) {
+        return takes(c) ? Call(c, nullptr).bytes : 0;
+    }
 
     static int pack(const Convolution& c, const Call& call, cudaStream_t stream) {
         constexpr int kParts = Mode::kParts;
@@ -396,8 +402,9 @@ struct WindowTiles {
     template <typename Epilogue>
     static int launch(const Convolution& c, void* workspace, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
-        const Call call(c, workspace);
         const Product p = product_of_windows(c);
+        if (!takes(c)) return launch_fma_product<float>(p, Windows{c}, sink, nullptr, stream);
+        const Call call(c, workspace);
         const int* again = &call.head->again;
         int error = pack(c, call, stream);
         if (error) return error;
@@ -428,37 +435,5 @@ struct WindowTiles {
         return launch_tiles<T>(grid, loader, scales, sink, rows, c.filters, stream);
     }
 };
-
-// @convolve deps: type_of_float, ElementEpilogue, EpilogueStore, Windowed, Windows, launch_fma_product, product_of_windows
-// All convolutions of tensors. F says what becomes of an element (F::of takes it before its
-// operands and results), F::kWindows where windows lie; Form makes the products.
-template <typename F, typename Form>
-static int64_t convolution_bytes(const TensorView& x, const TensorView& weight,
-                                 const TensorView& result) {
-    Workspace space{};
-    const auto call = F::kWindows.of(x, weight, result, space);
-    return space.used + (Form::takes(call.c) ? Form::workspace_bytes(call.c) : 0);
-}
-// `own` are F's operands and results. Returns a cudaError_t, or which of them does not fit.
-template <typename F, typename Form>
-static int convolve(const TensorView& x, const TensorView& weight,
-                    std::initializer_list<TensorView> own, void* workspace, void* stream_of_call) {
-    const auto stream = static_cast<cudaStream_t>(stream_of_call);
-    const TensorView& result = own.end()[-1];
-    if (x.type != type_of<float> || weight.type != type_of<float>) return -1;
-    if (weight.sizes[1] != x.sizes[F::kWindows.axes[result.rank - 1]]) return -2;
-    ElementEpilogue<F, typename F::Operands> epilogue;
-    const auto fits = epilogue.laid_out_along(own.begin());
-    if (fits.misfit != 0 || fits.num == 0) return fits.misfit;
-    Workspace space{static_cast<char*>(workspace)};
-    const auto call = F::kWindows.of(x, weight, result, space);
-    const int error = F::kWindows.copy(x, weight, call, stream);
-    if (error) return error;
-    const auto sink = EpilogueStore<decltype(epilogue)>::of(epilogue, !fits.far,
-                                                            epilogue.takes_packets(), fits.num);
-    if (Form::takes(call.c)) return Form::launch(call.c, space.begin + space.used, sink, stream);
-    return launch_fma_product<float>(product_of_windows(call.c), Windows{call.c}, sink, nullptr,
-                                     stream);
-}
 
 }  // namespace op

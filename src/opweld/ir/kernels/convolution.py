@@ -1,5 +1,6 @@
-"""A convolution without groups as a matrix product: a row of operand a has what the windows of one
-output pixel show of all channels, a row of b one filter. Results lie with their channels last.
+"""Convolutions, of all channels together or of each with filters of its own. One of all channels is
+a matrix product: a row of operand a has what the windows of one output pixel show, a row of b one
+filter. Results lie with their channels last.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ FAR = {1: 128, 2: 128, 3: 16}
 class Windows:
     """The sizes of a convolution, and of each axis of space a stride, the padding before the first
     pixel and a dilation. `axes` are those of the input that are its batch, its axes of space and
-    its channels, in this order; `out` are the sizes of the result in space.
+    its channels, in this order; `out` are the sizes of the result in space. A filter sees `seen`
+    channels.
     """
 
     axes: tuple[int, ...]
@@ -41,6 +43,7 @@ class Windows:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     out: tuple[Size, ...]
+    seen: Size
 
     @property
     def rows(self) -> Size:
@@ -50,13 +53,13 @@ class Windows:
     @property
     def flops(self) -> Size:
         """Two operations a term; those of padding count."""
-        return self.rows * self.filters * self.channels * product_of(self.kernel) * 2
+        return self.rows * self.filters * self.seen * product_of(self.kernel) * 2
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory.
-    See Windows for the rest.
+    """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory;
+    `depthwise`: a filter sees one channel. See Windows for the rest.
     """
 
     x: Node
@@ -66,6 +69,7 @@ class Convolution:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     out: tuple[Size, ...]
+    depthwise: bool = False
 
     @property
     def reads(self) -> tuple[Node, ...]:
@@ -88,6 +92,7 @@ class Convolution:
             self.padding,
             self.dilation,
             self.out,
+            1 if self.depthwise else channels,
         )
 
 
@@ -95,7 +100,8 @@ class Convolution:
 class Convolving:
     """A convolution, whose result has its channels last, and what becomes of each element.
 
-    `x` and `weight` are positions among the group's inputs, `columns` is one of COLUMNS. `epilogue`
+    `x` and `weight` are positions among the group's inputs, `columns` is one of COLUMNS, or 0 for a
+    convolution of each channel by itself. `epilogue`
     takes an element at a place of the result, over operands of any strides; `axes` has for each of
     these those of the result that its own lie along.
     """

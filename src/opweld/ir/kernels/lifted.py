@@ -33,6 +33,8 @@ def lifted(group: Group, numbered_rows: bool = False) -> Lifting | None:
     """
     if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION, GroupKind.CONVOLUTION):
         return None
+    if group.convolution is not None and group.convolution.depthwise:
+        return None  # its kernel is made to measure
     try:
         return _lifted(group, numbered_rows)
     except NotLifted:

@@ -27,6 +27,7 @@ from .recognised import MODES, NoProduct, is_product, product_of
 from .windows import (
     convolution_of,
     estimate_convolution,
+    has_bias,
     is_convolution,
     mode_of,
     require_form,
@@ -107,7 +108,9 @@ def _choose_convolutions(
             continue
         try:
             made = convolution_of(call)
-            choice.modes[call.serial] = mode_of(call, target, conditions)
+            if has_bias(call):
+                raise NoProduct("it has a bias, which nothing reads")
+            choice.modes[call.serial] = mode_of(call, made, target, conditions)
             require_form(made)
             choice.products[call.serial] = made
         except NoProduct as reason:

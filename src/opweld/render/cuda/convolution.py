@@ -8,8 +8,10 @@ A functor says what becomes of an element, and where windows lie.
 
 from __future__ import annotations
 
-from ...ir.kernels.convolution import Convolving
+from ...ir.expr import product
+from ...ir.kernels.convolution import Convolving, Windows
 from ...ir.kernels.kernel import Kernel, Multiplied
+from ...ir.plan import number_at
 from ...lower.names import Names
 from ..c import STORAGE
 from ..element import pieces_called, short_title
@@ -20,11 +22,10 @@ from .pointwise import operand, parameter, statements
 
 def convolution_pieces(convolving: Convolving) -> set[str]:
     """Names of the device library's pieces that its text uses."""
-    narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
     buffers = convolving.epilogue.buffers
     types = {f"type_of_{STORAGE[b.dtype].removeprefix('op::')}" for b in buffers}
     called = pieces_called(convolution_text(convolving))
-    made = {"convolve", "WindowTiles", MODES[convolving.mode], "type_of_float", *narrow}
+    made = {"convolve", "type_of_float", *_form_pieces(convolving)}
     return made | types | called - {"Types", "Along", "Windowed", "convolution_bytes"}
 
 
@@ -36,8 +37,8 @@ def convolution_text(convolving: Convolving) -> str:
     operands = [operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
     numbers = (windows.axes, windows.stride, windows.padding, windows.dilation)
     listed = ", ".join(f"{{{', '.join(map(str, each))}}}" for each in numbers)
-    product = Names({b.name for b in kernel.buffers}).fresh("product")
-    params = [f"float {product}", *map(parameter, kernel.buffers)]
+    given = Names({b.name for b in kernel.buffers}).fresh("product")
+    params = [f"float {given}", *map(parameter, kernel.buffers)]
     name, (x, weight, own, workspace) = f"{group}_element", _table(convolving)
     by = f"<{name}, {_form(convolving)}>"
     lines = [
@@ -47,7 +48,7 @@ def convolution_text(convolving: Convolving) -> str:
         f"  static constexpr int kRank = {rank}, kWidth = {convolving.lanes};",
         folded(f"  static constexpr op::Windowed<{space}> kWindows{{{listed}}};"),
         head("  OPWELD_FN void of", params, " {"),
-        *statements(kernel, {_multiplied(kernel): product}),
+        *statements(kernel, {_multiplied(kernel): given}),
         "  }",
         "};",
         f'extern "C" int64_t {group}_scratch(const TensorView* operands) {{',
@@ -64,7 +65,43 @@ def _multiplied(kernel: Kernel) -> str:
     return next(d.name for d in kernel.definitions if isinstance(d, Multiplied))
 
 
+def _form_pieces(convolving: Convolving) -> set[str]:
+    if not convolving.columns:
+        tiles = "TapTiles" if _is_made_to_measure(convolving.windows) else "AnyTaps"
+        return {"DepthwiseForm", tiles}
+    narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
+    return {"WindowTiles", MODES[convolving.mode], *narrow}
+
+
+# What the tiles of a depthwise convolution take (depthwise_tiles.cuh): taps, and columns of a tile.
+_MOST_TAPS, _MOST_ACROSS = 850, 64
+
+
+def _is_made_to_measure(windows: Windows) -> bool:
+    """Whether a depthwise convolution is made by tiles of its own taps."""
+    sizes = (*windows.kernel, windows.channels)
+    if windows.filters != windows.channels or any(not isinstance(size, int) for size in sizes):
+        return False
+    high, wide = (1, *map(number_at, windows.kernel))[-2:]
+    down, across = (windows.dilation[0], *windows.dilation)[-2:]
+    columns = 7 if windows.stride[-1] == 1 else 4
+    reach = (columns - 1) * windows.stride[-1] + (wide - 1) * across + 1
+    alike = down == across or high == 1
+    return alike and number_at(product(windows.kernel)) <= _MOST_TAPS and reach <= _MOST_ACROSS
+
+
+def _depthwise_form(windows: Windows) -> str:
+    if not _is_made_to_measure(windows):
+        return "op::DepthwiseForm<op::AnyTaps>"
+    deep, high, wide = (*(1,) * (3 - len(windows.kernel)), *windows.kernel)
+    _, down, across = (*(1,) * (3 - len(windows.stride)), *windows.stride)
+    numbers = (deep, high, wide, down, across, windows.dilation[-1], windows.channels)
+    return f"op::DepthwiseForm<op::TapTiles<{', '.join(map(str, numbers))}>>"
+
+
 def _form(convolving: Convolving) -> str:
+    if not convolving.columns:
+        return _depthwise_form(convolving.windows)
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
     return f"op::WindowTiles<op::{MODES[convolving.mode]}, {space}, {convolving.columns}>"
 
