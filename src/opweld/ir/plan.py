@@ -63,8 +63,8 @@ class ContractionSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionSchedule:
-    """How a convolution is made: on the tensor cores, in tiles of so many `columns`, its filters, or,
-    where there are 0, each channel by itself; its epilogue takes `lanes` neighbours at once.
+    """How a convolution is made: on the tensor cores, in tiles of so many `columns`, its filters;
+    with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once.
     """
 
     mode: Mode

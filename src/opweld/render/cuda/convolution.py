@@ -82,12 +82,16 @@ def _is_made_to_measure(windows: Windows) -> bool:
     sizes = (*windows.kernel, windows.channels)
     if windows.filters != windows.channels or any(not isinstance(size, int) for size in sizes):
         return False
-    high, wide = (1, *map(number_at, windows.kernel))[-2:]
-    down, across = (windows.dilation[0], *windows.dilation)[-2:]
+    wide, across = number_at(windows.kernel[-1]), windows.dilation[-1]
+    high = number_at(windows.kernel[-2]) if len(windows.kernel) > 1 else 1
+    down = windows.dilation[-2] if high > 1 else across
     columns = 7 if windows.stride[-1] == 1 else 4
     reach = (columns - 1) * windows.stride[-1] + (wide - 1) * across + 1
-    alike = down == across or high == 1
-    return alike and number_at(product(windows.kernel)) <= _MOST_TAPS and reach <= _MOST_ACROSS
+    return (
+        down == across
+        and number_at(product(windows.kernel)) <= _MOST_TAPS
+        and reach <= _MOST_ACROSS
+    )
 
 
 def _depthwise_form(windows: Windows) -> str:
