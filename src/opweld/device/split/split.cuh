@@ -385,8 +385,8 @@ static __global__ void __launch_bounds__(256)
                  half* __restrict__ packed, float* __restrict__ scale, const int64_t scale_rows,
                  CallHead* call, const bool packets) {
     start_dependents();
-    tell(call,
-         split_spot<kParts>(source, a, spots, held.column_max, packed, scale, scale_rows, packets));
+    const EquilibratedColumns columns{held.column_max};
+    tell(call, split_spot<kParts>(source, a, spots, columns, packed, scale, scale_rows, packets));
 }
 
 }  // namespace op
