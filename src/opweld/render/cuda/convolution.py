@@ -97,9 +97,9 @@ def _is_made_to_measure(windows: Windows) -> bool:
 def _depthwise_form(windows: Windows) -> str:
     if not _is_made_to_measure(windows):
         return "op::DepthwiseForm<op::AnyTaps>"
-    deep, high, wide = (*(1,) * (3 - len(windows.kernel)), *windows.kernel)
-    _, down, across = (*(1,) * (3 - len(windows.stride)), *windows.stride)
-    numbers = (deep, high, wide, down, across, windows.dilation[-1], windows.channels)
+    kernel = [*[1] * (3 - len(windows.kernel)), *windows.kernel]
+    stride = [*[1] * (3 - len(windows.stride)), *windows.stride]
+    numbers = [*kernel, *stride[1:], windows.dilation[-1], windows.channels]
     return f"op::DepthwiseForm<op::TapTiles<{', '.join(map(str, numbers))}>>"
 
 
