@@ -38,16 +38,20 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         for (int i = 0; i < kCount; ++i) place(i, item_bytes[i]);
         if (num >= 1ll << 31 || bytes > 48 * 1024) num = 0;
     }
-    // Four packets for each thread: where one axis is short, the tile is longer along the other.
+    // Four packets for each thread. An axis that is short, or that no packets end with, is whole.
     void cut() {
-        constexpr int64_t kMost = 4 * F::kThreads * F::kWidth, kRows = F::kWidth < 8 ? 32 : 64;
-        const int64_t length = this->sizes[0].by, rows = this->sizes[1].by;
-        const int64_t most[] = {kMost / std::min(kRows, rows),
-                                kMost / std::min(kMost / kRows, length)};
+        constexpr int kWidth = F::kWidth, kMost = 4 * F::kThreads * kWidth;
+        constexpr int kRows = kWidth < 8 ? 32 : 64;
+        int64_t most[] = {kMost / kRows, kRows};
+        for (int a : {1, 0}) {
+            const int64_t size = this->sizes[a].by;
+            const bool whole = size <= most[a] || (size % kWidth != 0 && size <= 256);
+            if (whole) most[a] = size, most[1 - a] = kMost / size;
+        }
         for (int a = 0; a < this->num_axes; ++a) {
             const int64_t size = this->sizes[a].by;
             int64_t each = a < 2 ? size : 1;
-            if (a < 2 && size > most[a]) each = most[a] / F::kWidth * F::kWidth;
+            if (a < 2 && size > most[a]) each = most[a] / kWidth * kWidth;
             if (a < 2) tile[a] = each;
             tiles[a] = (size - 1) / each + 1;
             num *= tiles[a].by;
@@ -116,10 +120,13 @@ struct TilePlaces {
     }
 };
 template <typename T, typename Step, int n, int kAlong>
+OPWELD_FN Pack<T, n> packet(const TilePart<T, Step>& x, const TilePlaces<n, kAlong>& places) {
+    return load_words(reinterpret_cast<const Pack<T, n>*>(places.begin(x)),
+                      [](const auto* word) { return *word; });
+}
+template <typename T, typename Step, int n, int kAlong>
 OPWELD_FN Pack<T, n> get(const TilePart<T, Step>& x, const TilePlaces<n, kAlong>& places) {
-    if (n > 1 && x.packed && places.whole)
-        return load_words(reinterpret_cast<const Pack<T, n>*>(places.begin(x)),
-                          [](const auto* word) { return *word; });
+    if (n > 1 && x.packed && places.whole) return packet(x, places);
     Pack<T, n> found{};
     places.each(x, [&](int i, const T* from) { found.value[i] = *from; });
     return found;
@@ -132,21 +139,33 @@ OPWELD_FN void put(const TilePart<T, Step>& x, const TilePlaces<n, kAlong>& plac
                            [](auto* to, auto word) { __stwb(to, word); });
     places.each(x, [&](int i, T* to) { *to = values.value[i]; });
 }
-// Moves a tile along its second axis.
+// Moves a tile along its second axis: as packets where that can be.
 template <typename F, int n, typename Layout, typename From, typename To>
 OPWELD_FN void move_tile(const Layout& all, const int (&left)[2], const From& from, const To& to) {
-    constexpr int kBatch = 4, kStep = F::kThreads * n;
+    constexpr int kBatch = n > 1 ? 4 : 8, kStep = F::kThreads * n;
+    const bool full = left[0] == all.tile[0].by && left[1] == all.tile[1].by;
     const int num = all.tile[0].by * all.tile[1].by;
+    const auto places = [&](int at) { return TilePlaces<n, 1>(all, left, at); };
+    int first = threadIdx.x * n;
+    if (n > 1 && !(full && from.packed)) {
 #pragma unroll 1
-    for (int first = threadIdx.x * n; first < num; first += kBatch * kStep) {
-        decltype(get(from, TilePlaces<n, 1>(all, left, first))) values[kBatch];
+        for (; first < num; first += kStep) put(to, places(first), get(from, places(first)));
+        return;
+    }
+#pragma unroll 1
+    for (; first < num; first += kBatch * kStep) {
+        decltype(get(from, places(first))) values[kBatch];
 #pragma unroll
-        for (int k = 0; k < kBatch; ++k) {
-            values[k] = get(from, TilePlaces<n, 1>(all, left, first + k * kStep));
+        for (int k = 0; k < kBatch; ++k) {  // all loads come before what takes packets apart
+            const int at = first + k * kStep;
+            if (at >= num) break;
+            values[k] = n > 1 ? packet(from, places(at)) : get(from, places(at));
         }
 #pragma unroll
         for (int k = 0; k < kBatch; ++k) {
-            put(to, TilePlaces<n, 1>(all, left, first + k * kStep), values[k]);
+            const int at = first + k * kStep;
+            if (at >= num) break;
+            put(to, places(at), values[k]);
         }
     }
 }
