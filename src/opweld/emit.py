@@ -283,7 +283,8 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
-        return "_fused", [f'op("{name}")', *arguments]
+        function = "_moving" if fused.group.only_moves else "_fused"
+        return function, [f'op("{name}")', *arguments]
     operators = [f'op("{name}")', f'op("{name}_into")', str(operator.reuse)]
     return "_reusing", [*operators, *arguments]
 

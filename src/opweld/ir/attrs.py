@@ -254,6 +254,14 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
+class FormatOf(Operand):
+    """The memory format that the operand has, as an argument of a PyTorch call."""
+
+    def __str__(self) -> str:
+        return f"format of %{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
 class CallAttrs:
     """A PyTorch call left as it is.
 

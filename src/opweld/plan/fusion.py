@@ -23,7 +23,7 @@ from ..ir.attrs import ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.ops import Kind, Op
-from ..ir.views import MOVING_VIEWS, behind_views, is_free_view
+from ..ir.views import MOVING_VIEWS, behind_views, is_copy, is_free_view
 from .places import HERE, Way, places_of
 from .reachability import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
@@ -170,7 +170,7 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     if state.reach.returns(first, second):
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
-    if not _has_indices(nodes):
+    if not _has_indices(nodes) or not _may_be_moved(nodes):
         return False
     anchor = left.anchor or right.anchor
     scan = left.scan or right.scan
@@ -195,6 +195,13 @@ def _has_indices(nodes: list[Node]) -> bool:
     """Whether the indices that are read are in memory, and not what the nodes compute."""
     inside = {node.serial for node in nodes}
     return all(index_of(node).serial not in inside for node in nodes if node.op is Op.GATHER)
+
+
+def _may_be_moved(nodes: list[Node]) -> bool:
+    """Whether kernels read and write what is moved into another order at the speed of a copy, where
+    anything is: those of elements alone do.
+    """
+    return not any(map(is_copy, nodes)) or all(node.kind is Kind.POINTWISE for node in nodes)
 
 
 def _may_share_rows(left: Cluster, right: Cluster) -> bool:
