@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch._prims_common import suggest_memory_format
 from torch.utils import _pytree as pytree
 
 from opweld.capture import capture
 from opweld.capture.arguments import bind
 from opweld.capture.exporting.export import export_graph
 from opweld.capture.modules.preserve import EVAL, unchanged
-from opweld.ir.attrs import CallAttrs, FormatOf, Operand, TorchLiteral
+from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
 from opweld.ir.contract import Capture, Contract, Needs, Variant
 from opweld.ir.expr import Expr, evaluate
 from opweld.ir.graph import Graph, Node
@@ -152,8 +151,6 @@ class _Calls:
         return getattr(getattr(getattr(torch.ops, namespace), name), overload)
 
     def _value(self, value: Any, tensors: list[torch.Tensor]) -> Any:
-        if isinstance(value, FormatOf):
-            return suggest_memory_format(tensors[value.index])
         if isinstance(value, Operand):
             return tensors[value.index]
         if isinstance(value, TorchLiteral):

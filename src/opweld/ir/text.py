@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
-from .attrs import CallAttrs, FormatOf, Operand
+from .attrs import CallAttrs, Operand
 from .calls import Chain, place_of
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
 from .expr import Size
@@ -234,8 +234,7 @@ def _call_text(node: Node, attrs: CallAttrs, names: Names) -> str:
 
 def _argument_text(argument: Any, operands: list[str]) -> str:
     if isinstance(argument, Operand):
-        format_of = "format of " if isinstance(argument, FormatOf) else ""
-        return f"{format_of}{operands[argument.index]}"
+        return operands[argument.index]
     if isinstance(argument, tuple):
         return f"[{', '.join(_argument_text(a, operands) for a in argument)}]"
     return repr(argument) if isinstance(argument, str) else str(argument)

@@ -15,12 +15,10 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ..ir.attrs import (
-    CallAttrs,
     CastAttrs,
     CatAttrs,
+    CopyAttrs,
     FlipAttrs,
-    FormatOf,
-    Operand,
     PadAttrs,
     PermuteAttrs,
     ReduceAttrs,
@@ -29,6 +27,7 @@ from ..ir.attrs import (
 from ..ir.copying import Copier
 from ..ir.expr import Size
 from ..ir.graph import Arena, Graph, Node, Origin, arena_of
+from ..ir.operator import image_of
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
@@ -135,6 +134,7 @@ class _Moved:
     arena: Arena
     chosen: frozenset[int]
     returned: frozenset[int]
+    has_image: bool
     origins: dict[int, Origin]
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
     copies: set[int] = field(default_factory=set)
@@ -143,7 +143,8 @@ class _Moved:
     @staticmethod
     def of(graph: Graph, chosen: frozenset[int]) -> _Moved:
         returned = frozenset(behind_views(node).serial for node in graph.outputs)
-        moved = _Moved(arena_of(graph), chosen, returned, dict(graph.origins))
+        has_image = image_of(graph) is not None
+        moved = _Moved(arena_of(graph), chosen, returned, has_image, dict(graph.origins))
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -164,7 +165,7 @@ class _Moved:
                 self.origins.setdefault(made.serial, self.origins[node.serial])
             back = self._back(made, order)
             if node.serial in self.returned and self.is_permuted(node):
-                return self._given(node, back)
+                return self._given(back)
             return back
         if node.op is not Op.CALL:
             return None
@@ -263,20 +264,12 @@ class _Moved:
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((made, *node.inputs[1:]), attrs), order
 
-    def _given(self, node: Node, back: Node) -> Node:
-        """A result in the order that it has in eager: that of the input that it is made from."""
-        copy = self._copy(back)
-        source = node
-        while source.inputs:
-            source = source.inputs[0]
-        if source.op is not Op.INPUT or source.type.rank != node.type.rank:
-            return copy
-        form = (("memory_format", FormatOf(1)),)
-        reason = "for an input that has its channels last"
-        attrs = CallAttrs("aten.contiguous.default", (Operand(0),), form, (node.type,), reason)
-        given = self.arena.call((copy, source), attrs)
-        self.copies.add(given.serial)
-        return given
+    def _given(self, back: Node) -> Node:
+        """A result in the order that it has in eager."""
+        attrs = CopyAttrs if self.has_image else CastAttrs
+        copy = self.arena.make(Op.CAST, back, attrs=attrs(back.type.dtype))
+        self.copies.add(copy.serial)
+        return copy
 
     def _operand(self, old: Node, new: Node, order: Order) -> Node:
         made, its = self.permuted.get(old.serial, (None, ()))

@@ -38,7 +38,8 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         for (int i = 0; i < kCount; ++i) place(i, item_bytes[i]);
         if (num >= 1ll << 31 || bytes > 48 * 1024) num = 0;
     }
-    // Four packets for each thread. An axis that is short, or that no packets end with, is whole.
+    // Four packets for each thread. An axis that is short, or that no packets end with, is whole;
+    // then there are two, as others take longer to find their places.
     void cut() {
         constexpr int kWidth = F::kWidth, kMost = 4 * F::kThreads * kWidth;
         constexpr int kRows = kWidth < 8 ? 32 : 64;
@@ -46,7 +47,7 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         for (int a : {1, 0}) {
             const int64_t size = this->sizes[a].by;
             const bool whole = size <= most[a] || (size % kWidth != 0 && size <= 256);
-            if (whole) most[a] = size, most[1 - a] = kMost / size;
+            if (whole) most[a] = size, most[1 - a] = kMost / 2 / size;
         }
         for (int a = 0; a < this->num_axes; ++a) {
             const int64_t size = this->sizes[a].by;
@@ -128,6 +129,11 @@ template <typename T, typename Step, int n, int kAlong>
 OPWELD_FN Pack<T, n> get(const TilePart<T, Step>& x, const TilePlaces<n, kAlong>& places) {
     if (n > 1 && x.packed && places.whole) return packet(x, places);
     Pack<T, n> found{};
+    if (n > 1 && x.steps[kAlong] == 0 && places.whole && places.in_row) {
+        const T value = *places.begin(x);
+        for (auto& each : found.value) each = value;
+        return found;
+    }
     places.each(x, [&](int i, const T* from) { found.value[i] = *from; });
     return found;
 }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...ir.attrs import CallAttrs, FormatOf, Operand, TorchLiteral
+from ...ir.attrs import CallAttrs, Operand, TorchLiteral
 from ...ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ...ir.graph import Node, Record
 from ...ir.ops import Kind, Op
@@ -377,8 +377,6 @@ def _device(node: Node, name: Names) -> str:
 
 
 def _call_argument(value: Any, node: Node, name: Names) -> str:
-    if isinstance(value, FormatOf):
-        return f"torch._prims_common.suggest_memory_format({name(node.inputs[value.index])})"
     if isinstance(value, Operand):
         return name(node.inputs[value.index])
     if isinstance(value, TorchLiteral):
