@@ -38,16 +38,16 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         for (int i = 0; i < kCount; ++i) place(i, item_bytes[i]);
         if (num >= 1ll << 31 || bytes > 48 * 1024) num = 0;
     }
-    // Four packets for each thread. An axis that is short, or that no packets end with, is whole;
-    // then there are two, as others take longer to find their places.
+    // Four packets for each thread. An axis that is short, or that no packet ends with, is whole:
+    // of the second kind there are two, which take longer to find their places.
     void cut() {
         constexpr int kWidth = F::kWidth, kMost = 4 * F::kThreads * kWidth;
         constexpr int kRows = kWidth < 8 ? 32 : 64;
         int64_t most[] = {kMost / kRows, kRows};
         for (int a : {1, 0}) {
             const int64_t size = this->sizes[a].by;
-            const bool whole = size <= most[a] || (size % kWidth != 0 && size <= 256);
-            if (whole) most[a] = size, most[1 - a] = kMost / 2 / size;
+            const bool odd = size % kWidth != 0, whole = size <= (odd ? 256 : most[a]);
+            if (whole) most[a] = size, most[1 - a] = kMost / (odd ? 2 : 1) / size;
         }
         for (int a = 0; a < this->num_axes; ++a) {
             const int64_t size = this->sizes[a].by;
