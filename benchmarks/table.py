@@ -19,7 +19,7 @@ import typer
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from benchmarks.record import why_refused  # noqa: E402
-from benchmarks.text_table import network_speed, runs, text_and_time  # noqa: E402
+from benchmarks.text_table import network_speed, runs, text_and_time, transposes  # noqa: E402
 
 
 def main(
@@ -35,7 +35,11 @@ def main(
     into.write_text(between_marks(into.read_text(), result.stem, text))
 
 
-BY_SUITE = {"text-and-time": text_and_time, "network-speed": network_speed}
+BY_SUITE = {
+    "text-and-time": text_and_time,
+    "network-speed": network_speed,
+    "transposes": transposes,
+}
 
 
 def text_of(account: dict[str, Any]) -> str:

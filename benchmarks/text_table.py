@@ -109,6 +109,27 @@ def network_speed(account: dict[str, Any]) -> list[str]:
     return text
 
 
+def transposes(account: dict[str, Any]) -> list[str]:
+    """Copies into another order and what is computed on the way."""
+    heads = ("work", "ours", "contiguous", "copy", "share of copy")
+    rows = [
+        (
+            case["name"],
+            f"**{1e3 * case['opweld_ms']:.1f}**",
+            f"{1e3 * case['contiguous_ms']:.1f}",
+            f"{1e3 * case['copy_ms']:.1f}",
+            f"{100 * case['share_of_copy']:.0f} %",
+        )
+        for case in account["cases"]
+    ]
+    said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
+    told = (
+        "Medians in microseconds; contiguous is torch's, of x alone; the copy moves as many bytes."
+    )
+    note = [account["note"]] if "note" in account else []
+    return [said, *note, "", told, "", *table(heads, rows)]
+
+
 WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
 

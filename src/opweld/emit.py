@@ -21,7 +21,7 @@ from .emission.libraries import kernels_text, listed, raw_string, shared_text
 from .emission.methods import Methods
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, named, spans_of
-from .emission.spelling.ops import dtype, maker_name, number
+from .emission.spelling.ops import dtype, maker_name, number, size_name
 from .emission.support import (
     MARKER,
     Call,
@@ -37,7 +37,7 @@ from .ir.kernels.product import Mode
 from .ir.kernels.reduction import Lowered
 from .ir.kernels.shared import fused_groups_of
 from .ir.kernels.source import Libraries
-from .ir.operator import Operator, Result, only_tracked, operator_of
+from .ir.operator import CHANNELS_LAST, Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
 from .ir.plan import ContractionSchedule, ConvolutionSchedule, Group
 from .ir.types import TensorType
@@ -211,9 +211,12 @@ def _fake_result(operator: Operator, result: Result) -> str:
         return f"torch.empty_like({names[result.like]}{kind})"
     sizes = ", ".join(number(size) for size in result.type.shape)
     shape = f"({sizes},)" if result.type.rank == 1 else f"({sizes})"
-    return (
-        f"{names[0]}.new_empty({shape}{_dtype_argument(operator.arguments[0].type, result.type)})"
-    )
+    kind = _dtype_argument(operator.arguments[0].type, result.type)
+    made = f"{names[0]}.new_empty({shape}{kind})"
+    if not result.in_format:
+        return made
+    form = f"torch.channels_last if {size_name(CHANNELS_LAST)} else torch.contiguous_format"
+    return f"{made}.contiguous(memory_format={form})"
 
 
 def _dtype_argument(given: TensorType, wanted: TensorType) -> str:
@@ -283,7 +286,8 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
-        return "_fused", [f'op("{name}")', *arguments]
+        function = "_moving" if fused.group.only_moves else "_fused"
+        return function, [f'op("{name}")', *arguments]
     operators = [f'op("{name}")', f'op("{name}_into")', str(operator.reuse)]
     return "_reusing", [*operators, *arguments]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -85,8 +86,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-# Two convolutions with their tails, in this order, and what reads the others.
-NUM_KERNELS = 9
+# Two convolutions with their tails, in this order, what reads the others, and two copies.
+NUM_KERNELS = 11
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +166,8 @@ def test_convolutions_read_each_other_with_their_channels_last(chain: Pair) -> N
     calls = calls_of(chain.text)
     moved = [call.endswith(".movedim(1, -1)") for call in calls]
     assert moved == 3 * [False] + [True, True, False], "in eval, and none that is transposed"
-    assert chain.text.count("torch.Tensor.contiguous(") == 2, "for the first, and for the last"
+    copies = re.findall(r"= _kernels\.k\d+_copy\w*\(", chain.text)
+    assert len(copies) == 2, "for the first, and for the last"
 
 
 @pytest.mark.parametrize("batch", [3, 1])
@@ -217,7 +219,7 @@ class Mean(Two):
         (Mean(), "sm_90a", 2),
         (Mean(), "cpu", 0),
         (Mean(groups=8), "sm_90a", 0),  # which have kernels of their own
-        (Two(), "sm_90a", 0),  # the result is in the usual order
+        (Two(), "sm_90a", 2),  # the kernel behind them moves the result
     ],
     ids=["chain", "cpu", "groups", "returned"],
 )
@@ -226,6 +228,83 @@ def test_what_is_moved(module: nn.Module, target: str, moved: int) -> None:
     options = Options(target=target)
     text = compile_module(module, (torch.randn(4, 8, 16, 16),), {}, original, options).text
     assert sum(".movedim(1, -1)" in call for call in calls_of(text)) == moved
+
+
+class UNet(nn.Module):
+    """Of two levels: what is returned is moved by its kernel, what is joined and upsampled not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = ((3, 8), (8, 16), (24, 8))
+        self.convs = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in sizes)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(b) for _, b in sizes)
+        self.last = nn.Conv2d(8, 5, 1)
+
+    def block(self, number: int, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norms[number](self.convs[number](x)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.block(0, x)
+        second = self.block(1, nn.functional.max_pool2d(first, 2))
+        up = nn.functional.interpolate(second, scale_factor=2)
+        return torch.sigmoid(self.last(self.block(2, torch.cat((first, up.flip(3)), 1))))
+
+
+class DenseNet(nn.Module):
+    """Each convolution reads what is joined of all before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = (4, 12, 20)
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(size) for size in sizes)
+        self.convs = nn.ModuleList(nn.Conv2d(size, 8, 3, padding=1) for size in sizes)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        found = [self.stem(x)]
+        for norm, conv in zip(self.norms, self.convs, strict=True):
+            found.append(conv(torch.relu(norm(torch.cat(found, 1)))))
+        y = torch.cat(found, 1)
+        return torch.relu(y), y.mean((2, 3))
+
+
+NETWORKS = {"unet": UNet, "dense_net": DenseNet}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    kind = NETWORKS[request.param]
+    body = inspect.getsource(kind).replace(f"class {kind.__name__}(", "class Model(")
+    source = f"""import torch
+from torch import nn
+
+
+{body}
+
+def get_inputs():
+    return [torch.randn(2, 3, 34, 18)]
+
+
+def get_init_inputs():
+    return []
+"""
+    text = text_of(request.param, source, mode="eval")
+    return pair_of_texts(request.param, source, text, 0, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_network_is_near_float64(network: Pair, layout: torch.memory_format) -> None:
+    """Its results lie as eager's do; nothing but one result is copied."""
+    original, new = (model.eval() for model in network.models())
+    (x,) = network.inputs(2)
+    x = x.to(memory_format=layout)
+    calls = calls_of(network.text)
+    assert calls and all(call.endswith(".movedim(1, -1)") for call in calls)
+    with torch.no_grad():
+        found, wanted = leaves(new(x)), leaves(original(x))
+        assert kernels_in(lambda: new(x)) > 4
+        require_near(found, leaves(exactly(original, [x])))
+    assert [each.stride() for each in found] == [each.stride() for each in wanted]
 
 
 class Draws(nn.Module):
@@ -249,5 +328,5 @@ def test_numbers_are_drawn_in_the_programs_order() -> None:
     call = (torch.randn(2, 4, 12, 12),)
     text = compile_module(Draws(), call, {}, original, Options(target="sm_90a")).text
     forward = text[text.rindex("    def forward(self, x):") :]
-    assert "torch.Tensor.contiguous(" in forward
+    assert "_copy(" in forward
     assert forward.index("aten.rand_like") < forward.index("aten.randn_like")

@@ -31,7 +31,7 @@ _FILES = {
         elements/storage_cuda.cuh math/min_max.cuh math/math_cuda.cuh math/math.h
         math/approximate.cuh elements/storage.h elements/positions.cuh elements/vector.cuh
         elements/space.cuh elements/operands.cuh elements/pointwise.cuh
-        elements/tensor_list.cuh
+        elements/transposed.cuh elements/tensor_list.cuh
         arch/launch.cuh gemm/contract.cuh gemm/contract_fma.cuh
         gemm/contract_short.cuh gemm/combine.cuh skinny/skinny.cuh skinny/gemv.cuh
         skinny/skinny_mma.cuh skinny/column_sums.cuh split/split.cuh split/split_packed.cuh

@@ -13,7 +13,7 @@ from ..ir.graph import Graph, Node, Origin, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
-from ..ir.views import behind_views, is_free_view
+from ..ir.views import behind_views, is_copy, is_free_view
 from .spans import Span
 from .spelling.composites import Call, calls, in_parts
 from .spelling.gathers import gather_text
@@ -219,7 +219,9 @@ def _constant(node: Node) -> str:
 
 
 def _own_name(node: Node) -> str:
-    return node.attrs.target.split(".")[1].strip("_") if node.op is Op.CALL else node.op.value
+    if node.op is Op.CALL:
+        return str(node.attrs.target.split(".")[1].strip("_"))
+    return "copy" if is_copy(node) else node.op.value
 
 
 def assigned_name(line: str) -> str | None:

@@ -27,6 +27,7 @@ _OPTIONAL = {
     "named": ("_named(",),
     "several": ("_several(",),
     "reuse": ("_reusing(",),
+    "moving": ("_moving(",),
     "tensor_list": ("_fused_over_list(",),
     "span": ("_in_one_span(",),
     "row_blocks": ("_in_row_blocks(",),

@@ -59,6 +59,16 @@ class CastAttrs:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyAttrs(CastAttrs):
+    """A copy: a CAST to the type that the operand has. An image that it makes has its channels last
+    in memory where the first image among the graph's inputs has, as in eager.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value} in the inputs' format"
+
+
+@dataclass(frozen=True, slots=True)
 class NanToNumAttrs:
     nan: float
     posinf: float

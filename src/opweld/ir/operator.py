@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from .attrs import CopyAttrs
 from .expr import Expr, Size, name_of, symbols_of
 from .graph import Graph, Node, leaves_of
 from .kernels.kernel import Definition, Load, Pointwise, RowBlocks
@@ -35,11 +36,26 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`like` is the argument whose layout it takes, as elementwise results do; None: row-major."""
+    """`like` is the argument whose layout it takes, as elementwise results do; None: row-major, or
+    where it is `in_format`, with its channels last if CHANNELS_LAST is not 0.
+    """
 
     name: str
     type: TensorType
     like: int | None
+    in_format: bool = False
+
+
+CHANNELS_LAST = "channels_last"
+"""The size that says whether the first image among the inputs has its channels last in memory."""
+
+
+_IMAGE_RANK = 4
+
+
+def image_of(graph: Graph) -> Node | None:
+    """The first image among the inputs."""
+    return next((node for node in graph.inputs if node.type.rank == _IMAGE_RANK), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +109,19 @@ def operator_of(group: Group, fused: Lowered) -> Operator:
         for buffer, node in zip(read, group.inputs, strict=True)
     )
     results = tuple(
-        Result(name, node.type, _like(group, node))
+        Result(name, node.type, _like(group, node), _is_in_format(node))
         for name, node in zip(named_out, group.outputs, strict=True)
     )
     needed = _symbols(group)
     reads = _reads(arguments, needed)
     sizes = tuple(sorted(needed - {read.name for read in reads}))
+    sizes += (CHANNELS_LAST,) if any(result.in_format for result in results) else ()
     reached = tuple(_reached(group, node) for node in group.outputs)
     return Operator(group.name, arguments, reads, sizes, results, group.reuse, reached)
+
+
+def _is_in_format(node: Node) -> bool:
+    return isinstance(node.attrs, CopyAttrs) and node.type.rank == _IMAGE_RANK
 
 
 def _reached(group: Group, result: Node) -> tuple[int, ...]:
@@ -127,6 +148,7 @@ def operator_over(group: Group, names: tuple[str, ...]) -> Operator:
     needed = _symbols(group)
     reads = _reads(arguments, needed)
     sizes = tuple(sorted(needed - {read.name for read in reads}))
+    sizes += (CHANNELS_LAST,) if any(map(_is_in_format, group.nodes)) else ()
     reached = tuple(_reached(group, node) for node in group.outputs)
     return Operator(group.name, arguments, reads, sizes, (), None, reached)
 

@@ -11,7 +11,7 @@ from .graph import Graph, Node
 from .kernels.attention import Attention
 from .kernels.convolution import Convolution
 from .kernels.product import FormRow, Mode, Product, RowsProduct
-from .views import behind_views
+from .views import behind_views, is_copy, is_free_view
 
 
 class GroupKind(enum.Enum):
@@ -241,6 +241,12 @@ class Group:
     def fused(self) -> bool:
         """Whether a kernel of ours computes it."""
         return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
+
+    @property
+    def only_moves(self) -> bool:
+        """Whether all that it does is to copy an operand into another order."""
+        *views, last = self.nodes
+        return is_copy(last) and all(map(is_free_view, views))
 
     @property
     def tensor_list(self) -> Node | None:

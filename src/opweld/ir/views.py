@@ -1,4 +1,4 @@
-"""Views of memory: which move data, and what a view shows."""
+"""Views of memory: which move data, what a view shows, and copies of it."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def behind_views(node: Node) -> Node:
     while is_free_view(node):
         node = node.inputs[0]
     return node
+
+
+def is_copy(node: Node) -> bool:
+    """Whether a node is its operand, in memory of its own: in the order of its axes."""
+    return node.op is Op.CAST and node.inputs[0].type.dtype is node.type.dtype

@@ -39,7 +39,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
-    graph = in_channels_last(with_explicit_biases(graph, target), target, conditions)
+    graph = in_channels_last(with_explicit_biases(graph, target, conditions), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
     choice = choose_products(graph, target, conditions, table)

@@ -15,7 +15,9 @@ from ..ir.attrs import CallAttrs, CastAttrs, Operand, ShapeAttrs
 from ..ir.copying import Copier, give_origin
 from ..ir.graph import Arena, Graph, Node, Origin, arena_of
 from ..ir.ops import Op
+from ..ir.plan import Conditions
 from ..target import Target
+from .products.windows import is_convolution, is_ours
 from .uses import CALCULATING, uses_of
 
 CONVOLUTIONS = frozenset(
@@ -33,22 +35,35 @@ CONVOLUTIONS = frozenset(
         "convolution.default",
     )
 )
+_RANK = 4  # of what the plan puts into the order that kernels take
 _BIAS = 2  # its place among the arguments of all of them; an exported call has no tensor by keyword
 
 
-def with_explicit_biases(graph: Graph, target: Target) -> Graph:
-    """The graph in which the bias of a convolution that a kernel reads is a node of its own, an
-    addition; the same graph for a CPU, whose library adds it for nothing.
+def with_explicit_biases(graph: Graph, target: Target, conditions: Conditions) -> Graph:
+    """The graph in which the bias of a convolution that a kernel reads, or makes, is a node of its
+    own, an addition; the same graph for a CPU, whose library adds it for nothing.
     """
     if target.language != "cuda" or not any(map(_bias_of, graph.nodes())):
         return graph
     readers = uses_of(graph).readers
     read = {s for s, nodes in readers.items() if any(node.kind in CALCULATING for node in nodes)}
-    biases = ((node.serial, _bias_of(node)) for node in graph.nodes() if node.serial in read)
-    chosen = {serial: bias for serial, bias in biases if bias is not None}
+    biases = (
+        (node.serial, bias)
+        for node in graph.nodes()
+        if (bias := _bias_of(node)) is not None
+        and (node.serial in read or _is_ours(node, target, conditions, graph))
+    )
+    chosen = dict(biases)
     origins = dict(graph.origins)
     added = _BiasesAdded(arena_of(graph), chosen, origins)
     return Copier(added.arena, added.instead, origins).copied(graph)
+
+
+def _is_ours(node: Node, target: Target, conditions: Conditions, graph: Graph) -> bool:
+    """Whether a kernel makes it: in training, and of other axes, the library does."""
+    if graph.tracked or not is_convolution(node) or node.type.rank != _RANK:
+        return False
+    return is_ours(node, target, conditions)
 
 
 def _bias_of(node: Node) -> Node | None:

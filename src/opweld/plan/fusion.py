@@ -24,8 +24,8 @@ from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.kernels.convolution import Convolution
 from ..ir.ops import Kind, Op
-from ..ir.views import MOVING_VIEWS, behind_views, is_free_view
-from .places import HERE, Way, keeps_axes, places_of
+from ..ir.views import MOVING_VIEWS, behind_views, is_copy, is_free_view
+from .places import HERE, Way, keeps_order, places_of
 from .reachability import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
 from .two_kernels import folds_and_maps, kept_by_all, walk_apart
@@ -171,7 +171,7 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     if state.reach.returns(first, second):
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
-    if not _has_indices(nodes):
+    if not _has_indices(nodes) or not _may_be_moved(nodes):
         return False
     anchor = left.anchor or right.anchor
     scan = left.scan or right.scan
@@ -196,6 +196,13 @@ def _has_indices(nodes: list[Node]) -> bool:
     """Whether the indices that are read are in memory, and not what the nodes compute."""
     inside = {node.serial for node in nodes}
     return all(index_of(node).serial not in inside for node in nodes if node.op is Op.GATHER)
+
+
+def _may_be_moved(nodes: list[Node]) -> bool:
+    """Whether kernels read and write what is moved into another order at the speed of a copy, where
+    anything is: those of elements alone do.
+    """
+    return not any(map(is_copy, nodes)) or all(node.kind is Kind.POINTWISE for node in nodes)
 
 
 def _may_share_rows(left: Cluster, right: Cluster) -> bool:
@@ -257,13 +264,15 @@ def _in_one_loop(state: _Fusion, anchor: Node | None, nodes: list[Node]) -> bool
 
 
 def _read_along(nodes: list[Node], ways: dict[int, frozenset[Way]]) -> bool:
-    """Whether each operand is read once, along axes of the result: a skeleton knows no other."""
+    """Whether each operand is read once, along axes of the result, and in their order, as its
+    epilogue reads vectors.
+    """
     inside = {node.serial for node in nodes}
     computing = (node for node in nodes if computes(node))
     operands = (behind_views(operand) for node in computing for operand in node.inputs)
     others = [o for o in operands if o.serial not in inside and o.op is not Op.CONST]
     return all(
-        o.op is not Op.IOTA and len(ways[o.serial]) == 1 and all(map(keeps_axes, way))
+        o.op is not Op.IOTA and len(ways[o.serial]) == 1 and all(map(keeps_order, way))
         for o in others
         for way in ways[o.serial]
     )

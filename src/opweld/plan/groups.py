@@ -12,7 +12,7 @@ from ..ir.kernels.product import Product
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
-from ..ir.views import behind_views, is_free_view
+from ..ir.views import behind_views, is_copy, is_free_view
 from ..target import Target
 from .cost import estimate
 from .fusion import MAX_CLUSTER_NODES, Cluster
@@ -350,7 +350,7 @@ def _slug(uses: Uses, unit: list[Node]) -> str:
     ]
     computing = [node for node in unit if _calculates(node)]
     computing = computing or [node for node in unit if node.op is not Op.CALL]
-    names = dict.fromkeys(node.op.value for node in computing)
+    names = dict.fromkeys("copy" if is_copy(n) else n.op.value for n in computing)
     return "_".join([*called, *list(names)[-3:]])
 
 

@@ -4,32 +4,46 @@ cuDNN's kernels take channels last. Given them first it moves input, weight and 
 of ResNet-18 that is 0.69 of 2.9 ms (batch 64; H100, 2026-11-26). So the axes of whole stretches of
 the graph are put in another order: a convolution gives (batch, *space, channels), what is computed
 element by element or condensed behind it keeps that order, and the next convolution reads it as it
-lies. Tensors are moved where such a stretch begins, and before calls that know nothing of it.
+lies. Tensors are moved where such a stretch begins, before calls that know nothing of it, and where
+the graph gives a result: by a kernel that copies them, or by the one that computes what is moved.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from ..ir.attrs import CallAttrs, Operand, PadAttrs, PermuteAttrs, ReduceAttrs, ShapeAttrs
+from ..ir.attrs import (
+    CastAttrs,
+    CatAttrs,
+    CopyAttrs,
+    FlipAttrs,
+    PadAttrs,
+    PermuteAttrs,
+    ReduceAttrs,
+    ShapeAttrs,
+)
 from ..ir.copying import Copier
 from ..ir.expr import Size
 from ..ir.graph import Arena, Graph, Node, Origin, arena_of
+from ..ir.operator import image_of
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
-from ..ir.views import behind_views
+from ..ir.views import behind_views, is_copy
 from ..target import Target
 from .products.windows import is_ours
+from .uses import uses_of
 
 CHANNELS_LAST = (0, 2, 3, 1)
 """Which axis of a result stands where."""
 CONVOLUTIONS = frozenset(("aten.conv2d.default", "aten.conv2d.padding"))
 """Of transposed ones, one with a mean behind it took 0.108 ms so, not 0.078 (H100, 2026-11-26)."""
+FOLLOWING = frozenset(f"aten.upsample_{way}2d.vec" for way in ("nearest", "bilinear", "bicubic"))
+"""Calls of one tensor that PyTorch computes in the order of their operand."""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
-# PyTorch moves a tensor into another order at half the speed of a copy.
-_COST_OF_MOVING = 2
+_ROWS = (Kind.REDUCTION, Kind.SCAN)
 # Where many elements are moved for each convolution, estimates of the gain are within their error.
 _LEAST_GAIN = 1.2
 
@@ -38,10 +52,9 @@ Order = tuple[int, ...]
 
 def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Graph:
     """The graph with its convolutions of two axes of space, and what reads them, in the order of
-    channels last: where less is moved so. Results of the graph keep their order: convolutions from
-    which one is computed element by element stay as they are. So do those of a graph whose norms
-    take statistics: it is for training, whose backward PyTorch computes, and which took twice as
-    long so for ResNet-18.
+    channels last: where less is moved so, without those nearest before the results if need be, as
+    these keep their order. A graph whose norms take statistics stays as it is: it is for training,
+    whose backward PyTorch computes, and which took twice as long so for ResNet-18.
     """
     if target.language != "cuda" or graph.tracked:
         return graph
@@ -50,10 +63,11 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     chosen = ours | {node.serial for node in nodes if not _has_groups(node)}
     while chosen:
         moved = _Moved.of(graph, chosen, ours)
+        if chosen & ours or _is_worth_it(moved, graph, chosen, conditions):
+            return moved.graph
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
-            worth = chosen & ours or _is_worth_it(moved, graph, chosen, conditions)
-            return moved.graph if worth else graph
+            break
         chosen -= returned
     return graph
 
@@ -71,7 +85,7 @@ def _has_groups(node: Node) -> bool:
 
 
 def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) -> frozenset[int]:
-    """The chosen ones nearest before results of the graph that would be in another order."""
+    """The chosen ones nearest before results of the graph that are moved back."""
     found: set[int] = set()
     seen: set[int] = set()
     waiting = [node for node in map(behind_views, graph.outputs) if moved.is_permuted(node)]
@@ -90,35 +104,54 @@ def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) ->
 def _is_worth_it(
     moved: _Moved, graph: Graph, chosen: frozenset[int], conditions: Conditions
 ) -> bool:
-    """Whether cuDNN would move more than PyTorch moves for it."""
+    """Whether cuDNN would move more than is copied for it."""
     gain = sum(
         number_at(each.type.size_bytes, conditions.sizes)
         for node in graph.nodes()
         if node.serial in chosen
         for each in (node, node.inputs[0])
     )
-    cost = sum(number_at(node.type.size_bytes, conditions.sizes) for node in moved.copies.values())
-    return gain > _COST_OF_MOVING * _LEAST_GAIN * cost
+    readers = uses_of(moved.graph).readers
+    copies = [node for node in moved.graph.nodes() if is_copy(node)]
+    apart = [node for node in copies if not _is_in_passing(node, readers)]
+    cost = sum(number_at(node.type.size_bytes, conditions.sizes) for node in apart)
+    return gain > _LEAST_GAIN * cost
+
+
+def _is_in_passing(copy: Node, readers: Mapping[int, tuple[Node, ...]]) -> bool:
+    """Whether the kernel that computes what is copied, or reads the copy, runs anyway."""
+    made = behind_views(copy)
+    source = behind_views(made.inputs[0])
+    computed = source.kind is Kind.POINTWISE and readers[source.serial] == (copy,)
+    if computed and not any(behind_views(each).kind in _ROWS for each in source.inputs):
+        return True
+    read = readers[copy.serial]
+    return bool(read) and all(node.kind is Kind.POINTWISE for node in read)
 
 
 @dataclass(slots=True)
 class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
-    with the order of their axes; `copies` the calls that move a tensor, by that of its view. Those
-    of the chosen convolutions that are `ours` take their input in any order.
+    with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
+    memory the caller gets. Those of the chosen convolutions that are `ours` take their input in any
+    order.
     """
 
     arena: Arena
     chosen: frozenset[int]
     ours: frozenset[int]
+    returned: frozenset[int]
+    has_image: bool
     origins: dict[int, Origin]
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
-    copies: dict[int, Node] = field(default_factory=dict)
+    copies: set[int] = field(default_factory=set)
     graph: Graph = field(init=False)
 
     @staticmethod
     def of(graph: Graph, chosen: frozenset[int], ours: frozenset[int]) -> _Moved:
-        moved = _Moved(arena_of(graph), chosen, ours, dict(graph.origins))
+        returned = frozenset(behind_views(node).serial for node in graph.outputs)
+        has_image = image_of(graph) is not None
+        moved = _Moved(arena_of(graph), chosen, ours, returned, has_image, dict(graph.origins))
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -137,7 +170,10 @@ class _Moved:
             self.permuted[node.serial] = new
             if node.serial in self.origins:
                 self.origins.setdefault(made.serial, self.origins[node.serial])
-            return self._back(made, order)
+            back = self._back(made, order)
+            if node.serial in self.returned and self.is_permuted(node):
+                return self._given(back)
+            return back
         if node.op is not Op.CALL:
             return None
         # Calls see tensors as they always did.
@@ -154,12 +190,25 @@ class _Moved:
         if not found:
             return None
         made, order = found[0]
+        if node.op is Op.CALL:
+            return self._following(node, made, order)
         if node.kind is Kind.POINTWISE and len(order) == node.type.rank:
             pairs = zip(node.inputs, operands, strict=True)
             given = (self._operand(old, new, order) for old, new in pairs)
             return self.arena.make(node.op, *given, attrs=node.attrs), order
+        if node.op is Op.CAT:
+            pairs = zip(node.inputs, operands, strict=True)
+            given = (self._operand(old, new, order) for old, new in pairs)
+            along = CatAttrs(order.index(node.attrs.dim))
+            return self.arena.make(Op.CAT, *given, attrs=along), order
         if len(node.inputs) > 1:
             return None
+        if node.op is Op.FLIP:
+            flipped = FlipAttrs(tuple(sorted(order.index(axis) for axis in node.attrs.dims)))
+            return self.arena.make(Op.FLIP, made, attrs=flipped), order
+        if node.op is Op.EXPAND and node.type.rank == len(order):
+            shape = ShapeAttrs(_of(node.type.shape, order))
+            return self.arena.make(Op.EXPAND, made, attrs=shape), order
         if node.kind is Kind.REDUCTION:
             axes = tuple(order.index(axis) for axis in node.attrs.axes)
             if axes != tuple(sorted(axes)) and _counts_places(node):
@@ -214,6 +263,21 @@ class _Moved:
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((given, *operands[1:]), attrs)
 
+    def _following(self, node: Node, made: Node, order: Order) -> tuple[Node, Order] | None:
+        """A call that PyTorch computes in any order, in this one."""
+        if node.attrs.target not in FOLLOWING or order != CHANNELS_LAST or node.type.rank != 4:
+            return None
+        result = TensorType(node.type.dtype, _of(node.type.shape, order))
+        attrs = replace(node.attrs, results=(result,), channels_last=True)
+        return self.arena.call((made, *node.inputs[1:]), attrs), order
+
+    def _given(self, back: Node) -> Node:
+        """A result in the order that it has in eager."""
+        attrs = CopyAttrs if self.has_image else CastAttrs
+        copy = self.arena.make(Op.CAST, back, attrs=attrs(back.type.dtype))
+        self.copies.add(copy.serial)
+        return copy
+
     def _operand(self, old: Node, new: Node, order: Order, as_it_lies: bool = False) -> Node:
         made, its = self.permuted.get(old.serial, (None, ()))
         if made is not None and its == order:
@@ -241,12 +305,12 @@ class _Moved:
 
     def _copy(self, node: Node) -> Node:
         """A view as a tensor of its own, in the order of its axes."""
-        if node.serial not in self.copies:
-            attrs = CallAttrs(
-                "aten.contiguous.default", (Operand(0),), (), (node.type,), "into another layout"
-            )
-            self.copies[node.serial] = self.arena.call((node,), attrs)
-        return self.copies[node.serial]
+        source = behind_views(node)
+        if source.serial in self.copies:
+            return node
+        copy = self.arena.make(Op.CAST, node, attrs=CastAttrs(node.type.dtype))
+        self.copies.add(copy.serial)
+        return copy
 
 
 def _counts_places(node: Node) -> bool:

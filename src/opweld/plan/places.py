@@ -71,12 +71,15 @@ def _which(node: Node, index: int) -> Any:
     return index if node.op is Op.CAT else 0
 
 
-def keeps_axes(step: Any) -> bool:
-    """Whether a step of a way permutes axes, or broadcasts, adds or drops some, and no more."""
+def keeps_order(step: Any) -> bool:
+    """Whether a step of a way broadcasts, adds or drops axes, and leaves others in their order."""
     if not step or not isinstance(step[0], Op):
         return True
-    free = step[0] in (Op.PERMUTE, Op.EXPAND, Op.RESHAPE)
-    return free and not _mixes(*step[:3])
+    op, attrs, shape = step[:3]
+    if op is Op.PERMUTE:
+        wide = [axis for axis in attrs.dims if shape[axis] != 1]
+        return wide == sorted(wide)
+    return op in (Op.EXPAND, Op.RESHAPE) and not _mixes(op, attrs, shape)
 
 
 def _num_reshapes(way: Way) -> int:

@@ -9,5 +9,6 @@ struct k1_exp_add_element {
   }
 };
 extern "C" int k1_exp_add_launch(const TensorView* operands, void* stream) {
-  return op::pointwise<k1_exp_add_element>(operands, stream, k1_exp_add_element::Operands());
+  return op::pointwise_transposed<k1_exp_add_element>(operands, stream,
+      k1_exp_add_element::Operands());
 }

@@ -7,9 +7,11 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs
 from opweld.ir.graph import Graph, Node
-from opweld.ir.ops import Op
-from opweld.ir.plan import NO_CONDITIONS
+from opweld.ir.ops import Kind, Op
+from opweld.ir.plan import NO_CONDITIONS, Group, GroupKind
 from opweld.ir.types import DType, TensorType
+from opweld.ir.views import is_copy
+from opweld.plan import make_plan
 from opweld.plan.layouts import in_channels_last
 from opweld.target import CPU, SM_90A
 
@@ -59,3 +61,85 @@ def test_the_first_of_equal_elements_stays_the_first() -> None:
     m = Make()
     largest = m.arena.make(Op.AMAX, two(m), attrs=ReduceAttrs((1, 2), first=True))
     assert condensed(moved(largest), Op.AMAX) == [(1, 2)]
+
+
+def copies(found: Graph) -> list[Node]:
+    return [node for node in found.nodes() if is_copy(node)]
+
+
+def groups(*outputs: Node) -> tuple[Group, ...]:
+    return make_plan(graph(*outputs), SM_90A).groups
+
+
+def test_what_computes_a_result_moves_it() -> None:
+    """The first tensor has a copy, and nothing else is between the convolutions and the result."""
+    m = Make()
+    result = m.sigmoid(two(m))
+    assert [is_copy(node) for node in moved(result).outputs] == [True]
+    first, *rest = groups(result)
+    assert first.only_moves
+    *_, last = rest
+    assert [node.op for node in last.nodes if node.kind is Kind.POINTWISE] == [Op.SIGMOID, Op.CAST]
+    assert last.outputs[0].type == result.type
+    assert sum(map(is_copy, (n for g in rest for n in g.nodes))) == 1
+
+
+def test_a_chain_is_copied_once() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 2, 6, 5)
+    y = convolution(m, x, 2)
+    for _ in range(4):
+        y = convolution(m, m.relu(m.add(y, x)), 2)
+    found = moved(m.reduced("sum", y, 2, 3))
+    assert len(copies(found)) == 1, "what is added is read as it was copied for the first"
+
+
+def test_what_is_joined_keeps_its_order() -> None:
+    m = Make()
+    first = two(m)
+    joined = m.cat(1, first, m.relu(convolution(m, first, 8)))
+    found = moved(m.reduced("mean", convolution(m, m.flip(joined, 3), 4), 2, 3))
+    (cat,) = (node for node in found.nodes() if node.op is Op.CAT)
+    assert cat.type.shape == (BATCH, 6, 5, 24) and cat.attrs.dim == 3
+    (flip,) = (node for node in found.nodes() if node.op is Op.FLIP)
+    assert flip.attrs.dims == (2,)
+    assert len(copies(found)) == 1
+
+
+def test_what_is_upsampled_keeps_its_order() -> None:
+    m = Make()
+    result = TensorType(DType.F32, (BATCH, 16, 12, 10))
+    attrs = CallAttrs(
+        "aten.upsample_nearest2d.vec", (Operand(0), None, (2.0, 2.0)), (), (result,), ""
+    )
+    up = m.arena.call((two(m),), attrs)
+    found = moved(m.reduced("mean", convolution(m, up, 4), 2, 3))
+    assert len(copies(found)) == 1
+    calls = [node for node in found.nodes() if node.op is Op.CALL]
+    assert [node.attrs.channels_last for node in calls] == 4 * [True]
+
+
+def test_calls_that_know_nothing_of_it_get_the_usual_order() -> None:
+    m = Make()
+    unknown = CallAttrs("aten.some.default", (Operand(0),), (), (two(m).type,), "")
+    called = m.arena.call((m.relu(two(m)),), unknown)
+    found = moved(m.reduced("mean", two(m), 2, 3), called)
+    (call,) = (n for n in found.nodes() if n.op is Op.CALL and n.attrs.target == unknown.target)
+    assert is_copy(call.inputs[0]) and call.inputs[0].type.shape == (BATCH, 16, 6, 5)
+
+
+def test_rows_are_not_read_across_for_a_copy() -> None:
+    """What computes a softmax of channels does not transpose it, too."""
+    m = Make()
+    found = groups(m.softmax(convolution(m, m.relu(two(m)), 64), 1))
+    rows = [group for group in found if group.kind is GroupKind.REDUCTION]
+    assert rows and not any(is_copy(node) for group in rows for node in group.nodes)
+    assert [group.only_moves for group in found].count(True) == 2, "of the first and of the result"
+
+
+def test_where_copies_cost_more_nothing_is_moved() -> None:
+    """One convolution whose result rows are computed from: it would be copied, as its operand."""
+    m = Make()
+    result = m.softmax(convolution(m, m.x("x", BATCH, 16, 6, 5), 16), 1)
+    same = graph(result)
+    assert in_channels_last(same, SM_90A, NO_CONDITIONS) is same

@@ -38,9 +38,9 @@ def functor_pieces(fused: Pointwise) -> set[str]:
     """Names of the device library's pieces that a functor needs."""
     types = {STORAGE[buffer.dtype].removeprefix("op::") for buffer in fused.buffers}
     called = pieces_called(functor_text(fused))
-    listed = any(buffer.listed is not None for buffer in fused.buffers)
-    skeleton = "pointwise_of_list" if listed else "pointwise"
-    return {skeleton, *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
+    skeleton = re.match(r"\w+", _skeleton("", fused))
+    assert skeleton, "its name comes first"
+    return {skeleton[0], *(f"type_of_{name}" for name in types)} | called - {"Types", "Along"}
 
 
 def functor_text(fused: Pointwise) -> str:
@@ -50,7 +50,7 @@ def functor_text(fused: Pointwise) -> str:
     axes = [*fused.axes, *(tuple(range(len(fused.shape))) for _ in kernel.stores)]
     operands = [operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
     params = [parameter(buffer) for buffer in kernel.buffers]
-    skeleton = _skeleton(name, list_in(kernel.buffers, fused.axes))
+    skeleton = _skeleton(name, fused)
     constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
     lines = [
         short_title(kernel, fused.buffers),
@@ -76,10 +76,19 @@ def list_in(buffers: tuple[Buffer, ...], axes: Axes) -> tuple[int, int] | None:
     return None
 
 
-def _skeleton(name: str, listed: tuple[int, int] | None) -> str:
-    if listed is None:
-        return f"pointwise<{name}>"
-    return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
+def _skeleton(name: str, fused: Pointwise) -> str:
+    assert fused.axes is not None, "the skeleton runs it"
+    listed = list_in(fused.contiguous.buffers, fused.axes)
+    if listed is not None:
+        return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
+    transposed = any(_is_transposed(*each) for each in zip(fused.buffers, fused.axes, strict=False))
+    return f"pointwise{'_transposed' if transposed else ''}<{name}>"
+
+
+def _is_transposed(buffer: Buffer, along: tuple[int, ...]) -> bool:
+    """Whether the axes of an operand have another order than those of the results."""
+    wide = [axis for axis, size in zip(along, buffer.shape, strict=True) if size != 1]
+    return wide != sorted(wide)
 
 
 def operand(buffer: Buffer, along: tuple[int, ...]) -> str:

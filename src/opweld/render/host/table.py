@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ...ir.operator import Argument, Operator, Result
+from ...ir.operator import CHANNELS_LAST, Argument, Operator, Result
 from ..c import index_text
 from .parts import scalar_type, wrapped
 
@@ -93,4 +93,9 @@ def _allocation(operator: Operator, result: Result) -> str:
         size = f"{argument.tensor(argument.name)}.size({read.axis})"
         sizes = re.sub(rf"\b{read.name}\b", size, sizes)
     shape = f"std::array<int64_t, {result.type.rank}>{{{sizes}}}"
-    return f"host::in_rows({beside}, {scalar_type(result.type)}, {shape})"
+    made = f"{beside}, {scalar_type(result.type)}, {shape}"
+    return (
+        f"host::in_format({CHANNELS_LAST}, {made})"
+        if result.in_format
+        else f"host::in_rows({made})"
+    )
