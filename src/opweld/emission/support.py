@@ -25,6 +25,8 @@ _OPTIONAL = {
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
     "several": ("_several(",),
+    "closed": ("_closed(",),
+    "batch_norm": ("_batch_norm_backward(",),
     "reuse": ("_reusing(",),
     "tensor_list": ("_fused_over_list(",),
     "span": ("_in_one_span(",),
