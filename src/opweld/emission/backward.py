@@ -24,21 +24,25 @@ MAX_LIGHT = 3
 @dataclass(frozen=True, slots=True)
 class Backward:
     """`text` is `def _<name>_backward(_need, gradients..., arguments..., kept...)`: the gradients
-    of the arguments, of which `_need` tells the wanted ones. They are made from those of the
-    results at `differentiated`, and from the values at `kept` of the results and of what is `left`,
-    which are the intermediates that it reads.
+    of the arguments, of which `_need` tells the wanted ones; `num` of these are tensors. They are
+    made from those of the results at `differentiated`, and from the values at `kept` of the results
+    and of what is `left`, which are the intermediates that it reads. Those at `silent` never have
+    gradients, where the others always do.
     """
 
     text: str
+    num: int
     differentiated: tuple[int, ...]
     kept: tuple[int, ...]
+    silent: tuple[int, ...] | None
     left: tuple[Node, ...]
 
     @property
     def call(self) -> str:
         """What makes gradients of it."""
         name = self.text.removeprefix("def ").partition("(")[0]
-        return f"closed=_closed({name}, {self.differentiated}, {self.kept})"
+        places = [self.num, self.differentiated, self.kept, self.silent]
+        return f"closed=_closed({', '.join([name, *map(str, places)])})"
 
 
 def backward(
@@ -47,43 +51,56 @@ def backward(
     """The backward of a group, None where the reference is to be differentiated. `intermediates`
     are there behind the group's results.
     """
-    if any(argument.listed is not None for argument in operator.arguments):
-        return None
     silent = only_tracked(graph, group)
-    left = (*group.outputs, *intermediates)
-    given = {node.serial for node in group.inputs}
-    there = {node.serial: node for node in (*group.inputs, *left)}
-    values = Values(calls(inside(group)), there)
     results = tuple(n for n in group.outputs if n.serial not in silent and n.type.dtype.is_float)
-    sweep = _Sweep(Body(graph, "", calls=dict(values.calls)), values, group.inputs)
-    order = sweep.order(results, given)
-    found = {node.serial: gradient_of(node, values) for node in order}
-    if not results or not order or not all(found.values()):
-        return None
-    if len(order) > MAX_LIGHT and not any(is_heavy(node, values) for node in order):
-        return None
+    there = {node.serial: node for node in (*group.inputs, *group.outputs, *intermediates)}
+    values = Values(calls(inside(group)), there)
     names = [python_name(argument.name) for argument in operator.arguments]
-    sweep.name(group.inputs, names, left)
-    gradients = sweep.run(order, results, {s: g for s, g in found.items() if g})
+    body = Body(graph, f"{names[0]}.device", calls=dict(values.calls), tells=False)
+    sweep = _Sweep(body, values, group.inputs)
+    order = sweep.order(results)
+    rows = _rows(order, values)
+    if rows is None or any(argument.listed is not None for argument in operator.arguments):
+        return None
+    sweep.name(names, (*group.outputs, *intermediates))
+    gradients = [*sweep.run(order, results, rows), *("None" for _ in operator.sizes)]
     read = tuple(node for node in intermediates if sweep.reads(node))
     left = (*group.outputs, *read)
     kept = tuple(place for place, node in enumerate(left) if sweep.reads(node))
-    reads = [line for line in size_reads(operator) if names_size(line, sweep.body.lines)]
-    told = [
-        "_need",
-        *sweep.given,
-        *parameters(operator),
-        *(sweep.names[left[k].serial] for k in kept),
-    ]
-    text = "\n".join(
-        [
-            f"def _{operator.name}_backward({', '.join(told)}):",
-            *(f"    {line}" for line in (*reads, *sweep.body.lines)),
-            f"    return {', '.join([*gradients, *(['None'] * len(operator.sizes))])},",
-        ]
-    )
     differentiated = tuple(p for p, node in enumerate(group.outputs) if node in results)
-    return Backward(text, differentiated, kept, read)
+    return Backward(
+        _text(operator, sweep, [sweep.names[left[place].serial] for place in kept], gradients),
+        len(operator.arguments),
+        differentiated,
+        kept,
+        _silent(operator, differentiated),
+        read,
+    )
+
+
+def _rows(order: tuple[Node, ...], values: Values) -> dict[int, Gradient] | None:
+    """The gradients of all nodes, None where there is no row for one, or no gain by them."""
+    found = {node.serial: gradient_of(node, values) for node in order}
+    rows = {serial: row for serial, row in found.items() if row is not None}
+    short = len(order) <= MAX_LIGHT or any(is_heavy(node, values) for node in order)
+    return rows if order and short and len(rows) == len(found) else None
+
+
+def _text(operator: Operator, sweep: _Sweep, kept: list[str], gradients: list[str]) -> str:
+    lines = sweep.body.lines
+    reads = [line for line in size_reads(operator) if names_size(line, lines)]
+    given = ", ".join(["_need", *sweep.given, *parameters(operator), *kept])
+    returned = f"return {', '.join(gradients)}{',' if len(gradients) == 1 else ''}"
+    head = f"def _{operator.name}_backward({given}):"
+    return "\n".join([head, *(f"    {line}" for line in (*reads, *lines, returned))])
+
+
+def _silent(operator: Operator, differentiated: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The results without gradients, where each argument is behind all the others."""
+    floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
+    if any(operator.reached[place] != floats for place in differentiated):
+        return None
+    return tuple(p for p, _ in enumerate(operator.reached) if p not in differentiated)
 
 
 @dataclass(slots=True)
@@ -104,8 +121,9 @@ class _Sweep:
     reached: dict[int, frozenset[int]] = field(default_factory=dict)
     everything: frozenset[int] = frozenset()
 
-    def order(self, results: tuple[Node, ...], given: set[int]) -> tuple[Node, ...]:
+    def order(self, results: tuple[Node, ...]) -> tuple[Node, ...]:
         """The nodes that gradients go through, operands first."""
+        given = {node.serial for node in self.inputs}
         for place, node in enumerate(self.inputs):
             self.reached[node.serial] = frozenset([place] if node.type.dtype.is_float else [])
         found: dict[int, Node] = {}
@@ -119,14 +137,14 @@ class _Sweep:
             operands = self.body.operands(found[serial])
             sets = [self.reached.get(operand.serial, frozenset()) for operand in operands]
             self.reached[serial] = frozenset().union(*sets)
-        self.everything = frozenset().union(*(self.reached[node.serial] for node in results))
+        behind = [self.reached.get(node.serial, frozenset()) for node in results]
+        self.everything = frozenset().union(*behind)
         return tuple(found[s] for s in sorted(found) if self.reached[s])
 
-    def name(self, inputs: tuple[Node, ...], names: list[str], left: tuple[Node, ...]) -> None:
-        self.body.device = f"{names[0]}.device"
-        self.body.tells = False
+    def name(self, names: list[str], left: tuple[Node, ...]) -> None:
+        """Names what the kernels were given, and what they have left."""
         self.body.taken.update(("_need", "_", *names))
-        self.body.texts.update(zip((node.serial for node in inputs), names, strict=True))
+        self.body.texts.update(zip((node.serial for node in self.inputs), names, strict=True))
         for node in left:
             if node.serial not in self.body.texts:
                 name = self.body.fresh(f"{self._called(node)}_out")

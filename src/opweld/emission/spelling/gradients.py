@@ -97,7 +97,7 @@ _Texts = tuple[str | None, ...]
 
 
 def _backward(name: str, *arguments: str) -> _Texts:
-    return (f"{_ATEN}.{name}_backward({', '.join(['{g}', *arguments])})",)
+    return (f"{_ATEN}.{name}_backward.default({', '.join(['{g}', *arguments])})",)
 
 
 _ROWS: Mapping[Op, _Texts] = {
@@ -148,7 +148,7 @@ def _slice(node: Node) -> Gradient:
     a, shape = node.attrs, node.inputs[0].type.shape
     stop = number(a.start + a.length * a.step)
     place = f"{a.dim}, {number(a.start)}, {stop}, {a.step}"
-    return Gradient((f"{_ATEN}.slice_backward({{g}}, ({sizes(shape)}), {place})",))
+    return Gradient((f"{_ATEN}.slice_backward.default({{g}}, ({sizes(shape)}), {place})",))
 
 
 def _mean(node: Node) -> Gradient:
@@ -225,15 +225,15 @@ _PRODUCTS: Mapping[str, Callable[[Node], Gradient | None]] = {
 
 def _softmax(node: Node, call: Call, values: Values) -> Gradient:
     given = f"{{g}}, {{y}}, {call.arguments['axis']}, {dtype(node.type.dtype)}"
-    return Gradient((f"{_ATEN}._{call.name}_backward_data({given})",))
+    return Gradient((f"{_ATEN}._{call.name}_backward_data.default({given})",))
 
 
 def _layer_norm(node: Node, call: Call, values: Values) -> Gradient:
     shape, eps = call.arguments["shape"], call.arguments["eps"]
-    normalised = f"{_ATEN}.native_layer_norm({{a}}, {shape}, None, None, {eps})"
+    normalised = f"{_ATEN}.native_layer_norm.default({{a}}, {shape}, None, None, {eps})"
     given = f"{{g}}, {{a}}, {shape}, {{s}}_mean, {{s}}_rstd, None, None, (True, False, False)"
     first = f"{{y}}, {{s}}_mean, {{s}}_rstd = {normalised}"
-    return Gradient((f"{_ATEN}.native_layer_norm_backward({given})[0]",), first)
+    return Gradient((f"{_ATEN}.native_layer_norm_backward.default({given})[0]",), first)
 
 
 def _batch_norm(node: Node, call: Call, values: Values) -> Gradient | None:

@@ -79,7 +79,8 @@ def scattered_by_pool(node: Node) -> tuple[str, str] | None:
     pooled = (*seen.operand.type.shape[: -seen.rank], *(w.count for w in seen.along))
     grad = f"{{g}}.reshape({sizes(pooled)}), {{a}}, {given}, {{s}}_places"
     called = "torch.ops.aten.max_pool2d_with_indices"
-    return f"_, {{s}}_places = {called}({{a}}, {given})", f"{called}_backward({grad})"
+    first = f"_, {{s}}_places = {called}.default({{a}}, {given})"
+    return first, f"{called}_backward.default({grad})"
 
 
 def is_windowed(node: Node) -> bool:
