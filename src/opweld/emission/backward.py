@@ -132,9 +132,9 @@ class _Sweep:
             node = waiting.pop()
             if node.serial not in found and node.type.dtype.is_float:
                 found[node.serial] = node
-                waiting.extend(n for n in self.body.operands(node) if n.serial not in given)
+                waiting.extend(n for n in self._operands(node) if n.serial not in given)
         for serial in sorted(found):
-            operands = self.body.operands(found[serial])
+            operands = self._operands(found[serial])
             sets = [self.reached.get(operand.serial, frozenset()) for operand in operands]
             self.reached[serial] = frozenset().union(*sets)
         behind = [self.reached.get(node.serial, frozenset()) for node in results]
@@ -162,10 +162,16 @@ class _Sweep:
             name = self.body.fresh("grad")
             self.given.append(name)
             self.parts.setdefault(node.serial, []).append(name)
+        again = {serial: row.again for serial, row in rows.items() if row.again}
+        self.body.calls.update(again)
         begun = {node.serial: self._begin(node, rows[node.serial]) for node in order}
         for node in reversed(order):
             self._pass_on(node, rows[node.serial], begun[node.serial])
         return [self._total(node) or "None" for node in self.inputs]
+
+    def _operands(self, node: Node) -> tuple[Node, ...]:
+        call = self.values.calls.get(node.serial)
+        return call.operands if call else node.inputs
 
     def _begin(self, node: Node, row: Gradient) -> str:
         """The statement that a gradient rests on; gives the beginning of its names."""
@@ -181,7 +187,7 @@ class _Sweep:
 
     def _texts(self, template: str, node: Node, row: Gradient) -> dict[str, str]:
         """The values that a template names, but for gradients; they are computed if need be."""
-        operands = dict(zip(OPERANDS, self.body.operands(node), strict=False))
+        operands = dict(zip(OPERANDS, self._operands(node), strict=False))
         nodes = {"y": node, **operands, **row.values}
         fields = {name for _, name, _, _ in Formatter().parse(template) if name}
         fields -= {"y"} if row.first and "{y}" in row.first else set()
@@ -189,7 +195,7 @@ class _Sweep:
 
     def _pass_on(self, node: Node, row: Gradient, start: str) -> None:
         total = self._total(node)
-        operands = self.body.operands(node)
+        operands = self._operands(node)
         if row.joint:
             text = self._filled(row.texts[0] or "", node, row, total, start)
             wanted = ", ".join(self._wanted(each) or "False" for each in operands)

@@ -40,7 +40,7 @@ class Composite:
     when: Condition
 
 
-OPERANDS = ("x", "c", "w", "b")
+OPERANDS = ("x", "c", "w", "b", "mean", "variance")
 
 
 @dataclass(frozen=True, slots=True)

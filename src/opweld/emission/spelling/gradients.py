@@ -27,12 +27,14 @@ class Gradient:
     """What reaches each operand: a text each, None where nothing does.
 
     `first` is a statement that the texts rest on, where {s} begins the names that it gives; it may
-    give {y}. `values` has what else the texts name. A `joint` one is a single text, of a tuple for
-    all operands, in which {needed} stands for a tuple that tells which of them are wanted.
+    give {y}, where `again` is how that is computed otherwise than in a forward. `values` has what
+    else the texts name. A `joint` one is a single text, of a tuple for all operands, in which
+    {needed} stands for a tuple that tells which of them are wanted.
     """
 
     texts: tuple[str | None, ...]
     first: str = ""
+    again: Call | None = None
     values: Mapping[str, Node] = field(default_factory=dict)
     joint: bool = False
 
@@ -241,10 +243,13 @@ def _batch_norm(node: Node, call: Call, values: Values) -> Gradient | None:
     moments = values.moments(call.operands[0])
     if moments is None or node.type.dtype not in (DType.F32, DType.F64):
         return None
-    weight = "{b}" if len(call.operands) > 1 else "None"
-    given = f"{{g}}, {{a}}, {weight}, {{mean}}, {{variance}}, {call.arguments['eps']}, {{needed}}"
+    eps, affine = call.arguments["eps"], len(call.operands) > 1
+    weight, both = ("{b}", "{w}, {b}") if affine else ("None", "None, None")
+    given = f"{{g}}, {{a}}, {weight}, {{mean}}, {{variance}}, {eps}, {{needed}}"
+    text = f"_normalised({{x}}, {both}, {{mean}}, {{variance}}, {eps})"
+    again = Call(call.name, text, (*call.operands, *moments))
     named = dict(zip(("mean", "variance"), moments, strict=True))
-    return Gradient((f"_batch_norm_backward({given})",), values=named, joint=True)
+    return Gradient((f"_batch_norm_backward({given})",), "", again, named, joint=True)
 
 
 def _mean_call(node: Node, call: Call, values: Values) -> Gradient:
