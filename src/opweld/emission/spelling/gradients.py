@@ -245,11 +245,13 @@ def _batch_norm(node: Node, call: Call, values: Values) -> Gradient | None:
         return None
     eps, affine = call.arguments["eps"], len(call.operands) > 1
     weight, both = ("{b}", "{w}, {b}") if affine else ("None", "None, None")
-    given = f"{{g}}, {{a}}, {weight}, {{mean}}, {{variance}}, {eps}, {{needed}}"
+    needed = "{needed}" if affine else "(True, False, False)"
+    given = f"{{g}}, {{a}}, {weight}, {{mean}}, {{variance}}, {eps}, {needed}"
     text = f"_normalised({{x}}, {both}, {{mean}}, {{variance}}, {eps})"
     again = Call(call.name, text, (*call.operands, *moments))
     named = dict(zip(("mean", "variance"), moments, strict=True))
-    return Gradient((f"_batch_norm_backward({given})",), "", again, named, joint=True)
+    called = f"_batch_norm_backward({given})"
+    return Gradient((called if affine else f"{called}[0]",), "", again, named, joint=affine)
 
 
 def _mean_call(node: Node, call: Call, values: Values) -> Gradient:
