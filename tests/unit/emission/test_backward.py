@@ -55,7 +55,7 @@ def made(function: Function, *inputs: torch.Tensor) -> Made:
     group = Group("k1", *given)
     operator = operator_over(group, tuple("abcdef"[: len(inputs)]))
     closed = backward(graph, group, operator)
-    text = "\n\n".join([piece("batch_norm"), reference(graph, group, operator)])
+    text = "\n\n".join([piece("gradients/batch_norm"), reference(graph, group, operator)])
     names: dict[str, Any] = {"torch": torch}
     exec(f"{text}\n\n{closed.text if closed else ''}", names)
     return Made(closed, names, len(graph.outputs))
