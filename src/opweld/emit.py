@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from .emission import piece
+from .emission.backward import Backward, backward
 from .emission.body import apart, parameters, reference, size_reads, together
 from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
@@ -62,7 +63,7 @@ def emit(
     class_text = _class_text(parts, bool(fused_groups), spans, bool(bound))
     if fused_groups:
         sections.append(kernels_text(libraries))
-        sections += [_reference(fused) for fused in fused_groups]
+        sections += [text for fused in fused_groups for text in _references(fused)]
         sections += [text for each in _each(spans) for text in each.texts]
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
@@ -73,7 +74,8 @@ def emit(
         call = _call_text(original, parts, libraries, held, spans)
         shared = [text] if (text := shared_text(libraries)) else []
         support = [*shared, support_text(libraries.language)]
-        support += [*optional_texts(f"{class_text}\n{call}"), call]
+        references = "\n".join(sections)
+        support += [*optional_texts(f"{references}\n{call}"), call]
         sections += [f"{MARKER}\n{support[0]}", *support[1:]]
     else:
         sections.append(class_text)
@@ -88,6 +90,10 @@ class _FusedGroup:
     group: Group
     operator: Operator
     tail: Operator | None
+
+    @property
+    def backward(self) -> Backward | None:
+        return None if self.tail else backward(self.graph, self.group, self.operator)
 
 
 def _fused_groups(parts: tuple[Part, ...]) -> list[_FusedGroup]:
@@ -104,7 +110,8 @@ class _Spanned:
     graph: Graph
     operators: dict[str, Operator]
     span: Span
-    texts: tuple[str, str]
+    texts: tuple[str, ...]
+    backward: Backward | None
 
 
 _Spans = dict[str, list[_Spanned]]
@@ -113,7 +120,7 @@ _Spans = dict[str, list[_Spanned]]
 
 def _spans(parts: tuple[Part, ...]) -> _Spans:
     """What has one gradient over several kernels; of one name are those of one text."""
-    known: dict[str, tuple[str, str]] = {}
+    known: dict[str, tuple[str, ...]] = {}
     return {
         part.variant.suffix: [_named(each, known) for each in _spans_of(part)] for part in parts
     }
@@ -126,11 +133,15 @@ def _spans_of(part: Part) -> list[_Spanned]:
 
 
 def _spanned(graph: Graph, operators: dict[str, Operator], span: Span) -> _Spanned:
-    text = reference(graph, span.whole.as_compiled, span.operator)
-    return _Spanned(graph, operators, span, (text, together(graph, span, operators)))
+    whole = span.whole.as_compiled
+    closed = backward(graph, whole, span.operator, span.intermediates)
+    left = closed.left if closed else ()
+    texts = [reference(graph, whole, span.operator), together(graph, span, operators, left)]
+    texts += [closed.text] if closed else []
+    return _Spanned(graph, operators, span, tuple(texts), closed)
 
 
-def _named(each: _Spanned, known: dict[str, tuple[str, str]]) -> _Spanned:
+def _named(each: _Spanned, known: dict[str, tuple[str, ...]]) -> _Spanned:
     """With a number in its name where the same kernels are put together otherwise."""
     wish, number = each.span.operator.name, 1
     while known.setdefault(each.span.operator.name, each.texts) != each.texts:
@@ -152,6 +163,8 @@ def _span_call(each: _Spanned) -> Call:
     bare = ", ".join(f'op("{kernel}")' for kernel in kernels)
     functions = ", ".join(f"ModelNew._opweld.{kernel}" for kernel in kernels)
     arguments = [f"[{bare}]", f"[{functions}]", f"_{name}_together", f"_{name}_reference"]
+    arguments += [str(len(span.whole.outputs))]
+    arguments += [each.backward.call] if each.backward else []
     several = _several(_FusedGroup(graph, span.whole.as_compiled, span.operator, None))
     return "_in_one_span", [*arguments, *several]
 
@@ -187,10 +200,13 @@ def _original_text(original: Original) -> str:
     )
 
 
-def _reference(fused: _FusedGroup) -> str:
+def _references(fused: _FusedGroup) -> list[str]:
+    """What a group computes, in PyTorch, and its backward where that is in closed form."""
     if fused.tail is not None:
-        return apart(fused.graph, fused.group, fused.operator, fused.tail)
-    return reference(fused.graph, fused.group, fused.operator)
+        return [apart(fused.graph, fused.group, fused.operator, fused.tail)]
+    closed = fused.backward
+    text = reference(fused.graph, fused.group, fused.operator)
+    return [text, closed.text] if closed else [text]
 
 
 def _fake(operator: Operator) -> str:
@@ -282,6 +298,8 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     arguments = [f"_{name}_reference", _fake(operator)]
     lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
     arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
+    closed = fused.backward
+    arguments += [closed.call] if closed else []
     arguments += _several(fused)
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]

@@ -22,6 +22,21 @@ class Vision(nn.Module):
         return F.gelu(self.last(y))
 
 
+class Residual(nn.Module):
+    """Two norms under one activation, behind one with its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.ModuleList([nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)])
+        self.short = nn.Conv2d(3, 4, 1, bias=False)
+        self.norm = nn.ModuleList([nn.BatchNorm2d(4) for _ in range(3)])
+
+    def forward(self, x):
+        y = torch.relu(self.norm[0](self.conv[0](x)))
+        y = F.relu6(self.norm[1](self.conv[1](y)) + self.norm[2](self.short(x)))
+        return y.mean((2, 3))
+
+
 class Norms(nn.Module):
     """Every rank, with and without affine, momentum and running statistics."""
 

@@ -303,8 +303,12 @@ def apart(graph: Graph, group: Group, operator: Operator, tail: Operator) -> str
     return "\n".join([head, *(f"    {line}" for line in (*reads, *body.lines))])
 
 
-def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str:
-    """`def _<name>_together(_kernels, ...)`: the kernels of a span, one after the other."""
+def together(
+    graph: Graph, span: Span, operators: Mapping[str, Operator], left: tuple[Node, ...] = ()
+) -> str:
+    """`def _<name>_together(_kernels, ...)`: the kernels of a span, one after the other. What is
+    `left` for their backward stands behind the results.
+    """
     names = [python_name(argument.name) for argument in span.operator.arguments]
     body = Body(graph, f"{names[0]}.device")
     body.taken.update(names)
@@ -314,7 +318,7 @@ def together(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str
         given = [body.text(over.get(node.serial, node)) for node in group.inputs]
         given += sizes_given(group, operators[group.name])
         body.made(group.outputs, f"_kernels[{place}]({', '.join(given)})")
-    results = ", ".join(body.texts[node.serial] for node in span.whole.outputs)
+    results = ", ".join(body.texts[node.serial] for node in (*span.whole.outputs, *left))
     reads = [line for line in size_reads(span.operator) if names_size(line, body.lines)]
     lines = [*reads, *ending(body.lines, results)]
     head = f"def _{span.operator.name}_together(_kernels, {', '.join(parameters(span.operator))}):"

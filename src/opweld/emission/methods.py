@@ -58,7 +58,8 @@ class Methods:
 @cache
 def _support_names() -> frozenset[str]:
     """What the fixed texts of emitted files define."""
-    entries = (resources.files(__package__) / "texts").iterdir()
+    texts = resources.files(__package__) / "texts"
+    entries = (*texts.iterdir(), *(texts / "gradients").iterdir())
     files = (each for each in entries if each.is_file())  # those of targets define no names
     words = re.compile(r"^(?:(?:def|class) (\w+)|(\w+) =)", re.MULTILINE)
     found = [match for each in files for match in words.findall(each.read_text(encoding="utf-8"))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Graph, Node, leaves_of
+from ..ir.graph import Graph, Node, leaves_of, topological
 from ..ir.kernels.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
@@ -24,6 +24,14 @@ class Span:
     parts: tuple[Group, Group]
     whole: Group
     operator: Operator
+
+    @property
+    def intermediates(self) -> tuple[Node, ...]:
+        """What the first leaves for the second alone, as the whole knows it."""
+        results = {node.serial for node in self.whole.outputs}
+        made = {node.serial for node in self.parts[0].outputs} - results
+        inside = topological(self.whole.as_compiled.outputs)
+        return tuple(node for node in inside if node.serial in made)
 
 
 def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:

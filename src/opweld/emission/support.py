@@ -26,6 +26,8 @@ _OPTIONAL = {
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
     "several": ("_several(",),
+    "gradients/closed": ("_closed(",),
+    "gradients/batch_norm": ("_batch_norm_backward(",),
     "reuse": ("_reusing(",),
     "moving": ("_moving(",),
     "tensor_list": ("_fused_over_list(",),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Formatter
 
 from ...ir.expr import Size, product
@@ -40,18 +40,19 @@ class Composite:
     when: Condition
 
 
-OPERANDS = ("x", "c", "w", "b")
+OPERANDS = ("x", "c", "w", "b", "mean", "variance")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call in place of a node and of what it needs, down to the operands: {x} and, where there
-    are more, {c} or {w} and {b} in `text`.
+    are more, {c} or {w} and {b} in `text`. `arguments` are the texts of its others, by name.
     """
 
     name: str
     text: str
     operands: tuple[Node, ...]
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     def spelled(self, operands: Iterable[str]) -> str:
         """The expression on the texts of the operands."""
@@ -358,7 +359,7 @@ def _made(composite: Composite, match: Match) -> Call:
     arguments = {field: ARGUMENTS[field](match) for field in fields if field}
     text = composite.text.format(**{name: f"{{{name}}}" for name in OPERANDS}, **arguments)
     named = [match.node(name) for name in OPERANDS if f"{{{name}}}" in text]
-    return Call(composite.name, text, (named[0], *map(_vector, named[1:])))
+    return Call(composite.name, text, (named[0], *map(_vector, named[1:])), arguments)
 
 
 def _lies_inside(root: Node, operands: tuple[Node, ...], inside: Mapping[int, Node]) -> bool:

@@ -65,6 +65,24 @@ def pool_of(node: Node) -> tuple[str, str, Node] | None:
     return name, f"{text}.reshape({sizes(node.type.shape)})", seen.operand
 
 
+def scattered_by_pool(node: Node) -> tuple[str, str] | None:
+    """Of a largest in windows over two axes: a statement that finds the places, and the gradient of
+    the operand by these.
+    """
+    seen = _windows(node) if node.op is Op.AMAX else None
+    ceil = next((ceil for ceil in (False, True) if seen and seen.fits(ceil)), None)
+    if seen is None or ceil is None or seen.rank != 2:
+        return None
+    names = ("width", "step", "dilation")
+    widths, steps, dilations = (tuple(getattr(w, name) for w in seen.along) for name in names)
+    given = f"{widths}, {steps}, {seen.before}, {dilations}, {ceil}"
+    pooled = (*seen.operand.type.shape[: -seen.rank], *(w.count for w in seen.along))
+    grad = f"{{g}}.reshape({sizes(pooled)}), {{a}}, {given}, {{s}}_places"
+    called = "torch.ops.aten.max_pool2d_with_indices"
+    first = f"_, {{s}}_places = {called}.default({{a}}, {given})"
+    return first, f"{called}_backward.default({grad})"
+
+
 def is_windowed(node: Node) -> bool:
     """Whether elements of `node` stand in windows."""
     while node.op in (Op.PERMUTE, Op.RESHAPE):
