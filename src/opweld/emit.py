@@ -14,6 +14,7 @@ from .emission.forward import forward
 from .emission.guards import (
     AUTOCAST_DTYPES,
     autocast_test,
+    flags_of,
     guard,
     size_lines,
 )
@@ -34,13 +35,12 @@ from .emission.support import (
 from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
 from .ir.kernels.kernel import RowBlocks
-from .ir.kernels.product import Mode
 from .ir.kernels.reduction import Lowered
 from .ir.kernels.shared import fused_groups_of
 from .ir.kernels.source import Libraries
 from .ir.operator import CHANNELS_LAST, Operator, Result, only_tracked, operator_of
 from .ir.original import Original, Part
-from .ir.plan import ContractionSchedule, ConvolutionSchedule, Group
+from .ir.plan import Group
 from .ir.types import TensorType
 
 
@@ -421,24 +421,13 @@ def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     state = mode[0].variant.state
     told = f"the kernels for {state}" if state else "the kernels"
     tracks = any(part.plan.graph.tracked for part in mode)
-    tests = guard(contract, mode[0].variant.guard_suffix, _flags(mode), tracks)
+    tests = guard(contract, mode[0].variant.guard_suffix, flags_of(mode), tracks)
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
         f'    """Whether {told} were made for this call."""',
         "    _kernels = self._opweld",
         *_indented(tests, 4),
     ]
-
-
-_FLAGS = {ContractionSchedule: "allows_tf32", ConvolutionSchedule: "allows_tf32_convolutions"}
-"""What says that torch's flags allow kernels of less precision."""
-
-
-def _flags(parts: tuple[Part, ...]) -> tuple[str, ...]:
-    """The functions of the support that tell whether torch's flags allow these kernels."""
-    schedules = [group.schedule for part in parts for group in part.plan.groups]
-    made = (s for s in schedules if isinstance(s, ContractionSchedule | ConvolutionSchedule))
-    return tuple(sorted({_FLAGS[type(s)] for s in made if s.mode is Mode.TF32}))
 
 
 def _indented(lines: list[str], spaces: int) -> list[str]:

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.attrs import CopyAttrs
 from ..ir.calls import place_of
 from ..ir.contract import ModuleFact
 from ..ir.graph import Graph, Leaf, ModuleCall, Node, Origin, Record, Tracking
-from ..ir.operator import CHANNELS_LAST, Operator, image_of
+from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .body import Body, assigned_name, ending, inside, names_size, sizes_given
@@ -25,9 +24,9 @@ from .methods import Methods
 from .spans import Span
 from .spelling.calls import CHANNELS_FIRST, layout_of
 from .spelling.composites import Call, calls
-from .spelling.ops import maker_name, number, size_name
+from .spelling.ops import maker_name, number
 from .spelling.selects import selects_joined
-from .steps import Flow, Scope, Step, below, flow_of, is_value, scopes_of, tracked_in
+from .steps import Flow, Scope, Step, below, flow_of, format_line, is_value, scopes_of, tracked_in
 
 # Modules whose forward is one call with numbers of theirs, and the operator that it is. Methods
 # call the modules, so that those of other numbers have them in common; the forward itself, which
@@ -56,7 +55,7 @@ def forward(
     and those below it. New forwards of these go to `methods`.
     """
     graph = plan.graph
-    symbols = [*symbols, *_format_line(graph)]
+    symbols = [*symbols, *format_line(graph)]
     steps, returned = _steps(plan, operators, spans, _root_body(plan, symbols, parameters))
     flow = flow_of(steps, returned)
     scope = scopes_of(flow)
@@ -80,15 +79,6 @@ def forward(
     used = [f"_device = {device}", *symbols]
     used = [line for line in used if names_size(line, [*body.lines, result])]
     return [*used, *looked_up_once(ending(body.lines, result), body.fresh)]
-
-
-def _format_line(graph: Graph) -> list[str]:
-    """What reads whether results are to have their channels last."""
-    image = image_of(graph)
-    if image is None or not any(isinstance(node.attrs, CopyAttrs) for node in graph.nodes()):
-        return []
-    form = f"torch._prims_common.suggest_memory_format({image.attrs.access})"
-    return [f"{size_name(CHANNELS_LAST)} = int({form} is torch.channels_last)"]
 
 
 def _root_body(plan: Plan, symbols: list[str], parameters: tuple[str, ...]) -> Body:

@@ -16,6 +16,9 @@ from ..ir.contract import (
     Variant,
 )
 from ..ir.expr import symbol
+from ..ir.kernels.product import Mode
+from ..ir.original import Part
+from ..ir.plan import ContractionSchedule, ConvolutionSchedule
 from ..ir.types import TensorType
 from .facts import has_facts
 from .spelling.ops import dtype, number, size_name
@@ -43,6 +46,17 @@ def guard(
     if contract.gradients:
         return _sizes_read(_returned(tests), contract)
     return _sizes_read(_unless_differentiated(tests, contract), contract)
+
+
+_FLAGS = {ContractionSchedule: "allows_tf32", ConvolutionSchedule: "allows_tf32_convolutions"}
+"""What says that torch's flags allow kernels of less precision."""
+
+
+def flags_of(parts: tuple[Part, ...]) -> tuple[str, ...]:
+    """The functions of the support that tell whether torch's flags allow these kernels."""
+    schedules = [group.schedule for part in parts for group in part.plan.groups]
+    made = (s for s in schedules if isinstance(s, ContractionSchedule | ConvolutionSchedule))
+    return tuple(sorted({_FLAGS[type(s)] for s in made if s.mode is Mode.TF32}))
 
 
 def _refused_unless(tests: list[str]) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..ir.attrs import CopyAttrs
 from ..ir.calls import Chain, common
-from ..ir.graph import ModuleCall, Node, Tracking
-from ..ir.operator import Operator
+from ..ir.graph import Graph, ModuleCall, Node, Tracking
+from ..ir.operator import CHANNELS_LAST, Operator, image_of
 from ..ir.ops import Op
 from ..ir.plan import Group, in_list
+from .spelling.ops import size_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +195,12 @@ def _owners(scope: Scope) -> Iterable[tuple[int, str]]:
 def is_value(node: Node) -> bool:
     """Whether a node's text is a name or an access, not a number."""
     return node.op is not Op.CONST
+
+
+def format_line(graph: Graph) -> list[str]:
+    """What reads whether results are to have their channels last."""
+    image = image_of(graph)
+    if image is None or not any(isinstance(node.attrs, CopyAttrs) for node in graph.nodes()):
+        return []
+    form = f"torch._prims_common.suggest_memory_format({image.attrs.access})"
+    return [f"{size_name(CHANNELS_LAST)} = int({form} is torch.channels_last)"]

@@ -125,6 +125,8 @@ class AttentionSchedule:
         return f"tensor cores {self.family}, vector width {self.lanes}"
 
 
+MakingElements = PointwiseSchedule | ContractionSchedule | ConvolutionSchedule | AttentionSchedule
+"""Of groups whose results are computed element by element in the end."""
 Schedule = (
     PointwiseSchedule
     | ContractionSchedule

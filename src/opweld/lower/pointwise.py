@@ -50,10 +50,7 @@ from ..ir.kernels.kernel import (
 )
 from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
-from ..ir.plan import (
-    Group,
-    PointwiseSchedule,
-)
+from ..ir.plan import Group, MakingElements, PointwiseSchedule
 from ..ir.types import DType
 from .axes import axes_of
 from .names import Names, stride_name, wish_for
@@ -414,7 +411,7 @@ def _body(
     element = Element(f"{group.name}_element", params, tuple(builder.lets), results)
     definitions = tuple(builder.definitions)
     schedule = group.schedule
-    assert schedule is not None, "it makes elements"
+    assert isinstance(schedule, MakingElements), "it makes elements"
     pointwise = schedule if isinstance(schedule, PointwiseSchedule) else None
     rows = address is row_major
     return Kernel(
