@@ -4,7 +4,7 @@
 
 namespace op {
 
-// @pointwise deps: Along, Divisor, Pack, TensorView, type_of, store_words
+// @ElementLayout deps: Along, Divisor, Pack, TensorView, type_of
 // How all operands lie, along the axes of the results from the innermost on. Neighbours along that
 // one are a row, for which there are `packs` threads.
 template <int kRank, int kCount>
@@ -35,6 +35,57 @@ struct ElementRow {
     Index step;
     bool packed;
 };
+template <typename F, typename... X>
+Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>) {
+    constexpr int kCount = sizeof...(X), kRank = F::kRank, kRanks[] = {X::kRank...};
+    constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
+    constexpr const int* kAxis[] = {X::kAxis...};
+    constexpr size_t kAligned[] = {alignof(Pack<typename X::T, F::kWidth>)...};
+    const TensorView& result = x[kCount - 1];
+    all = {};
+    int64_t strides[kRank + 1][kCount] = {}, num = 1, largest = 0;
+    int order[kRank + 1] = {};
+    for (int i = 0; i < kCount; ++i) {
+        int64_t last = 0;
+        if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return {-1 - i};
+        for (int j = 0; j < kRanks[i]; ++j) {
+            const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
+            if (size != 1 && size != result.sizes[axis]) return {-1 - i};
+            if (size == 1) continue;
+            strides[axis][i] = x[i].strides[j];
+            last += (size - 1) * x[i].strides[j];
+        }
+        largest = std::max(largest, last);
+    }
+    // Axes from the innermost on.
+    for (int a = 0; a < kRank; ++a) order[a] = a;
+    std::sort(order, order + kRank, [&](int a, int b) {
+        return std::make_pair(result.strides[a], b) < std::make_pair(result.strides[b], a);
+    });
+    for (int n = 0; n < kRank; ++n) {
+        const int64_t size = result.sizes[order[n]], *step = strides[order[n]];
+        const int last = all.num_axes - 1;
+        bool continues = last >= 0;  // in all operands: it is a part of the axis before
+        if (size == 1) continue;
+        for (int i = 0; continues && i < kCount; ++i) {
+            continues = step[i] == all.strides[last][i] * all.sizes[last].by;
+        }
+        num *= size;
+        if (!continues) std::copy(step, step + kCount, all.strides[all.num_axes++]);
+        all.sizes[all.num_axes - 1] = all.sizes[all.num_axes - 1].by * size;
+    }
+    bool near = true;
+    for (int i = 0; i < kCount; ++i) {
+        all.data[i] = x[i].data;
+        const bool aligned = reinterpret_cast<uintptr_t>(x[i].data) % kAligned[i] == 0;
+        all.packed[i] = aligned && all.strides[0][i] == 1;
+        for (int a = 1; a < all.num_axes; ++a) all.packed[i] &= all.strides[a][i] % F::kWidth == 0;
+        near = near && all.strides[0][i] <= 1;
+    }
+    return {0, num, near, !(num < (1ll << 31) && largest < (1ll << 31))};
+}
+
+// @pointwise deps: ElementLayout, store_words
 template <int n, typename T, typename Index>
 OPWELD_FN auto get(ElementRow<T, Index> x, Index at) {
     Pack<std::remove_const_t<T>, n> found{};
@@ -90,55 +141,6 @@ __global__ void __launch_bounds__(F::kThreads) elements(ElementLayout<F::kRank, 
     const Index thread = Index(blockIdx.x) * F::kThreads + threadIdx.x;
     if (thread >= Index(all.threads)) return;
     pack<F, kWidth>(all, thread, typename F::Operands(), std::make_index_sequence<kCount>());
-}
-template <typename F, typename... X>
-Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>) {
-    constexpr int kCount = sizeof...(X), kRank = F::kRank, kRanks[] = {X::kRank...};
-    constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
-    constexpr const int* kAxis[] = {X::kAxis...};
-    constexpr size_t kAligned[] = {alignof(Pack<typename X::T, F::kWidth>)...};
-    const TensorView& result = x[kCount - 1];
-    all = {};
-    int64_t strides[kRank + 1][kCount] = {}, num = 1, largest = 0;
-    int order[kRank + 1] = {};
-    for (int i = 0; i < kCount; ++i) {
-        int64_t last = 0;
-        if (x[i].type != kTypes[i] || x[i].rank != kRanks[i]) return {-1 - i};
-        for (int j = 0; j < kRanks[i]; ++j) {
-            const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
-            if (size != 1 && size != result.sizes[axis]) return {-1 - i};
-            if (size == 1) continue;
-            strides[axis][i] = x[i].strides[j];
-            last += (size - 1) * x[i].strides[j];
-        }
-        largest = std::max(largest, last);
-    }
-    // Axes from the innermost on.
-    for (int a = 0; a < kRank; ++a) order[a] = a;
-    std::sort(order, order + kRank, [&](int a, int b) {
-        return std::make_pair(result.strides[a], b) < std::make_pair(result.strides[b], a);
-    });
-    for (int n = 0; n < kRank; ++n) {
-        const int64_t size = result.sizes[order[n]], *step = strides[order[n]];
-        const int last = all.num_axes - 1;
-        bool continues = last >= 0;  // in all operands: it is a part of the axis before
-        if (size == 1) continue;
-        for (int i = 0; continues && i < kCount; ++i) {
-            continues = step[i] == all.strides[last][i] * all.sizes[last].by;
-        }
-        num *= size;
-        if (!continues) std::copy(step, step + kCount, all.strides[all.num_axes++]);
-        all.sizes[all.num_axes - 1] = all.sizes[all.num_axes - 1].by * size;
-    }
-    bool near = true;
-    for (int i = 0; i < kCount; ++i) {
-        all.data[i] = x[i].data;
-        const bool aligned = reinterpret_cast<uintptr_t>(x[i].data) % kAligned[i] == 0;
-        all.packed[i] = aligned && all.strides[0][i] == 1;
-        for (int a = 1; a < all.num_axes; ++a) all.packed[i] &= all.strides[a][i] % F::kWidth == 0;
-        near = near && all.strides[0][i] <= 1;
-    }
-    return {0, num, near, !(num < (1ll << 31) && largest < (1ll << 31))};
 }
 // Returns a cudaError_t, or what does not fit.
 template <typename F, typename... X>

@@ -3,7 +3,7 @@
 
 namespace op {
 
-// @ElementEpilogue deps: load_words, pointwise, store_words
+// @ElementEpilogue deps: ElementLayout, load_words, store_words
 // F::of takes an element of a product before its operands and results. `all` are laid out along the
 // rows and the columns of a result without gaps: its last axis comes first.
 template <typename F, typename Operands>
