@@ -1,4 +1,4 @@
-"""Runs op::convolve on the CPU: a text with a launcher for each form, and calls of it."""
+"""Runs op::WindowTiles on the CPU: a text with a launcher for each form, and calls of it."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ static op::Convolution {name}_of(const void* x, const void* weight, const int64_
   return c;
 }}
 extern "C" int {name}(const void* x, const void* weight, const int64_t* numbers, void* result,
-                      void* times, void* workspace, int64_t workspace_bytes, int narrow,
-                      int aligned, void* stream) {{
+                      void* times, void* workspace, int narrow, int aligned, void* stream) {{
+  using Form = {form};
   const op::Convolution c = {name}_of(x, weight, numbers);
-  if (op::convolution_bytes<{form}>(&c) != workspace_bytes) return -1;
+  const auto queue = static_cast<cudaStream_t>(stream);
+  const int64_t extent = c.batches * c.places() * c.filters;
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
-  return op::convolve<{form}>(&c, workspace, keep, narrow ? 0 : 1ll << 31, aligned, stream);
+  const auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, extent);
+  if (extent == 0) return 0;
+  if (Form::takes(c)) return Form::launch(c, workspace, sink, queue);
+  return op::launch_fma_product<float>(op::product_of_windows(c), op::Windows{{c}}, sink, nullptr,
+                                       queue);
 }}
 extern "C" int {name}_needs(const int64_t* numbers, void* bytes, void* stream) {{
   const op::Convolution c = {name}_of(nullptr, nullptr, numbers);
-  *static_cast<int64_t*>(bytes) = op::convolution_bytes<{form}>(&c);
+  *static_cast<int64_t*>(bytes) = {form}::takes(c) ? {form}::workspace_bytes(c) : 0;
   return 0;
 }}
 """
-
-
 # The float32 kernel makes every convolution.
 NEVER = """
 struct Chain {
@@ -81,7 +84,7 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
         LAUNCHER.format(name=f"{form.name}_{count}", form=form.type, lanes=count) for count in lanes
     ]
     users = [EPILOGUE, NEVER, *launchers]
-    needed = ["convolve"]
+    needed = ["Windows", "launch_fma_product", "product_of_windows"]
     if form.mode != "Chain":
         needed += ["WindowTiles", form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []
@@ -172,7 +175,7 @@ def convolve(
     workspace = np.full(bytes_ // 4, np.nan, np.float32) if bytes_ else None
     where = Shifted(memory, shift * x.itemsize) if shift else memory
     arguments = [where, np.ascontiguousarray(weight), numbers_of(x, weight, how), result, times]
-    arguments += [workspace, bytes_, int(narrow), int(aligned)]
+    arguments += [workspace, int(narrow), int(aligned)]
     launcher = f"{form.name}_{lanes or (1 if filters % 4 else 4)}"
     emulate(source or text(form), launcher, arguments, **options)
     handed_over = np.unique(times)
