@@ -245,6 +245,27 @@ class Case:
         return x, normal(self.filters, self.channels, *self.kernel, seed=1)
 
 
+def drawn(seed: int, space: int, *, least_channels: int = 1) -> Case:
+    """A convolution of up to some hundred output pixels."""
+    random = np.random.default_rng(seed)
+
+    def each(*values: int) -> tuple[int, ...]:
+        return tuple(int(value) for value in random.choice(values, space))
+
+    kernel, stride, dilation = each(1, 2, 3, 3), each(1, 1, 2, 3), each(1, 1, 2)
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    padding, behind = (tuple(int(random.integers(0, r + 1)) for r in reach) for _ in range(2))
+    most = {1: 300, 2: 17, 3: 7}[space]
+    size = tuple(
+        int(random.integers(max(r - p, 0) + 1, most + 1)) + r
+        for r, p in zip(reach, padding, strict=True)
+    )
+    channels = int(random.choice([c for c in (1, 3, 33, 64, 65, 70, 130) if c >= least_channels]))
+    filters = int(random.choice((1, 5, 36, 64, 65, 130)))
+    batch = int(random.choice((1, 2)))
+    return Case(batch, channels, size, filters, kernel, Windows(stride, padding, dilation, behind))
+
+
 def require_of_11_bits(found: np.ndarray, x: np.ndarray, weight: np.ndarray, how: Windows) -> None:
     """Of rounded operands: no float32 kernel has made it."""
     a, b = matrices(x, weight, how)

@@ -19,6 +19,7 @@ from tests.emulation.convolutions import (
     Windows,
     channels_last,
     convolve,
+    drawn,
     matrices,
     require_as_exact,
     require_faithful,
@@ -32,27 +33,6 @@ from tests.emulation.distributions import exact
 SPACE = Form(space=3)
 FORMS = {"64 columns": NARROW, "128 columns": WIDE}
 FAITHFUL = Form("Faithful")
-
-
-def drawn(seed: int, space: int, *, least_channels: int = 1) -> Case:
-    """A convolution of up to some hundred output pixels."""
-    random = np.random.default_rng(seed)
-
-    def each(*values: int) -> tuple[int, ...]:
-        return tuple(int(value) for value in random.choice(values, space))
-
-    kernel, stride, dilation = each(1, 2, 3, 3), each(1, 1, 2, 3), each(1, 1, 2)
-    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
-    padding, behind = (tuple(int(random.integers(0, r + 1)) for r in reach) for _ in range(2))
-    most = {1: 300, 2: 17, 3: 7}[space]
-    size = tuple(
-        int(random.integers(max(r - p, 0) + 1, most + 1)) + r
-        for r, p in zip(reach, padding, strict=True)
-    )
-    channels = int(random.choice([c for c in (1, 3, 33, 64, 65, 70, 130) if c >= least_channels]))
-    filters = int(random.choice((1, 5, 36, 64, 65, 130)))
-    batch = int(random.choice((1, 2)))
-    return Case(batch, channels, size, filters, kernel, Windows(stride, padding, dilation, behind))
 
 
 def require(case: Case, form: Form = NARROW, **options: Any) -> np.ndarray:
