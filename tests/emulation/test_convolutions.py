@@ -275,7 +275,7 @@ class TestFaithful:
     @pytest.mark.parametrize("columns", [64, 128])
     @pytest.mark.parametrize("seed", [1, 4, *slow(*range(5, 30))])
     def test_any(self, seed: int, columns: int) -> None:
-        case = drawn(seed, 2, least_channels=33)
+        case = drawn(seed, 2, many=True)
         found, makers = convolve(*case.operands, case.how, form=Form("Faithful", 2, columns))
         require_faithful(found, *case.operands, case.how)
         assert makers == 1
@@ -289,6 +289,6 @@ class TestFaithful:
 
     @pytest.mark.parametrize("seed", [2, *slow(*range(5, 30))])
     def test_the_float32_kernel(self, seed: int) -> None:
-        case = drawn(seed, seed % 3 + 1, least_channels=33)
+        case = drawn(seed, seed % 3 + 1, many=True)
         found, _ = convolve(*case.operands, case.how, form=CHAIN)
         require_faithful(found, *case.operands, case.how)

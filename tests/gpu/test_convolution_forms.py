@@ -56,10 +56,11 @@ def _built(form: Form, factory: pytest.TempPathFactory) -> ctypes.CDLL:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_form_makes_any_windows(builds: Builds, name: str, seed: int) -> None:
     form = FORMS[name]
-    case = drawn(seed, 3 if form.space == 3 else seed % 2 + 1, least_channels=33)
+    is_faithful = form.mode == "Faithful"
+    case = drawn(seed, 3 if form.space == 3 else seed % 2 + 1, many=is_faithful)
     x, weight = case.operands
     found = on_the_device(builds[name].result(), form, case, x, weight)
-    require = require_faithful if form.mode == "Faithful" else require_as_exact
+    require = require_faithful if is_faithful else require_as_exact
     require(found, x, weight, case.how)
 
 
