@@ -30,24 +30,23 @@ extern "C" int {name}(const void* x, const void* weight, const int64_t* numbers,
   const int64_t extent = c.batches * c.places() * c.filters;
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   const auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, extent);
-  if (extent == 0) return 0;
-  if (Form::takes(c)) return Form::launch(c, workspace, sink, queue);
-  return op::launch_fma_product<float>(op::product_of_windows(c), op::Windows{{c}}, sink, nullptr,
-                                       queue);
+  return extent == 0 ? 0 : Form::launch(c, workspace, sink, queue);
 }}
 extern "C" int {name}_needs(const int64_t* numbers, void* bytes, void* stream) {{
   const op::Convolution c = {name}_of(nullptr, nullptr, numbers);
-  *static_cast<int64_t*>(bytes) = {form}::takes(c) ? {form}::workspace_bytes(c) : 0;
+  *static_cast<int64_t*>(bytes) = {form}::workspace_bytes(c);
   return 0;
 }}
 """
 # The float32 kernel makes every convolution.
-NEVER = """
+CHAINS = """
 struct Chain {
-  static bool takes(const op::Convolution&) { return false; }
   static int64_t workspace_bytes(const op::Convolution&) { return 0; }
   template <typename Sink>
-  static int launch(const op::Convolution&, void*, const Sink&, cudaStream_t) { return -1; }
+  static int launch(const op::Convolution& c, void*, const Sink& sink, cudaStream_t stream) {
+    return op::launch_fma_product<float>(op::product_of_windows(c), op::Windows{c}, sink, nullptr,
+                                         stream);
+  }
 };
 """
 
@@ -83,8 +82,8 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
     launchers = [
         LAUNCHER.format(name=f"{form.name}_{count}", form=form.type, lanes=count) for count in lanes
     ]
-    users = [EPILOGUE, NEVER, *launchers]
-    needed = ["Windows", "launch_fma_product", "product_of_windows"]
+    users = [EPILOGUE, CHAINS, *launchers]
+    needed = ["TensorView", "Windows", "launch_fma_product", "product_of_windows"]
     if form.mode != "Chain":
         needed += ["WindowTiles", form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []
