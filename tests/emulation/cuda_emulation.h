@@ -203,6 +203,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int) {
                                                                   : 1;
     return cudaSuccess;
 }
+constexpr cudaError_t cudaErrorNotSupported = 801;
 template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int, size_t) {
     return *blocks = 1, cudaSuccess;
@@ -221,6 +222,12 @@ struct cudaLaunchConfig_t {
     cudaLaunchAttribute* attrs;
     unsigned numAttrs;
 };
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
+                                           const cudaLaunchConfig_t* config) {
+    const unsigned blocks = config->numAttrs ? config->attrs[0].val.clusterDim.x : 1;
+    return *clusters = emulated_multiprocessors() / int(blocks), cudaSuccess;
+}
 template <typename... Parameters, typename... RowScalar>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                RowScalar... given) {
@@ -235,8 +242,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     if (cooperative) cluster = config->gridDim.x;  // its blocks run side by side, too
     const unsigned most = unsigned(emulated_multiprocessors());
     if (cooperative && cluster > 8 && cluster > most) return cudaErrorCooperativeLaunchTooLarge;
-    emulation::launch("kernel", config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                      config->stream, [&] { kernel(given...); }, cluster);
+    emulation::launch(
+        "kernel", config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream,
+        [&] { kernel(given...); }, cluster);
     return cudaGetLastError();
 }
 
@@ -283,8 +291,7 @@ inline int __any_sync(unsigned mask, int predicate, OPWELD_HERE) {
         emulation::warp_exchange(emulation::Exchange::kAny, mask, predicate != 0, 0, 32, line));
 }
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value, OPWELD_HERE) {
-    return unsigned(
-        emulation::warp_exchange(emulation::Exchange::kMax, mask, value, 0, 32, line));
+    return unsigned(emulation::warp_exchange(emulation::Exchange::kMax, mask, value, 0, 32, line));
 }
 #undef OPWELD_HERE
 inline unsigned __activemask() { return emulation::active_lanes(); }
@@ -412,6 +419,7 @@ inline double __longlong_as_double(long long x) { return emulation::bits<double>
 #include "ptx.h"
 #include "tensor_core.h"
 #include "hopper.h"
+#include "tensor_map.h"
 
 // CUDA's global min and max: of mixed integers the usual arithmetic conversions decide.
 template <typename A, typename B>

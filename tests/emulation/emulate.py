@@ -270,16 +270,26 @@ _INSTRUCTION = re.compile(r'asm\("([\w.]+) %0(?:, %\d)+;" : "=f"\((\w+)\) : (.*?
 # declares predicates and labels goes before; the text may be a macro. OPWELD_<n> names an array and
 # the first of its elements.
 _BEFORE = r'(?:"\{\\n"\s*)?(?:"(?:\.reg|setp|\w+:)[^"]*"\s*)*'
-_ASM = re.compile(rf'asm(?:\s+volatile)?\s*\(\s*{_BEFORE}(?:"([\w.:]+)|(OPWELD_\w+)(?=\s*"))')
+_ASM = re.compile(
+    rf"asm(?:\s+volatile)?\s*\(\s*{_BEFORE}"
+    r'(?:"([\w.:]+)|(OPWELD_\w+)(?=\s*")|(OPWELD_\w+)\("(\w+)"\))'
+)
 _OPERAND = re.compile(r'(?:"[=+]?[a-z]"|OPWELD_\d+)\s*\(')
 # It keeps the compiler from moving a value, and does nothing.
 _PIN = re.compile(r'asm volatile\(""[^;]*\);')
 _MACRO = re.compile(r'#define (OPWELD_\w+) *\\\n\s*"([\w.:]+)')
+# One that is given the type of both operands.
+_TYPED = re.compile(
+    r'#define (OPWELD_\w+)\(type\)(?:[^"]*"[^"]*")*?[^"]*"(wgmma[\w.]+)" type "." type'
+)
+# A special register: a function of hopper.h.
+_REGISTER = re.compile(r'asm\("mov\.u32 %0, %%([\w.]+);" : "=r"\((\w+)\)\);')
 
 
 def translate(cu_text: str) -> str:
     """The CUDA text as C++: launches, shared memory, and the table of its launchers."""
     text = _PIN.sub(";", _INSTRUCTION.sub(_instruction, _COMMENT.sub(_blank, cu_text)))
+    text = _REGISTER.sub(lambda m: f"{m[2]} = ::{m[1].replace('.', '_')}();", text)
     text = _rewrite_instructions(text)
     text = _SHARED.sub(_shared, _rewrite_launches(text))
     rows = [
@@ -305,12 +315,14 @@ def _instruction(match: re.Match[str]) -> str:
 
 def _rewrite_instructions(text: str) -> str:
     macros = {match[1]: match[2] for match in _MACRO.finditer(text)}
+    typed = {match[1]: match[2] for match in _TYPED.finditer(text)}
     while match := _ASM.search(text):
         closing = _closing(text, text.index("(", match.start()))
         inside = text[match.end() : closing]
         starts = [operand.end() - 1 for operand in _OPERAND.finditer(inside)]
         operands = [inside[at + 1 : _closing(inside, at)] for at in starts]
-        name = re.sub(r"[.:]+", "_", match[1] or macros[match[2]])
+        of_types = f"{typed[match[3]]}{match[4]}.{match[4]}" if match[3] else ""
+        name = re.sub(r"[.:]+", "_", of_types or match[1] or macros[match[2]])
         call = f"::{name}({', '.join(operands)})" + "\n" * inside.count("\n")
         text = text[: match.start()] + call + text[closing + 1 :]
     return text

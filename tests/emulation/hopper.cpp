@@ -36,10 +36,21 @@ PhaseBarrier* barrier_at(unsigned offset) {
     return reinterpret_cast<PhaseBarrier*>(shared_pointer(offset, 8));
 }
 
+PhaseBarrier* barrier_of(unsigned block, unsigned offset) {
+    return reinterpret_cast<PhaseBarrier*>(shared_pointer_of(block, offset, 8));
+}
+
 void end_phase(PhaseBarrier& barrier) {
     if (barrier.missing || barrier.bytes) return;
     barrier.parity ^= 1;
     barrier.missing = barrier.expected;
+}
+
+void arrive_at(PhaseBarrier& barrier, int bytes) {
+    if (barrier.missing == 0) fail("%s: one arrival too many at a barrier", place().c_str());
+    barrier.bytes += bytes;
+    barrier.missing -= 1;
+    end_phase(barrier);
 }
 
 // 16 values of k of row `row` of a tile: rows of 128 bytes, eight to a group, swizzled.
@@ -79,13 +90,9 @@ void make_product(const Product& product) {
 
 }  // namespace
 
-void arrive(unsigned at, int bytes) {
-    PhaseBarrier& barrier = *barrier_at(at);
-    if (barrier.missing == 0) fail("%s: one arrival too many at a barrier", place().c_str());
-    barrier.bytes += bytes;
-    barrier.missing -= 1;
-    end_phase(barrier);
-}
+void arrive(unsigned at, int bytes) { arrive_at(*barrier_at(at), bytes); }
+
+void arrive_at_block(unsigned at, unsigned block) { arrive_at(*barrier_of(block, at), 0); }
 
 void wait_for_phase(unsigned at, uint32_t parity, int line) {
     const PhaseBarrier* barrier = barrier_at(at);
@@ -95,11 +102,15 @@ void wait_for_phase(unsigned at, uint32_t parity, int line) {
 void start_bulk_copy(unsigned to, const void* from, int bytes, unsigned barrier, int line) {
     if (bytes % 16 || uintptr_t(from) % 16 || to % 16)
         fail("%s: line %d: misaligned access: a bulk copy", place().c_str(), line);
-    shared_pointer(to + unsigned(bytes) - 16, 16);
     const char* data = static_cast<const char*>(from);
-    char* target = shared_pointer(to, 16);
-    bulk_copies.push_back({target, std::vector<char>(data, data + bytes), barrier_at(barrier)});
-    memset(target, kPoison, size_t(bytes));
+    start_copy_into(unsigned(block_in_cluster()), to, {data, data + bytes}, barrier);
+}
+
+void start_copy_into(unsigned block, unsigned to, std::vector<char> data, unsigned barrier) {
+    shared_pointer_of(block, to + unsigned(data.size()) - 16, 16);
+    char* target = shared_pointer_of(block, to, 16);
+    memset(target, kPoison, data.size());
+    bulk_copies.push_back({target, std::move(data), barrier_of(block, barrier)});
 }
 
 bool land_bulk_copy() {
@@ -124,7 +135,8 @@ void sync_threads(int barrier, int count, bool waits, int line) {
     if (waits) wait_until([=, &named] { return named.rounds != round; }, line);
 }
 
-void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b, bool add) {
+void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b,
+                   bool add) {
     products[thread_in_cluster()].started.push_back(
         {sums, columns, rows != nullptr, add, rows ? *rows : RowPair{}, a, b});
 }
@@ -144,7 +156,8 @@ void await_products(int open) {
 }
 
 void require_nothing_under_way() {
-    if (!bulk_copies.empty()) fail("%s: ends before a bulk copy that it has started", place().c_str());
+    if (!bulk_copies.empty())
+        fail("%s: ends before a bulk copy that it has started", place().c_str());
     for (const auto& entry : products)
         if (!entry.second.started.empty() || !entry.second.groups.empty())
             fail("%s: ends before products that it has started", place().c_str());

@@ -1,11 +1,13 @@
-// The instructions of hopper.cuh that a block needs by itself: barriers in shared memory, bulk copies,
-// warpgroup products. What is asynchronous there happens as late as it may here: copies land when no
-// thread can go on without them, products are made where they are waited for.
+// The instructions of hopper.cuh: barriers in shared memory, bulk copies, warpgroup products;
+// copies by tensor maps stand in tensor_map.h. What is asynchronous there happens as late as it may
+// here: copies land when no thread can go on without them, products are made where they are waited
+// for.
 #pragma once
 
 namespace emulation {
 
-// In the place of an mbarrier's word: arrivals of a phase, those still missing, bytes still missing.
+// In the place of an mbarrier's word: arrivals of a phase, those still missing, bytes still
+// missing.
 struct PhaseBarrier {
     unsigned expected : 12, missing : 12, parity : 1;
     int bytes : 30;
@@ -13,6 +15,7 @@ struct PhaseBarrier {
 static_assert(sizeof(PhaseBarrier) == 8, "it takes the place of 64 bits");
 
 void arrive(unsigned barrier, int bytes);
+void arrive_at_block(unsigned barrier, unsigned block);
 void wait_for_phase(unsigned barrier, uint32_t parity, int line);
 void start_bulk_copy(unsigned to, const void* from, int bytes, unsigned barrier, int line);
 void sync_threads(int barrier, int count, bool waits, int line);
@@ -23,6 +26,8 @@ struct RowPair {
 };
 void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b, bool add);
 void commit_products();
+size_t block_in_cluster();
+unsigned blocks_of_cluster();
 void await_products(int open);
 
 inline RowPair row_pair(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
@@ -55,8 +60,9 @@ inline void mbarrier_try_wait_parity_shared_cta_b64(unsigned barrier, uint32_t p
                                                     OPWELD_HERE) {
     emulation::wait_for_phase(barrier, parity, line);
 }
-inline void mapa_shared_cluster_u32(unsigned, uint32_t) {
-    emulation::fail("arrivals at other blocks are not emulated");
+// What mbarrier.arrive begins with, at another block.
+inline void mapa_shared_cluster_u32(unsigned barrier, uint32_t block) {
+    emulation::arrive_at_block(barrier, block);
 }
 inline void cp_async_bulk_shared_cluster_global_mbarrier_complete_tx_bytes(
     unsigned to, const void* from, int bytes, unsigned barrier, OPWELD_HERE) {
@@ -70,6 +76,10 @@ inline void bar_arrive(int barrier, int count, OPWELD_HERE) {
 }
 #undef OPWELD_HERE
 inline void fence_proxy_async_shared_cta() {}
+inline void fence_mbarrier_init_release_cluster() {}
+inline uint32_t cluster_ctarank() { return uint32_t(emulation::block_in_cluster()); }
+inline uint32_t clusterid_x() { return blockIdx.x / emulation::blocks_of_cluster(); }
+inline uint32_t nclusterid_x() { return gridDim.x / emulation::blocks_of_cluster(); }
 inline void setmaxnreg_inc_sync_aligned_u32(int) {}
 inline void setmaxnreg_dec_sync_aligned_u32(int) {}
 inline void wgmma_fence_sync_aligned() {}
@@ -84,4 +94,9 @@ inline void wgmma_mma_async_sync_aligned_m64n64k16_f32_f16_f16(float* sums, int,
                                                                uint32_t a3, uint64_t b, int add) {
     const emulation::RowPair rows = emulation::row_pair(a0, a1, a2, a3);
     emulation::start_product(sums, 64, &rows, 0, b, add != 0);
+}
+// The registers of 128 columns come as two halves of one array.
+inline void wgmma_mma_async_sync_aligned_m64n128k16_f32_f16_f16(float* sums, int, float*, int,
+                                                                uint64_t a, uint64_t b, int add) {
+    emulation::start_product(sums, 128, nullptr, a, b, add != 0);
 }

@@ -237,11 +237,10 @@ const char* describe(const Thread& t) {
     static char text[2][96];
     static int next = 0;
     char* out = text[next ^= 1];
-    const char* what =
-        t.state == State::kAtBarrier   ? "waits at __syncthreads"
-        : t.state == State::kAtCluster   ? "waits for its cluster"
-        : t.state == State::kAtCondition ? "waits at a barrier of its own"
-                                         : "waits at a warp function";
+    const char* what = t.state == State::kAtBarrier     ? "waits at __syncthreads"
+                       : t.state == State::kAtCluster   ? "waits for its cluster"
+                       : t.state == State::kAtCondition ? "waits at a barrier of its own"
+                                                        : "waits at a warp function";
     if (t.state == State::kDone) return "has ended";
     snprintf(out, 96, "%s, line %d", what, t.line);
     return out;
@@ -448,6 +447,8 @@ int thread_in_cluster() { return current; }
 
 size_t block_in_cluster() { return rank(); }
 
+unsigned blocks_of_cluster() { return unsigned(threads.size() / block_threads); }
+
 void wait_until(std::function<bool()> condition, int line) {
     if (condition()) return;
     threads[size_t(current)].line = line;
@@ -535,10 +536,18 @@ unsigned shared_offset(const void* p) {
 }
 
 char* shared_pointer(unsigned offset, int bytes) {
+    return shared_pointer_of(rank(), offset, bytes);
+}
+
+char* shared_pointer_of(size_t block, unsigned offset, int bytes) {
+    if (block >= dynamic_data.size())
+        fail("%s: there is no block %zu in the cluster", place().c_str(), block);
     size_t within = offset & 0xfffffu;
-    char* begin = dynamic_data[rank()];
+    char* begin = dynamic_data[block];
     size_t extent = dynamic_bytes;
     if (offset >> 20) {
+        if (block != rank())
+            fail("%s: only dynamic shared memory is one of the cluster", place().c_str());
         if ((offset >> 20) > shared_variables.size())
             fail("%s: out-of-bounds shared memory", place().c_str());
         auto entry = std::next(shared_variables.begin(), (offset >> 20) - 1);

@@ -16,10 +16,14 @@ constexpr int kPoison = 0xff;  // floats of it are NaN
 void set_order(char order, uint64_t seed);  // f(orward), r(everse) or s(eeded)
 std::string place();                        // which thread of which kernel runs now
 int thread_in_cluster();
-size_t block_in_cluster();
 void wait_until(std::function<bool()> condition, int line);
 
+char* shared_pointer_of(size_t block, unsigned offset, int bytes);  // of another block
+
 // --- hopper.cpp: what is asynchronous ---
+
+// A copy into a block of this cluster, whose barrier there gets the bytes.
+void start_copy_into(unsigned block, unsigned to, std::vector<char> data, unsigned barrier);
 
 bool land_bulk_copy();  // one; false where none is under way
 void require_nothing_under_way();

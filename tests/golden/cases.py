@@ -158,7 +158,11 @@ def integers(m: Lines) -> tuple[Node, ...]:
 
 def library_call(m: Lines) -> tuple[Node, ...]:
     """Two products with their tails: each tail takes the product's memory; a value runs past."""
-    x, first, second = m.x("x", BATCH, 64), m.w("first.weight", 64, 64), m.w("second.weight", 64, 64)
+    x, first, second = (
+        m.x("x", BATCH, 64),
+        m.w("first.weight", 64, 64),
+        m.w("second.weight", 64, 64),
+    )
     m.line("h = F.gelu(self.first(x))")
     h = m.gelu(m.call(x, first))
     m.line("return x + torch.tanh(self.second(h))")
@@ -197,6 +201,35 @@ def attention(m: Lines) -> tuple[Node, ...]:
     return (m.relu(m.product("matmul", weights, value, shape=(BATCH, 8, 100, 48))),)
 
 
+def convolutions(m: Lines) -> tuple[Node, ...]:
+    """Three, with a bias, a residual, a step; the first finds its channels before its pixels."""
+    x, bias = m.x("x", BATCH, 64, 28, 28), m.w("a.bias", 64)
+    m.line("y = F.relu(self.a(x))")
+    y = m.relu(_conv2d(m, x, 64, "a", bias, padding=(1, 1)))
+    m.line("y = F.relu(self.b(y) + y)")
+    y = m.relu(m.add(_conv2d(m, y, 64, "b", padding=(1, 1)), y))
+    m.line("return torch.sigmoid(self.c(y)).mean((2, 3))")
+    y = m.sigmoid(_conv2d(m, y, 96, "c", stride=(2, 2), dilation=(2, 1)))
+    return (m.reduced("mean", y, 2, 3),)
+
+
+def _conv2d(
+    m: Make, x: Node, filters: int, name: str, *bias: Node, **given: tuple[int, int]
+) -> Node:
+    """3 by 3."""
+    batch, channels, *space = x.type.shape
+    weight = m.w(f"{name}.weight", filters, channels, 3, 3)
+    steps = zip(*(given.get(key, rest) for key, rest in _PLAIN), strict=True)
+    out = tuple(
+        (size + 2 * padding - 2 * dilation - 1) // stride + 1
+        for size, (stride, padding, dilation) in zip(space, steps, strict=True)
+    )
+    return m.product("conv2d", x, weight, *bias, shape=(batch, filters, *out), **given)
+
+
+_PLAIN = (("stride", (1, 1)), ("padding", (0, 0)), ("dilation", (1, 1)))
+
+
 def scaled_product(m: Lines) -> tuple[Node, ...]:
     """Both factors of an addmm, and nothing after it."""
     x, w, bias = m.x("x", BATCH, 2048), m.w("weight", 2048, 1024), m.w("bias", 1024)
@@ -206,7 +239,11 @@ def scaled_product(m: Lines) -> tuple[Node, ...]:
 
 def prologue(m: Lines) -> tuple[Node, ...]:
     """An activation that its product computes while it splits it."""
-    x, gain, w = m.x("x", BATCH, 1024, dtype=DType.BF16), m.x("gain", 1024), m.w("fc.weight", 2048, 1024)
+    x, gain, w = (
+        m.x("x", BATCH, 1024, dtype=DType.BF16),
+        m.x("gain", 1024),
+        m.w("fc.weight", 2048, 1024),
+    )
     m.line("h = F.gelu(x.float() * gain)")
     h = m.gelu(m.mul(_cast(m, x, DType.F32), gain))
     m.line("return torch.relu(self.fc(h))")
@@ -354,6 +391,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     product,
     batched_product,
     attention,
+    convolutions,
     scaled_product,
     prologue,
     row_blocks,

@@ -9,8 +9,9 @@ import contextlib
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from tests.behaviour.emitted import load_file
 from tests.gpu.emitting import emitted_module
 
 PATIENCE_S = 500
+Within = Callable[[], AbstractContextManager[object]]
 
 
 class SideBySide:
@@ -42,14 +44,18 @@ class SideBySide:
 
 @contextlib.contextmanager
 def built_side_by_side(
-    sources: Mapping[str, str], factory: pytest.TempPathFactory, **asked: Any
+    sources: Mapping[str, str],
+    factory: pytest.TempPathFactory,
+    within: Within = contextlib.nullcontext,
+    **asked: Any,
 ) -> Iterator[SideBySide]:
-    """Begins to compile and to build all these models, each in a process of its own; `asked` are
-    options.
+    """Begins to compile and to build all these models, each in a process of its own, `within` a
+    context; `asked` are options.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     base = factory.getbasetemp().parent if worker else factory.mktemp("built")
-    folder = base / f"built_{sha256(repr(sorted(sources.items())).encode()).hexdigest()[:12]}"
+    named = repr((within.__name__, sorted(sources.items())))
+    folder = base / f"built_{sha256(named.encode()).hexdigest()[:12]}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(base / "extensions"))
         try:
@@ -61,14 +67,15 @@ def built_side_by_side(
         workers = max(1, min(16, (os.cpu_count() or 2) - 1))
         with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
             for name, source in sources.items():
-                pool.submit(_build, str(folder), _stem(name), source, asked)
+                pool.submit(_build, str(folder), _stem(name), source, within, asked)
             yield SideBySide(folder)
 
 
-def _build(folder: str, stem: str, source: str, asked: dict[str, Any]) -> None:
+def _build(folder: str, stem: str, source: str, within: Within, asked: dict[str, Any]) -> None:
     """Leaves the kernels where the next import finds them, and the emitted text or what failed."""
     try:
-        module = emitted_module(Path(folder), stem, source, **asked)
+        with within():
+            module = emitted_module(Path(folder), stem, source, **asked)
         _leave(Path(folder) / f"{stem}.built", Path(str(module.__file__)).read_text("utf-8"))
     except BaseException as failure:
         _leave(Path(folder) / f"{stem}.failed", f"{type(failure).__name__}: {failure}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +14,7 @@ from tests.behaviour.emitted import load_file
 from opweld.driver import compile_file
 from opweld.options import Options
 from opweld.plan.cost import ProductTimes
+from opweld.plan.products.windows import ConvolutionTimes
 
 
 def write_pair(folder: Path, name: str, source: str, **asked: Any) -> tuple[Path, Path]:
@@ -43,3 +45,14 @@ def all_products_ours() -> AbstractContextManager[object]:
     """
     times = ProductTimes(fused=1.0, apart=20.0, library=20.0)
     return mock.patch("opweld.plan.products.choice.estimate_product", return_value=times)
+
+
+@contextmanager
+def all_convolutions_ours() -> Iterator[None]:
+    """While each convolution that a kernel of ours can make is one, whatever is expected of it."""
+    times = ConvolutionTimes(ours=1.0, library=20.0)
+    with (
+        mock.patch("opweld.plan.products.choice.estimate_convolution", return_value=times),
+        mock.patch("opweld.plan.products.windows.estimate_convolution", return_value=times),
+    ):
+        yield

@@ -1,0 +1,227 @@
+"""Convolutions from the graph to the operator: planned, lowered, and called on the CPU with their
+kernels emulated; beside float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from tests.emulation.distributions import rounded
+from tests.emulation.operators import emulated_kernels, load_operators
+from tests.gpu.emitting import all_convolutions_ours
+from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.unit.plan.plans import BATCH, Make, graph
+from tests.unit.plan.test_convolutions import conv
+from torch import Tensor
+from torch.nn import functional as F
+
+from opweld.ir.graph import Node
+from opweld.ir.kernels.shared import fused_groups_of, kernels_of, sharing
+from opweld.ir.original import Part
+from opweld.ir.plan import Conditions, GroupKind, Plan
+from opweld.lower import lower
+from opweld.lower.lifting import lifting
+from opweld.plan import make_plan
+from opweld.render import render
+from opweld.render.host.texts import host
+from opweld.target import SM_90A
+
+
+def plan_of(make: Callable[[Make], tuple[Node, ...]], tf32: bool = True) -> Plan:
+    with all_convolutions_ours():
+        conditions = Conditions(tf32_convolutions=tf32)
+        return make_plan(graph(*make(Make())), SM_90A, conditions=conditions)
+
+
+def layers(m: Make) -> tuple[Node, ...]:
+    """With their channels last: two of other sizes that share a kernel; one of many filters with
+    what joins it; one along one axis, which is a result itself.
+    """
+    how: dict[str, Any] = {"last": True, "padding": (1, 0), "stride": (2, 1)}
+    plain = conv(m, m.x("a", BATCH, 7, 6, 40), 12, (3, 2), **how)
+    twin = conv(m, m.x("b", BATCH, 5, 9, 35), 20, (3, 2), **how)
+    wide = conv(m, m.x("c", BATCH, 4, 5, 33), 70, (2, 2), last=True, dilation=(1, 2))
+    shift, residual = m.w("shift", 70), m.x("residual", BATCH, 3, 3, 70)
+    wide = m.mul(m.relu(m.add(wide, shift)), residual)
+    line = conv(m, m.x("d", BATCH, 30, 33), 9, (5,), last=True, padding="same")
+    return m.tanh(plain), m.tanh(twin), wide, line
+
+
+def channels_first(x: Tensor) -> Tensor:
+    return x.movedim(-1, 1)
+
+
+def channels_last(x: Tensor) -> Tensor:
+    return x.movedim(1, -1)
+
+
+def plain(x: Tensor, weight: Tensor) -> Tensor:
+    made = F.conv2d(channels_first(x), weight, padding=(1, 0), stride=(2, 1))
+    return torch.tanh(channels_last(made))
+
+
+def wide(x: Tensor, weight: Tensor, shift: Tensor, residual: Tensor) -> Tensor:
+    made = channels_last(F.conv2d(channels_first(x), weight, dilation=(1, 2)))
+    return torch.relu(made + shift) * residual
+
+
+def line(x: Tensor, weight: Tensor) -> Tensor:
+    return channels_last(F.conv1d(channels_first(x), weight, padding="same"))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """An operator: what it computes, the sizes of its operands behind the batch of the first and
+    the last, and the numbers that it is given.
+    """
+
+    operator: str
+    computed: Callable[..., Tensor]
+    sizes: tuple[tuple[int, ...], ...]
+    numbers: tuple[int, ...] = ()
+
+    def operands(self, batch: int) -> list[Tensor]:
+        torch.manual_seed(batch)
+        first, *rest = self.sizes
+        return [torch.randn(batch, *first), *(torch.randn(s[0] or batch, *s[1:]) for s in rest)]
+
+    def exact(self, operands: list[Tensor]) -> Tensor:
+        """In float64, of what tensor cores multiply rounded to 11 bits."""
+        x, weight = (torch.from_numpy(rounded(each.numpy())) for each in operands[:2])
+        return self.computed(x, weight, *(each.double() for each in operands[2:]))
+
+
+LAYERS = {
+    "plain": Layer("k1_conv2d_tanh", plain, ((7, 6, 40), (12, 40, 3, 2)), (4, 5)),
+    "twin": Layer("k1_conv2d_tanh", plain, ((5, 9, 35), (20, 35, 3, 2)), (3, 8)),
+    "wide": Layer(
+        "k3_conv2d_add_relu_mul", wide, ((4, 5, 33), (70, 33, 2, 2), (70,), (0, 3, 3, 70))
+    ),
+    "line": Layer("k4_conv1d", line, ((30, 33), (9, 33, 5))),
+}
+
+
+@cache
+def operators() -> Any:
+    plan = plan_of(layers)
+    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 4
+    parts = sharing(lifting((Part(None, plan, lower(plan)),), "cuda"))  # type: ignore[arg-type]
+    assert len(fused_groups_of(parts)) == 3, "two layers share a kernel"
+    text = render("operator", kernels_of(parts), "cuda").text
+    return load_operators(emulated_kernels(text), host(parts, "cuda").text)[0]
+
+
+@pytest.fixture(autouse=True)
+def multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "4")
+
+
+def require(layer: Layer, operands: list[Tensor]) -> Tensor:
+    found = getattr(operators(), layer.operator)(*operands, *layer.numbers)
+    exact = layer.exact(operands)
+    assert found.is_contiguous() and found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-5)
+    return found
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_any_batch(layer: str, batch: int) -> None:
+    require(LAYERS[layer], LAYERS[layer].operands(batch))
+
+
+def permuted(x: Tensor) -> Tensor:
+    """Its last axis first in memory."""
+    return x.movedim(-1, 1).contiguous().movedim(1, -1)
+
+
+def every_second(x: Tensor) -> Tensor:
+    return x.repeat_interleave(2, dim=-1)[..., ::2]
+
+
+def in_a_frame(x: Tensor) -> Tensor:
+    """Its pixels are not evenly spaced."""
+    return F.pad(x, (0, 0, 1, 2))[..., 1:-2, :]
+
+
+def turned(x: Tensor) -> Tensor:
+    return x.transpose(0, -2).contiguous().transpose(0, -2)
+
+
+def misaligned(x: Tensor) -> Tensor:
+    return torch.cat((x.new_zeros(1), x.flatten()))[1:].view(x.shape)
+
+
+def repeated(x: Tensor) -> Tensor:
+    return x[:1].expand_as(x)
+
+
+LAYOUTS = (permuted, every_second, in_a_frame, turned, misaligned, repeated)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layer", ["wide", "line"])
+def test_operands_of_any_layout(layer: str, layout: Callable[[Tensor], Tensor]) -> None:
+    given = LAYERS[layer].operands(2)
+    for place, operand in enumerate(given):
+        if operand.dim() == 1 and layout is not misaligned:
+            continue
+        operands = [*given[:place], layout(operand), *given[place + 1 :]]
+        require(LAYERS[layer], operands)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x, weight = LAYERS["line"].operands(2)
+    with pytest.raises(RuntimeError, match="operand 2 does not fit"):
+        operators().k4_conv1d(x, weight[:, 1:])
+    with pytest.raises(RuntimeError, match="operand 1 does not fit"):
+        operators().k4_conv1d(x.half(), weight)
+
+
+def test_values_that_are_not_finite_reach_what_they_reach() -> None:
+    x, weight = LAYERS["line"].operands(2)
+    x[1, 3, 4] = torch.nan
+    found = operators().k4_conv1d(x, weight)
+    missing = torch.zeros(2, 30, 9, dtype=torch.bool)
+    missing[1, 1:6] = True
+    assert torch.equal(found.isnan(), missing)
+    exact = line(x.double(), weight.double())
+    torch.testing.assert_close(found[~missing].double(), exact[~missing], rtol=1e-5, atol=1e-5)
+
+
+def of_form(filters: int, space: tuple[int, ...]) -> Callable[[Make], tuple[Node, ...]]:
+    def made(m: Make) -> tuple[Node, ...]:
+        y = conv(m, m.x("x", BATCH, *space, 64), filters, (3,) * len(space), last=True, padding=1)
+        return (m.gelu(m.add(y, m.w("bias", filters))),)
+
+    return made
+
+
+FORMS = {"plane": (8, 9), "space": (4, 5, 6)}
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("filters", "form", "tf32"),
+    [
+        (64, "plane", True),
+        *(
+            pytest.param(filters, form, tf32, marks=pytest.mark.slow)
+            for filters in (64, 96)
+            for form in FORMS
+            for tf32 in (True, False)
+            if (filters, form, tf32) != (64, "plane", True)
+        ),
+    ],
+)
+def test_kernels_compile_without_warnings_and_spills(filters: int, form: str, tf32: bool) -> None:
+    plan = plan_of(of_form(filters, FORMS[form]), tf32)
+    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION]
+    uses = compile_cuda(render("forms", lower(plan), "cuda").text)
+    require_no_spills(uses)
+    assert len([use for use in uses if "contract_sm90" in use.name]) == 1

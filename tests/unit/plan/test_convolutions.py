@@ -1,0 +1,379 @@
+"""Which convolutions become kernels, with which tail, and what the plan says of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.plan.plans import BATCH, Make, graph
+
+from opweld.ir.attrs import CallAttrs, Operand
+from opweld.ir.check import check
+from opweld.ir.expr import Size
+from opweld.ir.graph import Node
+from opweld.ir.kernels.check import InvalidKernel
+from opweld.ir.kernels.convolution import Convolving
+from opweld.ir.kernels.product import Mode
+from opweld.ir.ops import Kind
+from opweld.ir.plan import Conditions, Group, GroupKind, Plan
+from opweld.ir.text import to_text
+from opweld.ir.types import DType, TensorType
+from opweld.ir.views import behind_views
+from opweld.lower import lower
+from opweld.plan import make_plan
+from opweld.plan.products.windows import convolution_of, schedule_of
+from opweld.target import CPU, SM_80, SM_90A, Target
+
+TF32 = Conditions(tf32_convolutions=True)
+LIBRARY = "a convolution of the library's: "
+
+
+def _outs(
+    space: tuple[Size, ...], kernel: tuple[int, ...], given: dict[str, Any]
+) -> tuple[Size, ...]:
+    def each(name: str, default: int) -> tuple[int, ...]:
+        value = given.get(name, default)
+        values = (value,) if isinstance(value, int) else tuple(value)
+        return values * len(kernel) if len(values) == 1 else values
+
+    stride, dilation = each("stride", 1), each("dilation", 1)
+    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    padding = given.get("padding", 0)
+    if padding == "same":
+        return space
+    around = (0,) * len(kernel) if padding == "valid" else each("padding", 0)
+    return tuple(
+        (n + 2 * p - r - 1) // s + 1
+        for n, p, r, s in zip(space, around, reach, stride, strict=True)
+    )
+
+
+def conv(
+    m: Make,
+    x: Node,
+    filters: int,
+    kernel: tuple[int, ...],
+    *,
+    last: bool = False,
+    bias: bool = False,
+    groups: int = 1,
+    by_place: bool = False,
+    **given: Any,
+) -> Node:
+    """A call with `given` as keywords or arguments by place, its channels `last` or second."""
+    rank = len(kernel)
+    batch, *rest = x.type.shape[:1] + x.type.shape[1:]
+    space, channels = (tuple(rest[:-1]), rest[-1]) if last else (tuple(rest[1:]), rest[0])
+    weight = m.w(f"weight{x.serial}", filters, int(str(channels)) // groups, *kernel)
+    operands = (x, weight, *((m.w("bias", filters),) if bias else ()))
+    out = _outs(space, kernel, given)
+    shape = (batch, *out, filters) if last else (batch, filters, *out)
+    keywords: dict[str, Any] = given | ({"groups": groups} if groups != 1 else {})
+    arguments: tuple[Any, ...] = tuple(map(Operand, range(len(operands))))
+    if by_place:
+        order = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
+        arguments += () if bias else (None,)
+        arguments += tuple(keywords.get(name, default) for name, default in order.items())
+        keywords = {}
+    form = "padding" if isinstance(given.get("padding"), str) else "default"
+    attrs = CallAttrs(
+        f"aten.conv{rank}d.{form}",
+        arguments,
+        tuple(keywords.items()),
+        (TensorType(x.type.dtype, shape),),
+        "a convolution",
+        channels_last=last,
+    )
+    return m.arena.call(operands, attrs)
+
+
+IMAGE = (BATCH, 64, 56, 56)
+
+
+def tail_of(m: Make, y: Node) -> Node:
+    """Not a result of the graph, which keeps its order."""
+    return m.reduced("mean", m.relu(y), *range(1, y.type.rank))
+
+
+def planned(*outputs: Node, target: Target = SM_90A, conditions: Conditions = TF32) -> Plan:
+    plan = make_plan(graph(*outputs), target, conditions=conditions)
+    check(plan)
+    return plan
+
+
+def convolutions(plan: Plan) -> list[Group]:
+    return [group for group in plan.groups if group.kind is GroupKind.CONVOLUTION]
+
+
+def one(*outputs: Node, **options: Any) -> Group:
+    (found,) = convolutions(planned(*outputs, **options))
+    return found
+
+
+def refusal(*outputs: Node, **options: Any) -> str:
+    """Why there is no kernel of ours."""
+    plan = planned(*outputs, **options)
+    assert not convolutions(plan)
+    (reason,) = (g.reason for g in plan.groups if g.kind is GroupKind.LIBRARY)
+    return reason
+
+
+def operations(group: Group) -> list[str]:
+    return [node.op.value for node in group.nodes if node.kind is not Kind.VIEW]
+
+
+class TestForms:
+    """In two axes of space: others stay as they are, whose channels come first."""
+
+    @pytest.mark.parametrize(
+        ("kernel", "given", "padding"),
+        [
+            ((1, 1), {}, (0, 0)),
+            ((3, 3), {"padding": 1}, (1, 1)),
+            ((3, 3), {"stride": (2, 2), "padding": (1, 1)}, (1, 1)),
+            ((3, 3), {"dilation": [2], "padding": [2]}, (2, 2)),
+            ((3, 5), {"padding": (0, 2)}, (0, 2)),
+            ((3, 3), {"padding": "same"}, (1, 1)),
+            ((2, 4), {"padding": "same", "dilation": 3}, (1, 4)),
+            ((3, 3), {"padding": "valid"}, (0, 0)),
+            ((8, 8), {"stride": 8}, (0, 0)),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("by_place", [False, True])
+    def test_a_kernel(
+        self,
+        kernel: tuple[int, int],
+        given: dict[str, Any],
+        padding: tuple[int, int],
+        by_place: bool,
+    ) -> None:
+        m = Make()
+        y = conv(m, m.x("x", *IMAGE), 128, kernel, by_place=by_place, **given)
+        group = one(tail_of(m, y))
+        made = group.convolution
+        assert made is not None and made.padding == padding
+        stride, dilation = given.get("stride", 1), given.get("dilation", 1)
+        assert made.stride == (stride if isinstance(stride, tuple) else (stride,) * 2)
+        assert made.dilation == ((dilation if isinstance(dilation, int) else dilation[0]),) * 2
+        assert made.out == y.type.shape[2:]
+
+    def test_its_input_is_read_in_place(self) -> None:
+        m = Make()
+        x = m.x("x", *IMAGE)
+        group = one(tail_of(m, conv(m, x, 128, (3, 3))))
+        made = group.convolution
+        assert made is not None and made.x is x and made.axes == (0, 2, 3, 1)
+        assert group.inputs[0] is x
+
+    def test_through_permutes(self) -> None:
+        m = Make()
+        x = m.x("x", 56, 64, BATCH, 56)
+        group = one(tail_of(m, conv(m, m.permute(x, 2, 1, 3, 0), 128, (3, 3))))
+        made = group.convolution
+        assert made is not None and made.x is x and made.axes == (2, 3, 0, 1)
+        assert made.windows.batch == BATCH and made.windows.space == (56, 56)
+
+    def test_a_slice_of_channels_is_one_in_memory(self) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 128, 56, 56)
+        made = one(tail_of(m, conv(m, m.slice(x, 1, 64, 64), 128, (3, 3)))).convolution
+        assert made is not None and made.windows.channels == 64
+
+    def test_sizes(self) -> None:
+        m = Make()
+        made = one(tail_of(m, conv(m, m.x("x", *IMAGE), 96, (3, 2), stride=2))).convolution
+        assert made is not None
+        windows = made.windows
+        assert (windows.batch, windows.space, windows.channels) == (BATCH, (56, 56), 64)
+        assert (windows.filters, windows.kernel, windows.out) == (96, (3, 2), (27, 28))
+        assert windows.rows == BATCH * 27 * 28
+        assert windows.flops == BATCH * 27 * 28 * 96 * 64 * 6 * 2
+
+    @pytest.mark.parametrize("kernel", [(5,), (3, 1, 2)], ids=str)
+    def test_of_one_axis_and_of_three_with_their_channels_last(
+        self, kernel: tuple[int, ...]
+    ) -> None:
+        m = Make()
+        space = (4096,) if len(kernel) == 1 else (16, 32, 32)
+        y = conv(m, m.x("x", BATCH, *space, 64), 128, kernel, last=True, padding=2)
+        made = one(m.relu(y)).convolution
+        assert made is not None and made.axes == tuple(range(len(kernel) + 2))
+        assert made.out == y.type.shape[1:-1]
+
+    @pytest.mark.parametrize(
+        ("filters", "columns", "lanes"),
+        [(64, 64, 4), (48, 64, 4), (37, 64, 1), (65, 128, 1), (66, 128, 2), (512, 128, 4)],
+    )
+    def test_tiles(self, filters: int, columns: int, lanes: int) -> None:
+        m = Make()
+        made = convolution_of(conv(m, m.x("x", *IMAGE), filters, (3, 3)))
+        expected = f"mode tf32, {columns} filters a tile, vector width {lanes}"
+        assert str(schedule_of(made, Mode.TF32)) == expected
+
+
+class TestTails:
+    def test_what_follows_joins(self) -> None:
+        """A bias and a residual, which is the first one's result in the same order."""
+        m = Make()
+        first = m.relu(conv(m, m.x("x", *IMAGE), 64, (3, 3), padding=1))
+        second = conv(m, first, 64, (3, 3), padding=1, bias=True)
+        groups = convolutions(planned(tail_of(m, m.add(second, first))))
+        assert [operations(group) for group in groups] == [
+            ["call", "relu"],
+            ["call", "add", "add", "relu"],
+        ]
+        made, (kept,) = groups[1].convolution, groups[0].outputs
+        assert made is not None and made.x is kept
+        operand, weight, bias = groups[1].inputs
+        assert operand is kept
+        assert [behind_views(node).attrs.name for node in (weight, bias)] == [
+            weight.attrs.name,
+            "bias",
+        ]
+
+    def test_two_in_a_row_are_two_kernels(self) -> None:
+        m = Make()
+        first = m.relu(conv(m, m.x("x", *IMAGE), 64, (3, 3), padding=1))
+        second = conv(m, first, 64, (3, 3), padding=1)
+        plan = planned(tail_of(m, second))
+        assert [operations(group) for group in convolutions(plan)] == [["call", "relu"]] * 2
+        first_made, second_made = (group.convolution for group in convolutions(plan))
+        assert first_made and second_made and second_made.axes == (0, 1, 2, 3)
+        assert second_made.x in convolutions(plan)[0].outputs
+
+    def test_one_that_is_a_result_keeps_its_order(self) -> None:
+        m = Make()
+        plan = planned(m.relu(conv(m, m.x("x", *IMAGE), 64, (3, 3))))
+        assert not convolutions(plan)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            ({"groups": 2}, "it has groups"),
+            ({"kernel": (5, 13)}, "its kernel has more than 64 positions"),
+            ({"channels": 31}, "of fewer than 32 channels"),
+            ({"stride": 9}, "its windows reach or step farther than the copy engine"),
+            ({"padding": 129}, "its windows reach or step farther than the copy engine"),
+            ({"kernel": (1, 2), "dilation": 128, "padding": 100}, "its windows reach or step"),
+        ],
+        ids=str,
+    )
+    def test_forms(self, given: dict[str, Any], reason: str) -> None:
+        m = Make()
+        rest = dict(given)
+        kernel, channels = rest.pop("kernel", (3, 3)), rest.pop("channels", 64)
+        x = m.x("x", BATCH, 150, 150, channels)
+        y = conv(m, x, 128, kernel, last=True, **rest)
+        assert refusal(m.relu(y)).startswith(LIBRARY + reason)
+
+    @pytest.mark.parametrize(("padding", "taken"), [(16, True), (17, False)])
+    def test_three_axes_reach_less_far(self, padding: int, taken: bool) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 16, 32, 32, 64)
+        plan = planned(m.relu(conv(m, x, 128, (3, 3, 3), last=True, padding=padding)))
+        assert bool(convolutions(plan)) == taken
+
+    @pytest.mark.parametrize("dtype", [DType.F16, DType.BF16, DType.F64])
+    def test_other_types(self, dtype: DType) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 56, 56, 64, dtype=dtype)
+        y = conv(m, x, 128, (3, 3), last=True)
+        assert refusal(m.relu(y)) == LIBRARY + "there is no kernel for its dtype yet"
+
+    def test_autocast(self) -> None:
+        m = Make()
+        y = conv(m, m.x("x", BATCH, 56, 56, 64), 128, (3, 3), last=True)
+        conditions = replace(TF32, autocast=True)
+        assert refusal(m.relu(y), conditions=conditions) == LIBRARY + "autocast casts its operands"
+
+    def test_a_bias_of_its_own(self) -> None:
+        """Where it is not added behind."""
+        m = Make()
+        call = conv(m, m.x("x", BATCH, 56, 56, 64), 128, (3, 3), last=True, bias=True)
+        with pytest.raises(Exception, match="it has a bias"):
+            convolution_of(call)
+
+    def test_no_batch(self) -> None:
+        m = Make()
+        x, weight = m.x("x", 64, 56, 56), m.w("weight", 128, 64, 3, 3)
+        result = TensorType(DType.F32, (128, 54, 54))
+        attrs = CallAttrs("aten.conv2d.default", (Operand(0), Operand(1)), (), (result,), "")
+        with pytest.raises(Exception, match="its input has no batch"):
+            convolution_of(m.arena.call((x, weight), attrs))
+
+    @pytest.mark.parametrize("target", [SM_80, replace(SM_90A, products=frozenset())])
+    def test_other_targets(self, target: Target) -> None:
+        m = Make()
+        y = conv(m, m.x("x", BATCH, 56, 56, 64), 128, (3, 3), last=True)
+        plan = planned(m.relu(y), target=target)
+        assert not convolutions(plan)
+
+    def test_the_cpu(self) -> None:
+        m = Make()
+        plan = planned(tail_of(m, conv(m, m.x("x", *IMAGE), 128, (3, 3))), target=CPU)
+        assert not convolutions(plan)
+
+    def test_what_gains_nothing(self) -> None:
+        """Few filters: a tile has room for 64."""
+        m = Make()
+        y = conv(m, m.x("x", BATCH, 256, 256, 32), 1, (1, 1), last=True)
+        reason = refusal(m.relu(y), conditions=replace(TF32, sizes=(("s0", 64),)))
+        assert reason.startswith("a convolution that gains nothing as a kernel of ours: about ")
+
+
+def test_flags_say_how_exact_it_is() -> None:
+    m = Make()
+    y = tail_of(m, conv(m, m.x("x", *IMAGE), 128, (3, 3)))
+    modes = [
+        one(y, conditions=Conditions(tf32_convolutions=flag)).schedule.mode  # type: ignore[union-attr]
+        for flag in (True, False)
+    ]
+    assert modes == [Mode.TF32, Mode.FAITHFUL]
+
+
+def test_the_flag_of_products_is_another() -> None:
+    m = Make()
+    y = tail_of(m, conv(m, m.x("x", *IMAGE), 128, (3, 3)))
+    assert "mode faithful" in str(one(y, conditions=Conditions(tf32=True)).schedule)
+
+
+class TestLowered:
+    def lowered(self) -> Convolving:
+        m = Make()
+        x, shift = m.x("x", *IMAGE), m.w("shift", 96, 1, 1)
+        y = conv(m, x, 96, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2))
+        (convolving,) = (
+            each
+            for each in lower(planned(tail_of(m, m.add(y, shift))))
+            if isinstance(each, Convolving)
+        )
+        return convolving
+
+    def test_it_is_well_formed_and_prints(self) -> None:
+        convolving = self.lowered()
+        check(convolving)
+        head, *rest = to_text(convolving).splitlines()
+        assert head == (
+            f"convolution {convolving.group} [s0, 28, 54, 96] mode tf32, 128 filters a tile"
+        )
+        assert rest[:3] == [
+            "  x = inputs[0] along 0, 2, 3, 1",
+            "  weight = inputs[1]",
+            "  stride (2, 1) padding (1, 0) dilation (1, 2)",
+        ]
+
+    @pytest.mark.parametrize("fault", ["reads one of its results", "touches", "does not tell"])
+    def test_what_is_wrong_is_found(self, fault: str) -> None:
+        convolving = self.lowered()
+        result = next(i for i, b in enumerate(convolving.buffers) if b.written)
+        wrong = {
+            "reads one of its results": replace(convolving, x=result),
+            "touches": replace(convolving, buffers=convolving.buffers[:-1]),
+            "does not tell": replace(convolving, axes=()),
+        }
+        with pytest.raises(InvalidKernel, match=fault):
+            check(wrong[fault])
