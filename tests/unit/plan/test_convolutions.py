@@ -22,6 +22,7 @@ from opweld.ir.types import DType, TensorType
 from opweld.ir.views import behind_views
 from opweld.lower import lower
 from opweld.plan import make_plan
+from opweld.plan.products.choice import choose_products
 from opweld.plan.products.windows import convolution_of, schedule_of
 from opweld.target import CPU, SM_80, SM_90A, Target
 
@@ -243,17 +244,20 @@ class TestTails:
         assert first_made and second_made and second_made.axes == (0, 1, 2, 3)
         assert second_made.x in convolutions(plan)[0].outputs
 
-    def test_one_that_is_a_result_keeps_its_order(self) -> None:
+    def test_a_result_is_put_into_eagers_order_behind_it(self) -> None:
         m = Make()
         plan = planned(m.relu(conv(m, m.x("x", *IMAGE), 64, (3, 3))))
-        assert not convolutions(plan)
+        (made,) = convolutions(plan)
+        *_, last = (group for group in plan.groups if group.fused)
+        assert last is not made and last.only_moves
+        assert last.outputs[0].type.shape[1] == 64
 
 
 class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            ({"groups": 2}, "it has groups"),
+            ({"groups": 2}, "it has groups of several channels"),
             ({"kernel": (5, 13)}, "its kernel has more than 64 positions"),
             ({"channels": 31}, "of fewer than 32 channels"),
             ({"stride": 9}, "its windows reach or step farther than the copy engine"),
@@ -294,8 +298,8 @@ class TestRefusals:
         """Where it is not added behind."""
         m = Make()
         call = conv(m, m.x("x", BATCH, 56, 56, 64), 128, (3, 3), last=True, bias=True)
-        with pytest.raises(Exception, match="it has a bias"):
-            convolution_of(call)
+        choice = choose_products(graph(m.relu(call)), SM_90A, TF32)
+        assert choice.refused[call.serial] == LIBRARY + "it has a bias, which nothing reads"
 
     def test_no_batch(self) -> None:
         m = Make()

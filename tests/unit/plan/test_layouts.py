@@ -26,7 +26,7 @@ def convolution(m: Make, x: Node, channels: int) -> Node:
 
 def two(m: Make) -> Node:
     """Of (batch, 16, 6, 5)."""
-    return convolution(m, m.relu(convolution(m, m.x("x", BATCH, 2, 6, 5), 16)), 16)
+    return convolution(m, m.relu(convolution(m, m.x("x", BATCH, 24, 6, 5), 16)), 16)
 
 
 def condensed(found: Graph, op: Op) -> list[tuple[int, ...]]:
@@ -86,12 +86,20 @@ def test_what_computes_a_result_moves_it() -> None:
 
 def test_a_chain_is_copied_once() -> None:
     m = Make()
-    x = m.x("x", BATCH, 2, 6, 5)
-    y = convolution(m, x, 2)
+    x = m.x("x", BATCH, 24, 6, 5)
+    y = convolution(m, x, 24)
     for _ in range(4):
-        y = convolution(m, m.relu(m.add(y, x)), 2)
+        y = convolution(m, m.relu(m.add(y, x)), 24)
     found = moved(m.reduced("sum", y, 2, 3))
     assert len(copies(found)) == 1, "what is added is read as it was copied for the first"
+
+
+def test_images_are_moved_by_pytorch() -> None:
+    m = Make()
+    y = convolution(m, m.x("x", BATCH, 3, 6, 5), 16)
+    found = moved(m.reduced("sum", convolution(m, m.relu(y), 16), 2, 3))
+    calls = [node.attrs.target for node in found.nodes() if node.op is Op.CALL]
+    assert not copies(found) and calls.count("aten.contiguous.default") == 1
 
 
 def test_what_is_joined_keeps_its_order() -> None:

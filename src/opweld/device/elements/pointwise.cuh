@@ -52,8 +52,7 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
             const int64_t size = x[i].sizes[j], axis = kAxis[i][j];
             if (size != 1 && size != result.sizes[axis]) return {-1 - i};
             if (size == 1) continue;
-            strides[axis][i] = x[i].strides[j];
-            last += (size - 1) * x[i].strides[j];
+            last += (size - 1) * (strides[axis][i] = x[i].strides[j]);
         }
         largest = std::max(largest, last);
     }
@@ -149,9 +148,9 @@ int pointwise(const TensorView* x, void* stream, Types<X...> operands) {
     const Call call = laid_out<F>(x, all, operands);
     if (call.misfit != 0 || call.num == 0) return call.misfit;
     const auto run = [&](auto index, auto width) {
-        const unsigned int blocks = all.blocks(width, F::kThreads);
         elements<F, width, decltype(index), sizeof...(X)>
-            <<<blocks, F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(all);
+            <<<all.blocks(width, F::kThreads), F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+                all);
     };
     if (call.far) run(uint64_t(), Int<F::kWidth>());
     else if (call.near) run(0u, Int<F::kWidth>());

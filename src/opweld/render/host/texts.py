@@ -124,6 +124,7 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         )
         for _, group, lowered, operator in fused_groups
     )
+    files += ["format.h"] if any("host::in_format(" in each.text for each in operators) else []
     shared = [_in_common(files, operators), _OPERATOR.replace("@KEY@", key)]
     return Host(key, "\n".join(shared), operators)
 
