@@ -56,8 +56,7 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
         }
         largest = std::max(largest, last);
     }
-    // Axes from the innermost on.
-    for (int a = 0; a < kRank; ++a) order[a] = a;
+    for (int a = 0; a < kRank; ++a) order[a] = a;  // axes from the innermost on
     std::sort(order, order + kRank, [&](int a, int b) {
         return std::make_pair(result.strides[a], b) < std::make_pair(result.strides[b], a);
     });
@@ -148,9 +147,9 @@ int pointwise(const TensorView* x, void* stream, Types<X...> operands) {
     const Call call = laid_out<F>(x, all, operands);
     if (call.misfit != 0 || call.num == 0) return call.misfit;
     const auto run = [&](auto index, auto width) {
+        const unsigned int blocks = all.blocks(width, F::kThreads);
         elements<F, width, decltype(index), sizeof...(X)>
-            <<<all.blocks(width, F::kThreads), F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-                all);
+            <<<blocks, F::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(all);
     };
     if (call.far) run(uint64_t(), Int<F::kWidth>());
     else if (call.near) run(0u, Int<F::kWidth>());
