@@ -295,7 +295,7 @@ class TestRefusals:
         assert refusal(m.relu(y), conditions=conditions) == LIBRARY + "autocast casts its operands"
 
     def test_a_bias_of_its_own(self) -> None:
-        """Where it is not added behind."""
+        """Where no kernel reads the result, and adds it."""
         m = Make()
         call = conv(m, m.x("x", BATCH, 56, 56, 64), 128, (3, 3), last=True, bias=True)
         choice = choose_products(graph(m.relu(call)), SM_90A, TF32)
