@@ -252,6 +252,16 @@ class TestTails:
         assert last is not made and last.only_moves
         assert last.outputs[0].type.shape[1] == 64
 
+    def test_one_that_is_a_result_with_its_bias(self) -> None:
+        """The result of the graph has its axes in the usual order."""
+        m = Make()
+        y = conv(m, m.x("x", *IMAGE), 64, (3, 3), bias=True)
+        plan = planned(y)
+        (group,) = convolutions(plan)
+        assert operations(group)[:2] == ["call", "add"]
+        assert plan.graph.outputs[0].type == y.type
+        assert group.convolution is not None and group.convolution.out == y.type.shape[2:]
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
