@@ -19,10 +19,10 @@ import torch._dynamo  # torch.export imports it at its first call, for more than
 
 from opweld import __version__
 from opweld.capture import capture
+from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled, PlanRow
 from opweld.emit import emit
 from opweld.errors import OriginalKept
-from opweld.flags import allows_tf32, allows_tf32_convolutions
 from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Variant

@@ -21,7 +21,7 @@ from opweld.ir.plan import Group, GroupKind, Plan
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.render import render
-from opweld.render.cuda.attention import counts, entry_integers
+from opweld.render.cuda.products.attention import counts, entry_integers
 from opweld.simplify import simplify
 from opweld.target import SM_90A, Target
 

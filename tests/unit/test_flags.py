@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from opweld.flags import allows_tf32, allows_tf32_convolutions
+from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 
 cudnn = torch.backends.cudnn
 
@@ -24,7 +24,7 @@ def flags_as_before() -> Iterator[None]:
 def emitted() -> Callable[[], bool]:
     """What an emitted file asks."""
     names: dict[str, Any] = {"torch": torch}
-    text = files("opweld").joinpath("emission/texts/tf32_convolutions.txt").read_text("utf-8")
+    text = files("opweld").joinpath("emission/texts/flags/tf32_convolutions.txt").read_text("utf-8")
     exec(text, names)
     found: Callable[[], bool] = names["_allows_tf32_convolutions"]
     return found

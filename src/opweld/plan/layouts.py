@@ -10,7 +10,6 @@ the graph gives a result: by a kernel that copies them, or by the one that compu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -35,7 +34,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
 from ..ir.views import behind_views, is_copy
 from ..target import Target
-from .products.windows import is_ours
+from .products.windows import gain_of_ours, is_ours
 from .uses import uses_of
 
 CHANNELS_LAST = (0, 2, 3, 1)
@@ -51,6 +50,8 @@ _ROWS = (Kind.REDUCTION, Kind.SCAN)
 _FEW_CHANNELS, _MOVES = 8, "into another layout"
 # Where many elements are moved for each convolution, estimates of the gain are within their error.
 _LEAST_GAIN = 1.2
+# What one more kernel takes of the host, where kernels of ours take the place of few calls.
+_OF_A_KERNEL_US = 10.0
 
 Order = tuple[int, ...]
 
@@ -68,7 +69,7 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     chosen = ours | {node.serial for node in nodes if not _has_groups(node)}
     while chosen:
         moved = _Moved.of(graph, chosen, ours)
-        if chosen & ours or _is_worth_it(moved, graph, chosen, conditions):
+        if _is_worth_it(moved, graph, target, conditions):
             return moved.graph
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
@@ -106,32 +107,52 @@ def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) ->
     return frozenset(found)
 
 
-def _is_worth_it(
-    moved: _Moved, graph: Graph, chosen: frozenset[int], conditions: Conditions
-) -> bool:
-    """Whether cuDNN would move more than is copied for it."""
-    gain = sum(
-        number_at(each.type.size_bytes, conditions.sizes)
-        for node in graph.nodes()
-        if node.serial in chosen
-        for each in (node, node.inputs[0])
-    )
-    readers = uses_of(moved.graph).readers
-    copies = [node for node in moved.graph.nodes() if is_copy(node)]
-    apart = [node for node in copies if not _is_in_passing(node, readers)]
-    cost = sum(number_at(node.type.size_bytes, conditions.sizes) for node in apart)
+def _is_worth_it(moved: _Moved, graph: Graph, target: Target, conditions: Conditions) -> bool:
+    """Whether less time is saved than copies take: microseconds of what cuDNN would move, and of
+    what kernels of ours are faster.
+    """
+
+    def copied_us(*nodes: Node) -> float:
+        num_bytes = sum(number_at(node.type.size_bytes, conditions.sizes) for node in nodes)
+        return 2 * num_bytes / target.copy_bytes_per_s * 1e6
+
+    gain = 0.0
+    for node in graph.nodes():
+        if node.serial in moved.chosen:
+            gain += copied_us(node, node.inputs[0])
+        if node.serial in moved.ours & moved.chosen:
+            gain += gain_of_ours(node, target, conditions)
+    apart = _copies_apart(moved)
+    of_kernels = len(apart) * _OF_A_KERNEL_US if moved.ours & moved.chosen else 0.0
+    cost = sum(map(copied_us, apart), start=of_kernels)
     return gain > _LEAST_GAIN * cost
 
 
-def _is_in_passing(copy: Node, readers: Mapping[int, tuple[Node, ...]]) -> bool:
-    """Whether the kernel that computes what is copied, or reads the copy, runs anyway."""
-    made = behind_views(copy)
-    source = behind_views(made.inputs[0])
-    computed = source.kind is Kind.POINTWISE and readers[source.serial] == (copy,)
-    if computed and not any(behind_views(each).kind in _ROWS for each in source.inputs):
-        return True
-    read = readers[copy.serial]
-    return bool(read) and all(node.kind is Kind.POINTWISE for node in read)
+def _copies_apart(moved: _Moved) -> list[Node]:
+    """Copies that are kernels of their own: no other computes what is copied, or reads the copy.
+    What a convolution of ours computes behind itself is read and written in its order.
+    """
+    readers = uses_of(moved.graph).readers
+    joined = {moved.permuted[serial][0].serial for serial in moved.chosen & moved.ours}
+    for node in moved.graph.nodes():
+        before = (behind_views(each) for each in node.inputs)
+        alike = (each for each in before if each.type.shape == node.type.shape)
+        if node.kind is Kind.POINTWISE and any(each.serial in joined for each in alike):
+            joined.add(node.serial)
+
+    def is_in_passing(copy: Node) -> bool:
+        source = behind_views(behind_views(copy).inputs[0])
+        computed = source.kind is Kind.POINTWISE and source.serial not in joined
+        rows = any(behind_views(each).kind in _ROWS for each in source.inputs)
+        if computed and readers[source.serial] == (copy,) and not rows:
+            return True
+        read = readers[copy.serial]
+        return bool(read) and all(
+            node.kind is Kind.POINTWISE and node.serial not in joined for node in read
+        )
+
+    copies = (node for node in moved.graph.nodes() if is_copy(node))
+    return [copy for copy in copies if not is_in_passing(copy)]
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 namespace host {
 
-// A new tensor of four axes without gaps; where `channels_last` is not 0 these are the last in memory.
+// A new tensor of four axes without gaps; where `channels_last` is not 0 these are the last in
+// memory.
 inline Tensor in_format(int64_t channels_last, const Tensor& x, ScalarType dtype,
                         const std::array<int64_t, 4>& sizes) {
   const auto [images, channels, height, width] = sizes;

@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opweld.flags import allows_tf32_convolutions
 from opweld.judge.load import Call, seed_all
 from opweld.judge.numerics.grade import MARGIN_B
 
@@ -145,9 +144,17 @@ def _tf32_or_itself(t: Tensor) -> Tensor:
 CONVOLUTIONS = Lowering(TF32, _tf32_or_itself, everywhere=False, convolutions=True)
 
 
+def _allows_tf32() -> bool:
+    """Whether torch's flags let cuDNN round so."""
+    try:
+        return bool(torch.backends.cudnn.allow_tf32)
+    except RuntimeError:  # the flag of each operator was set
+        return bool(torch.backends.cudnn.conv.fp32_precision == "tf32")
+
+
 def allowed_in(device: torch.device) -> Lowering | None:
     """What torch's flags allow beside the errors of eager on this device."""
-    return CONVOLUTIONS if device.type == "cuda" and allows_tf32_convolutions() else None
+    return CONVOLUTIONS if device.type == "cuda" and _allows_tf32() else None
 
 
 def narrower(dtype: torch.dtype) -> tuple[Lowering, ...]:

@@ -145,6 +145,12 @@ def is_ours(call: Node, target: Target, conditions: Conditions) -> bool:
     return times.is_ours_better
 
 
+def gain_of_ours(call: Node, target: Target, conditions: Conditions) -> float:
+    """Microseconds that a convolution saves as a kernel of ours, with something behind it."""
+    times = estimate_convolution(call, convolution_of(call), (call,), target, conditions.sizes)
+    return times.library - times.ours
+
+
 def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
     """The narrower tile where it has all filters; as many neighbours at once as divide them."""
     filters = number_at(made.windows.filters)

@@ -22,13 +22,13 @@ from ...ir.kernels.reduction import Lowered, Reduction, Scan
 from ..c import dtypes_of, storage_pieces
 from ..element import element_text, pieces_called, pieces_of, place_pieces, title
 from ..layout import call, folded, head, indented
-from .attention import attention_pieces, attention_text
-from .contraction import contraction_pieces, contraction_text
-from .convolution import convolution_pieces, convolution_text
 from .entry import ByLayout, entry, entry_pieces
 from .launch import launcher
 from .packet import element_body, names, packet_function, packet_name, parameters, turned_body
 from .pointwise import functor_pieces, functor_text, is_functor
+from .products.attention import attention_pieces, attention_text
+from .products.contraction import contraction_pieces, contraction_text
+from .products.convolution import convolution_pieces, convolution_text
 from .reduce_rows import is_row_functor, row_functor_pieces, row_functor_text
 from .reduction import reduction_pieces, reduction_text
 from .scan import scan_pieces, scan_text

@@ -6,7 +6,7 @@ from ...ir.expr import symbols_of
 from ...ir.kernels.kernel import Attending, Buffer
 from ...ir.operator import Argument, Operator
 from ..c import index_text
-from ..cuda.attention import COUNTS, counts, entry_integers, entry_parameters
+from ..cuda.products.attention import COUNTS, counts, entry_integers, entry_parameters
 from .parts import reads, references, sizes, wrapped
 
 

@@ -7,7 +7,7 @@ from ...ir.kernels.kernel import Buffer, Contraction, Factor
 from ...ir.kernels.product import Axis, extent
 from ...ir.operator import Argument, Operator
 from ..c import index_text
-from ..cuda.contraction import entry_parameters, held_parameters, size_parameters
+from ..cuda.products.contraction import entry_parameters, held_parameters, size_parameters
 from .parts import reads, references, sizes, wrapped
 
 

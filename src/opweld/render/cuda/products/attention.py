@@ -11,16 +11,16 @@ In C:
 
 from __future__ import annotations
 
-from ...ir.expr import Size, coefficient, substitute, symbol
-from ...ir.expr import product as product_of
-from ...ir.index import flatten
-from ...ir.kernels.kernel import Attending, Buffer, Extent, Index, Load, Test
-from ...ir.types import DType
-from ..c import constant
-from ..element import call_element, element_text, title
-from ..layout import folded, head, indented
+from ....ir.expr import Size, coefficient, substitute, symbol
+from ....ir.expr import product as product_of
+from ....ir.index import flatten
+from ....ir.kernels.kernel import Attending, Buffer, Extent, Index, Load, Test
+from ....ir.types import DType
+from ...c import constant
+from ...element import call_element, element_text, title
+from ...layout import folded, head, indented
+from ..packet import address_text, coordinates, definition_text, extents
 from .contraction import epilogue_name, epilogue_text, pointer_to
-from .packet import address_text, coordinates, definition_text, extents
 
 COUNTS = ("num_batches", "num_shared", "num_rows", "num_keys")
 

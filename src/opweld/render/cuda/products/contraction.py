@@ -14,12 +14,12 @@ prologue and epilogue touch, as in a launcher; the result is a cudaError_t.
 
 from __future__ import annotations
 
-from ...ir.kernels.kernel import Buffer, Contraction, Kernel
-from ...ir.kernels.product import PARTS, Form, FormRow, Mode
-from ..c import STORAGE
-from ..element import element_text, title
-from ..layout import call, head
-from .packet import extents, packet_function, packet_name
+from ....ir.kernels.kernel import Buffer, Contraction, Kernel
+from ....ir.kernels.product import PARTS, Form, FormRow, Mode
+from ...c import STORAGE
+from ...element import element_text, title
+from ...layout import call, head
+from ..packet import extents, packet_function, packet_name
 
 MODES = {
     Mode.FAITHFUL: "Faithful",

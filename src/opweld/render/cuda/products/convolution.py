@@ -8,16 +8,15 @@ A functor says what becomes of an element, and where windows lie.
 
 from __future__ import annotations
 
-from ...ir.expr import product
-from ...ir.kernels.convolution import Convolving, Windows
-from ...ir.kernels.kernel import Kernel, Multiplied
-from ...ir.plan import number_at
-from ...lower.names import Names
-from ..c import STORAGE
-from ..element import pieces_called, short_title
-from ..layout import call, folded, head
+from ....ir.expr import product
+from ....ir.kernels.convolution import Convolving, Windows
+from ....ir.kernels.kernel import Kernel, Multiplied
+from ....ir.plan import number_at
+from ...c import STORAGE
+from ...element import pieces_called, short_title
+from ...layout import call, folded, head
+from ..pointwise import operand, parameter, statements
 from .contraction import MODES
-from .pointwise import operand, parameter, statements
 
 
 def convolution_pieces(convolving: Convolving) -> set[str]:
@@ -37,7 +36,7 @@ def convolution_text(convolving: Convolving) -> str:
     operands = [operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
     numbers = (windows.axes, windows.stride, windows.padding, windows.dilation)
     listed = ", ".join(f"{{{', '.join(map(str, each))}}}" for each in numbers)
-    given = Names({b.name for b in kernel.buffers}).fresh("product")
+    given = _free("product", {b.name for b in kernel.buffers})
     params = [f"float {given}", *map(parameter, kernel.buffers)]
     name, (x, weight, own, workspace) = f"{group}_element", _table(convolving)
     by = f"<{name}, {_form(convolving)}>"
@@ -59,6 +58,10 @@ def convolution_text(convolving: Convolving) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    return name if name not in taken else _free(f"{name}_", taken)
 
 
 def _multiplied(kernel: Kernel) -> str:

@@ -1,0 +1,1 @@
+"""Matrix products, convolutions and attention as CUDA C++."""
