@@ -24,7 +24,7 @@ RESERVED = frozenset(
     "count product workspace held changed contract inside outside computed operand epilogue memory "
     "num_batches num_rows num_columns num_inner num_shared num_keys row_step at_batch at_shared "
     "query_lines key_lines value_lines shared_of place_of score_of "
-    "forms device_guard "
+    "forms device_guard channels_last "
     "scan carry carries packets packet known load rank kernel fold "
     "strip strip_row span kSpan rest partial partials whole piece pieces stride from to".split()
 )
