@@ -4,9 +4,9 @@ struct k1_conv2d_add_relu_element {
   using Operands = op::Types<op::Along<const float, 3>, op::Along<float, 0, 1, 2, 3>>;
   static constexpr int kRank = 4, kWidth = 4;
   static constexpr op::Windowed<2> kWindows{{0, 2, 3, 1}, {1, 1}, {1, 1}, {1, 1}};
-  OPWELD_FN void of(float product_1, float a_bias, float& result) {
+  OPWELD_FN void of(float product, float a_bias, float& result) {
     // model.py:11 y = F.relu(self.a(x))
-    result = op::relu(product_1 + a_bias);
+    result = op::relu(product + a_bias);
   }
 };
 extern "C" int64_t k1_conv2d_add_relu_scratch(const TensorView* operands) {
@@ -24,9 +24,9 @@ struct k2_conv2d_add_relu_element {
   using Operands = op::Types<op::Along<const float, 0, 1, 2, 3>, op::Along<float, 0, 1, 2, 3>>;
   static constexpr int kRank = 4, kWidth = 4;
   static constexpr op::Windowed<2> kWindows{{0, 1, 2, 3}, {1, 1}, {1, 1}, {1, 1}};
-  OPWELD_FN void of(float product_1, float relu_out, float& result) {
+  OPWELD_FN void of(float product, float relu_out, float& result) {
     // model.py:12 y = F.relu(self.b(y) + y)
-    result = op::relu(product_1 + relu_out);
+    result = op::relu(product + relu_out);
   }
 };
 extern "C" int64_t k2_conv2d_add_relu_scratch(const TensorView* operands) {
@@ -44,9 +44,9 @@ struct k3_conv2d_sigmoid_element {
   using Operands = op::Types<op::Along<float, 0, 1, 2, 3>>;
   static constexpr int kRank = 4, kWidth = 4;
   static constexpr op::Windowed<2> kWindows{{0, 1, 2, 3}, {2, 2}, {0, 0}, {2, 1}};
-  OPWELD_FN void of(float product_1, float& result) {
+  OPWELD_FN void of(float product, float& result) {
     // model.py:13 return torch.sigmoid(self.c(y)).mean((2, 3))
-    result = op::sigmoid(product_1);
+    result = op::sigmoid(product);
   }
 };
 extern "C" int64_t k3_conv2d_sigmoid_scratch(const TensorView* operands) {
