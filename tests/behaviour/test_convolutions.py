@@ -86,8 +86,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-# Two convolutions with their tails, in this order, what reads the others, and two copies.
-NUM_KERNELS = 11
+# Two convolutions with their tails, in this order, what reads the others, and a copy.
+NUM_KERNELS = 10
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,8 @@ def test_convolutions_read_each_other_with_their_channels_last(chain: Pair) -> N
     moved = [call.endswith(".movedim(1, -1)") for call in calls]
     assert moved == 3 * [False] + [True, True, False], "in eval, and none that is transposed"
     copies = re.findall(r"= _kernels\.k\d+_copy\w*\(", chain.text)
-    assert len(copies) == 2, "for the first, and for the last"
+    assert len(copies) == 1, "for the last: the first reads an image, which PyTorch moves"
+    assert chain.text.count("torch.Tensor.contiguous(") == 1
 
 
 @pytest.mark.parametrize("batch", [3, 1])
@@ -218,7 +219,7 @@ class Mean(Two):
     [
         (Mean(), "sm_90a", 2),
         (Mean(), "cpu", 0),
-        (Mean(groups=8), "sm_90a", 0),  # which have kernels of their own
+        (Mean(groups=4), "sm_90a", 0),  # which have kernels of their own in cuDNN
         (Two(), "sm_90a", 2),  # the kernel behind them moves the result
     ],
     ids=["chain", "cpu", "groups", "returned"],
