@@ -160,7 +160,7 @@ class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
     with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
     memory the caller gets. Those of the chosen convolutions that are `ours` take their input in any
-    order.
+    order, but for those of each channel by itself.
     """
 
     arena: Arena
@@ -284,7 +284,8 @@ class _Moved:
         return self._reshaped(made, _of(node.type.shape, its)), its
 
     def _convolution(self, node: Node, operands: tuple[Node, ...]) -> Node:
-        given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST, node.serial in self.ours)
+        as_it_lies = node.serial in self.ours and not _has_groups(node)
+        given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST, as_it_lies)
         result = TensorType(node.type.dtype, _of(node.type.shape, CHANNELS_LAST))
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((given, *operands[1:]), attrs)

@@ -19,11 +19,12 @@ from opweld.ir.ops import Kind
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
 from opweld.ir.text import to_text
 from opweld.ir.types import DType, TensorType
-from opweld.ir.views import behind_views
+from opweld.ir.views import behind_views, is_copy
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.plan.products.choice import choose_products
 from opweld.plan.products.windows import convolution_of, schedule_of
+from opweld.render.cuda.texts import cuda_text
 from opweld.target import CPU, SM_80, SM_90A, Target
 
 TF32 = Conditions(tf32_convolutions=True)
@@ -261,6 +262,37 @@ class TestTails:
         assert operations(group)[:2] == ["call", "add"]
         assert plan.graph.outputs[0].type == y.type
         assert group.convolution is not None and group.convolution.out == y.type.shape[2:]
+
+
+class TestDepthwise:
+    """Convolutions of each channel by itself."""
+
+    def test_they_are_kernels_of_float32_on_all_gpus(self) -> None:
+        for target in (SM_90A, SM_80):
+            m = Make()
+            y = conv(m, m.x("x", BATCH, 56, 56, 96), 96, (3, 3), last=True, groups=96, padding=1)
+            (made,) = convolutions(make_plan(graph(m.relu(y)), target, conditions=TF32))
+            assert made.schedule is not None
+            assert str(made.schedule) == "mode faithful, each channel by itself, vector width 2"
+            assert made.convolution is not None and made.convolution.windows.seen == 1
+
+    def test_their_input_has_its_channels_last(self) -> None:
+        """By a copy, if need be: threads go along the channels."""
+        m = Make()
+        y = conv(m, m.x("x", 32, 96, 56, 56), 96, (7, 7), groups=96, padding=3)
+        plan = planned(m.reduced("mean", m.relu(y), 2, 3))
+        (made,) = convolutions(plan)
+        assert made.convolution is not None
+        assert is_copy(made.convolution.x) and made.convolution.axes == (0, 1, 2, 3)
+
+    def test_tiles_are_made_for_the_taps(self) -> None:
+        for kernel, form in (((7, 7), "TapTiles<1, 7, 7, 1, 1, 1, 96>"), ((1, 65), "AnyTaps")):
+            m = Make()
+            padding = tuple(size // 2 for size in kernel)
+            x = m.x("x", BATCH, 56, 56, 96)
+            y = conv(m, x, 96, kernel, last=True, groups=96, padding=padding)
+            text = cuda_text(lower(make_plan(graph(m.relu(y)), SM_90A)))
+            assert f"op::DepthwiseForm<op::{form}>" in text
 
 
 class TestRefusals:
