@@ -329,7 +329,7 @@ static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
     return best;
 }
 
-// @WindowTiles deps: Convolution, InMemory, Launch, PackedFilters, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_filters_kernel, pack_pixels_kernel, parts_of_windows, product_of_windows, reads_packets
+// @WindowTiles deps: Convolution, TensorView, InMemory, Launch, PackedFilters, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_filters_kernel, pack_pixels_kernel, parts_of_windows, product_of_windows, reads_packets
 // A convolution of float32 over kSpace axes, by the tensor cores, in tiles of kColumns filters;
 // what does not fit the packed form is left to the float32 kernel.
 template <typename Mode, int kSpace, int kColumns>

@@ -125,7 +125,8 @@ def _compare_convolution(
     made = choice.products[anchor.serial]
     assert isinstance(made, Convolution), "it is one"
     tail = [node for node in cluster.nodes if node is not anchor]
-    times = estimate_convolution(anchor, made, tail, target, conditions.sizes)
+    mode = choice.modes[anchor.serial]
+    times = estimate_convolution(anchor, made, tail, target, conditions.sizes, mode)
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(times.ours)} us, the library{rest} {_us(times.library)} us"
     if times.is_ours_better:

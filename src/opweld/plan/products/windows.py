@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from ...ir.kernels.convolution import (
     MOST_TAPS,
     Convolution,
 )
-from ...ir.kernels.product import Mode
+from ...ir.kernels.product import PARTS, Mode
 from ...ir.ops import Op
 from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
@@ -137,17 +138,19 @@ def is_ours(call: Node, target: Target, conditions: Conditions) -> bool:
     """Whether a convolution with something behind it would be a kernel of ours."""
     try:
         made = convolution_of(call)
-        mode_of(call, made, target, conditions)
+        mode = mode_of(call, made, target, conditions)
         require_form(made)
     except NoProduct:
         return False
-    times = estimate_convolution(call, made, (call,), target, conditions.sizes)
+    times = estimate_convolution(call, made, (call,), target, conditions.sizes, mode)
     return times.is_ours_better
 
 
 def gain_of_ours(call: Node, target: Target, conditions: Conditions) -> float:
     """Microseconds that a convolution saves as a kernel of ours, with something behind it."""
-    times = estimate_convolution(call, convolution_of(call), (call,), target, conditions.sizes)
+    made = convolution_of(call)
+    mode = mode_of(call, made, target, conditions)
+    times = estimate_convolution(call, made, (call,), target, conditions.sizes, mode)
     return times.library - times.ours
 
 
@@ -163,12 +166,15 @@ def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
-# columns, with two tiles on a multiprocessor or one, and of a tile's end; the library's rate with
-# channels last (118 to 284 TFLOP/s), and its share of the speed of a copy.
+# columns, with two tiles on a multiprocessor or one, and of a tile's end; the library's rates with
+# channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of the speed of a copy.
 _LAUNCHES_US = 8.0
 _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
-_LIBRARY_RATE, _LIBRARY_SHARE, _LIBRARY_US = 185e12, 0.55, 5.0
-_ROWS = 128
+_LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
+_LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
+# Rows of a tile; products of upper and lower parts, of which the least is left out; the shortest
+# sums that are made in parts where there are few tiles.
+_ROWS, _PRODUCTS, _LEAST_IN_PARTS = 128, {1: 1, 2: 3}, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,32 +195,44 @@ class ConvolutionTimes:
 
 
 def estimate_convolution(
-    call: Node, made: Convolution, tail: Sequence[Node], target: Target, sizes: Sizes
+    call: Node,
+    made: Convolution,
+    tail: Sequence[Node],
+    target: Target,
+    sizes: Sizes,
+    mode: Mode = Mode.TF32,
 ) -> ConvolutionTimes:
+    """How long a convolution takes, at examples of symbolic sizes."""
     if made.depthwise:
         return _estimate_depthwise(call, made, bool(tail), target, sizes)
-    schedule, windows = schedule_of(made, Mode.TF32), made.windows
-    rows, filters, channels, taps = (
-        number_at(size, sizes)
-        for size in (windows.rows, windows.filters, windows.channels, product_of(windows.kernel))
-    )
     read_us, written_us = (
         number_at(node.type.size_bytes, sizes) / target.copy_bytes_per_s * 1e6
         for node in (made.x, call)
     )
-    intervals = taps * -(-channels // INTERVAL)
-    tiles = -(-rows // _ROWS) * -(-filters // schedule.columns)
-    turns = tiles / target.multiprocessors / _TILES_AT_ONCE[schedule.columns]
-    turns = max(turns, 0.5 if intervals >= 8 else 1.0)
-    if turns < 2:
-        turns = -(-turns // 0.5) * 0.5
-    each = intervals * _INTERVAL_US[schedule.columns] + _END_US[schedule.columns]
-    ours = _LAUNCHES_US + 1.5 * read_us + max(turns * each, written_us)
-    flops = number_at(windows.flops, sizes)
-    library = (
-        max(flops / _LIBRARY_RATE * 1e6, (read_us + written_us) / _LIBRARY_SHARE) + _LIBRARY_US
-    )
+    packed = 1 + PARTS[mode] / 2  # reads and writes of as many bytes as x has
+    summed_us = _sums_us(made, mode, target, sizes)
+    ours = _LAUNCHES_US + packed * read_us + max(summed_us, written_us)
+    multiplied_us = number_at(made.windows.flops, sizes) / _LIBRARY_RATES[mode] * 1e6
+    library = _LIBRARY_US + max(multiplied_us, (read_us + written_us) / _LIBRARY_SHARE)
     return ConvolutionTimes(ours, library + (2 * written_us + 2.0 if tail else 0.0))
+
+
+def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
+    """Of the tiles, in half waves where there are few, as sums are then made in parts."""
+    columns, windows = schedule_of(made, mode).columns, made.windows
+    rows, filters, channels, taps = (
+        number_at(size, sizes)
+        for size in (windows.rows, windows.filters, windows.channels, product_of(windows.kernel))
+    )
+    intervals = taps * -(-channels // INTERVAL)
+    tiles = -(-rows // _ROWS) * -(-filters // columns)
+    waves = tiles / (target.multiprocessors * _TILES_AT_ONCE[columns])
+    if waves < 2:
+        waves = math.ceil(2 * waves) / 2
+    if intervals < _LEAST_IN_PARTS:
+        waves = max(waves, 1.0)
+    interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
+    return waves * (intervals * interval_us + _END_US[columns])
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and
