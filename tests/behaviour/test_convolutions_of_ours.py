@@ -45,14 +45,13 @@ def get_init_inputs():
 def flag_as_before() -> Iterator[None]:
     with all_convolutions_ours():
         yield
-    torch.backends.cudnn.allow_tf32 = True
 
 
 def emitted(folder: Path, target: str = "sm_90a", flag: bool = True) -> str:
-    torch.backends.cudnn.allow_tf32 = flag
     path = folder / "three.py"
     path.write_text(SOURCE, "utf-8")
-    return compile_file(path, Options(target=target, check=False)).text
+    with torch.backends.cudnn.flags(allow_tf32=flag):
+        return compile_file(path, Options(target=target, check=False)).text
 
 
 def guard_of(text: str) -> str:

@@ -28,7 +28,7 @@ __global__ void give_kernel(op::EpilogueStore<Keep<kLanes>> sink, op::RowsAt to,
         const int row = to.row + lane / 4 + i / 2 % 2 * 8;
         const int at = column + piece * kPiece + i / 4 * 8 + lane % 4 * 2 + i % 2;
         const bool inside = row < to.m && at < to.n;
-        sums.value[piece][i] = inside ? c[to.begin + row * to.n + at] : CUDART_NAN_F;
+        sums.value[piece][i] = inside ? c[(to.first_row + row) * to.n + at] : CUDART_NAN_F;
       }
     if (kScaled) op::start_factors<kTileN>(staging.warp[warp], scale + column, to.n - column);
     if (kScaled) op::await_copies<0>();
@@ -45,7 +45,7 @@ extern "C" int give_{lanes}_{columns}_{scaled}(const void* c, const void* scale,
   auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, begin + m * n);
   sink.parts = static_cast<float*>(parts);
   give_kernel<{lanes}, {columns}, {scaled}><<<(m + 31) / 32, 64>>>(
-      sink, op::RowsAt{{begin, 0, int(m), int(n)}}, static_cast<const float*>(c),
+      sink, op::RowsAt{{n ? begin / n : 0, 0, int(m), int(n)}}, static_cast<const float*>(c),
       static_cast<const float*>(scale));
   return cudaGetLastError();
 }}

@@ -1,62 +1,67 @@
-"""What torch's flags allow, and that emitted files read them alike."""
+"""What torch's flags allow, and that emitted files read them alike: in processes of their own, as
+flags that are set for all operators and for each cannot be put back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from importlib.resources import files
-from typing import Any
+import subprocess
+import sys
 
 import pytest
-import torch
 
+ASKED = """
+import torch
+from importlib.resources import files
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 
 cudnn = torch.backends.cudnn
+names = {"torch": torch}
+text = files("opweld").joinpath("emission/texts/flags/tf32_convolutions.txt").read_text("utf-8")
+exec(text, names)
 
 
-@pytest.fixture(autouse=True)
-def flags_as_before() -> Iterator[None]:
-    yield
-    cudnn.allow_tf32 = True
-    torch.set_float32_matmul_precision("highest")
+def require(answer):
+    assert allows_tf32_convolutions() is answer, "the compiler"
+    assert names["_allows_tf32_convolutions"]() is answer, "an emitted file"
 
-
-def emitted() -> Callable[[], bool]:
-    """What an emitted file asks."""
-    names: dict[str, Any] = {"torch": torch}
-    text = files("opweld").joinpath("emission/texts/flags/tf32_convolutions.txt").read_text("utf-8")
-    exec(text, names)
-    found: Callable[[], bool] = names["_allows_tf32_convolutions"]
-    return found
-
-
-BOTH = (allows_tf32_convolutions, emitted())
-
-
-@pytest.mark.parametrize("asked", BOTH, ids=["compiler", "emitted file"])
-class TestConvolutions:
-    @pytest.mark.parametrize("flag", [True, False])
-    def test_by_the_flag_of_all_operators(self, asked: Callable[[], bool], flag: bool) -> None:
-        cudnn.allow_tf32 = flag
-        assert asked() is flag
-
-    @pytest.mark.parametrize(("precision", "allowed"), [("tf32", True), ("ieee", False)])
-    def test_by_their_own(self, asked: Callable[[], bool], precision: str, allowed: bool) -> None:
-        if not hasattr(cudnn, "conv"):
-            pytest.skip("this PyTorch has no flag for each operator")
+"""
+CASES = {
+    "by default": "require(True)",
+    "of all operators": """
+for flag in (False, True):
+    cudnn.allow_tf32 = flag
+    require(flag)
+""",
+    "of convolutions": """
+if hasattr(cudnn, "conv"):
+    for precision, allowed in (("ieee", False), ("tf32", True)):
         cudnn.conv.fp32_precision = precision
-        assert asked() is allowed
-
-    def test_those_of_others_do_not_count(self, asked: Callable[[], bool]) -> None:
-        if not hasattr(cudnn, "conv"):
-            pytest.skip("this PyTorch has no flag for each operator")
-        cudnn.conv.fp32_precision = "ieee"
-        cudnn.rnn.fp32_precision = "tf32"
-        torch.set_float32_matmul_precision("high")
-        assert asked() is False
-
-
-@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_products(precision: str) -> None:
+        require(allowed)
+""",
+    "of others": """
+if hasattr(cudnn, "conv"):
+    cudnn.conv.fp32_precision = "ieee"
+    cudnn.rnn.fp32_precision = "tf32"
+    require(False)
+""",
+    "of products": """
+for precision in ("highest", "high", "medium"):
     torch.set_float32_matmul_precision(precision)
     assert allows_tf32() is (precision != "highest")
+""",
+}
+
+
+def ran(text: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", ASKED + text]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_flags(case: str) -> None:
+    done = ran(CASES[case])
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wrong_answer_is_found() -> None:
+    assert "the compiler" in ran("require(False)").stderr
