@@ -51,7 +51,7 @@ ROWS = (
     Row("ResNet-18", model("resnet18"), 5000, 30, gpu_batch=64),
     Row("ResNet-18, training", model("resnet18"), 5000, 30, True, gpu_batch=64),
     Row("MobileNetV2", model("mobilenet_v2"), 8000, 45, gpu_batch=64),
-    Row("DenseNet-121", model("densenet121"), 8000, 60, gpu_batch=32),
+    Row("DenseNet-121", model("densenet121"), 5000, 60, gpu_batch=32),
     Row("ViT-B, 12 blocks", model("vit_b"), 3500, 40, gpu_batch=32),
     Row("GPT, 12 blocks", model("gpt"), 3500, 40, gpu_batch=8),
 )
