@@ -146,9 +146,9 @@ def main(
 ) -> None:
     """Prints a table."""
     cases = [case for case in CASES if only in case.name]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         texts = list(dict.fromkeys(case.text for case in cases))
-        paths = [Path(folder, f"convolution{i}.cu") for i in range(len(texts))]
+        paths = [Path(directory, f"convolution{i}.cu") for i in range(len(texts))]
         with ThreadPoolExecutor(16) as pool:
             built = dict(zip(texts, pool.map(build, texts, paths), strict=True))
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ms")

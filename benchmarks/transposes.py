@@ -185,8 +185,8 @@ def main(
     """Prints a line for each case and keeps them."""
     run = {**run_of_today(), "suite": "transposes"}
     path = out / f"transposes-{slug(run['device'])}.json"
-    with tempfile.TemporaryDirectory() as folder:
-        library = build_cuda(kernels_text(), Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        library = build_cuda(kernels_text(), Path(directory))
     for case in CASES:
         if only not in case.name:
             continue

@@ -149,7 +149,7 @@ def in_a_frame(x: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 1, 2))[..., 1:-2, :]
 
 
-def turned(x: Tensor) -> Tensor:
+def transposed(x: Tensor) -> Tensor:
     return x.transpose(0, -2).contiguous().transpose(0, -2)
 
 
@@ -161,7 +161,7 @@ def repeated(x: Tensor) -> Tensor:
     return x[:1].expand_as(x)
 
 
-LAYOUTS = (permuted, every_second, in_a_frame, turned, misaligned, repeated)
+LAYOUTS = (permuted, every_second, in_a_frame, transposed, misaligned, repeated)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused() -> None:
         operators().k4_conv1d(x.half(), weight)
 
 
-def test_values_that_are_not_finite_reach_what_they_reach() -> None:
+def test_inf_and_nan_propagate_as_in_eager() -> None:
     x, weight = LAYERS["line"].operands(2)
     x[1, 3, 4] = torch.nan
     found = operators().k4_conv1d(x, weight)

@@ -78,7 +78,7 @@ class TestWindows:
         require(Case(130, 40, (1, 1), 6, (1, 1), windows(2)), WIDE)
         require(Case(40, 40, (2, 1, 2), 6, (2, 3, 2), windows(3, 1, 1)), SPACE)
 
-    def test_windows_that_show_padding_alone(self) -> None:
+    def test_windows_inside_the_padding(self) -> None:
         found = require(Case(2, 33, (3, 2), 4, (2, 2), windows(2, 1, 3)))
         assert (found[:, :2] == 0).all() and (found[:, -2:] == 0).all() and found.any()
 
@@ -157,7 +157,7 @@ class TestValues:
 
     @pytest.mark.parametrize("odd", [np.inf, np.nan, 3e38, 1e-42])
     @pytest.mark.parametrize("side", [0, 1])
-    def test_odd_ones_reach_what_they_reach_in_float32(self, odd: float, side: int) -> None:
+    def test_edge_values_propagate_as_in_float32(self, odd: float, side: int) -> None:
         operands = self.CASE.operands
         operands[side][(1, slice(None), 2, 1) if side == 0 else 1] = odd
         operands[1 - side][0] = 0

@@ -141,7 +141,7 @@ def test_what_tiles_do_not_take_is_made_without_them() -> None:
         require_near(x, weight, filters, Call(THREE))
 
 
-def test_x_may_lie_apart() -> None:
+def test_x_of_other_strides() -> None:
     wide, weight = values(3, 8, 12, 12), values(6, 3, 3, seed=1)
     for x in (wide[:, :, :, :6], wide[:, 1:-1, 2:-2, 4:10], wide[::2, ::2, ::3, :6]):
         for tiles in (THREE, "AnyTaps"):
@@ -159,7 +159,7 @@ def test_nothing_where_there_are_no_images_and_zeros_where_x_has_no_places() -> 
 
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("tiles", [THREE, "AnyTaps"])
-def test_a_value_that_is_not_finite_reaches_what_has_a_tap_on_it(tiles: str, odd: float) -> None:
+def test_inf_and_nan_propagate_to_the_windows_that_read_them(tiles: str, odd: float) -> None:
     x, weight = values(1, 7, 8, 34), values(34, 3, 3, seed=1)
     for at in ((0, 0, 0, 3), (0, 6, 7, 3), (0, 3, 4, 3)):
         changed = x.copy()

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        {held}
+        {parameters}
 
     def forward(self, x):
         {lines}
@@ -41,8 +41,8 @@ def get_init_inputs():
 """
 
 
-def model(held: str, lines: str, example: str) -> str:
-    return MODEL.format(held=held, lines=lines, example=example)
+def model(parameters: str, lines: str, example: str) -> str:
+    return MODEL.format(parameters=parameters, lines=lines, example=example)
 
 
 def one(arguments: str, example: str) -> str:

@@ -254,7 +254,7 @@ class Calls(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_backward_runs_no_forward_again(vision: Emitted) -> None:
+def test_a_backward_repeats_no_product_of_the_forward(vision: Emitted) -> None:
     """No statistics, convolutions and products: as many products as eager's backward has."""
     found = []
     for module in both(vision):

@@ -16,29 +16,26 @@ def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None
     """For each operand the axes of the results that its own lie along, one apiece; None where some
     operand is read in another way or in part, or something that is none.
     """
-    loads = {d.buffer: d for d in strided.definitions if isinstance(d, Load) and not d.guard}
-    if len(strided.definitions) != len(loads) or len(loads) != len(group.inputs):
-        return None
-    found = []
-    for buffer, node in zip(strided.buffers, group.inputs, strict=False):
-        along = _along(buffer, node, loads[buffer.name].address, group.outputs[0].type.shape)
-        if along is None:
-            return None
-        found.append(along)
-    return tuple(found)
+    operands = sum(not buffer.written for buffer in strided.buffers)
+    return _axes_of_loads(group, strided) if operands == len(strided.definitions) else None
 
 
 def axes_of_epilogue(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
     """The same for the operands that are read beside an element of a product."""
+    operands = sum(not buffer.written for buffer in strided.buffers)
+    return _axes_of_loads(group, strided) if operands + 1 == len(strided.definitions) else None
+
+
+def _axes_of_loads(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
     loads = {d.buffer: d for d in strided.definitions if isinstance(d, Load) and not d.guard}
-    if len(strided.definitions) != len(loads) + 1:
-        return None
     found = []
     for buffer in strided.buffers:
         if buffer.written:
             continue
-        node = group.inputs[buffer.source]
-        along = _along(buffer, node, loads[buffer.name].address, group.outputs[0].type.shape)
+        if buffer.name not in loads:
+            return None
+        node, address = group.inputs[buffer.source], loads[buffer.name].address
+        along = _along(buffer, node, address, group.outputs[0].type.shape)
         if along is None:
             return None
         found.append(along)

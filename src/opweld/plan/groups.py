@@ -11,7 +11,7 @@ from ..ir.kernels.convolution import Convolution
 from ..ir.kernels.product import Product
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
-from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows
+from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows, Schedule
 from ..ir.views import behind_views, is_copy, is_free_view
 from ..target import Target
 from .cost import estimate
@@ -195,62 +195,59 @@ def _pointwise(context: _Context, name: str, unit: list[Node]) -> Group:
 def _attention(
     context: _Context, name: str, unit: list[Node], anchor: Node, attention: Attention
 ) -> Group:
-    inputs, outputs = _operands(context.uses, unit), context.uses.results(unit)
-    group = Group(
-        name,
-        GroupKind.ATTENTION,
-        _with_views(context.uses, unit, inputs),
-        inputs,
-        outputs,
-        choose_attention_schedule(attention, context.target),
-        Estimate(0, 0, ""),
-        _made_reason("attention as one kernel", unit, context.choice.accepted[anchor.serial]),
-        anchor=anchor,
-        attention=attention,
-    )
-    return replace(group, estimate=estimate(group, context.target))
+    schedule = choose_attention_schedule(attention, context.target)
+    group = _anchored(context, name, unit, anchor, GroupKind.ATTENTION, schedule)
+    return _estimated(context, replace(group, attention=attention))
 
 
 def _convolution(
     context: _Context, name: str, unit: list[Node], anchor: Node, convolution: Convolution
 ) -> Group:
-    inputs = _operands(context.uses, unit)
-    group = Group(
-        name,
-        GroupKind.CONVOLUTION,
-        _with_views(context.uses, unit, inputs),
-        inputs,
-        context.uses.results(unit),
-        schedule_of(convolution, context.choice.modes[anchor.serial]),
-        Estimate(0, 0, ""),
-        _made_reason("a convolution", unit, context.choice.accepted[anchor.serial]),
-        anchor=anchor,
-        convolution=convolution,
-    )
-    return replace(group, estimate=estimate(group, context.target))
+    schedule = schedule_of(convolution, context.choice.modes[anchor.serial])
+    group = _anchored(context, name, unit, anchor, GroupKind.CONVOLUTION, schedule)
+    return _estimated(context, replace(group, convolution=convolution))
 
 
 def _contraction(
     context: _Context, name: str, unit: list[Node], anchor: Node, product: Product
 ) -> Group:
+    mode, sizes = context.choice.modes[anchor.serial], context.conditions.sizes
+    schedule = choose_contraction_schedule(product, mode, context.target, sizes)
+    group = _anchored(context, name, unit, anchor, GroupKind.CONTRACTION, schedule)
+    return _estimated(context, replace(group, product=product))
+
+
+_MADE = {
+    GroupKind.ATTENTION: "attention as one kernel",
+    GroupKind.CONVOLUTION: "a convolution",
+    GroupKind.CONTRACTION: "a matrix product",
+}
+
+
+def _anchored(
+    context: _Context,
+    name: str,
+    unit: list[Node],
+    anchor: Node,
+    kind: GroupKind,
+    schedule: Schedule,
+) -> Group:
+    """The group of `anchor` and its epilogue, without what the anchor computes and an estimate."""
     inputs = _operands(context.uses, unit)
-    group = Group(
+    return Group(
         name,
-        GroupKind.CONTRACTION,
+        kind,
         _with_views(context.uses, unit, inputs),
         inputs,
         context.uses.results(unit),
-        choose_contraction_schedule(
-            product,
-            context.choice.modes[anchor.serial],
-            context.target,
-            context.conditions.sizes,
-        ),
-        Estimate(0, 0, ""),
-        _made_reason("a matrix product", unit, context.choice.accepted[anchor.serial]),
+        schedule,
+        NO_ESTIMATE,
+        _made_reason(_MADE[kind], unit, context.choice.accepted[anchor.serial]),
         anchor=anchor,
-        product=product,
     )
+
+
+def _estimated(context: _Context, group: Group) -> Group:
     return replace(group, estimate=estimate(group, context.target))
 
 

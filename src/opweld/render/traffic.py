@@ -257,7 +257,7 @@ def _of_convolution(site: _Site, convolving: Convolving) -> int:
     the epilogue.
     """
     read = [site.operand_bytes(place) for place in (convolving.x, convolving.weight)]
-    if not convolving.columns:
+    if convolving.depthwise:
         return sum(read) + _of_kernel(site, convolving.epilogue)
     copies = sum(read) * PARTS[convolving.mode] // 2
     return sum(read) + 2 * copies + _of_kernel(site, convolving.epilogue)

@@ -183,7 +183,7 @@ class Calls(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_a_product_is_not_made_again_for_what_its_result_shows() -> None:
+def test_the_backward_uses_the_result_instead_of_the_product() -> None:
     here = made(lambda x, w, y: torch.relu(F.linear(x, w) + y), WIDE, SQUARE, ROW[:4])
     grad = torch.ones(5, 3, 4, dtype=torch.float64)
     assert here.closed is not None and here.closed.kept == (0,)
@@ -196,7 +196,7 @@ def test_a_product_is_not_made_again_for_what_its_result_shows() -> None:
         assert (found["mm"] + found["bmm"], found["addmm"], found["relu"]) == (products, 0, 0)
 
 
-def test_a_softmax_is_not_made_again() -> None:
+def test_a_softmax_is_kept_for_the_backward() -> None:
     here = made(lambda x: torch.softmax(x * 2, -1), X)
     assert here.closed is not None and here.closed.kept == (0,)
     assert "softmax(" not in here.closed.text and "torch.exp" not in here.closed.text

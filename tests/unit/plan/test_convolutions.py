@@ -317,7 +317,7 @@ class TestRefusals:
         assert refusal(m.relu(y)).startswith(LIBRARY + reason)
 
     @pytest.mark.parametrize(("padding", "taken"), [(16, True), (17, False)])
-    def test_three_axes_reach_less_far(self, padding: int, taken: bool) -> None:
+    def test_three_axes_allow_less_padding(self, padding: int, taken: bool) -> None:
         m = Make()
         x = m.x("x", BATCH, 16, 32, 32, 64)
         plan = planned(m.relu(conv(m, x, 128, (3, 3, 3), last=True, padding=padding)))

@@ -14,6 +14,7 @@ from .kernel import (
     Arg,
     Attending,
     Between,
+    Buffer,
     Condition,
     Const,
     Contraction,
@@ -50,13 +51,8 @@ def check_fused(fused: Pointwise) -> None:
 
 def check_convolving(convolving: Convolving) -> None:
     """The epilogue is well formed, takes the result once, and touches operands of the group."""
-    check_kernel(convolving.epilogue)
-    taken = [d for d in convolving.epilogue.definitions if isinstance(d, Multiplied)]
-    if len(taken) != 1:
-        raise InvalidKernel(f"{convolving.group} takes its result {len(taken)} times")
-    unknown = [b.name for b in convolving.epilogue.buffers if b not in convolving.buffers]
-    if unknown:
-        raise InvalidKernel(f"{convolving.group} touches {unknown[0]}, which it is not given")
+    _check_taken(convolving.group, convolving.epilogue, "result")
+    _check_given(convolving.group, convolving.kernels, convolving.buffers)
     if any(convolving.buffers[place].written for place in (convolving.x, convolving.weight)):
         raise InvalidKernel(f"{convolving.group} reads one of its results")
     if len(convolving.axes) != sum(not b.written for b in convolving.epilogue.buffers):
@@ -65,18 +61,28 @@ def check_convolving(convolving: Convolving) -> None:
 
 def check_contraction(contraction: Contraction) -> None:
     """The epilogue is well formed, takes the product once, and touches operands of the group."""
-    check_kernel(contraction.epilogue)
-    taken = [d for d in contraction.epilogue.definitions if isinstance(d, Multiplied)]
-    if len(taken) != 1:
-        raise InvalidKernel(f"{contraction.group} takes its product {len(taken)} times")
+    _check_taken(contraction.group, contraction.epilogue)
     if (contraction.prologue is None) is (contraction.a.source is None):
         raise InvalidKernel(f"{contraction.group} has its operand a from nowhere, or twice")
     if contraction.prologue is not None:
         _check_prologue(contraction.group, contraction.prologue.kernel)
-    known = {buffer.name for buffer in contraction.buffers}
-    unknown = [b.name for each in contraction.kernels for b in each.buffers if b.name not in known]
+    _check_given(contraction.group, contraction.kernels, contraction.buffers)
+
+
+def _check_taken(group: str, kernel: Kernel, made: str = "product") -> None:
+    """It is well formed and takes once what was `made` before it."""
+    check_kernel(kernel)
+    taken = [d for d in kernel.definitions if isinstance(d, Multiplied)]
+    if len(taken) != 1:
+        raise InvalidKernel(f"{group} takes its {made} {len(taken)} times")
+
+
+def _check_given(group: str, kernels: Iterable[Kernel], buffers: Iterable[Buffer]) -> None:
+    """They touch operands of the group alone."""
+    known = {buffer.name for buffer in buffers}
+    unknown = [b.name for kernel in kernels for b in kernel.buffers if b.name not in known]
     if unknown:
-        raise InvalidKernel(f"{contraction.group} touches {unknown[0]}, which it is not given")
+        raise InvalidKernel(f"{group} touches {unknown[0]}, which it is not given")
 
 
 def _check_prologue(group: str, kernel: Kernel) -> None:
@@ -91,13 +97,8 @@ def _check_prologue(group: str, kernel: Kernel) -> None:
 def check_attending(attending: Attending) -> None:
     """Both kernels are well formed, each takes one product, and rows are evenly spaced."""
     for kernel in attending.kernels:
-        check_kernel(kernel)
-        taken = [d for d in kernel.definitions if isinstance(d, Multiplied)]
-        if len(taken) != 1:
-            raise InvalidKernel(f"{attending.group} takes its product {len(taken)} times")
-        unknown = [b.name for b in kernel.buffers if b not in attending.buffers]
-        if unknown:
-            raise InvalidKernel(f"{attending.group} touches {unknown[0]}, which it is not given")
+        _check_taken(attending.group, kernel)
+    _check_given(attending.group, attending.kernels, attending.buffers)
     rows, keys, inner = attending.rows
     addresses = [(attending.place, rows), (attending.address(attending.q), rows)]
     addresses += [(attending.address(name), keys) for name in (attending.k, attending.v)]

@@ -100,10 +100,9 @@ class Convolution:
 class Convolving:
     """A convolution, whose result has its channels last, and what becomes of each element.
 
-    `x` and `weight` are positions among the group's inputs, `columns` is one of COLUMNS, or 0 for a
-    convolution of each channel by itself. `epilogue`
-    takes an element at a place of the result, over operands of any strides; `axes` has for each of
-    these those of the result that its own lie along.
+    `x` and `weight` are positions among the group's inputs; `columns` is one of COLUMNS, or 0 for a
+    depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
+    any strides; `axes` has for each of these those of the result that its own lie along.
     """
 
     group: str
@@ -117,6 +116,11 @@ class Convolving:
     epilogue: Kernel
     axes: tuple[tuple[int, ...], ...]
     shape: tuple[Size, ...]
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each filter sees one channel: no tiles of the tensor cores."""
+        return not self.columns
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

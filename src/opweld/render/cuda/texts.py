@@ -8,8 +8,8 @@ plain C, so that no torch header is ever read by nvcc:
                           int64_t num_elems, int64_t max_offset, int aligned, void* stream)
 `max_offset` is the largest element offset that any operand reaches: it decides between 32- and
 64-bit indices. `aligned` says that every pointer allows 16-byte accesses. The result is a
-cudaError_t. Matrix products, convolutions and attention have entries of their own: see
-contraction.py, convolution.py and attention.py.
+cudaError_t. Matrix products and attention have entries of their own, convolutions are
+functors of a skeleton: see contraction.py, attention.py and convolution.py in products/.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convolutions as functors of one CUDA skeleton (device/conv/im2col.cuh).
+"""Convolutions as functors of one CUDA skeleton (device/conv/convolution.cuh).
 
 A functor says what becomes of an element, and where windows lie.
 
@@ -69,7 +69,7 @@ def _multiplied(kernel: Kernel) -> str:
 
 
 def _form_pieces(convolving: Convolving) -> set[str]:
-    if not convolving.columns:
+    if convolving.depthwise:
         tiles = "TapTiles" if _is_made_to_measure(convolving.windows) else "AnyTaps"
         return {"DepthwiseForm", tiles}
     narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
@@ -107,7 +107,7 @@ def _depthwise_form(windows: Windows) -> str:
 
 
 def _form(convolving: Convolving) -> str:
-    if not convolving.columns:
+    if convolving.depthwise:
         return _depthwise_form(convolving.windows)
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
     return f"op::WindowTiles<op::{MODES[convolving.mode]}, {space}, {convolving.columns}>"
