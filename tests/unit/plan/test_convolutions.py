@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.plan.plans import BATCH, Make, graph
 
-from opweld.ir.attrs import CallAttrs, Operand
+from opweld.ir.attrs import CallAttrs, IotaAttrs, Operand
 from opweld.ir.check import check
 from opweld.ir.expr import Size
 from opweld.ir.graph import Node
@@ -244,6 +244,27 @@ class TestTails:
         first_made, second_made = (group.convolution for group in convolutions(plan))
         assert first_made and second_made and second_made.axes == (0, 1, 2, 3)
         assert second_made.x in convolutions(plan)[0].outputs
+
+    @pytest.mark.parametrize(
+        ("dims", "joins"), [((0, 1, 2, 3), True), ((0, 2, 1, 3), False), ((0, 3, 2, 1), False)]
+    )
+    def test_an_operand_of_another_order_does_not_join(
+        self, dims: tuple[int, ...], joins: bool
+    ) -> None:
+        """Its epilogue reads vectors along the channels, a row of pixels after another."""
+        m = Make()
+        y = conv(m, m.x("x", BATCH, 64, 64, 64), 64, (3, 3), last=True, padding=1)
+        other = m.permute(m.x("other", BATCH, 64, 64, 64), *dims)
+        (group,) = convolutions(planned(m.add(m.relu(y), other)))
+        assert operations(group) == ["call", "relu", *(["add"] if joins else [])]
+
+    def test_an_index_does_not_join(self) -> None:
+        """An index that the kernel would compute is no operand with strides."""
+        m = Make()
+        y = conv(m, m.x("x", BATCH, 64, 64, 64), 64, (3, 3), last=True, padding=1)
+        places = m.arena.iota(IotaAttrs(0.0, 1.0, 64), DType.F32)
+        (group,) = convolutions(planned(m.add(m.relu(y), places)))
+        assert operations(group) == ["call", "relu"]
 
     def test_a_result_is_put_into_eagers_order_behind_it(self) -> None:
         m = Make()
