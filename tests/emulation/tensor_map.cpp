@@ -98,8 +98,8 @@ void start_copies(unsigned to, const Rows& rows, unsigned barrier, unsigned bloc
     const unsigned begin = to & ~1023u, lead = to - begin;
     Rows swizzled(rows.size());
     for (unsigned i = 0; i < rows.size(); i += 16) {
-        const unsigned at = lead + i, swizzled = at ^ (at >> 7 & 7) << 4;
-        memcpy(&swizzled[swizzled - lead], &rows[i], 16);
+        const unsigned at = lead + i, target = at ^ (at >> 7 & 7) << 4;
+        memcpy(&swizzled[target - lead], &rows[i], 16);
     }
     for (unsigned block = 0; blocks >> block; ++block)
         if (blocks >> block & 1) start_copy_into(block, to, swizzled, barrier);
