@@ -4,6 +4,7 @@ kernels emulated; beside float64.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -40,7 +41,7 @@ def plan_of(make: Callable[[Make], tuple[Node, ...]], tf32: bool = True) -> Plan
 
 def layers(m: Make) -> tuple[Node, ...]:
     """With their channels last: two of other sizes that share a kernel; one of many filters with
-    what joins it; one along one axis, which is a result itself.
+    what joins it; one along one axis, which is a result itself; one of each channel by itself.
     """
     how: dict[str, Any] = {"last": True, "padding": (1, 0), "stride": (2, 1)}
     plain = conv(m, m.x("a", BATCH, 7, 6, 40), 12, (3, 2), **how)
@@ -49,7 +50,8 @@ def layers(m: Make) -> tuple[Node, ...]:
     shift, residual = m.w("shift", 70), m.x("residual", BATCH, 3, 3, 70)
     wide = m.mul(m.relu(m.add(wide, shift)), residual)
     line = conv(m, m.x("d", BATCH, 30, 33), 9, (5,), last=True, padding="same")
-    return m.tanh(plain), m.tanh(twin), wide, line
+    depthwise = conv(m, m.x("e", BATCH, 6, 9, 34), 34, (3, 3), last=True, groups=34, padding=1)
+    return m.tanh(plain), m.tanh(twin), wide, line, m.relu(depthwise)
 
 
 def channels_first(x: Tensor) -> Tensor:
@@ -74,16 +76,22 @@ def line(x: Tensor, weight: Tensor) -> Tensor:
     return channels_last(F.conv1d(channels_first(x), weight, padding="same"))
 
 
+def depthwise(x: Tensor, weight: Tensor) -> Tensor:
+    made = F.conv2d(channels_first(x), weight, padding=1, groups=34)
+    return torch.relu(channels_last(made))
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """An operator: what it computes, the sizes of its operands behind the batch of the first and
-    the last, and the numbers that it is given.
+    the last, and the numbers that it is given; whether tensor cores multiply.
     """
 
     operator: str
     computed: Callable[..., Tensor]
     sizes: tuple[tuple[int, ...], ...]
     numbers: tuple[int, ...] = ()
+    is_rounded: bool = True
 
     def operands(self, batch: int) -> list[Tensor]:
         torch.manual_seed(batch)
@@ -92,8 +100,10 @@ class Layer:
 
     def exact(self, operands: list[Tensor]) -> Tensor:
         """In float64, of what tensor cores multiply rounded to 11 bits."""
-        x, weight = (torch.from_numpy(rounded(each.numpy())) for each in operands[:2])
-        return self.computed(x, weight, *(each.double() for each in operands[2:]))
+        exact = [each.double() for each in operands]
+        if self.is_rounded:
+            exact[:2] = (torch.from_numpy(rounded(each.numpy())) for each in operands[:2])
+        return self.computed(*exact)
 
 
 LAYERS = {
@@ -103,17 +113,23 @@ LAYERS = {
         "k3_conv2d_add_relu_mul", wide, ((4, 5, 33), (70, 33, 2, 2), (70,), (0, 3, 3, 70))
     ),
     "line": Layer("k4_conv1d", line, ((30, 33), (9, 33, 5))),
+    "depthwise": Layer("k5_conv2d_relu", depthwise, ((6, 9, 34), (34, 1, 3, 3)), (), False),
 }
 
 
 @cache
-def operators() -> Any:
+def loaded() -> tuple[Any, ctypes.CDLL]:
+    """The operators, and the library with the functions beside them."""
     plan = plan_of(layers)
-    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 4
+    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 5
     parts = sharing(lifting((Part(None, plan, lower(plan)),), "cuda"))  # type: ignore[arg-type]
-    assert len(fused_groups_of(parts)) == 3, "two layers share a kernel"
+    assert len(fused_groups_of(parts)) == 4, "two layers share a kernel"
     text = render("operator", kernels_of(parts), "cuda").text
-    return load_operators(emulated_kernels(text), host(parts, "cuda").text)[0]
+    return load_operators(emulated_kernels(text), host(parts, "cuda").text)
+
+
+def operators() -> Any:
+    return loaded()[0]
 
 
 @pytest.fixture(autouse=True)
@@ -165,7 +181,7 @@ LAYOUTS = (permuted, every_second, in_a_frame, transposed, misaligned, repeated)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("layer", ["wide", "line"])
+@pytest.mark.parametrize("layer", ["wide", "line", "depthwise"])
 def test_operands_of_any_layout(layer: str, layout: Callable[[Tensor], Tensor]) -> None:
     given = LAYERS[layer].operands(2)
     for place, operand in enumerate(given):
@@ -173,6 +189,39 @@ def test_operands_of_any_layout(layer: str, layout: Callable[[Tensor], Tensor]) 
             continue
         operands = [*given[:place], layout(operand), *given[place + 1 :]]
         require(LAYERS[layer], operands)
+
+
+class View(ctypes.Structure):
+    """As device/host/tensor_view.h has it."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("type", ctypes.c_int),
+        ("rank", ctypes.c_int),
+        ("sizes", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+    )
+
+    @staticmethod
+    def of(x: Tensor) -> View:
+        numbers = ctypes.c_int64 * x.dim()
+        return View(x.data_ptr(), 6, x.dim(), numbers(*x.shape), numbers(*x.stride()))
+
+
+def scratch_bytes(layer: Layer, *operands: Tensor) -> int:
+    entry = getattr(loaded()[1], f"{layer.operator}_scratch")
+    entry.restype = ctypes.c_int64
+    result = layer.computed(*operands).contiguous()
+    tensors = [View.of(each) for each in (*operands, result)]
+    return int(entry((View * len(tensors))(*tensors)))
+
+
+@pytest.mark.parametrize("layer", ["wide", "depthwise"])
+def test_only_what_has_gaps_is_copied(layer: str) -> None:
+    """Packed halves take memory in any case; a copy of x takes more."""
+    x, *others = LAYERS[layer].operands(2)
+    dense, gaps = (scratch_bytes(LAYERS[layer], each, *others) for each in (x, in_a_frame(x)))
+    assert gaps >= dense + x.nbytes
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -14,6 +14,7 @@ from opweld.ir.expr import Size
 from opweld.ir.graph import Node
 from opweld.ir.kernels.check import InvalidKernel
 from opweld.ir.kernels.convolution import Convolving
+from opweld.ir.kernels.lifted import lifted
 from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Kind
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
@@ -306,14 +307,31 @@ class TestDepthwise:
         assert made.convolution is not None
         assert is_copy(made.convolution.x) and made.convolution.axes == (0, 1, 2, 3)
 
-    def test_tiles_are_made_for_the_taps(self) -> None:
-        for kernel, form in (((7, 7), "TapTiles<1, 7, 7, 1, 1, 1, 96>"), ((1, 65), "AnyTaps")):
-            m = Make()
-            padding = tuple(size // 2 for size in kernel)
-            x = m.x("x", BATCH, 56, 56, 96)
-            y = conv(m, x, 96, kernel, last=True, groups=96, padding=padding)
-            text = cuda_text(lower(make_plan(graph(m.relu(y)), SM_90A)))
-            assert f"op::DepthwiseForm<op::{form}>" in text
+    @pytest.mark.parametrize(
+        ("kernel", "filters", "given", "form"),
+        [
+            ((7, 7), 96, {"padding": 3}, "TapTiles<1, 7, 7, 1, 1, 1, 96>"),
+            ((3, 3), 96, {"dilation": 2}, "TapTiles<1, 3, 3, 1, 1, 2, 96>"),
+            ((3, 3), 96, {"dilation": (1, 2)}, "AnyTaps"),
+            ((3, 3), 192, {}, "AnyTaps"),
+            ((1, 65), 96, {"padding": (0, 32)}, "AnyTaps"),
+        ],
+        ids=str,
+    )
+    def test_tiles_are_made_for_the_taps(
+        self, kernel: tuple[int, ...], filters: int, given: dict[str, Any], form: str
+    ) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 56, 56, 96)
+        y = conv(m, x, filters, kernel, last=True, groups=96, **given)
+        text = cuda_text(lower(make_plan(graph(m.relu(y)), SM_90A)))
+        assert f"op::DepthwiseForm<op::{form}>" in text
+
+    def test_their_kernel_is_not_shared_by_layers_of_other_sizes(self) -> None:
+        m = Make()
+        y = conv(m, m.x("x", BATCH, 56, 56, 96), 96, (3, 3), last=True, groups=96, padding=1)
+        (made,) = convolutions(planned(m.relu(y)))
+        assert lifted(made) is None
 
 
 class TestRefusals:
