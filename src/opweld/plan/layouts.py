@@ -25,7 +25,7 @@ from ..ir.attrs import (
     ReduceAttrs,
     ShapeAttrs,
 )
-from ..ir.copying import Copier
+from ..ir.copying import Copier, give_origin
 from ..ir.expr import Size
 from ..ir.graph import Arena, Graph, Node, Origin, arena_of
 from ..ir.operator import image_of
@@ -34,6 +34,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
 from ..ir.views import behind_views, is_copy
 from ..target import Target
+from .products.patches import as_product, gain_of_patches, is_of_patches
 from .products.windows import gain_of_ours, is_ours
 from .uses import uses_of
 
@@ -66,9 +67,10 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
         return graph
     nodes = [node for node in graph.nodes() if _may_be_moved(node)]
     ours = frozenset(n.serial for n in nodes if is_ours(n, target, conditions))
-    chosen = ours | {node.serial for node in nodes if not _has_groups(node)}
+    patches = frozenset(n.serial for n in nodes if is_of_patches(n, target, conditions))
+    chosen = ours | patches | {node.serial for node in nodes if not _has_groups(node)}
     while chosen:
-        moved = _Moved.of(graph, chosen, ours)
+        moved = _Moved.of(graph, chosen, ours, patches)
         if _is_worth_it(moved, graph, target, conditions):
             return moved.graph
         returned = _convolutions_behind(moved, graph, chosen)
@@ -118,7 +120,9 @@ def _is_worth_it(moved: _Moved, graph: Graph, target: Target, conditions: Condit
 
     gain = 0.0
     for node in graph.nodes():
-        if node.serial in moved.chosen:
+        if node.serial in moved.patches & moved.chosen:
+            gain += gain_of_patches(node, target, conditions)
+        elif node.serial in moved.chosen:
             gain += copied_us(node, node.inputs[0])
         if node.serial in moved.ours & moved.chosen:
             gain += gain_of_ours(node, target, conditions)
@@ -160,12 +164,13 @@ class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
     with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
     memory the caller gets. Those of the chosen convolutions that are `ours` take their input in any
-    order, but for those of each channel by itself.
+    order, but for those of each channel by itself; those of `patches` become matrix products.
     """
 
     arena: Arena
     chosen: frozenset[int]
     ours: frozenset[int]
+    patches: frozenset[int]
     returned: frozenset[int]
     has_image: bool
     origins: dict[int, Origin]
@@ -174,10 +179,13 @@ class _Moved:
     graph: Graph = field(init=False)
 
     @staticmethod
-    def of(graph: Graph, chosen: frozenset[int], ours: frozenset[int]) -> _Moved:
+    def of(
+        graph: Graph, chosen: frozenset[int], ours: frozenset[int], patches: frozenset[int]
+    ) -> _Moved:
         returned = frozenset(behind_views(node).serial for node in graph.outputs)
         has_image = image_of(graph) is not None
-        moved = _Moved(arena_of(graph), chosen, ours, returned, has_image, dict(graph.origins))
+        origins = dict(graph.origins)
+        moved = _Moved(arena_of(graph), chosen, ours, patches, returned, has_image, origins)
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -284,6 +292,10 @@ class _Moved:
         return self._reshaped(made, _of(node.type.shape, its)), its
 
     def _convolution(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        if node.serial in self.patches:
+            product = as_product(self.arena, node, *operands)
+            give_origin(self.origins, node, product.inputs[0], product)
+            return product
         as_it_lies = node.serial in self.ours and not _has_groups(node)
         given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST, as_it_lies)
         result = TensorType(node.type.dtype, _of(node.type.shape, CHANNELS_LAST))
