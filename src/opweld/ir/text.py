@@ -101,9 +101,10 @@ def _(value: Convolving) -> str:
         f"  x = inputs[{value.x}] along {', '.join(map(str, made.axes))}",
         f"  weight = inputs[{value.weight}]",
         f"  stride {made.stride} padding {made.padding} dilation {made.dilation}",
-        "",
     ]
-    return "\n".join(lines) + kernel_text(value.epilogue)
+    if value.order != tuple(range(len(value.shape))):
+        lines.append(f"  written along {', '.join(map(str, value.order))}")
+    return "\n".join([*lines, ""]) + kernel_text(value.epilogue)
 
 
 def _source_text(factor: Factor) -> str:
