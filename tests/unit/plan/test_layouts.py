@@ -10,7 +10,7 @@ from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind, Op
 from opweld.ir.plan import NO_CONDITIONS, Group, GroupKind
 from opweld.ir.types import DType, TensorType
-from opweld.ir.views import is_copy
+from opweld.ir.views import behind_views, is_copy
 from opweld.plan import make_plan
 from opweld.plan.layouts import in_channels_last
 from opweld.target import CPU, SM_90A
@@ -82,6 +82,41 @@ def test_what_computes_a_result_moves_it() -> None:
     assert [node.op for node in last.nodes if node.kind is Kind.POINTWISE] == [Op.SIGMOID, Op.CAST]
     assert last.outputs[0].type == result.type
     assert sum(map(is_copy, (n for g in rest for n in g.nodes))) == 1
+
+
+def pooled(m: Make, y: Node) -> Node:
+    """Windows of 2 by 2, whose last operation is a view of what is reduced."""
+    batch, channels, height, width = y.type.shape
+    found = m.reduced("amax", m.windows(y, (2, 2, 0, 1), (2, 2, 0, 1)), 0, 1)
+    halves = (int(str(size)) // 2 for size in (height, width))
+    return m.reshape(found, batch, channels, *halves)
+
+
+def test_what_a_pool_gives_lies_as_in_eager() -> None:
+    m = Make()
+    y = m.relu(two(m))
+    result = pooled(m, m.relu(convolution(m, m.relu(convolution(m, y, 64)), 16)))
+    found = moved(result)
+    (shown,) = found.outputs
+    assert is_copy(shown) and shown.type == result.type
+
+
+def test_views_that_are_returned_are_of_what_lies_as_in_eager() -> None:
+    m = Make()
+    y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
+    part = m.slice(y, 1, 2, 8)
+    found = moved(y, part, m.reshape(part, BATCH, 8, 30))
+    whole, *views = found.outputs
+    assert is_copy(whole) and [view.op for view in views] == [Op.SLICE, Op.RESHAPE]
+    assert all(behind_views(view) is whole for view in views)
+
+
+def test_what_is_permuted_back_is_not_copied_for_a_call() -> None:
+    """As images are before a linear layer; nor is another operand in that order."""
+    m = Make()
+    y = m.permute(m.relu(two(m)), 0, 2, 3, 1)
+    found = moved(m.call(y), m.add(y, m.x("other", BATCH, 6, 5, 16)))
+    assert len(copies(found)) == 1, "of what the first convolution reads"
 
 
 def test_a_chain_is_copied_once() -> None:
