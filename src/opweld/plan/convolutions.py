@@ -35,7 +35,6 @@ CONVOLUTIONS = frozenset(
         "convolution.default",
     )
 )
-_RANK = 4  # of what the plan puts into the order that kernels take
 _BIAS = 2  # its place among the arguments of all of them; an exported call has no tensor by keyword
 
 
@@ -60,10 +59,10 @@ def with_explicit_biases(graph: Graph, target: Target, conditions: Conditions) -
 
 
 def _is_ours(node: Node, target: Target, conditions: Conditions, graph: Graph) -> bool:
-    """Whether a kernel makes it: in training, and of other axes, the library does."""
-    if graph.tracked or not is_convolution(node) or node.type.rank != _RANK:
+    """Whether a kernel makes it and adds the bias: in training the library does."""
+    if graph.tracked or not is_convolution(node):
         return False
-    return is_ours(node, target, conditions)
+    return is_ours(node, target, conditions, followed=True)
 
 
 def _bias_of(node: Node) -> Node | None:

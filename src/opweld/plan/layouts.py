@@ -10,6 +10,7 @@ the graph gives a result: by a kernel that copies them, or by the one that compu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
@@ -32,17 +33,21 @@ from ..ir.operator import image_of
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
-from ..ir.views import behind_views, is_copy
+from ..ir.views import behind_views, is_copy, is_free_view
 from ..target import Target
-from .products.windows import gain_of_ours, is_ours
+from .products.windows import (
+    SPACES,
+    gain_of_ours,
+    is_convolution,
+    is_ours,
+    library_takes_channels_last,
+)
 from .uses import uses_of
 
-CHANNELS_LAST = (0, 2, 3, 1)
-"""Which axis of a result stands where."""
-CONVOLUTIONS = frozenset(("aten.conv2d.default", "aten.conv2d.padding"))
-"""Of transposed ones, one with a mean behind it took 0.108 ms so, not 0.078 (H100, 2026-11-26)."""
 FOLLOWING = frozenset(f"aten.upsample_{way}2d.vec" for way in ("nearest", "bilinear", "bicubic"))
-"""Calls of one tensor that PyTorch computes in the order of their operand."""
+"""Calls of one tensor that PyTorch computes in the order of their operand; those of one and three
+axes of space copy what lies otherwise than it does by default.
+"""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
 _ROWS = (Kind.REDUCTION, Kind.SCAN)
 # An image is moved by PyTorch: 0.036 ms of 2.1 for ResNet-18, where a kernel of ours takes 0.018
@@ -56,20 +61,32 @@ _OF_A_KERNEL_US = 10.0
 Order = tuple[int, ...]
 
 
+def channels_last(rank: int) -> Order:
+    """Which axis of a tensor (batch, channels, *space) stands where."""
+    return (0, *range(2, rank), 1)
+
+
 def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Graph:
-    """The graph with its convolutions of two axes of space, and what reads them, in the order of
-    channels last: where less is moved so, without those nearest before the results if need be, as
-    these keep their order. A graph whose norms take statistics stays as it is: it is for training,
-    whose backward PyTorch computes, and which took twice as long so for ResNet-18.
+    """The graph with its convolutions, and what reads them, in the order of channels last: where
+    less is moved so, without those nearest before the results if need be, as these keep their
+    order. Of one and three axes of space these are the convolutions that are kernels of ours. A
+    graph whose norms take statistics stays as it is: it is for training, whose backward PyTorch
+    computes, and which took twice as long so for ResNet-18.
     """
     if target.language != "cuda" or graph.tracked:
         return graph
     nodes = [node for node in graph.nodes() if _may_be_moved(node)]
-    ours = frozenset(n.serial for n in nodes if is_ours(n, target, conditions))
-    chosen = ours | {node.serial for node in nodes if not _has_groups(node)}
+    followed = _followed(graph)
+    gains = {
+        node.serial: gain_of_ours(node, target, conditions, node.serial in followed)
+        for node in nodes
+        if is_ours(node, target, conditions, node.serial in followed)
+    }
+    ours = frozenset(gains)
+    chosen = ours | {node.serial for node in nodes if _is_of_library(node)}
     while chosen:
         moved = _Moved.of(graph, chosen, ours)
-        if _is_worth_it(moved, graph, target, conditions):
+        if _is_worth_it(moved, graph, gains, target, conditions):
             return moved.graph
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
@@ -79,9 +96,23 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
 
 
 def _may_be_moved(node: Node) -> bool:
-    if node.op is not Op.CALL or node.attrs.target not in CONVOLUTIONS or node.attrs.channels_last:
+    """Of transposed ones, one with a mean behind it took 0.108 ms so, not 0.078 (H100,
+    2026-11-26).
+    """
+    if not is_convolution(node) or node.attrs.channels_last or node.type.dtype not in _DTYPES:
         return False
-    return bool(node.type.rank == 4 and node.type.dtype in _DTYPES)
+    return bool(node.type.rank == SPACES[node.attrs.target] + 2)  # with a batch
+
+
+def _followed(graph: Graph) -> frozenset[int]:
+    """Those with something behind them that the kernel which makes them may compute."""
+    readers = uses_of(graph).readers.items()
+    return frozenset(s for s, each in readers if any(r.kind is Kind.POINTWISE for r in each))
+
+
+def _is_of_library(node: Node) -> bool:
+    """Whether the library, too, is to get it with its channels last."""
+    return library_takes_channels_last(node) and not _has_groups(node)
 
 
 def _has_groups(node: Node) -> bool:
@@ -107,7 +138,13 @@ def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) ->
     return frozenset(found)
 
 
-def _is_worth_it(moved: _Moved, graph: Graph, target: Target, conditions: Conditions) -> bool:
+def _is_worth_it(
+    moved: _Moved,
+    graph: Graph,
+    gains: Mapping[int, float],
+    target: Target,
+    conditions: Conditions,
+) -> bool:
     """Whether less time is saved than copies take: microseconds of what cuDNN would move, and of
     what kernels of ours are faster.
     """
@@ -116,12 +153,10 @@ def _is_worth_it(moved: _Moved, graph: Graph, target: Target, conditions: Condit
         num_bytes = sum(number_at(node.type.size_bytes, conditions.sizes) for node in nodes)
         return 2 * num_bytes / target.copy_bytes_per_s * 1e6
 
-    gain = 0.0
+    gain = sum((gains.get(serial, 0.0) for serial in sorted(moved.chosen)), start=0.0)
     for node in graph.nodes():
-        if node.serial in moved.chosen:
+        if node.serial in moved.chosen and library_takes_channels_last(node):
             gain += copied_us(node, node.inputs[0])
-        if node.serial in moved.ours & moved.chosen:
-            gain += gain_of_ours(node, target, conditions)
     apart = _copies_apart(moved)
     of_kernels = len(apart) * _OF_A_KERNEL_US if moved.ours & moved.chosen else 0.0
     cost = sum(map(copied_us, apart), start=of_kernels)
@@ -159,14 +194,15 @@ def _copies_apart(moved: _Moved) -> list[Node]:
 class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
     with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
-    memory the caller gets. Those of the chosen convolutions that are `ours` take their input in any
-    order, but for those of each channel by itself.
+    memory the caller gets, `shown` the views of it that it gets. Those of the chosen convolutions
+    that are `ours` take their input in any order, but for those of each channel by itself.
     """
 
     arena: Arena
     chosen: frozenset[int]
     ours: frozenset[int]
     returned: frozenset[int]
+    shown: frozenset[int]
     has_image: bool
     origins: dict[int, Origin]
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
@@ -176,8 +212,9 @@ class _Moved:
     @staticmethod
     def of(graph: Graph, chosen: frozenset[int], ours: frozenset[int]) -> _Moved:
         returned = frozenset(behind_views(node).serial for node in graph.outputs)
-        has_image = image_of(graph) is not None
-        moved = _Moved(arena_of(graph), chosen, ours, returned, has_image, dict(graph.origins))
+        shown = frozenset(view.serial for node in graph.outputs for view in _views(node))
+        given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
+        moved = _Moved(arena_of(graph), chosen, ours, *given, origins)
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -189,8 +226,18 @@ class _Moved:
         moving = [axis for axis in order if node.type.shape[axis] != 1]
         return moving != sorted(moving)
 
+    def _shows_given(self, node: Node) -> bool:
+        """Whether the caller gets this view of what is put into another order for it."""
+        return node.serial in self.shown and self.is_permuted(behind_views(node))
+
+    def _shows_permuted(self, node: Node) -> bool:
+        """Whether a view, or what it shows, lies in another order: a user may permute it back."""
+        while node.serial not in self.permuted and is_free_view(node):
+            node = node.inputs[0]
+        return self.is_permuted(node)
+
     def _instead(self, node: Node, operands: tuple[Node, ...]) -> Node | None:
-        new = self._permuted(node, operands)
+        new = self._permuted(node, operands) if not self._shows_given(node) else None
         if new is not None:
             made, order = new
             self.permuted[node.serial] = new
@@ -204,14 +251,14 @@ class _Moved:
             return None
         # Calls see tensors as they always did.
         plain = tuple(
-            self._copy(new) if self.is_permuted(behind_views(old)) else new
+            self._copy(new) if self._shows_permuted(old) else new
             for old, new in zip(node.inputs, operands, strict=True)
         )
         return None if plain == operands else self.arena.call(plain, node.attrs)
 
     def _permuted(self, node: Node, operands: tuple[Node, ...]) -> tuple[Node, Order] | None:
         if node.serial in self.chosen:
-            return self._convolution(node, operands), CHANNELS_LAST
+            return self._convolution(node, operands), channels_last(node.type.rank)
         found = [self.permuted[old.serial] for old in node.inputs if old.serial in self.permuted]
         if not found:
             return None
@@ -279,20 +326,22 @@ class _Moved:
         became = dict(zip(before, after, strict=True))
         its = tuple(became[axis] for axis in order if axis in became)
         ones = tuple(axis for axis in range(node.type.rank) if axis not in after)
-        usual = tuple(axis for axis in CHANNELS_LAST if axis in its)
-        its = CHANNELS_LAST if node.type.rank == 4 and its == usual else (*its, *ones)
+        last = channels_last(node.type.rank) if node.type.rank > 2 else ()
+        usual = tuple(axis for axis in last if axis in its)
+        its = last if last and its == usual else (*its, *ones)
         return self._reshaped(made, _of(node.type.shape, its)), its
 
     def _convolution(self, node: Node, operands: tuple[Node, ...]) -> Node:
         as_it_lies = node.serial in self.ours and not _has_groups(node)
-        given = self._operand(node.inputs[0], operands[0], CHANNELS_LAST, as_it_lies)
-        result = TensorType(node.type.dtype, _of(node.type.shape, CHANNELS_LAST))
+        order = channels_last(node.type.rank)
+        given = self._operand(node.inputs[0], operands[0], order, as_it_lies)
+        result = TensorType(node.type.dtype, _of(node.type.shape, order))
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((given, *operands[1:]), attrs)
 
     def _following(self, node: Node, made: Node, order: Order) -> tuple[Node, Order] | None:
         """A call that PyTorch computes in any order, in this one."""
-        if node.attrs.target not in FOLLOWING or order != CHANNELS_LAST or node.type.rank != 4:
+        if node.attrs.target not in FOLLOWING or order != channels_last(node.type.rank):
             return None
         result = TensorType(node.type.dtype, _of(node.type.shape, order))
         attrs = replace(node.attrs, results=(result,), channels_last=True)
@@ -313,6 +362,8 @@ class _Moved:
             return new
         shape = (*(1,) * (len(order) - new.type.rank), *new.type.shape)
         new = self._reshaped(new, shape)
+        if order == tuple(range(len(order))):
+            return new
         view = self.arena.make(Op.PERMUTE, new, attrs=PermuteAttrs(order))
         few = sum(size != 1 for size in shape) <= 2
         return view if few or as_it_lies else self._copy(view)
@@ -342,6 +393,15 @@ class _Moved:
             copy = self.arena.make(Op.CAST, node, attrs=CastAttrs(node.type.dtype))
         self.copies.add(copy.serial)
         return copy
+
+
+def _views(node: Node) -> list[Node]:
+    """A view and the views below it, down to the memory."""
+    found = list[Node]()
+    while is_free_view(node):
+        found.append(node)
+        node = node.inputs[0]
+    return found
 
 
 def _counts_places(node: Node) -> bool:

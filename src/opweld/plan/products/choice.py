@@ -104,18 +104,24 @@ def _choose_convolutions(
 ) -> None:
     """All that a kernel can make: those whose channels are last, where the plan has put them."""
     for call in filter(is_convolution, graph.nodes()):
-        if not call.attrs.channels_last:
-            continue
         try:
             made = convolution_of(call)
-            if has_bias(call):
+            if call.attrs.channels_last and has_bias(call):
                 raise NoProduct("it has a bias, which nothing reads")
-            choice.modes[call.serial] = mode_of(call, made, target, conditions)
+            mode = mode_of(call, made, target, conditions)
             require_form(made)
-            choice.products[call.serial] = made
+            _require_layout(call, graph)
+            choice.products[call.serial], choice.modes[call.serial] = made, mode
         except NoProduct as reason:
-            choice.modes.pop(call.serial, None)
             choice.refused[call.serial] = f"a convolution of the library's: {reason}"
+
+
+def _require_layout(call: Node, graph: Graph) -> None:
+    if call.attrs.channels_last:
+        return
+    if graph.tracked:
+        raise NoProduct("norms take statistics here, as for a training step")
+    raise NoProduct("by the estimate a kernel and copies into its order gain nothing")
 
 
 def _compare_convolution(
