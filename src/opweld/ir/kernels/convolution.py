@@ -7,7 +7,6 @@ channels last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from math import gcd
 
 from ..expr import Size
@@ -91,17 +90,17 @@ class Windows:
 
     @property
     def phases(self) -> tuple[tuple[Phase, ...], ...]:
-        """Of a transposed convolution: one for each axis of space."""
-        kernel = [size for size in self.kernel if isinstance(size, int)]
-        along = zip(kernel, self.stride, self.padding, self.dilation, strict=True)
-        return tuple(product(*(phases_along(*axis) for axis in along)))
+        """Those of a transposed convolution along each axis of space."""
+        kernel = (size for size in self.kernel if isinstance(size, int))
+        axes = zip(kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(phases_along(*axis) for axis in axes)
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory;
-    `depthwise`: a filter sees one channel; `transposed`: the weight is [channels, filters, *kernel].
-    See Windows for the rest.
+    `depthwise`: a filter sees one channel. Of a `transposed` one the weight is [channels, filters,
+    *kernel]. See Windows for the rest.
     """
 
     x: Node

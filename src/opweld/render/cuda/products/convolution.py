@@ -30,7 +30,14 @@ def convolution_pieces(convolving: Convolving) -> set[str]:
 
 
 # Of other pieces, which bring them along.
-_INSIDE = {"Types", "Along", "Windowed", "TransposedWindows", "convolution_bytes", "transposed_bytes"}
+_INSIDE = {
+    "Types",
+    "Along",
+    "Windowed",
+    "TransposedWindows",
+    "convolution_bytes",
+    "transposed_bytes",
+}
 
 
 def convolution_text(convolving: Convolving) -> str:
@@ -62,7 +69,9 @@ def convolution_text(convolving: Convolving) -> str:
         folded(f"  return op::{bytes_}{by}({x}, {weight}, {own[-1]});"),
         "}",
         f'extern "C" int {group}_launch(const TensorView* operands, void* stream) {{',
-        call(f"return op::{convolve}{by}", [x, weight, _list(own), f"{workspace}.data", "stream"], 2),
+        call(
+            f"return op::{convolve}{by}", [x, weight, _list(own), f"{workspace}.data", "stream"], 2
+        ),
         "}",
     ]
     return "\n".join(lines) + "\n"
