@@ -130,12 +130,16 @@ class _Calls:
         node: Node = self.calls[id(attrs)]
         pairs = zip(operands, node.inputs, strict=True)
         tensors = [to_torch(value, operand.type) for value, operand in pairs]
+        if attrs.channels_last:
+            tensors[0] = tensors[0].movedim(-1, 1)
         given = numbered(attrs, self.sizes)
         keywords = {key: self._value(value, tensors) for key, value in given.keywords}
         arguments = [self._value(value, tensors) for value in given.arguments]
         with self._autocast(), torch.no_grad():
             results = self._function(attrs.target)(*arguments, **keywords)
         several = results if isinstance(results, tuple | list) else (results,)
+        if attrs.channels_last:
+            several = tuple(result.movedim(1, -1) for result in several)
         return tuple(to_numpy(r) if isinstance(r, torch.Tensor) else r for r in several)
 
     def _autocast(self) -> Any:

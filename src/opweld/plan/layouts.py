@@ -6,6 +6,8 @@ the graph are put in another order: a convolution gives (batch, *space, channels
 element by element or condensed behind it keeps that order, and the next convolution reads it as it
 lies. Tensors are moved where such a stretch begins, before calls that know nothing of it, and where
 the graph gives a result: by a kernel that copies them, or by the one that computes what is moved.
+The library computes convolutions of one and three axes of space in PyTorch's order, so that of these
+only kernels of ours are in the other.
 """
 
 from __future__ import annotations

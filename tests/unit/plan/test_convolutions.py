@@ -14,18 +14,16 @@ from opweld.ir.expr import Size
 from opweld.ir.graph import Node
 from opweld.ir.kernels.check import InvalidKernel
 from opweld.ir.kernels.convolution import Convolving
-from opweld.ir.kernels.lifted import lifted
 from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Kind
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
 from opweld.ir.text import to_text
 from opweld.ir.types import DType, TensorType
-from opweld.ir.views import behind_views, is_copy
+from opweld.ir.views import behind_views
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.plan.products.choice import choose_products
 from opweld.plan.products.windows import convolution_of, schedule_of
-from opweld.render.cuda.texts import cuda_text
 from opweld.target import CPU, SM_80, SM_90A, Target
 
 TF32 = Conditions(tf32_convolutions=True)
@@ -127,8 +125,6 @@ def operations(group: Group) -> list[str]:
 
 
 class TestForms:
-    """In two axes of space: others stay as they are, whose channels come first."""
-
     @pytest.mark.parametrize(
         ("kernel", "given", "padding"),
         [
@@ -284,54 +280,6 @@ class TestTails:
         assert operations(group)[:2] == ["call", "add"]
         assert plan.graph.outputs[0].type == y.type
         assert group.convolution is not None and group.convolution.out == y.type.shape[2:]
-
-
-class TestDepthwise:
-    """Convolutions of each channel by itself."""
-
-    def test_they_are_kernels_of_float32_on_all_gpus(self) -> None:
-        for target in (SM_90A, SM_80):
-            m = Make()
-            y = conv(m, m.x("x", BATCH, 56, 56, 96), 96, (3, 3), last=True, groups=96, padding=1)
-            (made,) = convolutions(make_plan(graph(m.relu(y)), target, conditions=TF32))
-            assert made.schedule is not None
-            assert str(made.schedule) == "mode faithful, each channel by itself, vector width 2"
-            assert made.convolution is not None and made.convolution.windows.seen == 1
-
-    def test_their_input_has_its_channels_last(self) -> None:
-        """By a copy, if need be: threads go along the channels."""
-        m = Make()
-        y = conv(m, m.x("x", 32, 96, 56, 56), 96, (7, 7), groups=96, padding=3)
-        plan = planned(m.reduced("mean", m.relu(y), 2, 3))
-        (made,) = convolutions(plan)
-        assert made.convolution is not None
-        assert is_copy(made.convolution.x) and made.convolution.axes == (0, 1, 2, 3)
-
-    @pytest.mark.parametrize(
-        ("kernel", "filters", "given", "form"),
-        [
-            ((7, 7), 96, {"padding": 3}, "TapTiles<1, 7, 7, 1, 1, 1, 96>"),
-            ((3, 3), 96, {"dilation": 2}, "TapTiles<1, 3, 3, 1, 1, 2, 96>"),
-            ((3, 3), 96, {"dilation": (1, 2)}, "AnyTaps"),
-            ((3, 3), 192, {}, "AnyTaps"),
-            ((1, 65), 96, {"padding": (0, 32)}, "AnyTaps"),
-        ],
-        ids=str,
-    )
-    def test_tiles_are_made_for_the_taps(
-        self, kernel: tuple[int, ...], filters: int, given: dict[str, Any], form: str
-    ) -> None:
-        m = Make()
-        x = m.x("x", BATCH, 56, 56, 96)
-        y = conv(m, x, filters, kernel, last=True, groups=96, **given)
-        text = cuda_text(lower(make_plan(graph(m.relu(y)), SM_90A)))
-        assert f"op::DepthwiseForm<op::{form}>" in text
-
-    def test_their_kernel_is_not_shared_by_layers_of_other_sizes(self) -> None:
-        m = Make()
-        y = conv(m, m.x("x", BATCH, 56, 56, 96), 96, (3, 3), last=True, groups=96, padding=1)
-        (made,) = convolutions(planned(m.relu(y)))
-        assert lifted(made) is None
 
 
 class TestRefusals:

@@ -84,6 +84,32 @@ def test_what_computes_a_result_moves_it() -> None:
     assert sum(map(is_copy, (n for g in rest for n in g.nodes))) == 1
 
 
+def pooled(m: Make, y: Node) -> Node:
+    """Windows of 2 by 2, whose last operation is a view of what is reduced."""
+    batch, channels, height, width = y.type.shape
+    found = m.reduced("amax", m.windows(y, (2, 2, 0, 1), (2, 2, 0, 1)), 0, 1)
+    halves = (int(str(size)) // 2 for size in (height, width))
+    return m.reshape(found, batch, channels, *halves)
+
+
+def test_a_view_that_is_returned_is_of_what_lies_as_in_eager() -> None:
+    m = Make()
+    y = m.relu(two(m))
+    result = pooled(m, m.relu(convolution(m, m.relu(convolution(m, y, 64)), 16)))
+    found = moved(result)
+    (shown,) = found.outputs
+    assert shown.op is Op.RESHAPE and is_copy(shown.inputs[0])
+    assert shown.type == result.type
+
+
+def test_what_is_permuted_back_is_not_copied_for_a_call() -> None:
+    """As images are before a linear layer; nor is another operand in that order."""
+    m = Make()
+    y = m.permute(m.relu(two(m)), 0, 2, 3, 1)
+    found = moved(m.call(y), m.add(y, m.x("other", BATCH, 6, 5, 16)))
+    assert len(copies(found)) == 1, "of what the first convolution reads"
+
+
 def test_a_chain_is_copied_once() -> None:
     m = Make()
     x = m.x("x", BATCH, 24, 6, 5)

@@ -1,0 +1,126 @@
+"""Models of convolutions of one and three axes of space: emitted files, whose kernels run on the
+CPU under emulation, beside float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.behaviour.emitted import Pair, kernels_in, leaves
+from tests.behaviour.products import pair_of_texts, text_of
+from tests.emulation.distributions import rounded
+from tests.gpu.emitting import all_convolutions_ours
+from torch import Tensor
+
+SOURCE = """import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+{layers}
+
+    def forward(self, x):
+{lines}
+
+
+def get_inputs():
+    return [torch.randn({example})]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def source(layers: str, lines: str, example: str) -> str:
+    def indented(text: str) -> str:
+        return "\n".join(" " * 8 + line.strip() for line in text.strip().splitlines())
+
+    return SOURCE.format(layers=indented(layers), lines=indented(lines), example=example)
+
+
+MODELS = {
+    "gate": source(
+        "self.conv = nn.Conv1d(34, 68, 3, padding=4, dilation=4)",
+        """filters, gates = self.conv(x).chunk(2, 1)
+        return torch.tanh(filters) * torch.sigmoid(gates) + x""",
+        "2, 34, 70",
+    ),
+    "line": source(
+        """self.wide = nn.Conv1d(33, 80, 4, stride=3, padding=2, bias=False)
+        self.norm = nn.BatchNorm1d(80)
+        self.each = nn.Conv1d(80, 80, 9, padding="same", groups=80)
+        self.last = nn.Conv1d(80, 36, 1)""",
+        """y = F.silu(self.norm(self.wide(x)))
+        y = y + F.gelu(self.each(y))
+        z = F.max_pool1d(torch.relu(self.last(y)), 2)
+        return z, (y.transpose(1, 2) * 2).mean(2), z.amax(2), torch.softmax(z, 1).sum(1)""",
+        "3, 33, 50",
+    ),
+    "volume": source(
+        """self.down = nn.Conv3d(32, 40, 3, stride=(1, 2, 2), padding=1)
+        self.norm = nn.BatchNorm3d(40)
+        self.each = nn.Conv3d(40, 40, (1, 3, 2), padding=(0, 1, 0), groups=40)
+        self.last = nn.Conv3d(40, 33, 2, dilation=(1, 1, 2), padding="same")""",
+        """y = torch.relu(self.norm(self.down(x)))
+        z = F.hardtanh(self.last(y) + y[:, :33])
+        return F.avg_pool3d(z, 2), z.mean((2, 3, 4)), torch.tanh(self.each(y))""",
+        "2, 32, 4, 9, 8",
+    ),
+}
+NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3}
+
+
+@pytest.fixture(autouse=True)
+def multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "4")
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    name = request.param
+    with all_convolutions_ours():
+        text = text_of(name, MODELS[name], "sm90", mode="eval")
+    return pair_of_texts(name, MODELS[name], text, 0, tmp_path_factory.mktemp(name))
+
+
+def test_each_convolution_is_a_kernel(pair: Pair) -> None:
+    forward = pair.text[: pair.text.index("    def _opweld_fits")]
+    forward = forward[forward.rindex("    def forward") :]
+    assert forward.count("_conv") == NUM_CONVOLUTIONS[pair.name] and "functional" not in forward
+
+
+class Rounded(torch.overrides.TorchFunctionMode):
+    """Convolutions of all channels together see operands of 11 bits."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if function in (torch.conv1d, torch.conv3d) and args[6:7] in ((), (1,)):
+            x, weight, *rest = args
+            args = (*(self.of_11_bits(each) for each in (x, weight)), *rest)
+        return function(*args, **(kwargs or {}))
+
+    @staticmethod
+    def of_11_bits(x: Tensor) -> Tensor:
+        return torch.from_numpy(rounded(x.detach().float().numpy())).double()
+
+
+@pytest.mark.parametrize("batch", [2, 1])
+def test_results_are_near_float64(pair: Pair, batch: int) -> None:
+    """And lie as eager's do."""
+    original, new = pair.models()
+    (x,) = pair.inputs(batch)
+    with torch.no_grad():
+        found, eager = leaves(new(x)), leaves(original(x))
+        assert kernels_in(lambda: new(x)) >= NUM_CONVOLUTIONS[pair.name]
+        with Rounded():
+            exact = leaves(original.double()(x.double()))
+    assert [each.stride() for each in found] == [each.stride() for each in eager]
+    for mine, right in zip(found, exact, strict=True):
+        torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
