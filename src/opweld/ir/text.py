@@ -100,7 +100,8 @@ def _(value: Convolving) -> str:
         f"{value.columns or 'no'} filters a tile",
         f"  x = inputs[{value.x}] along {', '.join(map(str, made.axes))}",
         f"  weight = inputs[{value.weight}]",
-        f"  stride {made.stride} padding {made.padding} dilation {made.dilation}",
+        f"  {'transposed ' * made.transposed}stride {made.stride} padding {made.padding} "
+        f"dilation {made.dilation}",
     ]
     if value.order != tuple(range(len(value.shape))):
         lines.append(f"  written along {', '.join(map(str, value.order))}")

@@ -44,6 +44,7 @@ from .products.windows import (
     gain_of_ours,
     is_convolution,
     is_ours,
+    is_transposed,
     library_takes_channels_last,
 )
 from .uses import uses_of
@@ -102,9 +103,6 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
 
 
 def _may_be_moved(node: Node) -> bool:
-    """Of transposed ones, one with a mean behind it took 0.108 ms so, not 0.078 (H100,
-    2026-11-26).
-    """
     if not is_convolution(node) or node.attrs.channels_last or node.type.dtype not in _DTYPES:
         return False
     return bool(node.type.rank == SPACES[node.attrs.target] + 2)  # with a batch
@@ -124,6 +122,8 @@ def _is_of_library(node: Node) -> bool:
 def _has_groups(node: Node) -> bool:
     """Whether cuDNN has kernels of its own for it."""
     x, weight = (node.inputs[node.attrs.arguments[place].index] for place in (0, 1))
+    if is_transposed(node):
+        return False
     return bool(x.type.shape[1] != weight.type.shape[1])
 
 

@@ -48,56 +48,37 @@ static int copy_in_order(const void* from, float* to, const Strided& by, cudaStr
         .run(copy_in_order_kernel, static_cast<const float*>(from), to, by, by.count());
 }
 
-// @Windowed deps: Convolution, TensorView, Workspace, copy_in_order
-// The operands of a convolution as tensors: `axes` of x are its batch, its axes of space and its
-// channels; the last axis of the result are its filters. What does not lie as a Convolution has it
-// is copied.
-template <int kSpace>
-struct Windowed {
-    int axes[kSpace + 2], stride[kSpace], padding[kSpace], dilation[kSpace];
+// @InputView deps: Convolution, TensorView, Workspace, copy_in_order
+// The input of a convolution, which is copied where its pixels are not evenly spaced.
+struct InputView {
+    Strided lies;
+    float* copy;
 
-    struct Call {
-        Convolution c;
-        Strided x, weight;
-        float *x_copy, *weight_copy;
-    };
-    // Its copies are taken from `space`; x is copied, too, where its channels must be last.
-    Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
-            bool channels_last, Workspace& space) const {
+    // Of the axes of x that are its batch, its axes of space and its channels: as c has it. A copy
+    // is taken from `space`; also where channels must be last.
+    template <int kSpace>
+    static InputView of(Convolution& c, const TensorView& x, const int (&axes)[kSpace + 2],
+                        bool channels_last, Workspace& space) {
         constexpr int kFirst = 3 - kSpace;  // of the axes of space
-        Call call{};
-        Convolution& c = call.c;
-        c.x = x.data, c.weight = weight.data;
-        c.batches = x.sizes[axes[0]], c.filters = weight.sizes[0];
-        c.channels = x.sizes[axes[kSpace + 1]];
-        call.x = {{c.batches, 1, 1, 1, c.channels}, {x.strides[axes[0]]}};
-        call.weight = {{c.filters, weight.sizes[1], 1, 1, 1},
-                       {weight.strides[0], weight.strides[1]}};
-        call.x.strides[4] = x.strides[axes[kSpace + 1]];
+        InputView input{};
+        Strided& lies = input.lies;
+        c.x = x.data, c.batches = x.sizes[axes[0]], c.channels = x.sizes[axes[kSpace + 1]];
+        lies = {{c.batches, 1, 1, 1, c.channels}, {x.strides[axes[0]]}};
+        lies.strides[4] = x.strides[axes[kSpace + 1]];
         for (int i = 0; i < 3; ++i) {
-            c.size[i] = c.kernel[i] = c.stride[i] = c.dilation[i] = c.out[i] = 1;
-            if (i < kFirst) continue;
-            const int own = i - kFirst;
-            c.size[i] = int(x.sizes[axes[own + 1]]), c.kernel[i] = int(weight.sizes[own + 2]);
-            c.stride[i] = stride[own], c.padding[i] = padding[own], c.dilation[i] = dilation[own];
-            c.out[i] = int(result.sizes[own + 1]);
-            call.x.sizes[i + 1] = c.size[i], call.weight.sizes[i + 2] = c.kernel[i];
-            call.x.strides[i + 1] = x.strides[axes[own + 1]];
-            call.weight.strides[i + 2] = weight.strides[own + 2];
+            const int axis = axes[i < kFirst ? 0 : i - kFirst + 1];
+            c.size[i] = i < kFirst ? 1 : int(x.sizes[axis]);
+            lies.sizes[i + 1] = c.size[i];
+            lies.strides[i + 1] = i < kFirst ? 0 : x.strides[axis];
         }
-        c.batch = call.x.strides[0], c.channel = call.x.strides[4];
-        const bool even = is_even(call.x, 1, 3, &c.pixel);
+        c.batch = lies.strides[0], c.channel = lies.strides[4];
+        const bool even = is_even(lies, 1, 3, &c.pixel);
         if (!even || (channels_last && c.channel != 1 && c.channels != 1)) {
-            call.x_copy = space.take<float>(call.x.count());
-            c.x = call.x_copy, c.batch = c.pixels() * c.channels, c.pixel = c.channels;
+            input.copy = space.take<float>(lies.count());
+            c.x = input.copy, c.batch = c.pixels() * c.channels, c.pixel = c.channels;
             c.channel = 1;
         }
-        int64_t step = 0;
-        if (!is_even(call.weight, 0, 4, &step) || step > 1) {
-            call.weight_copy = space.take<float>(call.weight.count());
-            c.weight = call.weight_copy;
-        }
-        return call;
+        return input;
     }
     // Whether these axes are as one, and the step along it.
     static bool is_even(const Strided& by, int first, int last, int64_t* step) {
@@ -110,10 +91,54 @@ struct Windowed {
         }
         return true;
     }
+    int fill(const TensorView& x, cudaStream_t stream) const {
+        return copy ? copy_in_order(x.data, copy, lies, stream) : 0;
+    }
+};
+
+// @Windowed deps: InputView
+// The operands of a convolution as tensors: `axes` of x are its batch, its axes of space and its
+// channels; the last axis of the result are its filters. What does not lie as a Convolution has it
+// is copied.
+template <int kSpace>
+struct Windowed {
+    int axes[kSpace + 2], stride[kSpace], padding[kSpace], dilation[kSpace];
+
+    struct Call {
+        Convolution c;
+        InputView x;
+        Strided weight;
+        float* weight_copy;
+    };
+    // Its copies are taken from `space`; x is copied, too, where its channels must be last.
+    Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
+            bool channels_last, Workspace& space) const {
+        constexpr int kFirst = 3 - kSpace;  // of the axes of space
+        Call call{};
+        Convolution& c = call.c;
+        call.x = InputView::of<kSpace>(c, x, axes, channels_last, space);
+        c.weight = weight.data, c.filters = weight.sizes[0];
+        call.weight = {{c.filters, weight.sizes[1], 1, 1, 1},
+                       {weight.strides[0], weight.strides[1]}};
+        for (int i = 0; i < 3; ++i) {
+            c.kernel[i] = c.stride[i] = c.dilation[i] = c.out[i] = 1;
+            if (i < kFirst) continue;
+            const int own = i - kFirst;
+            c.kernel[i] = int(weight.sizes[own + 2]), c.out[i] = int(result.sizes[own + 1]);
+            c.stride[i] = stride[own], c.padding[i] = padding[own], c.dilation[i] = dilation[own];
+            call.weight.sizes[i + 2] = c.kernel[i];
+            call.weight.strides[i + 2] = weight.strides[own + 2];
+        }
+        int64_t step = 0;
+        if (!InputView::is_even(call.weight, 0, 4, &step) || step > 1) {
+            call.weight_copy = space.take<float>(call.weight.count());
+            c.weight = call.weight_copy;
+        }
+        return call;
+    }
     static int copy(const TensorView& x, const TensorView& weight, const Call& call,
                     cudaStream_t stream) {
-        int error = 0;
-        if (call.x_copy) error = copy_in_order(x.data, call.x_copy, call.x, stream);
+        const int error = call.x.fill(x, stream);
         if (error || !call.weight_copy) return error;
         return copy_in_order(weight.data, call.weight_copy, call.weight, stream);
     }

@@ -227,37 +227,38 @@ struct WindowLoader {
     }
 };
 
-// @PackedFilters deps: Convolution, Workspace, half_header, kInterval
+// @PackedFilters deps: Workspace, half_header, kInterval
 // Filters as rows of k = (tap, channel), each under a scale of its own, and what is known of them.
 struct PackedFilters {
     half* packed;
     float* scale;
     int* known;
 
+    // For `rows` of packed channels: all taps of all filters.
     template <int kParts>
-    static PackedFilters take(const Convolution& c, Workspace& space) {
-        const int64_t depth = c.taps() * interval_count(c.channels) * (kParts * kInterval);
-        return {space.take<half>(c.filters * depth), space.take<float>(c.filters),
-                space.take<int>(c.filters)};
+    static PackedFilters take(int64_t channels, int64_t rows, int64_t filters, Workspace& space) {
+        return {space.take<half>(rows * interval_count(channels) * (kParts * kInterval)),
+                space.take<float>(filters), space.take<int>(filters)};
+    }
+    // Those of one phase of a transposed convolution, `before` which there are so many taps.
+    template <int kParts>
+    __host__ __device__ PackedFilters of_phase(int64_t channels, int64_t filters, int phase,
+                                               int64_t before) const {
+        const int64_t row = interval_count(channels) * (kParts * kInterval);
+        return {packed + before * filters * row, scale + phase * filters, known + phase * filters};
     }
 };
 
-// @pack_filters_kernel deps: CallState, PackedFilters, exponents, put_parts, scaled, split_a_of, start_dependents
-// A block packs a filter. The call's state begins here; what is known of filters is added to it by
-// the kernel that packs the input, which may start at once.
+// @pack_filter deps: PackedFilters, exponents, put_parts, scaled, split_a_of
+// A block packs a filter, [channel][tap] in `from`, as the filter of that number.
 template <int kParts>
-static __global__ void __launch_bounds__(256)
-    pack_filters_kernel(const Convolution c, const PackedFilters filters, CallHead* call) {
+OPWELD_FN void pack_filter(const float* from, int64_t channels, int64_t taps,
+                           const PackedFilters& filters, int64_t filter) {
     __shared__ uint32_t most;
     __shared__ int excess;
-    start_dependents();
-    const int64_t filter = blockIdx.x, taps = c.taps(), count = c.channels * taps;
-    const auto* from = static_cast<const float*>(c.weight) + filter * count;
-    const int64_t pitch = interval_count(c.channels) * kInterval;  // channels of a tap
-    if (threadIdx.x == 0) {
-        most = 0, excess = 0;
-        if (filter == 0) *call = {};
-    }
+    const int64_t count = channels * taps;
+    const int64_t pitch = interval_count(channels) * kInterval;  // channels of a tap
+    if (threadIdx.x == 0) most = 0, excess = 0;
     __syncthreads();
     uint32_t own = 0;
     for (int64_t i = threadIdx.x; i < count; i += 256) {
@@ -274,7 +275,7 @@ static __global__ void __launch_bounds__(256)
         Four v{};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (channel + i < c.channels) v.x[i] = from[(channel + i) * taps + tap];
+            if (channel + i < channels) v.x[i] = from[(channel + i) * taps + tap];
         }
         const Four lifted = scaled(v, power_of_two(up));
 #pragma unroll
@@ -289,6 +290,19 @@ static __global__ void __launch_bounds__(256)
     filters.scale[filter] = largest == 0.0f ? 0.0f : power_of_two(-up);
     filters.known[filter] =
         (excess > 0 ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+}
+
+// @pack_filters_kernel deps: Convolution, CallState, pack_filter, start_dependents
+// A block packs a filter. The call's state begins here; what is known of filters is added to it by
+// the kernel that packs the input, which may start at once.
+template <int kParts>
+static __global__ void __launch_bounds__(256)
+    pack_filters_kernel(const Convolution c, const PackedFilters filters, CallHead* call) {
+    start_dependents();
+    const int64_t filter = blockIdx.x, taps = c.taps();
+    if (filter == 0 && threadIdx.x == 0) *call = {};
+    pack_filter<kParts>(static_cast<const float*>(c.weight) + filter * c.channels * taps,
+                        c.channels, taps, filters, filter);
 }
 
 // @pack_pixels_kernel deps: PackedFilters, PlainColumns, dependents, split_spot, tell_call
@@ -332,33 +346,51 @@ static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
 // @WindowTiles deps: Convolution, TensorView, InMemory, Launch, PackedFilters, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_filters_kernel, pack_pixels_kernel, parts_of_windows, product_of_windows, reads_packets
 // A convolution of float32 over kSpace axes, by the tensor cores, in tiles of kColumns filters;
 // what does not fit the packed form is left to the float32 kernel.
-template <typename Mode, int kSpace, int kColumns>
+template <typename ModeOf, int kSpace, int kColumns>
 struct WindowTiles {
+    using Mode = ModeOf;
     // Where 64 columns leave room for it two blocks share a multiprocessor: one ends its tile while
     // the other sums. Pairs of wider ones share what they read of the filters.
     static constexpr int kPromoted = Mode::kParts == 2 ? 32 : 64;
     using T = std::conditional_t<kColumns == 64, Tiles<Mode, 64, 1, 3, kPromoted, 2>,
                                  Tiles<Mode, 128, 2, 6, kPromoted>>;
-    struct Call {
-        int64_t of_channels, intervals;
-        int splits;
+    // The packed input, and what the kernels tell each other.
+    struct Pixels {
+        int64_t of_channels;
         CallHead* head;
+        half* packed;
+        float* scales;
+
+        static Pixels take(const Convolution& c, Workspace& space) {
+            const int64_t of_channels = interval_count(c.channels);
+            const int64_t all = c.batches * c.pixels() * of_channels;
+            return {of_channels, space.take<CallHead>(1),
+                    space.take<half>(all * (Mode::kParts * kInterval)), space.take<float>(all)};
+        }
+    };
+    // In how many parts k is summed, and how many values these are.
+    struct Parts {
+        int splits;
+        int64_t count;
+
+        explicit Parts(const Convolution& c) {
+            const int64_t rows = c.batches * c.places(), of_channels = interval_count(c.channels);
+            splits = parts_of_windows<T>(rows, c.filters, c.taps() * of_channels);
+            count = splits > 1 ? splits * rows * c.filters : 0;
+        }
+    };
+    struct Call {
+        Pixels pixels;
         PackedFilters filters;
-        half* pixels;
-        float *scales, *parts;
+        float* parts;
         int64_t bytes;
 
         Call(const Convolution& c, void* workspace) {
             Workspace space{static_cast<char*>(workspace)};
-            const int64_t rows = c.batches * c.places(), all = c.batches * c.pixels();
-            of_channels = interval_count(c.channels);
-            intervals = c.taps() * of_channels;
-            splits = parts_of_windows<T>(rows, c.filters, intervals);
-            head = space.take<CallHead>(1);
-            filters = PackedFilters::take<Mode::kParts>(c, space);
-            scales = space.take<float>(all * of_channels);
-            pixels = space.take<half>(all * of_channels * (Mode::kParts * kInterval));
-            parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
+            pixels = Pixels::take(c, space);
+            filters = PackedFilters::take<Mode::kParts>(c.channels, c.filters * c.taps(), c.filters,
+                                                        space);
+            parts = space.take<float>(Parts(c).count);
             bytes = space.used;
         }
     };
@@ -371,8 +403,8 @@ struct WindowTiles {
         for (int i = 0; i < 3; ++i) {
             const int reach = (c.kernel[i] - 1) * c.dilation[i];
             const int upper = (c.out[i] - 1) * c.stride[i] - c.padding[i] + 1 - c.size[i];
-            near = near && c.padding[i] <= kFar && upper >= -kFar && upper < kFar &&
-                   reach < 2 * kFar && c.stride[i] <= 8;
+            near = near && c.padding[i] <= kFar && c.padding[i] > -kFar && upper >= -kFar &&
+                   upper < kFar && reach < 2 * kFar && c.stride[i] <= 8;
         }
         return near && c.batches * c.pixels() * interval_count(c.channels) < kMost &&
                c.batches * c.places() < kMost;
@@ -385,52 +417,61 @@ struct WindowTiles {
         return takes(c) ? Call(c, nullptr).bytes : 0;
     }
 
-    static int pack(const Convolution& c, const Call& call, cudaStream_t stream) {
-        constexpr int kParts = Mode::kParts;
+    // Behind the kernel that packs filters, of which there are `num_filters`.
+    static int pack_pixels(const Convolution& c, const Pixels& pixels, const PackedFilters& filters,
+                           int64_t num_filters, cudaStream_t stream) {
         const Operand x{c.x, c.batch, c.pixel, c.channel};
-        const Spots spots{c.batches, c.pixels(), c.channels, call.of_channels};
+        const Spots spots{c.batches, c.pixels(), c.channels, pixels.of_channels};
         const InMemory<float> source{static_cast<const float*>(c.x)};
-        const int error = Launch(c.filters, 256, 0, stream)
-                              .run(pack_filters_kernel<kParts>, c, call.filters, call.head);
-        if (error) return error;
         Launch launch(spots.count(), 256, 0, stream);
         launch.start_early();
-        return launch.run(pack_pixels_kernel<kParts, InMemory<float>>, source, x, spots,
-                          call.filters, int(c.filters), call.pixels, call.scales, call.head,
+        return launch.run(pack_pixels_kernel<Mode::kParts, InMemory<float>>, source, x, spots,
+                          filters, int(num_filters), pixels.packed, pixels.scales, pixels.head,
                           reads_packets<float>(x));
     }
     template <typename Epilogue>
     static int launch(const Convolution& c, void* workspace, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
-        const Product p = product_of_windows(c);
-        if (!takes(c)) return launch_fma_product<float>(p, Windows{c}, sink, nullptr, stream);
+        if (!takes(c)) {
+            return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr,
+                                             stream);
+        }
         const Call call(c, workspace);
-        const int* again = &call.head->again;
-        int error = pack(c, call, stream);
+        int error = Launch(c.filters, 256, 0, stream)
+                        .run(pack_filters_kernel<Mode::kParts>, c, call.filters, call.pixels.head);
+        if (!error) error = pack_pixels(c, call.pixels, call.filters, c.filters, stream);
+        return error ? error : multiply(c, call.pixels, call.filters, call.parts, sink, stream);
+    }
+    // The convolution of what is packed.
+    template <typename Epilogue>
+    static int multiply(const Convolution& c, const Pixels& pixels, const PackedFilters& filters,
+                        float* parts, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
+        const int *again = &pixels.head->again, splits = Parts(c).splits;
+        const int error = in_parts(sink, splits, parts, again, stream, [&](const auto& to) {
+            return launch_all(c, pixels, filters, splits, to, stream);
+        });
         if (error) return error;
-        error = in_parts(sink, call.splits, call.parts, again, stream,
-                         [&](const auto& to) { return multiply(c, call, to, stream); });
-        return error ? error : launch_fma_product<float>(p, Windows{c}, sink, again, stream);
+        return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, again, stream);
     }
     template <typename Epilogue>
-    static int multiply(const Convolution& c, const Call& call, const EpilogueStore<Epilogue>& sink,
-                        cudaStream_t stream) {
+    static int launch_all(const Convolution& c, const Pixels& pixels, const PackedFilters& filters,
+                          int splits, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         constexpr int64_t kHeight = T::kTileM * T::kBlocks;
-        const int64_t pitch = call.of_channels * (Mode::kParts * kInterval);
+        const int64_t pitch = pixels.of_channels * (Mode::kParts * kInterval);
         const int64_t depth = c.taps() * pitch, rows = c.batches * c.places();
-        const PackedOperands from{{call.pixels, 1, 0, c.batches * c.pixels(), pitch, pitch},
-                                  {call.filters.packed, 1, 0, c.filters, depth, depth},
-                                  call.intervals,
+        const PackedOperands from{{pixels.packed, 1, 0, c.batches * c.pixels(), pitch, pitch},
+                                  {filters.packed, 1, 0, c.filters, depth, depth},
+                                  c.taps() * pixels.of_channels,
                                   c.pixels(),
-                                  call.scales,
-                                  call.filters.scale,
-                                  call.head};
-        WindowLoader<kSpace> loader{{}, {}, c, int(call.of_channels)};
+                                  pixels.scales,
+                                  filters.scale,
+                                  pixels.head};
+        WindowLoader<kSpace> loader{{}, {}, c, int(pixels.of_channels)};
         const int error = loader.template open<T>(from);
         if (error) return error;
         const auto grid = TileGrid::of(int((rows + kHeight - 1) / kHeight),
-                                       int((c.filters + T::kTileN - 1) / T::kTileN), call.splits, 1,
-                                       int(call.intervals));
+                                       int((c.filters + T::kTileN - 1) / T::kTileN), splits, 1,
+                                       int(from.intervals));
         const TileScales scales{from.a_scale, from.b_scale, from.scale_rows, 0, 0, from.call};
         return launch_tiles<T>(grid, loader, scales, sink, rows, c.filters, stream);
     }

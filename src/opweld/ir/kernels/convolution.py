@@ -1,11 +1,13 @@
 """Convolutions, of all channels together or of each with filters of its own. One of all channels is
 a matrix product: a row of operand a has what the windows of one output pixel show, a row of b one
-filter. Results lie with their channels last.
+filter. A transposed one is as many such products as its strides have phases. Results lie with their
+channels last.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from ..expr import Size
 from ..expr import product as product_of
@@ -23,6 +25,35 @@ MOST_STRIDE = 8
 """The largest step of the copy engine."""
 FAR = {1: 128, 2: 128, 3: 16}
 """How far windows may reach beyond the image, by the axes of space: what the copy engine takes."""
+MOST_PHASES = 32
+"""The most phases of a transposed convolution, each of which is launched by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Along an axis, the output pixels of a transposed convolution that are the `first` and every
+    stride-th from there on: they are a convolution of stride 1 with so many taps. Its `padding` is
+    below 0 where the first window begins inside of the image.
+    """
+
+    first: int
+    taps: int
+    padding: int
+    dilation: int
+
+
+def phases_along(kernel: int, stride: int, padding: int, dilation: int) -> tuple[Phase, ...]:
+    """The phases of an axis. Tap k brings pixel i to output pixel i stride - padding + k dilation:
+    the taps of one phase are evenly spaced.
+    """
+    spacing = stride // gcd(stride, dilation)
+
+    def phase(first: int) -> Phase:
+        taps = [k for k in range(kernel) if (first + padding - k * dilation) % stride == 0]
+        before = (taps[-1] * dilation - first - padding) // stride if taps else 0
+        return Phase(first, len(taps), before, dilation * spacing // stride)
+
+    return tuple(map(phase, range(stride)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +61,7 @@ class Windows:
     """The sizes of a convolution, and of each axis of space a stride, the padding before the first
     pixel and a dilation. `axes` are those of the input that are its batch, its axes of space and
     its channels, in this order; `out` are the sizes of the result in space. A filter sees `seen`
-    channels.
+    channels. Of a `transposed` one stride, padding and dilation are of pixels of the result.
     """
 
     axes: tuple[int, ...]
@@ -44,6 +75,7 @@ class Windows:
     dilation: tuple[int, ...]
     out: tuple[Size, ...]
     seen: Size
+    transposed: bool = False
 
     @property
     def rows(self) -> Size:
@@ -53,13 +85,22 @@ class Windows:
     @property
     def flops(self) -> Size:
         """Two operations a term; those of padding count."""
-        return self.rows * self.filters * self.seen * product_of(self.kernel) * 2
+        pixels = self.batch * product_of(self.space) if self.transposed else self.rows
+        return pixels * self.filters * self.seen * product_of(self.kernel) * 2
+
+    @property
+    def phases(self) -> tuple[tuple[Phase, ...], ...]:
+        """Those of a transposed convolution along each axis of space."""
+        kernel = (size for size in self.kernel if isinstance(size, int))
+        axes = zip(kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(phases_along(*axis) for axis in axes)
 
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory;
-    `depthwise`: a filter sees one channel. See Windows for the rest.
+    `depthwise`: a filter sees one channel. Of a `transposed` one the weight is [channels, filters,
+    *kernel]. See Windows for the rest.
     """
 
     x: Node
@@ -70,6 +111,7 @@ class Convolution:
     dilation: tuple[int, ...]
     out: tuple[Size, ...]
     depthwise: bool = False
+    transposed: bool = False
 
     @property
     def reads(self) -> tuple[Node, ...]:
@@ -80,7 +122,9 @@ class Convolution:
     def windows(self) -> Windows:
         """It without its operands."""
         batch, *space, channels = (self.x.type.shape[axis] for axis in self.axes)
-        filters, _, *kernel = self.weight.type.shape
+        filters, seen, *kernel = self.weight.type.shape
+        if self.transposed:
+            filters = seen
         return Windows(
             self.axes,
             batch,
@@ -93,6 +137,7 @@ class Convolution:
             self.dilation,
             self.out,
             1 if self.depthwise else channels,
+            self.transposed,
         )
 
 

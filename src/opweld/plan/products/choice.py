@@ -5,6 +5,7 @@ library's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ...ir.graph import Graph, Node, arena_of
 from ...ir.kernels.attention import Attention
@@ -135,6 +136,8 @@ def _compare_convolution(
     times = estimate_convolution(anchor, made, tail, target, conditions.sizes, mode)
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(times.ours)} us, the library{rest} {_us(times.library)} us"
+    if made.transposed:
+        figures = f"as {prod(made.stride)} of stride 1 {figures}"
     if times.is_ours_better:
         choice.accepted[anchor.serial] = figures
         return

@@ -25,8 +25,11 @@ from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
 from .recognised import NoProduct
+from .transposed import PLACES, TRANSPOSED, products_of_phases, require_phases
 
-SPACES = {f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")}
+SPACES = {
+    f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
+} | TRANSPOSED
 """The operators that convolve, and along how many axes of space."""
 _PLACES = {"stride": 3, "padding": 4, "dilation": 5, "groups": 6}
 # Fewer channels leave most of an interval empty.
@@ -36,6 +39,11 @@ LEAST_CHANNELS = 32
 def is_convolution(call: Node) -> bool:
     """Whether the call is of an operator that convolves."""
     return call.op is Op.CALL and call.attrs.target in SPACES
+
+
+def is_transposed(call: Node) -> bool:
+    """Whether a convolution is a transposed one."""
+    return call.attrs.target in TRANSPOSED
 
 
 def convolution_of(call: Node) -> Convolution:
@@ -56,10 +64,13 @@ def convolution_of(call: Node) -> Convolution:
         x = x.inputs[0]
     groups = _argument(call, "groups", 1)
     channels = x.type.shape[axes[-1]]
+    transposed = is_transposed(call)
+    if transposed and groups != 1:
+        raise NoProduct("it is transposed and has groups")
     depthwise = groups != 1 and groups == channels
     if groups != 1 and not depthwise:
         raise NoProduct("it has groups of several channels")
-    return Convolution(x, weight, axes, stride, padding, dilation, out, depthwise)
+    return Convolution(x, weight, axes, stride, padding, dilation, out, depthwise, transposed)
 
 
 def _operand(call: Node, place: int) -> Node:
@@ -67,7 +78,8 @@ def _operand(call: Node, place: int) -> Node:
 
 
 def _argument(call: Node, name: str, default: Any) -> Any:
-    arguments, place = call.attrs.arguments, _PLACES[name]
+    places = PLACES if is_transposed(call) else _PLACES
+    arguments, place = call.attrs.arguments, places[name]
     return (
         arguments[place] if len(arguments) > place else dict(call.attrs.keywords).get(name, default)
     )
@@ -121,10 +133,12 @@ def require_form(made: Convolution) -> None:
         raise NoProduct("its weight has no fixed size")
     if made.depthwise:
         return
-    if number_at(product_of(windows.kernel)) > MOST_TAPS:
-        raise NoProduct(f"its kernel has more than {MOST_TAPS} positions")
     if number_at(windows.channels) < LEAST_CHANNELS:
         raise NoProduct(f"of fewer than {LEAST_CHANNELS} channels")
+    if made.transposed:
+        return require_phases(made)
+    if number_at(product_of(windows.kernel)) > MOST_TAPS:
+        raise NoProduct(f"its kernel has more than {MOST_TAPS} positions")
     if not _is_near(made) or max(made.stride) > MOST_STRIDE:
         raise NoProduct("its windows reach or step farther than the copy engine")
 
@@ -158,9 +172,10 @@ def is_ours(call: Node, target: Target, conditions: Conditions, followed: bool) 
 
 def library_takes_channels_last(call: Node) -> bool:
     """Whether the plan has calls of the library compute a convolution with its channels last: those
-    of two axes of space. PyTorch makes an input of one axis contiguous; three were not tried.
+    of two axes of space. PyTorch makes an input of one axis contiguous; three were not tried. A
+    transposed one with a mean behind it took 0.108 ms so, not 0.078 (H100, 2026-11-26).
     """
-    return SPACES[call.attrs.target] == 2
+    return SPACES[call.attrs.target] == 2 and not is_transposed(call)
 
 
 def gain_of_ours(call: Node, target: Target, conditions: Conditions, followed: bool) -> float:
@@ -205,6 +220,8 @@ _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # At these rates three of one axis take 1.04, 0.49 and 0.73 ms, two of three 0.92 and 0.54; measured
 # 1.24, 0.72 and 0.52, and 1.20 and 0.73 (TF32 allowed; H200, 2026-11-24).
 _MOVES = 2  # a read and a write
+# Each phase of a transposed convolution beyond the first takes two launches more, of four.
+_PHASE_US = 4.0
 # Rows of a tile; products of upper and lower parts, of which the least is left out; the shortest
 # sums that are made in parts where there are few tiles.
 _ROWS, _PRODUCTS, _LEAST_IN_PARTS = 128, {1: 1, 2: 3}, 8
@@ -244,7 +261,8 @@ def estimate_convolution(
     )
     packed = 1 + PARTS[mode] / 2  # reads and writes of as many bytes as x has
     summed_us = _sums_us(made, mode, target, sizes)
-    ours = _LAUNCHES_US + packed * read_us + max(summed_us, written_us)
+    launches_us = _LAUNCHES_US + _PHASE_US * (math.prod(made.stride) - 1) * made.transposed
+    ours = launches_us + packed * read_us + max(summed_us, written_us)
     multiplied_us = number_at(made.windows.flops, sizes) / _LIBRARY_RATES[mode] * 1e6
     library = _LIBRARY_US + max(multiplied_us, (read_us + written_us) / _LIBRARY_SHARE)
     if not library_takes_channels_last(call):
@@ -253,21 +271,26 @@ def estimate_convolution(
 
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
-    """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    columns, windows = schedule_of(made, mode).columns, made.windows
-    rows, filters, channels, taps = (
-        number_at(size, sizes)
-        for size in (windows.rows, windows.filters, windows.channels, product_of(windows.kernel))
-    )
-    intervals = taps * -(-channels // INTERVAL)
-    tiles = -(-rows // _ROWS) * -(-filters // columns)
-    waves = tiles / (target.multiprocessors * _TILES_AT_ONCE[columns])
-    if waves < 2:
-        waves = math.ceil(2 * waves) / 2
-    if intervals < _LEAST_IN_PARTS:
-        waves = max(waves, 1.0)
+    """Of the tiles, in half waves where there are few, as sums are then made in parts; of all
+    phases one after the other.
+    """
+    windows, columns = made.windows, schedule_of(made, mode).columns
+    filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
     interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
-    return waves * (intervals * interval_us + _END_US[columns])
+
+    def of(rows: int, taps: int) -> float:
+        intervals = taps * -(-channels // INTERVAL)
+        tiles = -(-rows // _ROWS) * -(-filters // columns)
+        waves = tiles / (target.multiprocessors * _TILES_AT_ONCE[columns])
+        if waves < 2:
+            waves = math.ceil(2 * waves) / 2
+        if intervals < _LEAST_IN_PARTS:
+            waves = max(waves, 1.0)
+        return waves * (intervals * interval_us + _END_US[columns])
+
+    if made.transposed:
+        return sum(of(rows, taps) for rows, taps in products_of_phases(made, sizes))
+    return of(number_at(windows.rows, sizes), number_at(product_of(windows.kernel), sizes))
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and

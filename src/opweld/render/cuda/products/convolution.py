@@ -24,9 +24,21 @@ def convolution_pieces(convolving: Convolving) -> set[str]:
     buffers = convolving.epilogue.buffers
     types = {f"type_of_{STORAGE[b.dtype].removeprefix('op::')}" for b in buffers}
     called = pieces_called(convolution_text(convolving))
-    made = {"convolve", "type_of_float", *_form_pieces(convolving)}
+    whole = "convolve_transposed" if convolving.windows.transposed else "convolve"
+    made = {whole, "type_of_float", *_form_pieces(convolving)}
     made |= {"Permuted"} if _is_permuted(convolving) else set()
-    return made | types | called - {"Types", "Along", "Windowed", "convolution_bytes"}
+    return made | types | called - _INSIDE
+
+
+# Of other pieces, which bring them along.
+_INSIDE = {
+    "Types",
+    "Along",
+    "Windowed",
+    "TransposedWindows",
+    "convolution_bytes",
+    "transposed_bytes",
+}
 
 
 def convolution_text(convolving: Convolving) -> str:
@@ -41,21 +53,26 @@ def convolution_text(convolving: Convolving) -> str:
     params = [f"float {given}", *map(parameter, kernel.buffers)]
     name, (x, weight, own, workspace) = f"{group}_element", _table(convolving)
     by = f"<{name}, {_form(convolving)}>"
+    view, convolve, bytes_ = "Windowed", "convolve", "convolution_bytes"
+    if windows.transposed:
+        view, convolve, bytes_ = "TransposedWindows", "convolve_transposed", "transposed_bytes"
     lines = [
         short_title(kernel, convolving.buffers),
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int kRank = {rank}, kWidth = {convolving.lanes};",
-        folded(f"  static constexpr op::Windowed<{space}> kWindows{{{listed}}};"),
+        folded(f"  static constexpr op::{view}<{space}> kWindows{{{listed}}};"),
         head("  OPWELD_FN void of", params, " {"),
         *statements(kernel, {_multiplied(kernel): given}),
         "  }",
         "};",
         f'extern "C" int64_t {group}_scratch(const TensorView* operands) {{',
-        folded(f"  return op::convolution_bytes{by}({x}, {weight}, {own[-1]});"),
+        folded(f"  return op::{bytes_}{by}({x}, {weight}, {own[-1]});"),
         "}",
         f'extern "C" int {group}_launch(const TensorView* operands, void* stream) {{',
-        call(f"return op::convolve{by}", [x, weight, _list(own), f"{workspace}.data", "stream"], 2),
+        call(
+            f"return op::{convolve}{by}", [x, weight, _list(own), f"{workspace}.data", "stream"], 2
+        ),
         "}",
     ]
     return "\n".join(lines) + "\n"

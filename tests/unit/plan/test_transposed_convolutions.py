@@ -1,0 +1,291 @@
+"""Transposed convolutions: their phases, which become kernels, and what the plan says of others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from tests.unit.plan.plans import BATCH, Make, graph
+from tests.unit.plan.test_convolutions import (
+    LIBRARY,
+    TF32,
+    conv,
+    convolutions,
+    one,
+    operations,
+    planned,
+    refusal,
+    tail_of,
+)
+
+from opweld.ir.attrs import CallAttrs, Operand
+from opweld.ir.check import check
+from opweld.ir.expr import Size
+from opweld.ir.graph import Node
+from opweld.ir.kernels.convolution import Convolving, phases_along
+from opweld.ir.kernels.product import Mode
+from opweld.ir.ops import Op
+from opweld.ir.plan import GroupKind
+from opweld.ir.text import to_text
+from opweld.ir.types import DType, TensorType
+from opweld.ir.views import is_copy
+from opweld.lower import lower
+from opweld.plan.convolutions import with_explicit_biases
+from opweld.plan.layouts import in_channels_last
+from opweld.plan.products.windows import convolution_of, estimate_convolution
+from opweld.target import CPU, SM_80, SM_90A
+
+SPACES: dict[int, tuple[Size, ...]] = {
+    1: (BATCH, 128, 2048),
+    2: (BATCH, 128, 28, 28),
+    3: (BATCH, 128, 8, 14, 14),
+}
+each_rank = pytest.mark.parametrize("space", SPACES)
+NUMBERS = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
+
+
+def transposed(
+    m: Make,
+    x: Node,
+    filters: int,
+    kernel: tuple[int, ...],
+    *,
+    last: bool = False,
+    bias: bool = False,
+    groups: int = 1,
+    by_keyword: bool = False,
+    **given: int | tuple[int, ...],
+) -> Node:
+    """A call with `given` as arguments by place, or as keywords; its channels `last` or second."""
+    rank = len(kernel)
+    batch, *rest = x.type.shape
+    size, channels = (tuple(rest[:-1]), rest[-1]) if last else (tuple(rest[1:]), rest[0])
+
+    def each(name: str) -> tuple[int, ...]:
+        value = given.get(name, NUMBERS[name])
+        return (value,) * rank if isinstance(value, int) else value
+
+    stride, padding, more, dilation = (
+        each(name) for name in ("stride", "padding", "output_padding", "dilation")
+    )
+    out = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
+        for n, s, p, o, d, k in zip(size, stride, padding, more, dilation, kernel, strict=True)
+    )
+    weight = m.w(f"weight{x.serial}", int(str(channels)), filters // groups, *kernel)
+    operands = (x, weight, *((m.w("bias", filters),) if bias else ()))
+    arguments: tuple[Any, ...] = tuple(map(Operand, range(len(operands))))
+    keywords: dict[str, Any] = {"groups": groups} if groups != 1 else {}
+    keywords |= {name: list(each(name)) for name in given}
+    if not by_keyword:
+        arguments += () if bias else (None,)
+        arguments += (list(stride), list(padding), list(more), groups, list(dilation))
+        keywords = {}
+    shape = (batch, *out, filters) if last else (batch, filters, *out)
+    attrs = CallAttrs(
+        f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}",
+        arguments,
+        tuple(keywords.items()),
+        (TensorType(x.type.dtype, shape),),
+        "a convolution",
+        channels_last=last,
+    )
+    return m.arena.call(operands, attrs)
+
+
+class TestPhases:
+    @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 7])
+    @pytest.mark.parametrize("stride", [1, 2, 3, 4, 6])
+    def test_they_bring_what_all_taps_do(self, kernel: int, stride: int) -> None:
+        """Pixels to output pixels by taps, as the definition has it."""
+        size = 6
+        for padding, dilation in product((0, 1, 2, 5), (1, 2, 3, 4)):
+            pixels = range((size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1)
+            brought = {
+                (i, i * stride - padding + k * dilation) for i in range(size) for k in range(kernel)
+            }
+            phases = phases_along(kernel, stride, padding, dilation)
+            assert [phase.first for phase in phases] == list(range(stride))
+            assert sum(phase.taps for phase in phases) == kernel
+            found = {
+                (place // stride - phase.padding + tap * phase.dilation, place)
+                for phase in phases
+                for place in pixels[phase.first :: stride]
+                for tap in range(phase.taps)
+            }
+            assert {pair for pair in brought if pair[1] in pixels} == {
+                pair for pair in found if pair[0] in range(size)
+            }
+
+
+@each_rank
+class TestForms:
+    @pytest.mark.parametrize("by_keyword", [False, True])
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"stride": 2},
+            {"stride": 2, "padding": 1, "output_padding": 1},
+            {"padding": 1},
+            {"stride": 3, "dilation": 2},
+        ],
+        ids=str,
+    )
+    def test_a_kernel_reads_its_input_in_place(
+        self, space: int, given: dict[str, Any], by_keyword: bool
+    ) -> None:
+        m = Make()
+        x = m.x("x", *SPACES[space])
+        y = transposed(m, x, 96, (3,) * space, by_keyword=by_keyword, **given)
+        group = one(tail_of(m, y))
+        made = group.convolution
+        assert made is not None and made.transposed and made.x is x and group.inputs[0] is x
+        assert made.axes == (0, *range(2, space + 2), 1) and made.out == y.type.shape[2:]
+        assert made.stride == (given.get("stride", 1),) * space
+        assert made.padding == (given.get("padding", 0),) * space
+        assert made.dilation == (given.get("dilation", 1),) * space
+        assert operations(group) == ["call", "relu"]
+
+    def test_sizes(self, space: int) -> None:
+        m = Make()
+        x = m.x("x", *SPACES[space])
+        made = one(tail_of(m, transposed(m, x, 96, (4,) * space, stride=2))).convolution
+        assert made is not None
+        windows = made.windows
+        assert (windows.channels, windows.filters) == (128, 96)
+        assert windows.kernel == (4,) * space
+        assert windows.flops == x.type.num_elems * 96 * 4**space * 2
+
+    def test_what_follows_joins_a_kernel_in_the_same_order(self, space: int) -> None:
+        m = Make()
+        first = m.relu(transposed(m, m.x("x", *SPACES[space]), 64, (2,) * space, stride=2))
+        second = m.add(transposed(m, first, 64, (3,) * space, padding=1, bias=True), first)
+        third = conv(m, second, 64, (3,) * space)
+        groups = convolutions(planned(tail_of(m, third)))
+        assert [operations(group) for group in groups] == [
+            ["call", "relu"],
+            ["call", "add", "add"],
+            ["call", "relu"],
+        ]
+
+    def test_a_bias_that_nothing_reads_is_an_addition(self, space: int) -> None:
+        m = Make()
+        y = transposed(m, m.x("x", *SPACES[space]), 96, (4,) * space, stride=2, bias=True)
+        (result,) = with_explicit_biases(graph(y), SM_90A, TF32).outputs
+        assert result.op is Op.ADD and result.type == y.type
+        (kept,) = with_explicit_biases(graph(y), SM_80, TF32).outputs
+        assert kept is y, "no kernel makes it there"
+
+    def test_a_result_is_put_into_eagers_order(self, space: int) -> None:
+        m = Make()
+        y = m.relu(transposed(m, m.x("x", *SPACES[space]), 64, (4,) * space, stride=2))
+        plan = planned(m.reduced("mean", y, 1), m.tanh(y))
+        if convolutions(plan):
+            *_, last = (group for group in plan.groups if group.fused)
+            assert any(map(is_copy, last.nodes)) or last.only_moves
+        assert [each.type.shape for each in plan.graph.outputs][1] == y.type.shape
+
+    def test_the_librarys_keep_their_order(self, space: int) -> None:
+        """On another target, too, where plain ones of two axes are moved."""
+        m = Make()
+        calls = (
+            transposed(m, m.x("a", *SPACES[space]), 64, (4,) * space, stride=2, groups=2),
+            transposed(m, m.x("b", BATCH, 8, *SPACES[space][2:]), 64, (4,) * space, stride=2),
+        )
+        for call in calls:
+            same = graph(m.relu(call))
+            assert in_channels_last(same, SM_90A, TF32) is same
+            assert in_channels_last(same, SM_80, TF32) is same
+            assert in_channels_last(same, CPU, TF32) is same
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("given", "reason"),
+        [
+            ({"groups": 2}, "it is transposed and has groups"),
+            ({"channels": 31}, "of fewer than 32 channels"),
+            ({"stride": 6}, "its strides have more than 32 phases"),
+            ({"kernel": (5, 13)}, "its phases have more than 64 positions of its kernel"),
+            ({"kernel": (1, 2), "dilation": 128}, "its windows reach farther than the copy engine"),
+            ({"kernel": (1, 2), "padding": (0, 129)}, "its windows reach farther than the copy"),
+        ],
+        ids=str,
+    )
+    def test_forms(self, given: dict[str, Any], reason: str) -> None:
+        m = Make()
+        rest = dict(given)
+        kernel, channels = rest.pop("kernel", (3, 3)), rest.pop("channels", 64)
+        y = transposed(m, m.x("x", BATCH, 16, 300, channels), 128, kernel, last=True, **rest)
+        assert refusal(m.relu(y)).startswith(LIBRARY + reason)
+
+    def test_many_positions_in_few_at_a_stride(self) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 32, 32, 64)
+        y = transposed(m, x, 128, (12, 12), last=True, stride=4, padding=4)
+        assert one(m.relu(y)).convolution is not None
+
+    def test_other_types(self) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 28, 28, 64, dtype=DType.F16)
+        y = transposed(m, x, 64, (4, 4), last=True, stride=2)
+        assert refusal(m.relu(y)) == LIBRARY + "there is no kernel for its dtype yet"
+
+    def test_no_batch(self) -> None:
+        m = Make()
+        x, weight = m.x("x", 64, 28, 28), m.w("weight", 64, 128, 2, 2)
+        result = TensorType(DType.F32, (128, 29, 29))
+        attrs = CallAttrs(
+            "aten.conv_transpose2d.input", (Operand(0), Operand(1)), (), (result,), ""
+        )
+        with pytest.raises(Exception, match="its input has no batch"):
+            convolution_of(m.arena.call((x, weight), attrs))
+
+    def test_what_gains_nothing(self) -> None:
+        """Few pixels, in many phases: launches take longer."""
+        m = Make()
+        y = transposed(m, m.x("x", 1, 2, 2, 64), 64, (5, 5), last=True, stride=5)
+        reason = refusal(m.relu(y))
+        assert reason.startswith("a convolution that gains nothing as a kernel of ours: as 25 of")
+
+
+class TestEstimates:
+    def times(self, stride: int, kernel: int, size: int) -> float:
+        m = Make()
+        x = m.x("x", 32, size, size, 128)
+        y = transposed(m, x, 128, (kernel, kernel), last=True, stride=stride)
+        return estimate_convolution(y, convolution_of(y), (y,), SM_90A, (), Mode.TF32).ours
+
+    def test_the_sums_are_those_of_all_phases(self) -> None:
+        """As many terms take as long in one phase as in four, but for launches and what is
+        written.
+        """
+        one_phase, four = self.times(1, 3, 56), self.times(2, 6, 56)
+        assert 3 * one_phase < four < 5 * one_phase
+
+    def test_each_phase_is_launched(self) -> None:
+        assert self.times(4, 4, 2) > self.times(1, 4, 2) + 15 * 3.0
+
+
+def test_it_prints_and_lowers() -> None:
+    m = Make()
+    x, shift = m.x("x", *SPACES[2]), m.w("shift", 96, 1, 1)
+    y = transposed(m, x, 96, (4, 3), stride=(2, 1), padding=(1, 0), dilation=(1, 2))
+    plan = planned(tail_of(m, m.add(y, shift)))
+    (group,) = convolutions(plan)
+    assert group.reason.startswith("a convolution with the 2 operations after it: as 2 of stride 1")
+    (convolving,) = (each for each in lower(plan) if isinstance(each, Convolving))
+    check(convolving)
+    head, *rest = to_text(convolving).splitlines()
+    assert head == f"convolution {convolving.group} [s0, 56, 32, 96] mode tf32, 128 filters a tile"
+    assert rest[2] == "  transposed stride (2, 1) padding (1, 0) dilation (1, 2)"
+
+
+def test_in_training_the_library_makes_it() -> None:
+    m = Make()
+    y = transposed(m, m.x("x", *SPACES[2]), 96, (4, 4), stride=2)
+    plain = graph(tail_of(m, y))
+    assert in_channels_last(replace(plain, tracked=True), SM_90A, TF32).outputs == plain.outputs
+    assert GroupKind.LIBRARY in [g.kind for g in planned(tail_of(m, y), target=SM_80).groups]
