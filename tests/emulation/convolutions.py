@@ -53,24 +53,29 @@ struct Chain {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """An instance of op::WindowTiles; in mode "Chain" the float32 kernel alone."""
+    """An instance of op::WindowTiles, or with `rows` of op::JoinedTiles; in mode "Chain" the
+    float32 kernel alone.
+    """
 
     mode: str = "Tf32"
     space: int = 2
     columns: int = 64
+    rows: int = 0
 
     @property
     def name(self) -> str:
-        return f"convolution_{self.mode.lower()}_{self.space}_{self.columns}"
+        return f"convolution_{self.mode.lower()}_{self.space}_{self.columns}_{self.rows}"
+
+    @property
+    def tiles(self) -> str:
+        return "JoinedTiles" if self.rows else "WindowTiles"
 
     @property
     def type(self) -> str:
-        is_chain = self.mode == "Chain"
-        return (
-            "Chain"
-            if is_chain
-            else f"op::WindowTiles<op::{self.mode}, {self.space}, {self.columns}>"
-        )
+        if self.mode == "Chain":
+            return "Chain"
+        rows = f", {self.rows}" if self.rows else ""
+        return f"op::{self.tiles}<op::{self.mode}, {self.space}, {self.columns}{rows}>"
 
 
 NARROW, WIDE, CHAIN = Form(), Form(columns=128), Form("Chain")
@@ -85,7 +90,7 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
     users = [EPILOGUE, CHAINS, *launchers]
     needed = ["TensorView", "Windows", "launch_fma_product", "product_of_windows"]
     if form.mode != "Chain":
-        needed += ["WindowTiles", form.mode]
+        needed += [form.tiles, form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []
     return "\n".join([*used(pieces(needed), users), *users])
 

@@ -64,16 +64,19 @@ class ContractionSchedule:
 @dataclass(frozen=True, slots=True)
 class ConvolutionSchedule:
     """How a convolution is made: on the tensor cores, in tiles of so many `columns`, its filters;
-    with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once.
+    with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once. With `rows` the
+    taps across, of so many rows below each other, are joined with the channels.
     """
 
     mode: Mode
     columns: int
     lanes: int
+    rows: int = 0
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
-        return f"mode {self.mode.value}, {how}, vector width {self.lanes}"
+        joined = f", taps of {self.rows} rows together" if self.rows else ""
+        return f"mode {self.mode.value}, {how}{joined}, vector width {self.lanes}"
 
 
 @dataclass(frozen=True, slots=True)

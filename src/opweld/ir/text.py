@@ -103,6 +103,8 @@ def _(value: Convolving) -> str:
         f"  {'transposed ' * made.transposed}stride {made.stride} padding {made.padding} "
         f"dilation {made.dilation}",
     ]
+    if value.rows:
+        lines.append(f"  taps of {value.rows} rows joined")
     if value.order != tuple(range(len(value.shape))):
         lines.append(f"  written along {', '.join(map(str, value.order))}")
     return "\n".join([*lines, ""]) + kernel_text(value.epilogue)

@@ -36,6 +36,7 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
         axes=axes,
         shape=anchor.type.shape,
         order=order,
+        rows=schedule.rows,
     )
 
 

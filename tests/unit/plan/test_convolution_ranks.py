@@ -157,7 +157,6 @@ class TestRefusals:
         ("given", "reason"),
         [
             ({"groups": 2}, "it has groups of several channels"),
-            ({"channels": 31}, "of fewer than 32 channels"),
             ({"stride": 9}, "its windows reach or step farther than the copy engine"),
         ],
         ids=str,

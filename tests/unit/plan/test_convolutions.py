@@ -280,7 +280,6 @@ class TestRefusals:
         [
             ({"groups": 2}, "it has groups of several channels"),
             ({"kernel": (5, 13)}, "its kernel has more than 64 positions"),
-            ({"channels": 31}, "of fewer than 32 channels"),
             ({"stride": 9}, "its windows reach or step farther than the copy engine"),
             ({"padding": 129}, "its windows reach or step farther than the copy engine"),
             ({"kernel": (1, 2), "dilation": 128, "padding": 100}, "its windows reach or step"),

@@ -13,7 +13,7 @@ from opweld.ir.types import DType, TensorType
 from opweld.ir.views import behind_views, is_copy
 from opweld.plan import make_plan
 from opweld.plan.layouts import in_channels_last
-from opweld.target import CPU, SM_90A
+from opweld.target import CPU, SM_80
 
 
 def convolution(m: Make, x: Node, channels: int) -> Node:
@@ -34,7 +34,7 @@ def condensed(found: Graph, op: Op) -> list[tuple[int, ...]]:
 
 
 def moved(*outputs: Node) -> Graph:
-    return in_channels_last(graph(*outputs), SM_90A, NO_CONDITIONS)
+    return in_channels_last(graph(*outputs), SM_80, NO_CONDITIONS)
 
 
 def test_what_is_between_convolutions_is_in_their_order() -> None:
@@ -68,7 +68,7 @@ def copies(found: Graph) -> list[Node]:
 
 
 def groups(*outputs: Node) -> tuple[Group, ...]:
-    return make_plan(graph(*outputs), SM_90A).groups
+    return make_plan(graph(*outputs), SM_80).groups
 
 
 def test_what_computes_a_result_moves_it() -> None:
@@ -185,4 +185,4 @@ def test_where_copies_cost_more_nothing_is_moved() -> None:
     m = Make()
     result = m.softmax(convolution(m, m.x("x", BATCH, 16, 6, 5), 16), 1)
     same = graph(result)
-    assert in_channels_last(same, SM_90A, NO_CONDITIONS) is same
+    assert in_channels_last(same, SM_80, NO_CONDITIONS) is same

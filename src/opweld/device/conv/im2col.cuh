@@ -249,20 +249,30 @@ struct PackedFilters {
     }
 };
 
-// @pack_filter deps: PackedFilters, exponents, put_parts, scaled, split_a_of
-// A block packs a filter, [channel][tap] in `from`, as the filter of that number.
-template <int kParts>
-OPWELD_FN void pack_filter(const float* from, int64_t channels, int64_t taps,
+// @pack_filter deps: PackedFilters, exponents, pack_values
+// A filter in memory, [channel][tap].
+struct Filter {
+    const float* data;
+    int64_t channels, taps;
+
+    __device__ __forceinline__ int64_t count() const { return channels * taps; }
+    __device__ __forceinline__ float any(int64_t i) const { return data[i]; }  // in some order
+    __device__ __forceinline__ float at(int64_t channel, int64_t tap) const {
+        return data[channel * taps + tap];
+    }
+};
+// A block packs a filter, of so many channels and taps, as that of the number `filter`.
+template <int kParts, typename From>
+OPWELD_FN void pack_filter(const From& from, int64_t channels, int64_t taps,
                            const PackedFilters& filters, int64_t filter) {
     __shared__ uint32_t most;
     __shared__ int excess;
-    const int64_t count = channels * taps;
     const int64_t pitch = interval_count(channels) * kInterval;  // channels of a tap
     if (threadIdx.x == 0) most = 0, excess = 0;
     __syncthreads();
     uint32_t own = 0;
-    for (int64_t i = threadIdx.x; i < count; i += 256) {
-        own = max(own, __float_as_uint(from[i]) & 0x7FFFFFFFu);
+    for (int64_t i = threadIdx.x; i < from.count(); i += 256) {
+        own = max(own, __float_as_uint(from.any(i)) & 0x7FFFFFFFu);
     }
     atomicMax(&most, own);
     __syncthreads();
@@ -275,7 +285,7 @@ OPWELD_FN void pack_filter(const float* from, int64_t channels, int64_t taps,
         Four v{};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (channel + i < channels) v.x[i] = from[(channel + i) * taps + tap];
+            if (channel + i < channels) v.x[i] = from.at(channel + i, tap);
         }
         const Four lifted = scaled(v, power_of_two(up));
 #pragma unroll
@@ -299,10 +309,11 @@ template <int kParts>
 static __global__ void __launch_bounds__(256)
     pack_filters_kernel(const Convolution c, const PackedFilters filters, CallHead* call) {
     start_dependents();
-    const int64_t filter = blockIdx.x, taps = c.taps();
-    if (filter == 0 && threadIdx.x == 0) *call = {};
-    pack_filter<kParts>(static_cast<const float*>(c.weight) + filter * c.channels * taps,
-                        c.channels, taps, filters, filter);
+    const int64_t number = blockIdx.x, taps = c.taps();
+    if (number == 0 && threadIdx.x == 0) *call = {};
+    const auto* all = static_cast<const float*>(c.weight);
+    const Filter own{all + number * c.channels * taps, c.channels, taps};
+    pack_filter<kParts>(own, c.channels, taps, filters, number);
 }
 
 // @pack_pixels_kernel deps: PackedFilters, PlainColumns, dependents, split_spot, tell_call

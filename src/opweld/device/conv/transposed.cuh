@@ -74,7 +74,7 @@ static __global__ void __launch_bounds__(256)
     if (blockIdx.x == 0 && threadIdx.x == 0) *call = {};
     __syncthreads();
     pack_filter<kParts>(
-        to, weight.channels, taps,
+        Filter{to, weight.channels, taps}, weight.channels, taps,
         filters.of_phase<kParts>(weight.channels, weight.filters, phase, own.before), filter);
 }
 

@@ -319,10 +319,26 @@ struct EquilibratedColumns {
     }
 };
 
-// @split_a_of deps: take_spots, exponents, put_parts, scaled, spot_facts
+// @pack_values deps: exponents, put_parts, scaled, spot_facts
 // What is known of split values, as bits.
 [[maybe_unused]] constexpr int kLosesDigits = 1, kDoesNotFit = 2;
 
+// Packs a spot's values of one row, of which this thread has four from k on; into `scale` what they
+// are to be multiplied by. Gives what is known of them, to the first of these threads.
+template <int kParts>
+OPWELD_FN int pack_values(const Four& v, bool exists, half* row, int64_t k, float* scale) {
+    const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(v))));
+    const int up = lift(exponent_of(largest));
+    const Four lifted = scaled(v, power_of_two(up));
+    const bool loses = loses_digits<kParts>(lifted);
+    if (!exists) return 0;
+    put_parts<kParts>(row, k, lifted);
+    if (threadIdx.x % kSpotThreads) return 0;
+    *scale = largest == 0.0f ? 0.0f : power_of_two(-up);
+    return (loses ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+}
+
+// @split_a_of deps: take_spots, pack_values
 // Splits one interval of a band of a; gives what is known of it. `columns` says what its columns
 // are multiplied by before.
 template <int kParts, bool kWhole, typename Source, typename Columns>
@@ -335,26 +351,16 @@ OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotAt& s
     int known = 0;
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
-        const Four own = factors.times(v[i]);
-        const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(own))));
-        const int up = lift(exponent_of(largest));
-        const Four lifted = scaled(own, power_of_two(up));
-        const bool loses = loses_digits<kParts>(lifted);
-        const int64_t row = spot.own_row(i);
-        if (!kWhole && row >= spots.rows) continue;
-        half* begin =
-            packed + (spot.batch * spots.rows + row) * spots.intervals * (kParts * kInterval);
-        put_parts<kParts>(begin, spot.k, lifted);
-        if (threadIdx.x % kSpotThreads) continue;
-        scale[(spot.batch * spots.intervals + spot.interval) * scale_rows + row] =
-            largest == 0.0f ? 0.0f : power_of_two(-up);
-        if (loses) known |= kLosesDigits;
-        if (!is_in_range(largest)) known |= kDoesNotFit;
+        const int64_t row = spot.own_row(i), all = spot.batch * spots.rows + row;
+        known |= pack_values<kParts>(
+            factors.times(v[i]), kWhole || row < spots.rows,
+            packed + all * spots.intervals * (kParts * kInterval), spot.k,
+            scale + (spot.batch * spots.intervals + spot.interval) * scale_rows + row);
     }
     return known;
 }
 
-// @tell_call deps: CallState, split_a_of
+// @tell_call deps: CallState, pack_values
 OPWELD_FN void tell(CallHead* call, int known) {
     if (known & kLosesDigits) call->lossy = 1;
     if (known & kDoesNotFit) call->needs_fallback = 1;

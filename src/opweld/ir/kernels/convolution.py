@@ -148,7 +148,8 @@ class Convolving:
     `x` and `weight` are positions among the group's inputs; `columns` is one of COLUMNS, or 0 for a
     depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
     any strides; `axes` has for each of these those of the result that its own lie along. `order`
-    has, for each axis of `shape`, that of the tensors which it writes.
+    has, for each axis of `shape`, that of the tensors which it writes. Of `rows` rows the taps
+    across are joined with the channels; 0 for none.
     """
 
     group: str
@@ -163,6 +164,7 @@ class Convolving:
     axes: tuple[tuple[int, ...], ...]
     shape: tuple[Size, ...]
     order: tuple[int, ...]
+    rows: int = 0
 
     @property
     def depthwise(self) -> bool:

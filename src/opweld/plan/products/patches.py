@@ -1,6 +1,6 @@
 """Convolutions whose windows lie side by side, as matrix products: a row of operand a has the
-values of one patch, a row of operand b one filter. No value is read twice, so nothing is gained by
-a kernel that knows of windows; and of few channels the library has none that is fast.
+values of one patch, a row of operand b one filter. Of few channels the library has no fast kernel;
+for targets that have none of ours either, their products make them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from ...ir.ops import Op
 from ...ir.plan import Conditions, Sizes, number_at
 from ...ir.types import DType, TensorType
 from ...target import Target
+from .joined import LEAST_CHANNELS
 from .recognised import NoProduct
-from .windows import convolution_of, is_convolution, require_form
+from .windows import convolution_of, is_convolution, mode_of, require_form
 
 # Operations a second: of cuDNN's kernels (16x16 patches of 3 channels, 64 images of 224x224 into
 # 768: 0.49 to 0.61 ms; H200, 2026-11-24), and of the split product with what it reads and packs.
@@ -41,17 +42,19 @@ def gain_of_patches(call: Node, target: Target, conditions: Conditions) -> float
         made = convolution_of(call)
     except NoProduct:
         return 0.0
-    if not _are_side_by_side(made) or _has_kernel(made):
+    if not _are_side_by_side(made) or _has_kernel(call, made, target, conditions):
         return 0.0
     return max(_gain_us(call, made, target, conditions.sizes), 0.0)
 
 
 def _are_side_by_side(made: Convolution) -> bool:
-    """Whether windows touch and do not overlap, in a weight of fixed size."""
+    """Whether windows of few channels touch and do not overlap, in a weight of fixed size."""
     kernel, dilated = made.weight.type.shape[2:], made.dilation
     return (
         not made.depthwise
+        and not made.transposed
         and all(isinstance(size, int) for size in made.weight.type.shape)
+        and number_at(made.windows.channels) < LEAST_CHANNELS
         and number_at(product_of(kernel)) > 1
         and made.stride == kernel
         and not any(made.padding)
@@ -59,9 +62,10 @@ def _are_side_by_side(made: Convolution) -> bool:
     )
 
 
-def _has_kernel(made: Convolution) -> bool:
+def _has_kernel(call: Node, made: Convolution, target: Target, conditions: Conditions) -> bool:
     """Whether the kernels of convolutions take it, which pack no value twice either."""
     try:
+        mode_of(call, made, target, conditions)
         require_form(made)
     except NoProduct:
         return False

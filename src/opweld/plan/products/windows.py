@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -24,6 +25,7 @@ from ...ir.ops import Op
 from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
+from .joined import LEAST_CHANNELS, is_joined, joined
 from .recognised import NoProduct
 from .transposed import PLACES, TRANSPOSED, products_of_phases, require_phases
 
@@ -32,8 +34,6 @@ SPACES = {
 } | TRANSPOSED
 """The operators that convolve, and along how many axes of space."""
 _PLACES = {"stride": 3, "padding": 4, "dilation": 5, "groups": 6}
-# Fewer channels leave most of an interval empty.
-LEAST_CHANNELS = 32
 
 
 def is_convolution(call: Node) -> bool:
@@ -133,6 +133,8 @@ def require_form(made: Convolution) -> None:
         raise NoProduct("its weight has no fixed size")
     if made.depthwise:
         return
+    if is_joined(made):
+        return _require_joined(made)
     if number_at(windows.channels) < LEAST_CHANNELS:
         raise NoProduct(f"of fewer than {LEAST_CHANNELS} channels")
     if made.transposed:
@@ -143,14 +145,21 @@ def require_form(made: Convolution) -> None:
         raise NoProduct("its windows reach or step farther than the copy engine")
 
 
-def _is_near(made: Convolution) -> bool:
+def _require_joined(made: Convolution) -> None:
+    """As require_form, where taps are joined: packing them sees to windows, but for their depth."""
+    if joined(made).reach >= FAR[len(made.out)]:
+        raise NoProduct("its windows reach farther than the copy engine")
+    if len(made.out) == 3 and (not _is_near(made, 1) or made.stride[0] > MOST_STRIDE):
+        raise NoProduct("its windows reach or step farther than the copy engine")
+
+
+def _is_near(made: Convolution, axes: int = 3) -> bool:
     """Whether the first and the last window begin where the copy engine can, and reach no farther
-    than its offsets.
+    than its offsets, along the first `axes` of space.
     """
     far = FAR[len(made.out)]
-    for taps, stride, padding, dilation in zip(
-        made.windows.kernel, made.stride, made.padding, made.dilation, strict=True
-    ):
+    numbers = zip(made.windows.kernel, made.stride, made.padding, made.dilation, strict=True)
+    for taps, stride, padding, dilation in islice(numbers, axes):
         reach = (number_at(taps) - 1) * dilation
         # From the last pixel to where the last window begins; strides may leave pixels out.
         last = padding - reach
@@ -206,7 +215,8 @@ def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
     lanes = next(lanes for lanes in widest if filters % lanes == 0)
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes)
-    return ConvolutionSchedule(mode, columns, lanes)
+    rows = joined(made).rows if is_joined(made) else 0
+    return ConvolutionSchedule(mode, columns, lanes, rows)
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
@@ -216,6 +226,8 @@ _LAUNCHES_US = 8.0
 _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
+# Of fewer channels it takes longer: of 3, 7x7 taps, 32 images of 224x224, 0.29 ms (H200).
+_LIBRARY_CHANNELS = 16
 # Calls of one and three axes of space keep PyTorch's order: cuDNN moves x and the result besides.
 # At these rates three of one axis take 1.04, 0.49 and 0.73 ms, two of three 0.92 and 0.54; measured
 # 1.24, 0.72 and 0.52, and 1.20 and 0.73 (TF32 allowed; H200, 2026-11-24).
@@ -259,15 +271,28 @@ def estimate_convolution(
         number_at(node.type.size_bytes, sizes) / target.copy_bytes_per_s * 1e6
         for node in (made.x, call)
     )
-    packed = 1 + PARTS[mode] / 2  # reads and writes of as many bytes as x has
+    packed_us = _packing_us(made, mode, read_us, target, sizes)
     summed_us = _sums_us(made, mode, target, sizes)
     launches_us = _LAUNCHES_US + _PHASE_US * (math.prod(made.stride) - 1) * made.transposed
-    ours = launches_us + packed * read_us + max(summed_us, written_us)
-    multiplied_us = number_at(made.windows.flops, sizes) / _LIBRARY_RATES[mode] * 1e6
+    ours = launches_us + packed_us + max(summed_us, written_us)
+    few = min(number_at(made.windows.channels) / _LIBRARY_CHANNELS, 1.0)
+    multiplied_us = number_at(made.windows.flops, sizes) / (few * _LIBRARY_RATES[mode]) * 1e6
     library = _LIBRARY_US + max(multiplied_us, (read_us + written_us) / _LIBRARY_SHARE)
     if not library_takes_channels_last(call):
         library += _MOVES * (read_us + written_us)
     return ConvolutionTimes(ours, library + (2 * written_us + 2.0 if tail else 0.0))
+
+
+def _packing_us(
+    made: Convolution, mode: Mode, read_us: float, target: Target, sizes: Sizes
+) -> float:
+    """Reading x, and writing of as many bytes as it has; of joined taps each output pixel has its
+    own, which are read again.
+    """
+    if not is_joined(made):
+        return read_us * (1 + PARTS[mode] / 2)
+    values = number_at(made.windows.rows, sizes) * joined(made).packed * INTERVAL
+    return read_us + 2 * values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
@@ -278,8 +303,7 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
     filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
     interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
 
-    def of(rows: int, taps: int) -> float:
-        intervals = taps * -(-channels // INTERVAL)
+    def of(rows: int, intervals: int) -> float:
         tiles = -(-rows // _ROWS) * -(-filters // columns)
         waves = tiles / (target.multiprocessors * _TILES_AT_ONCE[columns])
         if waves < 2:
@@ -288,9 +312,12 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
             waves = max(waves, 1.0)
         return waves * (intervals * interval_us + _END_US[columns])
 
+    of_channels = -(-channels // INTERVAL)
     if made.transposed:
-        return sum(of(rows, taps) for rows, taps in products_of_phases(made, sizes))
-    return of(number_at(windows.rows, sizes), number_at(product_of(windows.kernel), sizes))
+        phases = products_of_phases(made, sizes)
+        return sum(of(rows, taps * of_channels) for rows, taps in phases)
+    taps, rows = (number_at(size, sizes) for size in (product_of(windows.kernel), windows.rows))
+    return of(rows, joined(made).intervals if is_joined(made) else taps * of_channels)
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and

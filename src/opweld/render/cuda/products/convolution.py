@@ -91,7 +91,8 @@ def _form_pieces(convolving: Convolving) -> set[str]:
         tiles = "TapTiles" if _is_made_to_measure(convolving.windows) else "AnyTaps"
         return {"DepthwiseForm", tiles}
     narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
-    return {"WindowTiles", MODES[convolving.mode], *narrow}
+    tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
+    return {tiles, MODES[convolving.mode], *narrow}
 
 
 # What the tiles of a depthwise convolution take (depthwise_tiles.cuh): taps, and columns of a tile.
@@ -128,7 +129,10 @@ def _form(convolving: Convolving) -> str:
     if convolving.depthwise:
         return _depthwise_form(convolving.windows)
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
-    return f"op::WindowTiles<op::{MODES[convolving.mode]}, {space}, {convolving.columns}>"
+    numbers = f"op::{MODES[convolving.mode]}, {space}, {convolving.columns}"
+    if convolving.rows:
+        return f"op::JoinedTiles<{numbers}, {convolving.rows}>"
+    return f"op::WindowTiles<{numbers}>"
 
 
 def _table(convolving: Convolving) -> tuple[str, str, list[str], str]:

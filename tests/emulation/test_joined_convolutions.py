@@ -1,0 +1,163 @@
+"""Convolutions of few channels whole, on the CPU: taps joined with channels as the input is packed.
+Beside sums in float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.emulation.convolutions import (
+    Case,
+    Form,
+    Windows,
+    channels_last,
+    convolve,
+    drawn,
+    require_as_exact,
+    require_faithful,
+    require_of_11_bits,
+    require_of_float32,
+    text,
+    windows,
+    workspace_bytes,
+)
+from tests.emulation.emulate import EmulationFault
+
+
+def require(case: Case, form: Form, **options: Any) -> np.ndarray:
+    """Made by the tensor cores, once, and as exact as they are."""
+    x, weight = case.operands
+    found, makers = convolve(x, weight, case.how, form=form, **options)
+    if form.mode == "Faithful":
+        require_faithful(found, x, weight, case.how)
+    else:
+        require_as_exact(found, x, weight, case.how)
+        require_of_11_bits(found, x, weight, case.how)
+    assert makers == 1
+    return found
+
+
+def rows_of(case: Case, steps: int) -> int:
+    """So many steps of the stride, such that packed rows are shared."""
+    stride, dilation = ((1, *each)[-2] for each in (case.how.stride, case.how.dilation))
+    return steps * (stride // gcd(stride, dilation))
+
+
+def slow(*values: int) -> list[Any]:
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+STEM = Case(2, 3, (17, 19), 64, (7, 7), windows(2, 2, 3))
+
+
+class TestWindows:
+    @pytest.mark.parametrize("space", [1, 2, 3])
+    @pytest.mark.parametrize("seed", [*range(6), *slow(*range(6, 60))])
+    def test_any(self, seed: int, space: int) -> None:
+        case = drawn(seed, space)
+        channels = (1, 2, 3, 4, 7, 16, 31)[seed % 7]
+        case = dataclasses.replace(case, channels=channels)
+        form = Form(space=3 if space == 3 else 2, columns=(64, 128)[seed // 2 % 2])
+        require(case, dataclasses.replace(form, rows=rows_of(case, seed % 3 + 1)))
+
+    @pytest.mark.parametrize("rows", [2, 4, 6, 8])
+    def test_a_stem(self, rows: int) -> None:
+        require(STEM, Form(rows=rows))
+
+    def test_a_stem_as_exact_as_float32(self) -> None:
+        case = Case(2, 13, (17, 19), 36, (5, 5), windows(2, 2, 2))
+        require(case, Form("Faithful", rows=2))
+
+    def test_patches(self) -> None:
+        require(Case(3, 3, (18, 13), 70, (6, 4), Windows((6, 4), (0, 0), (1, 1))), Form(rows=6))
+
+    @pytest.mark.parametrize("columns", [127, 128, 129, 255, 256, 257])
+    def test_rows_at_the_edges_of_blocks(self, columns: int) -> None:
+        require(Case(1, 2, (3, columns), 5, (3, 3), windows(2, 1, 1)), Form(rows=3))
+
+    def test_no_image(self) -> None:
+        case = dataclasses.replace(STEM, batch=0)
+        found, _ = convolve(*case.operands, case.how, form=Form(rows=2))
+        assert found.shape == (0, 9, 10, 64)
+
+    def test_zeros(self) -> None:
+        x, weight = STEM.operands
+        for operands in ((0 * x, weight), (x, 0 * weight)):
+            found, makers = convolve(*operands, STEM.how, form=Form(rows=2))
+            assert (found == 0).all() and makers == 1
+
+
+class TestCalls:
+    x, weight = STEM.operands
+    form = Form(rows=2)
+
+    def test_operands_of_any_layout(self) -> None:
+        """Bit by bit the same."""
+        expected = require(STEM, self.form)
+        framed = np.pad(self.x, ((0, 0), (2, 4), (0, 0), (0, 0)))
+        for x in (channels_last(self.x), framed[:, 2:-4], channels_last(framed)[:, 2:-4]):
+            found, _ = convolve(x, self.weight, STEM.how, form=self.form)
+            np.testing.assert_array_equal(found, expected)
+
+    def test_equal_calls_give_equal_bits(self) -> None:
+        for multiprocessors in (1, 3, 7):
+            require(STEM, self.form, multiprocessors=multiprocessors)
+
+    @pytest.mark.parametrize("odd", [np.inf, np.nan, 1e38])
+    def test_what_halves_do_not_hold_is_float32s(self, odd: float) -> None:
+        x = self.x.copy()
+        x[1, 2, 3, 4] = odd
+        found, makers = convolve(x, self.weight, STEM.how, form=self.form)
+        np.testing.assert_equal(found, convolve(x, self.weight, STEM.how, form=Form("Chain"))[0])
+        assert makers == 1
+        weight = self.weight.copy()
+        weight[5, 1, 6, 6] = odd
+        found, _ = convolve(self.x, weight, STEM.how, form=self.form)
+        expected = convolve(self.x, weight, STEM.how, form=Form("Chain"))[0]
+        np.testing.assert_equal(found, expected)
+
+    def test_digits_that_count_and_are_lost_are_float32s(self) -> None:
+        x, weight = self.x.copy(), self.weight.copy()
+        x[:, 0] *= 1e9
+        weight[:, 0] = 0.0
+        found, _ = convolve(x, weight, STEM.how, form=self.form)
+        require_of_float32(found, x, weight, STEM.how)
+
+    def test_what_the_copy_engine_does_not_take_is_float32s(self) -> None:
+        case = Case(1, 2, (1, 3), 5, (130, 1), Windows((1, 1), (129, 0), (1, 1)))
+        x, weight = case.operands
+        assert workspace_bytes(x, weight, case.how, form=Form(rows=1)) == 0
+        found, makers = convolve(x, weight, case.how, form=Form(rows=1))
+        require_of_float32(found, x, weight, case.how)
+        assert makers == 1
+
+
+FAULTS = {
+    "a row too far": ("row * c.stride[1] - c.padding[1]", "row * c.stride[1] - c.padding[1] + 1"),
+    "no padding across": ("place.tap * c.dilation[2] - c.padding[2]", "place.tap * c.dilation[2]"),
+    "rows above the image": ("to.channels && unsigned(y) <", "to.channels && int64_t(y) <"),
+    "columns behind the image": ("unsigned(at) < unsigned(c.size[2])", "at >= 0"),
+    "taps of the next filter": ("if (row >= from.kernel[1]) return 0.0f;", ""),
+    "channels before rows": ("row = line / int(c.channels);", "row = line % int(c.channels);"),
+    "packed rows too near": ("rows * c.dilation[1] / c.stride[1]", "1"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_shows(fault: str) -> None:
+    """In a kernel that packs, beside the same without it."""
+    case = Case(2, 3, (12, 11), 9, (7, 4), Windows((1, 2), (2, 3), (1, 1)))
+    form = Form(rows=4 if fault == "packed rows too near" else 3)
+    right, wrong = FAULTS[fault]
+    source = text(form)
+    assert source.count(right) == 1
+    x, weight = case.operands
+    require(case, form)
+    with pytest.raises((AssertionError, EmulationFault)):
+        bad, _ = convolve(x, weight, case.how, form=form, source=source.replace(right, wrong))
+        require_as_exact(bad, x, weight, case.how)
+        require_of_11_bits(bad, x, weight, case.how)
