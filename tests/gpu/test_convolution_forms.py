@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,10 @@ FORMS = {
     "plane, 64, faithful": Form("Faithful"),
     "plane, 128, faithful": Form("Faithful", columns=128),
     "space, 64, faithful": Form("Faithful", space=3),
+    "plane, 64, joined": Form(rows=6),
+    "plane, 128, joined": Form(columns=128, rows=6),
+    "space, 64, joined": Form(space=3, rows=6),
+    "plane, 64, joined, faithful": Form("Faithful", rows=6),
 }
 
 
@@ -58,6 +63,9 @@ def test_a_form_makes_any_windows(builds: Builds, name: str, seed: int) -> None:
     form = FORMS[name]
     is_faithful = form.mode == "Faithful"
     case = drawn(seed, 3 if form.space == 3 else seed % 2 + 1, many=is_faithful)
+    if form.rows:  # whole steps of all the strides
+        channels = (13, 16, 31) if is_faithful else (1, 2, 3, 7, 16, 31)
+        case = replace(case, channels=channels[seed % len(channels)])
     x, weight = case.operands
     found = on_the_device(builds[name].result(), form, case, x, weight)
     require = require_faithful if is_faithful else require_as_exact

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
@@ -85,8 +86,21 @@ MODELS = {
         "        y = torch.tanh(self.c(y))",
         "2, 32, 8, 18, 14",
     ),
+    "stem": one("3, 64, 7, stride=2, padding=3", "4, 3, 61, 67"),
+    "few channels": one("16, 96, 3, padding=1", "4, 16, 33, 29"),
+    "large patches": one("3, 200, 16, stride=16", "8, 3, 64, 80"),
+    "line of one channel": one("1, 64, 400, stride=160", "4, 1, 16000"),
+    "stem of a volume": one(
+        "3, 32, (3, 7, 7), stride=(1, 2, 2), padding=(1, 3, 3)", "2, 3, 5, 31, 33"
+    ),
 }
-FAITHFUL = ("odd", "layers", "strided line", "layers of a volume")
+# Results of the graph, which kernels write in the order that eager gives them.
+RETURNED = {
+    f"{name}, returned": MODELS[name].replace("return y.sum(1),", "return y, #")
+    for name in ("3 by 3", "odd", "pointwise", "strided line", "volume", "stem")
+}
+MODELS |= RETURNED
+FAITHFUL = ("odd", "layers", "strided line", "layers of a volume", "stem", "odd, returned")
 
 
 @contextlib.contextmanager
@@ -202,7 +216,7 @@ def poison(device: torch.device) -> None:
 class TestErrors:
     def test_are_no_larger_than_eagers(self, built: dict[bool, SideBySide], name: str) -> None:
         module = built[True][name]
-        assert "op::WindowTiles<op::Tf32" in cuda_of(module)
+        assert re.search("op::(Window|Joined)Tiles<op::Tf32", cuda_of(module))
         new, old = models(module)
         found = require_as_exact_as_eager(new, old, inputs_of(module))
         # They are kernels of 11 bits, and no others.
@@ -232,11 +246,22 @@ def test_without_tf32_they_are_as_exact_as_float32(
     built: dict[bool, SideBySide], name: str
 ) -> None:
     module = built[False][name]
-    assert "op::WindowTiles<op::Faithful" in cuda_of(module)
+    assert re.search("op::(Window|Joined)Tiles<op::Faithful", cuda_of(module))
     new, old = models(module)
     with as_exact_as_float32():
         for batch in (1, 5):
             require_as_exact_as_eager(new, old, inputs_of(module, batch))
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_is_returned_lies_as_in_eager(built: dict[bool, SideBySide], name: str) -> None:
+    module = built[True][name]
+    assert "op::Permuted<" in cuda_of(module)
+    new, old = models(module)
+    x = inputs_of(module)
+    for each in (x, with_channels_last(x)) if x.dim() == 4 else (x,):
+        (found,), (eager,) = results(new, each), results(old, each)
+        assert found.shape == eager.shape and found.stride() == eager.stride()
 
 
 def test_tf32_is_used_only_while_the_flag_allows_it(built: dict[bool, SideBySide]) -> None:

@@ -198,9 +198,10 @@ def _over(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
 def _convolution(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
     """One with its channels last, which is all that a lifted group calls."""
     x, weight = (_known(operand.type, sizes).shape for operand in inputs)
-    sizes.equal(x[-1], weight[1])
+    filters, seen = weight[:2][::-1] if "transpose" in node.attrs.target else weight[:2]
+    sizes.equal(x[-1], seen)
     out = (sizes.fresh(size) for size in node.type.shape[1:-1])
-    result = TensorType(node.type.dtype, (x[0], *out, weight[0]))
+    result = TensorType(node.type.dtype, (x[0], *out, filters))
     attrs = replace(node.attrs, results=(result,))
     return replace(node, inputs=tuple(inputs), attrs=attrs, type=result)
 
