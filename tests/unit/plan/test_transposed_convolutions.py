@@ -182,10 +182,9 @@ class TestForms:
         m = Make()
         y = m.relu(transposed(m, m.x("x", *SPACES[space]), 64, (4,) * space, stride=2))
         plan = planned(m.reduced("mean", y, 1), m.tanh(y))
-        if convolutions(plan):
-            *_, last = (group for group in plan.groups if group.fused)
-            assert any(map(is_copy, last.nodes)) or last.only_moves
-        assert [each.type.shape for each in plan.graph.outputs][1] == y.type.shape
+        assert len(convolutions(plan)) == 1
+        copies = [node for group in plan.groups for node in group.nodes if is_copy(node)]
+        assert len(copies) == 1 and plan.graph.outputs[1].type == y.type
 
     def test_the_librarys_keep_their_order(self, space: int) -> None:
         """On another target, too, where plain ones of two axes are moved."""
