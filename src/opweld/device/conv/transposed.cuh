@@ -197,6 +197,7 @@ struct PhasedWindows {
 // @PhaseLoader deps: Phases, WindowLoader
 // What a tile of WindowLoader sums: the taps of its phase, which is its batch.
 struct TapsOfPhase {
+    static constexpr int kUnrolled = 1;  // the loader has 40 registers
     PhaseTaps taps;
 
     __device__ __forceinline__ const Kernel& kernel(const Convolution&, const TileAt& tile) const {
