@@ -1,5 +1,5 @@
-"""Models of convolutions of one and three axes of space: emitted files, whose kernels run on the
-CPU under emulation, beside float64.
+"""Models of convolutions of one axis of space and more: emitted files, whose kernels run on the CPU
+under emulation, beside float64.
 """
 
 from __future__ import annotations
@@ -72,8 +72,14 @@ MODELS = {
         return F.avg_pool3d(z, 2), z.mean((2, 3, 4)), torch.tanh(self.each(y))""",
         "2, 32, 4, 9, 8",
     ),
+    "plane": source(
+        "self.conv = nn.Conv2d(32, 36, 3)",
+        """y = torch.relu(self.conv(x))
+        return F.max_pool2d(y, 2), y.amax(1)""",
+        "2, 32, 8, 9",
+    ),
 }
-NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3}
+NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3, "plane": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +107,7 @@ class Rounded(torch.overrides.TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if function in (torch.conv1d, torch.conv3d) and args[6:7] in ((), (1,)):
+        if function in (torch.conv1d, torch.conv2d, torch.conv3d) and args[6:7] in ((), (1,)):
             x, weight, *rest = args
             args = (*(self.of_11_bits(each) for each in (x, weight)), *rest)
         return function(*args, **(kwargs or {}))
@@ -111,7 +117,7 @@ class Rounded(torch.overrides.TorchFunctionMode):
         return torch.from_numpy(rounded(x.detach().float().numpy())).double()
 
 
-@pytest.mark.parametrize("batch", [2, 1])
+@pytest.mark.parametrize("batch", [3, 1])
 def test_results_are_near_float64(pair: Pair, batch: int) -> None:
     """And lie as eager's do."""
     original, new = pair.models()
@@ -124,3 +130,13 @@ def test_results_are_near_float64(pair: Pair, batch: int) -> None:
     assert [each.stride() for each in found] == [each.stride() for each in eager]
     for mine, right in zip(found, exact, strict=True):
         torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("pair", ["plane"], indirect=True)
+def test_images_lie_as_eagers(pair: Pair) -> None:
+    original, new = pair.models()
+    (x,) = pair.inputs(3)
+    x = x.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        found, eager = leaves(new(x)), leaves(original(x))
+    assert [each.stride() for each in found] == [each.stride() for each in eager]

@@ -6,8 +6,8 @@ the graph are put in another order: a convolution gives (batch, *space, channels
 element by element or condensed behind it keeps that order, and the next convolution reads it as it
 lies. Tensors are moved where such a stretch begins, before calls that know nothing of it, and where
 the graph gives a result: by a kernel that copies them, or by the one that computes what is moved.
-The library computes convolutions of one and three axes of space in PyTorch's order, so that of these
-only kernels of ours are in the other.
+The library computes convolutions of one and three axes of space in PyTorch's order: of these only
+kernels of ours are in the other.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _copies_apart(moved: _Moved) -> list[Node]:
 class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
     with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
-    memory the caller gets, `shown` the views of it that it gets. Those of the chosen convolutions
+    memory the caller gets, `shown` has what views of it show. Those of the chosen convolutions
     that are `ours` take their input in any order, but for those of each channel by itself.
     """
 
@@ -204,7 +204,7 @@ class _Moved:
     chosen: frozenset[int]
     ours: frozenset[int]
     returned: frozenset[int]
-    shown: frozenset[int]
+    shown: Mapping[int, Node]
     has_image: bool
     origins: dict[int, Origin]
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
@@ -213,8 +213,8 @@ class _Moved:
 
     @staticmethod
     def of(graph: Graph, chosen: frozenset[int], ours: frozenset[int]) -> _Moved:
-        returned = frozenset(behind_views(node).serial for node in graph.outputs)
-        shown = frozenset(view.serial for node in graph.outputs for view in _views(node))
+        returned = frozenset(_memory_of(node, graph).serial for node in graph.outputs)
+        shown = {v.serial: memory for each in graph.outputs for v, memory in _views(each, graph)}
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
         moved = _Moved(arena_of(graph), chosen, ours, *given, origins)
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
@@ -230,7 +230,7 @@ class _Moved:
 
     def _shows_given(self, node: Node) -> bool:
         """Whether the caller gets this view of what is put into another order for it."""
-        return node.serial in self.shown and self.is_permuted(behind_views(node))
+        return node.serial in self.shown and self.is_permuted(self.shown[node.serial])
 
     def _shows_permuted(self, node: Node) -> bool:
         """Whether a view, or what it shows, lies in another order: a user may permute it back."""
@@ -397,11 +397,25 @@ class _Moved:
         return copy
 
 
-def _views(node: Node) -> list[Node]:
-    """A view and the views below it, down to the memory."""
-    found = list[Node]()
-    while is_free_view(node):
-        found.append(node)
+def _memory_of(node: Node, graph: Graph) -> Node:
+    """What a result shows: behind its views, or what a pool gives, which is behind none."""
+    while is_free_view(node) and not _is_pooled(node, graph):
+        node = node.inputs[0]
+    return node
+
+
+def _is_pooled(node: Node, graph: Graph) -> bool:
+    """Whether a reshape leaves out the axes of windows; what it shows is no result besides."""
+    made = node.inputs[0]
+    is_first = node.op is Op.RESHAPE and made.kind is not Kind.VIEW and made not in graph.outputs
+    return bool(is_first and made.type.rank > node.type.rank)
+
+
+def _views(node: Node, graph: Graph) -> list[tuple[Node, Node]]:
+    """The views that lie above the memory of a result, with that."""
+    memory, found = _memory_of(node, graph), list[tuple[Node, Node]]()
+    while node is not memory:
+        found.append((node, memory))
         node = node.inputs[0]
     return found
 

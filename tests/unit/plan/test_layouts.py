@@ -10,7 +10,7 @@ from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind, Op
 from opweld.ir.plan import NO_CONDITIONS, Group, GroupKind
 from opweld.ir.types import DType, TensorType
-from opweld.ir.views import is_copy
+from opweld.ir.views import behind_views, is_copy
 from opweld.plan import make_plan
 from opweld.plan.layouts import in_channels_last
 from opweld.target import CPU, SM_90A
@@ -92,14 +92,23 @@ def pooled(m: Make, y: Node) -> Node:
     return m.reshape(found, batch, channels, *halves)
 
 
-def test_a_view_that_is_returned_is_of_what_lies_as_in_eager() -> None:
+def test_what_a_pool_gives_lies_as_in_eager() -> None:
     m = Make()
     y = m.relu(two(m))
     result = pooled(m, m.relu(convolution(m, m.relu(convolution(m, y, 64)), 16)))
     found = moved(result)
     (shown,) = found.outputs
-    assert shown.op is Op.RESHAPE and is_copy(shown.inputs[0])
-    assert shown.type == result.type
+    assert is_copy(shown) and shown.type == result.type
+
+
+def test_views_that_are_returned_are_of_what_lies_as_in_eager() -> None:
+    m = Make()
+    y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
+    part = m.slice(y, 1, 2, 8)
+    found = moved(y, part, m.reshape(part, BATCH, 8, 30))
+    whole, *views = found.outputs
+    assert is_copy(whole) and [view.op for view in views] == [Op.SLICE, Op.RESHAPE]
+    assert all(behind_views(view) is whole for view in views)
 
 
 def test_what_is_permuted_back_is_not_copied_for_a_call() -> None:
