@@ -1,6 +1,6 @@
 """One network of network_speed.py, in a process of its own: prepared, and timed when told to.
 
-    python benchmarks/network_child.py speed|host|convolutions ROW TARGET FOLDER
+    python benchmarks/network_child.py speed|host|convolutions|networks ROW TARGET FOLDER
 
 Tells what it is at through the file descriptor named by OPWELD_EVENTS, last "ready"; then waits for
 the file FOLDER/go, so that nothing else runs while it is timed. Writes FOLDER/answer.json.
@@ -41,6 +41,7 @@ CALLS, ROUNDS = 5, 40
 Way = Callable[[], Any]
 # Eager PyTorch with weights and inputs in the layout that convolutions like best.
 CHANNELS_LAST = "eager, channels last"
+IN_BOTH_LAYOUTS = ("convolutions", "networks")
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -83,15 +84,15 @@ def main() -> None:
     kind, name, target, folder = sys.argv[1:]
     row = BY_NAME[name]
     trains = kind == "host" or row.training
-    prepared = prepare(row, target, Path(folder), trains)
+    prepared = prepare(row, target, Path(folder), trains, kind in IN_BOTH_LAYOUTS)
     tell("ready")
     while not Path(folder, "go").exists():
         time.sleep(0.05)
-    figures = {"speed": speed, "host": host, "convolutions": speed}[kind](prepared, trains)
+    figures = (host if kind == "host" else speed)(prepared, trains)
     Path(folder, "answer.json").write_text(json.dumps(figures), "utf-8")
 
 
-def prepare(row: Row, target: str, folder: Path, trains: bool) -> Prepared:
+def prepare(row: Row, target: str, folder: Path, trains: bool, both_layouts: bool) -> Prepared:
     """Compiles, builds and calls; raises where the kernels were not built."""
     device = "cpu" if target == "cpu" else "cuda"
     tell("emit")
@@ -107,7 +108,7 @@ def prepare(row: Row, target: str, folder: Path, trains: bool) -> Prepared:
     ours = file.ModelNew(*given).train(row.training).to(device)
     ours.load_state_dict(made.module.state_dict())
     modules = {"eager": made.module, "compile": torch.compile(made.module), "opweld": ours}
-    if row.convolution and made.inputs[0].dim() in FORMATS:
+    if both_layouts and made.inputs[0].dim() in FORMATS:
         layout = FORMATS[made.inputs[0].dim()]
         modules[CHANNELS_LAST] = copy.deepcopy(made.module).to(memory_format=layout)
     prepared = Prepared(made, modules, device)

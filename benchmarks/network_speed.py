@@ -4,6 +4,7 @@
     python benchmarks/network_speed.py --only 'ViT|MLP'      rows whose names have one of these
     python benchmarks/network_speed.py --kinds host          the small networks alone
     python benchmarks/network_speed.py --kinds convolutions  convolutions with what is behind them
+    python benchmarks/network_speed.py --kinds networks      networks of convolutions, by batch
     python benchmarks/network_speed.py --target cpu --only MLP --out /tmp
 
 Each network is a process of its own. All are prepared side by side: emitted, built, compiled by
@@ -33,13 +34,25 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from benchmarks.networks import CONVOLUTION_ROWS, HOST_ROWS, ROWS, Row, chosen  # noqa: E402
+from benchmarks.networks import (  # noqa: E402
+    CONVOLUTION_ROWS,
+    HOST_ROWS,
+    NETWORK_ROWS,
+    ROWS,
+    Row,
+    chosen,
+)
 from benchmarks.record import keep, run_of_today, slug  # noqa: E402
 
 from opweld.process.child import Finished, run_child  # noqa: E402
 
 SUITE = "network-speed"
-KINDS = {"host": HOST_ROWS, "speed": ROWS, "convolutions": CONVOLUTION_ROWS}
+KINDS = {
+    "host": HOST_ROWS,
+    "speed": ROWS,
+    "convolutions": CONVOLUTION_ROWS,
+    "networks": NETWORK_ROWS,
+}
 # Compilers of one network at once: many networks are prepared at the same time.
 JOBS = {"MAX_JOBS": "4", "TORCHINDUCTOR_COMPILE_THREADS": "2", "OMP_NUM_THREADS": "2"}
 TIMING_S = 60.0
@@ -47,7 +60,9 @@ TIMING_S = 60.0
 
 def main(
     only: Annotated[str, typer.Option(help="Parts of names, between bars.")] = "",
-    kinds: Annotated[str, typer.Option(help="Of host, speed, convolutions.")] = "host,speed",
+    kinds: Annotated[
+        str, typer.Option(help="Of host, speed, convolutions, networks.")
+    ] = "host,speed",
     target: Annotated[str, typer.Option(help="What the kernels are for.")] = "auto",
     prepare_s: Annotated[float, typer.Option(help="Seconds until all must be ready.")] = 330.0,
     workers: Annotated[int, typer.Option(help="Networks that are prepared at once.")] = 12,

@@ -75,7 +75,23 @@ CONVOLUTION_ROWS = tuple(
     Row(name, Path(convolutions.__file__), training=name.endswith("training"), convolution=name)
     for name in convolutions.MODELS
 )
-BY_NAME = {row.name: row for row in (*ROWS, *HOST_ROWS, *CONVOLUTION_ROWS)}
+# Networks of convolutions, at several batches in eval mode.
+BATCHES = (1, 8, 32)
+NETWORK_ROWS = tuple(
+    Row(f"{name}, batch {batch}", model(stem), gpu_batch=batch)
+    for name, stem in (
+        ("ResNet-18", "resnet18"),
+        ("ResNet-50", "resnet50"),
+        ("MobileNetV2", "mobilenet_v2"),
+        ("UNet of four levels", "unet"),
+        ("ConvNeXt-T", "convnext_t"),
+        ("DCGAN generator", "dcgan"),
+        ("WaveNet, 8 blocks", "wavenet"),
+        ("video blocks", "video"),
+    )
+    for batch in BATCHES
+)
+BY_NAME = {row.name: row for row in (*ROWS, *HOST_ROWS, *CONVOLUTION_ROWS, *NETWORK_ROWS)}
 
 
 @dataclass(frozen=True)

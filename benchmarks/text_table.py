@@ -84,7 +84,12 @@ def number(value: float | None) -> str:
 
 def network_speed(account: dict[str, Any]) -> list[str]:
     """Milliseconds of the large models, microseconds of the host for the small ones."""
-    kinds: dict[str, list[dict[str, Any]]] = {"speed": [], "convolutions": [], "host": []}
+    kinds: dict[str, list[dict[str, Any]]] = {
+        "speed": [],
+        "convolutions": [],
+        "networks": [],
+        "host": [],
+    }
     for case in account["cases"]:
         kinds[case["kind"]].append(case)
     said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
@@ -94,13 +99,14 @@ def network_speed(account: dict[str, Any]) -> list[str]:
         text += ["", "Medians in ms of the device; the error is the largest of ours over eager's."]
         rows = [cells for case in kinds["speed"] for cells in (speed_cells(case), *backward(case))]
         text += ["", *table(heads, rows)]
-    if kinds["convolutions"]:
-        heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
-        text += ["", "Medians in ms of convolutions with what is behind them."]
-        text += [
-            "",
-            *table((*heads, "error", "grade"), map(convolution_cells, kinds["convolutions"])),
-        ]
+    for kind, title in IN_BOTH_LAYOUTS.items():
+        if kinds[kind]:
+            text += ["", f"Medians in ms of {title}."]
+            heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
+            text += [
+                "",
+                *table((*heads, "error", "grade"), map(convolution_cells, kinds[kind])),
+            ]
     if kinds["host"]:
         ways = ("eager", "torch.compile", "ModelNew")
         heads = ("network", *ways, *(f"{way}, gradients" for way in ways))
@@ -132,6 +138,10 @@ def transposes(account: dict[str, Any]) -> list[str]:
 
 WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
+IN_BOTH_LAYOUTS = {
+    "convolutions": "convolutions with what is behind them",
+    "networks": "networks of convolutions in eval mode",
+}
 
 
 def speed_cells(case: dict[str, Any]) -> list[str]:

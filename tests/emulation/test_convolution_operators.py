@@ -21,10 +21,13 @@ from tests.unit.plan.test_convolutions import conv
 from torch import Tensor
 from torch.nn import functional as F
 
+from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
 from opweld.ir.kernels.shared import fused_groups_of, kernels_of, sharing
+from opweld.ir.ops import Op
 from opweld.ir.original import Part
 from opweld.ir.plan import Conditions, GroupKind, Plan
+from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
 from opweld.plan import make_plan
@@ -41,7 +44,8 @@ def plan_of(make: Callable[[Make], tuple[Node, ...]], tf32: bool = True) -> Plan
 
 def layers(m: Make) -> tuple[Node, ...]:
     """With their channels last: two of other sizes that share a kernel; one of many filters with
-    what joins it; one along one axis, which is a result itself; one of each channel by itself.
+    what joins it; one along one axis, which is a result itself; one of each channel by itself; one
+    whose result is wanted with its channels second.
     """
     how: dict[str, Any] = {"last": True, "padding": (1, 0), "stride": (2, 1)}
     plain = conv(m, m.x("a", BATCH, 7, 6, 40), 12, (3, 2), **how)
@@ -51,7 +55,10 @@ def layers(m: Make) -> tuple[Node, ...]:
     wide = m.mul(m.relu(m.add(wide, shift)), residual)
     line = conv(m, m.x("d", BATCH, 30, 33), 9, (5,), last=True, padding="same")
     depthwise = conv(m, m.x("e", BATCH, 6, 9, 34), 34, (3, 3), last=True, groups=34, padding=1)
-    return m.tanh(plain), m.tanh(twin), wide, line, m.relu(depthwise)
+    moved = conv(m, m.x("f", BATCH, 9, 7, 35), 70, (2, 3), last=True)
+    moved = m.permute(m.relu(m.add(moved, m.w("bias", 70))), 0, 3, 1, 2)
+    first = m.arena.make(Op.CAST, moved, attrs=CastAttrs(DType.F32))
+    return m.tanh(plain), m.tanh(twin), wide, line, m.relu(depthwise), first
 
 
 def channels_first(x: Tensor) -> Tensor:
@@ -79,6 +86,10 @@ def line(x: Tensor, weight: Tensor) -> Tensor:
 def depthwise(x: Tensor, weight: Tensor) -> Tensor:
     made = F.conv2d(channels_first(x), weight, padding=1, groups=34)
     return torch.relu(channels_last(made))
+
+
+def moved(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.relu(F.conv2d(channels_first(x), weight, bias))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,7 @@ LAYERS = {
     ),
     "line": Layer("k4_conv1d", line, ((30, 33), (9, 33, 5))),
     "depthwise": Layer("k5_conv2d_relu", depthwise, ((6, 9, 34), (34, 1, 3, 3)), (), False),
+    "moved": Layer("k6_conv2d_add_relu", moved, ((9, 7, 35), (70, 35, 2, 3), (70,))),
 }
 
 
@@ -121,9 +133,9 @@ LAYERS = {
 def loaded() -> tuple[Any, ctypes.CDLL]:
     """The operators, and the library with the functions beside them."""
     plan = plan_of(layers)
-    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 5
+    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 6
     parts = sharing(lifting((Part(None, plan, lower(plan)),), "cuda"))  # type: ignore[arg-type]
-    assert len(fused_groups_of(parts)) == 4, "two layers share a kernel"
+    assert len(fused_groups_of(parts)) == 5, "two layers share a kernel"
     text = render("operator", kernels_of(parts), "cuda").text
     return load_operators(emulated_kernels(text), host(parts, "cuda").text)
 
@@ -181,7 +193,7 @@ LAYOUTS = (permuted, every_second, in_a_frame, transposed, misaligned, repeated)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("layer", ["wide", "line", "depthwise"])
+@pytest.mark.parametrize("layer", ["wide", "line", "depthwise", "moved"])
 def test_operands_of_any_layout(layer: str, layout: Callable[[Tensor], Tensor]) -> None:
     given = LAYERS[layer].operands(2)
     for place, operand in enumerate(given):

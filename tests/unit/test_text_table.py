@@ -72,6 +72,7 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
         {**good, "name": "flat", "kind": "convolutions", "ms": {**times, CHANNELS_LAST: 7.0}},
         {**good, "name": "of one axis", "kind": "convolutions"},
         {**wrong, "name": "wrong convolution", "kind": "convolutions"},
+        {**good, "name": "many", "kind": "networks", "ms": {**times, CHANNELS_LAST: 8.0}},
     ]
     text = network_speed({"device": "d", "versions": {"torch": "2"}, "cases": cases})
     rows = {line.split("|")[1].strip(): line for line in text if line.startswith("|")}
@@ -79,6 +80,7 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
     assert "**4**" in rows["trained, with its backward"]
     assert "| 2 | 7 | 1.5 | **1** |" in rows["flat"]
     assert "| 2 |  | 1.5 | **1** |" in rows["of one axis"]
+    assert "| 2 | 8 | 1.5 | **1** |" in rows["many"]
     for name in ("wrong", "changing", "idle", "late", "wrong convolution"):
         assert "**1**" not in rows[name], name
     assert "not done in time" in rows["late"]

@@ -102,9 +102,10 @@ def _(value: Convolving) -> str:
         f"  weight = inputs[{value.weight}]",
         f"  {'transposed ' * made.transposed}stride {made.stride} padding {made.padding} "
         f"dilation {made.dilation}",
-        "",
     ]
-    return "\n".join(lines) + kernel_text(value.epilogue)
+    if value.order != tuple(range(len(value.shape))):
+        lines.append(f"  written along {', '.join(map(str, value.order))}")
+    return "\n".join([*lines, ""]) + kernel_text(value.epilogue)
 
 
 def _source_text(factor: Factor) -> str:

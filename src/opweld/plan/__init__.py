@@ -13,6 +13,7 @@ from .fusion import fuse
 from .groups import make_groups
 from .layouts import in_channels_last
 from .products.choice import choose_products
+from .products.moved_results import with_moved_results
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
 from .rematerialize import computed_again
@@ -50,4 +51,5 @@ def make_plan(
     groups = reuse_buffers(uses, groups)
     groups = fuse_prologues(uses, groups, target, excluded, conditions)
     groups = fuse_row_blocks(groups, target, excluded, conditions)
+    groups = with_moved_results(uses, groups, conditions)
     return Plan(graph, target.name, with_squeezed_results(graph, uses, groups))

@@ -28,15 +28,17 @@ from ..ir.attrs import (
     ReduceAttrs,
     ShapeAttrs,
 )
-from ..ir.copying import Copier
+from ..ir.copying import Copier, give_origin
 from ..ir.expr import Size
 from ..ir.graph import Arena, Graph, Node, Origin, arena_of
 from ..ir.operator import image_of
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
-from ..ir.views import behind_views, is_copy, is_free_view
+from ..ir.views import behind_views, is_free_view
 from ..target import Target
+from .products.copies import copies_apart
+from .products.patches import as_product, gain_of_patches
 from .products.windows import (
     SPACES,
     gain_of_ours,
@@ -52,7 +54,6 @@ FOLLOWING = frozenset(f"aten.upsample_{way}2d.vec" for way in ("nearest", "bilin
 axes of space copy what lies otherwise than it does by default.
 """
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
-_ROWS = (Kind.REDUCTION, Kind.SCAN)
 # An image is moved by PyTorch: 0.036 ms of 2.1 for ResNet-18, where a kernel of ours takes 0.018
 # and 300 lines (batch 64; H100, 2026-11-26).
 _FEW_CHANNELS, _MOVES = 8, "into another layout"
@@ -86,9 +87,12 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
         if is_ours(node, target, conditions, node.serial in followed)
     }
     ours = frozenset(gains)
-    chosen = ours | {node.serial for node in nodes if _is_of_library(node)}
+    of_patches = {node.serial: gain_of_patches(node, target, conditions) for node in nodes}
+    patches = frozenset(serial for serial, gain in of_patches.items() if gain > 0.0) - ours
+    gains |= {serial: of_patches[serial] for serial in patches}
+    chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node)}
     while chosen:
-        moved = _Moved.of(graph, chosen, ours)
+        moved = _Moved.of(graph, chosen, ours, patches)
         if _is_worth_it(moved, graph, gains, target, conditions):
             return moved.graph
         returned = _convolutions_behind(moved, graph, chosen)
@@ -157,39 +161,18 @@ def _is_worth_it(
 
     gain = sum((gains.get(serial, 0.0) for serial in sorted(moved.chosen)), start=0.0)
     for node in graph.nodes():
-        if node.serial in moved.chosen and library_takes_channels_last(node):
+        if node.serial in moved.chosen - moved.patches and library_takes_channels_last(node):
             gain += copied_us(node, node.inputs[0])
-    apart = _copies_apart(moved)
-    of_kernels = len(apart) * _OF_A_KERNEL_US if moved.ours & moved.chosen else 0.0
+    ours = moved.ours & moved.chosen
+    alone = {node.serial for node in graph.nodes() if node.serial in ours and _has_groups(node)}
+    tiled, others = (
+        frozenset(moved.permuted[serial][0].serial for serial in serials)
+        for serials in (ours - alone, alone)
+    )
+    apart = copies_apart(moved.graph, tiled, others)
+    of_kernels = len(apart) * _OF_A_KERNEL_US if ours else 0.0
     cost = sum(map(copied_us, apart), start=of_kernels)
     return gain > _LEAST_GAIN * cost
-
-
-def _copies_apart(moved: _Moved) -> list[Node]:
-    """Copies that are kernels of their own: no other computes what is copied, or reads the copy.
-    What a convolution of ours computes behind itself is read and written in its order.
-    """
-    readers = uses_of(moved.graph).readers
-    joined = {moved.permuted[serial][0].serial for serial in moved.chosen & moved.ours}
-    for node in moved.graph.nodes():
-        before = (behind_views(each) for each in node.inputs)
-        alike = (each for each in before if each.type.shape == node.type.shape)
-        if node.kind is Kind.POINTWISE and any(each.serial in joined for each in alike):
-            joined.add(node.serial)
-
-    def is_in_passing(copy: Node) -> bool:
-        source = behind_views(behind_views(copy).inputs[0])
-        computed = source.kind is Kind.POINTWISE and source.serial not in joined
-        rows = any(behind_views(each).kind in _ROWS for each in source.inputs)
-        if computed and readers[source.serial] == (copy,) and not rows:
-            return True
-        read = readers[copy.serial]
-        return bool(read) and all(
-            node.kind is Kind.POINTWISE and node.serial not in joined for node in read
-        )
-
-    copies = (node for node in moved.graph.nodes() if is_copy(node))
-    return [copy for copy in copies if not is_in_passing(copy)]
 
 
 @dataclass(slots=True)
@@ -197,12 +180,14 @@ class _Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
     with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
     memory the caller gets, `shown` has what views of it show. Those of the chosen convolutions
-    that are `ours` take their input in any order, but for those of each channel by itself.
+    that are `ours` take their input in any order, but for those of each channel by itself; those
+    of `patches` become matrix products.
     """
 
     arena: Arena
     chosen: frozenset[int]
     ours: frozenset[int]
+    patches: frozenset[int]
     returned: frozenset[int]
     shown: Mapping[int, Node]
     has_image: bool
@@ -212,11 +197,13 @@ class _Moved:
     graph: Graph = field(init=False)
 
     @staticmethod
-    def of(graph: Graph, chosen: frozenset[int], ours: frozenset[int]) -> _Moved:
+    def of(
+        graph: Graph, chosen: frozenset[int], ours: frozenset[int], patches: frozenset[int]
+    ) -> _Moved:
         returned = frozenset(_memory_of(node, graph).serial for node in graph.outputs)
         shown = {v.serial: memory for each in graph.outputs for v, memory in _views(each, graph)}
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
-        moved = _Moved(arena_of(graph), chosen, ours, *given, origins)
+        moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins)
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -334,6 +321,10 @@ class _Moved:
         return self._reshaped(made, _of(node.type.shape, its)), its
 
     def _convolution(self, node: Node, operands: tuple[Node, ...]) -> Node:
+        if node.serial in self.patches:
+            product = as_product(self.arena, node, *operands)
+            give_origin(self.origins, node, product.inputs[0], product)
+            return product
         as_it_lies = node.serial in self.ours and not _has_groups(node)
         order = channels_last(node.type.rank)
         given = self._operand(node.inputs[0], operands[0], order, as_it_lies)

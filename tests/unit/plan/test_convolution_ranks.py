@@ -126,7 +126,7 @@ class TestOrderOfResults:
         plan = planned(y)
         assert len(convolutions(plan)) == 1
         *_, last = plan.groups
-        assert last.only_moves and last.outputs[0].type == y.type == self.returned(plan)[0].type
+        assert last.outputs[0].type == y.type == self.returned(plan)[0].type
 
     def test_of_a_pool(self, space: int) -> None:
         m = Make()

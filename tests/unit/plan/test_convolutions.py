@@ -263,14 +263,6 @@ class TestTails:
         (group,) = convolutions(planned(m.add(m.relu(y), places)))
         assert operations(group) == ["call", "relu"]
 
-    def test_a_result_is_put_into_eagers_order_behind_it(self) -> None:
-        m = Make()
-        plan = planned(m.relu(conv(m, m.x("x", *IMAGE), 64, (3, 3))))
-        (made,) = convolutions(plan)
-        *_, last = (group for group in plan.groups if group.fused)
-        assert last is not made and last.only_moves
-        assert last.outputs[0].type.shape[1] == 64
-
     def test_one_that_is_a_result_with_its_bias(self) -> None:
         """The result of the graph has its axes in the usual order."""
         m = Make()

@@ -144,6 +144,18 @@ struct Windowed {
     }
 };
 
+// @Permuted deps: TensorView
+// A tensor with its axes in another order: `axes` are those of it that come one after the other.
+template <int... axes>
+struct Permuted {
+    TensorView view;
+    int64_t sizes[sizeof...(axes)], strides[sizeof...(axes)];
+
+    explicit Permuted(const TensorView& x)
+        : view(x), sizes{x.sizes[axes]...}, strides{x.strides[axes]...} {}
+    operator TensorView() const { return {view.data, view.type, view.rank, sizes, strides}; }
+};
+
 // @Corner deps: Convolution
 // An output pixel: its image, and where its window begins in it, which may be in the padding.
 template <typename Index>

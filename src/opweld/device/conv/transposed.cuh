@@ -227,11 +227,12 @@ struct PhaseEpilogue {
     static constexpr int kLanes = Epilogue::kLanes;
     static constexpr bool kTakesRows = true;
     Epilogue whole;
+    bool across;  // as of the whole
     Divisor columns, rows, out[3], num[3];
     int stride[3], size[3], begin[3], sign[3];
 
     PhaseEpilogue(const Epilogue& whole, const Phases& all)
-        : whole(whole), columns(all.c.filters), rows(all.rows()) {
+        : whole(whole), across(whole.across), columns(all.c.filters), rows(all.rows()) {
         for (int i = 0; i < 3; ++i) {
             out[i] = all.c.out[i], num[i] = all.num[i], stride[i] = all.stride[i];
             size[i] = all.size[i], begin[i] = all.begin[i], sign[i] = all.sign[i];

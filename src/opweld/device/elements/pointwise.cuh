@@ -35,8 +35,10 @@ struct ElementRow {
     Index step;
     bool packed;
 };
+// Axes are in the order in which the result has them in memory or, `by_axes`, in its own.
 template <typename F, typename... X>
-Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>) {
+Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>,
+              bool by_axes = false) {
     constexpr int kCount = sizeof...(X), kRank = F::kRank, kRanks[] = {X::kRank...};
     constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
     constexpr const int* kAxis[] = {X::kAxis...};
@@ -58,7 +60,8 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
     }
     for (int a = 0; a < kRank; ++a) order[a] = a;  // axes from the innermost on
     std::sort(order, order + kRank, [&](int a, int b) {
-        return std::make_pair(result.strides[a], b) < std::make_pair(result.strides[b], a);
+        return std::make_pair(by_axes ? 0 : result.strides[a], b) <
+               std::make_pair(by_axes ? 0 : result.strides[b], a);
     });
     for (int n = 0; n < kRank; ++n) {
         const int64_t size = result.sizes[order[n]], *step = strides[order[n]];

@@ -78,10 +78,33 @@ OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int
     }
 }
 
+// The same one by one, where rows lie nearer in memory than columns: lanes are neighbouring rows.
+template <bool kScaled, typename Index, typename Put>
+OPWELD_FN void give_slice_across(const Staging::OfWarp& space, int lane, int slice, int rows,
+                                 int columns, Index at, Index row, Index begin, Index pitch,
+                                 const Put& put) {
+    constexpr int kEach = 4;  // columns that a lane takes at once
+    const int own = lane % 16;
+    if (own >= rows) return;
+    const float* const factors = space.factor + slice * Staging::kColumns;
+    at += Index(own) * pitch;
+#pragma unroll 1
+    for (int first = lane / 16 * kEach; first < columns; first += 2 * kEach) {
+        const auto staged = load_vector<kEach>(&space.value[own][first]);
+        const auto factor = load_vector<kEach>(factors + first);
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+            const float value[1] = {kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j]};
+            const Index column = Index(first + j);
+            if (first + j < columns) put(at + column, row + Index(own), begin + column, value);
+        }
+    }
+}
+
 // A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on.
 // Warps without rows come along: a branch around this would serialise the wgmma of the next tile.
-template <int kLanes, int kTogether, bool kScaled, typename Index, int kTileN, int kPiece,
-          typename Put>
+template <int kLanes, int kTogether, bool kScaled, typename Index, bool kAcross = false, int kTileN,
+          int kPiece, typename Put>
 OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
                            const RowsAt& to, int column, const Put& put) {
     const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
@@ -94,8 +117,14 @@ OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& sp
         __syncwarp();
         stage_values<0>(slice, sums, space.value, lane);
         __syncwarp();
-        give_slice<kLanes, kTogether, kScaled>(space, lane, slice, rows, columns - before, at, row,
-                                               Index(column + before), pitch, put);
+        const int left = min(columns - before, Staging::kColumns);
+        const Index begin = Index(column + before);
+        if constexpr (kAcross) {
+            give_slice_across<kScaled>(space, lane, slice, rows, left, at, row, begin, pitch, put);
+        } else {
+            give_slice<kLanes, kTogether, kScaled>(space, lane, slice, rows, left, at, row, begin,
+                                                   pitch, put);
+        }
     }
 }
 
@@ -128,6 +157,12 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<E
     } else if (sink.paired && sink.narrow && to.n % kLanes == 0) {
         give_slices<kLanes, kTogether, kScaled, uint32_t>(sums, space, to, column, to_epilogue);
     } else {
+        if constexpr (takes_rows<Epilogue>) {
+            if (sink.epilogue.across && sink.narrow) {
+                give_slices<1, 1, kScaled, uint32_t, true>(sums, space, to, column, to_epilogue);
+                return;
+            }
+        }
         give_slices<1, 1, kScaled, uint64_t>(sums, space, to, column, to_epilogue);
     }
 }

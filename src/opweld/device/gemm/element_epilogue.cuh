@@ -5,7 +5,7 @@ namespace op {
 
 // @ElementEpilogue deps: ElementLayout, load_words, store_words
 // F::of takes an element of a product before its operands and results. `all` are laid out along the
-// rows and the columns of a result without gaps: its last axis comes first.
+// rows and the columns of the result: its last axis comes first, wherever it lies.
 template <typename F, typename Operands>
 struct ElementEpilogue;
 template <typename F, typename... X>
@@ -13,11 +13,13 @@ struct ElementEpilogue<F, Types<X...>> {
     static constexpr int kLanes = F::kWidth, kLast = F::kRank - 1;
     static constexpr bool kTakesRows = true;
     ElementLayout<F::kRank, sizeof...(X)> all;
+    bool across;  // neighbours in memory are those of different rows
 
     // What is known of the tensors; columns stay an axis where they continue in all of them.
     auto laid_out_along(const TensorView* x) {
-        const auto known = laid_out<F>(x, all, Types<X...>());
+        const auto known = laid_out<F>(x, all, Types<X...>(), true);
         const int64_t columns = x[sizeof...(X) - 1].sizes[kLast];
+        across = all.strides[0][sizeof...(X) - 1] > 1;
         if (known.misfit != 0 || known.num == 0 || all.sizes[0].by == columns) return known;
         const int64_t rows = all.sizes[0].by / columns;
         for (int a = all.num_axes - 1; a > 0; --a) {

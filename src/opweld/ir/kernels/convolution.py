@@ -147,7 +147,8 @@ class Convolving:
 
     `x` and `weight` are positions among the group's inputs; `columns` is one of COLUMNS, or 0 for a
     depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
-    any strides; `axes` has for each of these those of the result that its own lie along.
+    any strides; `axes` has for each of these those of the result that its own lie along. `order`
+    has, for each axis of `shape`, that of the tensors which it writes.
     """
 
     group: str
@@ -161,6 +162,7 @@ class Convolving:
     epilogue: Kernel
     axes: tuple[tuple[int, ...], ...]
     shape: tuple[Size, ...]
+    order: tuple[int, ...]
 
     @property
     def depthwise(self) -> bool:

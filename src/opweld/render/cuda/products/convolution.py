@@ -26,6 +26,7 @@ def convolution_pieces(convolving: Convolving) -> set[str]:
     called = pieces_called(convolution_text(convolving))
     whole = "convolve_transposed" if convolving.windows.transposed else "convolve"
     made = {whole, "type_of_float", *_form_pieces(convolving)}
+    made |= {"Permuted"} if _is_permuted(convolving) else set()
     return made | types | called - _INSIDE
 
 
@@ -133,10 +134,25 @@ def _form(convolving: Convolving) -> str:
 def _table(convolving: Convolving) -> tuple[str, str, list[str], str]:
     """Where the table of operands has the input, the weight, what the functor takes, and memory."""
     inputs = sum(not b.written for b in convolving.buffers)
-    places = [b.source + inputs * b.written for b in convolving.epilogue.buffers]
-    each = [convolving.x, convolving.weight, *places, len(convolving.buffers)]
-    x, weight, *own, workspace = (f"operands[{place}]" for place in each)
+    x, weight, workspace = (
+        f"operands[{place}]" for place in (convolving.x, convolving.weight, len(convolving.buffers))
+    )
+    own = []
+    for b in convolving.epilogue.buffers:
+        each = f"operands[{b.source + inputs * b.written}]"
+        own.append(_in_order(each, convolving) if b.written else each)
     return x, weight, own, workspace
+
+
+def _in_order(result: str, convolving: Convolving) -> str:
+    """A result with its axes in the order in which they are computed."""
+    if not _is_permuted(convolving):
+        return result
+    return f"op::Permuted<{', '.join(map(str, convolving.order))}>({result})"
+
+
+def _is_permuted(convolving: Convolving) -> bool:
+    return convolving.order != tuple(range(len(convolving.shape)))
 
 
 def _list(items: list[str]) -> str:

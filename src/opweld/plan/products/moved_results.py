@@ -1,0 +1,71 @@
+"""Results of convolutions that are needed in another order of their axes alone: the kernel that
+computes them writes them so, where a copy would read and write all of them again.
+
+An epilogue hands over sixteen output pixels of a channel at once where these lie side by side.
+(Copies of 26 MB, the results of 32 images of 64 channels, 56x56: 0.016 of 0.057 ms; H200.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir.graph import Node
+from ...ir.ops import Op
+from ...ir.plan import Conditions, Group, GroupKind, number_at
+from ...ir.views import is_copy
+from ..uses import Uses
+
+
+def with_moved_results(
+    uses: Uses, groups: tuple[Group, ...], conditions: Conditions
+) -> tuple[Group, ...]:
+    """The groups, without the copies that convolutions of ours make in passing."""
+    copies = dict[int, Group]()  # by the result that is copied
+    for group in groups:
+        made = _copied(group)
+        if made is not None:
+            copies[made.serial] = group
+    changed = dict[str, Group | None]()
+    for group in groups:
+        copy = copies.get(group.outputs[0].serial) if len(group.outputs) == 1 else None
+        if copy is not None and _may_move(uses, groups, group):
+            changed[group.name] = _moved(group, copy, conditions)
+            changed[copy.name] = None
+    kept = (changed.get(group.name, group) for group in groups)
+    return tuple(group for group in kept if group is not None)
+
+
+def _copied(group: Group) -> Node | None:
+    """What a group copies into another order of axes, if that is all that it does."""
+    if group.kind is not GroupKind.POINTWISE or len(group.outputs) != 1:
+        return None
+    (node,) = group.outputs
+    if not is_copy(node) or not group.only_moves:
+        return None
+    node = node.inputs[0]
+    while node.op is Op.PERMUTE:
+        node = node.inputs[0]
+    return node if group.inputs == (node,) else None
+
+
+def _may_move(uses: Uses, groups: tuple[Group, ...], group: Group) -> bool:
+    """Whether a convolution's result is read by the copy alone. Each channel by itself is not made
+    in tiles of pixels and channels, of which either may be neighbours.
+    """
+    if group.convolution is None or group.convolution.depthwise:
+        return False
+    (made,) = group.outputs
+    readers = [other for other in groups if made in other.tensors]
+    return made.serial not in uses.returned and made.serial not in uses.shown and len(readers) == 1
+
+
+def _moved(group: Group, copy: Group, conditions: Conditions) -> Group:
+    """The convolution with the copy behind it."""
+    (result,) = copy.outputs
+    saved = 2 * number_at(result.type.size_bytes, conditions.sizes) / 1e6
+    return replace(
+        group,
+        nodes=(*group.nodes, *copy.nodes),
+        outputs=copy.outputs,
+        reason=f"{group.reason}; written in the order of the result: {saved:.1f} MB less to move",
+    )
