@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,7 +90,7 @@ def main(
     chosen = {name: case for name, case in known.items() if _is_chosen(name, only)}
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        with ProcessPoolExecutor(WORKERS) as pool:
+        with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
             jobs = ((name, source_of(case), folder) for name, case in chosen.items())
             files = dict(zip(chosen, pool.map(_built, jobs), strict=True))
         copied = copy_bandwidth() * 1e9

@@ -63,12 +63,12 @@ def huge_at_the_edge(form: Form, source: str) -> None:
 # What may be broken.
 FAULTS = {
     "the place of a tap": (
-        "taps.at[2] * c.dilation[2]};",
+        "taps.at[2] * c.dilation[2] + taps_of.shift(tile, 2)};",
         "taps.at[2] * c.dilation[2] + 1};",
     ),
     "taps that are dilated": (
-        "{taps.at[0] * c.dilation[0], taps.at[1] * c.dilation[1],",
-        "{taps.at[0], taps.at[1],",
+        "taps.at[1] * c.dilation[1] + taps_of",
+        "taps.at[1] + taps_of",
     ),
     "the lower corner": ("lower[i] = -c.padding[axis];", "lower[i] = 1 - c.padding[axis];"),
     "the upper corner": ("+ 1 - c.size[axis];\n    }", "+ 2 - c.size[axis];\n    }"),
@@ -88,8 +88,8 @@ FAULTS = {
         "corner.image * int(c.pixels())",
     ),
     "where a tap ends": (
-        "if (part == kChunks - 1) taps.advance(c);",
-        "if (part == kChunks) taps.advance(c);",
+        "if (part == kChunks - 1) taps.advance(kernel);",
+        "if (part == kChunks) taps.advance(kernel);",
     ),
     "filters with channels before taps": (
         "from[(channel + i) * taps + tap]",

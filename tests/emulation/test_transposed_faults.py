@@ -49,10 +49,10 @@ def of_filters_that_differ(source: str) -> None:
 
 
 def of_a_weight_that_does_not_fit(source: str) -> None:
-    """Only the taps of the last phase know of it."""
-    how = case((4, 4), (2, 2), 2)
+    """Only the taps of the last phase know of it; those of another begin elsewhere."""
+    how = case((4, 4), (4, 4), 2, 1)
     x, weight = how.operands
-    weight[:, 3, 1, 1] = 1e-42
+    weight[:, 3, ::2, ::2] = 1e-42
     found = convolve(x, weight, how, source=source, lanes=1)
     require_of_float32(found, x, weight, how)
 
@@ -68,67 +68,86 @@ def in_parts(source: str) -> None:
 FAULTS: dict[str, tuple[Check, str, str]] = {
     "a phase at the place of another": (
         with_uneven_axes,
-        "phase.at[axis] * step * kBytes[i];",
-        "(stride[own] - 1 - phase.at[axis]) * step * kBytes[i];",
+        "+ begin[axis] + i * sign[axis];",
+        "+ num[axis].by - 1 - begin[axis] - i * sign[axis];",
     ),
-    "where the epilogue begins": (
+    "where the elements of a phase begin": (
         with_uneven_axes,
-        "phase.at[axis] * step * kBytes[i];",
-        "0 * step * kBytes[i];",
+        "+ begin[axis] + i * sign[axis];",
+        ";",
     ),
-    "the steps of the epilogue": (with_uneven_axes, "step *= stride[own];", "step *= 1;"),
+    "the steps of the epilogue": (with_uneven_axes, "q * stride[axis] +", "q +"),
+    "elements that a phase has not": (
+        with_uneven_axes,
+        "inside = inside && o < size[axis];",
+        "inside = inside && o <= size[axis];",
+    ),
     "the order of taps": (
         with_uneven_axes,
-        "(own.count[axis] - 1 - place) * weight.step[axis]",
+        "(own.kernel[axis] - 1 - place) * weight.step[axis]",
         "place * weight.step[axis]",
     ),
     "the first tap": (
         with_uneven_axes,
-        "const int tap = own.first[axis] +",
-        "const int tap = (own.first[axis] + 1) % 2 +",
+        "weight.first[phase][axis] +",
+        "(weight.first[phase][axis] + 1) % 2 +",
     ),
     "the steps of taps": (
         with_uneven_axes,
-        "(own.count[axis] - 1 - place) * weight.step[axis]",
-        "(own.count[axis] - 1 - place)",
+        "(own.kernel[axis] - 1 - place) * weight.step[axis]",
+        "(own.kernel[axis] - 1 - place)",
     ),
-    "where windows begin": (
+    "where windows begin": (with_uneven_axes, "* d - r - p) / s;", "* d - p) / s;"),
+    "where windows of a phase begin": (
         with_uneven_axes,
-        "(last * d - r - p) / s",
-        "(last * d - p) / s",
+        "return taps.of[tile.batch].shift[axis];",
+        "return 0;",
     ),
     "steps from tap to tap": (
         with_uneven_axes,
-        "c.dilation[axis] = d / g;",
-        "c.dilation[axis] = 1;",
+        "c.dilation[axis] = d / g",
+        "c.dilation[axis] = 1",
     ),
-    "the pixels of a phase": (
+    "the pixels of phases": (
         with_uneven_axes,
-        "(pixels - r + s - 1) / s",
-        "(pixels - r + s - 2) / s",
+        "c.out[axis] = int((pixels + s - 1) / s);",
+        "c.out[axis] = int(pixels / s);",
     ),
-    "a phase without taps": (
+    "taps that a phase has not": (
+        with_uneven_axes,
+        "const int intervals = loader.taps_of.taps.of[tile.batch].taps() * loader.of_channels;",
+        "const int intervals = grid.intervals;",
+    ),
+    "taps that a phase has not, in float32": (
         with_one_tap,
-        "if (!takes || c.taps() == 0) {",
-        "if (!takes) {",
+        "if (k >= c.channels * taps) return 0.0f;",
+        "",
     ),
     "the filters of a phase": (
         with_uneven_axes,
-        "packed + before * filters * row",
-        "packed",
+        "filters.packed + blockIdx.x * row,",
+        "filters.packed + filter * row,",
     ),
-    "the scales of a phase": (of_filters_that_differ, "scale + phase * filters", "scale"),
+    "the scales of a phase": (
+        of_filters_that_differ,
+        "batches > 1,",
+        "0,",
+    ),
     "what is known of a phase": (
         of_a_weight_that_does_not_fit,
-        "Form::pack_pixels(call.c, pixels, filters, all, stream)",
-        "Form::pack_pixels(call.c, pixels, filters, all / call.num, stream)",
+        "Form::pack_pixels(c, pixels, filters, num_filters, stream)",
+        "Form::pack_pixels(c, pixels, filters, c.filters, stream)",
     ),
-    "float32 filters of a phase": (
+    "windows of a phase in float32": (
         of_a_weight_that_does_not_fit,
-        "call.arranged + call.phases[n].before * c.channels * c.filters",
-        "call.arranged",
+        "corner.at[axis] += own.shift[axis];",
+        "corner.at[axis] += 0;",
     ),
-    "memory of parts": (in_parts, "space.take<float>(most)", "space.take<float>(most / 4)"),
+    "memory of parts": (
+        in_parts,
+        "splits > 1 ? splits * rows * c.filters : 0);\n    }\n    static bool takes_all",
+        "splits > 1 ? rows * c.filters : 0);\n    }\n    static bool takes_all",
+    ),
 }
 
 

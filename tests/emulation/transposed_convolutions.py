@@ -214,7 +214,7 @@ def _memory(x: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(x, (reach(x),), (x.itemsize,)).copy()
 
 
-def _others(how: Case, residual: np.ndarray | None) -> list[np.ndarray]:
+def others_of(how: Case, residual: np.ndarray | None = None) -> list[np.ndarray]:
     """What the functor reads, and its results full of NaN."""
     shift = np.arange(1, how.filters + 1, dtype=np.float32)
     if residual is None:
@@ -226,7 +226,7 @@ def _others(how: Case, residual: np.ndarray | None) -> list[np.ndarray]:
 def workspace_bytes(how: Case, form: Form = NARROW, **options: Any) -> int:
     """What a call needs."""
     x, weight = how.operands
-    numbers, found = numbers_of(how, x, weight, *_others(how, None)), np.zeros(1, np.int64)
+    numbers, found = numbers_of(how, x, weight, *others_of(how)), np.zeros(1, np.int64)
     space = len(how.size)
     launcher = f"{name_of(form, space, 1)}_needs"
     emulate(text(form, space), launcher, [numbers, found], **options)
@@ -249,7 +249,7 @@ def convolve(
     and workspace are full of NaN before; what stands beside the sums was read at their places.
     """
     space, options = len(how.size), options | {"multiprocessors": multiprocessors}
-    others = _others(how, residual)
+    others = others_of(how, residual)
     lanes = lanes or (1 if how.filters % 4 else 4)
     name, source = name_of(form, space, lanes), source or text(form, space)
     numbers, bytes_ = numbers_of(how, x, weight, *others), np.zeros(1, np.int64)

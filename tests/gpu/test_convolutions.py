@@ -52,6 +52,10 @@ def one(arguments: str, example: str) -> str:
     return model(f"self.a = {layer}", "y = torch.relu(self.a(x))", example)
 
 
+def transposed(arguments: str, example: str) -> str:
+    return one(arguments, example).replace("nn.Conv", "nn.ConvTranspose")
+
+
 MODELS = {
     "3 by 3": one("64, 96, 3, padding=1", "4, 64, 33, 29"),
     "pointwise": one("64, 256, 1", "4, 64, 28, 28"),
@@ -86,6 +90,20 @@ MODELS = {
         "        y = torch.tanh(self.c(y))",
         "2, 32, 8, 18, 14",
     ),
+    "transposed": transposed("64, 96, 4, stride=2, padding=1", "4, 64, 17, 15"),
+    "odd transposed": transposed("37, 53, (3, 5), (2, 3), (1, 0), (1, 2)", "5, 37, 19, 13"),
+    "phases without taps": transposed("64, 64, 2, stride=3, output_padding=2", "3, 64, 12, 14"),
+    "transposed line": transposed("64, 130, 16, stride=8, padding=4", "4, 64, 125"),
+    "transposed volume": transposed("64, 48, 3, stride=2, padding=1", "2, 64, 5, 8, 7"),
+    "decoder": model(
+        "self.a = nn.ConvTranspose2d(96, 64, 2, stride=2)\n"
+        "        self.b = nn.ConvTranspose2d(64, 64, 3, padding=1, bias=False)\n"
+        "        self.c = nn.ConvTranspose2d(64, 33, 5, 3, 1, dilation=2)",
+        "y = torch.relu(self.a(x))\n"
+        "        y = F.silu(self.b(y) + y)\n"
+        "        y = torch.tanh(self.c(y))",
+        "4, 96, 12, 10",
+    ),
     "stem": one("3, 64, 7, stride=2, padding=3", "4, 3, 61, 67"),
     "few channels": one("16, 96, 3, padding=1", "4, 16, 33, 29"),
     "large patches": one("3, 200, 16, stride=16", "8, 3, 64, 80"),
@@ -97,10 +115,16 @@ MODELS = {
 # Results of the graph, which kernels write in the order that eager gives them.
 RETURNED = {
     f"{name}, returned": MODELS[name].replace("return y.sum(1),", "return y, #")
-    for name in ("3 by 3", "odd", "pointwise", "strided line", "volume", "stem")
-}
+    for name in (
+        "3 by 3", "odd", "pointwise", "strided line", "volume", "stem", "transposed",
+        "odd transposed", "transposed volume",
+    )
+}  # fmt: skip
 MODELS |= RETURNED
-FAITHFUL = ("odd", "layers", "strided line", "layers of a volume", "stem", "odd, returned")
+FAITHFUL = (
+    "odd", "layers", "strided line", "layers of a volume", "odd transposed", "decoder", "stem",
+    "odd, returned",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -275,7 +299,7 @@ def test_tf32_is_used_only_while_the_flag_allows_it(built: dict[bool, SideBySide
     assert not torch.equal(loose[0], found[0])
 
 
-@pytest.mark.parametrize("name", ["3 by 3", "many channels", "layers"])
+@pytest.mark.parametrize("name", ["3 by 3", "many channels", "layers", "decoder"])
 def test_equal_calls_give_equal_bits(built: dict[bool, SideBySide], name: str) -> None:
     module = built[True][name]
     new, _ = models(module)
@@ -357,8 +381,11 @@ def test_weights_of_another_model_are_its_own(built: dict[bool, SideBySide]) -> 
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_comes_out_as_eagers(built: dict[bool, SideBySide], odd: float) -> None:
-    module = built[True]["strided"]
+@pytest.mark.parametrize("name", ["strided", "transposed", "phases without taps"])
+def test_what_is_not_finite_comes_out_as_eagers(
+    built: dict[bool, SideBySide], name: str, odd: float
+) -> None:
+    module = built[True][name]
     new, old = models(module)
     x = inputs_of(module)
     x[1, 40, 7, 9] = odd

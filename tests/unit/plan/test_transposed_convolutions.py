@@ -182,10 +182,9 @@ class TestForms:
         m = Make()
         y = m.relu(transposed(m, m.x("x", *SPACES[space]), 64, (4,) * space, stride=2))
         plan = planned(m.reduced("mean", y, 1), m.tanh(y))
-        if convolutions(plan):
-            *_, last = (group for group in plan.groups if group.fused)
-            assert any(map(is_copy, last.nodes)) or last.only_moves
-        assert [each.type.shape for each in plan.graph.outputs][1] == y.type.shape
+        assert len(convolutions(plan)) == 1
+        copies = [node for group in plan.groups for node in group.nodes if is_copy(node)]
+        assert len(copies) == 1 and plan.graph.outputs[1].type == y.type
 
     def test_the_librarys_keep_their_order(self, space: int) -> None:
         """On another target, too, where plain ones of two axes are moved."""
@@ -244,11 +243,11 @@ class TestRefusals:
             convolution_of(m.arena.call((x, weight), attrs))
 
     def test_what_gains_nothing(self) -> None:
-        """Few pixels, in many phases: launches take longer."""
+        """Few filters of one tap: a tile has room for 64."""
         m = Make()
-        y = transposed(m, m.x("x", 1, 2, 2, 64), 64, (5, 5), last=True, stride=5)
+        y = transposed(m, m.x("x", 64, 64, 64, 32), 1, (2, 2), last=True, stride=2)
         reason = refusal(m.relu(y))
-        assert reason.startswith("a convolution that gains nothing as a kernel of ours: as 25 of")
+        assert reason.startswith("a convolution that gains nothing as a kernel of ours: as 4 of")
 
 
 class TestEstimates:
@@ -259,14 +258,9 @@ class TestEstimates:
         return estimate_convolution(y, convolution_of(y), (y,), SM_90A, (), Mode.TF32).ours
 
     def test_the_sums_are_those_of_all_phases(self) -> None:
-        """As many terms take as long in one phase as in four, but for launches and what is
-        written.
-        """
+        """As many terms take as long in one phase as in four, but for what is packed."""
         one_phase, four = self.times(1, 3, 56), self.times(2, 6, 56)
         assert 3 * one_phase < four < 5 * one_phase
-
-    def test_each_phase_is_launched(self) -> None:
-        assert self.times(4, 4, 2) > self.times(1, 4, 2) + 15 * 3.0
 
 
 def test_it_prints_and_lowers() -> None:

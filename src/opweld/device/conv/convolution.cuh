@@ -176,7 +176,23 @@ struct Corner {
     }
 };
 
-// @Windows deps: Convolution, Corner
+// @value_in_window deps: Convolution, Corner
+// What a window shows of one channel at one of its taps: zero outside of the image.
+OPWELD_FN float value_in_window(const Convolution& c, const int (&kernel)[3],
+                                const Corner<int64_t>& corner, int64_t channel, int tap) {
+    int64_t pixel = 0, step = 1;
+#pragma unroll
+    for (int axis = 2; axis >= 0; --axis) {
+        const int next = tap / kernel[axis];
+        const int place = corner.at[axis] + (tap - next * kernel[axis]) * c.dilation[axis];
+        if (place < 0 || place >= c.size[axis]) return 0.0f;
+        pixel += place * step, step *= c.size[axis], tap = next;
+    }
+    return static_cast<const float*>(
+        c.x)[corner.image * c.batch + pixel * c.pixel + channel * c.channel];
+}
+
+// @Windows deps: value_in_window
 // The values of operand a where they lie, by their flat position in a matrix without gaps whose
 // k are (channel, tap).
 struct Windows {
@@ -186,18 +202,8 @@ struct Windows {
     __device__ __forceinline__ float one(int64_t at) const {
         const int64_t taps = c.taps(), row = at / (c.channels * taps);
         const int64_t k = at - row * (c.channels * taps), channel = k / taps;
-        const Corner<int64_t> corner(c, row);
-        int tap = int(k - channel * taps);
-        int64_t pixel = 0, step = 1;
-#pragma unroll
-        for (int axis = 2; axis >= 0; --axis) {
-            const int next = tap / c.kernel[axis];
-            const int place = corner.at[axis] + (tap - next * c.kernel[axis]) * c.dilation[axis];
-            if (place < 0 || place >= c.size[axis]) return 0.0f;
-            pixel += place * step, step *= c.size[axis], tap = next;
-        }
-        return static_cast<const float*>(
-            c.x)[corner.image * c.batch + pixel * c.pixel + channel * c.channel];
+        return value_in_window(c, c.kernel, Corner<int64_t>(c, row), channel,
+                               int(k - channel * taps));
     }
 };
 

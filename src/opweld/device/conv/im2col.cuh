@@ -72,28 +72,29 @@ static int make_window_map(CUtensorMap* map, const PackedOperand& from, const Co
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// @Taps deps: Convolution
+// @Taps deps:
 // Goes through the intervals of k: taps, the last axis of space first, and channels of each.
 struct Taps {
     int of_channels;  // intervals of channels
     int interval, tap, at[3];
 
-    __device__ __forceinline__ Taps(const Convolution& c, int of_channels, int first)
+    __device__ __forceinline__ Taps(const int (&kernel)[3], int of_channels, int first)
         : of_channels(of_channels), interval(first % of_channels), tap(first / of_channels) {
         int rest = tap;
 #pragma unroll
-        for (int axis = 2; axis >= 0; --axis) {
-            at[axis] = rest % c.kernel[axis];
-            rest /= c.kernel[axis];
+        for (int axis = 2; axis > 0; --axis) {
+            at[axis] = rest % kernel[axis];
+            rest /= kernel[axis];
         }
+        at[0] = rest;
     }
     // Whether a tap begins.
-    __device__ __forceinline__ bool advance(const Convolution& c) {
+    __device__ __forceinline__ bool advance(const int (&kernel)[3]) {
         if (++interval < of_channels) return false;
         interval = 0, ++tap;
-        if (++at[2] < c.kernel[2]) return true;
+        if (++at[2] < kernel[2]) return true;
         at[2] = 0;
-        if (++at[1] < c.kernel[1]) return true;
+        if (++at[1] < kernel[1]) return true;
         at[1] = 0, ++at[0];
         return true;
     }
@@ -108,29 +109,28 @@ struct PixelScales {
         uint64_t shown;  // by tap: it is inside the image
         float largest;
 
-        __device__ __forceinline__ Pixel(const Convolution& c, int of_channels, int64_t row,
-                                         int64_t rows)
-            : begin(0), shown(0), largest(0.0f) {
-            if (row >= rows) return;
-            const Corner<int> corner(c, int(row));
+        __device__ __forceinline__ Pixel() : begin(0), shown(0), largest(0.0f) {}
+        __device__ __forceinline__ Pixel(const Convolution& c, const int (&kernel)[3],
+                                         int of_channels, const Corner<int>& corner)
+            : Pixel() {
             const int* at = corner.at;
             begin = corner.image * of_channels * int(c.pixels()) +
                     (at[0] * c.size[1] + at[1]) * c.size[2] + at[2];
-            const uint64_t wide = inside(c, 2, at[2]);
+            const uint64_t wide = inside(c, kernel, 2, at[2]);
             uint64_t high = 0;
-            for (int h = 0, y = at[1]; h < c.kernel[1]; ++h, y += c.dilation[1]) {
-                if (unsigned(y) < unsigned(c.size[1])) high |= wide << h * c.kernel[2];
+            for (int h = 0, y = at[1]; h < kernel[1]; ++h, y += c.dilation[1]) {
+                if (unsigned(y) < unsigned(c.size[1])) high |= wide << h * kernel[2];
             }
-            for (int d = 0, z = at[0]; d < c.kernel[0]; ++d, z += c.dilation[0]) {
-                if (unsigned(z) < unsigned(c.size[0])) {
-                    shown |= high << d * c.kernel[1] * c.kernel[2];
-                }
+            for (int d = 0, z = at[0]; d < kernel[0]; ++d, z += c.dilation[0]) {
+                if (unsigned(z) < unsigned(c.size[0])) shown |= high << d * kernel[1] * kernel[2];
             }
         }
         // By position of the kernel along an axis.
-        static __device__ __forceinline__ uint64_t inside(const Convolution& c, int axis, int at) {
+        static __device__ __forceinline__ uint64_t inside(const Convolution& c,
+                                                          const int (&kernel)[3], int axis,
+                                                          int at) {
             uint64_t found = 0;
-            for (int i = 0; i < c.kernel[axis]; ++i, at += c.dilation[axis]) {
+            for (int i = 0; i < kernel[axis]; ++i, at += c.dilation[axis]) {
                 found |= uint64_t(unsigned(at) < unsigned(c.size[axis])) << i;
             }
             return found;
@@ -142,6 +142,7 @@ struct PixelScales {
         }
     };
     const Convolution& c;
+    const int (&kernel)[3];
     const float* scales;
     Taps taps;
     Pixel upper, lower;
@@ -153,7 +154,7 @@ struct PixelScales {
         const int offset = of_tap + taps.interval * int(c.pixels());
         of_upper = upper.scale(scales, taps.tap, offset);
         of_lower = lower.scale(scales, taps.tap, offset);
-        taps.advance(c);
+        taps.advance(kernel);
     }
     // Where digits were lost: whether they count in the sums.
     template <int kParts, int kTileN, int kPiece>
@@ -172,13 +173,26 @@ struct PixelScales {
     }
 };
 
-// @WindowLoader deps: PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, prefetch_map
+// @AllTaps deps: Convolution, TileGrid
+// The taps that a tile sums, and how far they are from the corners of windows.
+using Kernel = int[3];
+struct AllTaps {
+    static constexpr int kUnrolled = 4;  // chunks whose copies the loader starts in a row
+
+    __device__ __forceinline__ const Kernel& kernel(const Convolution& c, const TileAt&) const {
+        return c.kernel;
+    }
+    __device__ __forceinline__ int shift(const TileAt&, int) const { return 0; }
+};
+
+// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, prefetch_map, tile_at
 // Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices.
-template <int kSpace>
+template <int kSpace, typename TapsOf = AllTaps>
 struct WindowLoader {
     CUtensorMap a, b;
     Convolution c;
     int of_channels;  // intervals of channels
+    TapsOf taps_of;
 
     template <typename T>
     int open(const PackedOperands& from) {
@@ -188,9 +202,16 @@ struct WindowLoader {
     __device__ __forceinline__ PixelScales row_scales(const TileGrid&, const TileScales& scales,
                                                       const TileAt& tile, int row,
                                                       int64_t rows) const {
-        return {c, scales.a, Taps(c, of_channels, tile.first),
-                PixelScales::Pixel(c, of_channels, row, rows),
-                PixelScales::Pixel(c, of_channels, row + 8, rows)};
+        const int(&kernel)[3] = taps_of.kernel(c, tile);
+        const auto pixel = [&](int row) {
+            if (row >= rows) return PixelScales::Pixel();
+            Corner<int> corner(c, row);
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis) corner.at[axis] += taps_of.shift(tile, axis);
+            return PixelScales::Pixel(c, kernel, of_channels, corner);
+        };
+        return {c,          kernel,        scales.a, Taps(kernel, of_channels, tile.first),
+                pixel(row), pixel(row + 8)};
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,
@@ -203,24 +224,27 @@ struct WindowLoader {
         Ring<T::kStages> ring;
         ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
         for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
-            const TileAt tile(grid, index);
+            const TileAt tile = tile_at(*this, grid, index);
+            const int(&kernel)[3] = taps_of.kernel(c, tile);
             const Corner<int> corner(c, (tile.row * T::kBlocks + blocks.rank) * T::kTileM);
             const int column = tile.column * T::kTileN + blocks.rank * kPart;
-            Taps taps(c, of_channels, tile.first);
+            Taps taps(kernel, of_channels, tile.first);
             const int first = tile.first * kChunks, last = tile.last * kChunks;
+#pragma unroll TapsOf::kUnrolled
             for (int chunk = first; chunk < last; ++chunk) {
                 auto& stage = memory.stage[ring.stage];
                 const Barrier& full = memory.full[ring.stage];
-                const int offset[3] = {taps.at[0] * c.dilation[0], taps.at[1] * c.dilation[1],
-                                       taps.at[2] * c.dilation[2]};
+                const int offset[3] = {taps.at[0] * c.dilation[0] + taps_of.shift(tile, 0),
+                                       taps.at[1] * c.dilation[1] + taps_of.shift(tile, 1),
+                                       taps.at[2] * c.dilation[2] + taps_of.shift(tile, 2)};
                 const int part = chunk % kChunks;
                 memory.empty[ring.stage].wait(ring.parity);
                 memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
                 copy_windows<kSpace>(stage.a, &a, full, (taps.interval * kChunks + part) * 64,
                                      corner.at, corner.image, offset);
                 copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * kChunkBytes, &b, full,
-                                            chunk * 64, column, 0, T::Blocks::kAll);
-                if (part == kChunks - 1) taps.advance(c);
+                                            chunk * 64, column, tile.batch, T::Blocks::kAll);
+                if (part == kChunks - 1) taps.advance(kernel);
                 ring.advance();
             }
         }
@@ -240,13 +264,6 @@ struct PackedFilters {
         return {space.take<half>(rows * interval_count(channels) * (kParts * kInterval)),
                 space.take<float>(filters), space.take<int>(filters)};
     }
-    // Those of one phase of a transposed convolution, `before` which there are so many taps.
-    template <int kParts>
-    __host__ __device__ PackedFilters of_phase(int64_t channels, int64_t filters, int phase,
-                                               int64_t before) const {
-        const int64_t row = interval_count(channels) * (kParts * kInterval);
-        return {packed + before * filters * row, scale + phase * filters, known + phase * filters};
-    }
 };
 
 // @pack_filter deps: PackedFilters, exponents, pack_values
@@ -261,9 +278,10 @@ struct Filter {
         return data[channel * taps + tap];
     }
 };
-// A block packs a filter, of so many channels and taps, as that of the number `filter`.
+// A block packs a filter, of so many channels and taps, as a row that begins at `to`, and notes
+// what is known of it under the number `filter`.
 template <int kParts, typename From>
-OPWELD_FN void pack_filter(const From& from, int64_t channels, int64_t taps,
+OPWELD_FN void pack_filter(const From& from, int64_t channels, int64_t taps, half* to,
                            const PackedFilters& filters, int64_t filter) {
     __shared__ uint32_t most;
     __shared__ int excess;
@@ -278,7 +296,6 @@ OPWELD_FN void pack_filter(const From& from, int64_t channels, int64_t taps,
     __syncthreads();
     const float largest = __uint_as_float(most);
     const int up = lift(exponent_of(largest));
-    half* const to = filters.packed + filter * taps * pitch * kParts;
     int lost = 0;
     for (int64_t place = threadIdx.x * 4; place < taps * pitch; place += 256 * 4) {
         const int64_t tap = place / pitch, channel = place - tap * pitch;
@@ -313,7 +330,8 @@ static __global__ void __launch_bounds__(256)
     if (number == 0 && threadIdx.x == 0) *call = {};
     const auto* all = static_cast<const float*>(c.weight);
     const Filter own{all + number * c.channels * taps, c.channels, taps};
-    pack_filter<kParts>(own, c.channels, taps, filters, number);
+    const int64_t row = taps * interval_count(c.channels) * (kParts * kInterval);
+    pack_filter<kParts>(own, c.channels, taps, filters.packed + number * row, filters, number);
 }
 
 // @pack_pixels_kernel deps: PackedFilters, PlainColumns, dependents, split_spot, tell_call
@@ -379,20 +397,10 @@ struct WindowTiles {
                     space.take<half>(all * (Mode::kParts * kInterval)), space.take<float>(all)};
         }
     };
-    // In how many parts k is summed, and how many values these are.
-    struct Parts {
-        int splits;
-        int64_t count;
-
-        explicit Parts(const Convolution& c) {
-            const int64_t rows = c.batches * c.places(), of_channels = interval_count(c.channels);
-            splits = parts_of_windows<T>(rows, c.filters, c.taps() * of_channels);
-            count = splits > 1 ? splits * rows * c.filters : 0;
-        }
-    };
     struct Call {
         Pixels pixels;
         PackedFilters filters;
+        int splits;
         float* parts;
         int64_t bytes;
 
@@ -401,7 +409,9 @@ struct WindowTiles {
             pixels = Pixels::take(c, space);
             filters = PackedFilters::take<Mode::kParts>(c.channels, c.filters * c.taps(), c.filters,
                                                         space);
-            parts = space.take<float>(Parts(c).count);
+            const int64_t rows = c.batches * c.places();
+            splits = parts_of_windows<T>(rows, c.filters, c.taps() * pixels.of_channels);
+            parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
             bytes = space.used;
         }
     };
@@ -410,15 +420,21 @@ struct WindowTiles {
     static bool takes(const Convolution& c) {
         constexpr int kFar = kSpace == 3 ? 16 : 128;
         constexpr int64_t kMost = 1ll << 30;
-        bool near = c.taps() <= PixelScales::kMostTaps;
+        bool near = c.taps() <= PixelScales::kMostTaps && reaches(c);
         for (int i = 0; i < 3; ++i) {
-            const int reach = (c.kernel[i] - 1) * c.dilation[i];
             const int upper = (c.out[i] - 1) * c.stride[i] - c.padding[i] + 1 - c.size[i];
             near = near && c.padding[i] <= kFar && c.padding[i] > -kFar && upper >= -kFar &&
-                   upper < kFar && reach < 2 * kFar && c.stride[i] <= 8;
+                   upper < kFar && c.stride[i] <= 8;
         }
         return near && c.batches * c.pixels() * interval_count(c.channels) < kMost &&
                c.batches * c.places() < kMost;
+    }
+    // Its offsets.
+    static bool reaches(const Convolution& c) {
+        constexpr int kFar = kSpace == 3 ? 16 : 128;
+        bool near = true;
+        for (int i = 0; i < 3; ++i) near = near && (c.kernel[i] - 1) * c.dilation[i] < 2 * kFar;
+        return near;
     }
     static constexpr bool kChannelsLast = false;
     static bool fits(int64_t channels, const TensorView& weight) {
@@ -451,39 +467,38 @@ struct WindowTiles {
         int error = Launch(c.filters, 256, 0, stream)
                         .run(pack_filters_kernel<Mode::kParts>, c, call.filters, call.pixels.head);
         if (!error) error = pack_pixels(c, call.pixels, call.filters, c.filters, stream);
-        return error ? error : multiply(c, call.pixels, call.filters, call.parts, sink, stream);
-    }
-    // The convolution of what is packed.
-    template <typename Epilogue>
-    static int multiply(const Convolution& c, const Pixels& pixels, const PackedFilters& filters,
-                        float* parts, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
-        const int *again = &pixels.head->again, splits = Parts(c).splits;
-        const int error = in_parts(sink, splits, parts, again, stream, [&](const auto& to) {
-            return launch_all(c, pixels, filters, splits, to, stream);
+        if (error) return error;
+        const int* again = &call.pixels.head->again;
+        error = in_parts(sink, call.splits, call.parts, again, stream, [&](const auto& to) {
+            return launch_all(c, AllTaps(), 1, call.pixels, call.filters, call.splits, to, stream);
         });
         if (error) return error;
         return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, again, stream);
     }
-    template <typename Epilogue>
-    static int launch_all(const Convolution& c, const Pixels& pixels, const PackedFilters& filters,
-                          int splits, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
+    // The tiles of `batches` products of packed operands, which sum what `taps_of` says.
+    template <typename TapsOf, typename Epilogue>
+    static int launch_all(const Convolution& c, const TapsOf& taps_of, int batches,
+                          const Pixels& pixels, const PackedFilters& filters, int splits,
+                          const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         constexpr int64_t kHeight = T::kTileM * T::kBlocks;
         const int64_t pitch = pixels.of_channels * (Mode::kParts * kInterval);
         const int64_t depth = c.taps() * pitch, rows = c.batches * c.places();
-        const PackedOperands from{{pixels.packed, 1, 0, c.batches * c.pixels(), pitch, pitch},
-                                  {filters.packed, 1, 0, c.filters, depth, depth},
-                                  c.taps() * pixels.of_channels,
-                                  c.pixels(),
-                                  pixels.scales,
-                                  filters.scale,
-                                  pixels.head};
-        WindowLoader<kSpace> loader{{}, {}, c, int(pixels.of_channels)};
+        const PackedOperands from{
+            {pixels.packed, 1, 0, c.batches * c.pixels(), pitch, pitch},
+            {filters.packed, batches, c.filters * depth, c.filters, depth, depth},
+            c.taps() * pixels.of_channels,
+            c.pixels(),
+            pixels.scales,
+            filters.scale,
+            pixels.head};
+        WindowLoader<kSpace, TapsOf> loader{{}, {}, c, int(pixels.of_channels), taps_of};
         const int error = loader.template open<T>(from);
         if (error) return error;
         const auto grid = TileGrid::of(int((rows + kHeight - 1) / kHeight),
-                                       int((c.filters + T::kTileN - 1) / T::kTileN), splits, 1,
-                                       int(from.intervals));
-        const TileScales scales{from.a_scale, from.b_scale, from.scale_rows, 0, 0, from.call};
+                                       int((c.filters + T::kTileN - 1) / T::kTileN), splits,
+                                       batches, int(from.intervals));
+        const TileScales scales{from.a_scale, from.b_scale, from.scale_rows, 0,
+                                batches > 1,  from.call};
         return launch_tiles<T>(grid, loader, scales, sink, rows, c.filters, stream);
     }
 };

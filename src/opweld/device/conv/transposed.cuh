@@ -1,84 +1,118 @@
 // Transposed convolutions, as a convolution of stride 1 for each *phase* of the stride s: the
 // output pixels s q + r of one r along each axis see the same taps, evenly spaced ones, of
 // neighbouring pixels. So nothing is multiplied by zeros between pixels, and no two blocks add to
-// one sum.
+// one sum. The phases are products side by side: the tiles of all are made by one kernel.
 
 namespace op {
 
-// @Phase deps: Convolution
+// @Phases deps: Convolution
 [[maybe_unused]] constexpr int kMostPhases = 32;
 
-// One phase as a convolution: its taps are `first`, first + step, ..., the last of them first, as
-// that one sees the first pixel. Padding is below 0 where windows begin inside of the image. There
-// may be no tap: all sums are zero.
-struct Phase {
-    Convolution c;
-    int at[3], first[3], step[3];
-    int64_t before;  // taps of the phases before it
+// By phase: its taps along each axis, and how far its windows begin behind those of `c`.
+struct PhaseTaps {
+    struct Of {
+        int kernel[3], shift[3];
 
-    // Along one axis tap k brings pixel i to output pixel i s - p + k d.
-    void set(int axis, int r, int taps, int s, int p, int d, int64_t pixels) {
+        __host__ __device__ int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+    } of[kMostPhases];
+};
+
+// The output pixels of `c` are the q, as many as the largest phase has; its windows begin where the
+// first ones of any phase do, and its taps are the most along each axis.
+struct Phases {
+    Convolution c;
+    int num[3], stride[3], size[3];  // phases along each axis; its output pixels
+    int begin[3], sign[3];           // phase i along an axis is that of r = begin + i sign
+    PhaseTaps taps;
+
+    __host__ __device__ int count() const { return num[0] * num[1] * num[2]; }
+    __host__ __device__ int64_t rows() const { return c.batches * c.places(); }
+    __host__ __device__ int64_t depth() const { return c.channels * c.taps(); }
+};
+
+// @AxisPhases deps: Phases
+// The phases along one axis, where tap k brings pixel i to output pixel i s - p + k d: the taps of
+// each are `step` apart, and the last of them sees the first pixel. Padding is below 0 where
+// windows begin inside of the image.
+struct AxisPhases {
+    int num, step, kernel[kMostPhases], first[kMostPhases], padding[kMostPhases];
+
+    AxisPhases(Phases& all, int axis, int taps, int s, int p, int d, int64_t pixels) {
+        Convolution& c = all.c;
         int g = s, rest = d % s;
         while (rest) {
             const int next = g % rest;
             g = rest, rest = next;
         }
-        int tap = 0, most = s / g;
-        while (tap < most && (r + p - tap * d) % s != 0) ++tap;
-        const int count = tap < most && tap < taps ? (taps - tap + most - 1) / most : 0;
-        const int last = tap + (count - 1) * most;
-        at[axis] = r, first[axis] = tap, step[axis] = most;
-        c.kernel[axis] = count, c.stride[axis] = 1, c.dilation[axis] = d / g;
-        c.padding[axis] = count ? (last * d - r - p) / s : 0;
-        c.out[axis] = pixels > r ? int((pixels - r + s - 1) / s) : 0;
+        step = s / g, num = int(s < pixels ? s : pixels);
+        c.stride[axis] = 1, c.dilation[axis] = d / g, c.kernel[axis] = c.padding[axis] = 0;
+        c.out[axis] = int((pixels + s - 1) / s);
+        all.num[axis] = num, all.stride[axis] = s, all.size[axis] = int(pixels);
+        for (int r = 0; r < num && num <= kMostPhases; ++r) {
+            int tap = 0;
+            while (tap < step && (r + p - tap * d) % s != 0) ++tap;
+            const int count = tap < step && tap < taps ? (taps - tap + step - 1) / step : 0;
+            const int before = ((tap + (count - 1) * step) * d - r - p) / s;
+            kernel[r] = count, first[r] = tap, padding[r] = before;
+            if (count == 0) continue;
+            c.padding[axis] = c.kernel[axis] && c.padding[axis] > before ? c.padding[axis] : before;
+            c.kernel[axis] = c.kernel[axis] > count ? c.kernel[axis] : count;
+        }
+        // Those with the most taps come first: their tiles take longest.
+        const bool rises = num <= kMostPhases && num > 0 && kernel[num - 1] > kernel[0];
+        all.begin[axis] = rises ? num - 1 : 0, all.sign[axis] = rises ? -1 : 1;
     }
 };
 
-// @PhasedWeight deps: Phase
-// A weight [channels][filters][taps] of any strides, and the taps of each phase.
+// @PhasedWeight deps: Phases
+// A weight [channels][filters][taps] of any strides, and which of its taps those of phases are.
 struct PhasedWeight {
     const float* from;
     int64_t channels, filters, channel, filter, tap[3];  // the last ones are strides
-    int step[3];
-    struct Taps {
-        int first[3], count[3], before;
-    } of_phase[kMostPhases];
+    int step[3], first[kMostPhases][3];
 };
 
 // @pack_phases_kernel deps: CallState, PhasedWeight, pack_filter, start_dependents
-// A block arranges a filter of a phase in `arranged` [phase][filter][channel][tap], and packs it
-// where `call` is given: as pack_filters_kernel.
+// A block arranges a filter of a phase in `arranged` [phase][filter][k], k = (channel, tap) and
+// zeros behind, and packs it where `call` is given: as pack_filters_kernel.
 template <int kParts>
 static __global__ void __launch_bounds__(256)
-    pack_phases_kernel(const __grid_constant__ PhasedWeight weight, float* arranged,
+    pack_phases_kernel(const __grid_constant__ Phases phases,
+                       const __grid_constant__ PhasedWeight weight, Phases* table, float* arranged,
                        const PackedFilters filters, CallHead* call) {
     start_dependents();
     const int phase = int(blockIdx.x / weight.filters);
-    const int64_t filter = blockIdx.x - phase * weight.filters;
-    const PhasedWeight::Taps& own = weight.of_phase[phase];
-    const int64_t taps = int64_t(own.count[0]) * own.count[1] * own.count[2];
-    float* const to = arranged + (own.before * weight.filters + filter * taps) * weight.channels;
-    for (int64_t i = threadIdx.x; i < weight.channels * taps; i += 256) {
-        const int64_t channel = i / taps;
-        int64_t from = channel * weight.channel + filter * weight.filter;
-        int rest = int(i - channel * taps);
+    const int64_t filter = blockIdx.x - phase * weight.filters, depth = phases.depth();
+    const PhaseTaps::Of& own = phases.taps.of[phase];
+    const int64_t taps = own.taps();
+    float* const to = arranged + blockIdx.x * depth;
+    for (int64_t i = threadIdx.x; i < depth; i += 256) {
+        const int64_t channel = taps ? i / taps : weight.channels;
+        float found = 0.0f;
+        if (channel < weight.channels) {
+            int64_t from = channel * weight.channel + filter * weight.filter;
+            int rest = int(i - channel * taps);
 #pragma unroll
-        for (int axis = 2; axis >= 0; --axis) {
-            const int next = rest / own.count[axis], place = rest - next * own.count[axis];
-            const int tap = own.first[axis] + (own.count[axis] - 1 - place) * weight.step[axis];
-            from += tap * weight.tap[axis], rest = next;
+            for (int axis = 2; axis >= 0; --axis) {
+                const int next = rest / own.kernel[axis], place = rest - next * own.kernel[axis];
+                const int tap =
+                    weight.first[phase][axis] + (own.kernel[axis] - 1 - place) * weight.step[axis];
+                from += tap * weight.tap[axis], rest = next;
+            }
+            found = weight.from[from];
         }
-        to[i] = weight.from[from];
+        to[i] = found;
     }
+    if (blockIdx.x == 0 && threadIdx.x == 0) *table = phases;
     if (!call) return;
     if (blockIdx.x == 0 && threadIdx.x == 0) *call = {};
     __syncthreads();
-    pack_filter<kParts>(
-        Filter{to, weight.channels, taps}, weight.channels, taps,
-        filters.of_phase<kParts>(weight.channels, weight.filters, phase, own.before), filter);
+    const int64_t row = phases.c.taps() * interval_count(weight.channels) * (kParts * kInterval);
+    pack_filter<kParts>(Filter{to, weight.channels, taps}, weight.channels, taps,
+                        filters.packed + blockIdx.x * row, filters, blockIdx.x);
 }
 
-// @TransposedWindows deps: InputView, Launch, PhasedWeight, TensorView, Workspace
+// @TransposedWindows deps: AxisPhases, InputView, PhasedWeight, TensorView, Workspace
 // The operands of a transposed convolution as tensors: as Windowed, but for the weight, which is
 // [channels][filters][taps].
 template <int kSpace>
@@ -86,179 +120,242 @@ struct TransposedWindows {
     int axes[kSpace + 2], stride[kSpace], padding[kSpace], dilation[kSpace];
 
     struct Call {
-        Convolution c;  // the input
+        Phases phases;
         InputView x;
         PhasedWeight weight;
-        float* arranged;
-        Phase phases[kMostPhases];  // those that have output pixels
-        int num;
-        int64_t taps;  // of all phases
+        Phases* table;    // in the device's memory
+        float* arranged;  // what pack_phases_kernel arranges
+        bool fits;        // there are not too many phases
     };
-    // Its copies are taken from `space`. Without phases where there are too many.
+    // Its copies are taken from `space`.
     Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
             Workspace& space) const {
-        constexpr int kFirst = 3 - kSpace;  // of the axes of space
         Call call{};
-        int strides[3] = {1, 1, 1}, all = 1;
-        call.x = InputView::of<kSpace>(call.c, x, axes, false, space);
+        Phases& all = call.phases;
+        call.x = InputView::of<kSpace>(all.c, x, axes, false, space);
         call.weight.from = static_cast<const float*>(weight.data);
         call.weight.channels = weight.sizes[0], call.weight.channel = weight.strides[0];
-        call.weight.filters = weight.sizes[1], call.weight.filter = weight.strides[1];
-        for (int i = 0; i < kSpace; ++i) {
-            strides[kFirst + i] = stride[i], all *= stride[i];
-            call.weight.tap[kFirst + i] = weight.strides[i + 2];
-        }
-        for (int n = 0; n < all; ++n) {
-            Phase phase{call.c};
-            phase.c.filters = weight.sizes[1], phase.before = call.taps;
-            for (int i = 2, rest = n; i >= 0; rest /= strides[i--]) {
-                const int own = i - kFirst, r = rest % strides[i];
-                if (own < 0) phase.set(i, 0, 1, 1, 0, 1, 1);
-                else
-                    phase.set(i, r, int(weight.sizes[own + 2]), stride[own], padding[own],
+        all.c.filters = call.weight.filters = weight.sizes[1];
+        call.weight.filter = weight.strides[1];
+        const auto along = [&](int axis) {
+            const int own = axis - 3 + kSpace;  // of the axes of space
+            if (own < 0) return AxisPhases(all, axis, 1, 1, 0, 1, 1);
+            call.weight.tap[axis] = weight.strides[own + 2];
+            return AxisPhases(all, axis, int(weight.sizes[own + 2]), stride[own], padding[own],
                               dilation[own], result.sizes[own + 1]);
+        };
+        const AxisPhases each[3] = {along(0), along(1), along(2)};
+        call.fits = int64_t(each[0].num) * each[1].num <= kMostPhases &&
+                    int64_t(each[0].num) * each[1].num * each[2].num <= kMostPhases;
+        if (!call.fits) return call;
+        for (int n = 0; n < all.count(); ++n) {
+            for (int axis = 2, rest = n; axis >= 0; rest /= all.num[axis--]) {
+                const AxisPhases& own = each[axis];
+                const int r = all.begin[axis] + rest % own.num * all.sign[axis];
+                all.taps.of[n].kernel[axis] = own.kernel[r];
+                all.taps.of[n].shift[axis] =
+                    own.kernel[r] ? all.c.padding[axis] - own.padding[r] : 0;
+                call.weight.first[n][axis] = own.first[r], call.weight.step[axis] = own.step;
             }
-            if (phase.c.places() == 0) continue;
-            if (call.num == kMostPhases) return call.num = 0, call;
-            auto& taps = call.weight.of_phase[call.num];
-            for (int i = 0; i < 3; ++i) {
-                call.weight.step[i] = phase.step[i];
-                taps.first[i] = phase.first[i], taps.count[i] = phase.c.kernel[i];
-            }
-            taps.before = int(phase.before), call.taps += phase.c.taps();
-            call.phases[call.num++] = phase;
+            if (all.taps.of[n].taps() == 0) all.taps.of[n] = {{0, 1, 1}, {}};
         }
-        call.arranged = space.take<float>(call.taps * weight.sizes[0] * weight.sizes[1]);
-        for (int n = 0; n < call.num; ++n) {
-            Convolution& c = call.phases[n].c;
-            c.weight = call.arranged + call.phases[n].before * c.channels * c.filters;
-        }
+        call.table = space.take<Phases>(1);
+        call.arranged = space.take<float>(all.count() * all.c.filters * all.depth());
         return call;
     }
 };
 
-// @PhaseViews deps: Along, TensorView
-// Operands of a functor as one phase sees them: every stride-th element along each axis of space,
-// but for those that are the same along it.
-template <int kSpace, typename... X>
-struct PhaseViews {
-    static constexpr int kCount = sizeof...(X);
-    int64_t sizes[kCount][kSpace + 2], strides[kCount][kSpace + 2];
-    TensorView views[kCount];
+// @PhasedWindows deps: Convolution, Phases, Product, Windows
+// As Windows, of the products of all phases: zeros behind the k of a phase.
+struct PhasedWindows {
+    using T = float;
+    const Phases* phases;
 
-    PhaseViews(const TensorView* x, const int (&stride)[kSpace], const Phase& phase, Types<X...>) {
-        constexpr const int* kAxis[] = {X::kAxis...};
-        constexpr int64_t kBytes[] = {sizeof(typename X::T)...};
-        for (int i = 0; i < kCount; ++i) {
-            views[i] = {x[i].data, x[i].type, x[i].rank, sizes[i], strides[i]};
-            for (int j = 0; j < x[i].rank; ++j) {
-                const int own = kAxis[i][j] - 1;
-                int64_t size = x[i].sizes[j], step = x[i].strides[j];
-                if (size != 1 && own >= 0 && own < kSpace) {
-                    const int axis = 3 - kSpace + own;
-                    views[i].data =
-                        static_cast<char*>(views[i].data) + phase.at[axis] * step * kBytes[i];
-                    size = phase.c.out[axis], step *= stride[own];
-                }
-                sizes[i][j] = size, strides[i][j] = step;
-            }
-        }
+    __device__ __forceinline__ float one(int64_t at) const {
+        const Convolution& c = phases->c;
+        const int64_t row = at / phases->depth(), k = at - row * phases->depth();
+        const int64_t phase = row / phases->rows();
+        const PhaseTaps::Of& own = phases->taps.of[phase];
+        const int64_t taps = own.taps();
+        if (k >= c.channels * taps) return 0.0f;
+        Corner<int64_t> corner(c, row - phase * phases->rows());
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) corner.at[axis] += own.shift[axis];
+        return value_in_window(c, own.kernel, corner, k / taps, int(k % taps));
     }
-    PhaseViews(const PhaseViews&) = delete;
+    static Product product(const Phases& all, const float* arranged) {
+        const int64_t k = all.depth(), rows = all.rows();
+        return {{nullptr, rows * k, k, 1},
+                {arranged, all.c.filters * k, k, 1},
+                all.count(),
+                rows,
+                all.c.filters,
+                k};
+    }
 };
 
-// @PhaseTiles deps: PackedFilters, Phase, Windows, WindowTiles, launch_fma_product, pack_phases_kernel, product_of_windows
-// The phases of a call by the kernels of WindowTiles: its input is packed once, their filters by
-// one kernel. They follow each other, and share the memory of sums in parts.
+// @PhaseLoader deps: Phases, WindowLoader
+// What a tile of WindowLoader sums: the taps of its phase, which is its batch.
+struct TapsOfPhase {
+    static constexpr int kUnrolled = 1;  // the loader has 40 registers
+    PhaseTaps taps;
+
+    __device__ __forceinline__ const Kernel& kernel(const Convolution&, const TileAt& tile) const {
+        return taps.of[tile.batch].kernel;
+    }
+    __device__ __forceinline__ int shift(const TileAt& tile, int axis) const {
+        return taps.of[tile.batch].shift[axis];
+    }
+};
+template <int kSpace>
+OPWELD_FN TileAt tile_at(const WindowLoader<kSpace, TapsOfPhase>& loader, const TileGrid& grid,
+                         int index) {
+    TileAt tile(grid, index);
+    const int intervals = loader.taps_of.taps.of[tile.batch].taps() * loader.of_channels;
+    tile.first = 0, tile.last = intervals;
+    if (grid.splits == 1) return tile;
+    tile.first = int(int64_t(intervals) * tile.split / grid.splits);
+    tile.last = int(int64_t(intervals) * (tile.split + 1) / grid.splits);
+    return tile;
+}
+
+// @PhaseEpilogue deps: Divisor, Phases
+// Hands the elements of phases, rows (phase, image, q), to an epilogue of the whole result where
+// they are in it; some phases have fewer output pixels than others.
+template <typename Epilogue>
+struct PhaseEpilogue {
+    static constexpr int kLanes = Epilogue::kLanes;
+    static constexpr bool kTakesRows = true;
+    Epilogue whole;
+    bool across;  // as of the whole
+    Divisor columns, rows, out[3], num[3];
+    int stride[3], size[3], begin[3], sign[3];
+
+    PhaseEpilogue(const Epilogue& whole, const Phases& all)
+        : whole(whole), across(whole.across), columns(all.c.filters), rows(all.rows()) {
+        for (int i = 0; i < 3; ++i) {
+            out[i] = all.c.out[i], num[i] = all.num[i], stride[i] = all.stride[i];
+            size[i] = all.size[i], begin[i] = all.begin[i], sign[i] = all.sign[i];
+        }
+    }
+    template <int n, typename Index>
+    __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
+        const Index row = columns.quotient(at);
+        give(row, at - row * Index(columns.by), values);
+    }
+    template <int n, typename Index>
+    __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
+        Index phase = rows.quotient(row), place = row - phase * Index(rows.by), to = 0, step = 1;
+        bool inside = true;
+#pragma unroll
+        for (int axis = 2; axis >= 0; --axis) {
+            const Index next = out[axis].quotient(place), next_phase = num[axis].quotient(phase);
+            const int i = int(phase - next_phase * Index(num[axis].by));
+            const int q = int(place - next * Index(out[axis].by));
+            const int o = q * stride[axis] + begin[axis] + i * sign[axis];
+            inside = inside && o < size[axis];
+            to += Index(o) * step, step *= Index(size[axis]);
+            place = next, phase = next_phase;
+        }
+        if (inside) whole.give(place * step + to, column, values);
+    }
+};
+
+// @PhaseTiles deps: PackedFilters, PhaseLoader, PhasedWindows, WindowTiles, launch_fma_product, pack_phases_kernel, parts_of_windows
+// The phases of a call by the kernels of WindowTiles; what does not fit is left to the float32
+// kernel.
 template <typename Form>
 struct PhaseTiles {
     static constexpr int kParts = Form::Mode::kParts;
-    bool takes;  // all phases; else the float32 kernel makes them
+    bool takes;
     typename Form::Pixels pixels;
     PackedFilters filters;
+    int splits;
     float* parts;
 
-    template <typename Call>
-    PhaseTiles(const Call& call, Workspace& space) : takes(true), pixels{}, filters{}, parts() {
-        int64_t most = 0;
-        for (int n = 0; n < call.num; ++n) {
-            const Convolution& c = call.phases[n].c;
-            if (c.taps() == 0) continue;
-            takes = takes && Form::takes(c);
-            most = std::max(most, typename Form::Parts(c).count);
-        }
+    PhaseTiles(const Phases& all, Workspace& space)
+        : takes(takes_all(all)), pixels{}, filters{}, splits(1), parts() {
         if (!takes) return;
-        const int64_t num_filters = call.weight.filters;
-        pixels = Form::Pixels::take(call.c, space);
-        filters = PackedFilters::take<kParts>(call.c.channels, num_filters * call.taps,
-                                              num_filters * call.num, space);
-        parts = space.take<float>(most);
+        const Convolution& c = all.c;
+        const int64_t num_filters = c.filters * all.count(), rows = all.rows() * all.count();
+        int64_t taps = 0;
+        for (int n = 0; n < all.count(); ++n) taps += all.taps.of[n].taps();
+        pixels = Form::Pixels::take(c, space);
+        filters =
+            PackedFilters::take<kParts>(c.channels, num_filters * c.taps(), num_filters, space);
+        splits = parts_of_windows<typename Form::T>(rows, c.filters,
+                                                    taps * pixels.of_channels / all.count());
+        parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
     }
-    template <typename Call>
-    int pack(const Call& call, cudaStream_t stream) const {
-        const int64_t all = call.weight.filters * call.num;
-        const int error =
-            Launch(all, 256, 0, stream)
-                .run(pack_phases_kernel<kParts>, call.weight, call.arranged, filters, pixels.head);
-        if (error || !takes) return error;
-        return Form::pack_pixels(call.c, pixels, filters, all, stream);
-    }
-    // Phase `n` of a call.
-    template <typename Call, typename Epilogue>
-    int launch(const Call& call, int n, const EpilogueStore<Epilogue>& sink,
-               cudaStream_t stream) const {
-        const Phase& phase = call.phases[n];
-        const Convolution& c = phase.c;
-        if (!takes || c.taps() == 0) {
-            return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr,
-                                             stream);
+    static bool takes_all(const Phases& all) {
+        const Convolution& c = all.c;
+        Convolution last = c;  // whose taps reach as far as those of any phase
+        bool any = c.taps() > 0 && Form::takes(c);
+        for (int axis = 0; axis < 3 && any; ++axis) {
+            for (int n = 0; n < all.count(); ++n) {
+                const auto& own = all.taps.of[n];
+                const int reach = own.shift[axis] + (own.kernel[axis] - 1) * c.dilation[axis];
+                last.kernel[axis] = std::max(last.kernel[axis], reach + 1);
+            }
+            last.dilation[axis] = 1;
         }
-        const auto own = filters.of_phase<kParts>(c.channels, c.filters, n, phase.before);
-        return Form::multiply(c, pixels, own, parts, sink, stream);
+        return any && Form::reaches(last);
+    }
+    template <typename Epilogue>
+    int launch(const Phases& all, const PhasedWeight& weight, Phases* table, float* arranged,
+               const EpilogueStore<Epilogue>& sink, cudaStream_t stream) const {
+        const Convolution& c = all.c;
+        const int64_t num_filters = c.filters * all.count();
+        int error = Launch(num_filters, 256, 0, stream)
+                        .run(pack_phases_kernel<kParts>, all, weight, table, arranged, filters,
+                             pixels.head);
+        const int* again = takes ? &pixels.head->again : nullptr;
+        if (takes && !error) {
+            error = Form::pack_pixels(c, pixels, filters, num_filters, stream);
+            if (error) return error;
+            error = in_parts(sink, splits, parts, again, stream, [&](const auto& to) {
+                return Form::launch_all(c, TapsOfPhase{all.taps}, all.count(), pixels, filters,
+                                        splits, to, stream);
+            });
+        }
+        if (error) return error;
+        return launch_fma_product<float>(PhasedWindows::product(all, arranged),
+                                         PhasedWindows{table}, sink, again, stream);
     }
 };
 
-// @convolve_transposed deps: ElementEpilogue, EpilogueStore, PhaseTiles, PhaseViews, TransposedWindows, type_of_float
+// @convolve_transposed deps: ElementEpilogue, EpilogueStore, PhaseEpilogue, PhaseTiles, TransposedWindows, type_of_float
 // All transposed convolutions of tensors: as convolve, of F::kWindows that are TransposedWindows.
 template <typename F, typename Form>
 static int64_t transposed_bytes(const TensorView& x, const TensorView& weight,
                                 const TensorView& result) {
     Workspace space{};
     const auto call = F::kWindows.of(x, weight, result, space);
-    const PhaseTiles<Form> tiles(call, space);
+    if (call.fits) PhaseTiles<Form>(call.phases, space);
     return space.used;
-}
-template <typename F, typename Form, typename... X>
-static int convolve_phases(const TensorView& x, const TensorView& weight, const TensorView* own,
-                           void* workspace, cudaStream_t stream, Types<X...> operands) {
-    Workspace space{static_cast<char*>(workspace)};
-    const auto call = F::kWindows.of(x, weight, own[sizeof...(X) - 1], space);
-    const PhaseTiles<Form> tiles(call, space);
-    int error = call.num ? call.x.fill(x, stream) : int(cudaErrorInvalidValue);
-    if (!error) error = tiles.pack(call, stream);
-    for (int n = 0; n < call.num && !error; ++n) {
-        const PhaseViews<F::kRank - 2, X...> seen(own, F::kWindows.stride, call.phases[n],
-                                                  operands);
-        ElementEpilogue<F, Types<X...>> epilogue;
-        const auto known = epilogue.laid_out_along(seen.views);
-        const auto sink = EpilogueStore<decltype(epilogue)>::of(
-            epilogue, !known.far, epilogue.takes_packets(), known.num);
-        error = tiles.launch(call, n, sink, stream);
-    }
-    return error;
 }
 // `own` are F's operands and results. Returns a cudaError_t, or which of them does not fit.
 template <typename F, typename Form>
 static int convolve_transposed(const TensorView& x, const TensorView& weight,
                                std::initializer_list<TensorView> own, void* workspace,
-                               void* stream) {
+                               void* stream_of_call) {
+    const auto stream = static_cast<cudaStream_t>(stream_of_call);
     if (x.type != type_of<float> || weight.type != type_of<float>) return -1;
     if (weight.sizes[0] != x.sizes[F::kWindows.axes[F::kRank - 1]]) return -2;
     ElementEpilogue<F, typename F::Operands> whole;
     const auto known = whole.laid_out_along(own.begin());
     if (known.misfit != 0 || known.num == 0) return known.misfit;
-    return convolve_phases<F, Form>(x, weight, own.begin(), workspace,
-                                    static_cast<cudaStream_t>(stream), typename F::Operands());
+    Workspace space{static_cast<char*>(workspace)};
+    const auto call = F::kWindows.of(x, weight, own.end()[-1], space);
+    if (!call.fits) return cudaErrorInvalidValue;
+    const PhaseTiles<Form> tiles(call.phases, space);
+    const PhaseEpilogue<decltype(whole)> epilogue(whole, call.phases);
+    const int64_t extent = call.phases.count() * call.phases.rows() * call.phases.c.filters;
+    const auto sink = EpilogueStore<PhaseEpilogue<decltype(whole)>>::of(
+        epilogue, !known.far && extent < 1ll << 31, whole.takes_packets(), extent);
+    const int error = call.x.fill(x, stream);
+    if (error) return error;
+    return tiles.launch(call.phases, call.weight, call.table, call.arranged, sink, stream);
 }
 
 }  // namespace op

@@ -4,7 +4,7 @@
 
 namespace op {
 
-// @contract_sm90_kernel deps: TileSums, make_stages, own_thread, sync_cluster, give_sums, setmaxnreg, dependents
+// @contract_sm90_kernel deps: TileSums, tile_at, make_stages, own_thread, sync_cluster, give_sums, setmaxnreg, dependents
 template <typename T, typename Loader, typename Epilogue>
 OPWELD_FN void multiply_tiles(typename T::Memory& memory, const Loader& loader,
                               const TileGrid& grid, const TileScales& scales,
@@ -18,7 +18,7 @@ OPWELD_FN void multiply_tiles(typename T::Memory& memory, const Loader& loader,
     };
     Ring<T::kStages> ring;
     for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
-        const TileAt tile(grid, index);
+        const TileAt tile = tile_at(loader, grid, index);
         const int64_t column = int64_t(tile.column) * T::kTileN;
         Sums<T::kTileN, Making::template kPiece<T>> sums;
         sums.clear();

@@ -43,6 +43,13 @@ struct TileAt {
     }
 };
 
+// @tile_at deps: TileGrid
+// Tile `index` of what a loader loads.
+template <typename Loader>
+OPWELD_FN TileAt tile_at(const Loader&, const TileGrid& grid, int index) {
+    return TileAt(grid, index);
+}
+
 // @Chunks deps: kInterval
 // What 128 bytes of a packed row hold, by mode: a chunk.
 //   Faithful: 32 values as 32 upper parts and 32 lower parts.

@@ -26,7 +26,7 @@ MOST_STRIDE = 8
 FAR = {1: 128, 2: 128, 3: 16}
 """How far windows may reach beyond the image, by the axes of space: what the copy engine takes."""
 MOST_PHASES = 32
-"""The most phases of a transposed convolution, each of which is launched by itself."""
+"""The most phases of a transposed convolution: its kernels are given the numbers of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from ...ir.kernels.convolution import FAR, MOST_PHASES, MOST_TAPS, Convolution, Phase
+from ...ir.kernels.convolution import FAR, MOST_PHASES, MOST_TAPS, Convolution
 from ...ir.plan import Sizes, number_at
 from .recognised import NoProduct
 
@@ -20,36 +20,31 @@ PLACES = {"stride": 3, "padding": 4, "groups": 6, "dilation": 7}
 
 
 def require_phases(made: Convolution) -> None:
-    """That each phase is a convolution that the kernel takes. Raises NoProduct."""
+    """That the kernel takes all phases. Raises NoProduct."""
     if prod(made.stride) > MOST_PHASES:
         raise NoProduct(f"its strides have more than {MOST_PHASES} phases")
     if prod(max(phase.taps for phase in along) for along in made.windows.phases) > MOST_TAPS:
         raise NoProduct(f"its phases have more than {MOST_TAPS} positions of its kernel")
-    far = FAR[len(made.out)]
-    for axis, along in enumerate(made.windows.phases):
-        beyond = made.out[axis] - made.windows.space[axis] * made.stride[axis]
-        for phase in along:
-            last = _last(phase, beyond, made.stride[axis]) if isinstance(beyond, int) else 0
-            if phase.taps and not (_is_near(phase, far) and -far <= last < far):
-                raise NoProduct("its windows reach farther than the copy engine")
+    if not all(_is_near(made, axis) for axis in range(len(made.out))):
+        raise NoProduct("its windows reach farther than the copy engine")
 
 
-def _is_near(phase: Phase, far: int) -> bool:
-    """Whether the first window begins where the copy engine can, and reaches no farther than its
-    offsets.
+def _is_near(made: Convolution, axis: int) -> bool:
+    """Whether the first and the last window of the phases begin where the copy engine can, and
+    reach no farther than its offsets, which are from the first window of any phase.
     """
-    return (phase.taps - 1) * phase.dilation < far and -far < phase.padding <= far
-
-
-def _last(phase: Phase, beyond: int, stride: int) -> int:
-    """From the last pixel to where the last window begins: the result has `beyond` more pixels than
-    strides times those of the input.
-    """
-    return -((phase.first - beyond) // stride) - phase.padding
+    far, stride = FAR[len(made.out)], made.stride[axis]
+    phases = [phase for phase in made.windows.phases[axis] if phase.taps]
+    first = max(phase.padding for phase in phases)
+    reach = max(first - phase.padding + (phase.taps - 1) * phase.dilation for phase in phases)
+    # From the last pixel to where the last window begins.
+    beyond = made.out[axis] - made.windows.space[axis] * stride
+    last = -(-beyond // stride) - first if isinstance(beyond, int) else 0
+    return reach < far and -far < first <= far and -far <= last < far
 
 
 def products_of_phases(made: Convolution, sizes: Sizes) -> list[tuple[int, int]]:
-    """The output pixels and the taps of each phase that has both, at examples of symbolic sizes."""
+    """The output pixels and the taps of each phase, at examples of symbolic sizes."""
     batch = number_at(made.windows.batch, sizes)
     out = [number_at(size, sizes) for size in made.out]
     pixels = (
@@ -58,4 +53,4 @@ def products_of_phases(made: Convolution, sizes: Sizes) -> list[tuple[int, int]]
     )
     taps = ([phase.taps for phase in along] for along in made.windows.phases)
     pairs = zip(product(*pixels), product(*taps), strict=True)
-    return [(batch * prod(seen), prod(each)) for seen, each in pairs if prod(seen) * prod(each)]
+    return [(batch * prod(seen), prod(each)) for seen, each in pairs]

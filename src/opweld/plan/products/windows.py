@@ -232,8 +232,6 @@ _LIBRARY_CHANNELS = 16
 # At these rates three of one axis take 1.04, 0.49 and 0.73 ms, two of three 0.92 and 0.54; measured
 # 1.24, 0.72 and 0.52, and 1.20 and 0.73 (TF32 allowed; H200, 2026-11-24).
 _MOVES = 2  # a read and a write
-# Each phase of a transposed convolution beyond the first takes two launches more, of four.
-_PHASE_US = 4.0
 # Rows of a tile; products of upper and lower parts, of which the least is left out; the shortest
 # sums that are made in parts where there are few tiles.
 _ROWS, _PRODUCTS, _LEAST_IN_PARTS = 128, {1: 1, 2: 3}, 8
@@ -273,8 +271,7 @@ def estimate_convolution(
     )
     packed_us = _packing_us(made, mode, read_us, target, sizes)
     summed_us = _sums_us(made, mode, target, sizes)
-    launches_us = _LAUNCHES_US + _PHASE_US * (math.prod(made.stride) - 1) * made.transposed
-    ours = launches_us + packed_us + max(summed_us, written_us)
+    ours = _LAUNCHES_US + packed_us + max(summed_us, written_us)
     few = min(number_at(made.windows.channels) / _LIBRARY_CHANNELS, 1.0)
     multiplied_us = number_at(made.windows.flops, sizes) / (few * _LIBRARY_RATES[mode]) * 1e6
     library = _LIBRARY_US + max(multiplied_us, (read_us + written_us) / _LIBRARY_SHARE)
@@ -296,28 +293,24 @@ def _packing_us(
 
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
-    """Of the tiles, in half waves where there are few, as sums are then made in parts; of all
-    phases one after the other.
-    """
+    """Of the tiles, in half waves where there are few, as sums are then made in parts."""
     windows, columns = made.windows, schedule_of(made, mode).columns
     filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
+    rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
+    products = products_of_phases(made, sizes) if made.transposed else [(rows, taps)]
+    across, of_channels = -(-filters // columns), -(-channels // INTERVAL)
+    tiles = [(-(-rows // _ROWS) * across, taps * of_channels) for rows, taps in products]
+    if is_joined(made):
+        tiles = [(-(-rows // _ROWS) * across, joined(made).intervals)]
+    count = sum(each for each, _ in tiles)
+    intervals = sum(each * depth for each, depth in tiles) / max(count, 1)
+    waves = count / (target.multiprocessors * _TILES_AT_ONCE[columns])
+    if waves < 2:
+        waves = math.ceil(2 * waves) / 2
+    if intervals < _LEAST_IN_PARTS:
+        waves = max(waves, 1.0)
     interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
-
-    def of(rows: int, intervals: int) -> float:
-        tiles = -(-rows // _ROWS) * -(-filters // columns)
-        waves = tiles / (target.multiprocessors * _TILES_AT_ONCE[columns])
-        if waves < 2:
-            waves = math.ceil(2 * waves) / 2
-        if intervals < _LEAST_IN_PARTS:
-            waves = max(waves, 1.0)
-        return waves * (intervals * interval_us + _END_US[columns])
-
-    of_channels = -(-channels // INTERVAL)
-    if made.transposed:
-        phases = products_of_phases(made, sizes)
-        return sum(of(rows, taps * of_channels) for rows, taps in phases)
-    taps, rows = (number_at(size, sizes) for size in (product_of(windows.kernel), windows.rows))
-    return of(rows, joined(made).intervals if is_joined(made) else taps * of_channels)
+    return waves * (intervals * interval_us + _END_US[columns])
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and
