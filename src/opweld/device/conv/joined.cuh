@@ -61,7 +61,9 @@ static __global__ void __launch_bounds__(256)
     const auto* all = static_cast<const float*>(by.from.weight);
     const JoinedFilter own{by.from, by.to, all + filter * by.from.channels * by.from.taps(),
                            by.rows};
-    pack_filter<kParts>(own, by.to.channels, by.to.taps(), filters, filter);
+    const int64_t row = by.to.taps() * interval_count(by.to.channels) * (kParts * kInterval);
+    pack_filter<kParts>(own, by.to.channels, by.to.taps(), filters.packed + filter * row, filters,
+                        filter);
 }
 
 // @pack_joined_kernel deps: JoinedRows, PackedFilters, Spots, dependents, pack_values, tell_call
@@ -119,7 +121,7 @@ static __global__ void __launch_bounds__(256)
     tell(call, known);
 }
 
-// @JoinedTiles deps: JoinedRows, Launch, WindowTiles, Windows, in_parts, launch_fma_product, pack_joined_filters_kernel, pack_joined_kernel, product_of_windows
+// @JoinedTiles deps: AllTaps, JoinedRows, Launch, WindowTiles, Windows, in_parts, launch_fma_product, pack_joined_filters_kernel, pack_joined_kernel, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
 template <typename Mode, int kSpace, int kColumns, int kRows>
 struct JoinedTiles {
@@ -142,14 +144,15 @@ struct JoinedTiles {
         if (!takes(c)) return launch_fma_product<float>(p, Windows{c}, sink, nullptr, stream);
         const JoinedRows by(c, kRows);
         const typename Form::Call call(by.to, workspace);
-        const int *again = &call.pixels.head->again, splits = typename Form::Parts(by.to).splits;
+        const int* again = &call.pixels.head->again;
         int error =
             Launch(c.filters, 256, 0, stream)
                 .run(pack_joined_filters_kernel<Mode::kParts>, by, call.filters, call.pixels.head);
         if (!error) error = pack(by, call, stream);
         if (error) return error;
-        error = in_parts(sink, splits, call.parts, again, stream, [&](const auto& to) {
-            return Form::launch_all(by.to, call.pixels, call.filters, splits, to, stream);
+        error = in_parts(sink, call.splits, call.parts, again, stream, [&](const auto& to) {
+            return Form::launch_all(by.to, AllTaps(), 1, call.pixels, call.filters, call.splits, to,
+                                    stream);
         });
         return error ? error : launch_fma_product<float>(p, Windows{c}, sink, again, stream);
     }

@@ -241,9 +241,9 @@ struct PhaseEpilogue {
     template <int n, typename Index>
     __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
         const Index row = columns.quotient(at);
-        give(row, at - row * Index(columns.by), values);
+        give<true>(row, at - row * Index(columns.by), values);
     }
-    template <int n, typename Index>
+    template <bool packed, int n, typename Index>
     __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
         Index phase = rows.quotient(row), place = row - phase * Index(rows.by), to = 0, step = 1;
         bool inside = true;
@@ -257,7 +257,7 @@ struct PhaseEpilogue {
             to += Index(o) * step, step *= Index(size[axis]);
             place = next, phase = next_phase;
         }
-        if (inside) whole.give(place * step + to, column, values);
+        if (inside) whole.template give<packed>(place * step + to, column, values);
     }
 };
 

@@ -78,25 +78,35 @@ OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int
     }
 }
 
-// The same one by one, where rows lie nearer in memory than columns: lanes are neighbouring rows.
+// The same where rows lie nearer in memory than columns: lanes are neighbouring rows, and take some
+// columns of theirs at once, as values apart; the last ones one by one.
 template <bool kScaled, typename Index, typename Put>
 OPWELD_FN void give_slice_across(const Staging::OfWarp& space, int lane, int slice, int rows,
                                  int columns, Index at, Index row, Index begin, Index pitch,
                                  const Put& put) {
-    constexpr int kEach = 4;  // columns that a lane takes at once
+    constexpr int kEach = 4;
     const int own = lane % 16;
     if (own >= rows) return;
     const float* const factors = space.factor + slice * Staging::kColumns;
-    at += Index(own) * pitch;
+    at += Index(own) * pitch, row += Index(own);
 #pragma unroll 1
     for (int first = lane / 16 * kEach; first < columns; first += 2 * kEach) {
         const auto staged = load_vector<kEach>(&space.value[own][first]);
         const auto factor = load_vector<kEach>(factors + first);
+        float values[kEach];
 #pragma unroll
         for (int j = 0; j < kEach; ++j) {
-            const float value[1] = {kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j]};
-            const Index column = Index(first + j);
-            if (first + j < columns) put(at + column, row + Index(own), begin + column, value);
+            values[j] = kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j];
+        }
+        const Index column = begin + Index(first);
+        if (first + kEach <= columns) {
+            put(at + Index(first), row, column, values);
+        } else {
+#pragma unroll
+            for (int j = 0; j < kEach; ++j) {
+                const float value[1] = {values[j]};
+                if (first + j < columns) put(at + Index(first + j), row, column + Index(j), value);
+            }
         }
     }
 }
@@ -138,7 +148,7 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<E
     float* const parts = sink.parts;
     const auto to_epilogue = [&](auto at, auto row, auto from, const auto& values) {
         if constexpr (takes_rows<Epilogue>) {
-            sink.epilogue.give(row, from, values);
+            sink.epilogue.template give<true>(row, from, values);
         } else {
             sink.epilogue(at, values);
         }
@@ -159,7 +169,10 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<E
     } else {
         if constexpr (takes_rows<Epilogue>) {
             if (sink.epilogue.across && sink.narrow) {
-                give_slices<1, 1, kScaled, uint32_t, true>(sums, space, to, column, to_epilogue);
+                const auto apart = [&](auto, auto row, auto from, const auto& values) {
+                    sink.epilogue.template give<false>(row, from, values);
+                };
+                give_slices<1, 1, kScaled, uint32_t, true>(sums, space, to, column, apart);
                 return;
             }
         }

@@ -30,17 +30,18 @@ struct ElementEpilogue<F, Types<X...>> {
         for (size_t i = 0; i < sizeof...(X); ++i) all.strides[1][i] = all.strides[0][i] * columns;
         return known;
     }
-    // Neighbours from flat position `at` on, or from a column of a row.
+    // Neighbours from flat position `at` on, or from a column of a row; `packed` in memory where
+    // there are several, or apart.
     template <int n, typename Index>
     __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
         const Index row = all.sizes[0].quotient(at);
-        give(row, at - row * Index(all.sizes[0].by), values);
+        give<true>(row, at - row * Index(all.sizes[0].by), values);
     }
-    template <int n, typename Index>
+    template <bool packed, int n, typename Index>
     __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
-        give(row, column, values, std::make_index_sequence<sizeof...(X)>());
+        give<packed>(row, column, values, std::make_index_sequence<sizeof...(X)>());
     }
-    template <int n, typename Index, size_t... k>
+    template <bool packed, int n, typename Index, size_t... k>
     __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n],
                                          std::index_sequence<k...>) const {
         Index starts[sizeof...(X)] = {};
@@ -56,8 +57,8 @@ struct ElementEpilogue<F, Types<X...>> {
             [&](auto... found) {
 #pragma unroll
                 for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
-                (store<n>(x, column, found), ...);
-            }(fetch<n, X>(x, column)...);
+                (store<n, packed>(x, column, found), ...);
+            }(fetch<n, packed, X>(x, column)...);
         }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
                                            Index(all.strides[0][k])}...);
     }
@@ -66,7 +67,7 @@ struct ElementEpilogue<F, Types<X...>> {
     static constexpr bool is_of_columns = Y::kRank == 1 && Y::kAxis[0] == kLast;
 
     // Without a branch, so that what is at hand for several rows is read at once.
-    template <int n, typename Y, typename T, typename Index>
+    template <int n, bool packed, typename Y, typename T, typename Index>
     static __device__ __forceinline__ auto fetch(ElementRow<T, Index> x, Index at) {
         using Own = Pack<std::remove_const_t<T>, n>;
         Own found{};
@@ -75,19 +76,21 @@ struct ElementEpilogue<F, Types<X...>> {
         } else if constexpr (!Y::has(kLast)) {
             for (auto& each : found.value) each = __ldg(x.data);
             return found;
-        } else if constexpr (n > 1) {
+        } else if constexpr (n > 1 && packed) {
             return load_words(reinterpret_cast<const Own*>(x.data + at),
                               [](const auto* word) { return __ldg(word); });
         } else {
-            found.value[0] = __ldg(x.data + at * x.step);
+#pragma unroll
+            for (int i = 0; i < n; ++i) found.value[i] = __ldg(x.data + (at + Index(i)) * x.step);
             return found;
         }
     }
-    template <int n, typename T, typename Index>
+    template <int n, bool packed, typename T, typename Index>
     static __device__ __forceinline__ void store(ElementRow<T, Index> x, Index at,
                                                  Pack<std::remove_const_t<T>, n> values) {
         if constexpr (std::is_const_v<T>) return;
-        else if constexpr (n == 1) x.data[at * x.step] = values.value[0];
+        else if constexpr (n == 1 || !packed)
+            for (int i = 0; i < n; ++i) x.data[(at + Index(i)) * x.step] = values.value[i];
         else
             store_words(reinterpret_cast<Pack<T, n>*>(x.data + at), values,
                         [](auto* to, auto word) { *to = word; });
