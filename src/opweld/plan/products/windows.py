@@ -17,6 +17,7 @@ from ...ir.kernels.convolution import (
     INTERVAL,
     MOST_STRIDE,
     MOST_TAPS,
+    TRANSPOSED,
     Convolution,
 )
 from ...ir.kernels.product import PARTS, Mode
@@ -25,7 +26,7 @@ from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
 from .recognised import NoProduct
-from .transposed import PLACES, TRANSPOSED, products_of_phases, require_phases
+from .transposed import PLACES, products_of_phases, require_phases
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
