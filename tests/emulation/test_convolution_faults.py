@@ -93,7 +93,7 @@ FAULTS = {
     ),
     "filters with channels before taps": (
         "from[(channel + i) * taps + tap]",
-        "from[channel + i + tap * c.channels]",
+        "from[channel + i + tap * channels]",
     ),
     "rows of tiles": (
         "tile.row * T::kBlocks + blocks.rank) * T::kTileM);",

@@ -177,8 +177,6 @@ struct PixelScales {
 // The taps that a tile sums, and how far they are from the corners of windows.
 using Kernel = int[3];
 struct AllTaps {
-    static constexpr int kUnrolled = 4;  // chunks whose copies the loader starts in a row
-
     __device__ __forceinline__ const Kernel& kernel(const Convolution& c, const TileAt&) const {
         return c.kernel;
     }
@@ -230,7 +228,7 @@ struct WindowLoader {
             const int column = tile.column * T::kTileN + blocks.rank * kPart;
             Taps taps(kernel, of_channels, tile.first);
             const int first = tile.first * kChunks, last = tile.last * kChunks;
-#pragma unroll TapsOf::kUnrolled
+#pragma unroll 1  // the loader has few registers
             for (int chunk = first; chunk < last; ++chunk) {
                 auto& stage = memory.stage[ring.stage];
                 const Barrier& full = memory.full[ring.stage];

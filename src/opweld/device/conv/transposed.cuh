@@ -194,10 +194,9 @@ struct PhasedWindows {
     }
 };
 
-// @PhaseLoader deps: Phases, WindowLoader
+// @TapsOfPhase deps: Phases, WindowLoader
 // What a tile of WindowLoader sums: the taps of its phase, which is its batch.
 struct TapsOfPhase {
-    static constexpr int kUnrolled = 1;  // the loader has 40 registers
     PhaseTaps taps;
 
     __device__ __forceinline__ const Kernel& kernel(const Convolution&, const TileAt& tile) const {
@@ -261,7 +260,7 @@ struct PhaseEpilogue {
     }
 };
 
-// @PhaseTiles deps: PackedFilters, PhaseLoader, PhasedWindows, WindowTiles, launch_fma_product, pack_phases_kernel, parts_of_windows
+// @PhaseTiles deps: PackedFilters, TapsOfPhase, PhasedWindows, WindowTiles, launch_fma_product, pack_phases_kernel, parts_of_windows
 // The phases of a call by the kernels of WindowTiles; what does not fit is left to the float32
 // kernel.
 template <typename Form>

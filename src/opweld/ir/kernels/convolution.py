@@ -25,6 +25,14 @@ MOST_STRIDE = 8
 """The largest step of the copy engine."""
 FAR = {1: 128, 2: 128, 3: 16}
 """How far windows may reach beyond the image, by the axes of space: what the copy engine takes."""
+TRANSPOSED = {
+    "aten.conv_transpose1d.default": 1,
+    "aten.conv_transpose2d.input": 2,
+    "aten.conv_transpose3d.input": 3,
+}
+"""The operators of transposed convolutions, and along how many axes of space. Their weights are
+[channels, filters, *kernel].
+"""
 MOST_PHASES = 32
 """The most phases of a transposed convolution: its kernels are given the numbers of each."""
 

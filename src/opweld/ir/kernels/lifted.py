@@ -17,6 +17,7 @@ from ..index import result_coords, space_coords
 from ..ops import OPS, Kind, Op
 from ..plan import Group, GroupKind, Lifting, Rows
 from ..types import TensorType
+from .convolution import TRANSPOSED
 
 Shape = tuple[Size, ...]
 
@@ -198,8 +199,10 @@ def _over(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
 def _convolution(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
     """One with its channels last, which is all that a lifted group calls."""
     x, weight = (_known(operand.type, sizes).shape for operand in inputs)
-    filters, seen = weight[:2][::-1] if "transpose" in node.attrs.target else weight[:2]
-    sizes.equal(x[-1], seen)
+    filters, channels = weight[:2]
+    if node.attrs.target in TRANSPOSED:
+        filters, channels = channels, filters
+    sizes.equal(x[-1], channels)
     out = (sizes.fresh(size) for size in node.type.shape[1:-1])
     result = TensorType(node.type.dtype, (x[0], *out, filters))
     attrs = replace(node.attrs, results=(result,))

@@ -1,4 +1,4 @@
-"""Transposed convolutions: their operators, and which of them the kernel's phases take."""
+"""Transposed convolutions: the arguments of their operators, and which the kernel takes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from ...ir.kernels.convolution import FAR, MOST_PHASES, MOST_TAPS, Convolution
 from ...ir.plan import Sizes, number_at
 from .recognised import NoProduct
 
-TRANSPOSED = {
-    "aten.conv_transpose1d.default": 1,
-    "aten.conv_transpose2d.input": 2,
-    "aten.conv_transpose3d.input": 3,
-}
-"""The operators, and along how many axes of space."""
 PLACES = {"stride": 3, "padding": 4, "groups": 6, "dilation": 7}
 """Of their arguments; the padding of the result shows in its sizes."""
 

@@ -18,6 +18,7 @@ from ...ir.kernels.convolution import (
     INTERVAL,
     MOST_STRIDE,
     MOST_TAPS,
+    TRANSPOSED,
     Convolution,
 )
 from ...ir.kernels.product import PARTS, Mode
@@ -27,7 +28,7 @@ from ...ir.types import DType
 from ...target import Target
 from .joined import LEAST_CHANNELS, is_joined, joined
 from .recognised import NoProduct
-from .transposed import PLACES, TRANSPOSED, products_of_phases, require_phases
+from .transposed import PLACES, products_of_phases, require_phases
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
