@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import product
 from typing import Any
+from unittest import mock
 
 import pytest
+import torch
+from tests.capturing import assert_agrees, exported
+from tests.gpu.emitting import all_convolutions_ours
 from tests.unit.plan.plans import BATCH, Make, graph
 from tests.unit.plan.test_convolutions import (
     LIBRARY,
@@ -19,6 +24,7 @@ from tests.unit.plan.test_convolutions import (
     refusal,
     tail_of,
 )
+from torch import Tensor, nn
 
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.check import check
@@ -283,3 +289,42 @@ def test_in_training_the_library_makes_it() -> None:
     plain = graph(tail_of(m, y))
     assert in_channels_last(replace(plain, tracked=True), SM_90A, TF32).outputs == plain.outputs
     assert GroupKind.LIBRARY in [g.kind for g in planned(tail_of(m, y), target=SM_80).groups]
+
+
+LAYERS = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+
+
+class Model(nn.Module):
+    """A transposed convolution of drawn numbers between two operations, and a second one."""
+
+    def __init__(self, seed: int, space: int) -> None:
+        super().__init__()
+        draw = random.Random(seed)
+
+        def each(*values: int) -> tuple[int, ...]:
+            return tuple(draw.choice(values) for _ in range(space))
+
+        stride, dilation = each(1, 2, 3), each(1, 1, 2)
+        numbers = (each(2, 3, 4), stride, each(0, 1), tuple(s - 1 for s in stride), 1)
+        self.first = LAYERS[space](33, 36, *numbers, draw.random() < 0.5, dilation)
+        self.second = LAYERS[space](36, 32, 2, 2, bias=draw.random() < 0.5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = torch.relu(self.first(x.tanh()))
+        z = torch.sigmoid(self.second(y))
+        return z, y.amax(1), z.mean(tuple(range(2, z.dim())))
+
+
+@each_rank
+@pytest.mark.parametrize("seed", range(6))
+def test_graphs_with_channels_last_compute_what_modules_do(space: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    module = Model(seed, space).eval()
+    x = torch.randn(2, 33, *(6, 5, 4)[:space])
+    variant = exported(module, x)
+    with all_convolutions_ours(), mock.patch("opweld.plan.layouts._is_worth_it", return_value=True):
+        moved = with_explicit_biases(variant.graph, SM_90A, TF32)
+        moved = in_channels_last(moved, SM_90A, TF32)
+    calls = [node for node in moved.nodes() if node.op is Op.CALL and "conv" in node.attrs.target]
+    assert len(calls) == 2 and all(call.attrs.channels_last for call in calls)
+    assert_agrees(replace(variant, graph=moved), module, x)

@@ -82,16 +82,16 @@ static __global__ void __launch_bounds__(256)
                        const PackedFilters filters, CallHead* call) {
     start_dependents();
     const int phase = int(blockIdx.x / weight.filters);
-    const int64_t filter = blockIdx.x - phase * weight.filters, depth = phases.depth();
+    const int64_t filter = blockIdx.x - phase * weight.filters;
     const PhaseTaps::Of& own = phases.taps.of[phase];
-    const int64_t taps = own.taps();
-    float* const to = arranged + blockIdx.x * depth;
-    for (int64_t i = threadIdx.x; i < depth; i += 256) {
-        const int64_t channel = taps ? i / taps : weight.channels;
+    const int depth = int(phases.depth()), taps = own.taps();
+    float* const to = arranged + int64_t(blockIdx.x) * depth;
+    for (int i = threadIdx.x; i < depth; i += 256) {
+        const int channel = taps ? i / taps : depth;
         float found = 0.0f;
         if (channel < weight.channels) {
             int64_t from = channel * weight.channel + filter * weight.filter;
-            int rest = int(i - channel * taps);
+            int rest = i - channel * taps;
 #pragma unroll
             for (int axis = 2; axis >= 0; --axis) {
                 const int next = rest / own.kernel[axis], place = rest - next * own.kernel[axis];
