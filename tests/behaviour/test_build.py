@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.behaviour.emitted import Pair, emitted_text
+from tests.unit.device.test_symbols import shared_symbols
 
 USE = """
 import sys, warnings
@@ -78,6 +79,7 @@ def libraries(folder: Path) -> list[Path]:
 def test_built_once(folder: Path) -> None:
     assert use(folder) == ["1"]
     (library,) = libraries(folder)
+    assert not shared_symbols(library)
     before = library.stat().st_mtime_ns
     assert use(folder) == ["1"]
     assert [each.stat().st_mtime_ns for each in libraries(folder)] == [before]

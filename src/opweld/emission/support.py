@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from ..device import CPP_FLAGS
+from ..device import CPP_FLAGS, OWN_SYMBOLS
 from . import piece
 
 MARKER = "# --- opweld's library, as far as this file uses it ---"
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
 ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
-_FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG)}
+_FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG, OWN_SYMBOLS), "c++": (*CPP_FLAGS, ABI_FLAG)}
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
