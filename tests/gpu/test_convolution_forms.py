@@ -38,7 +38,6 @@ FORMS = {
     "plane, 64, joined": Form(rows=6),
     "plane, 128, joined": Form(columns=128, rows=6),
     "space, 64, joined": Form(space=3, rows=6),
-    "plane, 64, joined, faithful": Form("Faithful", rows=6),
 }
 
 
@@ -64,7 +63,7 @@ def test_a_form_makes_any_windows(builds: Builds, name: str, seed: int) -> None:
     is_faithful = form.mode == "Faithful"
     case = drawn(seed, 3 if form.space == 3 else seed % 2 + 1, many=is_faithful)
     if form.rows:  # whole steps of all the strides
-        channels = (13, 16, 31) if is_faithful else (1, 2, 3, 7, 16, 31)
+        channels = (1, 2, 3, 7, 16, 31)
         case = replace(case, channels=channels[seed % len(channels)])
     x, weight = case.operands
     found = on_the_device(builds[name].result(), form, case, x, weight)
