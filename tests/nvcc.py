@@ -54,6 +54,7 @@ def build_cuda(text: str, folder: Path) -> ctypes.CDLL:
     major, minor = torch.cuda.get_device_capability()
     arch = "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
     command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17"]
+    command += ["--expt-relaxed-constexpr"]  # as PyTorch has it
     command += [f"-arch={arch}", "-o", str(shared), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
