@@ -12,9 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-# Emitted files name their kernels alike. What g++ lets all libraries of a process share otherwise,
-# even those that are bound to their own symbols: static members and statics of templates.
-OWN_SYMBOLS = "-fvisibility=hidden"
 # What g++ needs to turn loops over these functions into vector code (see mvec.h).
 CPP_FLAGS = (
     "-O3",
@@ -26,7 +23,6 @@ CPP_FLAGS = (
     "-fno-tree-pre",
     "-fno-thread-jumps",
     "-mprefer-vector-width=512",
-    OWN_SYMBOLS,
 )
 
 # Where a language has two pieces of one name, the earlier file's is taken.

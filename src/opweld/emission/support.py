@@ -5,13 +5,19 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 
-from ..device import CPP_FLAGS, OWN_SYMBOLS
+from ..device import CPP_FLAGS
 from . import piece
 
 MARKER = "# --- opweld's library, as far as this file uses it ---"
 # The oldest stable ABI that has all that the host code calls: PyTorch 2.10.
 ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
-_FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG, OWN_SYMBOLS), "c++": (*CPP_FLAGS, ABI_FLAG)}
+# Emitted files name their kernels alike, and g++ has all libraries of a process share static
+# members and statics of templates, bound to their own symbols or not, unless it is told not to.
+OWN_SYMBOLS = "-fvisibility=hidden"
+_FLAGS = {
+    "cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG, OWN_SYMBOLS),
+    "c++": (*CPP_FLAGS, ABI_FLAG, OWN_SYMBOLS),
+}
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
