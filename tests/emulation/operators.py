@@ -115,7 +115,7 @@ def _built(name: str, kernels: str, host_text: str, linked: tuple[str, ...]) -> 
     partial = library.with_suffix(f".{os.getpid()}.so")
     command = ["g++", *_FLAGS, "-shared", "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG]
     command += [f"-DTORCH_EXTENSION_NAME={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
-    command += ["-I", str(_HERE), "-Wl,-Bsymbolic", "-fno-gnu-unique", *map(str, sources), *linked]
+    command += ["-I", str(_HERE), "-Wl,-Bsymbolic", *map(str, sources), *linked]
     libraries = _TORCH.parent / "lib"
     command += [f"-L{libraries}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{libraries}"]
     done = subprocess.run([*command, "-o", str(partial)], capture_output=True, text=True)

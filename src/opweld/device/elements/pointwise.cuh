@@ -35,10 +35,9 @@ struct ElementRow {
     Index step;
     bool packed;
 };
-// Axes are in the order in which the result has them in memory or, `by_axes`, in its own.
-template <typename F, typename... X>
-Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>,
-              bool by_axes = false) {
+// Axes are in the order that the result has in memory, or kByAxes in their own, the last one first.
+template <typename F, bool kByAxes = false, typename... X>
+Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, Types<X...>) {
     constexpr int kCount = sizeof...(X), kRank = F::kRank, kRanks[] = {X::kRank...};
     constexpr int kTypes[] = {type_of<std::remove_const_t<typename X::T>>...};
     constexpr const int* kAxis[] = {X::kAxis...};
@@ -59,10 +58,8 @@ Call laid_out(const TensorView* x, ElementLayout<F::kRank, sizeof...(X)>& all, T
         largest = std::max(largest, last);
     }
     for (int a = 0; a < kRank; ++a) order[a] = a;  // axes from the innermost on
-    std::sort(order, order + kRank, [&](int a, int b) {
-        return std::make_pair(by_axes ? 0 : result.strides[a], b) <
-               std::make_pair(by_axes ? 0 : result.strides[b], a);
-    });
+    const auto key = [&](int a) { return std::make_pair(kByAxes ? 0 : result.strides[a], -a); };
+    std::sort(order, order + kRank, [&](int a, int b) { return key(a) < key(b); });
     for (int n = 0; n < kRank; ++n) {
         const int64_t size = result.sizes[order[n]], *step = strides[order[n]];
         const int last = all.num_axes - 1;

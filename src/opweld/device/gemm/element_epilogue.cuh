@@ -17,7 +17,7 @@ struct ElementEpilogue<F, Types<X...>> {
 
     // What is known of the tensors; columns stay an axis where they continue in all of them.
     auto laid_out_along(const TensorView* x) {
-        const auto known = laid_out<F>(x, all, Types<X...>(), true);
+        const auto known = laid_out<F, true>(x, all, Types<X...>());
         const int64_t columns = x[sizeof...(X) - 1].sizes[kLast];
         across = all.strides[0][sizeof...(X) - 1] > 1;
         if (known.misfit != 0 || known.num == 0 || all.sizes[0].by == columns) return known;
