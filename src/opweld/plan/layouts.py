@@ -27,6 +27,7 @@ from ..ir.attrs import (
     PermuteAttrs,
     ReduceAttrs,
     ShapeAttrs,
+    TorchLiteral,
 )
 from ..ir.copying import Copier, give_origin
 from ..ir.expr import Size
@@ -359,7 +360,8 @@ class _Moved:
             return new
         view = self.arena.make(Op.PERMUTE, new, attrs=PermuteAttrs(order))
         few = sum(size != 1 for size in shape) <= 2
-        return view if few or as_it_lies else self._copy(view)
+        lies_so = order == channels_last(4) and _is_given_channels_last(new)
+        return view if few or as_it_lies or lies_so else self._copy(view)
 
     def _back(self, node: Node, order: Order) -> Node:
         """The node as it was in the old graph."""
@@ -409,6 +411,12 @@ def _views(node: Node, graph: Graph) -> list[tuple[Node, Node]]:
         found.append((node, memory))
         node = node.inputs[0]
     return found
+
+
+def _is_given_channels_last(node: Node) -> bool:
+    """Whether PyTorch gives a tensor its channels last, because the user asks for it."""
+    asked = node.attrs.keywords if node.op is Op.CALL else ()
+    return ("memory_format", TorchLiteral("torch.channels_last")) in asked
 
 
 def _counts_places(node: Node) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.plans import BATCH, Make, graph
 
-from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs
+from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs, TorchLiteral
 from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind, Op
 from opweld.ir.plan import NO_CONDITIONS, Group, GroupKind
@@ -135,6 +135,17 @@ def test_images_are_moved_by_pytorch() -> None:
     found = moved(m.reduced("sum", convolution(m, m.relu(y), 16), 2, 3))
     calls = [node.attrs.target for node in found.nodes() if node.op is Op.CALL]
     assert not copies(found) and calls.count("aten.contiguous.default") == 1
+
+
+def test_what_a_user_puts_into_that_order_is_not_copied() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 24, 6, 5)
+    asked = (("memory_format", TorchLiteral("torch.channels_last")),)
+    attrs = CallAttrs("aten.clone.default", (Operand(0),), asked, (x.type,), "")
+    found = moved(m.reduced("mean", m.relu(convolution(m, m.arena.call((x,), attrs), 16)), 1))
+    assert not copies(found)
+    lying, *_ = (node for node in found.nodes() if node.op is Op.PERMUTE)
+    assert lying.inputs[0].attrs == attrs and lying.attrs.dims == (0, 2, 3, 1)
 
 
 def test_what_is_joined_keeps_its_order() -> None:
