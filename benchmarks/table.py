@@ -19,7 +19,13 @@ import typer
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from benchmarks.record import why_refused  # noqa: E402
-from benchmarks.text_table import network_speed, runs, text_and_time, transposes  # noqa: E402
+from benchmarks.text_table import (  # noqa: E402
+    bare_convolutions,
+    network_speed,
+    runs,
+    text_and_time,
+    transposes,
+)
 
 
 def main(
@@ -39,6 +45,7 @@ BY_SUITE = {
     "text-and-time": text_and_time,
     "network-speed": network_speed,
     "transposes": transposes,
+    "bare-convolutions": bare_convolutions,
 }
 
 

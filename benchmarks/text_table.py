@@ -115,6 +115,36 @@ def network_speed(account: dict[str, Any]) -> list[str]:
     return text
 
 
+def bare_convolutions(account: dict[str, Any]) -> list[str]:
+    """Single convolutions beside PyTorch's and the least that they can take."""
+    ways = ("eager_ms", "channels_last_ms", "compile_ms")
+    heads = ("convolution", "floor", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
+
+    def cells(case: dict[str, Any]) -> list[str]:
+        if case["different_runs"] or case["grade"] > LOWEST_GRADE:
+            return [case["name"], "wrong", *[""] * 7]
+        errors = case["error"]
+        permitted = max(errors["eager_rms"], errors["tf32_rms"])
+        return [
+            case["name"],
+            f"{case['floor_ms']:.4f}",
+            *(f"{case[way]:.4f}" if way in case else "" for way in ways),
+            f"**{case['opweld_ms']:.4f}**",
+            f"{case['eager_ms'] / case['opweld_ms']:.2f}",
+            f"{errors['rms'] / permitted:.2f}",
+            case["grade"],
+        ]
+
+    said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
+    told = (
+        "Medians in ms; the floor is what moving each tensor once takes at a copy's speed, or the "
+        "operations at 700 TFLOP/s; the error is over that of eager or, where it is larger, of "
+        "operands rounded to TF32."
+    )
+    rows = map(cells, account["cases"])
+    return [said, "", told, "", *table((*heads, "error", "grade"), rows)]
+
+
 def transposes(account: dict[str, Any]) -> list[str]:
     """Copies into another order and what is computed on the way."""
     heads = ("work", "ours", "contiguous", "copy", "share of copy")
