@@ -48,11 +48,13 @@ Builds = dict[str, Future[ctypes.CDLL]]
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     """A library of each form; all are built side by side."""
     with ThreadPoolExecutor(len(FORMS)) as pool:
-        yield {name: pool.submit(_built, form, tmp_path_factory) for name, form in FORMS.items()}
+        yield {
+            name: pool.submit(_built, form, tmp_path_factory.mktemp(form.name))
+            for name, form in FORMS.items()
+        }
 
 
-def _built(form: Form, factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder: Path = factory.mktemp(form.name)
+def _built(form: Form, folder: Path) -> ctypes.CDLL:
     return build_cuda(text(form), folder)
 
 

@@ -43,12 +43,14 @@ Builds = dict[str, Future[ctypes.CDLL]]
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     """A library of each form; all are built side by side."""
 
-    def built(form: Form, space: int) -> ctypes.CDLL:
-        folder: Path = tmp_path_factory.mktemp(name_of(form, space, 1))
+    def built(form: Form, space: int, folder: Path) -> ctypes.CDLL:
         return build_cuda(text(form, space), folder)
 
     with ThreadPoolExecutor(len(FORMS)) as pool:
-        yield {name: pool.submit(built, *form) for name, form in FORMS.items()}
+        yield {
+            name: pool.submit(built, *form, tmp_path_factory.mktemp(name_of(*form, 1)))
+            for name, form in FORMS.items()
+        }
 
 
 @pytest.mark.parametrize("name", FORMS)
