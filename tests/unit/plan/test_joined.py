@@ -57,6 +57,21 @@ def test_the_number_of_rows(
     assert is_joined(made)
 
 
+@pytest.mark.parametrize(
+    ("given", "rows", "reach"),
+    [
+        ({}, 1, 6),
+        ({"dilation": (3, 1)}, 1, 18),
+        ({"stride": (2, 1)}, 2, 3),
+        ({"stride": (2, 1), "dilation": (2, 1)}, 1, 6),
+    ],
+)
+def test_the_reach_is_of_packed_rows(given: dict[str, Any], rows: int, reach: int) -> None:
+    """A row of 7 taps of 9 channels is an interval: the last of 7 rows is so far from the first."""
+    best = joined(found(9, (7, 7), (448, 448), **given)[1])
+    assert (best.rows, best.reach) == (rows, reach)
+
+
 def test_many_channels_are_joined_where_it_is_much_less_work() -> None:
     assert not is_joined(found(64, (3, 3), (56, 56))[1])
     assert not is_joined(found(32, (3, 3), (56, 56))[1])

@@ -71,6 +71,15 @@ def test_one_kernel_makes_them_with_what_follows() -> None:
     assert first.outputs[0].type.shape == (BATCH, 14, 14, 768)
 
 
+@pytest.mark.parametrize("space", [1, 3])
+def test_patches_of_one_and_three_axes(space: int) -> None:
+    """Of which the library's calls keep their order."""
+    m = Make()
+    call = patches(m, (4, *(96,) * space) if space == 3 else (4, 65536), (16,) * space)
+    plan = planned(m.reduced("mean", m.gelu(call), *range(2, 2 + space)))
+    assert kinds(plan) == [GroupKind.CONTRACTION, GroupKind.REDUCTION]
+
+
 def test_a_result_has_the_order_of_eager() -> None:
     m = Make()
     plan = planned(patches(m, bias=False))
