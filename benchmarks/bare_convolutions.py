@@ -90,9 +90,9 @@ def main(
     known: dict[str, Case] = import_file(cases, "cases").CASES
     chosen = {name: case for name, case in known.items() if _is_chosen(name, only)}
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
-            jobs = ((name, source_of(case), folder) for name, case in chosen.items())
+            jobs = ((name, source_of(case), directory) for name, case in chosen.items())
             files = dict(zip(chosen, pool.map(_built, jobs), strict=True))
         copied = copy_bandwidth() * 1e9
         run = {**run_of_today(), "copy_gbps": copied / 1e9}
@@ -122,8 +122,8 @@ def source_of(case: Case) -> str:
 
 def _built(job: tuple[str, str, str]) -> tuple[Path, Path, str]:
     """The model file, the emitted file, built where it has kernels, and why a kernel made it."""
-    name, source, folder = job
-    model, new = Path(folder, f"{name}.py"), Path(folder, f"{name}_new.py")
+    name, source, directory = job
+    model, new = Path(directory, f"{name}.py"), Path(directory, f"{name}_new.py")
     model.write_text(source)
     compiled = compile_file(model, Options(mode="eval"))
     new.write_text(compiled.text)

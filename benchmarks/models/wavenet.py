@@ -12,13 +12,13 @@ CHANNELS, SKIPPED, BLOCKS = 64, 128, 8
 class Block(nn.Module):
     def __init__(self, dilation):
         super().__init__()
-        self.reach = dilation
+        self.padding = dilation
         self.gated = nn.Conv1d(CHANNELS, 2 * CHANNELS, 2, dilation=dilation)
         self.residual = nn.Conv1d(CHANNELS, CHANNELS, 1)
         self.skip = nn.Conv1d(CHANNELS, SKIPPED, 1)
 
     def forward(self, x):
-        filtered, gate = self.gated(F.pad(x, (self.reach, 0))).chunk(2, 1)
+        filtered, gate = self.gated(F.pad(x, (self.padding, 0))).chunk(2, 1)
         y = torch.tanh(filtered) * torch.sigmoid(gate)
         return x + self.residual(y), self.skip(y)
 

@@ -16,8 +16,8 @@ from tests.emulation.distributions import rounded
 from tests.emulation.operators import emulated_kernels, load_operators
 from tests.gpu.emitting import all_convolutions_ours
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.unit.plan.convolving import conv
 from tests.unit.plan.plans import BATCH, Make, graph
-from tests.unit.plan.test_convolutions import conv
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -266,23 +266,32 @@ def of_form(filters: int, space: tuple[int, ...]) -> Callable[[Make], tuple[Node
 FORMS = {"plane": (8, 9), "space": (4, 5, 6)}
 
 
-@needs_nvcc
-@pytest.mark.parametrize(
-    ("filters", "form", "tf32"),
-    [
-        (64, "plane", True),
-        *(
-            pytest.param(filters, form, tf32, marks=pytest.mark.slow)
-            for filters in (64, 96)
-            for form in FORMS
-            for tf32 in (True, False)
-            if (filters, form, tf32) != (64, "plane", True)
-        ),
-    ],
-)
-def test_kernels_compile_without_warnings_and_spills(filters: int, form: str, tf32: bool) -> None:
-    plan = plan_of(of_form(filters, FORMS[form]), tf32)
+def forms(first: int) -> list[Any]:
+    """(filters, axes of space, whether TF32 is allowed); all but one of so many are slow tests."""
+    return [
+        pytest.param(
+            filters,
+            FORMS[form],
+            tf32,
+            id=f"{filters}-{form}-{tf32}",
+            marks=[] if (filters, form, tf32) == (first, "plane", True) else pytest.mark.slow,
+        )
+        for filters in (64, 96)
+        for form in FORMS
+        for tf32 in (True, False)
+    ]
+
+
+def require_clean_build(make: Callable[[Make], tuple[Node, ...]], tf32: bool) -> None:
+    """Of one convolution's kernels, without warnings and spills."""
+    plan = plan_of(make, tf32)
     assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION]
     uses = compile_cuda(render("forms", lower(plan), "cuda").text)
     require_no_spills(uses)
     assert len([use for use in uses if "contract_sm90" in use.name]) == 1
+
+
+@needs_nvcc
+@pytest.mark.parametrize(("filters", "space", "tf32"), forms(64))
+def test_kernels_compile(filters: int, space: tuple[int, ...], tf32: bool) -> None:
+    require_clean_build(of_form(filters, space), tf32)

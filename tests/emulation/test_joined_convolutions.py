@@ -138,7 +138,7 @@ class TestCalls:
 
 FAULTS = {
     "a row too far": ("row * c.stride[1] - c.padding[1]", "row * c.stride[1] - c.padding[1] + 1"),
-    "no padding across": ("place.tap * c.dilation[2] - c.padding[2]", "place.tap * c.dilation[2]"),
+    "no padding across": ("own.tap * c.dilation[2] - c.padding[2]", "own.tap * c.dilation[2]"),
     "rows above the image": ("to.channels && unsigned(y) <", "to.channels && int64_t(y) <"),
     "columns behind the image": ("unsigned(at) < unsigned(c.size[2])", "at >= 0"),
     "taps of the next filter": ("if (row >= from.kernel[1]) return 0.0f;", ""),

@@ -4,16 +4,14 @@ beside float64.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import torch
-from tests.behaviour.emitted import Pair, kernels_in, leaves
-from tests.behaviour.products import pair_of_texts, text_of
-from tests.emulation.distributions import rounded
-from tests.emulation.test_convolution_models import source
-from tests.gpu.emitting import all_convolutions_ours
-from torch import Tensor
+from tests.behaviour.emitted import Pair
+from tests.emulation.convolution_models import (
+    convolution_pair,
+    require_kernels,
+    require_near_float64,
+    source,
+)
 
 MODELS = {
     "decoder": source(
@@ -59,48 +57,13 @@ def multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module", params=MODELS)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     name = request.param
-    with all_convolutions_ours():
-        text = text_of(name, MODELS[name], "sm90", mode="eval")
-    return pair_of_texts(name, MODELS[name], text, 0, tmp_path_factory.mktemp(name))
+    return convolution_pair(name, MODELS[name], tmp_path_factory.mktemp(name))
 
 
 def test_each_convolution_is_a_kernel(pair: Pair) -> None:
-    forward = pair.text[: pair.text.index("    def _opweld_fits")]
-    forward = forward[forward.rindex("    def forward") :]
-    assert forward.count("_conv") == NUM_CONVOLUTIONS[pair.name] and "functional" not in forward
-
-
-FUNCTIONS = (
-    *(torch.conv2d, torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d),
-)
-
-
-class Rounded(torch.overrides.TorchFunctionMode):
-    """Convolutions see operands of 11 bits."""
-
-    def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if function in FUNCTIONS:
-            x, weight, *rest = args
-            args = (*(self.of_11_bits(each) for each in (x, weight)), *rest)
-        return function(*args, **(kwargs or {}))
-
-    @staticmethod
-    def of_11_bits(x: Tensor) -> Tensor:
-        return torch.from_numpy(rounded(x.detach().float().numpy())).double()
+    require_kernels(pair, NUM_CONVOLUTIONS[pair.name])
 
 
 @pytest.mark.parametrize("batch", [2, 1])
 def test_results_are_near_float64(pair: Pair, batch: int) -> None:
-    """And lie as eager's do."""
-    original, new = pair.models()
-    (x,) = pair.inputs(batch)
-    with torch.no_grad():
-        found, eager = leaves(new(x)), leaves(original(x))
-        assert kernels_in(lambda: new(x)) >= NUM_CONVOLUTIONS[pair.name]
-        with Rounded():
-            exact = leaves(original.double()(x.double()))
-    assert [each.stride() for each in found] == [each.stride() for each in eager]
-    for mine, right in zip(found, exact, strict=True):
-        torch.testing.assert_close(mine.double(), right, rtol=1e-4, atol=1e-4)
+    require_near_float64(pair, batch, NUM_CONVOLUTIONS[pair.name])

@@ -12,17 +12,18 @@ import pytest
 import torch
 from tests.emulation.operators import emulated_kernels, load_operators
 from tests.emulation.test_convolution_operators import (
-    FORMS,
     LAYOUTS,
     Layer,
     channels_first,
     channels_last,
+    forms,
     misaligned,
     plan_of,
+    require_clean_build,
 )
-from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
+from tests.nvcc import needs_nvcc
+from tests.unit.plan.convolving import transposed
 from tests.unit.plan.plans import BATCH, Make
-from tests.unit.plan.test_transposed_convolutions import transposed
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -131,22 +132,6 @@ def of_form(filters: int, space: tuple[int, ...]) -> Callable[[Make], tuple[Node
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    ("filters", "form", "tf32"),
-    [
-        (96, "plane", True),
-        *(
-            pytest.param(filters, form, tf32, marks=pytest.mark.slow)
-            for filters in (64, 96)
-            for form in FORMS
-            for tf32 in (True, False)
-            if (filters, form, tf32) != (96, "plane", True)
-        ),
-    ],
-)
-def test_kernels_compile_without_warnings_and_spills(filters: int, form: str, tf32: bool) -> None:
-    plan = plan_of(of_form(filters, FORMS[form]), tf32)
-    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION]
-    uses = compile_cuda(render("forms", lower(plan), "cuda").text)
-    require_no_spills(uses)
-    assert len([use for use in uses if "contract_sm90" in use.name]) == 1
+@pytest.mark.parametrize(("filters", "space", "tf32"), forms(96))
+def test_kernels_compile(filters: int, space: tuple[int, ...], tf32: bool) -> None:
+    require_clean_build(of_form(filters, space), tf32)

@@ -54,8 +54,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
         }
 
 
-def _built(form: Form, folder: Path) -> ctypes.CDLL:
-    return build_cuda(text(form), folder)
+def _built(form: Form, directory: Path) -> ctypes.CDLL:
+    return build_cuda(text(form), directory)
 
 
 @pytest.mark.parametrize("name", FORMS)

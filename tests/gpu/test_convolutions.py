@@ -278,7 +278,7 @@ def test_without_tf32_they_are_as_exact_as_float32(
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_what_is_returned_lies_as_in_eager(built: dict[bool, SideBySide], name: str) -> None:
+def test_output_strides_match_eager(built: dict[bool, SideBySide], name: str) -> None:
     module = built[True][name]
     assert "op::Permuted<" in cuda_of(module)
     new, old = models(module)

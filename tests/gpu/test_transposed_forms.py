@@ -43,8 +43,8 @@ Builds = dict[str, Future[ctypes.CDLL]]
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     """A library of each form; all are built side by side."""
 
-    def built(form: Form, space: int, folder: Path) -> ctypes.CDLL:
-        return build_cuda(text(form, space), folder)
+    def built(form: Form, space: int, directory: Path) -> ctypes.CDLL:
+        return build_cuda(text(form, space), directory)
 
     with ThreadPoolExecutor(len(FORMS)) as pool:
         yield {

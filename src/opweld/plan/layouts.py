@@ -38,7 +38,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
 from ..ir.views import behind_views, is_free_view
 from ..target import Target
-from .products.copies import copies_apart
+from .products.copies import unfused_copies
 from .products.patches import as_product, gain_of_patches
 from .products.windows import (
     SPACES,
@@ -165,14 +165,14 @@ def _is_worth_it(
         if node.serial in moved.chosen - moved.patches and library_takes_channels_last(node):
             gain += copied_us(node, node.inputs[0])
     ours = moved.ours & moved.chosen
-    alone = {node.serial for node in graph.nodes() if node.serial in ours and _has_groups(node)}
+    depthwise = {n.serial for n in graph.nodes() if n.serial in ours and _has_groups(n)}
     tiled, others = (
         frozenset(moved.permuted[serial][0].serial for serial in serials)
-        for serials in (ours - alone, alone)
+        for serials in (ours - depthwise, depthwise)
     )
-    apart = copies_apart(moved.graph, tiled, others)
-    of_kernels = len(apart) * _OF_A_KERNEL_US if ours else 0.0
-    cost = sum(map(copied_us, apart), start=of_kernels)
+    unfused = unfused_copies(moved.graph, tiled, others)
+    of_kernels = len(unfused) * _OF_A_KERNEL_US if ours else 0.0
+    cost = sum(map(copied_us, unfused), start=of_kernels)
     return gain > _LEAST_GAIN * cost
 
 

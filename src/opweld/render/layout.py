@@ -8,7 +8,7 @@ import textwrap
 COLUMNS = 100
 
 # Where a long statement breaks, best places first: before what chooses, behind a comma that is not
-# among template arguments, before an operator.
+# among template arguments, before an operator, behind any comma.
 _COMMA = r"(?<=,) (?![^<>()]*>)"
 _BREAKS = tuple(
     re.compile(pattern)
@@ -17,6 +17,7 @@ _BREAKS = tuple(
         _COMMA,
         r" (?=[+\-] )",
         rf"{_COMMA}| (?=[+\-*/%?:] )| (?=(?:&&|\|\|) )",
+        r"(?<=,) ",
     )
 )
 
@@ -42,16 +43,19 @@ def folded(line: str) -> str:
     indent = len(line) - len(line.lstrip())
     if found := _CALL.fullmatch(line):
         return f"{found[1]}(\n{listed(_arguments(found[2]), indent + 4, ');')}"
-    for place in _BREAKS:
-        first, *words = place.split(line.strip())
-        lines = [" " * indent + first]
-        for word in words:
-            longer = f"{lines[-1]} {word}"
-            fits = len(longer) <= COLUMNS
-            lines = [*lines[:-1], longer] if fits else [*lines, " " * (indent + 4) + word]
-        if max(map(len, lines)) <= COLUMNS:
-            break
-    return "\n".join(lines)
+    broken_at = [_broken_at(place, line.strip(), indent) for place in _BREAKS]
+    # the first way that fits, or that comes nearest
+    return "\n".join(min(broken_at, key=lambda lines: max(COLUMNS, *map(len, lines))))
+
+
+def _broken_at(place: re.Pattern[str], text: str, indent: int) -> list[str]:
+    first, *words = place.split(text)
+    lines = [" " * indent + first]
+    for word in words:
+        longer = f"{lines[-1]} {word}"
+        fits = len(longer) <= COLUMNS
+        lines = [*lines[:-1], longer] if fits else [*lines, " " * (indent + 4) + word]
+    return lines
 
 
 def broken(start: str, rest: str, columns: int = COLUMNS) -> list[str]:
@@ -88,7 +92,8 @@ def call(start: str, arguments: list[str], indent: int, tail: str = ";") -> str:
     line = f"{' ' * indent}{start}({', '.join(arguments)}){tail}"
     if len(line) <= COLUMNS:
         return line
-    return f"{' ' * indent}{start}(\n{listed(arguments, indent + 4, f'){tail}')}"
+    start = folded(f"{' ' * indent}{start}(")
+    return f"{start}\n{listed(arguments, indent + 4, f'){tail}')}"
 
 
 def comment(text: str, indent: int = 0, further: int = 0) -> str:

@@ -39,7 +39,7 @@ def test_kernels_of_both_languages_are_built_with_symbols_of_their_own() -> None
 
 @needs_nvcc
 @needs_nm
-def test_a_functor_is_its_librarys_alone(tmp_path: Path) -> None:
+def test_kernel_libraries_share_no_static_data(tmp_path: Path) -> None:
     """Two files may have rows of one name along other axes."""
     m = Make()
     plan = make_plan(graph(m.reduced("sum", m.x("x", BATCH, 7, 14, 96), 3)), SM_90A)

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.plan.plans import BATCH, Make, graph
-from tests.unit.plan.test_convolutions import (
+from tests.unit.plan.convolving import (
     LIBRARY,
     TF32,
     conv,
@@ -18,6 +17,7 @@ from tests.unit.plan.test_convolutions import (
     refusal,
     tail_of,
 )
+from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.graph import Node
@@ -157,7 +157,7 @@ class TestRefusals:
         ("given", "reason"),
         [
             ({"groups": 2}, "it has groups of several channels"),
-            ({"stride": 9}, "its windows reach or step farther than the copy engine"),
+            ({"stride": 9}, "its windows or strides are out of the copy engine's range"),
         ],
         ids=str,
     )
@@ -232,7 +232,7 @@ def test_a_mask_has_a_bit_for_each_position(kernel: tuple[int, ...], taken: bool
     ],
     ids=str,
 )
-def test_windows_of_three_axes_reach_less_far(given: dict[str, int], taken: bool) -> None:
+def test_window_extents_of_three_axes(given: dict[str, int], taken: bool) -> None:
     m = Make()
     plan = planned(tail_of(m, conv(m, m.x("x", BATCH, 64, 40, 40, 40), 64, (3, 3, 3), **given)))
     assert bool(convolutions(plan)) == taken

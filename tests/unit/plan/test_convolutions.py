@@ -6,122 +6,33 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.plan.convolving import (
+    IMAGE,
+    LIBRARY,
+    TF32,
+    conv,
+    convolutions,
+    one,
+    operations,
+    planned,
+    refusal,
+    tail_of,
+)
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.attrs import CallAttrs, IotaAttrs, Operand
 from opweld.ir.check import check
-from opweld.ir.expr import Size
-from opweld.ir.graph import Node
 from opweld.ir.kernels.check import InvalidKernel
 from opweld.ir.kernels.convolution import Convolving
 from opweld.ir.kernels.product import Mode
-from opweld.ir.ops import Kind
-from opweld.ir.plan import Conditions, Group, GroupKind, Plan
+from opweld.ir.plan import Conditions
 from opweld.ir.text import to_text
 from opweld.ir.types import DType, TensorType
 from opweld.ir.views import behind_views
 from opweld.lower import lower
-from opweld.plan import make_plan
 from opweld.plan.products.choice import choose_products
 from opweld.plan.products.windows import convolution_of, schedule_of
 from opweld.target import CPU, SM_80, SM_90A, Target
-
-TF32 = Conditions(tf32_convolutions=True)
-LIBRARY = "a convolution of the library's: "
-
-
-def _outs(
-    space: tuple[Size, ...], kernel: tuple[int, ...], given: dict[str, Any]
-) -> tuple[Size, ...]:
-    def each(name: str, default: int) -> tuple[int, ...]:
-        value = given.get(name, default)
-        values = (value,) if isinstance(value, int) else tuple(value)
-        return values * len(kernel) if len(values) == 1 else values
-
-    stride, dilation = each("stride", 1), each("dilation", 1)
-    reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
-    padding = given.get("padding", 0)
-    if padding == "same":
-        return space
-    around = (0,) * len(kernel) if padding == "valid" else each("padding", 0)
-    return tuple(
-        (n + 2 * p - r - 1) // s + 1
-        for n, p, r, s in zip(space, around, reach, stride, strict=True)
-    )
-
-
-def conv(
-    m: Make,
-    x: Node,
-    filters: int,
-    kernel: tuple[int, ...],
-    *,
-    last: bool = False,
-    bias: bool = False,
-    groups: int = 1,
-    by_place: bool = False,
-    **given: Any,
-) -> Node:
-    """A call with `given` as keywords or arguments by place, its channels `last` or second."""
-    rank = len(kernel)
-    batch, *rest = x.type.shape[:1] + x.type.shape[1:]
-    space, channels = (tuple(rest[:-1]), rest[-1]) if last else (tuple(rest[1:]), rest[0])
-    weight = m.w(f"weight{x.serial}", filters, int(str(channels)) // groups, *kernel)
-    operands = (x, weight, *((m.w("bias", filters),) if bias else ()))
-    out = _outs(space, kernel, given)
-    shape = (batch, *out, filters) if last else (batch, filters, *out)
-    keywords: dict[str, Any] = given | ({"groups": groups} if groups != 1 else {})
-    arguments: tuple[Any, ...] = tuple(map(Operand, range(len(operands))))
-    if by_place:
-        order = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1}
-        arguments += () if bias else (None,)
-        arguments += tuple(keywords.get(name, default) for name, default in order.items())
-        keywords = {}
-    form = "padding" if isinstance(given.get("padding"), str) else "default"
-    attrs = CallAttrs(
-        f"aten.conv{rank}d.{form}",
-        arguments,
-        tuple(keywords.items()),
-        (TensorType(x.type.dtype, shape),),
-        "a convolution",
-        channels_last=last,
-    )
-    return m.arena.call(operands, attrs)
-
-
-IMAGE = (BATCH, 64, 56, 56)
-
-
-def tail_of(m: Make, y: Node) -> Node:
-    """Not a result of the graph, which keeps its order."""
-    return m.reduced("mean", m.relu(y), *range(1, y.type.rank))
-
-
-def planned(*outputs: Node, target: Target = SM_90A, conditions: Conditions = TF32) -> Plan:
-    plan = make_plan(graph(*outputs), target, conditions=conditions)
-    check(plan)
-    return plan
-
-
-def convolutions(plan: Plan) -> list[Group]:
-    return [group for group in plan.groups if group.kind is GroupKind.CONVOLUTION]
-
-
-def one(*outputs: Node, **options: Any) -> Group:
-    (found,) = convolutions(planned(*outputs, **options))
-    return found
-
-
-def refusal(*outputs: Node, **options: Any) -> str:
-    """Why there is no kernel of ours."""
-    plan = planned(*outputs, **options)
-    assert not convolutions(plan)
-    (reason,) = (g.reason for g in plan.groups if g.kind is GroupKind.LIBRARY)
-    return reason
-
-
-def operations(group: Group) -> list[str]:
-    return [node.op.value for node in group.nodes if node.kind is not Kind.VIEW]
 
 
 class TestForms:
@@ -280,9 +191,9 @@ class TestRefusals:
         [
             ({"groups": 2}, "it has groups of several channels"),
             ({"kernel": (5, 13)}, "its kernel has more than 64 positions"),
-            ({"stride": 9}, "its windows reach or step farther than the copy engine"),
-            ({"padding": 129}, "its windows reach or step farther than the copy engine"),
-            ({"kernel": (1, 2), "dilation": 128, "padding": 100}, "its windows reach or step"),
+            ({"stride": 9}, "its windows or strides are out of the copy engine's range"),
+            ({"padding": 129}, "its windows or strides are out of the copy engine's range"),
+            ({"kernel": (1, 2), "dilation": 128, "padding": 100}, "its windows or strides"),
         ],
         ids=str,
     )

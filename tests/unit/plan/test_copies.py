@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.plan.convolving import conv
 from tests.unit.plan.plans import BATCH, Make, graph
-from tests.unit.plan.test_convolutions import conv
 from tests.unit.plan.test_moved_results import copied
 
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
-from opweld.plan.products.copies import copies_apart
+from opweld.plan.products.copies import unfused_copies
 
 NONE = frozenset[int]()
 
@@ -26,17 +26,17 @@ def test_a_convolution_in_tiles_writes_its_result_or_a_copy() -> None:
     result = m.relu(made)
     copy = copied(m, result)
     tiled = frozenset({made.serial})
-    assert copies_apart(graph(copy), tiled, NONE) == []
-    assert copies_apart(graph(copy), NONE, tiled) == [copy], "each channel by itself"
+    assert unfused_copies(graph(copy), tiled, NONE) == []
+    assert unfused_copies(graph(copy), NONE, tiled) == [copy], "each channel by itself"
     both = graph(copy, m.reduced("mean", result, 1, 2))
-    assert copies_apart(both, tiled, NONE) == [copy], "it is read in its own order, too"
+    assert unfused_copies(both, tiled, NONE) == [copy], "it is read in its own order, too"
 
 
 def test_what_a_kernel_of_elements_computes_is_copied_in_passing() -> None:
     m = Make()
     made = convolution(m)
     copy = copied(m, m.relu(made))
-    assert copies_apart(graph(copy), NONE, NONE) == []
+    assert unfused_copies(graph(copy), NONE, NONE) == []
 
 
 @pytest.mark.parametrize("in_tiles", [False, True])
@@ -48,4 +48,4 @@ def test_a_copy_that_a_convolution_reads_is_a_kernel(in_tiles: bool) -> None:
     copy = m.arena.make(Op.CAST, other, attrs=CastAttrs(DType.F32))
     found = graph(m.add(made, copy))
     tiled = frozenset({made.serial}) if in_tiles else NONE
-    assert copies_apart(found, tiled, NONE) == ([copy] if in_tiles else [])
+    assert unfused_copies(found, tiled, NONE) == ([copy] if in_tiles else [])

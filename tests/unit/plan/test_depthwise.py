@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.plan.convolving import TF32, conv, convolutions, planned
 from tests.unit.plan.plans import BATCH, Make, graph
-from tests.unit.plan.test_convolutions import TF32, conv, convolutions, planned
 
 from opweld.ir.kernels.lifted import lifted
 from opweld.ir.views import is_copy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.plan.convolving import LIBRARY, TF32, conv, one, planned, refusal, tail_of
 from tests.unit.plan.plans import BATCH, Make
-from tests.unit.plan.test_convolutions import LIBRARY, TF32, conv, one, planned, refusal, tail_of
 
 from opweld.ir.attrs import CallAttrs
 from opweld.ir.kernels.convolution import Convolving
@@ -58,7 +58,7 @@ def test_the_number_of_rows(
 
 
 @pytest.mark.parametrize(
-    ("given", "rows", "reach"),
+    ("given", "rows", "max_offset"),
     [
         ({}, 1, 6),
         ({"dilation": (3, 1)}, 1, 18),
@@ -66,10 +66,12 @@ def test_the_number_of_rows(
         ({"stride": (2, 1), "dilation": (2, 1)}, 1, 6),
     ],
 )
-def test_the_reach_is_of_packed_rows(given: dict[str, Any], rows: int, reach: int) -> None:
+def test_the_max_offset_is_in_packed_rows(
+    given: dict[str, Any], rows: int, max_offset: int
+) -> None:
     """A row of 7 taps of 9 channels is an interval: the last of 7 rows is so far from the first."""
     best = joined(found(9, (7, 7), (448, 448), **given)[1])
-    assert (best.rows, best.reach) == (rows, reach)
+    assert (best.rows, best.max_offset) == (rows, max_offset)
 
 
 def test_many_channels_are_joined_where_it_is_much_less_work() -> None:
@@ -104,15 +106,15 @@ def plan_graph() -> Any:
     return planned(m.relu(m.x("x", BATCH, 3))).graph
 
 
-def test_what_the_copy_engine_does_not_reach_is_the_librarys() -> None:
+def test_offsets_beyond_the_copy_engine_fall_back_to_the_library() -> None:
     """Rows that are packed are seen to; the axis in front of them is fetched tap by tap."""
     m = Make()
     far = conv(m, m.x("x", BATCH, 3, 64, 16, 16), 64, (3, 3, 3), dilation=(9, 1, 1))
-    assert refusal(m.relu(far)).startswith(LIBRARY + "its windows reach")
+    assert refusal(m.relu(far)).startswith(LIBRARY + "its windows")
     m = Make()
     tall = conv(m, m.x("x", BATCH, 3, 900, 400), 64, (300, 1))
     reasons = [group.reason for group in planned(m.relu(tall)).groups]
-    assert LIBRARY + "its windows reach farther than the copy engine" in reasons
+    assert LIBRARY + "its windows are out of the copy engine's range" in reasons
 
 
 def test_the_estimate_of_a_stem() -> None:

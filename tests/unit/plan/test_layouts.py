@@ -101,7 +101,7 @@ def test_what_a_pool_gives_lies_as_in_eager() -> None:
     assert is_copy(shown) and shown.type == result.type
 
 
-def test_views_that_are_returned_are_of_what_lies_as_in_eager() -> None:
+def test_returned_views_have_eager_strides() -> None:
     m = Make()
     y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
     part = m.slice(y, 1, 2, 8)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.unit.plan.convolving import IMAGE, TF32, conv, convolutions, one, planned
 from tests.unit.plan.plans import BATCH, Make
-from tests.unit.plan.test_convolutions import IMAGE, TF32, conv, convolutions, one, planned
 
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
@@ -29,7 +29,7 @@ def kinds(plan: Plan) -> list[GroupKind]:
     return [group.kind for group in plan.groups if group.kind is not GroupKind.VIEW]
 
 
-def test_what_is_returned_is_written_in_eagers_order() -> None:
+def test_outputs_are_written_with_eager_strides() -> None:
     m = Make()
     plan = planned(m.relu(conv(m, m.x("x", *IMAGE), 64, (3, 3))))
     assert kinds(plan) == [GroupKind.CONVOLUTION]
@@ -75,7 +75,7 @@ def test_each_channel_by_itself_is_copied() -> None:
     assert kinds(plan) == [GroupKind.CONVOLUTION, GroupKind.POINTWISE]
 
 
-def test_what_is_computed_of_the_copy_stays_apart() -> None:
+def test_a_consumer_of_the_copy_is_not_fused() -> None:
     """It reads another tensor in that order."""
     m = Make()
     y = m.relu(conv(m, m.x("x", *LAST), 64, (3, 3), last=True))

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.unit.plan.convolving import conv
 from tests.unit.plan.plans import BATCH, Make, graph
 
-from opweld.ir.attrs import CallAttrs, Operand
+from opweld.ir.attrs import CallAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Node
 from opweld.ir.numpy.interpret import interpret
 from opweld.ir.plan import NO_CONDITIONS, Conditions, GroupKind, Plan
-from opweld.ir.types import DType, TensorType
+from opweld.ir.types import DType
 from opweld.plan import make_plan
-from opweld.plan.products.patches import as_product, is_of_patches
-from opweld.target import CPU, SM_80, SM_90A
+from opweld.plan.products.patches import as_product, gain_of_patches
+from opweld.target import CPU, SM_80, SM_90A, Target
 
 IMAGE = (3, 224, 224)
 
@@ -27,26 +28,17 @@ def patches(
     m: Make,
     channels: tuple[int, ...] = IMAGE,
     kernel: tuple[int, ...] = (16, 16),
-    stride: tuple[int, ...] | None = None,
-    padding: int = 0,
-    groups: int = 1,
     dtype: DType = DType.F32,
     bias: bool = True,
+    **given: Any,
 ) -> Node:
     """A convolution into 768 channels."""
-    depth, *space = channels
     x = m.x("x", BATCH, *channels, dtype=dtype)
-    weight = m.w("weight", 768, depth // groups, *kernel)
-    operands = (x, weight, *((m.w("bias", 768),) if bias else ()))
-    steps = stride or kernel
-    pairs = zip(space, kernel, steps, strict=True)
-    out = tuple((n + 2 * padding - k) // s + 1 for n, k, s in pairs)
-    arguments: tuple[Any, ...] = (*map(Operand, range(len(operands))),)
-    arguments += () if bias else (None,)
-    arguments += (steps, (padding,) * len(kernel), (1,) * len(kernel), groups)
-    result = TensorType(dtype, (BATCH, 768, *out))
-    target = f"aten.conv{len(kernel)}d.default"
-    return m.arena.call(operands, CallAttrs(target, arguments, (), (result,), "a convolution"))
+    return conv(m, x, 768, kernel, bias=bias, by_place=True, **{"stride": kernel} | given)
+
+
+def saves(call: Node, target: Target = SM_80, conditions: Conditions = NO_CONDITIONS) -> bool:
+    return gain_of_patches(call, target, conditions) > 0.0
 
 
 def planned(*outputs: Node, conditions: Conditions = NO_CONDITIONS) -> Plan:
@@ -101,23 +93,25 @@ def test_a_result_has_the_order_of_eager() -> None:
 )
 def test_others_stay_convolutions(given: dict[str, Any]) -> None:
     m = Make()
-    assert is_of_patches(patches(m), SM_80, NO_CONDITIONS)
-    assert not is_of_patches(patches(Make(), **given), SM_80, NO_CONDITIONS)
+    assert saves(patches(m))
+    assert not saves(patches(Make(), **given))
 
 
 def test_few_images_stay_convolutions() -> None:
     """The host takes longer than all of it."""
     few = replace(NO_CONDITIONS, sizes=(("s0", 1),))
-    assert not is_of_patches(patches(Make()), SM_80, few)
+    assert not saves(patches(Make()), SM_80, few)
 
 
 def test_other_targets_and_autocast_keep_convolutions() -> None:
     m = Make()
     call = patches(m)
-    assert not is_of_patches(call, CPU, NO_CONDITIONS)
-    assert not is_of_patches(call, SM_90A, NO_CONDITIONS), "it has kernels of convolutions"
-    assert not is_of_patches(call, SM_80, replace(NO_CONDITIONS, autocast=True))
-    assert not is_of_patches(patches(Make(), dtype=DType.F16), SM_80, NO_CONDITIONS)
+    assert not saves(call, CPU, NO_CONDITIONS)
+    assert not saves(call, SM_90A, NO_CONDITIONS), "it has kernels of convolutions"
+    deep = patches(Make(), (1, 96, 96, 96), (16, 16, 16))
+    assert saves(deep, SM_90A, NO_CONDITIONS), "its strides are out of the copy engine's range"
+    assert not saves(call, SM_80, replace(NO_CONDITIONS, autocast=True))
+    assert not saves(patches(Make(), dtype=DType.F16))
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -137,7 +131,7 @@ def test_the_product_has_the_values_of_the_convolution(
     call = patches(m, channels, kernel, bias=bias)
     product = as_product(m.arena, call, *call.inputs)
     draw = np.random.default_rng(len(kernel))
-    shapes = {"x": (2, *channels), "weight": (768, channels[0], *kernel), "bias": (768,)}
+    shapes = {"x": (2, *channels), "weight0": (768, channels[0], *kernel), "bias": (768,)}
     feeds = {name: draw.standard_normal(shape) for name, shape in shapes.items()}
 
     def linear(attrs: CallAttrs, operands: list[np.ndarray]) -> list[np.ndarray]:
@@ -147,7 +141,7 @@ def test_the_product_has_the_values_of_the_convolution(
 
     found = interpret(graph(product), feeds, {"s0": 2}, linear, "float64")
     convolve = getattr(torch.nn.functional, f"conv{len(kernel)}d")
-    x, weight, added = (torch.from_numpy(feeds[name]) for name in ("x", "weight", "bias"))
+    x, weight, added = (torch.from_numpy(feeds[name]) for name in ("x", "weight0", "bias"))
     expected = convolve(x, weight, added if bias else None, stride=kernel).movedim(1, -1)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-12, atol=1e-12)
     assert product.type.shape == (BATCH, *expected.shape[1:])

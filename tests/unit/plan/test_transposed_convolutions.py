@@ -12,8 +12,7 @@ import pytest
 import torch
 from tests.capturing import assert_agrees, exported
 from tests.gpu.emitting import all_convolutions_ours
-from tests.unit.plan.plans import BATCH, Make, graph
-from tests.unit.plan.test_convolutions import (
+from tests.unit.plan.convolving import (
     LIBRARY,
     TF32,
     conv,
@@ -23,13 +22,14 @@ from tests.unit.plan.test_convolutions import (
     planned,
     refusal,
     tail_of,
+    transposed,
 )
+from tests.unit.plan.plans import BATCH, Make, graph
 from torch import Tensor, nn
 
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.check import check
 from opweld.ir.expr import Size
-from opweld.ir.graph import Node
 from opweld.ir.kernels.convolution import Convolving, phases_along
 from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Op
@@ -49,56 +49,6 @@ SPACES: dict[int, tuple[Size, ...]] = {
     3: (BATCH, 128, 8, 14, 14),
 }
 each_rank = pytest.mark.parametrize("space", SPACES)
-NUMBERS = {"stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
-
-
-def transposed(
-    m: Make,
-    x: Node,
-    filters: int,
-    kernel: tuple[int, ...],
-    *,
-    last: bool = False,
-    bias: bool = False,
-    groups: int = 1,
-    by_keyword: bool = False,
-    **given: int | tuple[int, ...],
-) -> Node:
-    """A call with `given` as arguments by place, or as keywords; its channels `last` or second."""
-    rank = len(kernel)
-    batch, *rest = x.type.shape
-    size, channels = (tuple(rest[:-1]), rest[-1]) if last else (tuple(rest[1:]), rest[0])
-
-    def each(name: str) -> tuple[int, ...]:
-        value = given.get(name, NUMBERS[name])
-        return (value,) * rank if isinstance(value, int) else value
-
-    stride, padding, more, dilation = (
-        each(name) for name in ("stride", "padding", "output_padding", "dilation")
-    )
-    out = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
-        for n, s, p, o, d, k in zip(size, stride, padding, more, dilation, kernel, strict=True)
-    )
-    weight = m.w(f"weight{x.serial}", int(str(channels)), filters // groups, *kernel)
-    operands = (x, weight, *((m.w("bias", filters),) if bias else ()))
-    arguments: tuple[Any, ...] = tuple(map(Operand, range(len(operands))))
-    keywords: dict[str, Any] = {"groups": groups} if groups != 1 else {}
-    keywords |= {name: list(each(name)) for name in given}
-    if not by_keyword:
-        arguments += () if bias else (None,)
-        arguments += (list(stride), list(padding), list(more), groups, list(dilation))
-        keywords = {}
-    shape = (batch, *out, filters) if last else (batch, filters, *out)
-    attrs = CallAttrs(
-        f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}",
-        arguments,
-        tuple(keywords.items()),
-        (TensorType(x.type.dtype, shape),),
-        "a convolution",
-        channels_last=last,
-    )
-    return m.arena.call(operands, attrs)
 
 
 class TestPhases:
@@ -211,11 +161,17 @@ class TestRefusals:
         ("given", "reason"),
         [
             ({"groups": 2}, "it is transposed and has groups"),
+            ({"output_padding": 1}, "PyTorch refuses its output_padding"),
+            ({"stride": 3, "dilation": 2, "output_padding": 3}, "PyTorch refuses its output"),
+            ({"stride": (2, 1), "output_padding": (1, 1)}, "PyTorch refuses its output_padding"),
             ({"channels": 31}, "of fewer than 32 channels"),
             ({"stride": 6}, "its strides have more than 32 phases"),
             ({"kernel": (5, 13)}, "its phases have more than 64 positions of its kernel"),
-            ({"kernel": (1, 2), "dilation": 128}, "its windows reach farther than the copy engine"),
-            ({"kernel": (1, 2), "padding": (0, 129)}, "its windows reach farther than the copy"),
+            ({"kernel": (1, 2), "dilation": 128}, "its windows are out of the copy engine's range"),
+            (
+                {"kernel": (1, 2), "padding": (0, 129)},
+                "its windows are out of the copy engine's range",
+            ),
         ],
         ids=str,
     )

@@ -70,6 +70,16 @@ def test_template_arguments_stay_together() -> None:
     assert "<4, uint32_t>" in text and "<4, uint64_t>" in text
 
 
+def test_template_arguments_part_only_where_nothing_else_fits() -> None:
+    line = f"  return launch<{'First' * 12}<1, 2>, {'Second' * 8}>({'argument' * 2});"
+    assert [len(part) <= COLUMNS for part in folded(line).split("\n")] == [True, True]
+
+
+def test_the_start_of_a_call_is_folded() -> None:
+    text = call(f"return launch<{'First' * 12}, {'Second' * 8}>", ["x", "y"], 2)
+    assert all(len(line) <= COLUMNS for line in text.split("\n"))
+
+
 def test_comments_and_directives_are_never_folded() -> None:
     for line in ("// " + "word " * 40, "#pragma " + "word " * 40):
         assert folded(line) == line

@@ -175,9 +175,9 @@ struct PixelScales {
 
 // @AllTaps deps: Convolution, TileGrid
 // The taps that a tile sums, and how far they are from the corners of windows.
-using Kernel = int[3];
+using TapCounts = int[3];  // along each axis
 struct AllTaps {
-    __device__ __forceinline__ const Kernel& kernel(const Convolution& c, const TileAt&) const {
+    __device__ __forceinline__ const TapCounts& kernel(const Convolution& c, const TileAt&) const {
         return c.kernel;
     }
     __device__ __forceinline__ int shift(const TileAt&, int) const { return 0; }

@@ -21,11 +21,11 @@ struct JoinedRows {
         for (int axis = 1; axis < 3; ++axis) to.stride[axis] = 1, to.padding[axis] = 0;
     }
     // Which value of the input a channel is.
-    struct Place {
+    struct InputIndex {
         int row, tap;
         int64_t channel;
 
-        __device__ __forceinline__ Place(const Convolution& c, int joined) {
+        __device__ __forceinline__ InputIndex(const Convolution& c, int joined) {
             const int line = joined / c.kernel[2];
             tap = joined - line * c.kernel[2];
             row = line / int(c.channels);
@@ -44,12 +44,12 @@ struct JoinedFilter {
     __device__ __forceinline__ int64_t count() const { return from.channels * from.taps(); }
     __device__ __forceinline__ float any(int64_t i) const { return data[i]; }
     __device__ __forceinline__ float at(int64_t channel, int64_t tap) const {
-        const JoinedRows::Place place(from, int(channel));
+        const JoinedRows::InputIndex own(from, int(channel));
         const int depth = int(tap) / to.kernel[1];
-        const int row = (int(tap) - depth * to.kernel[1]) * rows + place.row;
+        const int row = (int(tap) - depth * to.kernel[1]) * rows + own.row;
         if (row >= from.kernel[1]) return 0.0f;
-        const int64_t line = (place.channel * from.kernel[0] + depth) * from.kernel[1] + row;
-        return data[line * from.kernel[2] + place.tap];
+        const int64_t line = (own.channel * from.kernel[0] + depth) * from.kernel[1] + row;
+        return data[line * from.kernel[2] + own.tap];
     }
 };
 template <int kParts>
@@ -88,13 +88,12 @@ static __global__ void __launch_bounds__(256)
     int across[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const JoinedRows::Place place(c, k + i);
-        const int y = row * c.stride[1] - c.padding[1] + place.row * c.dilation[1];
-        from[i] =
-            place.channel * c.channel + (int64_t(depth) * c.size[1] + y) * c.size[2] * c.pixel;
+        const JoinedRows::InputIndex own(c, k + i);
+        const int y = row * c.stride[1] - c.padding[1] + own.row * c.dilation[1];
+        from[i] = own.channel * c.channel + (int64_t(depth) * c.size[1] + y) * c.size[2] * c.pixel;
         // none where there is no such row
         across[i] = k + i < to.channels && unsigned(y) < unsigned(c.size[1])
-                        ? place.tap * c.dilation[2] - c.padding[2]
+                        ? own.tap * c.dilation[2] - c.padding[2]
                         : -(1 << 30);
     }
     const int64_t pixel = (int64_t(depth) * to.size[1] + row) * to.size[2];
@@ -121,7 +120,7 @@ static __global__ void __launch_bounds__(256)
     tell(call, known);
 }
 
-// @JoinedTiles deps: AllTaps, JoinedRows, Launch, WindowTiles, Windows, in_parts, launch_fma_product, pack_joined_filters_kernel, pack_joined_kernel, product_of_windows
+// @JoinedTiles deps: JoinedRows, Launch, WindowTiles, Windows, launch_fma_product, pack_joined_filters_kernel, pack_joined_kernel, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
 template <typename Mode, int kSpace, int kColumns, int kRows>
 struct JoinedTiles {
@@ -140,21 +139,17 @@ struct JoinedTiles {
     template <typename Epilogue>
     static int launch(const Convolution& c, void* workspace, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
-        const Product p = product_of_windows(c);
-        if (!takes(c)) return launch_fma_product<float>(p, Windows{c}, sink, nullptr, stream);
+        if (!takes(c)) {
+            return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr,
+                                             stream);
+        }
         const JoinedRows by(c, kRows);
         const typename Form::Call call(by.to, workspace);
-        const int* again = &call.pixels.head->again;
         int error =
             Launch(c.filters, 256, 0, stream)
                 .run(pack_joined_filters_kernel<Mode::kParts>, by, call.filters, call.pixels.head);
         if (!error) error = pack(by, call, stream);
-        if (error) return error;
-        error = in_parts(sink, call.splits, call.parts, again, stream, [&](const auto& to) {
-            return Form::launch_all(by.to, AllTaps(), 1, call.pixels, call.filters, call.splits, to,
-                                    stream);
-        });
-        return error ? error : launch_fma_product<float>(p, Windows{c}, sink, again, stream);
+        return error ? error : Form::multiply(by.to, call, c, sink, stream);
     }
     static int pack(const JoinedRows& by, const typename Form::Call& call, cudaStream_t stream) {
         const Convolution& to = by.to;

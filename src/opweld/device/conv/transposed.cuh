@@ -199,7 +199,8 @@ struct PhasedWindows {
 struct TapsOfPhase {
     PhaseTaps taps;
 
-    __device__ __forceinline__ const Kernel& kernel(const Convolution&, const TileAt& tile) const {
+    __device__ __forceinline__ const TapCounts& kernel(const Convolution&,
+                                                       const TileAt& tile) const {
         return taps.of[tile.batch].kernel;
     }
     __device__ __forceinline__ int shift(const TileAt& tile, int axis) const {
@@ -288,17 +289,17 @@ struct PhaseTiles {
     }
     static bool takes_all(const Phases& all) {
         const Convolution& c = all.c;
-        Convolution last = c;  // whose taps reach as far as those of any phase
+        Convolution last = c;  // its offsets are as large as those of any phase
         bool any = c.taps() > 0 && Form::takes(c);
         for (int axis = 0; axis < 3 && any; ++axis) {
             for (int n = 0; n < all.count(); ++n) {
                 const auto& own = all.taps.of[n];
-                const int reach = own.shift[axis] + (own.kernel[axis] - 1) * c.dilation[axis];
-                last.kernel[axis] = std::max(last.kernel[axis], reach + 1);
+                const int farthest = own.shift[axis] + (own.kernel[axis] - 1) * c.dilation[axis];
+                last.kernel[axis] = std::max(last.kernel[axis], farthest + 1);
             }
             last.dilation[axis] = 1;
         }
-        return any && Form::reaches(last);
+        return any && Form::has_offsets_of(last);
     }
     template <typename Epilogue>
     int launch(const Phases& all, const PhasedWeight& weight, Phases* table, float* arranged,

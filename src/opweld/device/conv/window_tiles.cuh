@@ -168,11 +168,13 @@ struct WindowTiles {
         }
     };
 
+    // Where corners of the copy engine end; its offsets are from 0 to below twice as far.
+    static constexpr int kFar = kSpace == 3 ? 16 : 128;
+
     // What the copy engine, masks of taps and 32-bit places take.
     static bool takes(const Convolution& c) {
-        constexpr int kFar = kSpace == 3 ? 16 : 128;
         constexpr int64_t kMost = 1ll << 30;
-        bool near = c.taps() <= PixelScales::kMostTaps && reaches(c);
+        bool near = c.taps() <= PixelScales::kMostTaps && has_offsets_of(c);
         for (int i = 0; i < 3; ++i) {
             const int upper = (c.out[i] - 1) * c.stride[i] - c.padding[i] + 1 - c.size[i];
             near = near && c.padding[i] <= kFar && c.padding[i] > -kFar && upper >= -kFar &&
@@ -181,9 +183,7 @@ struct WindowTiles {
         return near && c.batches * c.pixels() * interval_count(c.channels) < kMost &&
                c.batches * c.places() < kMost;
     }
-    // Its offsets.
-    static bool reaches(const Convolution& c) {
-        constexpr int kFar = kSpace == 3 ? 16 : 128;
+    static bool has_offsets_of(const Convolution& c) {
         bool near = true;
         for (int i = 0; i < 3; ++i) near = near && (c.kernel[i] - 1) * c.dilation[i] < 2 * kFar;
         return near;
@@ -219,11 +219,18 @@ struct WindowTiles {
         int error = Launch(c.filters, 256, 0, stream)
                         .run(pack_filters_kernel<Mode::kParts>, c, call.filters, call.pixels.head);
         if (!error) error = pack_pixels(c, call.pixels, call.filters, c.filters, stream);
-        if (error) return error;
+        return error ? error : multiply(c, call, c, sink, stream);
+    }
+    // What is packed of `packed`; the float32 kernel, of `c`, where halves do not have its values.
+    template <typename Epilogue>
+    static int multiply(const Convolution& packed, const Call& call, const Convolution& c,
+                        const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         const int* again = &call.pixels.head->again;
-        error = in_parts(sink, call.splits, call.parts, again, stream, [&](const auto& to) {
-            return launch_all(c, AllTaps(), 1, call.pixels, call.filters, call.splits, to, stream);
-        });
+        const int error =
+            in_parts(sink, call.splits, call.parts, again, stream, [&](const auto& to) {
+                return launch_all(packed, AllTaps(), 1, call.pixels, call.filters, call.splits, to,
+                                  stream);
+            });
         if (error) return error;
         return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, again, stream);
     }

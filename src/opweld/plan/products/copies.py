@@ -10,7 +10,7 @@ from ..uses import uses_of
 _ROWS = (Kind.REDUCTION, Kind.SCAN)
 
 
-def copies_apart(graph: Graph, tiled: frozenset[int], others: frozenset[int]) -> list[Node]:
+def unfused_copies(graph: Graph, tiled: frozenset[int], others: frozenset[int]) -> list[Node]:
     """Copies that are kernels of their own: no other computes what is copied, or reads the copy.
     What a convolution of ours computes behind itself is read in its order, and written in it or,
     by those that are made in tiles, in that of a copy. `tiled` and `others` are such convolutions,

@@ -23,14 +23,14 @@ LEAST_CHANNELS = 32
 class Joined:
     """Taps of `rows` rows together: how many intervals of 64 values a sum has, and those of an
     output pixel that are packed; `taps` are left below each other and behind. The last of those
-    below each other begins `reach` packed rows below the first.
+    below each other begins `max_offset` packed rows below the first.
     """
 
     rows: int
     intervals: int
     packed: int
     taps: int
-    reach: int
+    max_offset: int
 
     @property
     def cost(self) -> float:
@@ -49,8 +49,8 @@ def joined(made: Convolution) -> Joined:
 
     def of(rows: int) -> Joined:
         below, packed = -(-down // rows), -(-rows * line // INTERVAL)
-        reach = (below - 1) * rows * dilation // stride
-        return Joined(rows, depth * below * packed, packed, depth * below, reach)
+        max_offset = (below - 1) * rows * dilation // stride
+        return Joined(rows, depth * below * packed, packed, depth * below, max_offset)
 
     return min(map(of, range(step, down + step, step)), key=lambda found: found.cost)
 

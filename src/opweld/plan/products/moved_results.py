@@ -2,7 +2,7 @@
 computes them writes them so, where a copy would read and write all of them again.
 
 An epilogue hands over sixteen output pixels of a channel at once where these lie side by side.
-(Copies of 26 MB, the results of 32 images of 64 channels, 56x56: 0.016 of 0.057 ms; H200.)
+(A copy of the results of 32 images of 96 channels, 112x112, takes 0.105 ms; H100, 2026-11-26.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Convolutions whose windows lie side by side, as matrix products: a row of operand a has the
 values of one patch, a row of operand b one filter. Of few channels the library has no fast kernel;
-for targets that have none of ours either, their products make them.
+where there is none of ours either (other targets, 16x16x16 patches), their products make them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,6 @@ _LIBRARY_RATE, _PRODUCT_RATE = 30e12, 200e12
 # Of a product, which is one kernel more than the library's call: where less is gained, the host
 # takes it.
 _PRODUCT_US = 15.0
-
-
-def is_of_patches(call: Node, target: Target, conditions: Conditions) -> bool:
-    """Whether a product is the fastest way to make the convolution."""
-    return gain_of_patches(call, target, conditions) > 0.0
 
 
 def gain_of_patches(call: Node, target: Target, conditions: Conditions) -> float:

@@ -9,8 +9,8 @@ from ...ir.kernels.convolution import FAR, MOST_PHASES, MOST_TAPS, Convolution
 from ...ir.plan import Sizes, number_at
 from .recognised import NoProduct
 
-PLACES = {"stride": 3, "padding": 4, "groups": 6, "dilation": 7}
-"""Of their arguments; the padding of the result shows in its sizes."""
+TRANSPOSED_PLACES = {"stride": 3, "padding": 4, "output_padding": 5, "groups": 6, "dilation": 7}
+"""Of their arguments."""
 
 
 def require_phases(made: Convolution) -> None:
@@ -20,21 +20,21 @@ def require_phases(made: Convolution) -> None:
     if prod(max(phase.taps for phase in along) for along in made.windows.phases) > MOST_TAPS:
         raise NoProduct(f"its phases have more than {MOST_TAPS} positions of its kernel")
     if not all(_is_near(made, axis) for axis in range(len(made.out))):
-        raise NoProduct("its windows reach farther than the copy engine")
+        raise NoProduct("its windows are out of the copy engine's range")
 
 
 def _is_near(made: Convolution, axis: int) -> bool:
     """Whether the first and the last window of the phases begin where the copy engine can, and
-    reach no farther than its offsets, which are from the first window of any phase.
+    its offsets, which are from the first window of any phase, are large enough.
     """
     far, stride = FAR[len(made.out)], made.stride[axis]
     phases = [phase for phase in made.windows.phases[axis] if phase.taps]
     first = max(phase.padding for phase in phases)
-    reach = max(first - phase.padding + (phase.taps - 1) * phase.dilation for phase in phases)
+    max_offset = max(first - phase.padding + (phase.taps - 1) * phase.dilation for phase in phases)
     # From the last pixel to where the last window begins.
     beyond = made.out[axis] - made.windows.space[axis] * stride
     last = -(-beyond // stride) - first if isinstance(beyond, int) else 0
-    return reach < far and -far < first <= far and -far <= last < far
+    return max_offset < far and -far < first <= far and -far <= last < far
 
 
 def products_of_phases(made: Convolution, sizes: Sizes) -> list[tuple[int, int]]:

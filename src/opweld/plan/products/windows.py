@@ -28,7 +28,7 @@ from ...ir.types import DType
 from ...target import Target
 from .joined import LEAST_CHANNELS, is_joined, joined
 from .recognised import NoProduct
-from .transposed import PLACES, products_of_phases, require_phases
+from .transposed import TRANSPOSED_PLACES, products_of_phases, require_phases
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
@@ -66,12 +66,23 @@ def convolution_of(call: Node) -> Convolution:
     groups = _argument(call, "groups", 1)
     channels = x.type.shape[axes[-1]]
     transposed = is_transposed(call)
-    if transposed and groups != 1:
-        raise NoProduct("it is transposed and has groups")
+    if transposed:
+        _require_transposed(call, groups, stride, dilation)
     depthwise = groups != 1 and groups == channels
     if groups != 1 and not depthwise:
         raise NoProduct("it has groups of several channels")
     return Convolution(x, weight, axes, stride, padding, dilation, out, depthwise, transposed)
+
+
+def _require_transposed(
+    call: Node, groups: int, stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> None:
+    """That it is none of groups, and that PyTorch computes it in eager. Raises NoProduct."""
+    if groups != 1:
+        raise NoProduct("it is transposed and has groups")
+    more = _of_space(call, "output_padding", len(stride), 0)
+    if any(n >= max(steps) for n, *steps in zip(more, stride, dilation, strict=True)):
+        raise NoProduct("PyTorch refuses its output_padding: a stride or dilation must be larger")
 
 
 def _operand(call: Node, place: int) -> Node:
@@ -79,7 +90,7 @@ def _operand(call: Node, place: int) -> Node:
 
 
 def _argument(call: Node, name: str, default: Any) -> Any:
-    places = PLACES if is_transposed(call) else _PLACES
+    places = TRANSPOSED_PLACES if is_transposed(call) else _PLACES
     arguments, place = call.attrs.arguments, places[name]
     return (
         arguments[place] if len(arguments) > place else dict(call.attrs.keywords).get(name, default)
@@ -100,8 +111,10 @@ def _padding(
     if given == "valid":
         return (0,) * rank
     if given == "same":
-        reach = ((number_at(size) - 1) * step for size, step in zip(kernel, dilation, strict=True))
-        return tuple(each // 2 for each in reach)
+        offsets = (
+            (number_at(size) - 1) * step for size, step in zip(kernel, dilation, strict=True)
+        )
+        return tuple(max_offset // 2 for max_offset in offsets)
     return _of_space(call, "padding", rank, 0)
 
 
@@ -143,28 +156,28 @@ def require_form(made: Convolution) -> None:
     if number_at(product_of(windows.kernel)) > MOST_TAPS:
         raise NoProduct(f"its kernel has more than {MOST_TAPS} positions")
     if not _is_near(made) or max(made.stride) > MOST_STRIDE:
-        raise NoProduct("its windows reach or step farther than the copy engine")
+        raise NoProduct("its windows or strides are out of the copy engine's range")
 
 
 def _require_joined(made: Convolution) -> None:
     """As require_form, where taps are joined: packing them sees to windows, but for their depth."""
-    if joined(made).reach >= FAR[len(made.out)]:
-        raise NoProduct("its windows reach farther than the copy engine")
+    if joined(made).max_offset >= FAR[len(made.out)]:
+        raise NoProduct("its windows are out of the copy engine's range")
     if len(made.out) == 3 and (not _is_near(made, 1) or made.stride[0] > MOST_STRIDE):
-        raise NoProduct("its windows reach or step farther than the copy engine")
+        raise NoProduct("its windows or strides are out of the copy engine's range")
 
 
 def _is_near(made: Convolution, axes: int = 3) -> bool:
-    """Whether the first and the last window begin where the copy engine can, and reach no farther
-    than its offsets, along the first `axes` of space.
+    """Whether the first and the last window begin where the copy engine can, and its offsets are
+    large enough, along the first `axes` of space.
     """
     far = FAR[len(made.out)]
     numbers = zip(made.windows.kernel, made.stride, made.padding, made.dilation, strict=True)
     for taps, stride, padding, dilation in islice(numbers, axes):
-        reach = (number_at(taps) - 1) * dilation
+        max_offset = (number_at(taps) - 1) * dilation
         # From the last pixel to where the last window begins; strides may leave pixels out.
-        last = padding - reach
-        if reach >= far or padding > far or last >= far or last - (stride - 1) < -far:
+        last = padding - max_offset
+        if max_offset >= far or padding > far or last >= far or last - (stride - 1) < -far:
             return False
     return True
 

@@ -108,11 +108,11 @@ def _is_made_to_measure(windows: Windows) -> bool:
     high = number_at(windows.kernel[-2]) if len(windows.kernel) > 1 else 1
     down = windows.dilation[-2] if high > 1 else across
     columns = 7 if windows.stride[-1] == 1 else 4
-    reach = (columns - 1) * windows.stride[-1] + (wide - 1) * across + 1
+    columns_read = (columns - 1) * windows.stride[-1] + (wide - 1) * across + 1
     return (
         down == across
         and number_at(product(windows.kernel)) <= _MOST_TAPS
-        and reach <= _MOST_ACROSS
+        and columns_read <= _MOST_ACROSS
     )
 
 
