@@ -48,8 +48,13 @@ MODELS = {
         return F.max_pool2d(y, 2), y.amax(1)""",
         "2, 32, 8, 9",
     ),
+    "residual": source(
+        "self.conv = nn.Conv2d(36, 36, 3, padding=1)",
+        "return F.gelu(self.conv(x) + x)",
+        "2, 36, 7, 9",
+    ),
 }
-NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3, "plane": 1}
+NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3, "plane": 1, "residual": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +77,7 @@ def test_results_are_near_float64(pair: Pair, batch: int) -> None:
     require_near_float64(pair, batch, NUM_CONVOLUTIONS[pair.name])
 
 
-@pytest.mark.parametrize("pair", ["plane"], indirect=True)
+@pytest.mark.parametrize("pair", ["plane", "residual"], indirect=True)
 def test_images_lie_as_eagers(pair: Pair) -> None:
     original, new = pair.models()
     (x,) = pair.inputs(3)

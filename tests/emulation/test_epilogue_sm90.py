@@ -14,8 +14,8 @@ from opweld.device import pieces
 
 # Each warp holds sums as the tensor core leaves them, of 16 rows of `c`; what is not in `c` is NaN.
 GIVE = """
-template <int kLanes, int kTileN, bool kScaled>
-__global__ void give_kernel(op::EpilogueStore<Keep<kLanes>> sink, op::RowsAt to, const float* c,
+template <int kTileN, bool kScaled, typename Epilogue>
+__global__ void give_kernel(op::EpilogueStore<Epilogue> sink, op::RowsAt to, const float* c,
                             const float* scale) {
   __shared__ op::Staging staging;
   constexpr int kPiece = kScaled ? 128 : kTileN;
@@ -44,11 +44,45 @@ extern "C" int give_{lanes}_{columns}_{scaled}(const void* c, const void* scale,
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   auto sink = op::EpilogueStore<Keep<{lanes}>>::of(keep, narrow, aligned, begin + m * n);
   sink.parts = static_cast<float*>(parts);
-  give_kernel<{lanes}, {columns}, {scaled}><<<(m + 31) / 32, 64>>>(
+  give_kernel<{columns}, {scaled}><<<(m + 31) / 32, 64>>>(
       sink, op::RowsAt{{n ? begin / n : 0, 0, int(m), int(n)}}, static_cast<const float*>(c),
       static_cast<const float*>(scale));
   return cudaGetLastError();
 }}
+"""
+# The same of an epilogue whose rows are neighbours in memory.
+ACROSS = """
+struct KeepAcross {
+  static constexpr int kLanes = 4;
+  static constexpr bool kTakesRows = true;
+  bool across;
+  int64_t rows, columns;
+  float* result;
+  int* times;
+  template <typename Index>
+  __device__ __forceinline__ Index row_at(Index row) const { return row; }
+  template <bool packed, int n, typename Index>
+  __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
+    for (int i = 0; i < n; ++i) {
+      const int64_t at = (int64_t(column) + i) * rows + row;
+      result[at] = values[i];
+      times[at] += 1;
+    }
+  }
+  template <int n, typename Index>
+  __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
+    give<true>(at / Index(columns), at % Index(columns), values);
+  }
+};
+extern "C" int give_across(const void* c, const void* scale, int64_t m, int64_t n, void* result,
+                           void* times, int narrow, void* stream) {
+  const KeepAcross keep{true, m, n, static_cast<float*>(result), static_cast<int*>(times)};
+  const auto sink = op::EpilogueStore<KeepAcross>::of(keep, narrow, false, m * n);
+  give_kernel<128, true><<<(m + 31) / 32, 64>>>(sink, op::RowsAt{0, 0, int(m), int(n)},
+                                                static_cast<const float*>(c),
+                                                static_cast<const float*>(scale));
+  return cudaGetLastError();
+}
 """
 WHERE = """
 __global__ void where_kernel(op::TileGrid grid, const int* index, int* found) {
@@ -72,7 +106,7 @@ FORMS += [(4, 128, 0), (4, 256, 0)]
 def text() -> str:
     launchers = [LAUNCHER.format(lanes=a, columns=b, scaled=c) for a, b, c in FORMS]
     needed = ["give_sums", "start_factors", "TileGrid"]
-    return "\n".join([*pieces(needed), EPILOGUE, GIVE, *launchers, WHERE])
+    return "\n".join([*pieces(needed), EPILOGUE, GIVE, *launchers, ACROSS, WHERE])
 
 
 def given(
@@ -131,6 +165,24 @@ def test_positions_beyond_32_bits_and_pointers_that_are_not_aligned() -> None:
         given(37, 132, form, aligned=False)
 
 
+def given_across(m: int, n: int, *, narrow: bool = True, source: str | None = None) -> None:
+    """Asserts the same of an epilogue whose rows are neighbours."""
+    random = np.random.default_rng(0)
+    c = random.standard_normal((m, n)).astype(np.float32)
+    scale = np.exp2(random.integers(-9, 9, n)).astype(np.float32)
+    result, times = np.full((n, m), np.nan, np.float32), np.zeros((n, m), np.int32)
+    memory = [result, times, int(narrow)]
+    emulate(source or text(), "give_across", [c, scale, m, n, *memory])
+    np.testing.assert_array_equal(result, (c * scale).T)
+    assert (times == 1).all()
+
+
+@pytest.mark.parametrize("extents", [*EXTENTS, (20, 1), (15, 17), (31, 145), (16, 15)], ids=str)
+def test_rows_that_are_neighbours_in_memory(extents: tuple[int, int]) -> None:
+    given_across(*extents)
+    given_across(*extents, narrow=False)
+
+
 def where(
     rows: int, columns: int, splits: int, batches: int, intervals: int, indices: np.ndarray
 ) -> np.ndarray:
@@ -173,14 +225,36 @@ def test_the_last_of_many_tiles_are_where_they_belong(grid: tuple[int, int]) -> 
     np.testing.assert_array_equal(found[:, 1], rest // height)
 
 
-# What may be broken, and m, n and the form of a warp's sums at which it shows.
+# What may be broken, and m and n at which it shows.
 FAULTS = {
-    "a slice": ("slice * Staging::kColumns < columns", "slice * Staging::kColumns < 96", (16, 128)),
-    "rows that are missing": ("1 && rows == 16) {", "1 && rows >= 8) {", (12, 128)),
-    "columns that are missing": ("if (column >= columns) return;", "", (16, 132)),
-    "scales of columns": ("space.factor + slice * Staging::kColumns", "space.factor", (16, 128)),
+    "a slice": (
+        "before < columns; before += kColumns",
+        "before < 96; before += kColumns",
+        (16, 128),
+    ),
+    "rows that are missing": ("kTogether && rows == 16", "kTogether && rows >= 8", (12, 128)),
+    "columns that are missing": ("if (before + own >= columns) continue;", "", (16, 132)),
+    "scales of columns": ("(space.factor + before + own)", "(space.factor + own)", (16, 128)),
     "scales that are missing": ("i + lane < columns ? 4 : 0", "4", (16, 132)),
-    "from row to row": ("at += kLanes * pitch) give(first", "at += pitch) give(first", (16, 128)),
+    "rows of passes": (
+        "row_at(row + Index(first + i * kLanes))",
+        "row_at(row + Index(i))",
+        (16, 128),
+    ),
+    "rows one by one": ("give(row_at(row + Index(i)), i)", "give(row_at(row), i)", (12, 128)),
+}
+FAULTS_ACROSS = {
+    "a row": ("Index(to.row + own)", "Index(to.row + lane / 2)", (16, 128)),
+    "rows that are missing": ("own < rows ? min", "own < 16 ? min", (12, 128)),
+    "columns that are missing": ("if (first + kEach <= last) {", "if (first < last) {", (16, 132)),
+    "columns of a slice": ("before + first);", "first);", (16, 128)),
+    "scales of a slice": ("factors = space.factor + before;", "factors = space.factor;", (16, 128)),
+    "the last columns": (
+        "for (int i = first; i < last; ++i)",
+        "for (int i = first; i < first; ++i)",
+        (16, 17),
+    ),
+    "half of a slice": ("lane / 16 * kEach", "lane / 32 * kEach", (16, 128)),
 }
 
 
@@ -190,3 +264,11 @@ def test_a_fault_in_handing_over_shows(fault: str) -> None:
     assert sound in text()
     with pytest.raises((EmulationFault, AssertionError)):
         given(*extents, (4, 128, 1), source=text().replace(sound, broken))
+
+
+@pytest.mark.parametrize("fault", FAULTS_ACROSS)
+def test_a_fault_among_neighbouring_rows_shows(fault: str) -> None:
+    sound, broken, extents = FAULTS_ACROSS[fault]
+    assert sound in text()
+    with pytest.raises((EmulationFault, AssertionError)):
+        given_across(*extents, source=text().replace(sound, broken))

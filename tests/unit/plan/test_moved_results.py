@@ -82,3 +82,34 @@ def test_a_consumer_of_the_copy_is_not_fused() -> None:
     other = m.x("other", BATCH, 64, 54, 54)
     plan = planned(m.add(m.permute(y, 0, 3, 1, 2), other))
     assert kinds(plan) == [GroupKind.CONVOLUTION, GroupKind.POINTWISE]
+
+
+def test_what_lies_as_the_result_is_not_copied() -> None:
+    """Of a residual and the input itself."""
+    m = Make()
+    x, other = m.x("x", *IMAGE), m.x("other", *IMAGE)
+    y = conv(m, x, 64, (3, 3), padding=1)
+    plan = planned(m.relu(m.add(m.add(y, other), x)))
+    assert kinds(plan) == [GroupKind.CONVOLUTION]
+    (group,) = convolutions(plan)
+    assert {node.serial for node in group.inputs} >= {x.serial, other.serial}
+    (made,) = lower(plan)
+    text = cuda_text((made,))
+    assert text.count("op::Along<const float, 0, 3, 1, 2>") == 2
+
+
+def test_a_copy_that_others_read_is_made_once() -> None:
+    m = Make()
+    x = m.x("x", *IMAGE)
+    copy = m.arena.make(Op.CAST, m.permute(x, 0, 2, 3, 1), attrs=CastAttrs(x.type.dtype))
+    y = m.relu(m.add(conv(m, copy, 64, (3, 3), last=True, padding=1), copy))
+    assert kinds(planned(copied(m, y), copy)) == [GroupKind.POINTWISE, GroupKind.CONVOLUTION]
+
+
+def test_a_copy_in_another_order_stays() -> None:
+    m = Make()
+    y = conv(m, m.x("x", *LAST), 64, (3, 3), last=True, padding=1)
+    turned = m.permute(m.x("other", BATCH, 56, 64, 56), 0, 3, 1, 2)
+    copy = m.arena.make(Op.CAST, turned, attrs=CastAttrs(y.type.dtype))
+    plan = planned(copied(m, m.add(y, copy)))
+    assert kinds(plan) == [GroupKind.POINTWISE, GroupKind.CONVOLUTION]

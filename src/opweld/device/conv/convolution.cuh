@@ -156,7 +156,7 @@ struct Permuted {
     operator TensorView() const { return {view.data, view.type, view.rank, sizes, strides}; }
 };
 
-// @Corner deps: Convolution
+// @Corner deps: Convolution, Divisor
 // An output pixel: its image, and where its window begins in it, which may be in the padding.
 template <typename Index>
 struct Corner {
@@ -173,6 +173,17 @@ struct Corner {
             at[axis] = int(place - next * c.out[axis]) * c.stride[axis] - c.padding[axis];
             place = next;
         }
+    }
+    // The same by the sizes of c's output, where there are fewer than 2^31 pixels.
+    __device__ __forceinline__ Corner(const Convolution& c, const Divisor (&out)[3], Index row) {
+        unsigned place = unsigned(row);
+#pragma unroll
+        for (int axis = 2; axis >= 0; --axis) {
+            const unsigned next = out[axis].quotient(place);
+            at[axis] = int(place - next * c.out[axis]) * c.stride[axis] - c.padding[axis];
+            place = next;
+        }
+        image = Index(place);
     }
 };
 

@@ -191,6 +191,15 @@ struct WindowLoader {
     Convolution c;
     int of_channels;  // intervals of channels
     TapsOf taps_of;
+    Divisor out[3];  // the sizes of c.out
+
+    WindowLoader(const Convolution& c, int of_channels, const TapsOf& taps_of)
+        : a(),
+          b(),
+          c(c),
+          of_channels(of_channels),
+          taps_of(taps_of),
+          out{c.out[0], c.out[1], c.out[2]} {}
 
     template <typename T>
     int open(const PackedOperands& from) {
@@ -203,7 +212,7 @@ struct WindowLoader {
         const int(&kernel)[3] = taps_of.kernel(c, tile);
         const auto pixel = [&](int row) {
             if (row >= rows) return PixelScales::Pixel();
-            Corner<int> corner(c, row);
+            Corner<int> corner(c, out, row);
 #pragma unroll
             for (int axis = 0; axis < 3; ++axis) corner.at[axis] += taps_of.shift(tile, axis);
             return PixelScales::Pixel(c, kernel, of_channels, corner);
@@ -224,7 +233,7 @@ struct WindowLoader {
         for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
             const TileAt tile = tile_at(*this, grid, index);
             const int(&kernel)[3] = taps_of.kernel(c, tile);
-            const Corner<int> corner(c, (tile.row * T::kBlocks + blocks.rank) * T::kTileM);
+            const Corner<int> corner(c, out, (tile.row * T::kBlocks + blocks.rank) * T::kTileM);
             const int column = tile.column * T::kTileN + blocks.rank * kPart;
             Taps taps(kernel, of_channels, tile.first);
             const int first = tile.first * kChunks, last = tile.last * kChunks;

@@ -241,10 +241,16 @@ struct PhaseEpilogue {
     template <int n, typename Index>
     __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
         const Index row = columns.quotient(at);
-        give<true>(row, at - row * Index(columns.by), values);
+        give<true>(row_at(row), at - row * Index(columns.by), values);
     }
-    template <bool packed, int n, typename Index>
-    __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
+    // The row of the whole, and whether it is there.
+    template <typename Index>
+    struct Row {
+        typename Epilogue::template RowStarts<Index> of_whole;
+        bool inside;
+    };
+    template <typename Index>
+    __device__ __forceinline__ Row<Index> row_at(Index row) const {
         Index phase = rows.quotient(row), place = row - phase * Index(rows.by), to = 0, step = 1;
         bool inside = true;
 #pragma unroll
@@ -257,7 +263,12 @@ struct PhaseEpilogue {
             to += Index(o) * step, step *= Index(size[axis]);
             place = next, phase = next_phase;
         }
-        if (inside) whole.template give<packed>(place * step + to, column, values);
+        return {whole.row_at(place * step + to), inside};
+    }
+    template <bool packed, int n, typename Index>
+    __device__ __forceinline__ void give(const Row<Index>& row, Index column,
+                                         const float (&values)[n]) const {
+        if (row.inside) whole.template give<packed>(row.of_whole, column, values);
     }
 };
 

@@ -250,7 +250,7 @@ struct WindowTiles {
             pixels.scales,
             filters.scale,
             pixels.head};
-        WindowLoader<kSpace, TapsOf> loader{{}, {}, c, int(pixels.of_channels), taps_of};
+        WindowLoader<kSpace, TapsOf> loader(c, int(pixels.of_channels), taps_of);
         const int error = loader.template open<T>(from);
         if (error) return error;
         const auto grid = TileGrid::of(int((rows + kHeight - 1) / kHeight),

@@ -48,135 +48,139 @@ template <typename Epilogue>
 constexpr bool takes_rows<Epilogue, std::void_t<decltype(Epilogue::kTakesRows)>> = true;
 
 // @give_slices deps: RowsAt, Staging, load_vector, own_thread, stage_values
-// Up to 16 rows and 32 columns of staged values, times the scales of their columns, to
-// `put(position, row, column, values)`, kLanes at once. `at` is the flat position of the first,
-// which is in `row` and `begin`, `pitch` from row to row. Where all rows are there kTogether passes
-// follow each other without a branch, as many as there are registers for.
-template <int kLanes, int kTogether, bool kScaled, typename Index, typename Put>
-OPWELD_FN void give_slice(const Staging::OfWarp& space, int lane, int slice, int rows, int columns,
-                          Index at, Index row, Index begin, Index pitch, const Put& put) {
-    constexpr int kAcross = Staging::kColumns / kLanes;
-    const int column = lane % kAcross * kLanes, first = lane / kAcross;
-    if (column >= columns) return;
-    const auto factor = load_vector<kLanes>(space.factor + slice * Staging::kColumns + column);
-    const auto give = [&](int i, Index place) {
-        const auto staged = load_vector<kLanes>(&space.value[i][column]);
-        float values[kLanes];
+// A warp's part of a tile, slice by slice: staged values, times the scales of their columns, to
+// `put(row, column, values)`, kLanes at once; `row` is what `row_at` says of one. Where all rows
+// are there and kTogether, passes over a slice follow each other without a branch, what they are
+// told of their rows is found once for all slices, and their reads are under way together. Warps
+// without rows come along: a branch around this would serialise the wgmma of the next tile.
+template <int kLanes, bool kTogether, bool kScaled, typename Index, int kTileN, int kPiece,
+          typename RowAt, typename Put>
+OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
+                           const RowsAt& to, int column, const RowAt& row_at, const Put& put) {
+    constexpr int kColumns = Staging::kColumns, kAcross = kColumns / kLanes, kPasses = 16 / kLanes;
+    const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
+    const int lane = own_thread() % 32, first = lane / kAcross, own = lane % kAcross * kLanes;
+    const Index row = Index(to.first_row) + Index(to.row);
+    decltype(row_at(row)) of_pass[kTogether ? kPasses : 1];
+    if constexpr (kTogether) {
 #pragma unroll
-        for (int j = 0; j < kLanes; ++j) {
-            values[j] = kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j];
-        }
-        put(place, row + Index(i), begin + Index(column), values);
-    };
-    at += Index(first) * pitch + Index(column);
-    if (kTogether > 1 && rows == 16) {
-#pragma unroll kTogether
-        for (int i = 0; i < 16; i += kLanes, at += kLanes * pitch) give(first + i, at);
-    } else {
+        for (int i = 0; i < kPasses; ++i) of_pass[i] = row_at(row + Index(first + i * kLanes));
+    }
 #pragma unroll 1
-        for (int i = first; i < rows; i += kLanes, at += kLanes * pitch) give(i, at);
+    for (int before = 0; before < columns; before += kColumns) {
+        __syncwarp();
+        stage_values<0>(before / kColumns, sums, space.value, lane);
+        __syncwarp();
+        if (before + own >= columns) continue;
+        const auto factor = load_vector<kLanes>(space.factor + before + own);
+        const auto give = [&](const auto& to_row, int i) {
+            const auto staged = load_vector<kLanes>(&space.value[i][own]);
+            float values[kLanes];
+#pragma unroll
+            for (int j = 0; j < kLanes; ++j) {
+                values[j] = kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j];
+            }
+            put(to_row, Index(column + before + own), values);
+        };
+        if (kTogether && rows == 16) {
+#pragma unroll
+            for (int i = 0; i < kPasses; ++i) give(of_pass[kTogether ? i : 0], first + i * kLanes);
+        } else {
+#pragma unroll 1
+            for (int i = first; i < rows; i += kLanes) give(row_at(row + Index(i)), i);
+        }
     }
 }
 
-// The same where rows lie nearer in memory than columns: lanes are neighbouring rows, and take some
-// columns of theirs at once, as values apart; the last ones one by one.
-template <bool kScaled, typename Index, typename Put>
-OPWELD_FN void give_slice_across(const Staging::OfWarp& space, int lane, int slice, int rows,
-                                 int columns, Index at, Index row, Index begin, Index pitch,
-                                 const Put& put) {
-    constexpr int kEach = 4;
-    const int own = lane % 16;
-    if (own >= rows) return;
-    const float* const factors = space.factor + slice * Staging::kColumns;
-    at += Index(own) * pitch, row += Index(own);
-#pragma unroll 1
-    for (int first = lane / 16 * kEach; first < columns; first += 2 * kEach) {
-        const auto staged = load_vector<kEach>(&space.value[own][first]);
-        const auto factor = load_vector<kEach>(factors + first);
-        float values[kEach];
+// @give_across deps: RowsAt, Staging, load_vector, own_thread, stage_values
+// The same to an epilogue whose rows lie nearer in memory than its columns: lanes are neighbouring
+// rows, of which each looks up its own once, and take half of a slice's columns at once, as values
+// apart, so that the reads of all of them are under way together.
+template <bool kScaled, typename Index, int kTileN, int kPiece, typename Epilogue>
+OPWELD_FN void give_across(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
+                           const RowsAt& to, int column, const Epilogue& epilogue) {
+    constexpr int kColumns = Staging::kColumns, kEach = kColumns / 2;
+    const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
+    const int lane = own_thread() % 32, own = lane % 16;
+    const auto row = epilogue.row_at(Index(to.first_row) + Index(to.row + own));
+    const auto give = [&](auto count, const float* staged, const float* factors, int at) {
+        constexpr int n = decltype(count)::value, kLoad = n < 4 ? n : 4;
+        float values[n];
 #pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-            values[j] = kScaled ? staged.lane[j] * factor.lane[j] : staged.lane[j];
+        for (int i = 0; i < n; i += kLoad) {
+            const auto value = load_vector<kLoad>(staged + i);
+            const auto factor = load_vector<kLoad>(factors + i);
+#pragma unroll
+            for (int j = 0; j < kLoad; ++j) {
+                values[i + j] = kScaled ? value.lane[j] * factor.lane[j] : value.lane[j];
+            }
         }
-        const Index column = begin + Index(first);
-        if (first + kEach <= columns) {
-            put(at + Index(first), row, column, values);
+        epilogue.template give<false>(row, Index(column + at), values);
+    };
+#pragma unroll 1
+    for (int before = 0; before < columns; before += kColumns) {
+        __syncwarp();
+        stage_values<0>(before / kColumns, sums, space.value, lane);
+        __syncwarp();
+        const int first = lane / 16 * kEach,
+                  last = own < rows ? min(columns - before, kColumns) : 0;
+        const float* const staged = &space.value[own][0];
+        const float* const factors = space.factor + before;
+        if (first + kEach <= last) {
+            give(std::integral_constant<int, kEach>(), staged + first, factors + first,
+                 before + first);
         } else {
-#pragma unroll
-            for (int j = 0; j < kEach; ++j) {
-                const float value[1] = {values[j]};
-                if (first + j < columns) put(at + Index(first + j), row, column + Index(j), value);
+#pragma unroll 1
+            for (int i = first; i < last; ++i) {
+                give(std::integral_constant<int, 1>(), staged + i, factors + i, before + i);
             }
         }
     }
 }
 
-// A warp's part of a tile, slice by slice, to `put`: 16 rows, kTileN columns from `column` on.
-// Warps without rows come along: a branch around this would serialise the wgmma of the next tile.
-template <int kLanes, int kTogether, bool kScaled, typename Index, bool kAcross = false, int kTileN,
-          int kPiece, typename Put>
-OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
-                           const RowsAt& to, int column, const Put& put) {
-    const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
-    const Index pitch = Index(to.n), row = Index(to.first_row) + Index(to.row);
-    const int lane = own_thread() % 32;
-    Index at = row * pitch + Index(column);
-#pragma unroll 1
-    for (int slice = 0; slice * Staging::kColumns < columns; ++slice, at += Staging::kColumns) {
-        const int before = slice * Staging::kColumns;
-        __syncwarp();
-        stage_values<0>(slice, sums, space.value, lane);
-        __syncwarp();
-        const int left = min(columns - before, Staging::kColumns);
-        const Index begin = Index(column + before);
-        if constexpr (kAcross) {
-            give_slice_across<kScaled>(space, lane, slice, rows, left, at, row, begin, pitch, put);
-        } else {
-            give_slice<kLanes, kTogether, kScaled>(space, lane, slice, rows, left, at, row, begin,
-                                                   pitch, put);
-        }
-    }
-}
-
-// @give_sums deps: EpilogueStore, give_slices, takes_rows
+// @give_sums deps: EpilogueStore, give_across, give_slices, takes_rows
 // A warp's part of a tile to the epilogue, whose code stands here for each way of calling it,
 // kLanes at once or one; or to the parts of sums.
 template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
 OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<Epilogue>& sink,
                          Staging::OfWarp& space, const RowsAt& to, int column) {
-    constexpr int kLanes = Epilogue::kLanes, kTogether = kTileN > 128 ? 1 : 4;
+    constexpr int kLanes = Epilogue::kLanes;
+    constexpr bool kTogether = kTileN <= 128;  // there are registers for it
     float* const parts = sink.parts;
-    const auto to_epilogue = [&](auto at, auto row, auto from, const auto& values) {
+    const auto flat = [&](auto row) { return row * decltype(row)(to.n); };
+    const auto row_at = [&](auto row) {
+        if constexpr (takes_rows<Epilogue>) return sink.epilogue.row_at(row);
+        else return flat(row);
+    };
+    const auto to_epilogue = [&](const auto& row, auto from, const auto& values) {
         if constexpr (takes_rows<Epilogue>) {
             sink.epilogue.template give<true>(row, from, values);
         } else {
-            sink.epilogue(at, values);
+            sink.epilogue(row + from, values);
         }
     };
     if (parts && to.n % 4 == 0) {
-        const auto to_parts = [=](int64_t at, int64_t, int64_t, const float(&values)[4]) {
-            __stcg(reinterpret_cast<float4*>(parts + at),
+        const auto to_parts = [=](int64_t row, int64_t from, const float(&values)[4]) {
+            __stcg(reinterpret_cast<float4*>(parts + row + from),
                    make_float4(values[0], values[1], values[2], values[3]));
         };
-        give_slices<4, kTogether, kScaled, int64_t>(sums, space, to, column, to_parts);
+        give_slices<4, kTogether, kScaled, int64_t>(sums, space, to, column, flat, to_parts);
     } else if (parts) {
-        const auto to_parts = [=](int64_t at, int64_t, int64_t, const float(&values)[1]) {
-            parts[at] = values[0];
+        const auto to_parts = [=](int64_t row, int64_t from, const float(&values)[1]) {
+            parts[row + from] = values[0];
         };
-        give_slices<1, 1, kScaled, int64_t>(sums, space, to, column, to_parts);
+        give_slices<1, false, kScaled, int64_t>(sums, space, to, column, flat, to_parts);
     } else if (sink.paired && sink.narrow && to.n % kLanes == 0) {
-        give_slices<kLanes, kTogether, kScaled, uint32_t>(sums, space, to, column, to_epilogue);
+        give_slices<kLanes, kTogether, kScaled, uint32_t>(sums, space, to, column, row_at,
+                                                          to_epilogue);
     } else {
         if constexpr (takes_rows<Epilogue>) {
             if (sink.epilogue.across && sink.narrow) {
-                const auto apart = [&](auto, auto row, auto from, const auto& values) {
-                    sink.epilogue.template give<false>(row, from, values);
-                };
-                give_slices<1, 1, kScaled, uint32_t, true>(sums, space, to, column, apart);
+                give_across<kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
                 return;
             }
         }
-        give_slices<1, 1, kScaled, uint64_t>(sums, space, to, column, to_epilogue);
+        give_slices<1, false, kScaled, uint64_t>(sums, space, to, column, row_at, to_epilogue);
     }
 }
 

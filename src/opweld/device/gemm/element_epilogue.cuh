@@ -30,36 +30,51 @@ struct ElementEpilogue<F, Types<X...>> {
         for (size_t i = 0; i < sizeof...(X); ++i) all.strides[1][i] = all.strides[0][i] * columns;
         return known;
     }
-    // Neighbours from flat position `at` on, or from a column of a row; `packed` in memory where
-    // there are several, or apart.
-    template <int n, typename Index>
-    __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
-        const Index row = all.sizes[0].quotient(at);
-        give<true>(row, at - row * Index(all.sizes[0].by), values);
+    // Where a row begins in each of them.
+    template <typename Index>
+    struct RowStarts {
+        Index of[sizeof...(X)];
+    };
+    template <typename Index>
+    __device__ __forceinline__ RowStarts<Index> row_at(Index row) const {
+        return row_at(row, std::make_index_sequence<sizeof...(X)>());
     }
-    template <bool packed, int n, typename Index>
-    __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n]) const {
-        give<packed>(row, column, values, std::make_index_sequence<sizeof...(X)>());
-    }
-    template <bool packed, int n, typename Index, size_t... k>
-    __device__ __forceinline__ void give(Index row, Index column, const float (&values)[n],
-                                         std::index_sequence<k...>) const {
-        Index starts[sizeof...(X)] = {};
+    template <typename Index, size_t... k>
+    __device__ __forceinline__ RowStarts<Index> row_at(Index row, std::index_sequence<k...>) const {
+        RowStarts<Index> starts{};
 #pragma unroll
         for (int a = 1; a < F::kRank; ++a) {
             if (a >= all.num_axes) break;
             const Index next = a + 1 < all.num_axes ? all.sizes[a].quotient(row) : Index(0);
             const Index along = row - next * Index(all.sizes[a].by);
-            ((starts[k] += is_of_columns<X> ? 0 : along * Index(all.strides[a][k])), ...);
+            ((starts.of[k] += is_of_columns<X> ? 0 : along * Index(all.strides[a][k])), ...);
             row = next;
         }
+        return starts;
+    }
+    // Neighbours from flat position `at` on, or from a column of a row; `packed` in memory where
+    // there are several, or apart.
+    template <int n, typename Index>
+    __device__ __forceinline__ void operator()(Index at, const float (&values)[n]) const {
+        const Index row = all.sizes[0].quotient(at);
+        give<true>(row_at(row), at - row * Index(all.sizes[0].by), values);
+    }
+    template <bool packed, int n, typename Index>
+    __device__ __forceinline__ void give(const RowStarts<Index>& row, Index column,
+                                         const float (&values)[n]) const {
+        give<packed>(row, column, values, std::make_index_sequence<sizeof...(X)>());
+    }
+    template <bool packed, int n, typename Index, size_t... k>
+    __device__ __forceinline__ void give(const RowStarts<Index>& row, Index column,
+                                         const float (&values)[n],
+                                         std::index_sequence<k...>) const {
         [&](auto... x) {
             [&](auto... found) {
 #pragma unroll
                 for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
                 (store<n, packed>(x, column, found), ...);
             }(fetch<n, packed, X>(x, column)...);
-        }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + starts[k],
+        }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + row.of[k],
                                            Index(all.strides[0][k])}...);
     }
     // It is the same in all rows: what is computed of it alone is computed once for several.
