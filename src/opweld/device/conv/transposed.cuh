@@ -246,7 +246,7 @@ struct PhaseEpilogue {
     // The row of the whole, and whether it is there.
     template <typename Index>
     struct Row {
-        typename Epilogue::template RowStarts<Index> of_whole;
+        decltype(PhaseEpilogue::whole.row_at(Index())) of_whole;
         bool inside;
     };
     template <typename Index>
