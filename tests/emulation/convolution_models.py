@@ -4,9 +4,11 @@ float64.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from tests.behaviour.emitted import Pair, kernels_in, leaves
 from tests.behaviour.products import pair_of_texts, text_of
@@ -55,6 +57,11 @@ def require_kernels(pair: Pair, num_convolutions: int) -> None:
     forward = pair.text[: pair.text.index("    def _opweld_fits")]
     forward = forward[forward.rindex("    def forward") :]
     assert forward.count("_conv") == num_convolutions and "functional" not in forward
+
+
+def quick_first(names: Iterable[str], quick: Collection[str]) -> list[Any]:
+    """Parameters of tests, of which those that are not `quick` are left to the slow ones."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
 class Rounded(torch.overrides.TorchFunctionMode):

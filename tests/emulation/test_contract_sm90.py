@@ -64,10 +64,11 @@ def test_inf_and_nan_are_those_of_float32(mode: str) -> None:
 @pytest.mark.parametrize(
     ("line", "broken"),
     [
-        ("scale += step;", "scale += 2 * step;"),  # those of another interval
+        # those of another interval
+        pytest.param("scale += step;", "scale += 2 * step;", marks=pytest.mark.slow),
         ("promote(sums.value[0], part.sums, part.upper, part.lower);", ""),
         ("before.advance();", ""),  # a stage is released too early, another never
-        ("start(even);\n    int left", "int left"),
+        pytest.param("start(even);\n    int left", "int left", marks=pytest.mark.slow),
     ],
     ids=str,
 )

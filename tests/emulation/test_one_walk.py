@@ -175,7 +175,11 @@ def test_every_order_of_threads_gives_the_same_bits(order: str) -> None:
 def spilling(make: Callable[[Make], Outputs], where: str) -> Any:
     """What spills so far."""
     return pytest.param(
-        make, marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=where)
+        make,
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.xfail(strict=True, raises=AssertionError, reason=where),
+        ],
     )
 
 
@@ -185,7 +189,7 @@ def spilling(make: Callable[[Make], Outputs], where: str) -> Any:
     [
         softmax,
         spilling(softmax_across, "160 bytes a thread of 4 columns, 128 of one"),
-        masked_scores,
+        pytest.param(masked_scores, marks=pytest.mark.slow),
         spilling(powers, "20 bytes a thread of those that merge pieces"),
         moments,
         moments_across,

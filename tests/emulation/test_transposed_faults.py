@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.emulation.convolution_models import quick_first
 from tests.emulation.convolutions import NARROW
 from tests.emulation.emulate import EmulationFault
 from tests.emulation.transposed_convolutions import (
@@ -151,7 +152,19 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+# Some of them in every run, all in the slow ones.
+QUICK = (
+    *("a phase at the place of another", "elements that a phase has not", "the order of taps"),
+    *(
+        "the first tap",
+        "the steps of taps",
+        "windows of a phase in float32",
+        "the steps of the epilogue",
+    ),
+)
+
+
+@pytest.mark.parametrize("fault", quick_first(FAULTS, QUICK))
 def test_a_fault_shows(fault: str) -> None:
     """The check takes the kernel as it is, and not the broken one."""
     check, sound, broken = FAULTS[fault]

@@ -8,6 +8,7 @@ import pytest
 from tests.behaviour.emitted import Pair
 from tests.emulation.convolution_models import (
     convolution_pair,
+    quick_first,
     require_kernels,
     require_near_float64,
     source,
@@ -54,7 +55,7 @@ def multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "4")
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=quick_first(MODELS, ("vocoder", "volume", "same pixels")))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     name = request.param
     return convolution_pair(name, MODELS[name], tmp_path_factory.mktemp(name))
