@@ -4,7 +4,7 @@ float64.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,9 @@ def require_kernels(pair: Pair, num_convolutions: int) -> None:
     assert forward.count("_conv") == num_convolutions and "functional" not in forward
 
 
-def quick_first(names: Iterable[str], quick: Collection[str]) -> list[Any]:
+def quick_first(names: Collection[str], quick: Collection[str]) -> list[Any]:
     """Parameters of tests, of which those that are not `quick` are left to the slow ones."""
+    assert set(quick) <= set(names)
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 

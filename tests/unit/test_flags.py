@@ -1,5 +1,5 @@
-"""What torch's flags allow, and that emitted files read them alike: each in a process of its own, as
-flags that are set for all operators and for each cannot be put back.
+"""What torch's flags allow, and that emitted files read them alike: each case in a process of its
+own, as flags that are set for all operators and for each cannot be put back.
 """
 
 from __future__ import annotations
