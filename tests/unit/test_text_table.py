@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from benchmarks.emitted_lines import MARKER, PARTS, parts_of
-from benchmarks.text_table import CHANNELS_LAST, network_speed, text_and_time
+from benchmarks.text_table import CHANNELS_LAST, bare_convolutions, network_speed, text_and_time
 
 from opweld.device import pieces
 from opweld.emission import piece
@@ -107,3 +107,18 @@ def test_every_line_of_an_emitted_file_is_counted_once(language: str) -> None:
     assert parts["support_python"] == len(fixed.splitlines())
     assert parts["support_cpp"] == len(library.splitlines())
     assert parts["kernels"] == 4
+
+
+def test_single_convolutions_that_are_wrong_or_change_have_no_times_in_the_table() -> None:
+    good = {
+        "name": "good", "different_runs": 0, "grade": "C", "floor_ms": 0.01, "eager_ms": 0.5,
+        "channels_last_ms": 0.4, "opweld_ms": 0.25, "run": {"date": "2026-01-01", "command": "c"},
+        "error": {"rms": 2e-4, "eager_rms": 1e-6, "tf32_rms": 1e-4},
+    }  # fmt: skip
+    cases = [good, {**good, "grade": "D"}, {**good, "different_runs": 1}]
+    head = {"device": "d", "versions": {"torch": "2"}, "cases": cases}
+    _, _, *rows = [line for line in bare_convolutions(head) if line.startswith("|")]
+    right, *wrong = ([cell.strip() for cell in row.split("|")[1:-1]] for row in rows)
+    times = ["0.0100", "0.5000", "0.4000", "", "**0.2500**", "2.00"]
+    assert right == ["good", *times, "2.00", "C"]
+    assert wrong == [["good", "wrong", *[""] * 7]] * 2
