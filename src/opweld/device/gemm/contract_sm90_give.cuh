@@ -41,7 +41,8 @@ struct RowsAt {
 };
 
 // @takes_rows deps:
-// Whether an epilogue is told rows and columns, besides flat positions.
+// Whether an epilogue is told rows and columns, besides flat positions: what it says of a row once
+// (`row_at`), and values of some columns of it (`give`).
 template <typename Epilogue, typename = void>
 constexpr bool takes_rows = false;
 template <typename Epilogue>
