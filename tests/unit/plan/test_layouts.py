@@ -111,6 +111,32 @@ def test_returned_views_have_eager_strides() -> None:
     assert all(behind_views(view) is whole for view in views)
 
 
+def test_what_a_pool_gives_is_a_view_where_what_it_shows_is_returned() -> None:
+    m = Make()
+    y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
+    result = pooled(m, y)
+    (reduced,) = result.inputs
+    whole, view = moved(reduced, result).outputs
+    assert view.op is Op.RESHAPE and behind_views(view) is behind_views(whole)
+
+
+def test_a_reshape_into_more_axes_shows_a_copy() -> None:
+    m = Make()
+    y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
+    (view,) = moved(m.reshape(y, BATCH, 4, 4, 6, 5)).outputs
+    assert view.op is Op.RESHAPE and is_copy(view.inputs[0])
+
+
+def test_a_call_gets_a_copy_of_what_a_view_shows_in_another_order() -> None:
+    """The reshape is no view of what lies in that order, as a slice is."""
+    m = Make()
+    y = m.reshape(m.relu(two(m)), BATCH, 96, 5)
+    unknown = CallAttrs("aten.some.default", (Operand(0),), (), (y.type,), "")
+    found = moved(m.reduced("mean", two(m), 2, 3), m.arena.call((y,), unknown))
+    (call,) = (n for n in found.nodes() if n.op is Op.CALL and n.attrs.target == unknown.target)
+    assert is_copy(call.inputs[0])
+
+
 def test_what_is_permuted_back_is_not_copied_for_a_call() -> None:
     """As images are before a linear layer; nor is another operand in that order."""
     m = Make()
