@@ -205,6 +205,14 @@ class TestRefusals:
         y = conv(m, x, 128, kernel, last=True, **rest)
         assert refusal(m.relu(y)).startswith(LIBRARY + reason)
 
+    @pytest.mark.parametrize(("padding", "taken"), [(127, True), (128, False)])
+    def test_the_last_window_begins_in_reach(self, padding: int, taken: bool) -> None:
+        """Of one tap, so that it begins as far behind the image as the first before it."""
+        m = Make()
+        x = m.x("x", BATCH, 16, 150, 64)
+        plan = planned(m.relu(conv(m, x, 128, (1, 1), last=True, padding=(0, padding))))
+        assert bool(convolutions(plan)) == taken
+
     @pytest.mark.parametrize(("padding", "taken"), [(16, True), (17, False)])
     def test_three_axes_allow_less_padding(self, padding: int, taken: bool) -> None:
         m = Make()

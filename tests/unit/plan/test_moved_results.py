@@ -106,6 +106,18 @@ def test_a_copy_that_others_read_is_made_once() -> None:
     assert kinds(planned(copied(m, y), copy)) == [GroupKind.POINTWISE, GroupKind.CONVOLUTION]
 
 
+def test_a_copy_that_two_kernels_read_stays() -> None:
+    m = Make()
+    x, other = m.x("x", *LAST), m.x("other", *IMAGE)
+    copy = m.arena.make(Op.CAST, m.permute(other, 0, 2, 3, 1), attrs=CastAttrs(x.type.dtype))
+    first = conv(m, x, 64, (3, 3), last=True, padding=1)
+    second = conv(m, m.relu(x), 64, (3, 3), last=True, padding=1)
+    plan = planned(copied(m, m.add(first, copy)), copied(m, m.add(second, copy)))
+    copies = [group for group in plan.groups if group.outputs == (copy,)]
+    assert len(copies) == 1 and len(convolutions(plan)) == 2
+    assert all(copy in group.inputs for group in convolutions(plan))
+
+
 def test_a_copy_in_another_order_stays() -> None:
     m = Make()
     y = conv(m, m.x("x", *LAST), 64, (3, 3), last=True, padding=1)

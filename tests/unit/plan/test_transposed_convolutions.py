@@ -182,6 +182,14 @@ class TestRefusals:
         y = transposed(m, m.x("x", BATCH, 16, 300, channels), 128, kernel, last=True, **rest)
         assert refusal(m.relu(y)).startswith(LIBRARY + reason)
 
+    @pytest.mark.parametrize(("padding", "taken"), [(128, True), (129, False)])
+    def test_the_last_window_begins_in_reach(self, padding: int, taken: bool) -> None:
+        m = Make()
+        x = m.x("x", BATCH, 16, 300, 64)
+        how: dict[str, Any] = {"padding": (0, padding), "dilation": (1, 127)}
+        y = transposed(m, x, 128, (1, 2), last=True, **how)
+        assert bool(convolutions(planned(m.relu(y)))) == taken
+
     def test_many_positions_in_few_at_a_stride(self) -> None:
         m = Make()
         x = m.x("x", BATCH, 32, 32, 64)
