@@ -3,6 +3,7 @@ hands over its sums."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -258,17 +259,20 @@ FAULTS_ACROSS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_handing_over_shows(fault: str) -> None:
-    sound, broken, extents = FAULTS[fault]
+def require_shown(
+    fault: tuple[str, str, tuple[int, int]], run: Callable[[int, int, str], None]
+) -> None:
+    sound, broken, extents = fault
     assert sound in text()
     with pytest.raises((EmulationFault, AssertionError)):
-        given(*extents, (4, 128, 1), source=text().replace(sound, broken))
+        run(*extents, text().replace(sound, broken))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_handing_over_shows(fault: str) -> None:
+    require_shown(FAULTS[fault], lambda m, n, source: given(m, n, (4, 128, 1), source=source))
 
 
 @pytest.mark.parametrize("fault", FAULTS_ACROSS)
 def test_a_fault_among_neighbouring_rows_shows(fault: str) -> None:
-    sound, broken, extents = FAULTS_ACROSS[fault]
-    assert sound in text()
-    with pytest.raises((EmulationFault, AssertionError)):
-        given_across(*extents, source=text().replace(sound, broken))
+    require_shown(FAULTS_ACROSS[fault], lambda m, n, source: given_across(m, n, source=source))

@@ -206,7 +206,7 @@ class TestRefusals:
         assert refusal(m.relu(y)).startswith(LIBRARY + reason)
 
     @pytest.mark.parametrize(("padding", "taken"), [(127, True), (128, False)])
-    def test_the_last_window_begins_in_reach(self, padding: int, taken: bool) -> None:
+    def test_the_corner_of_the_last_window_is_in_range(self, padding: int, taken: bool) -> None:
         """Of one tap, so that it begins as far behind the image as the first before it."""
         m = Make()
         x = m.x("x", BATCH, 16, 150, 64)

@@ -101,7 +101,7 @@ def test_what_a_pool_gives_lies_as_in_eager() -> None:
     assert is_copy(shown) and shown.type == result.type
 
 
-def test_returned_views_have_eager_strides() -> None:
+def test_views_among_outputs_have_eager_strides() -> None:
     m = Make()
     y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
     part = m.slice(y, 1, 2, 8)
@@ -111,7 +111,7 @@ def test_returned_views_have_eager_strides() -> None:
     assert all(behind_views(view) is whole for view in views)
 
 
-def test_what_a_pool_gives_is_a_view_where_what_it_shows_is_returned() -> None:
+def test_a_pool_is_a_view_of_its_reduction_that_is_an_output() -> None:
     m = Make()
     y = m.relu(convolution(m, m.relu(convolution(m, two(m), 64)), 16))
     result = pooled(m, y)

@@ -183,7 +183,7 @@ class TestRefusals:
         assert refusal(m.relu(y)).startswith(LIBRARY + reason)
 
     @pytest.mark.parametrize(("padding", "taken"), [(128, True), (129, False)])
-    def test_the_last_window_begins_in_reach(self, padding: int, taken: bool) -> None:
+    def test_the_corner_of_the_last_window_is_in_range(self, padding: int, taken: bool) -> None:
         m = Make()
         x = m.x("x", BATCH, 16, 300, 64)
         how: dict[str, Any] = {"padding": (0, padding), "dilation": (1, 127)}

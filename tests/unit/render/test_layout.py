@@ -75,7 +75,7 @@ def test_template_arguments_part_only_where_nothing_else_fits() -> None:
     assert [len(part) <= COLUMNS for part in folded(line).split("\n")] == [True, True]
 
 
-def test_the_start_of_a_call_is_folded() -> None:
+def test_a_long_function_name_is_wrapped() -> None:
     text = call(f"return launch<{'First' * 12}, {'Second' * 8}>", ["x", "y"], 2)
     assert all(len(line) <= COLUMNS for line in text.split("\n"))
 

@@ -166,24 +166,25 @@ struct Corner {
     __device__ __forceinline__ Corner(const Convolution& c, Index row) {
         const Index places = Index(c.places());
         image = row / places;
-        unsigned place = unsigned(row - image * places);
-#pragma unroll
-        for (int axis = 2; axis >= 0; --axis) {
-            const unsigned next = place / unsigned(c.out[axis]);
-            at[axis] = int(place - next * c.out[axis]) * c.stride[axis] - c.padding[axis];
-            place = next;
-        }
+        find(c, unsigned(row - image * places),
+             [&](unsigned place, int axis) { return place / unsigned(c.out[axis]); });
     }
     // The same by the sizes of c's output, where there are fewer than 2^31 pixels.
     __device__ __forceinline__ Corner(const Convolution& c, const Divisor (&out)[3], Index row) {
-        unsigned place = unsigned(row);
+        image = Index(find(c, unsigned(row),
+                           [&](unsigned place, int axis) { return out[axis].quotient(place); }));
+    }
+    // Returns how many whole outputs are before `place`.
+    template <typename Quotient>
+    __device__ __forceinline__ unsigned find(const Convolution& c, unsigned place,
+                                             const Quotient& quotient) {
 #pragma unroll
         for (int axis = 2; axis >= 0; --axis) {
-            const unsigned next = out[axis].quotient(place);
+            const unsigned next = quotient(place, axis);
             at[axis] = int(place - next * c.out[axis]) * c.stride[axis] - c.padding[axis];
             place = next;
         }
-        image = Index(place);
+        return place;
     }
 };
 
