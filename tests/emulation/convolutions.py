@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from tests.emulation import distributions
 from tests.emulation.distributions import chain_of_fmas, error, exact, rounded
 from tests.emulation.emulate import Shifted, emulate
 from tests.emulation.products import EPILOGUE, reach
@@ -277,6 +278,18 @@ def require_of_11_bits(found: np.ndarray, x: np.ndarray, weight: np.ndarray, how
     a, b = matrices(x, weight, how)
     flat = found.reshape(1, -1, len(weight))
     assert error(flat, rounded(a), rounded(b)) <= 2.0**-20 < error(flat, a, b)
+
+
+def require_float32_where(
+    odd_x: np.ndarray, odd_weight: np.ndarray, found: np.ndarray, how: Windows, *operands: Any
+) -> None:
+    """Elements of what is odd in either operand are as exact as float32 sums; see
+    distributions.require_float32_where.
+    """
+    a, b = matrices(*operands, how)
+    odd_a, odd_b = matrices(odd_x.astype(np.float32), odd_weight.astype(np.float32), how)
+    odd = exact(odd_a, np.ones_like(b)) + exact(np.ones_like(a), odd_b) > 0
+    distributions.require_float32_where(odd, found.reshape(1, -1, b.shape[1]), a, b)
 
 
 def require_of_float32(found: np.ndarray, x: np.ndarray, weight: np.ndarray, how: Windows) -> None:

@@ -139,6 +139,25 @@ def error(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
     return float(np.sqrt(np.mean(((found - exact(a, b)) / np.where(size > 0, size, 1)) ** 2)))
 
 
+def require_float32_where(odd: np.ndarray, found: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Elements [1, m, n] that `odd` names are as exact as float32 sums are, the others at least as
+    those of operands of 11 bits. What is not finite stays so; sums that may overflow are free.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        right, size = exact(a, b), exact(abs(a), abs(b))
+        squares = exact(a.astype(np.float64) ** 2, b.astype(np.float64) ** 2)
+        k = a.shape[2]
+        wrong = abs(found - right)
+        as_float32 = wrong <= 2.0**-22 * np.sqrt(k * squares) + k * 2.0**-149
+        as_tf32 = wrong <= 6 * 2.0**-12 * np.sqrt(squares)  # six deviations, rounded by halves
+    lost = ~np.isfinite(size)
+    np.testing.assert_array_equal(found[lost], right[lost])
+    sums = ~lost & (size < 2.0**127)
+    assert odd.any(), "nothing is odd"
+    assert as_float32[sums & odd].all(), "sums lack digits"
+    assert (as_float32 | as_tf32)[sums].all(), "other sums are wrong"
+
+
 def chain_of_fmas(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product as one chain of float32 fused multiply-adds in the order of k."""
     sums = np.zeros((*a.shape[:2], b.shape[1]), np.float32)

@@ -251,8 +251,9 @@ def test_inf_and_nan_propagate_as_in_eager() -> None:
     missing = torch.zeros(2, 30, 9, dtype=torch.bool)
     missing[1, 1:6] = True
     assert torch.equal(found.isnan(), missing)
-    exact = line(x.double(), weight.double())
-    torch.testing.assert_close(found[~missing].double(), exact[~missing], rtol=1e-5, atol=1e-5)
+    exact, deviation = (line(x.double() ** n, weight.double() ** n) for n in (1, 2))
+    wrong, of_11_bits = (found.double() - exact).abs(), 2.0**-12 * deviation.sqrt()
+    assert (wrong <= 6 * of_11_bits)[~missing].all()
 
 
 def of_form(filters: int, space: tuple[int, ...]) -> Callable[[Make], tuple[Node, ...]]:

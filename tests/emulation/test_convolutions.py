@@ -4,6 +4,7 @@ the float32 kernel where the packed form does not fit. Beside sums in float64.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.emulation.convolutions import (
     matrices,
     require_as_exact,
     require_faithful,
+    require_float32_where,
     require_of_11_bits,
     require_of_float32,
     windows,
@@ -154,15 +156,22 @@ def needs(case: Case, form: Form, multiprocessors: int) -> int:
 class TestValues:
     CASE = Case(2, 70, (6, 7), 36, (3, 3), windows(2, 1, 1))
     how = CASE.how
+    in_image_1 = (
+        np.arange(2)[:, None, None, None] * np.ones((2, 70, 6, 7)),
+        np.zeros((36, 70, 3, 3)),
+    )
 
     @pytest.mark.parametrize("odd", [np.inf, np.nan, 3e38, 1e-42])
     @pytest.mark.parametrize("side", [0, 1])
     def test_edge_values_propagate_as_in_float32(self, odd: float, side: int) -> None:
-        operands = self.CASE.operands
-        operands[side][(1, slice(None), 2, 1) if side == 0 else 1] = odd
+        """Of tiles enough that no sum is made in parts, of which few are odd."""
+        operands = replace(self.CASE, batch=6).operands
+        odds = [np.zeros(each.shape, bool) for each in operands]
+        odds[side][(1, slice(None), 2, 1) if side == 0 else 1] = True
+        operands[side][odds[side]] = odd
         operands[1 - side][0] = 0
-        found, makers = convolve(*operands, self.how)
-        require_of_float32(found, *operands, self.how)
+        found, makers = convolve(*operands, self.how, multiprocessors=1)
+        require_float32_where(*odds, found, self.how, *operands)
         assert makers == 1
         if not np.isfinite(odd):
             sums = exact(*matrices(*operands, self.how)).reshape(found.shape)
@@ -191,28 +200,34 @@ class TestValues:
     @pytest.mark.parametrize("where", ["a channel", "a pixel", "filters", "a tap"])
     def test_a_huge_one_hides_no_others(self, where: str, bits: int) -> None:
         x, weight = self.CASE.operands
+        huge = [np.zeros(each.shape, bool) for each in (x, weight)]
         if where in ("a channel", "a pixel"):
-            place = ... if where == "a channel" else (0, 2, 2)
-            x[:, 68][place] = 2.0**bits
+            huge[0][:, 68][... if where == "a channel" else (0, 2, 2)] = True
             weight[::2, 68] = 0
         else:
-            weight[(slice(None), 3, *((1, 1) if where == "a tap" else ()))] = 2.0**bits
+            huge[1][(slice(None), 3, *((1, 1) if where == "a tap" else ()))] = True
             x[1, 3] = 0
-        found, _ = convolve(x, weight, self.how)
+        x[huge[0]], weight[huge[1]] = 2.0**bits, 2.0**bits
+        found, _ = convolve(x, weight, self.how, multiprocessors=1)
         require_as_exact(found, x, weight, self.how)
         if bits == 20:
             require_of_11_bits(found, x, weight, self.how)
-        if bits == 60:
-            require_of_float32(found, x, weight, self.how)
+        if bits == 60 and where == "a channel":
+            require_float32_where(*huge, found, self.how, x, weight)
+        if bits == 60 and where in ("filters", "a tap"):
+            require_float32_where(*self.in_image_1, found, self.how, x, weight)
 
-    def test_sums_that_lack_digits_are_made_anew(self) -> None:
-        """Each element is handed over by one kernel and then by the other."""
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    def test_sums_that_lack_digits_are_made_anew(self, form: Form) -> None:
+        """By the warp that finds them, which hands each element over once."""
         how = windows(2)
-        x, weight = Case(2, 60, (6, 7), 36, (2, 2), how).operands
-        x[:, 8], weight[::2, 8] = 2.0**40, 0
-        found, makers = convolve(x, weight, how)
-        require_of_float32(found, x, weight, how)
-        assert makers == 2
+        x, weight = Case(2, 160, (6, 7), 67, (2, 2), how).operands
+        huge = np.zeros(x.shape, bool)
+        huge[:, 8] = True
+        x[huge], weight[::2, 8] = 2.0**40, 0
+        found, makers = convolve(x, weight, how, form=form, multiprocessors=132)
+        require_float32_where(huge, np.zeros(weight.shape), found, how, x, weight)
+        assert makers == 1
 
 
 def flat(
@@ -285,7 +300,7 @@ class TestFaithful:
         x, weight = case.operands
         x[0, 5, 3, 3] = np.inf
         found, _ = convolve(x, weight, case.how, form=FAITHFUL)
-        require_of_float32(found, x, weight, case.how)
+        require_float32_where(np.isinf(x), np.isinf(weight), found, case.how, x, weight)
 
     @pytest.mark.parametrize("seed", [2, *slow(*range(5, 30))])
     def test_the_float32_kernel(self, seed: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.emulation import distributions
 from tests.emulation.convolution_models import quick_first
 from tests.emulation.convolutions import NARROW
 from tests.emulation.emulate import EmulationFault
@@ -13,6 +14,7 @@ from tests.emulation.transposed_convolutions import (
     Case,
     case,
     convolve,
+    flat,
     require_as_exact,
     require_of_float32,
     text,
@@ -53,7 +55,24 @@ def of_a_weight_that_does_not_fit(source: str) -> None:
     """Only the taps of the last phase know of it; those of another begin elsewhere."""
     how = case((4, 4), (4, 4), 2, 1)
     x, weight = how.operands
-    weight[:, 3, ::2, ::2] = 1e-42
+    odd = np.zeros(weight.shape, bool)
+    odd[:, 3, ::2, ::2] = True
+    weight[odd] = 1e-42
+    found = convolve(x, weight, how, source=source, lanes=1)
+    in_phase = np.zeros(found.shape, bool)
+    in_phase[:, 1::2, 1::2, 3] = True
+    a, b = how.matrices(x, weight)
+    distributions.require_float32_where(in_phase.reshape(1, -1, 36), flat(found), a, b)
+
+
+def beyond_a_limit(source: str) -> None:
+    """The float32 kernel's: one phase has a tap less."""
+    how = Case(1, 33, (1, 10), 4, (1, 129), (1, 2), (0, 60), (0, 0), (1, 1))
+    x, weight = how.operands
+    x[0, 3, 0, 1] = np.nan
+    found = convolve(x, weight, how, source=source, lanes=1)
+    np.testing.assert_array_equal(np.isnan(found).any(-1), how.reached(np.isnan(x[:, 3])))
+    x[0, 3, 0, 1] = 1
     found = convolve(x, weight, how, source=source, lanes=1)
     require_of_float32(found, x, weight, how)
 
@@ -85,23 +104,23 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
     ),
     "the order of taps": (
         with_uneven_axes,
-        "(own.kernel[axis] - 1 - place) * weight.step[axis]",
-        "place * weight.step[axis]",
+        "(own.kernel[axis] - 1 - i) * step[axis]",
+        "i * step[axis]",
     ),
     "the first tap": (
         with_uneven_axes,
-        "weight.first[phase][axis] +",
-        "(weight.first[phase][axis] + 1) % 2 +",
+        "(first[phase][axis] +",
+        "((first[phase][axis] + 1) % 2 +",
     ),
     "the steps of taps": (
         with_uneven_axes,
-        "(own.kernel[axis] - 1 - place) * weight.step[axis]",
-        "(own.kernel[axis] - 1 - place)",
+        "(own.kernel[axis] - 1 - i) * step[axis]",
+        "(own.kernel[axis] - 1 - i)",
     ),
     "where windows begin": (with_uneven_axes, "* d - r - p) / s;", "* d - p) / s;"),
     "where windows of a phase begin": (
         with_uneven_axes,
-        "return taps.of[tile.batch].shift[axis];",
+        "return taps.of[phase].shift[axis];",
         "return 0;",
     ),
     "steps from tap to tap": (
@@ -120,14 +139,14 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
         "const int intervals = grid.intervals;",
     ),
     "taps that a phase has not, in float32": (
-        with_one_tap,
+        beyond_a_limit,
         "if (k >= c.channels * taps) return 0.0f;",
         "",
     ),
     "the filters of a phase": (
         with_uneven_axes,
-        "filters.packed + blockIdx.x * row,",
-        "filters.packed + filter * row,",
+        "filters.packed + number * c.taps()",
+        "filters.packed + number % c.filters * c.taps()",
     ),
     "the scales of a phase": (
         of_filters_that_differ,
@@ -136,13 +155,23 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
     ),
     "what is known of a phase": (
         of_a_weight_that_does_not_fit,
-        "Form::pack_pixels(c, pixels, filters, num_filters, stream)",
-        "Form::pack_pixels(c, pixels, filters, c.filters, stream)",
+        "power_of_two(-up), known)",
+        "power_of_two(-up), number < c.filters ? known : 0)",
     ),
     "windows of a phase in float32": (
-        of_a_weight_that_does_not_fit,
+        beyond_a_limit,
         "corner.at[axis] += own.shift[axis];",
         "corner.at[axis] += 0;",
+    ),
+    "windows of a phase that are made again": (
+        of_a_weight_that_does_not_fit,
+        " +\n                           taps_of.shift(batch, axis);",
+        ";",
+    ),
+    "filters of a phase that are made again": (
+        of_a_weight_that_does_not_fit,
+        "number % c.filters * weight.filter",
+        "number % 2 * weight.filter",
     ),
     "memory of parts": (
         in_parts,

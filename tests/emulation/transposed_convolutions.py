@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from tests.emulation import distributions
 from tests.emulation.convolutions import CHAIN, NARROW, Form, normal
 from tests.emulation.distributions import chain_of_fmas, error, exact, rounded
 from tests.emulation.emulate import emulate
@@ -286,6 +287,19 @@ def require_faithful(found: np.ndarray, x: np.ndarray, weight: np.ndarray, how: 
     """As exact as one chain of fused multiply-adds."""
     a, b = how.matrices(x, weight)
     assert error(flat(found), a, b) <= error(chain_of_fmas(a, b), a, b)
+
+
+def require_float32_where(
+    odd_x: np.ndarray, odd_weight: np.ndarray, found: np.ndarray, how: Case, *operands: np.ndarray
+) -> None:
+    """Elements of what is odd in either operand are as exact as float32 sums; see
+    distributions.require_float32_where.
+    """
+    a, b = how.matrices(*operands)
+    odd_a, odd_b = how.matrices(odd_x.astype(np.float32), odd_weight.astype(np.float32))
+    shown, _ = how.matrices(np.ones_like(operands[0]), operands[1])
+    odd = exact(odd_a, np.ones_like(b)) + exact(shown, odd_b) > 0
+    distributions.require_float32_where(odd, flat(found), a, b)
 
 
 def require_of_float32(found: np.ndarray, x: np.ndarray, weight: np.ndarray, how: Case) -> None:

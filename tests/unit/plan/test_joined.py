@@ -98,7 +98,7 @@ def test_a_stem_is_a_kernel() -> None:
     assert "taps of 2 rows joined" in to_text(kernel)
     text = cuda_text((kernel,))
     assert "op::JoinedTiles<op::Tf32, 2, 64, 2>" in text
-    assert "pack_joined_kernel" in text
+    assert "JoinedPixels" in text
 
 
 def plan_graph() -> Any:

@@ -48,7 +48,12 @@ struct Launch {
     int run(void (*kernel)(Parameters...), const Arguments&... arguments) {
         if (config.gridDim.x == 0) return 0;
         const int error = config.dynamicSmemBytes ? allow(kernel) : 0;
-        return error ? error : int(cudaLaunchKernelEx(&config, kernel, arguments...));
+        return error ? error : run_allowed(kernel, arguments...);
+    }
+    // The same of a kernel that may have its shared memory.
+    template <typename... Parameters, typename... Arguments>
+    int run_allowed(void (*kernel)(Parameters...), const Arguments&... arguments) {
+        return config.gridDim.x == 0 ? 0 : int(cudaLaunchKernelEx(&config, kernel, arguments...));
     }
     // Lets the kernel have so much shared memory.
     template <typename Kernel>

@@ -4,7 +4,8 @@
 //
 // packed input: [image][pixel][chunk][64], scales [image][interval of channels][pixel]
 // packed filters: [filter][tap][chunk][64], scales [filter]; what a chunk holds stands at Chunks.
-// k has intervals (tap, 64 channels).
+// k has intervals (tap, 64 channels). Scales are marked where halves may not do for what is under
+// them; a warp that meets marks makes its part of a tile from the operands in memory.
 
 namespace op {
 
@@ -100,7 +101,7 @@ struct Taps {
     }
 };
 
-// @PixelScales deps: Corner, Taps, Drowned, Sums, TileScales
+// @PixelScales deps: Corner, Taps, Drowned, Staging, Sums, own_thread, pack_values
 // The scales of what two output pixels, 8 apart, see in one interval of k after the other.
 struct PixelScales {
     static constexpr int kMostTaps = 64;
@@ -135,10 +136,12 @@ struct PixelScales {
             }
             return found;
         }
-        __device__ __forceinline__ float scale(const float* scales, int tap, int offset) {
+        __device__ __forceinline__ float scale(const float* scales, int tap, int offset,
+                                               uint32_t& marks) {
             const float found = shown >> tap & 1 ? __ldg(scales + begin + offset) : 0.0f;
-            largest = fmaxf(largest, found);
-            return found;
+            marks |= __float_as_uint(found);
+            largest = fmaxf(largest, unmarked(found));
+            return unmarked(found);
         }
     };
     const Convolution& c;
@@ -146,21 +149,35 @@ struct PixelScales {
     const float* scales;
     Taps taps;
     Pixel upper, lower;
+    uint32_t marks;  // in the lowest bits
 
     __device__ __forceinline__ void next(float& of_upper, float& of_lower) {
         const int* at = taps.at;
         const int of_tap = (at[0] * c.dilation[0] * c.size[1] + at[1] * c.dilation[1]) * c.size[2] +
                            at[2] * c.dilation[2];
         const int offset = of_tap + taps.interval * int(c.pixels());
-        of_upper = upper.scale(scales, taps.tap, offset);
-        of_lower = lower.scale(scales, taps.tap, offset);
+        of_upper = upper.scale(scales, taps.tap, offset, marks);
+        of_lower = lower.scale(scales, taps.tap, offset, marks);
         taps.advance(kernel);
     }
-    // Where digits were lost: whether they count in the sums.
+    // Whether halves do not do for a warp's sums, by the marks of its pixels and of its columns,
+    // and where digits were lost by the sums themselves. Takes the marks off the scales of columns,
+    // which are none where the sums are made again.
     template <int kParts, int kTileN, int kPiece>
-    __device__ __forceinline__ void check(const Sums<kTileN, kPiece>& sums,
-                                          const TileScales& scales, const TileAt&, int64_t) const {
-        if (!scales.call->lossy) return;
+    __device__ __forceinline__ bool are_wanted_again(const Sums<kTileN, kPiece>& sums,
+                                                     Staging::OfWarp& space) const {
+        const int lane = own_thread() % 32;
+        uint32_t all = marks;
+        for (int i = lane; i < kTileN; i += 32) all |= __float_as_uint(space.factor[i]);
+        if (!__any_sync(~0u, all & kScaleMarks)) return false;
+        const bool again = __any_sync(~0u, all & kDoesNotFit) || are_drowned<kParts>(sums);
+        for (int i = lane; i < kTileN; i += 32) {
+            space.factor[i] = again ? 1.0f : unmarked(space.factor[i]);
+        }
+        return again;
+    }
+    template <int kParts, int kTileN, int kPiece>
+    __device__ __forceinline__ bool are_drowned(const Sums<kTileN, kPiece>& sums) const {
         Drowned<kParts> cancelled;
 #pragma unroll
         for (int piece = 0; piece < sums.kPieces; ++piece) {
@@ -169,24 +186,98 @@ struct PixelScales {
                 cancelled.add(sums.value[piece][i], i / 2 % 2 ? lower.largest : upper.largest);
             }
         }
-        cancelled.tell(scales.call);
+        return cancelled.are_many();
     }
 };
 
-// @AllTaps deps: Convolution, TileGrid
-// The taps that a tile sums, and how far they are from the corners of windows.
+// @AllTaps deps: Convolution
+// What the tiles of product `batch` sum: taps, how far they are from the corners of windows, and
+// the values of both operands in memory.
 using TapCounts = int[3];  // along each axis
 struct AllTaps {
-    __device__ __forceinline__ const TapCounts& kernel(const Convolution& c, const TileAt&) const {
+    __device__ __forceinline__ const TapCounts& kernel(const Convolution& c, int) const {
         return c.kernel;
     }
-    __device__ __forceinline__ int shift(const TileAt&, int) const { return 0; }
+    __device__ __forceinline__ int shift(int, int) const { return 0; }
+    // A channel of the pixel at these places; zero outside of the image.
+    __device__ __forceinline__ float pixel(const Convolution& c, int64_t image, const int (&at)[3],
+                                           int channel) const {
+        int64_t pixel = 0;
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) {
+            if (unsigned(at[axis]) >= unsigned(c.size[axis])) return 0.0f;
+            pixel = pixel * c.size[axis] + at[axis];
+        }
+        const int64_t place = image * c.batch + pixel * c.pixel + channel * c.channel;
+        return static_cast<const float*>(c.x)[place];
+    }
+    // Where a filter begins, how far from it the next one, and where its weight of a channel at a
+    // tap is from there, below 0 where there is none.
+    __device__ __forceinline__ const float* filter(const Convolution& c, int64_t number) const {
+        return static_cast<const float*>(c.weight) + number * filter_stride(c);
+    }
+    __device__ __forceinline__ int64_t filter_stride(const Convolution& c) const {
+        return c.channels * c.taps();
+    }
+    __device__ __forceinline__ int64_t place_in_filter(const Convolution& c, int, int channel,
+                                                       int tap) const {
+        return channel * c.taps() + tap;
+    }
 };
 
-// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, prefetch_map, tile_at
+// @make_windows_again deps: Corner, Sums, Taps, kInterval
+// A warp's sums of intervals of k in float32, from the operands in memory, one of this lane's two
+// rows after the other; `column` is its first one.
+template <typename TapsOf, int kTileN, int kPiece>
+OPWELD_FN void make_windows_again(Sums<kTileN, kPiece>& sums, const Convolution& c,
+                                  const TapsOf& taps_of, const Taps& first, int batch,
+                                  int intervals, const Corner<int> (&corners)[2], int column) {
+    const int64_t stride = taps_of.filter_stride(c), left = c.filters - column;
+    const float* const filter = taps_of.filter(c, batch * c.filters + column);
+    sums.clear();
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+        Taps taps = first;
+#pragma unroll 1
+        for (int interval = 0; interval < intervals; ++interval) {
+            int at[3];
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis) {
+                at[axis] = corners[row].at[axis] + taps.at[axis] * c.dilation[axis] +
+                           taps_of.shift(batch, axis);
+            }
+            const int begin = taps.interval * kInterval;
+            const int end = int(min(c.channels, int64_t(begin + kInterval)));
+            float some[kTileN / 4] = {};  // long sums lose less in levels
+#pragma unroll 1
+            for (int channel = begin; channel < end; ++channel) {
+                const float value = taps_of.pixel(c, corners[row].image, at, channel);
+                const int64_t place = taps_of.place_in_filter(c, batch, channel, taps.tap);
+                const float* weights = filter + place;
+#pragma unroll
+                for (int i = 0; i < kTileN; i += 8, weights += 8 * stride) {
+#pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        const bool exists = place >= 0 && i + j < left;
+                        const float weight = exists ? weights[j * stride] : 0.0f;
+                        some[i / 4 + j] = fmaf(value, weight, some[i / 4 + j]);
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < kTileN / 4; ++i) {
+                sums.value[i * 4 / kPiece][i * 4 % kPiece / 8 * 4 + 2 * row + i % 2] += some[i];
+            }
+            taps.advance(taps_of.kernel(c, batch));
+        }
+    }
+}
+
+// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, make_windows_again, prefetch_map, tile_at
 // Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices.
 template <int kSpace, typename TapsOf = AllTaps>
 struct WindowLoader {
+    static constexpr bool kMakesAgain = true;
     CUtensorMap a, b;
     Convolution c;
     int of_channels;  // intervals of channels
@@ -209,16 +300,29 @@ struct WindowLoader {
     __device__ __forceinline__ PixelScales row_scales(const TileGrid&, const TileScales& scales,
                                                       const TileAt& tile, int row,
                                                       int64_t rows) const {
-        const int(&kernel)[3] = taps_of.kernel(c, tile);
+        const int(&kernel)[3] = taps_of.kernel(c, tile.batch);
         const auto pixel = [&](int row) {
             if (row >= rows) return PixelScales::Pixel();
             Corner<int> corner(c, out, row);
 #pragma unroll
-            for (int axis = 0; axis < 3; ++axis) corner.at[axis] += taps_of.shift(tile, axis);
+            for (int axis = 0; axis < 3; ++axis) corner.at[axis] += taps_of.shift(tile.batch, axis);
             return PixelScales::Pixel(c, kernel, of_channels, corner);
         };
-        return {c,          kernel,        scales.a, Taps(kernel, of_channels, tile.first),
-                pixel(row), pixel(row + 8)};
+        return {c,          kernel,         scales.a, Taps(kernel, of_channels, tile.first),
+                pixel(row), pixel(row + 8), 0};
+    }
+    // A warp's sums in float32, where halves do not do.
+    template <int kTileN, int kPiece>
+    __device__ __forceinline__ void make_again(Sums<kTileN, kPiece>& sums, const TileAt& tile,
+                                               int64_t row, int64_t column, int64_t rows) const {
+        const int lane = own_thread() % 32;
+        const auto corner = [&](int64_t row) {  // beyond the last nothing is given
+            return Corner<int>(c, out, int(min(row, rows - 1)));
+        };
+        const Corner<int> corners[2] = {corner(row + lane / 4), corner(row + lane / 4 + 8)};
+        const Taps taps(taps_of.kernel(c, tile.batch), of_channels, tile.first);
+        make_windows_again(sums, c, taps_of, taps, tile.batch, tile.last - tile.first, corners,
+                           int(column) + lane % 4 * 2);
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,
@@ -232,7 +336,7 @@ struct WindowLoader {
         ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
         for (int index = cluster_index(); index < grid.count(); index += num_clusters()) {
             const TileAt tile = tile_at(*this, grid, index);
-            const int(&kernel)[3] = taps_of.kernel(c, tile);
+            const int(&kernel)[3] = taps_of.kernel(c, tile.batch);
             const Corner<int> corner(c, out, (tile.row * T::kBlocks + blocks.rank) * T::kTileM);
             const int column = tile.column * T::kTileN + blocks.rank * kPart;
             Taps taps(kernel, of_channels, tile.first);
@@ -241,9 +345,9 @@ struct WindowLoader {
             for (int chunk = first; chunk < last; ++chunk) {
                 auto& stage = memory.stage[ring.stage];
                 const Barrier& full = memory.full[ring.stage];
-                const int offset[3] = {taps.at[0] * c.dilation[0] + taps_of.shift(tile, 0),
-                                       taps.at[1] * c.dilation[1] + taps_of.shift(tile, 1),
-                                       taps.at[2] * c.dilation[2] + taps_of.shift(tile, 2)};
+                const int offset[3] = {taps.at[0] * c.dilation[0] + taps_of.shift(tile.batch, 0),
+                                       taps.at[1] * c.dilation[1] + taps_of.shift(tile.batch, 1),
+                                       taps.at[2] * c.dilation[2] + taps_of.shift(tile.batch, 2)};
                 const int part = chunk % kChunks;
                 memory.empty[ring.stage].wait(ring.parity);
                 memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));

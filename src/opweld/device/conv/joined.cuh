@@ -34,54 +34,66 @@ struct JoinedRows {
     };
 };
 
-// @pack_joined_filters_kernel deps: CallState, JoinedRows, pack_filter, start_dependents
-// A block packs a filter, as pack_filters_kernel does.
-struct JoinedFilter {
-    const Convolution &from, &to;
-    const float* data;
-    int rows;
+// @JoinedTaps deps: AllTaps, JoinedRows
+// As AllTaps, where `c` is what the convolution becomes: its operands lie in memory as before.
+struct JoinedTaps : AllTaps {
+    JoinedRows by;
 
-    __device__ __forceinline__ int64_t count() const { return from.channels * from.taps(); }
-    __device__ __forceinline__ float any(int64_t i) const { return data[i]; }
-    __device__ __forceinline__ float at(int64_t channel, int64_t tap) const {
-        const JoinedRows::InputIndex own(from, int(channel));
-        const int depth = int(tap) / to.kernel[1];
-        const int row = (int(tap) - depth * to.kernel[1]) * rows + own.row;
-        if (row >= from.kernel[1]) return 0.0f;
+    explicit JoinedTaps(const JoinedRows& by) : by(by) {}
+    __device__ __forceinline__ float pixel(const Convolution&, int64_t image, const int (&at)[3],
+                                           int channel) const {
+        const Convolution& from = by.from;
+        const JoinedRows::InputIndex own(from, channel);
+        if (unsigned(at[0]) >= unsigned(from.size[0])) return 0.0f;
+        const int row = at[1] * from.stride[1] - from.padding[1] + own.row * from.dilation[1];
+        const int column = at[2] * from.stride[2] - from.padding[2] + own.tap * from.dilation[2];
+        return AllTaps::pixel(from, image, {at[0], row, column}, int(own.channel));
+    }
+    __device__ __forceinline__ const float* filter(const Convolution&, int64_t number) const {
+        return AllTaps::filter(by.from, number);
+    }
+    __device__ __forceinline__ int64_t filter_stride(const Convolution&) const {
+        return AllTaps::filter_stride(by.from);
+    }
+    __device__ __forceinline__ int64_t place_in_filter(const Convolution& to, int, int channel,
+                                                       int tap) const {
+        const Convolution& from = by.from;
+        const JoinedRows::InputIndex own(from, channel);
+        const int depth = tap / to.kernel[1];
+        const int row = (tap - depth * to.kernel[1]) * by.rows + own.row;
+        if (row >= from.kernel[1]) return -1;
         const int64_t line = (own.channel * from.kernel[0] + depth) * from.kernel[1] + row;
-        return data[line * from.kernel[2] + own.tap];
+        return line * from.kernel[2] + own.tap;
     }
 };
-template <int kParts>
-static __global__ void __launch_bounds__(256)
-    pack_joined_filters_kernel(const JoinedRows by, const PackedFilters filters, CallHead* call) {
-    start_dependents();
-    const int64_t filter = blockIdx.x;
-    if (filter == 0 && threadIdx.x == 0) *call = {};
-    const auto* all = static_cast<const float*>(by.from.weight);
-    const JoinedFilter own{by.from, by.to, all + filter * by.from.channels * by.from.taps(),
-                           by.rows};
-    const int64_t row = by.to.taps() * interval_count(by.to.channels) * (kParts * kInterval);
-    pack_filter<kParts>(own, by.to.channels, by.to.taps(), filters.packed + filter * row, filters,
-                        filter);
-}
 
-// @pack_joined_kernel deps: JoinedRows, PackedFilters, Spots, dependents, pack_values, tell_call
-// A block packs an interval of some columns of a row: 16 threads that of one column.
-constexpr int kJoinedColumns = 128;
+// @JoinedPixels deps: JoinedRows, Spots, pack_values
+// As PixelsOf. A block packs an interval of some columns of a row: 16 threads that of one column.
+struct JoinedPixels {
+    static constexpr int kColumns = 128;
+    JoinedRows by;
+    int64_t segments, intervals;
 
+    explicit JoinedPixels(const JoinedRows& by)
+        : by(by),
+          segments((by.to.size[2] + kColumns - 1) / kColumns),
+          intervals(interval_count(by.to.channels)) {}
+    int64_t num_blocks() const {
+        return by.to.batches * by.to.size[0] * by.to.size[1] * segments * intervals;
+    }
+    template <int kParts>
+    __device__ __forceinline__ void pack(int64_t block, half* packed, float* scale) const;
+};
 template <int kParts>
-static __global__ void __launch_bounds__(256)
-    pack_joined_kernel(const JoinedRows by, const PackedFilters filters, const int num_filters,
-                       half* packed, float* scale, CallHead* call) {
-    start_dependents();
+__device__ __forceinline__ void JoinedPixels::pack(int64_t block, half* packed,
+                                                   float* scale) const {
     const Convolution &c = by.from, &to = by.to;
-    const int64_t segments = (to.size[2] + kJoinedColumns - 1) / kJoinedColumns;
-    const int64_t line = blockIdx.x / segments, rest = line / to.size[1];
+    const int64_t segment = block / intervals, line = segment / segments, rest = line / to.size[1];
     const int64_t image = rest / to.size[0];
     const int row = int(line - rest * to.size[1]), depth = int(rest - image * to.size[0]);
-    const int begin = int(blockIdx.x - line * segments) * kJoinedColumns;
-    const int interval = blockIdx.y, first = begin + threadIdx.x / kSpotThreads;
+    const int begin = int(segment - line * segments) * kColumns;
+    const int interval = int(block - segment * intervals);
+    const int first = begin + threadIdx.x / kSpotThreads;
     const int k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
     const auto* x = static_cast<const float*>(c.x) + image * c.batch;
     int64_t from[4];
@@ -97,12 +109,11 @@ static __global__ void __launch_bounds__(256)
                         : -(1 << 30);
     }
     const int64_t pixel = (int64_t(depth) * to.size[1] + row) * to.size[2];
-    const int64_t pitch = int64_t(gridDim.y) * (kParts * kInterval);
+    const int64_t pitch = intervals * (kParts * kInterval);
     half* const own = packed + (image * to.pixels() + pixel) * pitch;
-    float* const scales = scale + (image * gridDim.y + interval) * to.pixels() + pixel;
-    int known = 0;
+    float* const scales = scale + (image * intervals + interval) * to.pixels() + pixel;
 #pragma unroll 1
-    for (int i = 0; i < kJoinedColumns && begin + i < to.size[2]; i += 256 / kSpotThreads) {
+    for (int i = 0; i < kColumns && begin + i < to.size[2]; i += 256 / kSpotThreads) {
         const int column = first + i;
         const bool exists = column < to.size[2];
         Four v{};
@@ -111,16 +122,11 @@ static __global__ void __launch_bounds__(256)
             const int at = column * c.stride[2] + across[j];
             if (exists && unsigned(at) < unsigned(c.size[2])) v.x[j] = x[from[j] + at * c.pixel];
         }
-        known |= pack_values<kParts>(v, exists, own + column * pitch, k, scales + column);
+        pack_values<kParts, true>(v, exists, own + column * pitch, k, scales + column);
     }
-    griddepcontrol_wait();  // for the filters, and the call's state
-    if (blockIdx.x == 0 && blockIdx.y == 0) {
-        for (int i = threadIdx.x; i < num_filters; i += 256) known |= filters.known[i];
-    }
-    tell(call, known);
 }
 
-// @JoinedTiles deps: JoinedRows, Launch, WindowTiles, Windows, launch_fma_product, pack_joined_filters_kernel, pack_joined_kernel, product_of_windows
+// @JoinedTiles deps: JoinedPixels, JoinedTaps, WindowTiles, Windows, launch_fma_product, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
 template <typename Mode, int kSpace, int kColumns, int kRows>
 struct JoinedTiles {
@@ -144,21 +150,8 @@ struct JoinedTiles {
                                              stream);
         }
         const JoinedRows by(c, kRows);
-        const typename Form::Call call(by.to, workspace);
-        int error =
-            Launch(c.filters, 256, 0, stream)
-                .run(pack_joined_filters_kernel<Mode::kParts>, by, call.filters, call.pixels.head);
-        if (!error) error = pack(by, call, stream);
-        return error ? error : Form::multiply(by.to, call, c, sink, stream);
-    }
-    static int pack(const JoinedRows& by, const typename Form::Call& call, cudaStream_t stream) {
-        const Convolution& to = by.to;
-        const int64_t segments = (to.size[2] + kJoinedColumns - 1) / kJoinedColumns;
-        Launch launch(to.batches * to.size[0] * to.size[1] * segments, 256, 0, stream);
-        launch.config.gridDim.y = unsigned(call.pixels.of_channels);
-        launch.start_early();
-        return launch.run(pack_joined_kernel<Mode::kParts>, by, call.filters, int(by.from.filters),
-                          call.pixels.packed, call.pixels.scales, call.pixels.head);
+        return Form::launch_packed(by.to, JoinedTaps(by), JoinedPixels(by), workspace, sink,
+                                   stream);
     }
 };
 

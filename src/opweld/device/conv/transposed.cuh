@@ -70,46 +70,40 @@ struct PhasedWeight {
     const float* from;
     int64_t channels, filters, channel, filter, tap[3];  // the last ones are strides
     int step[3], first[kMostPhases][3];
+
+    // Where the weight of a channel at tap number `tap` of a phase is, from its filter on.
+    __device__ __forceinline__ int64_t place(const PhaseTaps::Of& own, int phase,
+                                             int64_t of_channel, int number) const {
+        int64_t at = of_channel * channel;
+#pragma unroll
+        for (int axis = 2; axis >= 0; --axis) {
+            const int next = number / own.kernel[axis], i = number - next * own.kernel[axis];
+            at += (first[phase][axis] + (own.kernel[axis] - 1 - i) * step[axis]) * tap[axis];
+            number = next;
+        }
+        return at;
+    }
 };
 
-// @pack_phases_kernel deps: CallState, PhasedWeight, pack_filter, start_dependents
+// @arrange_phases_kernel deps: PhasedWeight
 // A block arranges a filter of a phase in `arranged` [phase][filter][k], k = (channel, tap) and
-// zeros behind, and packs it where `call` is given: as pack_filters_kernel.
-template <int kParts>
+// zeros behind: for the float32 kernel.
 static __global__ void __launch_bounds__(256)
-    pack_phases_kernel(const __grid_constant__ Phases phases,
-                       const __grid_constant__ PhasedWeight weight, Phases* table, float* arranged,
-                       const PackedFilters filters, CallHead* call) {
-    start_dependents();
+    arrange_phases_kernel(const __grid_constant__ Phases phases,
+                          const __grid_constant__ PhasedWeight weight, Phases* table,
+                          float* arranged) {
     const int phase = int(blockIdx.x / weight.filters);
     const int64_t filter = blockIdx.x - phase * weight.filters;
     const PhaseTaps::Of& own = phases.taps.of[phase];
     const int depth = int(phases.depth()), taps = own.taps();
-    float* const to = arranged + int64_t(blockIdx.x) * depth;
+    const float* const from = weight.from + filter * weight.filter;
     for (int i = threadIdx.x; i < depth; i += 256) {
         const int channel = taps ? i / taps : depth;
-        float found = 0.0f;
-        if (channel < weight.channels) {
-            int64_t from = channel * weight.channel + filter * weight.filter;
-            int rest = i - channel * taps;
-#pragma unroll
-            for (int axis = 2; axis >= 0; --axis) {
-                const int next = rest / own.kernel[axis], place = rest - next * own.kernel[axis];
-                const int tap =
-                    weight.first[phase][axis] + (own.kernel[axis] - 1 - place) * weight.step[axis];
-                from += tap * weight.tap[axis], rest = next;
-            }
-            found = weight.from[from];
-        }
-        to[i] = found;
+        const bool exists = channel < weight.channels;
+        arranged[int64_t(blockIdx.x) * depth + i] =
+            exists ? from[weight.place(own, phase, channel, i - channel * taps)] : 0.0f;
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) *table = phases;
-    if (!call) return;
-    if (blockIdx.x == 0 && threadIdx.x == 0) *call = {};
-    __syncthreads();
-    const int64_t row = phases.c.taps() * interval_count(weight.channels) * (kParts * kInterval);
-    pack_filter<kParts>(Filter{to, weight.channels, taps}, weight.channels, taps,
-                        filters.packed + blockIdx.x * row, filters, blockIdx.x);
 }
 
 // @TransposedWindows deps: AxisPhases, InputView, PhasedWeight, TensorView, Workspace
@@ -123,9 +117,7 @@ struct TransposedWindows {
         Phases phases;
         InputView x;
         PhasedWeight weight;
-        Phases* table;    // in the device's memory
-        float* arranged;  // what pack_phases_kernel arranges
-        bool fits;        // there are not too many phases
+        bool fits;  // there are not too many phases
     };
     // Its copies are taken from `space`.
     Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
@@ -159,8 +151,6 @@ struct TransposedWindows {
             }
             if (all.taps.of[n].taps() == 0) all.taps.of[n] = {{0, 1, 1}, {}};
         }
-        call.table = space.take<Phases>(1);
-        call.arranged = space.take<float>(all.count() * all.c.filters * all.depth());
         return call;
     }
 };
@@ -194,17 +184,28 @@ struct PhasedWindows {
     }
 };
 
-// @TapsOfPhase deps: Phases, WindowLoader
-// What a tile of WindowLoader sums: the taps of its phase, which is its batch.
-struct TapsOfPhase {
+// @TapsOfPhase deps: AllTaps, PhasedWeight, WindowLoader
+// As AllTaps, of the taps of phases, which are the batches.
+struct TapsOfPhase : AllTaps {
     PhaseTaps taps;
+    PhasedWeight weight;
 
-    __device__ __forceinline__ const TapCounts& kernel(const Convolution&,
-                                                       const TileAt& tile) const {
-        return taps.of[tile.batch].kernel;
+    TapsOfPhase(const PhaseTaps& taps, const PhasedWeight& weight) : taps(taps), weight(weight) {}
+    __device__ __forceinline__ const TapCounts& kernel(const Convolution&, int phase) const {
+        return taps.of[phase].kernel;
     }
-    __device__ __forceinline__ int shift(const TileAt& tile, int axis) const {
-        return taps.of[tile.batch].shift[axis];
+    __device__ __forceinline__ int shift(int phase, int axis) const {
+        return taps.of[phase].shift[axis];
+    }
+    __device__ __forceinline__ const float* filter(const Convolution& c, int64_t number) const {
+        return weight.from + number % c.filters * weight.filter;
+    }
+    __device__ __forceinline__ int64_t filter_stride(const Convolution&) const {
+        return weight.filter;
+    }
+    __device__ __forceinline__ int64_t place_in_filter(const Convolution&, int phase, int channel,
+                                                       int tap) const {
+        return weight.place(taps.of[phase], phase, channel, tap);
     }
 };
 template <int kSpace>
@@ -272,7 +273,7 @@ struct PhaseEpilogue {
     }
 };
 
-// @PhaseTiles deps: PackedFilters, TapsOfPhase, PhasedWindows, WindowTiles, launch_fma_product, pack_phases_kernel, parts_of_windows
+// @PhaseTiles deps: PackedFilters, PixelsOf, TapsOfPhase, PhasedWindows, WindowTiles, arrange_phases_kernel, launch_fma_product, parts_of_windows
 // The phases of a call by the kernels of WindowTiles; what does not fit is left to the float32
 // kernel.
 template <typename Form>
@@ -283,12 +284,18 @@ struct PhaseTiles {
     PackedFilters filters;
     int splits;
     float* parts;
+    Phases* table;  // in the device's memory, for the float32 kernel, as what is arranged for it
+    float* arranged;
 
     PhaseTiles(const Phases& all, Workspace& space)
-        : takes(takes_all(all)), pixels{}, filters{}, splits(1), parts() {
-        if (!takes) return;
+        : takes(takes_all(all)), pixels{}, filters{}, splits(1), parts(), table(), arranged() {
         const Convolution& c = all.c;
         const int64_t num_filters = c.filters * all.count(), rows = all.rows() * all.count();
+        if (!takes) {
+            table = space.take<Phases>(1);
+            arranged = space.take<float>(num_filters * all.depth());
+            return;
+        }
         int64_t taps = 0;
         for (int n = 0; n < all.count(); ++n) taps += all.taps.of[n].taps();
         pixels = Form::Pixels::take(c, space);
@@ -313,25 +320,23 @@ struct PhaseTiles {
         return any && Form::has_offsets_of(last);
     }
     template <typename Epilogue>
-    int launch(const Phases& all, const PhasedWeight& weight, Phases* table, float* arranged,
-               const EpilogueStore<Epilogue>& sink, cudaStream_t stream) const {
+    int launch(const Phases& all, const PhasedWeight& weight, const EpilogueStore<Epilogue>& sink,
+               cudaStream_t stream) const {
         const Convolution& c = all.c;
         const int64_t num_filters = c.filters * all.count();
-        int error = Launch(num_filters, 256, 0, stream)
-                        .run(pack_phases_kernel<kParts>, all, weight, table, arranged, filters,
-                             pixels.head);
-        const int* again = takes ? &pixels.head->again : nullptr;
-        if (takes && !error) {
-            error = Form::pack_pixels(c, pixels, filters, num_filters, stream);
+        if (!takes) {
+            const int error = Launch(num_filters, 256, 0, stream)
+                                  .run(arrange_phases_kernel, all, weight, table, arranged);
             if (error) return error;
-            error = in_parts(sink, splits, parts, again, stream, [&](const auto& to) {
-                return Form::launch_all(c, TapsOfPhase{all.taps}, all.count(), pixels, filters,
-                                        splits, to, stream);
-            });
+            return launch_fma_product<float>(PhasedWindows::product(all, arranged),
+                                             PhasedWindows{table}, sink, nullptr, stream);
         }
+        const TapsOfPhase taps_of(all.taps, weight);
+        const int error = Form::pack(c, taps_of, PixelsOf(c), pixels, filters, num_filters, stream);
         if (error) return error;
-        return launch_fma_product<float>(PhasedWindows::product(all, arranged),
-                                         PhasedWindows{table}, sink, again, stream);
+        return in_parts(sink, splits, parts, nullptr, stream, [&](const auto& to) {
+            return Form::launch_all(c, taps_of, all.count(), pixels, filters, splits, to, stream);
+        });
     }
 };
 
@@ -366,7 +371,7 @@ static int convolve_transposed(const TensorView& x, const TensorView& weight,
         epilogue, !known.far && extent < 1ll << 31, whole.takes_packets(), extent);
     const int error = call.x.fill(x, stream);
     if (error) return error;
-    return tiles.launch(call.phases, call.weight, call.table, call.arranged, sink, stream);
+    return tiles.launch(call.phases, call.weight, sink, stream);
 }
 
 }  // namespace op

@@ -4,57 +4,54 @@
 namespace op {
 
 // @PackedFilters deps: Workspace, half_header, kInterval
-// Filters as rows of k = (tap, channel), each under a scale of its own, and what is known of them.
+// Filters as rows of k = (tap, channel), each under a scale of its own.
 struct PackedFilters {
     half* packed;
     float* scale;
-    int* known;
 
     // For `rows` of packed channels: all taps of all filters.
     template <int kParts>
     static PackedFilters take(int64_t channels, int64_t rows, int64_t filters, Workspace& space) {
         return {space.take<half>(rows * interval_count(channels) * (kParts * kInterval)),
-                space.take<float>(filters), space.take<int>(filters)};
+                space.take<float>(filters)};
     }
 };
 
-// @pack_filter deps: PackedFilters, exponents, pack_values
-// A filter in memory, [channel][tap].
-struct Filter {
-    const float* data;
-    int64_t channels, taps;
-
-    __device__ __forceinline__ int64_t count() const { return channels * taps; }
-    __device__ __forceinline__ float any(int64_t i) const { return data[i]; }  // in some order
-    __device__ __forceinline__ float at(int64_t channel, int64_t tap) const {
-        return data[channel * taps + tap];
-    }
-};
-// A block packs a filter, of so many channels and taps, as a row that begins at `to`, and notes
-// what is known of it under the number `filter`.
-template <int kParts, typename From>
-OPWELD_FN void pack_filter(const From& from, int64_t channels, int64_t taps, half* to,
-                           const PackedFilters& filters, int64_t filter) {
+// @pack_filter deps: Convolution, PackedFilters, exponents, pack_values
+// A block packs the filter of this number, among those of all products.
+template <int kParts, typename TapsOf>
+OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
+                           const PackedFilters& filters, int64_t number) {
     __shared__ uint32_t most;
     __shared__ int excess;
-    const int64_t pitch = interval_count(channels) * kInterval;  // channels of a tap
+    const int batch = int(number / c.filters), channels = int(c.channels);
+    const auto& kernel = taps_of.kernel(c, batch);
+    const int taps = kernel[0] * kernel[1] * kernel[2];
+    const int pitch = int(interval_count(channels)) * kInterval;  // channels of a tap
+    const float* const from = taps_of.filter(c, number);
+    const auto weight = [&](int channel, int tap) {
+        const int64_t place = taps_of.place_in_filter(c, batch, channel, tap);
+        return place < 0 ? 0.0f : from[place];
+    };
     if (threadIdx.x == 0) most = 0, excess = 0;
     __syncthreads();
     uint32_t own = 0;
-    for (int64_t i = threadIdx.x; i < from.count(); i += 256) {
-        own = max(own, __float_as_uint(from.any(i)) & 0x7FFFFFFFu);
+    for (int i = threadIdx.x; i < channels * taps; i += 256) {
+        const int channel = i / taps;
+        own = max(own, __float_as_uint(weight(channel, i - channel * taps)) & 0x7FFFFFFFu);
     }
     atomicMax(&most, own);
     __syncthreads();
     const float largest = __uint_as_float(most);
     const int up = lift(exponent_of(largest));
+    half* const to = filters.packed + number * c.taps() * pitch * kParts;
     int lost = 0;
-    for (int64_t place = threadIdx.x * 4; place < taps * pitch; place += 256 * 4) {
-        const int64_t tap = place / pitch, channel = place - tap * pitch;
+    for (int place = threadIdx.x * 4; place < taps * pitch; place += 256 * 4) {
+        const int tap = place / pitch, channel = place - tap * pitch;
         Four v{};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            if (channel + i < channels) v.x[i] = from.at(channel + i, tap);
+            if (channel + i < channels) v.x[i] = weight(channel + i, tap);
         }
         const Four lifted = scaled(v, power_of_two(up));
 #pragma unroll
@@ -66,41 +63,43 @@ OPWELD_FN void pack_filter(const From& from, int64_t channels, int64_t taps, hal
     atomicAdd(&excess, lost);
     __syncthreads();
     if (threadIdx.x) return;
-    filters.scale[filter] = largest == 0.0f ? 0.0f : power_of_two(-up);
-    filters.known[filter] =
-        (excess > 0 ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+    const int known = (excess > 0 ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+    filters.scale[number] = marked(largest == 0.0f ? 0.0f : power_of_two(-up), known);
 }
 
-// @pack_filters_kernel deps: Convolution, CallState, pack_filter, start_dependents
-// A block packs a filter. The call's state begins here; what is known of filters is added to it by
-// the kernel that packs the input, which may start at once.
-template <int kParts>
-static __global__ void __launch_bounds__(256)
-    pack_filters_kernel(const Convolution c, const PackedFilters filters, CallHead* call) {
-    start_dependents();
-    const int64_t number = blockIdx.x, taps = c.taps();
-    if (number == 0 && threadIdx.x == 0) *call = {};
-    const auto* all = static_cast<const float*>(c.weight);
-    const Filter own{all + number * c.channels * taps, c.channels, taps};
-    const int64_t row = taps * interval_count(c.channels) * (kParts * kInterval);
-    pack_filter<kParts>(own, c.channels, taps, filters.packed + number * row, filters, number);
-}
+// @PixelsOf deps: Convolution, InMemory, PlainColumns, reads_packets, split_spot
+// How the input is packed, the channels of pixels as the rows of an operand: by so many blocks.
+struct PixelsOf {
+    InMemory<float> source;
+    Operand x;
+    Spots spots;
+    bool packets;
 
-// @pack_pixels_kernel deps: PackedFilters, PlainColumns, dependents, split_spot, tell_call
-// Packs the channels of pixels, as split_kernel does rows of an operand.
-template <int kParts, typename Source>
-static __global__ void __launch_bounds__(256)
-    pack_pixels_kernel(const Source source, const Operand x, const Spots spots,
-                       const PackedFilters filters, const int num_filters, half* packed,
-                       float* scale, CallHead* call, const bool packets) {
-    start_dependents();
-    int known =
-        split_spot<kParts>(source, x, spots, PlainColumns(), packed, scale, spots.rows, packets);
-    griddepcontrol_wait();  // for the filters, and the call's state
-    if (blockIdx.x == 0) {
-        for (int i = threadIdx.x; i < num_filters; i += 256) known |= filters.known[i];
+    explicit PixelsOf(const Convolution& c)
+        : source{static_cast<const float*>(c.x)},
+          x{c.x, c.batch, c.pixel, c.channel},
+          spots{c.batches, c.pixels(), c.channels, interval_count(c.channels)},
+          packets(reads_packets<float>(x)) {}
+    int64_t num_blocks() const { return spots.count(); }
+    template <int kParts>
+    __device__ __forceinline__ void pack(int64_t block, half* packed, float* scales) const {
+        split_spot<kParts>(source, x, spots, PlainColumns(), packed, scales, spots.rows, packets,
+                           block);
     }
-    tell(call, known);
+};
+
+// @pack_operands_kernel deps: pack_filter, start_dependents
+// Packs both operands of a convolution: a filter a block, then the input.
+template <int kParts, typename TapsOf, typename Pixels>
+static __global__ void __launch_bounds__(256)
+    pack_operands_kernel(const __grid_constant__ Convolution c,
+                         const __grid_constant__ TapsOf taps_of,
+                         const __grid_constant__ Pixels pixels, const PackedFilters filters,
+                         const int num_filters, half* packed, float* scales) {
+    start_dependents();
+    const int block = int(blockIdx.x) - num_filters;
+    if (block < 0) pack_filter<kParts>(c, taps_of, filters, blockIdx.x);
+    else pixels.template pack<kParts>(block, packed, scales);
 }
 
 // @parts_of_windows deps: num_multiprocessors
@@ -124,9 +123,9 @@ static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
     return best;
 }
 
-// @WindowTiles deps: Convolution, TensorView, InMemory, Launch, PackedFilters, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_filters_kernel, pack_pixels_kernel, parts_of_windows, product_of_windows, reads_packets
+// @WindowTiles deps: Convolution, TensorView, Launch, PackedFilters, PixelsOf, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_operands_kernel, parts_of_windows, product_of_windows
 // A convolution of float32 over kSpace axes, by the tensor cores, in tiles of kColumns filters;
-// what does not fit the packed form is left to the float32 kernel.
+// what the copy engine does not take is left to the float32 kernel.
 template <typename ModeOf, int kSpace, int kColumns>
 struct WindowTiles {
     using Mode = ModeOf;
@@ -135,18 +134,17 @@ struct WindowTiles {
     static constexpr int kPromoted = Mode::kParts == 2 ? 32 : 64;
     using T = std::conditional_t<kColumns == 64, Tiles<Mode, 64, 1, 3, kPromoted, 2>,
                                  Tiles<Mode, 128, 2, 6, kPromoted>>;
-    // The packed input, and what the kernels tell each other.
+    // The packed input.
     struct Pixels {
         int64_t of_channels;
-        CallHead* head;
         half* packed;
         float* scales;
 
         static Pixels take(const Convolution& c, Workspace& space) {
             const int64_t of_channels = interval_count(c.channels);
             const int64_t all = c.batches * c.pixels() * of_channels;
-            return {of_channels, space.take<CallHead>(1),
-                    space.take<half>(all * (Mode::kParts * kInterval)), space.take<float>(all)};
+            return {of_channels, space.take<half>(all * (Mode::kParts * kInterval)),
+                    space.take<float>(all)};
         }
     };
     struct Call {
@@ -196,45 +194,33 @@ struct WindowTiles {
         return takes(c) ? Call(c, nullptr).bytes : 0;
     }
 
-    // Behind the kernel that packs filters, of which there are `num_filters`.
-    static int pack_pixels(const Convolution& c, const Pixels& pixels, const PackedFilters& filters,
-                           int64_t num_filters, cudaStream_t stream) {
-        const Operand x{c.x, c.batch, c.pixel, c.channel};
-        const Spots spots{c.batches, c.pixels(), c.channels, pixels.of_channels};
-        const InMemory<float> source{static_cast<const float*>(c.x)};
-        Launch launch(spots.count(), 256, 0, stream);
-        launch.start_early();
-        return launch.run(pack_pixels_kernel<Mode::kParts, InMemory<float>>, source, x, spots,
-                          filters, int(num_filters), pixels.packed, pixels.scales, pixels.head,
-                          reads_packets<float>(x));
-    }
     template <typename Epilogue>
     static int launch(const Convolution& c, void* workspace, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
-        if (!takes(c)) {
-            return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr,
-                                             stream);
-        }
+        if (takes(c)) return launch_packed(c, AllTaps(), PixelsOf(c), workspace, sink, stream);
+        return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr, stream);
+    }
+    // What `taps_of` and `pixels_of` know of the operands in memory is packed as those of `c`.
+    template <typename TapsOf, typename Packing, typename Epilogue>
+    static int launch_packed(const Convolution& c, const TapsOf& taps_of, const Packing& pixels_of,
+                             void* workspace, const EpilogueStore<Epilogue>& sink,
+                             cudaStream_t stream) {
         const Call call(c, workspace);
-        int error = Launch(c.filters, 256, 0, stream)
-                        .run(pack_filters_kernel<Mode::kParts>, c, call.filters, call.pixels.head);
-        if (!error) error = pack_pixels(c, call.pixels, call.filters, c.filters, stream);
-        return error ? error : multiply(c, call, c, sink, stream);
-    }
-    // What is packed of `packed`; the float32 kernel, of `c`, where halves do not have its values.
-    template <typename Epilogue>
-    static int multiply(const Convolution& packed, const Call& call, const Convolution& c,
-                        const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
-        const int* again = &call.pixels.head->again;
-        const int error =
-            in_parts(sink, call.splits, call.parts, again, stream, [&](const auto& to) {
-                return launch_all(packed, AllTaps(), 1, call.pixels, call.filters, call.splits, to,
-                                  stream);
-            });
+        const int error = pack(c, taps_of, pixels_of, call.pixels, call.filters, c.filters, stream);
         if (error) return error;
-        return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, again, stream);
+        return in_parts(sink, call.splits, call.parts, nullptr, stream, [&](const auto& to) {
+            return launch_all(c, taps_of, 1, call.pixels, call.filters, call.splits, to, stream);
+        });
     }
-    // The tiles of `batches` products of packed operands, which sum what `taps_of` says.
+    template <typename TapsOf, typename Packing>
+    static int pack(const Convolution& c, const TapsOf& taps_of, const Packing& pixels_of,
+                    const Pixels& pixels, const PackedFilters& filters, int64_t num_filters,
+                    cudaStream_t stream) {
+        return Launch(num_filters + pixels_of.num_blocks(), 256, 0, stream)
+            .run(pack_operands_kernel<Mode::kParts, TapsOf, Packing>, c, taps_of, pixels_of,
+                 filters, int(num_filters), pixels.packed, pixels.scales);
+    }
+    // The tiles of `batches` products of packed operands.
     template <typename TapsOf, typename Epilogue>
     static int launch_all(const Convolution& c, const TapsOf& taps_of, int batches,
                           const Pixels& pixels, const PackedFilters& filters, int splits,
@@ -249,7 +235,7 @@ struct WindowTiles {
             c.pixels(),
             pixels.scales,
             filters.scale,
-            pixels.head};
+            nullptr};
         WindowLoader<kSpace, TapsOf> loader(c, int(pixels.of_channels), taps_of);
         const int error = loader.template open<T>(from);
         if (error) return error;
@@ -257,7 +243,7 @@ struct WindowTiles {
                                        int((c.filters + T::kTileN - 1) / T::kTileN), splits,
                                        batches, int(from.intervals));
         const TileScales scales{from.a_scale, from.b_scale, from.scale_rows, 0,
-                                batches > 1,  from.call};
+                                batches > 1,  nullptr};
         return launch_tiles<T>(grid, loader, scales, sink, rows, c.filters, stream);
     }
 };

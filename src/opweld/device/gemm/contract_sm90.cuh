@@ -108,7 +108,7 @@ static int launch_tiles(const TileGrid& grid, const Loader& loader, const TileSc
     Launch launch(clusters * kBlocks, T::kThreads, T::kBytes, stream);
     launch.in_clusters(kBlocks);
     launch.start_early();
-    return launch.run(kernel, loader, grid, scales, sink, m, n);
+    return launch.run_allowed(kernel, loader, grid, scales, sink, m, n);
 }
 
 // @TilesSm90 deps: PackedLoader, TilePlan, launch_tiles

@@ -286,7 +286,13 @@ struct TileSums<Mode, true> {
             sum_split<T, kPiece<T>>(sums, memory, ring, tile, group, rows);
         }
         await_copies<0>();
-        rows.template check<Mode::kParts>(sums, scales, tile, m - first_row(tile) - lane / 4);
+        if constexpr (Loader::kMakesAgain) {
+            if (rows.template are_wanted_again<Mode::kParts>(sums, staging())) {
+                loader.make_again(sums, tile, first_row(tile), column, m);
+            }
+        } else {
+            rows.template check<Mode::kParts>(sums, scales, tile, m - first_row(tile) - lane / 4);
+        }
     }
 };
 

@@ -97,7 +97,7 @@ struct InMemory {
     __device__ __forceinline__ float one(int64_t at) const { return to_compute(data[at]); }
 };
 
-// @put_parts deps: half, half_header
+// @put_parts deps: ReadFour, half, half_header
 // Four scaled values as upper and lower parts, at their place among a row's chunks of 32; or as
 // upper parts, among chunks of 64. None but zero becomes zero: a sum of zeros had nothing to lose.
 template <int kParts>
@@ -296,8 +296,10 @@ OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Opera
 }
 
 // @PlainColumns deps: ReadFour
-// Columns as they are.
+// Columns as they are. Scales carry marks of what is known of their values.
 struct PlainColumns {
+    static constexpr bool kMarksScales = true;
+
     template <bool kWhole>
     __device__ __forceinline__ PlainColumns factors(int64_t, int64_t) const {
         return {};
@@ -307,6 +309,7 @@ struct PlainColumns {
 
 // @EquilibratedColumns deps: equilibrated
 struct EquilibratedColumns {
+    static constexpr bool kMarksScales = false;
     const uint32_t* column_max;
 
     struct Factors {
@@ -320,12 +323,21 @@ struct EquilibratedColumns {
 };
 
 // @pack_values deps: exponents, put_parts, scaled, spot_facts
-// What is known of split values, as bits.
+// What is known of split values, as bits. Scales are powers of two: marks stand in the lowest bits.
 [[maybe_unused]] constexpr int kLosesDigits = 1, kDoesNotFit = 2;
+constexpr uint32_t kScaleMarks = kLosesDigits | kDoesNotFit;
+
+[[maybe_unused]] OPWELD_FN float marked(float scale, int known) {
+    return __uint_as_float(__float_as_uint(scale) | uint32_t(known));
+}
+[[maybe_unused]] OPWELD_FN float unmarked(float scale) {
+    return __uint_as_float(__float_as_uint(scale) & ~kScaleMarks);
+}
 
 // Packs a spot's values of one row, of which this thread has four from k on; into `scale` what they
-// are to be multiplied by. Gives what is known of them, to the first of these threads.
-template <int kParts>
+// are to be multiplied by, with marks where asked. Gives what is known of them, to the first of
+// these threads.
+template <int kParts, bool kMarked = false>
 OPWELD_FN int pack_values(const Four& v, bool exists, half* row, int64_t k, float* scale) {
     const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(v))));
     const int up = lift(exponent_of(largest));
@@ -334,8 +346,9 @@ OPWELD_FN int pack_values(const Four& v, bool exists, half* row, int64_t k, floa
     if (!exists) return 0;
     put_parts<kParts>(row, k, lifted);
     if (threadIdx.x % kSpotThreads) return 0;
-    *scale = largest == 0.0f ? 0.0f : power_of_two(-up);
-    return (loses ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+    const int known = (loses ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+    *scale = marked(largest == 0.0f ? 0.0f : power_of_two(-up), kMarked ? known : 0);
+    return known;
 }
 
 // @split_a_of deps: take_spots, pack_values
@@ -352,7 +365,7 @@ OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotAt& s
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
         const int64_t row = spot.own_row(i), all = spot.batch * spots.rows + row;
-        known |= pack_values<kParts>(
+        known |= pack_values<kParts, Columns::kMarksScales>(
             factors.times(v[i]), kWhole || row < spots.rows,
             packed + all * spots.intervals * (kParts * kInterval), spot.k,
             scale + (spot.batch * spots.intervals + spot.interval) * scale_rows + row);
@@ -367,13 +380,13 @@ OPWELD_FN void tell(CallHead* call, int known) {
 }
 
 // @split_spot deps: split_a_of
-// What a block does: it splits the spot of its number.
+// What a block does: it splits the spot of this number.
 template <int kParts, typename Source, typename Columns>
 OPWELD_FN int split_spot(const Source& source, const Operand& a, const Spots& spots,
                          const Columns& columns, half* packed, float* scale, int64_t scale_rows,
-                         bool packets) {
+                         bool packets, int64_t number) {
     __shared__ TurnedTile tile;
-    const SpotAt spot(spots, a, blockIdx.x);
+    const SpotAt spot(spots, a, number);
     if (packets && spot.is_whole(spots)) {
         return split_a_of<kParts, true>(source, a, spot, spots, columns, packed, scale, scale_rows,
                                         packets, tile);
@@ -392,7 +405,8 @@ static __global__ void __launch_bounds__(256)
                  CallHead* call, const bool packets) {
     start_dependents();
     const EquilibratedColumns columns{held.column_max};
-    tell(call, split_spot<kParts>(source, a, spots, columns, packed, scale, scale_rows, packets));
+    tell(call, split_spot<kParts>(source, a, spots, columns, packed, scale, scale_rows, packets,
+                                  blockIdx.x));
 }
 
 }  // namespace op
