@@ -22,7 +22,7 @@ from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
 from .spans import Span
-from .spelling.calls import CHANNELS_FIRST, layout_of
+from .spelling.calls import channels_first, channels_last
 from .spelling.composites import Call, calls
 from .spelling.ops import maker_name, number
 from .spelling.selects import selects_joined
@@ -364,8 +364,8 @@ def _layer_calls(
         text = below(layer.access, access)
         if text is not None and "{" not in text:
             name = node.attrs.target.split(".")[1]
-            first = CHANNELS_FIRST if node.attrs.channels_last else ""
-            called = f"{text}({{x}}{first}){layout_of(node)}"
+            first = channels_first(node) if node.attrs.channels_last else ""
+            called = f"{text}({{x}}{first}){channels_last(node)}"
             found[node.serial] = Call(name, called, node.inputs[:1])
     return found
 

@@ -6,8 +6,6 @@ from ...ir.graph import Node
 
 FUNCTIONAL = "torch.nn.functional"
 
-# A tensor of the order (batch, *space, channels) as PyTorch wants it: a view.
-CHANNELS_FIRST = ".movedim(-1, 1)"
 # PyTorch calls with a public name whose arguments are in the operator's own order.
 CALLS = {
     "aten.linear.default": f"{FUNCTIONAL}.linear",
@@ -34,6 +32,16 @@ CALLS = {
 NUM_ARGUMENTS = {"aten.layer_norm.default": 5}
 
 
-def layout_of(call: Node) -> str:
+def channels_first(call: Node) -> str:
+    """What follows the input of a call whose channels are last, so that it is as PyTorch wants it:
+    a view. (`movedim` takes the host twice as long as `permute`.)
+    """
+    rank = call.type.rank
+    return f".permute(0, {', '.join(map(str, (rank - 1, *range(1, rank - 1))))})"
+
+
+def channels_last(call: Node) -> str:
     """What follows a call whose result is to have its channels last."""
-    return ".movedim(1, -1)" if call.attrs.channels_last else ""
+    if not call.attrs.channels_last:
+        return ""
+    return f".permute(0, {', '.join(map(str, (*range(2, call.type.rank), 1)))})"

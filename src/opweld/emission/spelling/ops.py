@@ -11,7 +11,7 @@ from ...ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ...ir.graph import Node, Record
 from ...ir.ops import Kind, Op
 from ...ir.types import DType
-from .calls import CALLS, CHANNELS_FIRST, NUM_ARGUMENTS, layout_of
+from .calls import CALLS, NUM_ARGUMENTS, channels_first, channels_last
 from .scans import SCANS, scan_text
 
 TORCH_DTYPES = {
@@ -354,8 +354,8 @@ def _call(node: Node, name: Names) -> str:
     texts = [_call_argument(value, node, name) for value in arguments]
     texts += [f"{key}={_keyword(key, value, node, name)}" for key, value in attrs.keywords]
     if attrs.channels_last:
-        texts[0] = f"{texts[0]}{CHANNELS_FIRST}"
-    return f"{_function(attrs.target)}({', '.join(texts)}){layout_of(node)}"
+        texts[0] = f"{texts[0]}{channels_first(node)}"
+    return f"{_function(attrs.target)}({', '.join(texts)}){channels_last(node)}"
 
 
 def _function(target: str) -> str:
