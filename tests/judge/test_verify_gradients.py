@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.judge.pairs import LINEAR, POINTWISE, SAME, failing, judge_pair, named
+
+from opweld.judge.verify import gradients
 
 TWO = """
 class _Tanh(torch.autograd.Function):
@@ -58,3 +61,53 @@ def test_a_candidate_for_inference_only_says_so(tmp_path: Path) -> None:
     assert judgement.verdict.passed
     check = named(judgement, "gradients")
     assert check.skipped and "for inference only" in check.detail
+
+
+NORM = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 24)
+        self.norm = nn.BatchNorm1d(24)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, x):
+        return F.relu(self.drop(self.norm(self.fc(x))))
+
+def get_inputs():
+    return [torch.randn(6, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("mode", ["own", "eval"])
+def test_all_ways_to_ask_for_gradients_are_compared(mode: str, tmp_path: Path) -> None:
+    """A norm that changes its state and a dropout, by the same steps in another order of sums."""
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            y = F.linear(x.flip(1), self.fc.weight.flip(1), self.fc.bias)
+            return self.drop(self.norm(y)).clamp(min=0)
+    """
+    judgement = judge_pair(tmp_path, NORM, new, mode=mode)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    found = {check.name: check for check in judgement.verdict.checks}
+    # in either mode most are in eval, where the norm leaves its state alone
+    names = set(gradients.NAMES) - {gradients.IN_EVAL}
+    assert names <= found.keys() and gradients.IN_EVAL not in found
+    assert not {name for name in names if found[name].skipped}
+
+
+def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) -> None:
+    new = "class ModelNew(Base):\n    def forward(self, x):\n"
+    new += "        return super().forward(x if len(x) == 6 else x.detach()).detach().add_(0)\n"
+    lost = new.replace(".detach().add_(0)", "").replace("x.detach()", "x * float('nan')")
+    assert failing(judge_pair(tmp_path, LINEAR, new)) == set()
+    assert gradients.OTHER_BATCH in failing(judge_pair(tmp_path, LINEAR, lost))
+    cut = "class ModelNew(Base):\n    def forward(self, x):\n"
+    cut += "        y = super().forward(x)\n        return y if x.requires_grad else y.detach()\n"
+    judgement = judge_pair(tmp_path, LINEAR, cut)
+    assert failing(judgement) == {gradients.PARAMETERS}
+    assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail

@@ -44,7 +44,7 @@ from opweld.judge.verify.weights import state_restored
 from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
-UNGRADED = (gradients.NAME, LARGEST, *ILL_CONDITIONED)
+UNGRADED = (*gradients.NAMES, LARGEST, *ILL_CONDITIONED)
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
 

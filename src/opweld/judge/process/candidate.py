@@ -21,11 +21,12 @@ from torch import Tensor
 
 from opweld.errors import OpweldError
 from opweld.judge.load import Call, CandidateError, brief
+from opweld.judge.numerics.differentiate import Backward
 from opweld.judge.process.environment import is_spoilt
 from opweld.judge.process.processes import end_with_parent, say_where, start_anew
 from opweld.judge.process.side import Files, How, Raised, Side
 from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_of, unpack_call
-from opweld.judge.values import to_plain
+from opweld.judge.values import from_plain, to_plain
 from opweld.judge.verify.run import Run
 
 _CRASHED = 70  # EX_SOFTWARE
@@ -138,9 +139,12 @@ class Server:
         return {"run": described(found), "id": self._keep(found.leaves)}, None
 
     def gradients(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        call, like = self._call(header, data), like_of(header["like"])
+        given, ends = self._call(header, data).args
+        how, like = from_plain(Backward, header["how"]), like_of(header["like"])
         assert like is not None
-        found = self.side.gradients(call, header["seed"], like)
+        found = self.side.gradients(
+            [Call(*each) for each in given], ends, header["seed"], how, like
+        )
         return {"run": described(found), "id": self._keep(found.leaves)}, None
 
     def launches(self, header: Header, data: Tensor) -> tuple[Header, None]:

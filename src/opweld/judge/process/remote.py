@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from opweld.errors import OpweldError, from_data
 from opweld.judge.load import Call, CandidateError
 from opweld.judge.measure.clock import Action, nothing
+from opweld.judge.numerics.differentiate import Backward, Ends
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
 from opweld.judge.process.leaf import RemoteLeaf
@@ -108,10 +109,14 @@ class RemoteSide:
         asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
         return self._run_of(self._ask(asked, data), like, lazy)
 
-    def gradients(self, call: Call, seed: int, like: Run) -> Run:
-        packed, data = pack_call(call)
-        asked = {"ask": "gradients", "call": packed, "seed": seed, "like": _described(like)}
-        return self._run_of(self._ask(asked, data), like, lazy=False)
+    def gradients(
+        self, calls: Sequence[Call], ends: Ends, seed: int, how: Backward, like: Run
+    ) -> Run:
+        given = [(call.args, call.kwargs) for call in calls]
+        packed, data = pack_call(Call((given, ends), {}))
+        asked = {"ask": "gradients", "call": packed, "seed": seed, "how": asdict(how)}
+        reply = self._ask({**asked, "like": _described(like)}, data)
+        return self._run_of(reply, like, lazy=False)
 
     def launches(self, call: Call) -> dict[str, int]:
         packed, data = pack_call(call)

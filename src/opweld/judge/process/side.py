@@ -33,7 +33,13 @@ from opweld.judge.load import (
 from opweld.judge.measure import kernels
 from opweld.judge.measure.blocks import LocalTimed, Order, Timed, compact
 from opweld.judge.measure.clock import Action, WallClock, clock_of, nothing
-from opweld.judge.numerics.differentiate import NoGradients, gradients
+from opweld.judge.numerics.differentiate import (
+    Backward,
+    Ends,
+    NoGradients,
+    differentiate,
+    record,
+)
 from opweld.judge.process.environment import global_settings
 from opweld.judge.process.integrity import Integrity
 from opweld.judge.tree import tensors
@@ -290,10 +296,13 @@ class Side:
                 raise Overwritten(f"writes beyond its memory: {count} bytes beside its {what}")
         return found
 
-    def gradients(self, call: Call, seed: int, like: Run) -> Run:
-        """The gradients of one forward for random output gradients, the leaves those of `like`."""
+    def gradients(
+        self, calls: Sequence[Call], ends: Ends, seed: int, how: Backward, like: Run
+    ) -> Run:
+        """The gradients of forwards for given output gradients, the leaves those of `like`."""
         with self._guard():
-            return gradients(self.model, call, seed, like)
+            graphs = record(self.model, calls, seed, how)
+            return differentiate(graphs, ends, how, like)
 
     def launches(self, call: Call) -> dict[str, int]:
         """Calls of each registered kernel in one forward."""

@@ -48,7 +48,6 @@ from opweld.judge.verify.inputs import (
     swapped,
     value_kinds,
 )
-from opweld.judge.verify.modes import EVAL, OWN
 from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.verify.run import Run, state_tensors
 from opweld.judge.verify.seeds import stream
@@ -57,7 +56,6 @@ from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.verify.weights import (
     THROUGH,
-    State,
     compare_state,
     copy_state,
     load_state,
@@ -161,7 +159,7 @@ class Verifier:
             yield self._on_stream("a side stream", SIDE_STREAM)
             yield self._on_stream("after other work on the stream", BUSY_STREAM)
         yield from self._sharpened()
-        yield self._gradients()
+        yield from self._gradients()
         weights = self._other_weights()
         yield weights
         if weights.passed:
@@ -289,24 +287,15 @@ class Verifier:
         make = resized(self._few, rows) if rows else self._few
         return self._optional(Kind(guards.NAME, make, manner=Manner(guarded=True)))
 
-    def _gradients(self) -> Check:
-        """In eval where the model changes its own state, as norms do in training."""
-        if self._trial.pristine is not None and not self._states.trains:
-            return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
-        if in_eval := self._trial.pristine is not None:
-            self._load(self._trial.pristine)  # which calls in training have moved
-            self._states.put(EVAL)
-        check = gradients.compare_gradients(
-            self.pair,
-            self._few(0),
-            stream(self.seed, "gradients"),
-            self._phase,
-            self._note,
-            self._lowering,
+    def _gradients(self) -> Iterator[Check]:
+        """While there is time; the first one always."""
+        found = gradients.compare_all(
+            self._states, self._trial, self._few, self.seed, self._phase, self._note, self._lowering
         )
-        if in_eval:
-            self._states.put(OWN)
-        return check
+        for check in found:
+            yield check
+            if time.monotonic() > self._deadline:
+                return
 
     def _other_weights(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
@@ -316,13 +305,13 @@ class Verifier:
             return Check(name, True, "the model has no parameters", skipped=True)
         other = shake_state(state, self.seed)
         try:
-            self._load(other)
+            self._states.load(other)
         except Raised as error:
             return Check(name, False, f"load_state_dict: {error}")
         self._trial.pristine = other if stateful else None
         check = self._trial.compare(Kind(name, self._few, self._note))
         self._trial.pristine = state if stateful else None
-        self._load(state)
+        self._states.load(state)
         return check
 
     def _weights_in_place(self) -> Check:
@@ -345,7 +334,7 @@ class Verifier:
             if not check.passed:
                 break
         trial.pristine = state if stateful else None
-        self._load(state)
+        self._states.load(state)
         return check
 
     def _weights_drawn_again(self) -> Check:
@@ -403,11 +392,6 @@ class Verifier:
     def trial(self) -> Trial:
         """Both sides, as the checks left them: with the weights that they were built with."""
         return self._trial
-
-    def _load(self, state: State) -> None:
-        load_state(self.pair.original, state)
-        self.pair.new.load_state(state)
-        self._trial.weights_changed()
 
 
 def _joined(*parts: str) -> str:

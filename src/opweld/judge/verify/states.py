@@ -16,7 +16,7 @@ from opweld.judge.values import Check
 from opweld.judge.verify.inputs import Kind
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
 from opweld.judge.verify.trial import Phase, Trial
-from opweld.judge.verify.weights import copy_state, load_state
+from opweld.judge.verify.weights import State, copy_state, load_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,12 @@ class States:
         self._pair.new.train(mode)
         self._trial.weights_changed()
 
+    def load(self, state: State) -> None:
+        """The same parameters and buffers for both sides."""
+        load_state(self._pair.original, state)
+        self._pair.new.load_state(state)
+        self._trial.weights_changed()
+
     def in_training(self, kind: Kind) -> Check:
         """Training mode with gradients on: results, the buffers afterwards, and random numbers."""
         return self._in_mode(kind, TRAINING, grad=True)
@@ -70,9 +76,7 @@ class States:
         check = trial.compare(kind)
         self.put(OWN)
         trial.pristine, trial.grad = before, False
-        load_state(self._pair.original, state)
-        self._pair.new.load_state(state)
-        trial.weights_changed()
+        self.load(state)
         return check
 
     @contextlib.contextmanager
