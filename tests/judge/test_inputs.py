@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from opweld.judge.inputs.kinds import batch_kinds, layout_kinds, swapped, value_kinds
 from opweld.judge.load import Call
-from opweld.judge.verify.inputs import batch_kinds, layout_kinds, swapped, value_kinds
 from opweld.judge.verify.seeds import stream
 
 

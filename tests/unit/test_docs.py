@@ -17,13 +17,13 @@ import typer
 from opweld.compiled import PlanRow
 from opweld.emission.package import ORIGINAL, SUPPORT
 from opweld.interface.cli import app
+from opweld.judge.inputs.kinds import batch_kinds, layout_kinds, value_kinds
 from opweld.judge.load import Call
 from opweld.judge.measure import consistency, significance
 from opweld.judge.measure.clock import FLUSH_BYTES
 from opweld.judge.measure.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
 from opweld.judge.verify.checks import MAX_ELEMS, MAX_FLOPS
-from opweld.judge.verify.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.options import Options
 
 ROOT = Path(__file__).parents[2]

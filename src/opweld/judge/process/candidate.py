@@ -108,9 +108,8 @@ class Server:
         self.side.load_state(state)
         return {}, None
 
-    def change_in_place(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        (state,) = unpack_call(header["call"], data, self.side.device).args
-        self.side.change_in_place(state, header["through"])
+    def change_weights(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.change_weights(header["seed"], header["way"])
         return {}, None
 
     def signature(self, header: Header, data: Tensor) -> tuple[Header, None]:
@@ -206,7 +205,7 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "build",
         "state",
         "load_state",
-        "change_in_place",
+        "change_weights",
         "signature",
         "train",
         "convert",

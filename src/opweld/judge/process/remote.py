@@ -78,9 +78,8 @@ class RemoteSide:
         call, data = pack_call(Call((state,), {}))
         self._ask({"ask": "load_state", "call": call}, data)
 
-    def change_in_place(self, state: State, through: str) -> None:
-        call, data = pack_call(Call((state,), {}))
-        self._ask({"ask": "change_in_place", "call": call, "through": through}, data)
+    def change_weights(self, seed: int, way: str) -> None:
+        self._ask({"ask": "change_weights", "seed": seed, "way": way})
 
     def signature(self) -> Signature:
         reply = self._ask({"ask": "signature"})

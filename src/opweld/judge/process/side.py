@@ -44,6 +44,7 @@ from opweld.judge.process.environment import global_settings
 from opweld.judge.process.integrity import Integrity
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
+from opweld.judge.verify.changes import change_weights
 from opweld.judge.verify.guards import GuardedInputs, GuardedResults
 from opweld.judge.verify.modes import OWN, Modes
 from opweld.judge.verify.run import (
@@ -60,7 +61,7 @@ from opweld.judge.verify.run import (
 )
 from opweld.judge.verify.signature import Signature, parameters_of
 from opweld.judge.verify.stream_races import BehindWork, Leftovers
-from opweld.judge.verify.weights import State, change_in_place, copy_state, load_state
+from opweld.judge.verify.weights import State, copy_state, load_state
 
 # How a call is made: as it comes, on a stream of its own, or behind other work on the stream.
 PLAIN, SIDE_STREAM, BUSY_STREAM = "", "side stream", "busy stream"
@@ -200,10 +201,11 @@ class Side:
         with self._guard():
             load_state(self.model, state)
 
-    def change_in_place(self, state: State, through: str) -> None:
-        """Write a state into the parameters and buffers, past `load_state_dict`."""
+    def change_weights(self, seed: int, way: str) -> None:
+        """Other weights, past `load_state_dict`; the model may be another object then."""
         with self._guard():
-            change_in_place(self.model, state, through)
+            self._model = change_weights(self.model, seed, way)
+            self._modes = Modes(self._model)
 
     def signature(self) -> Signature:
         """What the constructor and the forward take."""

@@ -8,33 +8,14 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
 import torch
 from torch import nn
 
-from opweld.judge.load import (
-    NEW,
-    ORIGINAL,
-    Call,
-    Pair,
-    build_original,
-    is_device_lost,
-    leading_size,
-)
-from opweld.judge.measure.limits import product_flops
-from opweld.judge.numerics.effective import ACCEPTED
-from opweld.judge.numerics.outputs import bit_equal, is_float, snapshot
-from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
-from opweld.judge.tree import leaves
-from opweld.judge.values import Check
-from opweld.judge.verify import aliases, gradients, guards, signature
-from opweld.judge.verify.aliases import alias_clause, stride_note
-from opweld.judge.verify.degenerate import examine
-from opweld.judge.verify.guards import tight_rows
-from opweld.judge.verify.inputs import (
+from opweld.judge.inputs.kinds import (
     SWAPPED,
     Kind,
     Manner,
@@ -48,21 +29,33 @@ from opweld.judge.verify.inputs import (
     swapped,
     value_kinds,
 )
+from opweld.judge.load import (
+    Call,
+    Pair,
+    is_device_lost,
+    leading_size,
+)
+from opweld.judge.measure.limits import product_flops
+from opweld.judge.numerics.effective import ACCEPTED
+from opweld.judge.numerics.outputs import bit_equal, snapshot
+from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
+from opweld.judge.tree import leaves
+from opweld.judge.values import Check
+from opweld.judge.verify import aliases, gradients, guards, signature
+from opweld.judge.verify.aliases import alias_clause, stride_note
+from opweld.judge.verify.degenerate import examine
+from opweld.judge.verify.guards import tight_rows
+from opweld.judge.verify.other_weights import OtherWeights
 from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.verify.run import Run, state_tensors
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.signature import parameters_of, signature_clause
 from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
-from opweld.judge.verify.weights import (
-    THROUGH,
-    compare_state,
-    copy_state,
-    load_state,
-    shake_state,
-)
+from opweld.judge.verify.weights import compare_state, copy_state
 
 NUM_REPEATS = 10
+DRAWN = "other weights, re-drawn"
 # What is kept by a sample of the elements shows where both that change places are outside of it.
 NUM_SWAPS = 6
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
@@ -160,17 +153,22 @@ class Verifier:
             yield self._on_stream("after other work on the stream", BUSY_STREAM)
         yield from self._sharpened()
         yield from self._gradients()
-        weights = self._other_weights()
-        yield weights
-        if weights.passed:
-            yield self._weights_in_place()
+        weights = OtherWeights(
+            self._trial, self._states, self._few, self.seed, self._phase, self._note, self._again
+        )
+        loaded = weights.loaded()
+        yield loaded
+        if loaded.passed:
+            yield weights.in_place()
+            for name, compare in weights.in_other_ways():
+                yield self._in_time(name, compare)
             yield self._states.in_training(Kind("training mode", self._few, self._note))
             if self._states.trains:
                 yield self._states.in_eval(Kind("eval mode", self._few, self._note))
             for dtype in self._beside.autocast:
                 with self._states.autocast(dtype):
                     yield self._optional(Kind(f"autocast to {dtype}", self._few))
-            yield self._weights_drawn_again()
+            yield self._in_time(DRAWN, lambda: weights.drawn_again(DRAWN))
             for dtype in self._beside.dtypes:
                 yield self._states.in_dtype(dtype, self._few, self._note)
                 self.pair.new.build(stream(self.seed, "parameters"))
@@ -297,63 +295,6 @@ class Verifier:
             if time.monotonic() > self._deadline:
                 return
 
-    def _other_weights(self) -> Check:
-        """Other parameters through load_state_dict: what is baked in or cached shows."""
-        name = "other weights by load_state_dict"
-        state, stateful = copy_state(self.pair.original), self._trial.pristine is not None
-        if not any(map(is_float, state.values())):
-            return Check(name, True, "the model has no parameters", skipped=True)
-        other = shake_state(state, self.seed)
-        try:
-            self._states.load(other)
-        except Raised as error:
-            return Check(name, False, f"load_state_dict: {error}")
-        self._trial.pristine = other if stateful else None
-        check = self._trial.compare(Kind(name, self._few, self._note))
-        self._trial.pristine = state if stateful else None
-        self._states.load(state)
-        return check
-
-    def _weights_in_place(self) -> Check:
-        """Parameters that are written to, not loaded: nothing but their values tells."""
-        name, trial = "other weights, in place", self._trial
-        state, stateful = copy_state(self.pair.original), trial.pristine is not None
-        check = Check(name, True, "the model has no parameters", skipped=True)
-        if not any(map(is_float, state.values())):
-            return check
-        for through in THROUGH:
-            other = shake_state(state, stream(self.seed, name, through))
-            load_state(self.pair.original, other)
-            try:
-                self.pair.new.change_in_place(other, through)
-            except Raised as error:
-                return Check(name, False, f"written through {through}: {error}")
-            trial.weights_changed()
-            trial.pristine = other if stateful else None
-            check = trial.compare(Kind(name, self._few, _joined(f"by {through}", self._note)))
-            if not check.passed:
-                break
-        trial.pristine = state if stateful else None
-        self._states.load(state)
-        return check
-
-    def _weights_drawn_again(self) -> Check:
-        """Both models built again from another seed; then ModelNew from the first one again."""
-        name, seed = "other weights, re-drawn", stream(self.seed, "parameters", 1)
-        if time.monotonic() > self._deadline:
-            return Check(name, True, "no time left within the time limit", skipped=True)
-        self._phase(ORIGINAL, name)
-        pair = self.pair
-        original = build_original(pair.module, pair.model_path, seed, pair.device, pair.mode)
-        self._phase(NEW, name)
-        pair.new.build(seed)
-        state = compare_state(original, pair.new.state(dict(state_tensors(original))))
-        if not state.passed:
-            return replace(state, name=name)
-        check = self._again(original).compare(Kind(name, self._few, self._note))
-        pair.new.build(stream(self.seed, "parameters"))
-        return check
-
     def _again(self, original: nn.Module) -> Trial:
         """Comparisons with another original; ModelNew was made like it."""
         again = Trial(
@@ -368,12 +309,17 @@ class Verifier:
 
     def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
         """A check that the time limit, or a device that would be lost by it, may leave out."""
-        if time.monotonic() > self._deadline:
-            return Check(kind.name, True, "no time left within the time limit", skipped=True)
         if new_values and self.pair.device.type == "cuda" and self._asserts_on_device:
             if refusal := refusal_on_cpu(self.pair.original, kind.make(0)):
                 return Check(kind.name, True, refusal, skipped=True)
-        return self._trial.compare(replace(kind, note=self._note), least_draws=least_draws)
+        kind = replace(kind, note=self._note)
+        return self._in_time(kind.name, lambda: self._trial.compare(kind, least_draws=least_draws))
+
+    def _in_time(self, name: str, compare: Callable[[], Check]) -> Check:
+        """A check that is skipped where no time is left."""
+        if time.monotonic() > self._deadline:
+            return Check(name, True, "no time left within the time limit", skipped=True)
+        return compare()
 
     @cached_property
     def _asserts_on_device(self) -> bool:

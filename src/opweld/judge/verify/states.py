@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from opweld.judge.inputs.kinds import Kind
 from opweld.judge.load import NEW, Call
 from opweld.judge.process.side import Raised
 from opweld.judge.values import Check
-from opweld.judge.verify.inputs import Kind
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
 from opweld.judge.verify.trial import Phase, Trial
 from opweld.judge.verify.weights import State, copy_state, load_state

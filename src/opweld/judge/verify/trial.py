@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opweld.judge.inputs.kinds import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
 from opweld.judge.numerics.effective import (
     LOWERINGS,
@@ -30,7 +31,6 @@ from opweld.judge.process.side import How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.guards import Extent, extent_of
-from opweld.judge.verify.inputs import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
 from opweld.judge.verify.run import Run, autocast_to, collect, filled_memory, run
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.trivial import Pass, Trivial, unjudged

@@ -16,11 +16,11 @@ from random import Random
 import torch
 from torch import Tensor
 
+from opweld.judge.inputs import distributions
+from opweld.judge.inputs.distributions import Fill
 from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.numerics.compare import SMALL_ELEMS
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.verify import distributions
-from opweld.judge.verify.distributions import Fill
 from opweld.judge.verify.seeds import stream
 
 Own = Callable[[int], Call]
