@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from opweld.judge.inputs.kinds import batch_kinds, layout_kinds, swapped, value_kinds
+from opweld.judge.inputs.kinds import batch_kinds, swapped, value_kinds
+from opweld.judge.inputs.layouts import EXPANDED, layout_kinds, sharing_kinds, weight_kinds
 from opweld.judge.load import Call
 from opweld.judge.verify.seeds import stream
 
@@ -19,7 +20,7 @@ def own(draw: int = 0) -> Call:
 
 
 VALUES = {kind.name: kind for kind in value_kinds(own, seed=5)}
-LAYOUTS = {kind.name: kind for kind in layout_kinds(own)}
+LAYOUTS = {kind.name: kind for kind in layout_kinds(own, 3)}
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -151,7 +152,9 @@ def test_sizes_repeat_own_rows_in_all_that_share_the_leading_size(position: int,
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts_keep_the_values(name: str) -> None:
     for made, given in zip(LAYOUTS[name].make(0).tensors(), own().tensors(), strict=True):
-        assert torch.equal(made, given) and made.dtype == given.dtype
+        # expanded ones are those of the last dimension's first element
+        expected = given[..., :1].expand_as(given) if name == EXPANDED else given
+        assert torch.equal(made, expected) and made.dtype == given.dtype
 
 
 def test_layouts_are_what_they_are_called() -> None:
@@ -162,7 +165,36 @@ def test_layouts_are_what_they_are_called() -> None:
     assert math.isnan(torch.as_strided(x, (1,), (1,), 1).item()), "what lies between is poison"
     x = LAYOUTS["misaligned storage"].make(0).tensors()[0]
     assert x.storage_offset() == 1 and x.is_contiguous() and x.data_ptr() % 16 != 0
+    x = LAYOUTS["padded rows"].make(0).tensors()[0]
+    assert x.stride(1) == 1 and x.stride(0) > 70
+    assert math.isnan(torch.as_strided(x, (1,), (1,), 70).item())
+    x = LAYOUTS["storage with an offset"].make(0).tensors()[0]
+    assert x.storage_offset() > 1 and x.is_contiguous()
+    strides = [kind.make(0).tensors()[0].stride() for kind in layout_kinds(own, 3)]
+    assert (0, 1) in strides and (1, 0) in strides
     image = Call((torch.rand(2, 3, 4, 5),), {})
-    made = {kind.name: kind for kind in layout_kinds(lambda draw: image)}
+    made = {kind.name: kind for kind in layout_kinds(lambda draw: image, 3)}
     last = made["channels-last storage"].make(0).tensors()[0]
     assert last.is_contiguous(memory_format=torch.channels_last)
+    orders = [k.make(0).tensors()[0] for k in layout_kinds(lambda draw: image, 3)]
+    assert any(t.stride() == (20, 40, 5, 1) for t in orders)
+    assert all(torch.equal(t, image.args[0]) for t in orders if 0 not in t.stride())
+
+
+def test_inputs_share_memory_where_two_are_alike() -> None:
+    x, y = torch.rand(4, 3), torch.rand(4, 3)
+    twice, overlapping = sharing_kinds(lambda draw: Call((x, torch.ones(4), y), {}))
+    first, _, second = twice.make(0).tensors()
+    assert first is second and torch.equal(first, x)
+    first, _, second = overlapping.make(0).tensors()
+    assert torch.equal(first, x) and torch.equal(second, torch.cat([x[1:], y[-1:]]))
+    assert second.data_ptr() - first.data_ptr() == 3 * 4
+    assert sharing_kinds(lambda draw: Call((x, torch.rand(4, 4)), {})) == ()
+
+
+def test_a_weight_stands_where_an_input_of_its_shape_did() -> None:
+    layer = torch.nn.Linear(3, 5)
+    (kind,) = weight_kinds(lambda draw: Call((torch.rand(4), torch.rand(4, 3)), {}), layer)
+    rows, x = kind.make(0).tensors()
+    assert rows.shape == (5,) and torch.equal(x, layer.weight) and kind.manner.weight == "weight"
+    assert weight_kinds(lambda draw: Call((torch.rand(4, 7),), {}), layer) == ()

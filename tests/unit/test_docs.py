@@ -17,7 +17,8 @@ import typer
 from opweld.compiled import PlanRow
 from opweld.emission.package import ORIGINAL, SUPPORT
 from opweld.interface.cli import app
-from opweld.judge.inputs.kinds import batch_kinds, layout_kinds, value_kinds
+from opweld.judge.inputs.kinds import batch_kinds, value_kinds
+from opweld.judge.inputs.layouts import layout_kinds
 from opweld.judge.load import Call
 from opweld.judge.measure import consistency, significance
 from opweld.judge.measure.clock import FLUSH_BYTES
@@ -184,7 +185,7 @@ def test_every_kind_of_inputs_is_described() -> None:
     def own(draw: int) -> Call:
         return Call((torch.randn(2, 3, 4, 5),), {})
 
-    kinds = (*value_kinds(own, 0), *batch_kinds(own), *layout_kinds(own))
+    kinds = (*value_kinds(own, 0), *batch_kinds(own), *layout_kinds(own, 0))
     for kind in kinds:
         assert re.sub(r"batch of \d+", "batch of", kind.name) in page, kind.name
 

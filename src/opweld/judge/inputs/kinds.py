@@ -8,7 +8,6 @@ lie in memory.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -53,12 +52,13 @@ class Manner:
     """How ModelNew is called.
 
     On tensors that it has seen with other values, on another stream, with the memory around its
-    inputs and results watched.
+    inputs and results watched, with the parameter of a name in the place of an input.
     """
 
     same_memory: bool = False
     stream: str = ""
     guarded: bool = False
+    weight: str = ""
 
 
 PLAIN = Manner()
@@ -134,18 +134,6 @@ def batch_kinds(own: Own) -> tuple[Kind, ...]:
     return tuple(Kind(f"batch of {n}", resized(own, n)) for n in sizes)
 
 
-def layout_kinds(own: Own) -> tuple[Kind, ...]:
-    """The same values, differently laid out in memory."""
-    changes = {
-        "transposed storage": _transposed,
-        "strided storage": _strided,
-        "misaligned storage": _misaligned,
-    }
-    if any(t.dim() == 4 for t in own(0).tensors()):
-        changes["channels-last storage"] = _channels_last
-    return tuple(Kind(name, _changer(own, change)) for name, change in changes.items())
-
-
 def resize(call: Call, rows: int) -> Call:
     """`rows` rows, the call's own repeated, in every tensor with the leading size of the first."""
     size = leading_size(call)
@@ -213,10 +201,6 @@ def _position(t: Tensor, number: int) -> tuple[int, ...]:
     return tuple(index)
 
 
-def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
-    return lambda draw: own(draw).map(change)
-
-
 def _filler(own: Own, seed: int, name: str) -> Own:
     """Random numbers of that name in place of floating-point values, in a stream of their own."""
 
@@ -242,36 +226,6 @@ def _filler(own: Own, seed: int, name: str) -> Own:
 def _made_on(t: Tensor) -> torch.device:
     """The CPU for small tensors: to load what makes them on a GPU takes longer than to copy."""
     return torch.device("cpu") if t.numel() <= SMALL_ELEMS else t.device
-
-
-def _transposed(t: Tensor) -> Tensor:
-    if t.dim() < 2:
-        return _strided(t)
-    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-def _strided(t: Tensor) -> Tensor:
-    """Every other element of a wider tensor; what lies between is NaN, or zero for integers."""
-    if not t.dim() or t.numel() == 0:
-        return t.clone()
-    fill = math.nan if _is_float(t) else 0
-    wide = torch.full((*t.shape[:-1], 2 * t.shape[-1]), fill, dtype=t.dtype, device=t.device)
-    view = wide[..., ::2]
-    view.copy_(t)
-    return view
-
-
-def _misaligned(t: Tensor) -> Tensor:
-    flat = torch.empty(t.numel() + 1, dtype=t.dtype, device=t.device)
-    view = flat[1:].view(t.shape)
-    view.copy_(t)
-    return view
-
-
-def _channels_last(t: Tensor) -> Tensor:
-    if t.dim() != 4:
-        return t.clone()
-    return t.contiguous(memory_format=torch.channels_last)
 
 
 def _is_float(t: Tensor) -> bool:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge.build.locks import BUILDS
+from opweld.judge.inputs.layouts import with_weight
 from opweld.judge.load import (
     Call,
     CandidateError,
@@ -58,6 +59,7 @@ from opweld.judge.verify.run import (
     plainly,
     poison,
     run,
+    state_tensors,
 )
 from opweld.judge.verify.signature import Signature, parameters_of
 from opweld.judge.verify.stream_races import BehindWork, Leftovers
@@ -117,7 +119,8 @@ class How:
     changed raises. With `same_memory` the values go into the tensors of the last call, through
     `.data`, where shapes and layouts allow: neither object, address nor version tells. With
     `guarded` the memory around inputs and results is watched. `autocast` names the dtype of the
-    autocast that is on.
+    autocast that is on, `weight` a parameter that is given in the place of the first input of its
+    shape.
     """
 
     seed: int
@@ -128,6 +131,7 @@ class How:
     stream: str = PLAIN
     guarded: bool = False
     autocast: str = ""
+    weight: str = ""
 
 
 class Side:
@@ -256,6 +260,8 @@ class Side:
         with self._guard():
             self._require_untouched()
             call = self._placed(call, how.same_memory)
+            if how.weight:
+                call = with_weight(call, dict(state_tensors(self.model))[how.weight])
             if how.guarded:
                 found = self._run_guarded(call, how, like)
             elif how.stream and self._device.type == "cuda":

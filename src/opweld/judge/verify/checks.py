@@ -22,13 +22,13 @@ from opweld.judge.inputs.kinds import (
     Own,
     OwnInputs,
     batch_kinds,
-    layout_kinds,
     rescaled,
     resize,
     resized,
     swapped,
     value_kinds,
 )
+from opweld.judge.inputs.layouts import layout_kinds, sharing_kinds, weight_kinds
 from opweld.judge.load import (
     Call,
     Pair,
@@ -145,8 +145,11 @@ class Verifier:
         yield self._uninitialised()
         for kind in value_kinds(self._few, self.seed):
             yield self._optional(kind, new_values=True)
-        for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
+        for kind in (*batch_kinds(self._few), *layout_kinds(self._few, self.seed)):
             yield self._optional(kind)
+        if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
+            for kind in (*sharing_kinds(self._few), *weight_kinds(self._few, self.pair.original)):
+                yield self._optional(kind, new_values=True)
         yield self._guarded()
         if self.pair.device.type == "cuda":
             yield self._on_stream("a side stream", SIDE_STREAM)

@@ -158,7 +158,7 @@ class Trial:
         """
         self._phase(NEW, name)
         side, watch = self.pair.new, self.pristine is not None
-        manner = how.same_memory, how.stream, how.guarded, self.autocast
+        manner = how.same_memory, how.stream, how.guarded, self.autocast, how.weight
         asked = How(self.seed, self.grad, watch, self.filled, *manner)
         try:
             if self.pristine is not None:
