@@ -7,8 +7,9 @@ import math
 import pytest
 import torch
 
-from opweld.judge.inputs.kinds import batch_kinds, swapped, value_kinds
+from opweld.judge.inputs.kinds import swapped, value_kinds
 from opweld.judge.inputs.layouts import EXPANDED, layout_kinds, sharing_kinds, weight_kinds
+from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import Call
 from opweld.judge.verify.seeds import stream
 
@@ -141,7 +142,7 @@ def test_no_value_kinds_without_floating_point_inputs() -> None:
 
 @pytest.mark.parametrize(("position", "rows"), list(enumerate([1, 3, 17, 0])))
 def test_sizes_repeat_own_rows_in_all_that_share_the_leading_size(position: int, rows: int) -> None:
-    kind = batch_kinds(own)[position]
+    kind = batch_kinds(own, 3)[position]
     assert kind.name == f"batch of {rows}"
     x, indices, flags, row = kind.make(0).tensors()
     assert x.shape == (rows, 70) and flags.shape == (rows,) and row.shape == (70,)
@@ -198,3 +199,27 @@ def test_a_weight_stands_where_an_input_of_its_shape_did() -> None:
     rows, x = kind.make(0).tensors()
     assert rows.shape == (5,) and torch.equal(x, layer.weight) and kind.manner.weight == "weight"
     assert weight_kinds(lambda draw: Call((torch.rand(4, 7),), {}), layer) == ()
+
+
+def test_drawn_batches_are_even_odd_and_whole_blocks() -> None:
+    for seed in range(40):
+        for size in (1, 5, 32, 96):
+            made = batch_kinds(lambda draw, n=size: Call((torch.rand(n, 3),), {}), seed)  # type: ignore[misc]
+            sizes = [kind.make(0).tensors()[0].shape[0] for kind in made]
+            drawn = [n for n in sizes if n not in (0, 1, 3, size + 1)]
+            assert size not in sizes
+            assert any(n % 32 == 0 for n in drawn) and any(n % 2 == 0 for n in drawn)
+            assert any(n % 2 for n in sizes if n > 3), sizes
+
+
+def test_inner_sizes_change_together_in_all_tensors() -> None:
+    x = torch.rand(8, 6, 6)
+    call = Call((x, torch.arange(6), torch.rand(8, 5)), {})
+    made = [kind.make(0).tensors() for kind in inner_kinds(lambda draw: call, 2)]
+    assert {kind.may_refuse for kind in inner_kinds(lambda draw: call, 2)} == {True}
+    for first, row, other in made:
+        assert first.shape[0] == other.shape[0] == 8
+        assert first.shape[1] == first.shape[2] == row.shape[0]
+        assert (first.shape[1] == 6) != (other.shape[1] == 5)
+        assert row.max() < 6 and torch.equal(first[:, :1, :1], x[:, :1, :1])
+    assert len({tuple(t.shape for t in tensors) for tensors in made}) == len(made) >= 2

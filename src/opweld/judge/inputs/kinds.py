@@ -1,8 +1,7 @@
 """The inputs that a pair is tried on, all made from the model's own.
 
-Shapes, dtypes, integer and boolean values and scalars stay the model's own, so that indices stay in
-range; what varies is the values of floating-point tensors, the leading dimension, and how tensors
-lie in memory.
+Here integers, booleans, sizes and scalars stay the model's own; what varies is the values of
+floating-point tensors, and how a call is made.
 """
 
 from __future__ import annotations
@@ -69,7 +68,8 @@ class Kind:
     """One way to make inputs: `make(draw)` gives the same values for the same draw.
 
     With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too;
-    with `names_precision`, an error there tells in which format it was made.
+    with `names_precision`, an error there tells in which format it was made; with `may_refuse`, an
+    exception of ModelNew is noted and no failure.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Kind:
     manner: Manner = PLAIN
     ill_conditioned: bool = False
     names_precision: bool = False
+    may_refuse: bool = False
 
 
 class OwnInputs:
@@ -123,15 +124,6 @@ def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
         )
         for name in VALUES
     )
-
-
-def batch_kinds(own: Own) -> tuple[Kind, ...]:
-    """Other leading sizes in all tensors that share the first one's, with rows of the own."""
-    size = leading_size(own(0))
-    if not size:
-        return ()
-    sizes = dict.fromkeys(n for n in (1, 3, size + 1, 0) if n != size)
-    return tuple(Kind(f"batch of {n}", resized(own, n)) for n in sizes)
 
 
 def resize(call: Call, rows: int) -> Call:

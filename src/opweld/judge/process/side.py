@@ -94,6 +94,11 @@ class Raised(CandidateError):
         self.without_gradients = without_gradients
         self.no_memory = no_memory
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the candidate does no more than say that it does not do this."""
+        return not (self.lost or self.overwrote or self.no_memory)
+
 
 @dataclass(frozen=True, slots=True)
 class Files:

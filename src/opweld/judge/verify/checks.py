@@ -21,7 +21,6 @@ from opweld.judge.inputs.kinds import (
     Manner,
     Own,
     OwnInputs,
-    batch_kinds,
     rescaled,
     resize,
     resized,
@@ -29,6 +28,7 @@ from opweld.judge.inputs.kinds import (
     value_kinds,
 )
 from opweld.judge.inputs.layouts import layout_kinds, sharing_kinds, weight_kinds
+from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import (
     Call,
     Pair,
@@ -145,10 +145,13 @@ class Verifier:
         yield self._uninitialised()
         for kind in value_kinds(self._few, self.seed):
             yield self._optional(kind, new_values=True)
-        for kind in (*batch_kinds(self._few), *layout_kinds(self._few, self.seed)):
+        inputs, model, seed = self._few, self.pair.original, self.seed
+        for kind in (*batch_kinds(inputs, seed), *layout_kinds(inputs, seed)):
             yield self._optional(kind)
+        for kind in inner_kinds(inputs, seed):
+            yield self._optional(kind, new_values=True)
         if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
-            for kind in (*sharing_kinds(self._few), *weight_kinds(self._few, self.pair.original)):
+            for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
                 yield self._optional(kind, new_values=True)
         yield self._guarded()
         if self.pair.device.type == "cuda":

@@ -134,7 +134,7 @@ class OtherWeights:
         try:
             pair.new.change_weights(seed, way)
         except Raised as error:
-            refuses = way in _MAY_REFUSE and not error.lost
+            refuses = way in _MAY_REFUSE and error.is_refusal
             detail = f"unsupported: {error}" if refuses else str(error)
             self._build_anew()
             return Check(name, refuses, detail, skipped=refuses)

@@ -150,8 +150,9 @@ class Trial:
         like: Run | None = None,
         how: Manner = PLAIN,
         lazy: bool = False,
+        may_refuse: bool = False,
     ) -> Run | Check:
-        """ModelNew's leaves, or the check that it fails.
+        """ModelNew's leaves, or the check that it fails or, where it may, refuses.
 
         With `like`, the original's run, an input or buffer changed beyond that one's is a failure.
         With `lazy` the leaves stay where they are until they are looked at.
@@ -166,6 +167,8 @@ class Trial:
             new: Run = side.run(call, asked, like, lazy)
         except Raised as error:
             self._spoil()
+            if may_refuse and error.is_refusal:
+                return Check(name, True, f"unsupported: {error}", skipped=True)
             check = Check(name, False, str(error), grade="F")
             if error.lost:
                 raise DeviceLost(check) from error
@@ -200,7 +203,8 @@ class Trial:
             return eager
         if eager.changed_inputs:
             self._spoil()
-        new = self.run_new(kind.make(draw), kind.name, eager, kind.manner)
+        call, refuses = kind.make(draw), kind.may_refuse
+        new = self.run_new(call, kind.name, eager, kind.manner, may_refuse=refuses)
         if isinstance(new, Check):
             return new
         if clause := mismatch(new, eager):
