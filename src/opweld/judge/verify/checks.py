@@ -15,6 +15,7 @@ from functools import cached_property
 import torch
 from torch import nn
 
+from opweld.judge.inputs.arguments import argument_kinds
 from opweld.judge.inputs.kinds import (
     SWAPPED,
     Kind,
@@ -148,7 +149,8 @@ class Verifier:
         inputs, model, seed = self._few, self.pair.original, self.seed
         for kind in (*batch_kinds(inputs, seed), *layout_kinds(inputs, seed)):
             yield self._optional(kind)
-        for kind in inner_kinds(inputs, seed):
+        arguments = argument_kinds(inputs, model, seed, self._accepts)
+        for kind in (*inner_kinds(inputs, seed), *arguments):
             yield self._optional(kind, new_values=True)
         if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
             for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
@@ -326,6 +328,18 @@ class Verifier:
         if time.monotonic() > self._deadline:
             return Check(name, True, "no time left within the time limit", skipped=True)
         return compare()
+
+    def _accepts(self, call: Call) -> bool:
+        """Whether the original takes these arguments, by a copy that keeps its state."""
+        if self.pair.device.type == "cuda":
+            return refusal_on_cpu(self.pair.original, call) is None
+        try:
+            model = copy.deepcopy(self.pair.original)
+            with torch.no_grad():
+                model(*call.args, **call.kwargs)
+        except Exception:
+            return False
+        return True
 
     @cached_property
     def _asserts_on_device(self) -> bool:
