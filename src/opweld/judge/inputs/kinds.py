@@ -69,7 +69,8 @@ class Kind:
 
     With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too;
     with `names_precision`, an error there tells in which format it was made; with `may_refuse`, an
-    exception of ModelNew is noted and no failure.
+    exception of ModelNew is noted and no failure; with `coarse`, results may be of another
+    floating-point dtype, and what assert_close accepts of the coarser one will do.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Kind:
     ill_conditioned: bool = False
     names_precision: bool = False
     may_refuse: bool = False
+    coarse: bool = False
 
 
 class OwnInputs:

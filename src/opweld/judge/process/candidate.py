@@ -238,6 +238,7 @@ def described(run: Run) -> Header:
         "kinds": list(run.kinds),
         "strides": [list(strides) for strides in run.strides],
         "aliases": list(run.aliases),
+        "random": list(run.random),
     }
 
 

@@ -17,7 +17,7 @@ from opweld.judge.measure.clock import Action, nothing
 from opweld.judge.numerics.differentiate import Backward, Ends
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
-from opweld.judge.process.leaf import RemoteLeaf
+from opweld.judge.process.leaf import HeldResult, RemoteLeaf
 from opweld.judge.process.memory import available_bytes, make_room
 from opweld.judge.process.processes import cpu_seconds
 from opweld.judge.process.remote_blocks import RemoteBlocks
@@ -220,7 +220,9 @@ class RemoteSide:
     def _run_of(self, reply: Header, like: Run | None, lazy: bool) -> Run:
         try:
             number, found = int(reply["id"]), reply["run"]
-            described = [self._described_leaf(n, d, number) for n, d in enumerate(found["leaves"])]
+            held = HeldResult(self, number)
+            leaves = enumerate(found["leaves"])
+            described = [self._described_leaf(n, leaf, number, held) for n, leaf in leaves]
             run = Run(
                 names=tuple(map(str, found["names"])),
                 leaves=described,
@@ -231,6 +233,7 @@ class RemoteSide:
                 kinds=tuple(map(str, found["kinds"])),
                 strides=tuple(tuple(map(int, s)) for s in found["strides"]),
                 aliases=tuple(map(str, found["aliases"])),
+                random=tuple(map(str, found["random"])),
             )
         except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
             self._nonsense(error)
@@ -241,10 +244,12 @@ class RemoteSide:
     def _lazy_run_of(self, reply: Header) -> Run:
         return self._run_of(reply, None, lazy=True)
 
-    def _described_leaf(self, position: int, data: Header, number: int) -> Any:
-        return self._leaf(position, data, number) if "shape" in data else scalar_of(data)
+    def _described_leaf(self, position: int, data: Header, number: int, held: HeldResult) -> Any:
+        return self._leaf(position, data, number, held) if "shape" in data else scalar_of(data)
 
-    def _leaf(self, position: int, data: Header, number: int) -> RemoteLeaf:
+    def _leaf(
+        self, position: int, data: Header, number: int, held: HeldResult | None = None
+    ) -> RemoteLeaf:
         layout = getattr(torch, str(data["layout"]).removeprefix("torch."))
         if not isinstance(layout, torch.layout):
             raise BadFrame("no layout")
@@ -256,6 +261,7 @@ class RemoteSide:
             dtype_named(data["dtype"]),
             torch.device(data["device"]),
             layout,
+            held,
         )
 
     def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:

@@ -125,7 +125,7 @@ class How:
     `.data`, where shapes and layouts allow: neither object, address nor version tells. With
     `guarded` the memory around inputs and results is watched. `autocast` names the dtype of the
     autocast that is on, `weight` a parameter that is given in the place of the first input of its
-    shape.
+    shape; with `inference` the call is in inference mode.
     """
 
     seed: int
@@ -137,6 +137,7 @@ class How:
     guarded: bool = False
     autocast: str = ""
     weight: str = ""
+    inference: bool = False
 
 
 class Side:
@@ -283,7 +284,8 @@ class Side:
             filled_memory() if how.filled else contextlib.nullcontext(),
             autocast_to(how.autocast, self._device),
         ):
-            return run(self.model, call, how.seed, how.grad, like, how.watch_state, forward)
+            asked = how.seed, how.grad, like, how.watch_state, forward, how.inference
+            return run(self.model, call, *asked)
 
     def _run_behind_work(self, call: Call, how: How, like: Run | None) -> Run:
         """On a stream that has other work to do first: another one, or the current one."""

@@ -10,7 +10,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import nn
@@ -42,7 +42,7 @@ from opweld.judge.numerics.outputs import bit_equal, snapshot
 from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
 from opweld.judge.tree import leaves
 from opweld.judge.values import Check
-from opweld.judge.verify import aliases, gradients, guards, signature
+from opweld.judge.verify import aliases, gradients, guards, kept, signature
 from opweld.judge.verify.aliases import alias_clause, stride_note
 from opweld.judge.verify.degenerate import examine
 from opweld.judge.verify.guards import tight_rows
@@ -56,7 +56,9 @@ from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.verify.weights import compare_state, copy_state
 
 NUM_REPEATS = 10
-DRAWN = "other weights, re-drawn"
+DRAWN, RANDOM_STATE = "other weights, re-drawn", "random state"
+# What is tried where nothing is asked for.
+AUTOCAST, DTYPE = "bfloat16", "float64"
 # What is kept by a sample of the elements shows where both that change places are outside of it.
 NUM_SWAPS = 6
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
@@ -139,6 +141,7 @@ class Verifier:
         self.degenerate = self._examine()
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
+        yield kept.compare_kept(self._trial, self._few, self.seed)
         yield self._trial.compare(few)
         yield self._optional(Kind(SWAPPED, swapped(self._few, self.seed)), least_draws=NUM_SWAPS)
         yield self._same_tensors()
@@ -173,13 +176,35 @@ class Verifier:
             yield self._states.in_training(Kind("training mode", self._few, self._note))
             if self._states.trains:
                 yield self._states.in_eval(Kind("eval mode", self._few, self._note))
-            for dtype in self._beside.autocast:
-                with self._states.autocast(dtype):
-                    yield self._optional(Kind(f"autocast to {dtype}", self._few))
+            yield from self._beside_own()
             yield self._in_time(DRAWN, lambda: weights.drawn_again(DRAWN))
-            for dtype in self._beside.dtypes:
-                yield self._states.in_dtype(dtype, self._few, self._note)
-                self.pair.new.build(stream(self.seed, "parameters"))
+        yield self._random_state()
+
+    def _beside_own(self) -> Iterator[Check]:
+        """Inference mode, autocast and other dtypes: those that are asked for, and one of each that
+        is not, which ModelNew may refuse.
+        """
+        kind = Kind("inference mode", self._few, self._note)
+        yield self._in_time(kind.name, lambda: self._states.in_inference_mode(kind))
+        for dtype in dict.fromkeys((*self._beside.autocast, AUTOCAST)):
+            asked = dtype in self._beside.autocast
+            name = f"autocast to {dtype}"
+            with self._states.autocast(dtype):
+                yield self._optional(Kind(name, self._few, may_refuse=not asked, coarse=not asked))
+        for dtype in dict.fromkeys((*self._beside.dtypes, DTYPE)):
+            asked = dtype in self._beside.dtypes
+            yield self._in_time(
+                f"in {dtype}",
+                partial(self._states.in_dtype, dtype, self._few, self._note, asked),
+            )
+            self.pair.new.build(stream(self.seed, "parameters"))
+
+    def _random_state(self) -> Check:
+        """Of all calls so far: the generators of torch, Python and NumPy as the original's calls
+        leave them.
+        """
+        clause = self._trial.random_clause
+        return Check(RANDOM_STATE, clause is None, clause or "as the original's calls leave it")
 
     def _reduce(self) -> None:
         """Take fewer rows from here on where the inputs are large and the original allows it."""

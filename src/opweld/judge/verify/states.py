@@ -86,8 +86,22 @@ class States:
         yield
         self._trial.autocast = ""
 
-    def in_dtype(self, dtype: str, few: Callable[[int], Call], note: str) -> Check:
-        """Parameters, buffers and inputs of another dtype; ModelNew must be built anew after it."""
+    def in_inference_mode(self, kind: Kind) -> Check:
+        """Every call in inference mode; ModelNew must be built anew after it, for what it keeps of
+        them can have no gradients.
+        """
+        self._trial.inference = True
+        check = self._trial.compare(kind)
+        self._trial.inference = False
+        return check
+
+    def in_dtype(
+        self, dtype: str, few: Callable[[int], Call], note: str, asked: bool = True
+    ) -> Check:
+        """Parameters, buffers and inputs of another dtype; ModelNew must be built anew after it.
+
+        Where it was not `asked` for, ModelNew may refuse, and be as inexact as float32 is.
+        """
         name, wanted = f"in {dtype}", getattr(torch, dtype)
         original = copy.deepcopy(self._pair.original).to(wanted)
 
@@ -98,5 +112,7 @@ class States:
         try:
             self._pair.new.convert(dtype)
         except Raised as error:
-            return Check(name, False, str(error))
-        return self._again(original).compare(Kind(name, make, note))
+            refuses = error.is_refusal and not asked
+            return Check(name, refuses, f"unsupported: {error}" if refuses else str(error))
+        kind = Kind(name, make, note, may_refuse=not asked, coarse=not asked)
+        return self._again(original).compare(kind)
