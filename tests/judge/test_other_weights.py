@@ -67,6 +67,19 @@ def test_tied_weights_stay_one_value_however_they_are_given() -> None:
             assert torch.equal(changed[0].weight, changed[2].weight)
 
 
+def test_a_copy_stays_when_what_it_was_made_from_changes(tmp_path: Path) -> None:
+    model = two_layers()
+    copied = change_weights(model, 7, changes.DEEP_COPY)
+    assert not torch.equal(copied[0].weight, model[0].weight)
+    new = """
+    class ModelNew(Base):
+        def __deepcopy__(self, memo):
+            return self
+    """
+    judgement = judge_pair(tmp_path, LINEAR, new)
+    assert failing(judgement) == {"other weights, in a deep copy"}
+
+
 def test_what_a_model_has_not_cannot_be_changed() -> None:
     with pytest.raises(NotForThis, match="one shape"):
         change_weights(nn.Linear(3, 4), 1, changes.TIE)

@@ -5,8 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from tests.judge.pairs import LINEAR, POINTWISE, SAME, failing, judge_pair, named
 
+from opweld.judge.load import Call
+from opweld.judge.numerics.differentiate import (
+    DENSE,
+    EXPANDED,
+    TRANSPOSED,
+    Backward,
+    NoGradients,
+    differentiate,
+    draw_ends,
+    fresh_ends,
+    record,
+)
 from opweld.judge.verify import gradients
 
 TWO = """
@@ -111,3 +124,29 @@ def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) 
     judgement = judge_pair(tmp_path, LINEAR, cut)
     assert failing(judgement) == {gradients.PARAMETERS}
     assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail
+
+
+@pytest.mark.parametrize("ends", [DENSE, EXPANDED, TRANSPOSED])
+def test_output_gradients_lie_in_memory_as_asked_for(ends: str) -> None:
+    model, call, how = torch.nn.Linear(3, 4), Call((torch.rand(5, 3),), {}), Backward(ends=ends)
+    graphs = record(model, [call], 1, how)
+    drawn = draw_ends(graphs, 2, how)
+    (given,) = drawn[0][0]
+    assert given is not None and given.shape == (5, 4)
+    assert given.stride() == {DENSE: (4, 1), EXPANDED: (0, 0), TRANSPOSED: (1, 5)}[ends]
+    (fresh,) = fresh_ends(drawn)[0][0]
+    assert fresh is not None and torch.equal(fresh, given) and fresh.stride() == given.stride()
+    assert fresh.data_ptr() != given.data_ptr()
+    found = differentiate(graphs, fresh_ends(drawn), how)
+    named = dict(zip(found.names, found.leaves, strict=True))
+    assert torch.allclose(named["gradient of bias"], given.sum(0))
+
+
+def test_frozen_parameters_are_trained_again_behind_it() -> None:
+    model, call = torch.nn.Linear(3, 4), Call((torch.rand(5, 3),), {})
+    how = Backward(inputs=False, frozen=("weight",))
+    graphs = record(model, [call], 1, how)
+    assert list(graphs.named[0]) == ["gradient of bias"]
+    assert model.weight.requires_grad and model.bias.requires_grad
+    with pytest.raises(NoGradients):
+        record(model, [call], 1, Backward(inputs=False, frozen=("weight", "bias")))

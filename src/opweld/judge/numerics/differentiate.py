@@ -15,6 +15,7 @@ from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, synchronize
 
 FLAGS = "requires_grad of the outputs"
+DENSE, EXPANDED, TRANSPOSED = "dense", "expanded", "transposed"
 # For each pass over each call: a tensor for every output, None for one without a gradient.
 Ends = list[list[list[Tensor | None]]]
 
@@ -26,12 +27,14 @@ class NoGradients(Exception):
 @dataclass(frozen=True, slots=True)
 class Backward:
     """What gradients are asked for: of the inputs or not, of all parameters but the `frozen`, in
-    so many backward passes over each graph.
+    so many backward passes over each graph. `ends` is how output gradients lie in memory: dense,
+    with strides of zero as that of a sum, or with the last two dimensions in each other's place.
     """
 
     inputs: bool = True
     frozen: tuple[str, ...] = ()
     num_passes: int = 1
+    ends: str = DENSE
 
     @property
     def is_full(self) -> bool:
@@ -83,8 +86,12 @@ def draw_ends(graphs: Graphs, seed: int, how: Backward) -> Ends:
         if not t.requires_grad:
             return None
         # in float32 on the CPU, rounded to eight bits, so that every dtype holds them exactly
-        drawn = torch.randn(t.shape, generator=generator).bfloat16()
-        return drawn.to(device=t.device, dtype=t.dtype)
+        shape = torch.Size(()) if how.ends == EXPANDED else t.shape
+        drawn = torch.randn(shape, generator=generator).bfloat16()
+        drawn = drawn.to(device=t.device, dtype=t.dtype)
+        if how.ends == TRANSPOSED and t.dim() > 1:
+            return drawn.mT.contiguous().mT
+        return drawn.expand(t.shape)
 
     return [[[draw(t) for t in made] for made in graphs.outputs] for _ in range(how.num_passes)]
 
@@ -95,6 +102,19 @@ def map_ends(ends: Ends, change: Callable[[Tensor], Tensor]) -> Ends:
         [[None if g is None else change(g) for g in made] for made in each_pass]
         for each_pass in ends
     ]
+
+
+def fresh_ends(ends: Ends) -> Ends:
+    """In memory of their own, for a backward may write to what it is given, and laid out alike."""
+    return map_ends(ends, _fresh)
+
+
+def _fresh(g: Tensor) -> Tensor:
+    return g[(0,) * g.dim()].clone().expand_as(g) if _repeats(g) else g.clone()
+
+
+def _repeats(t: Tensor) -> bool:
+    return t.numel() > 1 and not any(t.stride())
 
 
 def differentiate(graphs: Graphs, ends: Ends, how: Backward, like: Run | None = None) -> Run:

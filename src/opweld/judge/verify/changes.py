@@ -69,8 +69,10 @@ def _first_names(model: nn.Module) -> dict[str, str]:
 
 
 def _deep_copy(model: nn.Module, state: State) -> nn.Module:
+    """The copy; what it was copied from changes behind it, which is no business of the copy."""
     copied = copy.deepcopy(model)
     load_state(copied, state)
+    load_state(model, shake_state(state, 0))
     return copied
 
 

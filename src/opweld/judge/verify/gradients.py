@@ -19,10 +19,13 @@ from torch import nn
 from opweld.judge.inputs.kinds import Own, move_by_ulp, resized, value_kinds
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost, leading_size
 from opweld.judge.numerics.differentiate import (
+    EXPANDED,
+    TRANSPOSED,
     Backward,
     Ends,
     differentiate,
     draw_ends,
+    fresh_ends,
     map_ends,
     record,
 )
@@ -46,6 +49,7 @@ OTHER_VALUES, OTHER_BATCH = "gradients on other values", "gradients at another b
 INPUTS, PARAMETERS = "gradients of the inputs alone", "gradients of the parameters alone"
 SOME = "gradients with some parameters frozen"
 TWO_CALLS, TWICE = "gradients of two calls", "gradients twice"
+LAYOUTS = "gradients from other layouts"
 IN_TRAINING, IN_EVAL = "gradients in training mode", "gradients in eval mode"
 # A derivative has its value by several formulas of different accuracy, so grade C passes in these.
 NAMES = (
@@ -57,6 +61,7 @@ NAMES = (
     SOME,
     TWO_CALLS,
     TWICE,
+    LAYOUTS,
     IN_TRAINING,
     IN_EVAL,
 )
@@ -112,7 +117,7 @@ class Gradients:
             self._restore()
             graphs = record(original, case.calls, self._seed, case.how)
             ends = draw_ends(graphs, self._ends_seed, case.how)
-            eager = differentiate(graphs, _fresh(ends), case.how)
+            eager = differentiate(graphs, fresh_ends(ends), case.how)
         except Exception as error:
             return _skipped(case.name, f"the original has none: {brief(error, 160)}", error)
         if case.extreme and not _all_finite(eager):
@@ -121,7 +126,7 @@ class Gradients:
         try:
             if self._pristine is not None:
                 self._pair.new.load_state(self._pristine)
-            asked = (case.calls, _fresh(ends), self._seed, case.how, eager)
+            asked = (case.calls, fresh_ends(ends), self._seed, case.how, eager)
             new: Run = self._pair.new.gradients(*asked)
         except Raised as error:
             check = _raised(case, error)
@@ -182,7 +187,7 @@ class Gradients:
         """The original on other calls, or under what is in force around this."""
         self._restore()
         graphs = record(self._pair.original, calls, self._seed, case.how)
-        return differentiate(graphs, _fresh(ends), case.how, eager)
+        return differentiate(graphs, fresh_ends(ends), case.how, eager)
 
     def _lowered_run(
         self, case: Case, ends: Ends, eager: Run, lowering: Lowering | None
@@ -285,6 +290,7 @@ def cases(
         yield case(SOME, Backward(frozen=frozen))
     yield case(TWO_CALLS, _EVERYTHING, own(1))
     yield case(TWICE, Backward(num_passes=2))
+    yield lambda: (Case(LAYOUTS, (own(0),), Backward(ends=e), note) for e in (EXPANDED, TRANSPOSED))
     if size := leading_size(own(0)):
         rows = other_size(size, Random(stream(seed, OTHER_BATCH)))
         call = resized(own, rows)(0)
@@ -318,11 +324,6 @@ def _raised(case: Case, error: Raised) -> Check:
     if case.name == NAME:
         return Check(NAME, True, f"ModelNew is for inference only: {error}", skipped=True)
     return Check(case.name, False, str(error), grade="F")
-
-
-def _fresh(ends: Ends) -> Ends:
-    """In memory of their own, for a backward may write to what it is given."""
-    return map_ends(ends, torch.clone)
 
 
 def _all_finite(run: Run) -> bool:
