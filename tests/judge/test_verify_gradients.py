@@ -150,3 +150,41 @@ def test_frozen_parameters_are_trained_again_behind_it() -> None:
     assert model.weight.requires_grad and model.bias.requires_grad
     with pytest.raises(NoGradients):
         record(model, [call], 1, Backward(inputs=False, frozen=("weight", "bias")))
+
+
+def test_each_gradient_is_held_to_what_its_own_grade_needs(tmp_path: Path) -> None:
+    """A norm folded into a convolution: one gradient is eager's but for chance in a cancellation,
+    another is close to eager's and by another formula.
+    """
+    model = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.fc = nn.Linear(8, 5)
+
+    def forward(self, x):
+        y = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+        return self.fc(y.mean((2, 3)))
+
+def get_inputs():
+    return [torch.randn(4, 3, 12, 12)]
+
+def get_init_inputs():
+    return []
+"""
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            if self.training:
+                return super().forward(x)
+            n = self.norm
+            f = n.weight * torch.rsqrt(n.running_var + n.eps)
+            w = self.conv.weight * f[:, None, None, None]
+            y = F.conv2d(x, w, (self.conv.bias - n.running_mean) * f + n.bias, padding=1)
+            return self.fc(F.max_pool2d(F.relu(y), 2).mean((2, 3)))
+    """
+    for seed in (9, 10, 11):
+        judgement = judge_pair(tmp_path, model, new, seed=seed)
+        assert judgement.verdict.passed, judgement.verdict.reason
