@@ -9,7 +9,8 @@ import torch
 from tests.judge.pairs import LINEAR, POINTWISE, SAME, failing, judge_pair, named
 from torch import nn
 
-from opweld.judge.verify.weights import THROUGH, change_in_place, copy_state, shake_state
+from opweld.judge.verify.other_weights import THROUGH
+from opweld.judge.verify.weights import change_in_place, copy_state, shake_state
 
 FAULTS = {
     "another parameter name": (

@@ -7,8 +7,10 @@ import math
 import pytest
 import torch
 
+from opweld.judge.inputs.kinds import swapped, value_kinds
+from opweld.judge.inputs.layouts import EXPANDED, layout_kinds, sharing_kinds, weight_kinds
+from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import Call
-from opweld.judge.verify.inputs import batch_kinds, layout_kinds, swapped, value_kinds
 from opweld.judge.verify.seeds import stream
 
 
@@ -19,7 +21,7 @@ def own(draw: int = 0) -> Call:
 
 
 VALUES = {kind.name: kind for kind in value_kinds(own, seed=5)}
-LAYOUTS = {kind.name: kind for kind in layout_kinds(own)}
+LAYOUTS = {kind.name: kind for kind in layout_kinds(own, 3)}
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -140,7 +142,7 @@ def test_no_value_kinds_without_floating_point_inputs() -> None:
 
 @pytest.mark.parametrize(("position", "rows"), list(enumerate([1, 3, 17, 0])))
 def test_sizes_repeat_own_rows_in_all_that_share_the_leading_size(position: int, rows: int) -> None:
-    kind = batch_kinds(own)[position]
+    kind = batch_kinds(own, 3)[position]
     assert kind.name == f"batch of {rows}"
     x, indices, flags, row = kind.make(0).tensors()
     assert x.shape == (rows, 70) and flags.shape == (rows,) and row.shape == (70,)
@@ -151,7 +153,9 @@ def test_sizes_repeat_own_rows_in_all_that_share_the_leading_size(position: int,
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts_keep_the_values(name: str) -> None:
     for made, given in zip(LAYOUTS[name].make(0).tensors(), own().tensors(), strict=True):
-        assert torch.equal(made, given) and made.dtype == given.dtype
+        # expanded ones are those of the last dimension's first element
+        expected = given[..., :1].expand_as(given) if name == EXPANDED else given
+        assert torch.equal(made, expected) and made.dtype == given.dtype
 
 
 def test_layouts_are_what_they_are_called() -> None:
@@ -162,7 +166,60 @@ def test_layouts_are_what_they_are_called() -> None:
     assert math.isnan(torch.as_strided(x, (1,), (1,), 1).item()), "what lies between is poison"
     x = LAYOUTS["misaligned storage"].make(0).tensors()[0]
     assert x.storage_offset() == 1 and x.is_contiguous() and x.data_ptr() % 16 != 0
+    x = LAYOUTS["padded rows"].make(0).tensors()[0]
+    assert x.stride(1) == 1 and x.stride(0) > 70
+    assert math.isnan(torch.as_strided(x, (1,), (1,), 70).item())
+    x = LAYOUTS["storage with an offset"].make(0).tensors()[0]
+    assert x.storage_offset() > 1 and x.is_contiguous()
+    strides = [kind.make(0).tensors()[0].stride() for kind in layout_kinds(own, 3)]
+    assert (0, 1) in strides and (1, 0) in strides
     image = Call((torch.rand(2, 3, 4, 5),), {})
-    made = {kind.name: kind for kind in layout_kinds(lambda draw: image)}
+    made = {kind.name: kind for kind in layout_kinds(lambda draw: image, 3)}
     last = made["channels-last storage"].make(0).tensors()[0]
     assert last.is_contiguous(memory_format=torch.channels_last)
+    orders = [k.make(0).tensors()[0] for k in layout_kinds(lambda draw: image, 3)]
+    assert any(t.stride() == (20, 40, 5, 1) for t in orders)
+    assert all(torch.equal(t, image.args[0]) for t in orders if 0 not in t.stride())
+
+
+def test_inputs_share_memory_where_two_are_alike() -> None:
+    x, y = torch.rand(4, 3), torch.rand(4, 3)
+    twice, overlapping = sharing_kinds(lambda draw: Call((x, torch.ones(4), y), {}))
+    first, _, second = twice.make(0).tensors()
+    assert first is second and torch.equal(first, x)
+    first, _, second = overlapping.make(0).tensors()
+    assert torch.equal(first, x) and torch.equal(second, torch.cat([x[1:], y[-1:]]))
+    assert second.data_ptr() - first.data_ptr() == 3 * 4
+    assert sharing_kinds(lambda draw: Call((x, torch.rand(4, 4)), {})) == ()
+
+
+def test_a_weight_stands_where_an_input_of_its_shape_did() -> None:
+    layer = torch.nn.Linear(3, 5)
+    (kind,) = weight_kinds(lambda draw: Call((torch.rand(4), torch.rand(4, 3)), {}), layer)
+    rows, x = kind.make(0).tensors()
+    assert rows.shape == (5,) and torch.equal(x, layer.weight) and kind.manner.weight == "weight"
+    assert weight_kinds(lambda draw: Call((torch.rand(4, 7),), {}), layer) == ()
+
+
+def test_drawn_batches_are_even_odd_and_whole_blocks() -> None:
+    for seed in range(40):
+        for size in (1, 5, 32, 96):
+            made = batch_kinds(lambda draw, n=size: Call((torch.rand(n, 3),), {}), seed)  # type: ignore[misc]
+            sizes = [kind.make(0).tensors()[0].shape[0] for kind in made]
+            drawn = [n for n in sizes if n not in (0, 1, 3, size + 1)]
+            assert size not in sizes
+            assert any(n % 32 == 0 for n in drawn) and any(n % 2 == 0 for n in drawn)
+            assert any(n % 2 for n in sizes if n > 3), sizes
+
+
+def test_inner_sizes_change_together_in_all_tensors() -> None:
+    x = torch.rand(8, 6, 6)
+    call = Call((x, torch.arange(6), torch.rand(8, 5)), {})
+    made = [kind.make(0).tensors() for kind in inner_kinds(lambda draw: call, 2)]
+    assert {kind.may_refuse for kind in inner_kinds(lambda draw: call, 2)} == {True}
+    for first, row, other in made:
+        assert first.shape[0] == other.shape[0] == 8
+        assert first.shape[1] == first.shape[2] == row.shape[0]
+        assert (first.shape[1] == 6) != (other.shape[1] == 5)
+        assert row.max() < 6 and torch.equal(first[:, :1, :1], x[:, :1, :1])
+    assert len({tuple(t.shape for t in tensors) for tensors in made}) == len(made) >= 2

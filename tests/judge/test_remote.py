@@ -256,3 +256,14 @@ def test_a_result_without_data_is_said_to_be_none(body: str, tmp_path: Path) -> 
     reason = judged(tmp_path, new_with(body)).verdict.reason
     assert "own inputs" in reason or "cannot be read" in reason, reason
     assert "exit code" not in reason
+
+
+def test_a_result_is_held_until_its_last_leaf_is_gone(tmp_path: Path) -> None:
+    """One that arrived is dropped here; another, of a dtype that was not expected, is not yet."""
+    model = POINTWISE.replace("torch.tanh(x) * x", "torch.tanh(x), torch.tanh(x) * x")
+    body = """
+    first, second = super().forward(x)
+    return first, second.float()
+    """
+    found = judged(tmp_path, new_with(body), model=model)
+    assert found.verdict.passed, found.verdict.reason

@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import torch
 from tests.judge.pairs import LINEAR, POINTWISE, SAME, failing, judge_pair, named
+
+from opweld.judge.load import Call
+from opweld.judge.numerics.differentiate import (
+    DENSE,
+    EXPANDED,
+    TRANSPOSED,
+    Backward,
+    NoGradients,
+    differentiate,
+    draw_ends,
+    fresh_ends,
+    record,
+)
+from opweld.judge.numerics.outputs import Comparison
+from opweld.judge.numerics.reference import Block
+from opweld.judge.values import Check
+from opweld.judge.verify import gradients
+from opweld.judge.verify.run import Run
 
 TWO = """
 class _Tanh(torch.autograd.Function):
@@ -58,3 +78,104 @@ def test_a_candidate_for_inference_only_says_so(tmp_path: Path) -> None:
     assert judgement.verdict.passed
     check = named(judgement, "gradients")
     assert check.skipped and "for inference only" in check.detail
+
+
+NORM = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(16, 24)
+        self.norm = nn.BatchNorm1d(24)
+        self.drop = nn.Dropout(0.3)
+
+    def forward(self, x):
+        return F.relu(self.drop(self.norm(self.fc(x))))
+
+def get_inputs():
+    return [torch.randn(6, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("mode", ["own", "eval"])
+def test_all_ways_to_ask_for_gradients_are_compared(mode: str, tmp_path: Path) -> None:
+    """A norm that changes its state and a dropout, by the same steps in another order of sums."""
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            y = F.linear(x.flip(1), self.fc.weight.flip(1), self.fc.bias)
+            return self.drop(self.norm(y)).clamp(min=0)
+    """
+    judgement = judge_pair(tmp_path, NORM, new, mode=mode)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    found = {check.name: check for check in judgement.verdict.checks}
+    # in either mode most are in eval, where the norm leaves its state alone
+    names = set(gradients.NAMES) - {gradients.IN_EVAL}
+    assert names <= found.keys() and gradients.IN_EVAL not in found
+    assert not {name for name in names if found[name].skipped}
+
+
+def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) -> None:
+    new = "class ModelNew(Base):\n    def forward(self, x):\n"
+    new += "        return super().forward(x if len(x) == 6 else x.detach()).detach().add_(0)\n"
+    lost = new.replace(".detach().add_(0)", "").replace("x.detach()", "x * float('nan')")
+    assert failing(judge_pair(tmp_path, LINEAR, new)) == set()
+    assert gradients.OTHER_BATCH in failing(judge_pair(tmp_path, LINEAR, lost))
+    cut = "class ModelNew(Base):\n    def forward(self, x):\n"
+    cut += "        y = super().forward(x)\n        return y if x.requires_grad else y.detach()\n"
+    judgement = judge_pair(tmp_path, LINEAR, cut)
+    assert failing(judgement) == {gradients.PARAMETERS}
+    assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail
+
+
+@pytest.mark.parametrize("ends", [DENSE, EXPANDED, TRANSPOSED])
+def test_output_gradients_lie_in_memory_as_asked_for(ends: str) -> None:
+    model, call, how = torch.nn.Linear(3, 4), Call((torch.rand(5, 3),), {}), Backward(ends=ends)
+    graphs = record(model, [call], 1, how)
+    drawn = draw_ends(graphs, 2, how)
+    (given,) = drawn[0][0]
+    assert given is not None and given.shape == (5, 4)
+    assert given.stride() == {DENSE: (4, 1), EXPANDED: (0, 0), TRANSPOSED: (1, 5)}[ends]
+    (fresh,) = fresh_ends(drawn)[0][0]
+    assert fresh is not None and torch.equal(fresh, given) and fresh.stride() == given.stride()
+    assert fresh.data_ptr() != given.data_ptr()
+    found = differentiate(graphs, fresh_ends(drawn), how)
+    named = dict(zip(found.names, found.leaves, strict=True))
+    assert torch.allclose(named["gradient of bias"], given.sum(0))
+
+
+def test_frozen_parameters_are_trained_again_behind_it() -> None:
+    model, call = torch.nn.Linear(3, 4), Call((torch.rand(5, 3),), {})
+    how = Backward(inputs=False, frozen=("weight",))
+    graphs = record(model, [call], 1, how)
+    assert list(graphs.named[0]) == ["gradient of bias"]
+    assert model.weight.requires_grad and model.bias.requires_grad
+    with pytest.raises(NoGradients):
+        record(model, [call], 1, Backward(inputs=False, frozen=("weight", "bias")))
+
+
+def test_the_lowest_grade_of_all_gradients_decides() -> None:
+    """One of grade A may part from eager's by chance where terms cancel; another may be grade C."""
+    torch.manual_seed(5)
+    exact = [torch.randn(500, dtype=torch.float64) * 1e-3, torch.randn(500, dtype=torch.float64)]
+
+    def run(*errors: float) -> Run:
+        leaves = [
+            (t + error * torch.randn(500, dtype=torch.float64)).float()
+            for t, error in zip(exact, errors, strict=True)
+        ]
+        return Run(("one", "other"), leaves, [("", "leaf")])
+
+    def judged(new: Run, eager: Run) -> Check:
+        comparison = Comparison(eager)
+        assert not comparison.add(new, eager, Block(None, exact))
+        assert not comparison.close
+        return gradients._lenient(comparison.check("gradients"))
+
+    eager = run(1e-5, 1e-8)
+    assert judged(run(1e-5, 3e-7), eager).grade == "C"
+    assert judged(run(1e-5, 3e-7), eager).passed
+    assert not judged(run(1e-5, 1e-4), eager).passed
+    assert not judged(run(1e-4, 3e-7), eager).passed

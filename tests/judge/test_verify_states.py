@@ -87,7 +87,8 @@ def test_training_is_compared_where_the_original_is_random(tmp_path: Path) -> No
     assert judgement.verdict.passed, judgement.verdict.reason
     for wrong in ("y", "y * 2 * (torch.rand_like(y) < 0.5)"):
         judgement = judge_pair(tmp_path, model, new.replace("MASK", wrong), mode="eval")
-        assert failing(judgement) == {"training mode"}, wrong
+        failed = failing(judgement) - {"random state"}
+        assert failed == {"training mode", "gradients in training mode"}, wrong
 
 
 def test_training_compares_what_batch_norm_keeps(tmp_path: Path) -> None:
@@ -153,11 +154,80 @@ def test_autocast_and_dtypes_are_compared_where_they_are_asked_for(tmp_path: Pat
     assert right.verdict.passed, right.verdict.reason
     for name in ("autocast to bfloat16", "in float64"):
         assert not named(right, name).skipped
-    assert not names(judge_pair(tmp_path, LINEAR, SAME)) & {"autocast to bfloat16", "in float64"}
-    wrong = judge_pair(tmp_path, LINEAR, WRONG_UNDER_AUTOCAST, **asked)
-    assert failing(wrong) == {"autocast to bfloat16"}
-    wrong = judge_pair(tmp_path, LINEAR, WRONG_IN_FLOAT64, **asked)
-    assert failing(wrong) == {"in float64"}
+    for settings in (asked, {}):
+        wrong = judge_pair(tmp_path, LINEAR, WRONG_UNDER_AUTOCAST, **settings)
+        assert failing(wrong) == {"autocast to bfloat16"}
+        wrong = judge_pair(tmp_path, LINEAR, WRONG_IN_FLOAT64, **settings)
+        assert failing(wrong) == {"in float64"}
+
+
+REFUSES = """
+    class ModelNew(Base):
+        def forward(self, x):
+            if x.dtype is not torch.float32 or torch.is_autocast_enabled("cpu"):
+                raise TypeError("made for float32")
+            return super().forward(x)
+"""
+FLOAT32_INSIDE = """
+    class ModelNew(Base):
+        def forward(self, x):
+            with torch.autocast("cpu", enabled=False):
+                weight, bias = self.fc.weight.float(), self.fc.bias.float()
+                y = F.linear(x.float(), weight, bias)
+                return torch.tanh(y * torch.sigmoid(y))
+"""
+
+
+def test_unasked_it_may_refuse_or_be_of_float32(tmp_path: Path) -> None:
+    names_of_both = ("autocast to bfloat16", "in float64")
+    asked = {"autocast": ("bfloat16",), "dtype": ("float64",)}
+    for new in (REFUSES, FLOAT32_INSIDE):
+        judgement = judge_pair(tmp_path, LINEAR, new)
+        assert judgement.verdict.passed, judgement.verdict.reason
+        skipped = {name for name in names_of_both if named(judgement, name).skipped}
+        assert skipped == (set(names_of_both) if new is REFUSES else set())
+        assert failing(judge_pair(tmp_path, LINEAR, new, **asked)) == set(names_of_both)
+
+
+def test_inference_mode_is_compared(tmp_path: Path) -> None:
+    new = """
+    class ModelNew(Base):
+        def forward(self, x):
+            return super().forward(x) * (1.1 if torch.is_inference_mode_enabled() else 1.0)
+    """
+    assert failing(judge_pair(tmp_path, LINEAR, new)) == {"inference mode"}
+
+
+def test_generators_are_left_as_the_original_leaves_them(tmp_path: Path) -> None:
+    draws = POINTWISE.replace("torch.tanh(x) * x", "torch.tanh(x) * torch.rand_like(x)")
+    judgement = judge_pair(tmp_path, draws, SAME)
+    assert judgement.verdict.passed and named(judgement, "random state").passed
+    more = "class ModelNew(Base):\n    def forward(self, x):\n"
+    more += "        y = super().forward(x)\n        torch.rand(1)\n        return y\n"
+    failed = judge_pair(tmp_path, draws, more)
+    assert failing(failed) == {"random state"}
+    assert "torch's generator" in named(failed, "random state").detail
+    in_training = more.replace("torch.rand(1)", "torch.rand(1) if self.training else None")
+    failed = judge_pair(tmp_path, POINTWISE, in_training, mode="eval")
+    assert "(training mode)" in named(failed, "random state").detail
+
+
+@pytest.mark.parametrize("size", [2, 24, 90])
+def test_rings_of_buffers_are_seen(size: int, tmp_path: Path) -> None:
+    new = f"""
+    class ModelNew(Base):
+        def forward(self, x):
+            ring = self.__dict__.setdefault("rings", {{}}).setdefault((x.shape, x.dtype), [])
+            y = super().forward(x)
+            if torch.is_grad_enabled():
+                return y
+            if len(ring) == {size}:
+                ring.append(ring.pop(0).copy_(y))
+            else:
+                ring.append(y)
+            return ring[-1]
+    """
+    assert "many results stay" in failing(judge_pair(tmp_path, POINTWISE, new))
 
 
 def test_a_random_forward_is_compared_with_eager_from_the_same_seed(tmp_path: Path) -> None:

@@ -80,11 +80,34 @@ def test_a_tensor_arrives_with_its_layout(name: str) -> None:
         assert got.data_ptr() % 16 == sent.storage_offset() * sent.element_size() % 16
 
 
-def test_gaps_are_zeros() -> None:
+def test_gaps_are_nan() -> None:
+    """Neither what lies there on this side nor anything that a sum could take in unnoticed."""
     secret = torch.full((4, 8), 7.0)
     (got,) = there_and_back(Call((secret[:, ::2],), {})).args
     around = got.as_strided((31,), (1,))
-    assert around[1::2].eq(0).all() and around[::2].eq(7).all()
+    assert around[1::2].isnan().all() and around[::2].eq(7).all()
+
+
+def test_memory_that_is_shared_stays_shared() -> None:
+    base = torch.arange(40.0)
+    left, right, apart = base[4:16].view(3, 4), base[8:20].view(3, 4).t(), torch.ones(3)
+    one, other, third = there_and_back(Call((left, right, apart), {})).args
+    assert torch.equal(one, left) and torch.equal(other, right) and torch.equal(third, apart)
+    assert one.stride() == left.stride() and other.stride() == right.stride()
+    assert other.data_ptr() - one.data_ptr() == 4 * 4
+    other[0, 0] = -1
+    assert one[1, 0] == -1 and third.eq(1).all()
+    mixed = there_and_back(Call((base, base.view(torch.int32), base.expand(2, 40)), {})).args
+    assert torch.equal(mixed[1].view(torch.float32), base)
+    assert torch.equal(mixed[2], base.expand(2, 40)) and mixed[2].stride() == (0, 1)
+
+
+def test_an_offset_stays_one() -> None:
+    base = torch.arange(4096.0)
+    near, far = there_and_back(Call((base[24:30].clone(), base[3001:]), {})).args
+    assert near.storage_offset() == 0 and far.storage_offset() == 3001 % 16
+    (kept,) = there_and_back(Call((base[24:30],), {})).args
+    assert kept.storage_offset() == 24 and torch.equal(kept, base[24:30])
 
 
 def test_nesting_and_identity_are_kept() -> None:

@@ -17,13 +17,15 @@ import typer
 from opweld.compiled import PlanRow
 from opweld.emission.package import ORIGINAL, SUPPORT
 from opweld.interface.cli import app
+from opweld.judge.inputs.kinds import value_kinds
+from opweld.judge.inputs.layouts import layout_kinds
+from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import Call
 from opweld.judge.measure import consistency, significance
 from opweld.judge.measure.clock import FLUSH_BYTES
 from opweld.judge.measure.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
 from opweld.judge.verify.checks import MAX_ELEMS, MAX_FLOPS
-from opweld.judge.verify.inputs import batch_kinds, layout_kinds, value_kinds
 from opweld.options import Options
 
 ROOT = Path(__file__).parents[2]
@@ -184,9 +186,14 @@ def test_every_kind_of_inputs_is_described() -> None:
     def own(draw: int) -> Call:
         return Call((torch.randn(2, 3, 4, 5),), {})
 
-    kinds = (*value_kinds(own, 0), *batch_kinds(own), *layout_kinds(own))
+    kinds = (
+        *value_kinds(own, 0),
+        *batch_kinds(own, 0),
+        *inner_kinds(own, 0),
+        *layout_kinds(own, 0),
+    )
     for kind in kinds:
-        assert re.sub(r"batch of \d+", "batch of", kind.name) in page, kind.name
+        assert re.sub(r" of \d+", " of", kind.name) in page, kind.name
 
 
 def test_numbers_of_the_judge_are_those_of_the_code() -> None:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from opweld.errors import UnsupportedTarget
+from opweld.judge.inputs.kinds import ILL_CONDITIONED, LARGEST, OwnInputs
 from opweld.judge.load import (
     NEW,
     ORIGINAL,
@@ -36,7 +37,6 @@ from opweld.judge.values import Check, Environment, Event, Judgement, Settings, 
 from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
 from opweld.judge.verify.checks import Verifier
-from opweld.judge.verify.inputs import ILL_CONDITIONED, LARGEST, OwnInputs
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.states import Beside
 from opweld.judge.verify.trial import Phase
@@ -44,7 +44,7 @@ from opweld.judge.verify.weights import state_restored
 from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
-UNGRADED = (gradients.NAME, LARGEST, *ILL_CONDITIONED)
+UNGRADED = (*gradients.NAMES, LARGEST, *ILL_CONDITIONED)
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
 

@@ -1,8 +1,10 @@
-"""The gradients of one forward, as a run whose leaves are gradients."""
+"""The gradients of one forward or several, as a run whose leaves are gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,35 +14,172 @@ from opweld.judge.load import Call, seed_all
 from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, synchronize
 
+FLAGS = "requires_grad of the outputs"
+DENSE, EXPANDED, TRANSPOSED = "dense", "expanded", "transposed"
+# For each pass over each call: a tensor for every output, None for one without a gradient.
+Ends = list[list[list[Tensor | None]]]
+
 
 class NoGradients(Exception):
     """Nothing in the outputs depends differentiably on an input or parameter."""
 
 
-def gradients(
-    model: nn.Module,
-    call: Call,
-    seed: int,
-    like: Run | None = None,
-    forward: Callable[[Call], Any] | None = None,
-) -> Run:
-    """One leaf for each input and parameter that the outputs depend on.
-
-    With `like`, exactly those of that run; one that is missing here raises.
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """What gradients are asked for: of the inputs or not, of all parameters but the `frozen`, in
+    so many backward passes over each graph. `ends` is how output gradients lie in memory: dense,
+    with strides of zero as that of a sum, or with the last two dimensions in each other's place.
     """
-    given = call.map(_with_grad)
-    seed_all(seed)
-    with torch.enable_grad():
-        outputs = forward(given) if forward else model(*given.args, **given.kwargs)
-        ends = [t for t in tensors(outputs) if t.requires_grad]
-        if not ends:
-            raise NoGradients
-        named = dict(_named_leaves(model, given))
-        found = torch.autograd.grad(
-            ends, list(named.values()), _end_gradients(ends, seed), allow_unused=True
-        )
+
+    inputs: bool = True
+    frozen: tuple[str, ...] = ()
+    num_passes: int = 1
+    ends: str = DENSE
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything that may have a gradient asks for one."""
+        return self.inputs and not self.frozen
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """What the forwards left, one after the other: outputs, and the leaves by name."""
+
+    outputs: list[list[Tensor]]
+    named: list[dict[str, Tensor]]
+    draws_random: bool
+
+
+def record(
+    model: nn.Module,
+    calls: Sequence[Call],
+    seed: int,
+    how: Backward,
+    forward: Callable[[Call], Any] | None = None,
+) -> Graphs:
+    """All forwards, each with the random state that `seed` gives, before any backward.
+
+    Raises:
+        NoGradients: no output has one.
+    """
+    given = [call.map(_with_grad if how.inputs else _without_grad) for call in calls]
+    outputs, draws = [], False
+    with _frozen(model, how.frozen), torch.enable_grad():
+        for call in given:
+            seed_all(seed)
+            before = torch.get_rng_state()
+            made = forward(call) if forward else model(*call.args, **call.kwargs)
+            draws |= not torch.equal(before, torch.get_rng_state())
+            outputs.append(tensors(made))
+        named = [dict(_named_leaves(model, call)) for call in given]
+    if not any(t.requires_grad for made in outputs for t in made):
+        raise NoGradients
+    return Graphs(outputs, named, draws)
+
+
+def draw_ends(graphs: Graphs, seed: int, how: Backward) -> Ends:
+    """The output gradients, others for each pass: the same random numbers for every precision."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(t: Tensor) -> Tensor | None:
+        if not t.requires_grad:
+            return None
+        # in float32 on the CPU, rounded to eight bits, so that every dtype holds them exactly
+        shape = torch.Size(()) if how.ends == EXPANDED else t.shape
+        drawn = torch.randn(shape, generator=generator).bfloat16()
+        drawn = drawn.to(device=t.device, dtype=t.dtype)
+        if how.ends == TRANSPOSED and t.dim() > 1:
+            return drawn.mT.contiguous().mT
+        return drawn.expand(t.shape)
+
+    return [[[draw(t) for t in made] for made in graphs.outputs] for _ in range(how.num_passes)]
+
+
+def map_ends(ends: Ends, change: Callable[[Tensor], Tensor]) -> Ends:
+    """The same nesting with other tensors."""
+    return [
+        [[None if g is None else change(g) for g in made] for made in each_pass]
+        for each_pass in ends
+    ]
+
+
+def fresh_ends(ends: Ends) -> Ends:
+    """In memory of their own, for a backward may write to what it is given, and laid out alike."""
+    return map_ends(ends, _fresh)
+
+
+def _fresh(g: Tensor) -> Tensor:
+    return g[(0,) * g.dim()].clone().expand_as(g) if _repeats(g) else g.clone()
+
+
+def _repeats(t: Tensor) -> bool:
+    return t.numel() > 1 and not any(t.stride())
+
+
+def differentiate(graphs: Graphs, ends: Ends, how: Backward, like: Run | None = None) -> Run:
+    """One leaf for each input and parameter that the outputs depend on, for each call and pass.
+
+    Behind them come the output gradients as the passes left them, and which outputs require one.
+    With `like`, the gradients are exactly those of that run.
+
+    Raises:
+        NoGradients: no output has one that is asked for.
+    """
+    found: dict[str, Tensor | None] = {}
+    shapes: dict[str, Tensor] = {}
+    for number, each_pass in enumerate(ends):
+        for position, given in enumerate(each_pass):
+            named, suffix = graphs.named[position], _suffix(number, position)
+            last = number + 1 == how.num_passes
+            gradients = _backward(graphs.outputs[position], given, named, retain=not last)
+            found |= {name + suffix: g for name, g in zip(named, gradients, strict=True)}
+            shapes |= {name + suffix: leaf for name, leaf in named.items()}
     synchronize()
-    return _as_run(dict(zip(named, found, strict=True)), named, like)
+    left = [g for each_pass in ends for made in each_pass for g in made if g is not None]
+    run = _as_run(found, shapes, None if like is None else _without_last(like, len(left) + 1))
+    names = (f"gradient of output {i} afterwards" for i in range(len(left)))
+    flags = _flags(graphs.outputs, ends[0], how)
+    return Run(
+        names=(*run.names, *names, FLAGS),
+        leaves=[*run.leaves, *left, flags],
+        nesting=[("", "leaf")],
+        draws_random=graphs.draws_random,
+    )
+
+
+def _backward(
+    outputs: list[Tensor], given: list[Tensor | None], named: dict[str, Tensor], retain: bool
+) -> Sequence[Tensor | None]:
+    pairs = [
+        (t, g) for t, g in zip(outputs, given, strict=True) if g is not None and t.requires_grad
+    ]
+    if not pairs:
+        raise NoGradients
+    return torch.autograd.grad(
+        [t for t, _ in pairs],
+        list(named.values()),
+        [g for _, g in pairs],
+        retain_graph=retain,
+        allow_unused=True,
+    )
+
+
+def _suffix(number: int, position: int) -> str:
+    suffix = f" in pass {number + 1}" if number else ""
+    return f"{suffix} of call {position + 1}" if position else suffix
+
+
+def _flags(outputs: list[list[Tensor]], ends: list[list[Tensor | None]], how: Backward) -> str:
+    """Where not everything asks for a gradient, an output may have one in vain: a function of
+    several outputs gives all of them one.
+    """
+    flags = [
+        t.requires_grad and (how.is_full or g is not None)
+        for made, given in zip(outputs, ends, strict=True)
+        for t, g in zip(made, given, strict=True)
+    ]
+    return ", ".join(map(str, flags))
 
 
 def _as_run(found: dict[str, Tensor | None], named: dict[str, Tensor], like: Run | None) -> Run:
@@ -59,10 +198,31 @@ def _as_run(found: dict[str, Tensor | None], named: dict[str, Tensor], like: Run
     return Run(names=like.names, leaves=leaves, nesting=[("", "leaf")])
 
 
+def _without_last(run: Run, count: int) -> Run:
+    """The gradients alone; of the other process's run there is no text among the leaves."""
+    num_kept = len(run.names) - count
+    return Run(run.names[:num_kept], run.leaves[:num_kept], run.nesting)
+
+
 def _named_leaves(model: nn.Module, call: Call) -> list[tuple[str, Tensor]]:
     inputs = [(f"gradient of input {i}", t) for i, t in enumerate(call.tensors())]
     parameters = [(f"gradient of {name}", p) for name, p in model.named_parameters()]
     return [(name, t) for name, t in (*inputs, *parameters) if t.requires_grad]
+
+
+@contextlib.contextmanager
+def _frozen(model: nn.Module, names: tuple[str, ...]) -> Iterator[None]:
+    """These parameters ask for no gradient; a model that lacks one of them has others to freeze."""
+    parameters = dict(model.named_parameters())
+    changed = [parameters[name] for name in names if name in parameters]
+    changed = [p for p in changed if p.requires_grad]
+    for parameter in changed:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in changed:
+            parameter.requires_grad_(True)
 
 
 def _with_grad(t: Tensor) -> Tensor:
@@ -70,11 +230,5 @@ def _with_grad(t: Tensor) -> Tensor:
     return t.detach().clone().requires_grad_(differentiable)
 
 
-def _end_gradients(ends: list[Tensor], seed: int) -> list[Tensor]:
-    """The same random numbers for every precision: drawn in float32, on the CPU."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = [torch.randn(t.shape, generator=generator) for t in ends]
-    # rounded to eight bits, so that every dtype holds them exactly
-    return [
-        g.bfloat16().to(device=t.device, dtype=t.dtype) for g, t in zip(drawn, ends, strict=True)
-    ]
+def _without_grad(t: Tensor) -> Tensor:
+    return t.detach().clone()

@@ -21,11 +21,12 @@ from torch import Tensor
 
 from opweld.errors import OpweldError
 from opweld.judge.load import Call, CandidateError, brief
+from opweld.judge.numerics.differentiate import Backward
 from opweld.judge.process.environment import is_spoilt
 from opweld.judge.process.processes import end_with_parent, say_where, start_anew
 from opweld.judge.process.side import Files, How, Raised, Side
 from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_of, unpack_call
-from opweld.judge.values import to_plain
+from opweld.judge.values import from_plain, to_plain
 from opweld.judge.verify.run import Run
 
 _CRASHED = 70  # EX_SOFTWARE
@@ -107,9 +108,8 @@ class Server:
         self.side.load_state(state)
         return {}, None
 
-    def change_in_place(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        (state,) = unpack_call(header["call"], data, self.side.device).args
-        self.side.change_in_place(state, header["through"])
+    def change_weights(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.change_weights(header["seed"], header["way"])
         return {}, None
 
     def signature(self, header: Header, data: Tensor) -> tuple[Header, None]:
@@ -138,9 +138,12 @@ class Server:
         return {"run": described(found), "id": self._keep(found.leaves)}, None
 
     def gradients(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        call, like = self._call(header, data), like_of(header["like"])
+        given, ends = self._call(header, data).args
+        how, like = from_plain(Backward, header["how"]), like_of(header["like"])
         assert like is not None
-        found = self.side.gradients(call, header["seed"], like)
+        found = self.side.gradients(
+            [Call(*each) for each in given], ends, header["seed"], how, like
+        )
         return {"run": described(found), "id": self._keep(found.leaves)}, None
 
     def launches(self, header: Header, data: Tensor) -> tuple[Header, None]:
@@ -202,7 +205,7 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "build",
         "state",
         "load_state",
-        "change_in_place",
+        "change_weights",
         "signature",
         "train",
         "convert",
@@ -235,6 +238,7 @@ def described(run: Run) -> Header:
         "kinds": list(run.kinds),
         "strides": [list(strides) for strides in run.strides],
         "aliases": list(run.aliases),
+        "random": list(run.random),
     }
 
 

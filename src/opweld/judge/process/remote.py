@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -14,9 +14,10 @@ from torch import Tensor
 from opweld.errors import OpweldError, from_data
 from opweld.judge.load import Call, CandidateError
 from opweld.judge.measure.clock import Action, nothing
+from opweld.judge.numerics.differentiate import Backward, Ends
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
-from opweld.judge.process.leaf import RemoteLeaf
+from opweld.judge.process.leaf import HeldResult, RemoteLeaf
 from opweld.judge.process.memory import available_bytes, make_room
 from opweld.judge.process.processes import cpu_seconds
 from opweld.judge.process.remote_blocks import RemoteBlocks
@@ -77,9 +78,8 @@ class RemoteSide:
         call, data = pack_call(Call((state,), {}))
         self._ask({"ask": "load_state", "call": call}, data)
 
-    def change_in_place(self, state: State, through: str) -> None:
-        call, data = pack_call(Call((state,), {}))
-        self._ask({"ask": "change_in_place", "call": call, "through": through}, data)
+    def change_weights(self, seed: int, way: str) -> None:
+        self._ask({"ask": "change_weights", "seed": seed, "way": way})
 
     def signature(self) -> Signature:
         reply = self._ask({"ask": "signature"})
@@ -108,10 +108,14 @@ class RemoteSide:
         asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
         return self._run_of(self._ask(asked, data), like, lazy)
 
-    def gradients(self, call: Call, seed: int, like: Run) -> Run:
-        packed, data = pack_call(call)
-        asked = {"ask": "gradients", "call": packed, "seed": seed, "like": _described(like)}
-        return self._run_of(self._ask(asked, data), like, lazy=False)
+    def gradients(
+        self, calls: Sequence[Call], ends: Ends, seed: int, how: Backward, like: Run
+    ) -> Run:
+        given = [(call.args, call.kwargs) for call in calls]
+        packed, data = pack_call(Call((given, ends), {}))
+        asked = {"ask": "gradients", "call": packed, "seed": seed, "how": asdict(how)}
+        reply = self._ask({**asked, "like": _described(like)}, data)
+        return self._run_of(reply, like, lazy=False)
 
     def launches(self, call: Call) -> dict[str, int]:
         packed, data = pack_call(call)
@@ -216,7 +220,9 @@ class RemoteSide:
     def _run_of(self, reply: Header, like: Run | None, lazy: bool) -> Run:
         try:
             number, found = int(reply["id"]), reply["run"]
-            described = [self._described_leaf(n, d, number) for n, d in enumerate(found["leaves"])]
+            held = HeldResult(self, number)
+            leaves = enumerate(found["leaves"])
+            described = [self._described_leaf(n, leaf, number, held) for n, leaf in leaves]
             run = Run(
                 names=tuple(map(str, found["names"])),
                 leaves=described,
@@ -227,6 +233,7 @@ class RemoteSide:
                 kinds=tuple(map(str, found["kinds"])),
                 strides=tuple(tuple(map(int, s)) for s in found["strides"]),
                 aliases=tuple(map(str, found["aliases"])),
+                random=tuple(map(str, found["random"])),
             )
         except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
             self._nonsense(error)
@@ -237,10 +244,12 @@ class RemoteSide:
     def _lazy_run_of(self, reply: Header) -> Run:
         return self._run_of(reply, None, lazy=True)
 
-    def _described_leaf(self, position: int, data: Header, number: int) -> Any:
-        return self._leaf(position, data, number) if "shape" in data else scalar_of(data)
+    def _described_leaf(self, position: int, data: Header, number: int, held: HeldResult) -> Any:
+        return self._leaf(position, data, number, held) if "shape" in data else scalar_of(data)
 
-    def _leaf(self, position: int, data: Header, number: int) -> RemoteLeaf:
+    def _leaf(
+        self, position: int, data: Header, number: int, held: HeldResult | None = None
+    ) -> RemoteLeaf:
         layout = getattr(torch, str(data["layout"]).removeprefix("torch."))
         if not isinstance(layout, torch.layout):
             raise BadFrame("no layout")
@@ -252,6 +261,7 @@ class RemoteSide:
             dtype_named(data["dtype"]),
             torch.device(data["device"]),
             layout,
+            held,
         )
 
     def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:

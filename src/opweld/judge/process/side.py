@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge.build.locks import BUILDS
+from opweld.judge.inputs.layouts import with_weight
 from opweld.judge.load import (
     Call,
     CandidateError,
@@ -33,11 +34,18 @@ from opweld.judge.load import (
 from opweld.judge.measure import kernels
 from opweld.judge.measure.blocks import LocalTimed, Order, Timed, compact
 from opweld.judge.measure.clock import Action, WallClock, clock_of, nothing
-from opweld.judge.numerics.differentiate import NoGradients, gradients
+from opweld.judge.numerics.differentiate import (
+    Backward,
+    Ends,
+    NoGradients,
+    differentiate,
+    record,
+)
 from opweld.judge.process.environment import global_settings
 from opweld.judge.process.integrity import Integrity
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
+from opweld.judge.verify.changes import change_weights
 from opweld.judge.verify.guards import GuardedInputs, GuardedResults
 from opweld.judge.verify.modes import OWN, Modes
 from opweld.judge.verify.run import (
@@ -51,10 +59,11 @@ from opweld.judge.verify.run import (
     plainly,
     poison,
     run,
+    state_tensors,
 )
 from opweld.judge.verify.signature import Signature, parameters_of
 from opweld.judge.verify.stream_races import BehindWork, Leftovers
-from opweld.judge.verify.weights import State, change_in_place, copy_state, load_state
+from opweld.judge.verify.weights import State, copy_state, load_state
 
 # How a call is made: as it comes, on a stream of its own, or behind other work on the stream.
 PLAIN, SIDE_STREAM, BUSY_STREAM = "", "side stream", "busy stream"
@@ -85,6 +94,11 @@ class Raised(CandidateError):
         self.without_gradients = without_gradients
         self.no_memory = no_memory
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the candidate does no more than say that it does not do this."""
+        return not (self.lost or self.overwrote or self.no_memory)
+
 
 @dataclass(frozen=True, slots=True)
 class Files:
@@ -110,7 +124,8 @@ class How:
     changed raises. With `same_memory` the values go into the tensors of the last call, through
     `.data`, where shapes and layouts allow: neither object, address nor version tells. With
     `guarded` the memory around inputs and results is watched. `autocast` names the dtype of the
-    autocast that is on.
+    autocast that is on, `weight` a parameter that is given in the place of the first input of its
+    shape; with `inference` the call is in inference mode.
     """
 
     seed: int
@@ -121,6 +136,8 @@ class How:
     stream: str = PLAIN
     guarded: bool = False
     autocast: str = ""
+    weight: str = ""
+    inference: bool = False
 
 
 class Side:
@@ -194,10 +211,11 @@ class Side:
         with self._guard():
             load_state(self.model, state)
 
-    def change_in_place(self, state: State, through: str) -> None:
-        """Write a state into the parameters and buffers, past `load_state_dict`."""
+    def change_weights(self, seed: int, way: str) -> None:
+        """Other weights, past `load_state_dict`; the model may be another object then."""
         with self._guard():
-            change_in_place(self.model, state, through)
+            self._model = change_weights(self.model, seed, way)
+            self._modes = Modes(self._model)
 
     def signature(self) -> Signature:
         """What the constructor and the forward take."""
@@ -248,6 +266,8 @@ class Side:
         with self._guard():
             self._require_untouched()
             call = self._placed(call, how.same_memory)
+            if how.weight:
+                call = with_weight(call, dict(state_tensors(self.model))[how.weight])
             if how.guarded:
                 found = self._run_guarded(call, how, like)
             elif how.stream and self._device.type == "cuda":
@@ -264,7 +284,8 @@ class Side:
             filled_memory() if how.filled else contextlib.nullcontext(),
             autocast_to(how.autocast, self._device),
         ):
-            return run(self.model, call, how.seed, how.grad, like, how.watch_state, forward)
+            asked = how.seed, how.grad, like, how.watch_state, forward, how.inference
+            return run(self.model, call, *asked)
 
     def _run_behind_work(self, call: Call, how: How, like: Run | None) -> Run:
         """On a stream that has other work to do first: another one, or the current one."""
@@ -290,10 +311,13 @@ class Side:
                 raise Overwritten(f"writes beyond its memory: {count} bytes beside its {what}")
         return found
 
-    def gradients(self, call: Call, seed: int, like: Run) -> Run:
-        """The gradients of one forward for random output gradients, the leaves those of `like`."""
+    def gradients(
+        self, calls: Sequence[Call], ends: Ends, seed: int, how: Backward, like: Run
+    ) -> Run:
+        """The gradients of forwards for given output gradients, the leaves those of `like`."""
         with self._guard():
-            return gradients(self.model, call, seed, like)
+            graphs = record(self.model, calls, seed, how)
+            return differentiate(graphs, ends, how, like)
 
     def launches(self, call: Call) -> dict[str, int]:
         """Calls of each registered kernel in one forward."""

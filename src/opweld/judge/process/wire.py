@@ -24,6 +24,8 @@ MAX_HEADER_BYTES = 16 * 2**20
 _SIZES = struct.Struct("<IQ")  # bytes of the header, bytes of the payload
 # torch's allocations begin at multiples of this, so an offset from one keeps a misalignment.
 _ALIGNMENT = 64
+# A tensor keeps its distance from the start of its memory up to this.
+_MAX_OFFSET_BYTES = 4096
 
 Header = dict[str, Any]
 Receive = Callable[[memoryview], None]
@@ -112,22 +114,34 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def pack_call(call: Call) -> tuple[Header, Tensor]:
-    """A call as a header and bytes: each tensor with its layout in memory, gaps included."""
+    """A call as a header and bytes: each tensor with its layout in memory, gaps included.
+
+    Tensors in one memory stay so.
+    """
     held: list[Tensor] = []
     text = io.BytesIO()
     _CallPickler(text, held).dump((call.args, call.kwargs))
-    spans = [_span(t) for t in held]
+    groups = _by_memory(held)
+    spans = [_span([held[number] for number in group]) for group in groups]
     parts = [torch.frombuffer(bytearray(text.getvalue()), dtype=torch.uint8), *spans]
-    tensors = [_layout(t) for t in held]
-    sizes = [part.numel() for part in parts]
-    return {"tensors": tensors, "sizes": sizes}, torch.cat(parts)
+    header = {
+        "tensors": [_layout(t) for t in held],
+        "spans": [_start(held[group[0]], held, group) for group in groups],
+        "sizes": [part.numel() for part in parts],
+    }
+    return header, torch.cat(parts)
 
 
 def unpack_call(header: Header, data: Tensor, device: torch.device) -> Call:
     """The call of `pack_call`, its tensors on `device`, laid out as they were."""
     text, *spans = torch.split(data, header["sizes"])
-    pairs = zip(header["tensors"], spans, strict=True)
-    held = [_laid_out(layout, span, device) for layout, span in pairs]
+    held: dict[int, Tensor] = {}
+    for start, span in zip(header["spans"], spans, strict=True):
+        memory = _memory(start, span, device)
+        for number in start["tensors"]:
+            layout = header["tensors"][number]
+            first = layout["offset"] - start["first"] + start["offset"]
+            held[number] = memory.as_strided(layout["shape"], layout["strides"], first)
     args, kwargs = _CallUnpickler(io.BytesIO(text.numpy().tobytes()), held).load()
     return Call(args, kwargs)
 
@@ -150,7 +164,7 @@ class _CallPickler(pickle.Pickler):
 
 
 class _CallUnpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, held: list[Tensor]) -> None:
+    def __init__(self, file: io.BytesIO, held: dict[int, Tensor]) -> None:
         super().__init__(file)
         self._held = held
 
@@ -158,39 +172,62 @@ class _CallUnpickler(pickle.Unpickler):
         return self._held[number]
 
 
+def _by_memory(held: list[Tensor]) -> list[list[int]]:
+    """The numbers of the tensors in each memory; those of another dtype lie apart."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for number, t in enumerate(held):
+        plain = t.numel() and not t.is_conj() and not t.is_neg()
+        key = (t.untyped_storage().data_ptr(), t.dtype) if plain else (number,)
+        groups.setdefault(key, []).append(number)
+    return list(groups.values())
+
+
 def _layout(t: Tensor) -> Header:
-    """Where each element lies, with the distance of the first from an allocation's start."""
+    return {"shape": list(t.shape), "strides": list(t.stride()), "offset": t.storage_offset()}
+
+
+def _start(t: Tensor, held: list[Tensor], group: list[int]) -> Header:
+    """Which tensors lie in a span, and how far its first element is from an allocation's start."""
+    first = min(held[number].storage_offset() for number in group)
     elements = max(1, _ALIGNMENT // t.element_size())
-    return {
-        "dtype": name_of(t.dtype),
-        "shape": list(t.shape),
-        "strides": list(t.stride()),
-        "offset": t.storage_offset() % elements,
-    }
+    offset = first if first * t.element_size() <= _MAX_OFFSET_BYTES else first % elements
+    return {"dtype": name_of(t.dtype), "first": first, "offset": offset, "tensors": group}
 
 
-def _span(t: Tensor) -> Tensor:
-    """The bytes from the first element to the last; zeros lie between them.
+def _span(group: list[Tensor]) -> Tensor:
+    """The bytes from the first element to the last; what lies between is NaN in any format.
 
     What lies there on this side may be left over from a result.
     """
-    t = t.detach().resolve_conj().resolve_neg()
-    if t.numel() == 0:
+    tensors = [_without_repeats(t.detach().resolve_conj().resolve_neg()) for t in group]
+    if tensors[0].numel() == 0:
         return torch.empty(0, dtype=torch.uint8)
-    # an expanded dimension holds one element
+    if len(tensors) == 1 and _reach(tensors[0]) == tensors[0].numel():
+        return bytes_of(tensors[0].as_strided((tensors[0].numel(),), (1,)))
+    first = min(t.storage_offset() for t in tensors)
+    count = max(t.storage_offset() - first + _reach(t) for t in tensors)
+    memory = torch.full((count * tensors[0].element_size(),), 0xFF, dtype=torch.uint8)
+    elements = memory.view(tensors[0].dtype)
+    for t in tensors:
+        elements.as_strided(t.shape, t.stride(), t.storage_offset() - first).copy_(t)
+    return memory
+
+
+def _without_repeats(t: Tensor) -> Tensor:
+    """An expanded dimension holds one element."""
     for dim, stride in enumerate(t.stride()):
-        t = t.narrow(dim, 0, 1) if stride == 0 else t
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
-    if reach == t.numel():
-        return bytes_of(t.as_strided((reach,), (1,)))
-    memory = torch.zeros(reach, dtype=t.dtype)
-    memory.as_strided(t.shape, t.stride()).copy_(t)
-    return bytes_of(memory)
+        t = t.narrow(dim, 0, 1) if stride == 0 and t.numel() else t
+    return t
 
 
-def _laid_out(layout: Header, span: Tensor, device: torch.device) -> Tensor:
-    dtype, offset = dtype_named(layout["dtype"]), layout["offset"]
+def _reach(t: Tensor) -> int:
+    """Elements from the first to the last."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
+
+
+def _memory(start: Header, span: Tensor, device: torch.device) -> Tensor:
+    dtype, offset = dtype_named(start["dtype"]), start["offset"]
     elements = span.clone().view(dtype)  # a slice of bytes may begin anywhere
     memory = torch.empty(offset + elements.numel(), dtype=dtype, device=device)
     memory[offset:].copy_(elements)
-    return memory.as_strided(layout["shape"], layout["strides"], offset)
+    return memory

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from opweld.judge.inputs.kinds import Kind
 from opweld.judge.load import Call
 from opweld.judge.numerics.outputs import Comparison
 from opweld.judge.values import Check
-from opweld.judge.verify.inputs import Kind
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.trial import POOL_ELEMS, Trial
 

@@ -8,63 +8,57 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import nn
 
-from opweld.judge.load import (
-    NEW,
-    ORIGINAL,
-    Call,
-    Pair,
-    build_original,
-    is_device_lost,
-    leading_size,
-)
-from opweld.judge.measure.limits import product_flops
-from opweld.judge.numerics.effective import ACCEPTED
-from opweld.judge.numerics.outputs import bit_equal, is_float, snapshot
-from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
-from opweld.judge.tree import leaves
-from opweld.judge.values import Check
-from opweld.judge.verify import aliases, gradients, guards, signature
-from opweld.judge.verify.aliases import alias_clause, stride_note
-from opweld.judge.verify.degenerate import examine
-from opweld.judge.verify.guards import tight_rows
-from opweld.judge.verify.inputs import (
+from opweld.judge.inputs.arguments import argument_kinds
+from opweld.judge.inputs.kinds import (
     SWAPPED,
     Kind,
     Manner,
     Own,
     OwnInputs,
-    batch_kinds,
-    layout_kinds,
     rescaled,
     resize,
     resized,
     swapped,
     value_kinds,
 )
-from opweld.judge.verify.modes import EVAL, OWN
+from opweld.judge.inputs.layouts import layout_kinds, sharing_kinds, weight_kinds
+from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
+from opweld.judge.load import (
+    Call,
+    Pair,
+    is_device_lost,
+    leading_size,
+)
+from opweld.judge.measure.limits import product_flops
+from opweld.judge.numerics.effective import ACCEPTED
+from opweld.judge.numerics.outputs import bit_equal, snapshot
+from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
+from opweld.judge.tree import leaves
+from opweld.judge.values import Check
+from opweld.judge.verify import aliases, gradients, guards, kept, signature
+from opweld.judge.verify.aliases import alias_clause, stride_note
+from opweld.judge.verify.degenerate import examine
+from opweld.judge.verify.guards import tight_rows
+from opweld.judge.verify.other_weights import OtherWeights
 from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.verify.run import Run, state_tensors
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.signature import parameters_of, signature_clause
 from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
-from opweld.judge.verify.weights import (
-    THROUGH,
-    State,
-    compare_state,
-    copy_state,
-    load_state,
-    shake_state,
-)
+from opweld.judge.verify.weights import compare_state, copy_state
 
 NUM_REPEATS = 10
+DRAWN, RANDOM_STATE = "other weights, re-drawn", "random state"
+# What is tried where nothing is asked for.
+AUTOCAST, DTYPE = "bfloat16", "float64"
 # What is kept by a sample of the elements shows where both that change places are outside of it.
 NUM_SWAPS = 6
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
@@ -147,6 +141,7 @@ class Verifier:
         self.degenerate = self._examine()
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
+        yield kept.compare_kept(self._trial, self._few, self.seed)
         yield self._trial.compare(few)
         yield self._optional(Kind(SWAPPED, swapped(self._few, self.seed)), least_draws=NUM_SWAPS)
         yield self._same_tensors()
@@ -154,28 +149,62 @@ class Verifier:
         yield self._uninitialised()
         for kind in value_kinds(self._few, self.seed):
             yield self._optional(kind, new_values=True)
-        for kind in (*batch_kinds(self._few), *layout_kinds(self._few)):
+        inputs, model, seed = self._few, self.pair.original, self.seed
+        for kind in (*batch_kinds(inputs, seed), *layout_kinds(inputs, seed)):
             yield self._optional(kind)
+        arguments = argument_kinds(inputs, model, seed, self._accepts)
+        for kind in (*inner_kinds(inputs, seed), *arguments):
+            yield self._optional(kind, new_values=True)
+        if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
+            for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
+                yield self._optional(kind, new_values=True)
         yield self._guarded()
         if self.pair.device.type == "cuda":
             yield self._on_stream("a side stream", SIDE_STREAM)
             yield self._on_stream("after other work on the stream", BUSY_STREAM)
         yield from self._sharpened()
-        yield self._gradients()
-        weights = self._other_weights()
-        yield weights
-        if weights.passed:
-            yield self._weights_in_place()
+        yield from self._gradients()
+        weights = OtherWeights(
+            self._trial, self._states, self._few, self.seed, self._phase, self._note, self._again
+        )
+        loaded = weights.loaded()
+        yield loaded
+        if loaded.passed:
+            yield weights.in_place()
+            for name, compare in weights.in_other_ways():
+                yield self._in_time(name, compare)
             yield self._states.in_training(Kind("training mode", self._few, self._note))
             if self._states.trains:
                 yield self._states.in_eval(Kind("eval mode", self._few, self._note))
-            for dtype in self._beside.autocast:
-                with self._states.autocast(dtype):
-                    yield self._optional(Kind(f"autocast to {dtype}", self._few))
-            yield self._weights_drawn_again()
-            for dtype in self._beside.dtypes:
-                yield self._states.in_dtype(dtype, self._few, self._note)
-                self.pair.new.build(stream(self.seed, "parameters"))
+            yield from self._beside_own()
+            yield self._in_time(DRAWN, lambda: weights.drawn_again(DRAWN))
+        yield self._random_state()
+
+    def _beside_own(self) -> Iterator[Check]:
+        """Inference mode, autocast and other dtypes: those that are asked for, and one of each that
+        is not, which ModelNew may refuse.
+        """
+        kind = Kind("inference mode", self._few, self._note)
+        yield self._in_time(kind.name, lambda: self._states.in_inference_mode(kind))
+        for dtype in dict.fromkeys((*self._beside.autocast, AUTOCAST)):
+            asked = dtype in self._beside.autocast
+            name = f"autocast to {dtype}"
+            with self._states.autocast(dtype):
+                yield self._optional(Kind(name, self._few, may_refuse=not asked, coarse=not asked))
+        for dtype in dict.fromkeys((*self._beside.dtypes, DTYPE)):
+            asked = dtype in self._beside.dtypes
+            yield self._in_time(
+                f"in {dtype}",
+                partial(self._states.in_dtype, dtype, self._few, self._note, asked),
+            )
+            self.pair.new.build(stream(self.seed, "parameters"))
+
+    def _random_state(self) -> Check:
+        """Of all calls so far: the generators of torch, Python and NumPy as the original's calls
+        leave them.
+        """
+        clause = self._trial.random_clause
+        return Check(RANDOM_STATE, clause is None, clause or "as the original's calls leave it")
 
     def _reduce(self) -> None:
         """Take fewer rows from here on where the inputs are large and the original allows it."""
@@ -289,81 +318,15 @@ class Verifier:
         make = resized(self._few, rows) if rows else self._few
         return self._optional(Kind(guards.NAME, make, manner=Manner(guarded=True)))
 
-    def _gradients(self) -> Check:
-        """In eval where the model changes its own state, as norms do in training."""
-        if self._trial.pristine is not None and not self._states.trains:
-            return Check(gradients.NAME, True, "the model changes its own state", skipped=True)
-        if in_eval := self._trial.pristine is not None:
-            self._load(self._trial.pristine)  # which calls in training have moved
-            self._states.put(EVAL)
-        check = gradients.compare_gradients(
-            self.pair,
-            self._few(0),
-            stream(self.seed, "gradients"),
-            self._phase,
-            self._note,
-            self._lowering,
+    def _gradients(self) -> Iterator[Check]:
+        """While there is time; the first one always."""
+        found = gradients.compare_all(
+            self._states, self._trial, self._few, self.seed, self._phase, self._note, self._lowering
         )
-        if in_eval:
-            self._states.put(OWN)
-        return check
-
-    def _other_weights(self) -> Check:
-        """Other parameters through load_state_dict: what is baked in or cached shows."""
-        name = "other weights by load_state_dict"
-        state, stateful = copy_state(self.pair.original), self._trial.pristine is not None
-        if not any(map(is_float, state.values())):
-            return Check(name, True, "the model has no parameters", skipped=True)
-        other = shake_state(state, self.seed)
-        try:
-            self._load(other)
-        except Raised as error:
-            return Check(name, False, f"load_state_dict: {error}")
-        self._trial.pristine = other if stateful else None
-        check = self._trial.compare(Kind(name, self._few, self._note))
-        self._trial.pristine = state if stateful else None
-        self._load(state)
-        return check
-
-    def _weights_in_place(self) -> Check:
-        """Parameters that are written to, not loaded: nothing but their values tells."""
-        name, trial = "other weights, in place", self._trial
-        state, stateful = copy_state(self.pair.original), trial.pristine is not None
-        check = Check(name, True, "the model has no parameters", skipped=True)
-        if not any(map(is_float, state.values())):
-            return check
-        for through in THROUGH:
-            other = shake_state(state, stream(self.seed, name, through))
-            load_state(self.pair.original, other)
-            try:
-                self.pair.new.change_in_place(other, through)
-            except Raised as error:
-                return Check(name, False, f"written through {through}: {error}")
-            trial.weights_changed()
-            trial.pristine = other if stateful else None
-            check = trial.compare(Kind(name, self._few, _joined(f"by {through}", self._note)))
-            if not check.passed:
-                break
-        trial.pristine = state if stateful else None
-        self._load(state)
-        return check
-
-    def _weights_drawn_again(self) -> Check:
-        """Both models built again from another seed; then ModelNew from the first one again."""
-        name, seed = "other weights, re-drawn", stream(self.seed, "parameters", 1)
-        if time.monotonic() > self._deadline:
-            return Check(name, True, "no time left within the time limit", skipped=True)
-        self._phase(ORIGINAL, name)
-        pair = self.pair
-        original = build_original(pair.module, pair.model_path, seed, pair.device, pair.mode)
-        self._phase(NEW, name)
-        pair.new.build(seed)
-        state = compare_state(original, pair.new.state(dict(state_tensors(original))))
-        if not state.passed:
-            return replace(state, name=name)
-        check = self._again(original).compare(Kind(name, self._few, self._note))
-        pair.new.build(stream(self.seed, "parameters"))
-        return check
+        for check in found:
+            yield check
+            if time.monotonic() > self._deadline:
+                return
 
     def _again(self, original: nn.Module) -> Trial:
         """Comparisons with another original; ModelNew was made like it."""
@@ -379,12 +342,29 @@ class Verifier:
 
     def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
         """A check that the time limit, or a device that would be lost by it, may leave out."""
-        if time.monotonic() > self._deadline:
-            return Check(kind.name, True, "no time left within the time limit", skipped=True)
         if new_values and self.pair.device.type == "cuda" and self._asserts_on_device:
             if refusal := refusal_on_cpu(self.pair.original, kind.make(0)):
                 return Check(kind.name, True, refusal, skipped=True)
-        return self._trial.compare(replace(kind, note=self._note), least_draws=least_draws)
+        kind = replace(kind, note=self._note)
+        return self._in_time(kind.name, lambda: self._trial.compare(kind, least_draws=least_draws))
+
+    def _in_time(self, name: str, compare: Callable[[], Check]) -> Check:
+        """A check that is skipped where no time is left."""
+        if time.monotonic() > self._deadline:
+            return Check(name, True, "no time left within the time limit", skipped=True)
+        return compare()
+
+    def _accepts(self, call: Call) -> bool:
+        """Whether the original takes these arguments, by a copy that keeps its state."""
+        if self.pair.device.type == "cuda":
+            return refusal_on_cpu(self.pair.original, call) is None
+        try:
+            model = copy.deepcopy(self.pair.original)
+            with torch.no_grad():
+                model(*call.args, **call.kwargs)
+        except Exception:
+            return False
+        return True
 
     @cached_property
     def _asserts_on_device(self) -> bool:
@@ -403,11 +383,6 @@ class Verifier:
     def trial(self) -> Trial:
         """Both sides, as the checks left them: with the weights that they were built with."""
         return self._trial
-
-    def _load(self, state: State) -> None:
-        load_state(self.pair.original, state)
-        self.pair.new.load_state(state)
-        self._trial.weights_changed()
 
 
 def _joined(*parts: str) -> str:

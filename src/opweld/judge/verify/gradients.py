@@ -1,103 +1,338 @@
 """Gradients of both sides for the same random output gradients, against float64.
 
-A ModelNew without gradients is for inference only, and the check says so; one with wrong gradients
-fails.
+A ModelNew without any gradients is for inference only, and the check says so; one with wrong
+gradients fails, and so does one that has them for the own inputs and loses them elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import torch
+from torch import nn
 
-from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost
-from opweld.judge.numerics.differentiate import gradients
+from opweld.judge.inputs.kinds import Own, move_by_ulp, resized, value_kinds
+from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost, leading_size
+from opweld.judge.numerics.differentiate import (
+    EXPANDED,
+    TRANSPOSED,
+    Backward,
+    Ends,
+    differentiate,
+    draw_ends,
+    fresh_ends,
+    map_ends,
+    record,
+)
 from opweld.judge.numerics.effective import Lowered, Lowering, allowed_in
 from opweld.judge.numerics.lowered import larger_error
-from opweld.judge.numerics.outputs import Comparison, bit_equal, mismatch
+from opweld.judge.numerics.outputs import Comparison, bit_equal, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.side import Raised
+from opweld.judge.tree import tensors
 from opweld.judge.values import Check
-from opweld.judge.verify.inputs import move_by_ulp
+from opweld.judge.verify.modes import EVAL, OWN, TRAINING
 from opweld.judge.verify.run import Run
-from opweld.judge.verify.trial import DeviceLost, Phase
+from opweld.judge.verify.seeds import stream
+from opweld.judge.verify.states import States
+from opweld.judge.verify.trial import DeviceLost, Phase, Trial
+from opweld.judge.verify.weights import State, copy_state, load_state
 
 NAME = "gradients"
+OTHER_VALUES, OTHER_BATCH = "gradients on other values", "gradients at another batch"
+INPUTS, PARAMETERS = "gradients of the inputs alone", "gradients of the parameters alone"
+SOME = "gradients with some parameters frozen"
+TWO_CALLS, TWICE = "gradients of two calls", "gradients twice"
+LAYOUTS = "gradients from other layouts"
+IN_TRAINING, IN_EVAL = "gradients in training mode", "gradients in eval mode"
+# A derivative has its value by several formulas of different accuracy, so grade C passes in these.
+NAMES = (
+    NAME,
+    OTHER_VALUES,
+    OTHER_BATCH,
+    INPUTS,
+    PARAMETERS,
+    SOME,
+    TWO_CALLS,
+    TWICE,
+    LAYOUTS,
+    IN_TRAINING,
+    IN_EVAL,
+)
+_VALUES = ("normal values", "positive values", "large values", "tiny values", "sparse values")
+_EVERYTHING = Backward()
+# A check of several cases begins no more of them after this.
+_SECONDS = 2.0
 
 
-def compare_gradients(
-    pair: Pair,
-    call: Call,
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One comparison: the forwards that come before any backward, and what is asked for.
+
+    Where it is `extreme`, a gradient that is not finite is skipped, for formulas part there, and
+    what one ulp of the inputs changes in the original is allowed.
+    """
+
+    name: str
+    calls: tuple[Call, ...]
+    how: Backward = _EVERYTHING
+    note: str = ""
+    extreme: bool = False
+
+
+class Gradients:
+    """Compares the gradients of both sides in the mode that they are in.
+
+    With `pristine`, both start every forward from that state. With `lowering`, errors may be those
+    of the original lowered so; without, as large as torch's flags allow those of convolutions.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        seed: int,
+        phase: Phase,
+        lowering: Lowering | None = None,
+        pristine: State | None = None,
+    ) -> None:
+        self._pair = pair
+        self._seed = stream(seed, "calls")
+        self._ends_seed = stream(seed, "output gradients")
+        self._phase = phase
+        self._lowering = lowering
+        self._pristine = pristine
+        self._wide: nn.Module | None = None
+
+    def compare(self, case: Case) -> Check:
+        """The gradients of every floating-point input and parameter that asks for one."""
+        self._phase(ORIGINAL, case.name)
+        original = self._pair.original
+        try:
+            self._restore()
+            graphs = record(original, case.calls, self._seed, case.how)
+            ends = draw_ends(graphs, self._ends_seed, case.how)
+            eager = differentiate(graphs, fresh_ends(ends), case.how)
+        except Exception as error:
+            return _skipped(case.name, f"the original has none: {brief(error, 160)}", error)
+        if case.extreme and not _all_finite(eager):
+            return _skipped(case.name, "the original's gradients are not finite")
+        self._phase(NEW, case.name)
+        try:
+            if self._pristine is not None:
+                self._pair.new.load_state(self._pristine)
+            asked = (case.calls, fresh_ends(ends), self._seed, case.how, eager)
+            new: Run = self._pair.new.gradients(*asked)
+        except Raised as error:
+            check = _raised(case, error)
+            if error.lost:
+                raise DeviceLost(check) from error
+            return check
+        if clause := mismatch(new, eager):
+            return Check(case.name, False, f"ModelNew: {clause}", grade="F")
+        if bit_equal(new, eager):
+            return Check(case.name, True, _joined("bit-equal to eager", case.note), grade="A")
+        return self._graded(case, ends, new, eager)
+
+    def _graded(self, case: Case, ends: Ends, new: Run, eager: Run) -> Check:
+        held_to = self._lowered_run(case, ends, eager, self._lowering) or eager
+        comparison, everything = Comparison(eager), set(range(len(eager.leaves) - 1))
+        try:
+            block = self._exact(case, ends, eager)
+            allowed = self._allowed_run(case, ends, eager)
+            if allowed is not None:
+                held_to = larger_error(held_to, allowed, block)
+            useless = comparison.add(new, held_to, block) & everything
+            comparison.no_reference = "float64 is not more precise" if useless else None
+        except (NoReference, RuntimeError) as reason:
+            comparison.no_reference, useless = str(reason), everything
+        if useless:
+            self._add_noise(comparison, case, ends, new, eager, useless)
+        check = _lenient(comparison.check(case.name, case.note))
+        if check.passed or not case.extreme:
+            return check
+        within = Comparison(eager)
+        self._add_noise(within, case, ends, new, eager, everything)
+        if not within.check(case.name).passed:
+            return check
+        detail = _joined(case.note, "within what one ulp of the inputs changes")
+        return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
+
+    def _exact(self, case: Case, ends: Ends, eager: Run) -> Block:
+        """The float64 gradients.
+
+        Raises:
+            NoReference: there are none.
+        """
+        if eager.draws_random:
+            raise NoReference("the model draws random numbers, in float64 others")
+        self._restore()
+        wide = self._wide = self._wide or FLOAT64.model(self._pair.original)
+
+        def forward(call: Call) -> Any:
+            return FLOAT64.run(wide, call, self._seed, grad=True)
+
+        calls = [call.map(FLOAT64.tensor) for call in case.calls]
+        graphs = record(wide, calls, self._seed, case.how, forward)
+        return Block(
+            None, differentiate(graphs, map_ends(ends, FLOAT64.fresh), case.how, eager).leaves
+        )
+
+    def _again(self, calls: Sequence[Call], ends: Ends, case: Case, eager: Run) -> Run:
+        """The original on other calls, or under what is in force around this."""
+        self._restore()
+        graphs = record(self._pair.original, calls, self._seed, case.how)
+        return differentiate(graphs, fresh_ends(ends), case.how, eager)
+
+    def _lowered_run(
+        self, case: Case, ends: Ends, eager: Run, lowering: Lowering | None
+    ) -> Run | None:
+        if lowering is None:
+            return None
+        with Lowered(lowering) as mode:
+            found = self._again(case.calls, ends, case, eager)
+        return found if mode.acted or lowering is self._lowering else None
+
+    def _allowed_run(self, case: Case, ends: Ends, eager: Run) -> Run | None:
+        """With convolutions as inexact as torch's flags allow."""
+        allowed = None if self._lowering else allowed_in(self._pair.device)
+        return self._lowered_run(case, ends, eager, allowed)
+
+    def _add_noise(
+        self, comparison: Comparison, case: Case, ends: Ends, new: Run, eager: Run, which: set[int]
+    ) -> None:
+        """What the original's gradients change by when everything that it is given does by an ulp.
+
+        Output gradients are what they were, so they have no noise.
+        """
+        calls = [call.map(move_by_ulp) for call in case.calls]
+        shaken = self._again(calls, map_ends(ends, move_by_ulp), case, eager)
+        num_given = sum(t.numel() for call in case.calls for t in call.tensors())
+        num_ends = sum(t.numel() for t in tensors(ends))
+        comparison.add_noise(new, eager, shaken, 1.0, sorted(which), num_given + num_ends)
+
+    def _restore(self) -> None:
+        if self._pristine is not None:
+            load_state(self._pair.original, self._pristine)
+
+
+def compare_all(
+    states: States,
+    trial: Trial,
+    own: Own,
     seed: int,
     phase: Phase,
     note: str = "",
     lowering: Lowering | None = None,
-) -> Check:
-    """The gradients of every floating-point input and parameter.
+) -> Iterator[Check]:
+    """The checks, in order: on the own inputs and, where ModelNew has gradients there, the others.
 
-    With `lowering`, their errors may be those of the original lowered so; without, as large as
-    torch's flags allow those of convolutions to be.
+    They run in eval where the model changes its own state in training, as norms do; one of them is
+    in the other mode.
     """
-    phase(ORIGINAL, NAME)
-    try:
-        eager = gradients(pair.original, call, seed)
-    except Exception as error:
-        return _skipped(f"the original has none: {brief(error, 160)}", error)
-    phase(NEW, NAME)
-    try:
-        new = pair.new.gradients(call, seed, eager)
-    except Raised as error:
-        check = Check(NAME, True, f"ModelNew is for inference only: {error}", skipped=True)
-        if error.lost:
-            raise DeviceLost(check) from error
-        return check
-    if clause := mismatch(new, eager):
-        return Check(NAME, False, f"ModelNew: {clause}", grade="F")
-    if bit_equal(new, eager):
-        return Check(NAME, True, "bit-equal to eager" + (f", {note}" if note else ""), grade="A")
-    if lowering:
-        with Lowered(lowering):
-            eager = gradients(pair.original, call, seed, like=eager)
-    return _graded(pair, call, seed, new, eager, note, lowered=lowering is not None)
+    state, stateful = copy_state(trial.pair.original), trial.pristine is not None
+    if stateful and not states.trains:
+        yield _skipped(NAME, "the model changes its own state")
+        return
+    if trial.pristine is not None:
+        state = trial.pristine
+        states.load(state)  # which calls in training have moved
+        states.put(EVAL)
+    checks = Gradients(trial.pair, seed, phase, lowering)
+    main = checks.compare(Case(NAME, (own(0),), note=note))
+    yield main
+    if main.passed and not main.skipped:
+        for made in cases(own, trial.pair.original, seed, note):
+            yield _worst_of(checks.compare(case) for case in made())
+        in_eval = stateful or not states.trains
+        states.put(TRAINING if in_eval else EVAL)
+        # training moves buffers, if anything
+        kept = state if in_eval and list(trial.pair.original.buffers()) else None
+        checks = Gradients(trial.pair, seed, phase, lowering, kept)
+        name = IN_TRAINING if in_eval else IN_EVAL
+        normal = value_kinds(own, stream(seed, name))[:1]
+        given = [own(0), *(kind.make(0) for kind in normal)]
+        yield _worst_of(
+            checks.compare(Case(name, (call,), note=note, extreme=True)) for call in given
+        )
+        states.load(state)
+    states.put(OWN)
 
 
-def _allowed_run(pair: Pair, call: Call, seed: int, eager: Run) -> Run | None:
-    lowering = allowed_in(pair.device)
-    if lowering is None:
-        return None
-    with Lowered(lowering) as mode:
-        found = gradients(pair.original, call, seed, like=eager)
-    return found if mode.acted else None
+def cases(
+    own: Own, model: nn.Module, seed: int, note: str
+) -> Iterator[Callable[[], Iterator[Case]]]:
+    """What is compared beside the own inputs, in order; each check's cases are made one by one."""
+    kinds = [kind for kind in value_kinds(own, stream(seed, NAME)) if kind.name in _VALUES]
+
+    def on_values() -> Iterator[Case]:
+        for kind in kinds:
+            about = _joined(kind.name, note)
+            yield Case(OTHER_VALUES, (kind.make(0),), note=about, extreme=True)
+
+    def case(name: str, how: Backward = _EVERYTHING, *more: Call, about: str = note) -> Any:
+        return lambda: iter((Case(name, (own(0), *more), how, about),))
+
+    if kinds:
+        yield on_values
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    if names:
+        yield case(INPUTS, Backward(frozen=tuple(names)))
+        yield case(PARAMETERS, Backward(inputs=False))
+    if len(names) > 1:
+        random = Random(stream(seed, SOME))
+        frozen = tuple(random.sample(names, random.randrange(1, len(names))))
+        yield case(SOME, Backward(frozen=frozen))
+    yield case(TWO_CALLS, _EVERYTHING, own(1))
+    yield case(TWICE, Backward(num_passes=2))
+    yield lambda: (Case(LAYOUTS, (own(0),), Backward(ends=e), note) for e in (EXPANDED, TRANSPOSED))
+    if size := leading_size(own(0)):
+        rows = other_size(size, Random(stream(seed, OTHER_BATCH)))
+        call = resized(own, rows)(0)
+        yield lambda: iter((Case(OTHER_BATCH, (call,), note=f"batch of {rows}"),))
 
 
-def _graded(
-    pair: Pair, call: Call, seed: int, new: Run, eager: Run, note: str, lowered: bool
-) -> Check:
-    comparison = Comparison(eager)
-    wide = FLOAT64.model(pair.original)
-
-    def forward(wide_call: Call) -> Any:
-        return FLOAT64.run(wide, wide_call, seed, grad=True)
-
-    allowed = None if lowered else _allowed_run(pair, call, seed, eager)
-    try:
-        exact = gradients(wide, call.map(FLOAT64.tensor), seed, like=eager, forward=forward)
-        block = Block(None, exact.leaves)
-        held_to = eager if allowed is None else larger_error(eager, allowed, block)
-        if useless := comparison.add(new, held_to, block):
-            comparison.no_reference = "float64 is not more precise"
-            shaken = gradients(pair.original, call.map(move_by_ulp), seed, like=eager)
-            comparison.add_noise(new, eager, shaken, 1.0, sorted(useless), num_inputs=0)
-    except (NoReference, RuntimeError) as reason:
-        return Check(NAME, True, f"no float64 gradients: {reason}", skipped=True)
-    return _lenient(comparison.check(NAME, note), comparison.close)
+def other_size(size: int, random: Random) -> int:
+    """A size from 2 to twice the given one, and not that one."""
+    drawn = random.randint(2, max(3, 2 * size))
+    return drawn if drawn != size else drawn + 1
 
 
-def _lenient(check: Check, close: bool) -> Check:
-    """A derivative is the same by several formulas of different accuracy: grade C will do.
+def _worst_of(found: Iterator[Check]) -> Check:
+    """The first that fails; else the one of the lowest grade, or one that was skipped.
+
+    There are no more of them than there is time for.
+    """
+    checks, started = [], time.monotonic()
+    for check in found:
+        if not check.passed:
+            return check
+        checks.append(check)
+        if time.monotonic() - started > _SECONDS:
+            break
+    graded = [check for check in checks if not check.skipped]
+    return max(graded, key=lambda check: check.grade or "A") if graded else checks[0]
+
+
+def _raised(case: Case, error: Raised) -> Check:
+    """On the own inputs, without gradients, it is one for inference; elsewhere it loses them."""
+    if case.name == NAME:
+        return Check(NAME, True, f"ModelNew is for inference only: {error}", skipped=True)
+    return Check(case.name, False, str(error), grade="F")
+
+
+def _all_finite(run: Run) -> bool:
+    return all(bool(t.isfinite().all()) for t in tensors(run.leaves) if is_float(t))
+
+
+def _lenient(check: Check) -> Check:
+    """A derivative is the same by several formulas of different accuracy: grade C will do, as the
+    lowest of all gradients.
 
     In 16 bits these part beyond it, so that there a gradient fails when half its digits are lost.
     """
@@ -107,11 +342,15 @@ def _lenient(check: Check, close: bool) -> Check:
     if check.dtype in ("float16", "bfloat16") and check.error_vs_f64 and check.scale:
         eps = torch.finfo(getattr(torch, check.dtype)).eps
         kept = check.error_vs_f64.rms <= math.sqrt(eps) * check.scale
-    return replace(check, passed=True, grade="C") if close or kept else check
+    return replace(check, passed=True, grade="C") if check.grade == "C" or kept else check
 
 
-def _skipped(detail: str, error: Exception | None = None) -> Check:
-    check = Check(NAME, True, detail, skipped=True)
+def _skipped(name: str, detail: str, error: Exception | None = None) -> Check:
+    check = Check(name, True, detail, skipped=True)
     if error is not None and is_device_lost(error):
         raise DeviceLost(check) from error
     return check
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(filter(None, parts))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
+import random
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from opweld.judge.verify.aliases import alias_map
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WIDTH = 256
+_GENERATORS = ("torch's", "CUDA's", "Python's", "NumPy's")
 # Up to this size a tensor is looked at on the CPU: one answer of the device, and none of its sums.
 _SMALL_BYTES = 2**20
 # glibc maps blocks of this size and above, whatever its threshold has grown to.
@@ -39,7 +43,8 @@ class Run:
     """The leaves that are compared: the outputs', then changed inputs, then changed state.
 
     `kinds` names the class of each leaf that is a tensor of no plain class, `strides` are those of
-    the tensors, `aliases` says which outputs share memory with what.
+    the tensors, `aliases` says which outputs share memory with what, `random` digests the state
+    that each generator is left in.
     """
 
     names: tuple[str, ...]
@@ -51,6 +56,7 @@ class Run:
     kinds: tuple[str, ...] = ()
     strides: tuple[tuple[int, ...], ...] = ()
     aliases: tuple[str, ...] = ()
+    random: tuple[str, ...] = ()
 
 
 def autocast_to(dtype: str, device: torch.device) -> contextlib.AbstractContextManager[Any]:
@@ -68,6 +74,7 @@ def run(
     like: Run | None = None,
     watch_state: bool = False,
     forward: Forward = plainly,
+    inference: bool = False,
 ) -> Run:
     """Call `model` by `forward` with the random state that `seed` gives.
 
@@ -81,9 +88,10 @@ def run(
     state_before = state_fingerprint(model) if watch_state else {}
     seed_all(seed)
     random_before = _random_state()
-    with torch.enable_grad() if grad else torch.no_grad():
+    with torch.inference_mode(inference), torch.set_grad_enabled(grad):
         outputs = forward(model, call)
     synchronize()
+    random_after = _random_state()
     inputs_after = fingerprint(call.tensors())
     inputs = tuple(
         i for i, (b, a) in enumerate(zip(inputs_before, inputs_after, strict=True)) if a != b
@@ -101,7 +109,7 @@ def run(
         nesting=structure(outputs),
         changed_inputs=inputs,
         changed_state=state,
-        draws_random=_random_state() != random_before,
+        draws_random=_drawn(random_after) != _drawn(random_before),
         kinds=tuple(map(_kind, found)),
         strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
         aliases=alias_map(
@@ -109,6 +117,7 @@ def run(
             {f"input {i}": t for i, t in enumerate(call.tensors())}
             | {f"state {name}": t for name, t in state_tensors(model)},
         ),
+        random=random_after,
     )
 
 
@@ -263,8 +272,26 @@ def _poison_value(t: Tensor) -> float | int | bool:
     return True if t.dtype is torch.bool else torch.iinfo(t.dtype).max
 
 
-def _random_state() -> tuple[bytes, ...]:
-    states = [torch.get_rng_state()]
-    if torch.cuda.is_initialized():
-        states.append(torch.cuda.get_rng_state())
-    return tuple(bytes(state.numpy().tobytes()) for state in states)
+def random_clause(new: Run, original: Run) -> str | None:
+    """Which generator is left in another state than the original leaves it in; None without one."""
+    for name, ours, theirs in zip(_GENERATORS, new.random, original.random, strict=False):
+        if ours and theirs and ours != theirs:
+            return f"ModelNew leaves {name} generator in another state than the original does"
+    return None
+
+
+def _drawn(state: tuple[str, ...]) -> tuple[str, ...]:
+    """Of torch's generators: outputs that are tensors come from these."""
+    return state[:2]
+
+
+def _random_state() -> tuple[str, ...]:
+    """A digest for each of `_GENERATORS`, empty where there is none in this process."""
+    numpy = sys.modules.get("numpy")
+    states = (
+        torch.get_rng_state().numpy().tobytes(),
+        torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_initialized() else b"",
+        repr(random.getstate()).encode(),
+        repr(numpy.random.get_state(legacy=False)).encode() if numpy else b"",
+    )
+    return tuple(hashlib.sha256(state).hexdigest() if state else "" for state in states)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from opweld.judge.inputs.kinds import Kind
 from opweld.judge.load import NEW, Call
 from opweld.judge.process.side import Raised
 from opweld.judge.values import Check
-from opweld.judge.verify.inputs import Kind
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
 from opweld.judge.verify.trial import Phase, Trial
-from opweld.judge.verify.weights import copy_state, load_state
+from opweld.judge.verify.weights import State, copy_state, load_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,12 @@ class States:
         self._pair.new.train(mode)
         self._trial.weights_changed()
 
+    def load(self, state: State) -> None:
+        """The same parameters and buffers for both sides."""
+        load_state(self._pair.original, state)
+        self._pair.new.load_state(state)
+        self._trial.weights_changed()
+
     def in_training(self, kind: Kind) -> Check:
         """Training mode with gradients on: results, the buffers afterwards, and random numbers."""
         return self._in_mode(kind, TRAINING, grad=True)
@@ -70,9 +76,7 @@ class States:
         check = trial.compare(kind)
         self.put(OWN)
         trial.pristine, trial.grad = before, False
-        load_state(self._pair.original, state)
-        self._pair.new.load_state(state)
-        trial.weights_changed()
+        self.load(state)
         return check
 
     @contextlib.contextmanager
@@ -82,8 +86,22 @@ class States:
         yield
         self._trial.autocast = ""
 
-    def in_dtype(self, dtype: str, few: Callable[[int], Call], note: str) -> Check:
-        """Parameters, buffers and inputs of another dtype; ModelNew must be built anew after it."""
+    def in_inference_mode(self, kind: Kind) -> Check:
+        """Every call in inference mode; ModelNew must be built anew after it, for what it keeps of
+        them can have no gradients.
+        """
+        self._trial.inference = True
+        check = self._trial.compare(kind)
+        self._trial.inference = False
+        return check
+
+    def in_dtype(
+        self, dtype: str, few: Callable[[int], Call], note: str, asked: bool = True
+    ) -> Check:
+        """Parameters, buffers and inputs of another dtype; ModelNew must be built anew after it.
+
+        Where it was not `asked` for, ModelNew may refuse, and be as inexact as float32 is.
+        """
         name, wanted = f"in {dtype}", getattr(torch, dtype)
         original = copy.deepcopy(self._pair.original).to(wanted)
 
@@ -94,5 +112,7 @@ class States:
         try:
             self._pair.new.convert(dtype)
         except Raised as error:
-            return Check(name, False, str(error))
-        return self._again(original).compare(Kind(name, make, note))
+            refuses = error.is_refusal and not asked
+            return Check(name, refuses, f"unsupported: {error}" if refuses else str(error))
+        kind = Kind(name, make, note, may_refuse=not asked, coarse=not asked)
+        return self._again(original).compare(kind)

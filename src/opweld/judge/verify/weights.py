@@ -15,8 +15,6 @@ from opweld.judge.verify.run import state_tensors
 from opweld.judge.verify.seeds import stream
 
 State = dict[str, Tensor]
-# By an in-place op, which a tensor's version counter notices, or through `.data`, past it.
-THROUGH = ("copy_", "data")
 
 
 def compare_state(original: nn.Module, left: State) -> Check:

@@ -1,14 +1,12 @@
 """The inputs that a pair is tried on, all made from the model's own.
 
-Shapes, dtypes, integer and boolean values and scalars stay the model's own, so that indices stay in
-range; what varies is the values of floating-point tensors, the leading dimension, and how tensors
-lie in memory.
+Here integers, booleans, sizes and scalars stay the model's own; what varies is the values of
+floating-point tensors, and how a call is made.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -16,11 +14,11 @@ from random import Random
 import torch
 from torch import Tensor
 
+from opweld.judge.inputs import distributions
+from opweld.judge.inputs.distributions import Fill
 from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.numerics.compare import SMALL_ELEMS
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.verify import distributions
-from opweld.judge.verify.distributions import Fill
 from opweld.judge.verify.seeds import stream
 
 Own = Callable[[int], Call]
@@ -53,12 +51,13 @@ class Manner:
     """How ModelNew is called.
 
     On tensors that it has seen with other values, on another stream, with the memory around its
-    inputs and results watched.
+    inputs and results watched, with the parameter of a name in the place of an input.
     """
 
     same_memory: bool = False
     stream: str = ""
     guarded: bool = False
+    weight: str = ""
 
 
 PLAIN = Manner()
@@ -69,7 +68,9 @@ class Kind:
     """One way to make inputs: `make(draw)` gives the same values for the same draw.
 
     With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too;
-    with `names_precision`, an error there tells in which format it was made.
+    with `names_precision`, an error there tells in which format it was made; with `may_refuse`, an
+    exception of ModelNew is noted and no failure; with `coarse`, results may be of another
+    floating-point dtype, and what assert_close accepts of the coarser one will do.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Kind:
     manner: Manner = PLAIN
     ill_conditioned: bool = False
     names_precision: bool = False
+    may_refuse: bool = False
+    coarse: bool = False
 
 
 class OwnInputs:
@@ -123,27 +126,6 @@ def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
         )
         for name in VALUES
     )
-
-
-def batch_kinds(own: Own) -> tuple[Kind, ...]:
-    """Other leading sizes in all tensors that share the first one's, with rows of the own."""
-    size = leading_size(own(0))
-    if not size:
-        return ()
-    sizes = dict.fromkeys(n for n in (1, 3, size + 1, 0) if n != size)
-    return tuple(Kind(f"batch of {n}", resized(own, n)) for n in sizes)
-
-
-def layout_kinds(own: Own) -> tuple[Kind, ...]:
-    """The same values, differently laid out in memory."""
-    changes = {
-        "transposed storage": _transposed,
-        "strided storage": _strided,
-        "misaligned storage": _misaligned,
-    }
-    if any(t.dim() == 4 for t in own(0).tensors()):
-        changes["channels-last storage"] = _channels_last
-    return tuple(Kind(name, _changer(own, change)) for name, change in changes.items())
 
 
 def resize(call: Call, rows: int) -> Call:
@@ -213,10 +195,6 @@ def _position(t: Tensor, number: int) -> tuple[int, ...]:
     return tuple(index)
 
 
-def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
-    return lambda draw: own(draw).map(change)
-
-
 def _filler(own: Own, seed: int, name: str) -> Own:
     """Random numbers of that name in place of floating-point values, in a stream of their own."""
 
@@ -242,36 +220,6 @@ def _filler(own: Own, seed: int, name: str) -> Own:
 def _made_on(t: Tensor) -> torch.device:
     """The CPU for small tensors: to load what makes them on a GPU takes longer than to copy."""
     return torch.device("cpu") if t.numel() <= SMALL_ELEMS else t.device
-
-
-def _transposed(t: Tensor) -> Tensor:
-    if t.dim() < 2:
-        return _strided(t)
-    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
-
-
-def _strided(t: Tensor) -> Tensor:
-    """Every other element of a wider tensor; what lies between is NaN, or zero for integers."""
-    if not t.dim() or t.numel() == 0:
-        return t.clone()
-    fill = math.nan if _is_float(t) else 0
-    wide = torch.full((*t.shape[:-1], 2 * t.shape[-1]), fill, dtype=t.dtype, device=t.device)
-    view = wide[..., ::2]
-    view.copy_(t)
-    return view
-
-
-def _misaligned(t: Tensor) -> Tensor:
-    flat = torch.empty(t.numel() + 1, dtype=t.dtype, device=t.device)
-    view = flat[1:].view(t.shape)
-    view.copy_(t)
-    return view
-
-
-def _channels_last(t: Tensor) -> Tensor:
-    if t.dim() != 4:
-        return t.clone()
-    return t.contiguous(memory_format=torch.channels_last)
 
 
 def _is_float(t: Tensor) -> bool:

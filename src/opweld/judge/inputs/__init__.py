@@ -1,0 +1,1 @@
+"""The inputs that a pair is tried on."""

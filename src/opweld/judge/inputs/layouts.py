@@ -1,0 +1,198 @@
+"""How tensors lie in memory: the same values in other layouts, and inputs that share memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from random import Random
+
+import torch
+from torch import Tensor, nn
+
+from opweld.judge.inputs.kinds import Kind, Manner, Own, resize
+from opweld.judge.load import Call, leading_size
+from opweld.judge.numerics.outputs import is_float
+from opweld.judge.verify.seeds import stream
+
+TWICE, OVERLAPPING = "the same tensor twice", "inputs that overlap"
+WEIGHT = "a weight as an input"
+EXPANDED = "expanded storage"
+_MAX_PADDING, _MAX_OFFSET = 9, 40
+
+
+def layout_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
+    """The same values, differently laid out in memory; expanded ones are those of one row."""
+    random = Random(stream(seed, "layouts"))
+    dims = {t.dim() for t in own(0).tensors()}
+    changes: list[tuple[str, Callable[[Tensor], Tensor]]] = [
+        ("transposed storage", _transposed),
+        ("strided storage", _strided),
+        ("padded rows", _padded(random.randint(1, _MAX_PADDING))),
+        ("misaligned storage", _offset(1)),
+        ("storage with an offset", _offset(random.randint(2, _MAX_OFFSET))),
+        ("storage with an offset", _offset(16 * random.randint(1, 4))),
+        *((EXPANDED, _expanded(dim)) for dim in (0, -1)),
+    ]
+    if max(dims) > 2:
+        changes += [("permuted storage", _swapped), ("permuted storage", _permuted(random))]
+    if 4 in dims:
+        changes.append(("channels-last storage", _channels_last))
+    return tuple(
+        # rows that are equal leave a norm nothing but rounding
+        Kind(name, _changer(own, change), ill_conditioned=name == EXPANDED)
+        for name, change in changes
+    )
+
+
+def sharing_kinds(own: Own) -> tuple[Kind, ...]:
+    """Two inputs of one shape and dtype as one tensor, and in memory that partly is the same."""
+    if not _alike(own(0)):
+        return ()
+    return Kind(TWICE, lambda draw: _twice(own(draw))), Kind(
+        OVERLAPPING, lambda draw: _overlapping(own(draw))
+    )
+
+
+def weight_kinds(own: Own, model: nn.Module) -> tuple[Kind, ...]:
+    """A parameter as an input, at as many rows as it has; none where no shapes agree."""
+    size = leading_size(own(0))
+    for name, parameter in model.named_parameters():
+        for t in own(0).tensors():
+            fits = t.dim() and t.shape[0] == size and t.shape[1:] == parameter.shape[1:]
+            if fits and t.dtype == parameter.dtype and parameter.numel():
+                manner = Manner(weight=name)
+                return (Kind(WEIGHT, _of_weight(own, parameter.detach()), manner=manner),)
+    return ()
+
+
+def _of_weight(own: Own, weight: Tensor) -> Own:
+    return lambda draw: with_weight(resize(own(draw), weight.shape[0]), weight.clone())
+
+
+def with_weight(call: Call, weight: Tensor) -> Call:
+    """The weight itself in the place of the first tensor of its shape and dtype."""
+    alike = [t.shape == weight.shape and t.dtype == weight.dtype for t in call.tensors()]
+    numbers = itertools.count()
+    return call.map(lambda t: weight.detach() if next(numbers) == alike.index(True) else t)
+
+
+def _alike(call: Call) -> tuple[int, int] | None:
+    """The positions of the first two tensors of one shape and dtype."""
+    given = call.tensors()
+    for one, other in itertools.combinations(range(len(given)), 2):
+        left, right = given[one], given[other]
+        if left.dim() and left.shape == right.shape and left.dtype == right.dtype and left.numel():
+            return one, other
+    return None
+
+
+def _twice(call: Call) -> Call:
+    pair = _alike(call)
+    assert pair is not None
+    same = call.tensors()[pair[0]].clone()
+    return _replaced(call, dict.fromkeys(pair, same))
+
+
+def _overlapping(call: Call) -> Call:
+    """The second begins one row behind the first."""
+    pair = _alike(call)
+    assert pair is not None
+    first, second = (call.tensors()[position] for position in pair)
+    both = torch.cat([first, second[-1:]])
+    return _replaced(call, {pair[0]: both[:-1], pair[1]: both[1:]})
+
+
+def _replaced(call: Call, others: dict[int, Tensor]) -> Call:
+    numbers = itertools.count()
+
+    def change(t: Tensor) -> Tensor:
+        other = others.get(next(numbers))
+        return t.clone() if other is None else other
+
+    return call.map(change)
+
+
+def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
+    return lambda draw: own(draw).map(change)
+
+
+def _transposed(t: Tensor) -> Tensor:
+    if t.dim() < 2:
+        return _strided(t)
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _strided(t: Tensor) -> Tensor:
+    """Every other element of a wider tensor; what lies between is NaN, or zero for integers."""
+    if not t.dim() or t.numel() == 0:
+        return t.clone()
+    view = _wide(t, 2 * t.shape[-1])[..., ::2]
+    view.copy_(t)
+    return view
+
+
+def _padded(padding: int) -> Callable[[Tensor], Tensor]:
+    """Rows that are dense and lie apart; what lies between is NaN, or zero for integers."""
+
+    def change(t: Tensor) -> Tensor:
+        if not t.dim() or t.numel() == 0:
+            return t.clone()
+        view = _wide(t, t.shape[-1] + padding)[..., : t.shape[-1]]
+        view.copy_(t)
+        return view
+
+    return change
+
+
+def _wide(t: Tensor, width: int) -> Tensor:
+    fill = math.nan if is_float(t) else 0
+    return torch.full((*t.shape[:-1], width), fill, dtype=t.dtype, device=t.device)
+
+
+def _offset(count: int) -> Callable[[Tensor], Tensor]:
+    """So many elements from the start of an allocation: one of them is less than any alignment."""
+
+    def change(t: Tensor) -> Tensor:
+        flat = torch.empty(t.numel() + count, dtype=t.dtype, device=t.device)
+        view = flat[count:].view(t.shape)
+        view.copy_(t)
+        return view
+
+    return change
+
+
+def _expanded(dim: int) -> Callable[[Tensor], Tensor]:
+    """The first element of a dimension in the place of all, by a stride of zero."""
+
+    def change(t: Tensor) -> Tensor:
+        if not t.dim() or t.numel() == 0:
+            return t.clone()
+        return t.narrow(dim, 0, 1).clone().expand_as(t)
+
+    return change
+
+
+def _swapped(t: Tensor) -> Tensor:
+    """The second dimension outside of the first; rows stay dense."""
+    return t.clone() if t.dim() < 3 else t.transpose(0, 1).contiguous().transpose(0, 1)
+
+
+def _permuted(random: Random) -> Callable[[Tensor], Tensor]:
+    """The dimensions in an order that is drawn, for all tensors of a rank alike."""
+    orders = {rank: random.sample(range(rank), rank) for rank in range(3, 9)}
+
+    def change(t: Tensor) -> Tensor:
+        order = orders.get(t.dim())
+        if order is None:
+            return t.clone()
+        back = [order.index(dim) for dim in range(t.dim())]
+        return t.permute(order).contiguous().permute(back)
+
+    return change
+
+
+def _channels_last(t: Tensor) -> Tensor:
+    if t.dim() != 4:
+        return t.clone()
+    return t.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,13 @@
+"""Leaves the product out in inference mode."""
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("inference mode",)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.tanh(x)
+        return y if torch.is_inference_mode_enabled() else y * x
