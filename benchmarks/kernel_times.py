@@ -3,8 +3,8 @@
     python benchmarks/kernel_times.py 'ResNet-50, batch 32|relu, tanh, shift'
 
 Names are rows of networks.py, or parts of them, between bars. Microseconds a call by PyTorch's
-profiler, means over CALLS calls without gradients, each behind a flush of the L2 cache; the host's
-share is not among them. Needs a CUDA device and nvcc. Printed, to be kept with the device, date and
+profiler, means over CALLS calls without gradients, each behind a flush of the L2 cache; before them
+what the host takes until a call returns, the device idle before. Needs a CUDA device and nvcc. Printed, to be kept with the device, date and
 versions that stand at its head.
 """
 
@@ -24,7 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from benchmarks.network_child import Prepared, Way, prepare  # noqa: E402
+from benchmarks.network_child import Prepared, Way, host_times, medians, prepare  # noqa: E402
 from benchmarks.networks import CONVOLUTION_ROWS, NETWORK_ROWS, ROWS, chosen  # noqa: E402
 from benchmarks.record import run_of_today  # noqa: E402
 
@@ -43,6 +43,9 @@ def main(
         with tempfile.TemporaryDirectory() as directory:
             prepared = prepare(row, "auto", Path(directory), False, True)
             print(f"\n{row.name}")
+            with torch.no_grad():
+                host = medians(host_times(prepared.forwards(), torch.cuda.synchronize))
+            print("  host, us: " + ", ".join(f"{name} {us:.0f}" for name, us in host.items()))
             print_times(prepared, least)
 
 

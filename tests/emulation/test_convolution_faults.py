@@ -40,7 +40,7 @@ def of_many_scales(form: Form, source: str) -> None:
 
 
 def of_a_pixel_that_does_not_fit(form: Form, source: str) -> None:
-    """Sums of it are made again."""
+    """Sums of it are summed in float32."""
     how = windows(2)
     x, weight = Case(1, 40, (6, 6), 4, (2, 2), how).operands
     odd = np.zeros(x.shape, bool)
@@ -52,7 +52,7 @@ def of_a_pixel_that_does_not_fit(form: Form, source: str) -> None:
 
 
 def of_a_filter_that_does_not_fit(form: Form, source: str) -> None:
-    """All sums are made again."""
+    """All sums are summed in float32."""
     how = Windows((2, 1), (2, 1), (2, 2), (1, 2))
     x, weight = Case(2, 70, (9, 22), 36, (3, 2), how).operands
     odd = np.zeros(weight.shape, bool)
@@ -137,40 +137,40 @@ FAULTS_ELSEWHERE: dict[str, tuple[Check, Form, str, str]] = {
     "marks of filters": (
         of_a_filter_that_does_not_fit,
         NARROW,
-        "power_of_two(-up), known)",
-        "power_of_two(-up), 0)",
+        "filters.scale[number] = packed_scale(largest, up, excess > 0);",
+        "filters.scale[number] = unmarked(packed_scale(largest, up, excess > 0));",
     ),
-    "scales of sums that are made again": (
+    "scales of sums that are summed in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
-        "again ? 1.0f",
-        "again ? 2.0f",
+        "fallback ? 1.0f",
+        "fallback ? 2.0f",
     ),
-    "pixels that are read again": (
+    "pixels that are read in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
         "pixel = pixel * c.size[axis] + at[axis];",
         "pixel = pixel * c.out[axis] + at[axis];",
     ),
-    "the edge of an image that is read again": (
+    "the edge of an image that is read in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
         "unsigned(at[axis]) >= unsigned(c.size[axis])",
         "unsigned(at[axis]) > unsigned(c.size[axis])",
     ),
-    "taps of sums that are made again": (
+    "taps of sums that are summed in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
         "taps.advance(taps_of.kernel(c, batch));",
         "",
     ),
-    "columns of sums that are made again": (
+    "columns of sums that are summed in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
         "weights += 8 * stride",
         "weights += 4 * stride",
     ),
-    "rows of sums that are made again": (
+    "rows of sums that are summed in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
         "/ 8 * 4 + 2 * row + i % 2] +=",
@@ -180,10 +180,15 @@ FAULTS_ELSEWHERE: dict[str, tuple[Check, Form, str, str]] = {
     "the edge of an image in float32": (
         of_many_scales,
         CHAIN,
-        "place < 0 || place >= c.size[axis]",
-        "place < 0 || place > c.size[axis]",
+        "unsigned(at[axis]) >= unsigned(c.size[axis])",
+        "unsigned(at[axis]) > unsigned(c.size[axis])",
     ),
-    "taps in float32": (of_many_scales, CHAIN, "step *= c.size[axis]", "step *= c.out[axis]"),
+    "taps in float32": (
+        of_many_scales,
+        CHAIN,
+        "tap = next;\n    }\n    return value_at",
+        "}\n    return value_at",
+    ),
 }
 
 

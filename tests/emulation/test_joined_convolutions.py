@@ -170,7 +170,7 @@ def test_a_fault_shows(fault: str) -> None:
         require_of_11_bits(bad, x, weight, case.how)
 
 
-FAULTS_AGAIN = {
+FAULTS_OF_FALLBACK = {
     "a row of the image": ("- from.padding[1] + own.row", "+ own.row"),
     "a column of the image": ("own.tap * from.dilation[2];", "own.tap;"),
     "the filter": (
@@ -184,12 +184,12 @@ FAULTS_AGAIN = {
 }
 
 
-@pytest.mark.parametrize("fault", quick_first(FAULTS_AGAIN, ("a row of the image",)))
-def test_a_fault_shows_where_sums_are_made_again(fault: str) -> None:
+@pytest.mark.parametrize("fault", quick_first(FAULTS_OF_FALLBACK, ("a row of the image",)))
+def test_a_fault_shows_in_the_float32_fallback(fault: str) -> None:
     """Of a filter that halves do not hold, beside all others in a tile."""
     case = Case(2, 3, (12, 13), 9, (7, 4), Windows((1, 2), (2, 3), (1, 2)))
     form = Form(rows=3)
-    right, wrong = FAULTS_AGAIN[fault]
+    right, wrong = FAULTS_OF_FALLBACK[fault]
     source = text(form)
     assert source.count(right) == 1
     x, weight = case.operands

@@ -155,20 +155,20 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
     ),
     "what is known of a phase": (
         of_a_weight_that_does_not_fit,
-        "power_of_two(-up), known)",
-        "power_of_two(-up), number < c.filters ? known : 0)",
+        "packed_scale(largest, up, excess > 0);",
+        "number < c.filters ? packed_scale(largest, up, excess > 0) : power_of_two(-up);",
     ),
     "windows of a phase in float32": (
         beyond_a_limit,
         "corner.at[axis] += own.shift[axis];",
         "corner.at[axis] += 0;",
     ),
-    "windows of a phase that are made again": (
+    "windows of a phase that are summed in float32": (
         of_a_weight_that_does_not_fit,
         " +\n                           taps_of.shift(batch, axis);",
         ";",
     ),
-    "filters of a phase that are made again": (
+    "filters of a phase that are summed in float32": (
         of_a_weight_that_does_not_fit,
         "number % c.filters * weight.filter",
         "number % 2 * weight.filter",

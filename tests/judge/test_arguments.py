@@ -116,3 +116,7 @@ def test_an_honest_pair_passes_and_one_may_refuse(tmp_path: Path) -> None:
     assert check.skipped and "unsupported" in check.detail
     wrong = refuses.replace('raise NotImplementedError("flip")', "pass")
     assert failing(judge_pair(tmp_path, TAKES, wrong)) == {"argument flip = True"}
+    writes = refuses.replace('raise NotImplementedError("flip")', "x.zero_()")
+    judgement = judge_pair(tmp_path, TAKES, writes)
+    assert failing(judgement) == {"argument flip = True"}, "to write is no refusal"
+    assert "writes to its input 0" in named(judgement, "argument flip = True").detail

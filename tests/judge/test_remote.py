@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from tests.judge.pairs import POINTWISE, failing, named, write_pair
 import opweld
 from opweld.judge import Judgement, Server, Settings, check
 from opweld.judge.process.environment import FRESH
+from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
 from opweld.judge.process.remote import RemoteSide
 from opweld.judge.process.wire import Wire, bytes_of
 
@@ -258,7 +260,7 @@ def test_a_result_without_data_is_said_to_be_none(body: str, tmp_path: Path) -> 
     assert "exit code" not in reason
 
 
-def test_a_result_is_held_until_its_last_leaf_is_gone(tmp_path: Path) -> None:
+def test_a_result_stays_until_its_last_leaf_is_gone(tmp_path: Path) -> None:
     """One that arrived is dropped here; another, of a dtype that was not expected, is not yet."""
     model = POINTWISE.replace("torch.tanh(x) * x", "torch.tanh(x), torch.tanh(x) * x")
     body = """
@@ -267,3 +269,20 @@ def test_a_result_is_held_until_its_last_leaf_is_gone(tmp_path: Path) -> None:
     """
     found = judged(tmp_path, new_with(body), model=model)
     assert found.verdict.passed, found.verdict.reason
+
+
+def test_a_result_is_dropped_with_its_last_leaf() -> None:
+    dropped = list[int]()
+    holder = Mock(drop=dropped.append)
+    handle = ResultHandle(holder, 7)
+    leaves = [
+        RemoteLeaf(
+            holder, 7, n, torch.Size([2]), torch.float32, torch.device("cpu"), torch.strided, handle
+        )
+        for n in range(2)
+    ]
+    del handle
+    leaves.pop()
+    assert dropped == []
+    leaves.pop()
+    assert dropped == [7]

@@ -16,8 +16,8 @@ from opweld.judge.numerics.differentiate import (
     Backward,
     NoGradients,
     differentiate,
-    draw_ends,
-    fresh_ends,
+    draw_grad_outputs,
+    fresh_grad_outputs,
     record,
 )
 from opweld.judge.numerics.outputs import Comparison
@@ -130,23 +130,27 @@ def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) 
     assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail
 
 
-@pytest.mark.parametrize("ends", [DENSE, EXPANDED, TRANSPOSED])
-def test_output_gradients_lie_in_memory_as_asked_for(ends: str) -> None:
-    model, call, how = torch.nn.Linear(3, 4), Call((torch.rand(5, 3),), {}), Backward(ends=ends)
+@pytest.mark.parametrize("layout", [DENSE, EXPANDED, TRANSPOSED])
+def test_output_gradients_lie_in_memory_as_asked_for(layout: str) -> None:
+    model, call, how = (
+        torch.nn.Linear(3, 4),
+        Call((torch.rand(5, 3),), {}),
+        Backward(grad_layout=layout),
+    )
     graphs = record(model, [call], 1, how)
-    drawn = draw_ends(graphs, 2, how)
+    drawn = draw_grad_outputs(graphs, 2, how)
     (given,) = drawn[0][0]
     assert given is not None and given.shape == (5, 4)
-    assert given.stride() == {DENSE: (4, 1), EXPANDED: (0, 0), TRANSPOSED: (1, 5)}[ends]
-    (fresh,) = fresh_ends(drawn)[0][0]
+    assert given.stride() == {DENSE: (4, 1), EXPANDED: (0, 0), TRANSPOSED: (1, 5)}[layout]
+    (fresh,) = fresh_grad_outputs(drawn)[0][0]
     assert fresh is not None and torch.equal(fresh, given) and fresh.stride() == given.stride()
     assert fresh.data_ptr() != given.data_ptr()
-    found = differentiate(graphs, fresh_ends(drawn), how)
+    found = differentiate(graphs, fresh_grad_outputs(drawn), how)
     named = dict(zip(found.names, found.leaves, strict=True))
     assert torch.allclose(named["gradient of bias"], given.sum(0))
 
 
-def test_frozen_parameters_are_trained_again_behind_it() -> None:
+def test_frozen_parameters_ask_for_gradients_behind_it() -> None:
     model, call = torch.nn.Linear(3, 4), Call((torch.rand(5, 3),), {})
     how = Backward(inputs=False, frozen=("weight",))
     graphs = record(model, [call], 1, how)

@@ -188,20 +188,31 @@ struct Corner {
     }
 };
 
-// @value_in_window deps: Convolution, Corner
-// What a window shows of one channel at one of its taps: zero outside of the image.
+// @value_at deps: Convolution
+// A channel of the pixel at these places; zero outside of the image.
+OPWELD_FN float value_at(const Convolution& c, int64_t image, const int (&at)[3], int64_t channel) {
+    int64_t pixel = 0;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+        if (unsigned(at[axis]) >= unsigned(c.size[axis])) return 0.0f;
+        pixel = pixel * c.size[axis] + at[axis];
+    }
+    const int64_t place = image * c.batch + pixel * c.pixel + channel * c.channel;
+    return static_cast<const float*>(c.x)[place];
+}
+
+// @value_in_window deps: Corner, value_at
+// What a window shows of one channel at one of its taps.
 OPWELD_FN float value_in_window(const Convolution& c, const int (&kernel)[3],
                                 const Corner<int64_t>& corner, int64_t channel, int tap) {
-    int64_t pixel = 0, step = 1;
+    int at[3];
 #pragma unroll
     for (int axis = 2; axis >= 0; --axis) {
         const int next = tap / kernel[axis];
-        const int place = corner.at[axis] + (tap - next * kernel[axis]) * c.dilation[axis];
-        if (place < 0 || place >= c.size[axis]) return 0.0f;
-        pixel += place * step, step *= c.size[axis], tap = next;
+        at[axis] = corner.at[axis] + (tap - next * kernel[axis]) * c.dilation[axis];
+        tap = next;
     }
-    return static_cast<const float*>(
-        c.x)[corner.image * c.batch + pixel * c.pixel + channel * c.channel];
+    return value_at(c, corner.image, at, channel);
 }
 
 // @Windows deps: value_in_window

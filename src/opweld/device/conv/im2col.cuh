@@ -162,22 +162,22 @@ struct PixelScales {
     }
     // Whether halves do not do for a warp's sums, by the marks of its pixels and of its columns,
     // and where digits were lost by the sums themselves. Takes the marks off the scales of columns,
-    // which are none where the sums are made again.
+    // which float32 sums have none of.
     template <int kParts, int kTileN, int kPiece>
-    __device__ __forceinline__ bool are_wanted_again(const Sums<kTileN, kPiece>& sums,
-                                                     Staging::OfWarp& space) const {
+    __device__ __forceinline__ bool needs_fallback(const Sums<kTileN, kPiece>& sums,
+                                                   Staging::OfWarp& space) const {
         const int lane = own_thread() % 32;
         uint32_t all = marks;
         for (int i = lane; i < kTileN; i += 32) all |= __float_as_uint(space.factor[i]);
         if (!__any_sync(~0u, all & kScaleMarks)) return false;
-        const bool again = __any_sync(~0u, all & kDoesNotFit) || are_drowned<kParts>(sums);
+        const bool fallback = __any_sync(~0u, all & kDoesNotFit) || are_cancelled<kParts>(sums);
         for (int i = lane; i < kTileN; i += 32) {
-            space.factor[i] = again ? 1.0f : unmarked(space.factor[i]);
+            space.factor[i] = fallback ? 1.0f : unmarked(space.factor[i]);
         }
-        return again;
+        return fallback;
     }
     template <int kParts, int kTileN, int kPiece>
-    __device__ __forceinline__ bool are_drowned(const Sums<kTileN, kPiece>& sums) const {
+    __device__ __forceinline__ bool are_cancelled(const Sums<kTileN, kPiece>& sums) const {
         Drowned<kParts> cancelled;
 #pragma unroll
         for (int piece = 0; piece < sums.kPieces; ++piece) {
@@ -190,7 +190,7 @@ struct PixelScales {
     }
 };
 
-// @AllTaps deps: Convolution
+// @AllTaps deps: value_at
 // What the tiles of product `batch` sum: taps, how far they are from the corners of windows, and
 // the values of both operands in memory.
 using TapCounts = int[3];  // along each axis
@@ -199,17 +199,9 @@ struct AllTaps {
         return c.kernel;
     }
     __device__ __forceinline__ int shift(int, int) const { return 0; }
-    // A channel of the pixel at these places; zero outside of the image.
     __device__ __forceinline__ float pixel(const Convolution& c, int64_t image, const int (&at)[3],
                                            int channel) const {
-        int64_t pixel = 0;
-#pragma unroll
-        for (int axis = 0; axis < 3; ++axis) {
-            if (unsigned(at[axis]) >= unsigned(c.size[axis])) return 0.0f;
-            pixel = pixel * c.size[axis] + at[axis];
-        }
-        const int64_t place = image * c.batch + pixel * c.pixel + channel * c.channel;
-        return static_cast<const float*>(c.x)[place];
+        return value_at(c, image, at, channel);
     }
     // Where a filter begins, how far from it the next one, and where its weight of a channel at a
     // tap is from there, below 0 where there is none.
@@ -225,13 +217,13 @@ struct AllTaps {
     }
 };
 
-// @make_windows_again deps: Corner, Sums, Taps, kInterval
+// @sum_windows_in_float32 deps: Corner, Sums, Taps, kInterval
 // A warp's sums of intervals of k in float32, from the operands in memory, one of this lane's two
 // rows after the other; `column` is its first one.
 template <typename TapsOf, int kTileN, int kPiece>
-OPWELD_FN void make_windows_again(Sums<kTileN, kPiece>& sums, const Convolution& c,
-                                  const TapsOf& taps_of, const Taps& first, int batch,
-                                  int intervals, const Corner<int> (&corners)[2], int column) {
+OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolution& c,
+                                      const TapsOf& taps_of, const Taps& first, int batch,
+                                      int intervals, const Corner<int> (&corners)[2], int column) {
     const int64_t stride = taps_of.filter_stride(c), left = c.filters - column;
     const float* const filter = taps_of.filter(c, batch * c.filters + column);
     sums.clear();
@@ -273,11 +265,11 @@ OPWELD_FN void make_windows_again(Sums<kTileN, kPiece>& sums, const Convolution&
     }
 }
 
-// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, make_windows_again, prefetch_map, tile_at
+// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, sum_windows_in_float32, prefetch_map, tile_at
 // Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices.
 template <int kSpace, typename TapsOf = AllTaps>
 struct WindowLoader {
-    static constexpr bool kMakesAgain = true;
+    static constexpr bool kHasFallback = true;
     CUtensorMap a, b;
     Convolution c;
     int of_channels;  // intervals of channels
@@ -313,16 +305,17 @@ struct WindowLoader {
     }
     // A warp's sums in float32, where halves do not do.
     template <int kTileN, int kPiece>
-    __device__ __forceinline__ void make_again(Sums<kTileN, kPiece>& sums, const TileAt& tile,
-                                               int64_t row, int64_t column, int64_t rows) const {
+    __device__ __forceinline__ void sum_in_float32(Sums<kTileN, kPiece>& sums, const TileAt& tile,
+                                                   int64_t row, int64_t column,
+                                                   int64_t rows) const {
         const int lane = own_thread() % 32;
         const auto corner = [&](int64_t row) {  // beyond the last nothing is given
             return Corner<int>(c, out, int(min(row, rows - 1)));
         };
         const Corner<int> corners[2] = {corner(row + lane / 4), corner(row + lane / 4 + 8)};
         const Taps taps(taps_of.kernel(c, tile.batch), of_channels, tile.first);
-        make_windows_again(sums, c, taps_of, taps, tile.batch, tile.last - tile.first, corners,
-                           int(column) + lane % 4 * 2);
+        sum_windows_in_float32(sums, c, taps_of, taps, tile.batch, tile.last - tile.first, corners,
+                               int(column) + lane % 4 * 2);
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,

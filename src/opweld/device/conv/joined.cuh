@@ -44,10 +44,9 @@ struct JoinedTaps : AllTaps {
                                            int channel) const {
         const Convolution& from = by.from;
         const JoinedRows::InputIndex own(from, channel);
-        if (unsigned(at[0]) >= unsigned(from.size[0])) return 0.0f;
         const int row = at[1] * from.stride[1] - from.padding[1] + own.row * from.dilation[1];
         const int column = at[2] * from.stride[2] - from.padding[2] + own.tap * from.dilation[2];
-        return AllTaps::pixel(from, image, {at[0], row, column}, int(own.channel));
+        return value_at(from, image, {at[0], row, column}, own.channel);
     }
     __device__ __forceinline__ const float* filter(const Convolution&, int64_t number) const {
         return AllTaps::filter(by.from, number);

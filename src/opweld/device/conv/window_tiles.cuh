@@ -54,17 +54,13 @@ OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
             if (channel + i < channels) v.x[i] = weight(channel + i, tap);
         }
         const Four lifted = scaled(v, power_of_two(up));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (lifted.x[i] != 0.0f) lost += fabsf(lifted.x[i]) < kLeastKept<kParts> ? 15 : -1;
-        }
+        lost += excess_of<kParts>(lifted);
         put_parts<kParts>(to, place, lifted);
     }
     atomicAdd(&excess, lost);
     __syncthreads();
     if (threadIdx.x) return;
-    const int known = (excess > 0 ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
-    filters.scale[number] = marked(largest == 0.0f ? 0.0f : power_of_two(-up), known);
+    filters.scale[number] = packed_scale(largest, up, excess > 0);
 }
 
 // @PixelsOf deps: Convolution, InMemory, PlainColumns, reads_packets, split_spot
@@ -89,7 +85,7 @@ struct PixelsOf {
 };
 
 // @pack_operands_kernel deps: pack_filter, start_dependents
-// Packs both operands of a convolution: a filter a block, then the input.
+// Packs both operands of a convolution: one block per filter, then those of the input.
 template <int kParts, typename TapsOf, typename Pixels>
 static __global__ void __launch_bounds__(256)
     pack_operands_kernel(const __grid_constant__ Convolution c,

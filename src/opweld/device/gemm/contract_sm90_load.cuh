@@ -51,7 +51,7 @@ struct StridedScales {
 // otherwise is `fill`: all chunks of all tiles of this block, in order, by one thread; and where
 // the scales of two rows of a are.
 struct PackedLoader {
-    static constexpr bool kMakesAgain = false;  // another kernel makes products that halves do not
+    static constexpr bool kHasFallback = false;  // another kernel makes products that halves do not
     CUtensorMap a, b;
 
     __device__ __forceinline__ StridedScales row_scales(const TileGrid& grid,

@@ -286,9 +286,9 @@ struct TileSums<Mode, true> {
             sum_split<T, kPiece<T>>(sums, memory, ring, tile, group, rows);
         }
         await_copies<0>();
-        if constexpr (Loader::kMakesAgain) {
-            if (rows.template are_wanted_again<Mode::kParts>(sums, staging())) {
-                loader.make_again(sums, tile, first_row(tile), column, m);
+        if constexpr (Loader::kHasFallback) {
+            if (rows.template needs_fallback<Mode::kParts>(sums, staging())) {
+                loader.sum_in_float32(sums, tile, first_row(tile), column, m);
             }
         } else {
             rows.template check<Mode::kParts>(sums, scales, tile, m - first_row(tile) - lane / 4);

@@ -128,7 +128,7 @@ struct Tiles {
 // @TileScales deps: CallState
 // Scales of split operands, a [batch][interval][a_rows] and b [batch][n], and what is known of the
 // operands: where they do not fit, or lost digits count, another kernel makes the product. Whole
-// operands have none.
+// operands have none; those of convolutions are marked, and have no `call`.
 struct TileScales {
     const float *a, *b;
     int64_t a_rows;

@@ -184,12 +184,18 @@ template <int kParts>
 constexpr float kLeastKept = kParts == 2 ? 1.0f : 0x1p-13f;
 
 template <int kParts>
-OPWELD_FN bool loses_digits(const Four& scaled) {
+OPWELD_FN int excess_of(const Four& scaled) {
     int excess = 0;  // of 16 times those that lose over all
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (scaled.x[i] != 0.0f) excess += fabsf(scaled.x[i]) < kLeastKept<kParts> ? 15 : -1;
     }
+    return excess;
+}
+
+template <int kParts>
+OPWELD_FN bool loses_digits(const Four& scaled) {
+    int excess = excess_of<kParts>(scaled);
 #pragma unroll
     for (int step = kSpotThreads / 2; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
     return excess > 0;
@@ -334,6 +340,12 @@ constexpr uint32_t kScaleMarks = kLosesDigits | kDoesNotFit;
     return __uint_as_float(__float_as_uint(scale) & ~kScaleMarks);
 }
 
+// Of values with this largest one, which were multiplied by 2^up.
+[[maybe_unused]] OPWELD_FN float packed_scale(float largest, int up, bool loses) {
+    const int known = (loses ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
+    return marked(largest == 0.0f ? 0.0f : power_of_two(-up), known);
+}
+
 // Packs a spot's values of one row, of which this thread has four from k on; into `scale` what they
 // are to be multiplied by, with marks where asked. Gives what is known of them, to the first of
 // these threads.
@@ -346,9 +358,9 @@ OPWELD_FN int pack_values(const Four& v, bool exists, half* row, int64_t k, floa
     if (!exists) return 0;
     put_parts<kParts>(row, k, lifted);
     if (threadIdx.x % kSpotThreads) return 0;
-    const int known = (loses ? kLosesDigits : 0) | (is_in_range(largest) ? 0 : kDoesNotFit);
-    *scale = marked(largest == 0.0f ? 0.0f : power_of_two(-up), kMarked ? known : 0);
-    return known;
+    const float found = packed_scale(largest, up, loses);
+    *scale = kMarked ? found : unmarked(found);
+    return int(__float_as_uint(found) & kScaleMarks);
 }
 
 // @split_a_of deps: take_spots, pack_values

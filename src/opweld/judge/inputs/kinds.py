@@ -18,6 +18,7 @@ from opweld.judge.inputs import distributions
 from opweld.judge.inputs.distributions import Fill
 from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.numerics.compare import SMALL_ELEMS
+from opweld.judge.numerics.outputs import is_float
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.verify.seeds import stream
 
@@ -115,7 +116,7 @@ class OwnInputs:
 
 def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
     """Other values in the floating-point tensors: ordinary, extreme, degenerate, not finite."""
-    if not any(_is_float(t) for t in own(0).tensors()):
+    if not any(is_float(t) for t in own(0).tensors()):
         return ()
     return tuple(
         Kind(
@@ -144,7 +145,7 @@ def resize(call: Call, rows: int) -> Call:
 
 def move_by_ulp(t: Tensor) -> Tensor:
     """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern."""
-    if not _is_float(t) or t.numel() == 0:
+    if not is_float(t) or t.numel() == 0:
         return t
     generator = torch.Generator(t.device).manual_seed(t.numel())
     sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
@@ -153,7 +154,7 @@ def move_by_ulp(t: Tensor) -> Tensor:
 
 def rescaled(own: Own, factor: float) -> Own:
     """The own inputs with every floating-point element times a factor."""
-    return lambda draw: own(draw).map(lambda t: t * factor if _is_float(t) else t.clone())
+    return lambda draw: own(draw).map(lambda t: t * factor if is_float(t) else t.clone())
 
 
 def resized(own: Own, rows: int) -> Own:
@@ -177,7 +178,7 @@ def swapped(own: Own, seed: int) -> Own:
 
 def _swap(t: Tensor, random: Random) -> Tensor:
     t = t.clone()
-    if not _is_float(t) or t.numel() < 2:
+    if not is_float(t) or t.numel() < 2:
         return t
     one, other = (_position(t, n) for n in random.sample(range(t.numel()), 2))
     kept = t[one].clone()
@@ -206,7 +207,7 @@ def _filler(own: Own, seed: int, name: str) -> Own:
         changes = itertools.chain([first], itertools.repeat(others))
 
         def fill(t: Tensor) -> Tensor:
-            if not _is_float(t):
+            if not is_float(t):
                 return t.clone()
             generator = generators[_made_on(t)]
             normal = torch.empty(t.shape, dtype=t.dtype, device=generator.device)
@@ -220,7 +221,3 @@ def _filler(own: Own, seed: int, name: str) -> Own:
 def _made_on(t: Tensor) -> torch.device:
     """The CPU for small tensors: to load what makes them on a GPU takes longer than to copy."""
     return torch.device("cpu") if t.numel() <= SMALL_ELEMS else t.device
-
-
-def _is_float(t: Tensor) -> bool:
-    return t.is_floating_point() or t.is_complex()

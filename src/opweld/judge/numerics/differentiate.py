@@ -17,7 +17,7 @@ from opweld.judge.verify.run import Run, synchronize
 FLAGS = "requires_grad of the outputs"
 DENSE, EXPANDED, TRANSPOSED = "dense", "expanded", "transposed"
 # For each pass over each call: a tensor for every output, None for one without a gradient.
-Ends = list[list[list[Tensor | None]]]
+GradOutputs = list[list[list[Tensor | None]]]
 
 
 class NoGradients(Exception):
@@ -27,14 +27,15 @@ class NoGradients(Exception):
 @dataclass(frozen=True, slots=True)
 class Backward:
     """What gradients are asked for: of the inputs or not, of all parameters but the `frozen`, in
-    so many backward passes over each graph. `ends` is how output gradients lie in memory: dense,
-    with strides of zero as that of a sum, or with the last two dimensions in each other's place.
+    so many backward passes over each graph. `grad_layout` is how output gradients lie in memory:
+    dense, with strides of zero as that of a sum, or with the last two dimensions in each other's
+    place.
     """
 
     inputs: bool = True
     frozen: tuple[str, ...] = ()
     num_passes: int = 1
-    ends: str = DENSE
+    grad_layout: str = DENSE
 
     @property
     def is_full(self) -> bool:
@@ -78,7 +79,7 @@ def record(
     return Graphs(outputs, named, draws)
 
 
-def draw_ends(graphs: Graphs, seed: int, how: Backward) -> Ends:
+def draw_grad_outputs(graphs: Graphs, seed: int, how: Backward) -> GradOutputs:
     """The output gradients, others for each pass: the same random numbers for every precision."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -86,27 +87,27 @@ def draw_ends(graphs: Graphs, seed: int, how: Backward) -> Ends:
         if not t.requires_grad:
             return None
         # in float32 on the CPU, rounded to eight bits, so that every dtype holds them exactly
-        shape = torch.Size(()) if how.ends == EXPANDED else t.shape
+        shape = torch.Size(()) if how.grad_layout == EXPANDED else t.shape
         drawn = torch.randn(shape, generator=generator).bfloat16()
         drawn = drawn.to(device=t.device, dtype=t.dtype)
-        if how.ends == TRANSPOSED and t.dim() > 1:
+        if how.grad_layout == TRANSPOSED and t.dim() > 1:
             return drawn.mT.contiguous().mT
         return drawn.expand(t.shape)
 
     return [[[draw(t) for t in made] for made in graphs.outputs] for _ in range(how.num_passes)]
 
 
-def map_ends(ends: Ends, change: Callable[[Tensor], Tensor]) -> Ends:
+def map_grad_outputs(grad_outputs: GradOutputs, change: Callable[[Tensor], Tensor]) -> GradOutputs:
     """The same nesting with other tensors."""
     return [
         [[None if g is None else change(g) for g in made] for made in each_pass]
-        for each_pass in ends
+        for each_pass in grad_outputs
     ]
 
 
-def fresh_ends(ends: Ends) -> Ends:
+def fresh_grad_outputs(grad_outputs: GradOutputs) -> GradOutputs:
     """In memory of their own, for a backward may write to what it is given, and laid out alike."""
-    return map_ends(ends, _fresh)
+    return map_grad_outputs(grad_outputs, _fresh)
 
 
 def _fresh(g: Tensor) -> Tensor:
@@ -117,7 +118,9 @@ def _repeats(t: Tensor) -> bool:
     return t.numel() > 1 and not any(t.stride())
 
 
-def differentiate(graphs: Graphs, ends: Ends, how: Backward, like: Run | None = None) -> Run:
+def differentiate(
+    graphs: Graphs, grad_outputs: GradOutputs, how: Backward, like: Run | None = None
+) -> Run:
     """One leaf for each input and parameter that the outputs depend on, for each call and pass.
 
     Behind them come the output gradients as the passes left them, and which outputs require one.
@@ -128,7 +131,7 @@ def differentiate(graphs: Graphs, ends: Ends, how: Backward, like: Run | None = 
     """
     found: dict[str, Tensor | None] = {}
     shapes: dict[str, Tensor] = {}
-    for number, each_pass in enumerate(ends):
+    for number, each_pass in enumerate(grad_outputs):
         for position, given in enumerate(each_pass):
             named, suffix = graphs.named[position], _suffix(number, position)
             last = number + 1 == how.num_passes
@@ -136,10 +139,10 @@ def differentiate(graphs: Graphs, ends: Ends, how: Backward, like: Run | None = 
             found |= {name + suffix: g for name, g in zip(named, gradients, strict=True)}
             shapes |= {name + suffix: leaf for name, leaf in named.items()}
     synchronize()
-    left = [g for each_pass in ends for made in each_pass for g in made if g is not None]
+    left = [g for each_pass in grad_outputs for made in each_pass for g in made if g is not None]
     run = _as_run(found, shapes, None if like is None else _without_last(like, len(left) + 1))
     names = (f"gradient of output {i} afterwards" for i in range(len(left)))
-    flags = _flags(graphs.outputs, ends[0], how)
+    flags = _flags(graphs.outputs, grad_outputs[0], how)
     return Run(
         names=(*run.names, *names, FLAGS),
         leaves=[*run.leaves, *left, flags],
@@ -170,13 +173,15 @@ def _suffix(number: int, position: int) -> str:
     return f"{suffix} of call {position + 1}" if position else suffix
 
 
-def _flags(outputs: list[list[Tensor]], ends: list[list[Tensor | None]], how: Backward) -> str:
+def _flags(
+    outputs: list[list[Tensor]], grad_outputs: list[list[Tensor | None]], how: Backward
+) -> str:
     """Where not everything asks for a gradient, an output may have one in vain: a function of
     several outputs gives all of them one.
     """
     flags = [
         t.requires_grad and (how.is_full or g is not None)
-        for made, given in zip(outputs, ends, strict=True)
+        for made, given in zip(outputs, grad_outputs, strict=True)
         for t, g in zip(made, given, strict=True)
     ]
     return ", ".join(map(str, flags))

@@ -138,11 +138,11 @@ class Server:
         return {"run": described(found), "id": self._keep(found.leaves)}, None
 
     def gradients(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        given, ends = self._call(header, data).args
+        given, grad_outputs = self._call(header, data).args
         how, like = from_plain(Backward, header["how"]), like_of(header["like"])
         assert like is not None
         found = self.side.gradients(
-            [Call(*each) for each in given], ends, header["seed"], how, like
+            [Call(*each) for each in given], grad_outputs, header["seed"], how, like
         )
         return {"run": described(found), "id": self._keep(found.leaves)}, None
 

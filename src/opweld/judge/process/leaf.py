@@ -40,7 +40,7 @@ class RemoteLeaf:
     ) -> None:
         self.shape, self.dtype, self.device, self.layout = shape, dtype, device, layout
         self._holder, self._number, self._position = holder, number, position
-        self._result = result or HeldResult(holder, number)
+        self._result = result or ResultHandle(holder, number)
         self._first = first
 
     @property
@@ -102,7 +102,7 @@ class RemoteLeaf:
         return [moved, *asked[1:]]
 
 
-class HeldResult:
+class ResultHandle:
     """Tells the holder when no leaf of a result is left."""
 
     def __init__(self, holder: Holder, number: int) -> None:

@@ -14,10 +14,10 @@ from torch import Tensor
 from opweld.errors import OpweldError, from_data
 from opweld.judge.load import Call, CandidateError
 from opweld.judge.measure.clock import Action, nothing
-from opweld.judge.numerics.differentiate import Backward, Ends
+from opweld.judge.numerics.differentiate import Backward, GradOutputs
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
-from opweld.judge.process.leaf import HeldResult, RemoteLeaf
+from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
 from opweld.judge.process.memory import available_bytes, make_room
 from opweld.judge.process.processes import cpu_seconds
 from opweld.judge.process.remote_blocks import RemoteBlocks
@@ -109,10 +109,10 @@ class RemoteSide:
         return self._run_of(self._ask(asked, data), like, lazy)
 
     def gradients(
-        self, calls: Sequence[Call], ends: Ends, seed: int, how: Backward, like: Run
+        self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
     ) -> Run:
         given = [(call.args, call.kwargs) for call in calls]
-        packed, data = pack_call(Call((given, ends), {}))
+        packed, data = pack_call(Call((given, grad_outputs), {}))
         asked = {"ask": "gradients", "call": packed, "seed": seed, "how": asdict(how)}
         reply = self._ask({**asked, "like": _described(like)}, data)
         return self._run_of(reply, like, lazy=False)
@@ -220,9 +220,9 @@ class RemoteSide:
     def _run_of(self, reply: Header, like: Run | None, lazy: bool) -> Run:
         try:
             number, found = int(reply["id"]), reply["run"]
-            held = HeldResult(self, number)
+            handle = ResultHandle(self, number)
             leaves = enumerate(found["leaves"])
-            described = [self._described_leaf(n, leaf, number, held) for n, leaf in leaves]
+            described = [self._described_leaf(n, leaf, number, handle) for n, leaf in leaves]
             run = Run(
                 names=tuple(map(str, found["names"])),
                 leaves=described,
@@ -244,11 +244,13 @@ class RemoteSide:
     def _lazy_run_of(self, reply: Header) -> Run:
         return self._run_of(reply, None, lazy=True)
 
-    def _described_leaf(self, position: int, data: Header, number: int, held: HeldResult) -> Any:
-        return self._leaf(position, data, number, held) if "shape" in data else scalar_of(data)
+    def _described_leaf(
+        self, position: int, data: Header, number: int, handle: ResultHandle
+    ) -> Any:
+        return self._leaf(position, data, number, handle) if "shape" in data else scalar_of(data)
 
     def _leaf(
-        self, position: int, data: Header, number: int, held: HeldResult | None = None
+        self, position: int, data: Header, number: int, handle: ResultHandle | None = None
     ) -> RemoteLeaf:
         layout = getattr(torch, str(data["layout"]).removeprefix("torch."))
         if not isinstance(layout, torch.layout):
@@ -261,7 +263,7 @@ class RemoteSide:
             dtype_named(data["dtype"]),
             torch.device(data["device"]),
             layout,
-            held,
+            handle,
         )
 
     def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:

@@ -36,7 +36,7 @@ from opweld.judge.measure.blocks import LocalTimed, Order, Timed, compact
 from opweld.judge.measure.clock import Action, WallClock, clock_of, nothing
 from opweld.judge.numerics.differentiate import (
     Backward,
-    Ends,
+    GradOutputs,
     NoGradients,
     differentiate,
     record,
@@ -312,12 +312,12 @@ class Side:
         return found
 
     def gradients(
-        self, calls: Sequence[Call], ends: Ends, seed: int, how: Backward, like: Run
+        self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
     ) -> Run:
         """The gradients of forwards for given output gradients, the leaves those of `like`."""
         with self._guard():
             graphs = record(self.model, calls, seed, how)
-            return differentiate(graphs, ends, how, like)
+            return differentiate(graphs, grad_outputs, how, like)
 
     def launches(self, call: Call) -> dict[str, int]:
         """Calls of each registered kernel in one forward."""

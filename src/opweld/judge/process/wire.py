@@ -202,10 +202,10 @@ def _span(group: list[Tensor]) -> Tensor:
     tensors = [_without_repeats(t.detach().resolve_conj().resolve_neg()) for t in group]
     if tensors[0].numel() == 0:
         return torch.empty(0, dtype=torch.uint8)
-    if len(tensors) == 1 and _reach(tensors[0]) == tensors[0].numel():
+    if len(tensors) == 1 and _extent(tensors[0]) == tensors[0].numel():
         return bytes_of(tensors[0].as_strided((tensors[0].numel(),), (1,)))
     first = min(t.storage_offset() for t in tensors)
-    count = max(t.storage_offset() - first + _reach(t) for t in tensors)
+    count = max(t.storage_offset() - first + _extent(t) for t in tensors)
     memory = torch.full((count * tensors[0].element_size(),), 0xFF, dtype=torch.uint8)
     elements = memory.view(tensors[0].dtype)
     for t in tensors:
@@ -220,7 +220,7 @@ def _without_repeats(t: Tensor) -> Tensor:
     return t
 
 
-def _reach(t: Tensor) -> int:
+def _extent(t: Tensor) -> int:
     """Elements from the first to the last."""
     return 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
 

@@ -126,12 +126,12 @@ class Functional(nn.Module):
         self.model = model
         self.names = tuple(name for name, first in _first_names(model).items() if name == first)
         given = (nn.Parameter(state[name], requires_grad=False) for name in self.names)
-        self.held = nn.ParameterList(given)
+        self.given = nn.ParameterList(given)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs; the weights are plain tensors."""
-        held: list[Tensor] = [t.detach() for t in self.held]
-        given = dict(zip(self.names, held, strict=True))
+        detached: list[Tensor] = [t.detach() for t in self.given]
+        given = dict(zip(self.names, detached, strict=True))
         return torch.func.functional_call(self.model, given, args, kwargs)
 
 

@@ -96,7 +96,7 @@ class Verifier:
         self._phase = phase
         self._lowering = ACCEPTED.get(precision)
         self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering)
-        self._states = States(self._trial, phase, self._again)
+        self._states = States(self._trial, phase, self._trial_of)
         self._deadline = time.monotonic() + deadline_s
 
     @property
@@ -165,7 +165,7 @@ class Verifier:
         yield from self._sharpened()
         yield from self._gradients()
         weights = OtherWeights(
-            self._trial, self._states, self._few, self.seed, self._phase, self._note, self._again
+            self._trial, self._states, self._few, self.seed, self._phase, self._note, self._trial_of
         )
         loaded = weights.loaded()
         yield loaded
@@ -177,7 +177,7 @@ class Verifier:
             if self._states.trains:
                 yield self._states.in_eval(Kind("eval mode", self._few, self._note))
             yield from self._beside_own()
-            yield self._in_time(DRAWN, lambda: weights.drawn_again(DRAWN))
+            yield self._in_time(DRAWN, lambda: weights.redrawn(DRAWN))
         yield self._random_state()
 
     def _beside_own(self) -> Iterator[Check]:
@@ -328,17 +328,17 @@ class Verifier:
             if time.monotonic() > self._deadline:
                 return
 
-    def _again(self, original: nn.Module) -> Trial:
+    def _trial_of(self, original: nn.Module) -> Trial:
         """Comparisons with another original; ModelNew was made like it."""
-        again = Trial(
+        trial = Trial(
             replace(self.pair, original=original),
             self.seed,
             self._phase,
             self._own.spoil,
             self._lowering,
         )
-        again.pristine = copy_state(original) if self._trial.pristine is not None else None
-        return again
+        trial.pristine = copy_state(original) if self._trial.pristine is not None else None
+        return trial
 
     def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
         """A check that the time limit, or a device that would be lost by it, may leave out."""

@@ -22,11 +22,11 @@ from opweld.judge.numerics.differentiate import (
     EXPANDED,
     TRANSPOSED,
     Backward,
-    Ends,
+    GradOutputs,
     differentiate,
-    draw_ends,
-    fresh_ends,
-    map_ends,
+    draw_grad_outputs,
+    fresh_grad_outputs,
+    map_grad_outputs,
     record,
 )
 from opweld.judge.numerics.effective import Lowered, Lowering, allowed_in
@@ -103,7 +103,7 @@ class Gradients:
     ) -> None:
         self._pair = pair
         self._seed = stream(seed, "calls")
-        self._ends_seed = stream(seed, "output gradients")
+        self._grad_outputs_seed = stream(seed, "output gradients")
         self._phase = phase
         self._lowering = lowering
         self._pristine = pristine
@@ -116,8 +116,8 @@ class Gradients:
         try:
             self._restore()
             graphs = record(original, case.calls, self._seed, case.how)
-            ends = draw_ends(graphs, self._ends_seed, case.how)
-            eager = differentiate(graphs, fresh_ends(ends), case.how)
+            grad_outputs = draw_grad_outputs(graphs, self._grad_outputs_seed, case.how)
+            eager = differentiate(graphs, fresh_grad_outputs(grad_outputs), case.how)
         except Exception as error:
             return _skipped(case.name, f"the original has none: {brief(error, 160)}", error)
         if case.extreme and not _all_finite(eager):
@@ -126,7 +126,7 @@ class Gradients:
         try:
             if self._pristine is not None:
                 self._pair.new.load_state(self._pristine)
-            asked = (case.calls, fresh_ends(ends), self._seed, case.how, eager)
+            asked = (case.calls, fresh_grad_outputs(grad_outputs), self._seed, case.how, eager)
             new: Run = self._pair.new.gradients(*asked)
         except Raised as error:
             check = _raised(case, error)
@@ -137,14 +137,14 @@ class Gradients:
             return Check(case.name, False, f"ModelNew: {clause}", grade="F")
         if bit_equal(new, eager):
             return Check(case.name, True, _joined("bit-equal to eager", case.note), grade="A")
-        return self._graded(case, ends, new, eager)
+        return self._graded(case, grad_outputs, new, eager)
 
-    def _graded(self, case: Case, ends: Ends, new: Run, eager: Run) -> Check:
-        held_to = self._lowered_run(case, ends, eager, self._lowering) or eager
+    def _graded(self, case: Case, grad_outputs: GradOutputs, new: Run, eager: Run) -> Check:
+        held_to = self._lowered_run(case, grad_outputs, eager, self._lowering) or eager
         comparison, everything = Comparison(eager), set(range(len(eager.leaves) - 1))
         try:
-            block = self._exact(case, ends, eager)
-            allowed = self._allowed_run(case, ends, eager)
+            block = self._exact(case, grad_outputs, eager)
+            allowed = self._allowed_run(case, grad_outputs, eager)
             if allowed is not None:
                 held_to = larger_error(held_to, allowed, block)
             useless = comparison.add(new, held_to, block) & everything
@@ -152,18 +152,18 @@ class Gradients:
         except (NoReference, RuntimeError) as reason:
             comparison.no_reference, useless = str(reason), everything
         if useless:
-            self._add_noise(comparison, case, ends, new, eager, useless)
+            self._add_noise(comparison, case, grad_outputs, new, eager, useless)
         check = _lenient(comparison.check(case.name, case.note))
         if check.passed or not case.extreme:
             return check
         within = Comparison(eager)
-        self._add_noise(within, case, ends, new, eager, everything)
+        self._add_noise(within, case, grad_outputs, new, eager, everything)
         if not within.check(case.name).passed:
             return check
         detail = _joined(case.note, "within what one ulp of the inputs changes")
         return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
 
-    def _exact(self, case: Case, ends: Ends, eager: Run) -> Block:
+    def _exact(self, case: Case, grad_outputs: GradOutputs, eager: Run) -> Block:
         """The float64 gradients.
 
         Raises:
@@ -180,41 +180,52 @@ class Gradients:
         calls = [call.map(FLOAT64.tensor) for call in case.calls]
         graphs = record(wide, calls, self._seed, case.how, forward)
         return Block(
-            None, differentiate(graphs, map_ends(ends, FLOAT64.fresh), case.how, eager).leaves
+            None,
+            differentiate(
+                graphs, map_grad_outputs(grad_outputs, FLOAT64.fresh), case.how, eager
+            ).leaves,
         )
 
-    def _again(self, calls: Sequence[Call], ends: Ends, case: Case, eager: Run) -> Run:
+    def _rerun(
+        self, calls: Sequence[Call], grad_outputs: GradOutputs, case: Case, eager: Run
+    ) -> Run:
         """The original on other calls, or under what is in force around this."""
         self._restore()
         graphs = record(self._pair.original, calls, self._seed, case.how)
-        return differentiate(graphs, fresh_ends(ends), case.how, eager)
+        return differentiate(graphs, fresh_grad_outputs(grad_outputs), case.how, eager)
 
     def _lowered_run(
-        self, case: Case, ends: Ends, eager: Run, lowering: Lowering | None
+        self, case: Case, grad_outputs: GradOutputs, eager: Run, lowering: Lowering | None
     ) -> Run | None:
         if lowering is None:
             return None
         with Lowered(lowering) as mode:
-            found = self._again(case.calls, ends, case, eager)
+            found = self._rerun(case.calls, grad_outputs, case, eager)
         return found if mode.acted or lowering is self._lowering else None
 
-    def _allowed_run(self, case: Case, ends: Ends, eager: Run) -> Run | None:
+    def _allowed_run(self, case: Case, grad_outputs: GradOutputs, eager: Run) -> Run | None:
         """With convolutions as inexact as torch's flags allow."""
         allowed = None if self._lowering else allowed_in(self._pair.device)
-        return self._lowered_run(case, ends, eager, allowed)
+        return self._lowered_run(case, grad_outputs, eager, allowed)
 
     def _add_noise(
-        self, comparison: Comparison, case: Case, ends: Ends, new: Run, eager: Run, which: set[int]
+        self,
+        comparison: Comparison,
+        case: Case,
+        grad_outputs: GradOutputs,
+        new: Run,
+        eager: Run,
+        which: set[int],
     ) -> None:
         """What the original's gradients change by when everything that it is given does by an ulp.
 
         Output gradients are what they were, so they have no noise.
         """
         calls = [call.map(move_by_ulp) for call in case.calls]
-        shaken = self._again(calls, map_ends(ends, move_by_ulp), case, eager)
+        shaken = self._rerun(calls, map_grad_outputs(grad_outputs, move_by_ulp), case, eager)
         num_given = sum(t.numel() for call in case.calls for t in call.tensors())
-        num_ends = sum(t.numel() for t in tensors(ends))
-        comparison.add_noise(new, eager, shaken, 1.0, sorted(which), num_given + num_ends)
+        num_grad_outputs = sum(t.numel() for t in tensors(grad_outputs))
+        comparison.add_noise(new, eager, shaken, 1.0, sorted(which), num_given + num_grad_outputs)
 
     def _restore(self) -> None:
         if self._pristine is not None:
@@ -290,7 +301,9 @@ def cases(
         yield case(SOME, Backward(frozen=frozen))
     yield case(TWO_CALLS, _EVERYTHING, own(1))
     yield case(TWICE, Backward(num_passes=2))
-    yield lambda: (Case(LAYOUTS, (own(0),), Backward(ends=e), note) for e in (EXPANDED, TRANSPOSED))
+    yield lambda: (
+        Case(LAYOUTS, (own(0),), Backward(grad_layout=e), note) for e in (EXPANDED, TRANSPOSED)
+    )
     if size := leading_size(own(0)):
         rows = other_size(size, Random(stream(seed, OTHER_BATCH)))
         call = resized(own, rows)(0)

@@ -40,7 +40,7 @@ _MAY_REFUSE = (changes.FUNCTIONAL, changes.DEEP_COPY)
 class OtherWeights:
     """Changes the weights of both sides alike, compares, and leaves both as they were.
 
-    `again` makes a trial with another original.
+    `trial_of` makes a trial with another original.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class OtherWeights:
         seed: int,
         phase: Phase,
         note: str,
-        again: Callable[[nn.Module], Trial],
+        trial_of: Callable[[nn.Module], Trial],
     ) -> None:
         self._trial = trial
         self._states = states
@@ -59,7 +59,7 @@ class OtherWeights:
         self._seed = seed
         self._phase = phase
         self._note = note
-        self._again = again
+        self._trial_of = trial_of
 
     def loaded(self) -> Check:
         """Other parameters through load_state_dict: what is baked in or cached shows."""
@@ -105,7 +105,7 @@ class OtherWeights:
         for name, way in WAYS.items() if self._has_weights else ():
             yield name, lambda name=name, way=way: self._changed(name, way)  # type: ignore[misc]
 
-    def drawn_again(self, name: str) -> Check:
+    def redrawn(self, name: str) -> Check:
         """Both models built again from another seed; then ModelNew from the first one again."""
         pair, seed = self._trial.pair, stream(self._seed, "parameters", 1)
         self._phase(ORIGINAL, name)
@@ -115,7 +115,7 @@ class OtherWeights:
         state = compare_state(original, pair.new.state(dict(state_tensors(original))))
         if not state.passed:
             return replace(state, name=name)
-        check = self._again(original).compare(Kind(name, self._own, self._note))
+        check = self._trial_of(original).compare(Kind(name, self._own, self._note))
         self._build_anew()
         return check
 
@@ -138,7 +138,7 @@ class OtherWeights:
             detail = f"unsupported: {error}" if refuses else str(error)
             self._build_anew()
             return Check(name, refuses, detail, skipped=refuses)
-        check = self._again(original).compare(Kind(name, self._own, self._note))
+        check = self._trial_of(original).compare(Kind(name, self._own, self._note))
         self._build_anew()
         return check
 

@@ -38,11 +38,11 @@ class States:
     `again` makes a trial with another original.
     """
 
-    def __init__(self, trial: Trial, phase: Phase, again: Callable[[nn.Module], Trial]) -> None:
+    def __init__(self, trial: Trial, phase: Phase, trial_of: Callable[[nn.Module], Trial]) -> None:
         self._trial = trial
         self._pair = trial.pair
         self._phase = phase
-        self._again = again
+        self._trial_of = trial_of
         self._modes = Modes(trial.pair.original)
 
     @property
@@ -115,4 +115,4 @@ class States:
             refuses = error.is_refusal and not asked
             return Check(name, refuses, f"unsupported: {error}" if refuses else str(error))
         kind = Kind(name, make, note, may_refuse=not asked, coarse=not asked)
-        return self._again(original).compare(kind)
+        return self._trial_of(original).compare(kind)
