@@ -4,8 +4,8 @@
 
 Names are rows of networks.py, or parts of them, between bars. Microseconds a call by PyTorch's
 profiler, means over CALLS calls without gradients, each behind a flush of the L2 cache; before them
-what the host takes until a call returns, the device idle before. Needs a CUDA device and nvcc. Printed, to be kept with the device, date and
-versions that stand at its head.
+what the host takes until a call returns, the device idle before. Needs a CUDA device and nvcc.
+Printed, to be kept with the device, date and versions that stand at its head.
 """
 
 from __future__ import annotations
