@@ -35,6 +35,7 @@ _OPTIONAL = {
     "memory/reuse": ("_reusing(",),
     "memory/moving": ("_moving(",),
     "tensor_list": ("_fused_over_list(",),
+    "replay": ("_replaying(",),
     "span": ("_in_one_span(",),
     "row_blocks": ("_in_row_blocks(",),
     "side_by_side": ("_side_by_side",),

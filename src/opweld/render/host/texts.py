@@ -48,6 +48,20 @@ _OPERATOR = """
 #define OPWELD_OPERATOR(f, schema)                                          \\
   STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def(schema); } \\
   STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, @KEY@, m) { m.impl(#f, TORCH_BOX(&f)); }"""
+# Where calls are replayed: the same, and what replays them.
+_REPLAY = """
+STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) {
+  m.def("opweld_address(str name) -> int");
+  m.def("opweld_prepare(Tensor[] own, int[] code, str names, int calls, int returned) -> int");
+  m.def("opweld_replay(Tensor[] values, int number) -> Tensor[]");
+  m.def("opweld_forget(int number) -> ()");
+}
+STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) {
+  m.impl("opweld_address", TORCH_BOX(&host::address_of));
+  m.impl("opweld_prepare", TORCH_BOX(&host::prepare));
+  m.impl("opweld_replay", TORCH_BOX(&host::replay));
+  m.impl("opweld_forget", TORCH_BOX(&host::forget));
+}"""
 _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 _NAMESPACE = re.compile(r"^(namespace (?:\w+ )?\{|\}  // namespace(?: \w+)?)$", re.MULTILINE)
 
@@ -111,6 +125,8 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
+    replays = any(part.replays for part in parts)
+    files += ["replay.h"] if replays else []
     sites = sites_of(parts)
     operators = tuple(
         HostOperator(
@@ -125,7 +141,8 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
         for _, group, lowered, operator in fused_groups
     )
     files += ["format.h"] if any("host::in_format(" in each.text for each in operators) else []
-    shared = [_in_common(files, operators), _OPERATOR.replace("@KEY@", key)]
+    shared = [_in_common(files, operators, _REPLAY if replays else "")]
+    shared.append(_registered(key, replays))
     return Host(key, "\n".join(shared), operators)
 
 
@@ -139,12 +156,20 @@ def _reuses(operator: Operator) -> bool:
     return operator.reuse is not None
 
 
-def _in_common(files: Iterable[str], operators: Iterable[HostOperator]) -> str:
-    """What the operators use of files of the device library, its includes first."""
+def _registered(key: str, replays: bool) -> str:
+    """What makes functions operators."""
+    text = _OPERATOR.replace("@KEY@", key)
+    if replays:
+        text = text.replace("TORCH_BOX(&f)", "host::operators()[#f] = TORCH_BOX(&f)") + _REPLAY
+    return text
+
+
+def _in_common(files: Iterable[str], operators: Iterable[HostOperator], more: str) -> str:
+    """What the operators, and `more`, use of files of the device library, its includes first."""
     text = "\n".join(map(_device, files))
     includes = sorted(set(_INCLUDE.findall(text)), key=lambda line: ("torch" not in line, line))
     parts = _NAMESPACE.split(_INCLUDE.sub("", text))
-    kept = [part.strip("\n") for part in used(parts, [each.text for each in operators])]
+    kept = [part.strip("\n") for part in used(parts, [*(each.text for each in operators), more])]
     return "".join(includes) + "\n" + "\n\n".join(_in_one_go(kept)).replace("{\n\nn", "{\nn")
 
 

@@ -1,0 +1,406 @@
+"""Calls that are recorded and made anew from C++: for the same results as Python makes, and only
+where nothing could tell the difference.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.behaviour.emitted import CountCalls, load_file
+
+from opweld.driver import compile_file
+from opweld.options import Options
+
+# Convolutions and a Linear of PyTorch's, kernels between them, intermediates that are written into,
+# a list of tensors; results in containers, one of them not a tensor.
+SOURCE = """
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        y = torch.relu(self.norm(self.first(x))) * 0.5
+        return torch.tanh(self.second(y) + x)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Block(8) for _ in range(3)])
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x, scale):
+        y = self.blocks(x * scale + x)
+        pooled = y.mean((2, 3))
+        left, right = torch.split(self.head(pooled), [2, 3], 1)
+        others = (right.exp() + 1, y, "name")
+        return {"left": torch.sigmoid(left) * 2, "right": others, "none": None}
+
+
+def get_inputs():
+    return [torch.randn(2, 8, 6, 6), torch.randn(2, 8, 6, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture(scope="module")
+def file(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    folder = tmp_path_factory.mktemp("replay")
+    path = folder / "replayed.py"
+    path.write_text(SOURCE, "utf-8")
+    text = compile_file(path, Options(target="cpu", mode="both", check=False)).text
+    return load_file(folder / "replayed_new.py", text)
+
+
+class Watch:
+    """How each call of a file's ModelNew was made: "python", "recorded" or "replayed"."""
+
+    def __init__(self, file: ModuleType) -> None:
+        self.held, self.ways = file.ModelNew._opweld, []
+        self.replay = self.held.replay
+
+    def __enter__(self) -> list[str]:
+        self.held.replay = self._replay
+        return self.ways
+
+    def __exit__(self, *error: object) -> None:
+        self.held.replay = self.replay
+
+    def _replay(self, *args: Any) -> Any:
+        place = len(self.ways)
+        self.ways.append("python")
+        done = self.replay(*args)
+        if done is not None:  # a forward that is recorded asks, too
+            self.ways[place:] = ["recorded" if self.ways[place + 1 :] else "replayed"]
+        return done
+
+
+def inputs(seed: int, batch: int = 2) -> list[torch.Tensor]:
+    torch.manual_seed(seed)
+    return [torch.randn(batch, 8, 6, 6), torch.randn(batch, 8, 6, 6)]
+
+
+def model(file: ModuleType, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    new = file.ModelNew().eval()
+    for norm in (each for each in new.modules() if isinstance(each, torch.nn.BatchNorm2d)):
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    return new
+
+
+def tensors_of(result: Any) -> list[torch.Tensor]:
+    return [result["left"], *result["right"][:2]]
+
+
+def by_python(file: ModuleType, net: Any, *args: torch.Tensor) -> Any:
+    """What the statements of the forward give."""
+    held = file.ModelNew._opweld
+    replay, held.replay = held.replay, lambda *_: None
+    try:
+        return net(*args)
+    finally:
+        held.replay = replay
+
+
+def kept_of(file: ModuleType, net: Any) -> dict[Any, Any]:
+    """What is recorded of a model in eval mode."""
+    kept: dict[Any, Any] = file.ModelNew._opweld.holds_eval.kept(net)
+    return kept
+
+
+def check_as_python(file: ModuleType, net: Any, result: Any, *args: torch.Tensor) -> None:
+    wanted = by_python(file, net, *args)
+    assert [*result] == [*wanted] and result["right"][2] == "name" and result["none"] is None
+    for one, other in zip(tensors_of(result), tensors_of(wanted), strict=True):
+        assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+def test_the_third_call_is_replayed_with_equal_bits(file: ModuleType) -> None:
+    net = model(file)
+    with torch.no_grad(), Watch(file) as ways:
+        results = [(net(*inputs(seed)), seed) for seed in range(4)]
+    assert ways == ["python", "recorded", "replayed", "replayed"]
+    with torch.no_grad():
+        for result, seed in results:
+            check_as_python(file, net, result, *inputs(seed))
+
+
+def test_each_size_and_layout_is_recorded_for_itself(file: ModuleType) -> None:
+    net = model(file)
+    with torch.no_grad(), Watch(file) as ways:
+        for batch in (2, 3, 1, 2, 3, 1, 2, 3, 1):
+            net(*inputs(0, batch))
+        last = [x.to(memory_format=torch.channels_last) for x in inputs(5)]
+        found = [net(*last) for _ in range(3)]
+    once = ["python", "recorded", "replayed"]
+    assert ways == [*(way for way in once for _ in range(3)), *once]
+    with torch.no_grad():
+        check_as_python(file, net, found[-1], *last)
+
+
+def test_results_are_memory_of_their_own(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    before = [x.clone() for x in given]
+    with torch.no_grad():
+        results = [tensors_of(net(*given)) for _ in range(30)]
+    storages = {x.untyped_storage().data_ptr() for each in results for x in each}
+    assert len(storages) == 3 * 30
+    assert all(torch.equal(*pair) for pair in zip(given, before, strict=True))
+
+
+def _in_place(net: Any) -> None:
+    net.blocks[1].first.weight.mul_(2)
+
+
+def _by_data(net: Any) -> None:
+    net.blocks[1].first.weight.data = torch.randn(8, 8, 3, 3)
+
+
+def _assigned(net: Any) -> None:
+    net.blocks[1].first.weight = torch.nn.Parameter(torch.randn(8, 8, 3, 3))
+
+
+def _swapped(net: Any) -> None:
+    net.load_state_dict({k: v + 1 for k, v in net.state_dict().items()}, assign=True)
+
+
+def _buffer(net: Any) -> None:
+    net.blocks[2].norm.running_mean = torch.randn(8)
+
+
+def _eps(net: Any) -> None:
+    net.blocks[0].norm.eps = 0.5
+
+
+@pytest.mark.parametrize("change", [_in_place, _by_data, _assigned, _swapped, _buffer, _eps])
+def test_changes_of_the_model_are_seen(file: ModuleType, change: Any) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        before = [net(*given) for _ in range(3)][-1]
+        change(net)
+        for _ in range(3):
+            result = net(*given)
+            check_as_python(file, net, result, *given)
+            assert not torch.equal(result["left"], before["left"])
+
+
+def test_hooks_run(file: ModuleType) -> None:
+    net, given, seen = model(file), inputs(0), []
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+        handle = net.blocks[1].second.register_forward_hook(lambda *_: seen.append(1))
+        net(*given)
+        handle.remove()
+        net(*given)
+    assert seen == [1]
+
+
+def test_gradients_are_python_s(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+    with Watch(file) as ways:
+        net(*given)["left"].sum().backward()
+    assert "replayed" not in ways and net.head.weight.grad is not None
+
+
+def test_who_watches_operators_sees_all(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+        with CountCalls() as count:
+            net(*given)
+        assert len(count.ours) >= 7 and any("convolution" in each for each in count.others)
+        with torch.profiler.profile() as profile:
+            net(*given)
+        assert any("aten::convolution" in event.name for event in profile.events())
+        net.requires_grad_(False)  # for constants of the trace
+        traced = torch.jit.trace(lambda *x: net(*x)["left"], tuple(given), check_trace=False)
+        assert "::opweld_replay(" not in str(traced.inlined_graph)
+
+
+def test_under_functorch_autocast_and_inference_mode(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad(), Watch(file) as ways:
+        for _ in range(3):
+            net(*given)
+        many = torch.func.vmap(lambda x, y: net(x, y)["left"])(*(x[None] for x in given))
+        assert torch.allclose(many[0], net(*given)["left"], atol=1e-6)
+        with torch.autocast("cpu", torch.bfloat16):
+            net(*given)
+        assert ways.count("replayed") == 2
+    with torch.inference_mode(), Watch(file) as ways:
+        results = [net(*given) for _ in range(4)]
+        assert ways == ["python", "recorded", "replayed", "replayed"]
+        assert all(x.is_inference() for x in tensors_of(results[-1]))
+    with torch.no_grad(), Watch(file) as ways:
+        assert not net(*given)["left"].is_inference() and ways == ["replayed"]
+
+
+def test_one_tensor_passed_twice_is_not_recorded(file: ModuleType) -> None:
+    """Which of the two an operator read could not be told."""
+    net, (x, y) = model(file), inputs(0)
+    with torch.no_grad(), Watch(file) as ways:
+        for _ in range(4):
+            net(x, x)
+        result = net(x, y)
+        check_as_python(file, net, result, x, y)
+    assert "replayed" not in ways
+
+
+def test_a_copy_has_its_own(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+        other = copy.deepcopy(net)
+        other.head.weight.zero_()
+        for _ in range(4):
+            result = other(*given)
+            check_as_python(file, other, result, *given)
+
+
+def test_training_mode_keeps_its_statistics(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+        net.train()
+        before = net.blocks[0].norm.num_batches_tracked.item()
+        for _ in range(4):
+            net(*given)
+    assert net.blocks[0].norm.num_batches_tracked.item() == before + 4
+
+
+def test_a_model_that_is_gone_frees_what_was_recorded(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+    op = file.ModelNew._opweld.op("opweld_replay")
+    kept = kept_of(file, net)
+    (run,) = (each for each in kept.values() if callable(each))
+    number = next(
+        cell.cell_contents
+        for name, cell in zip(run.__code__.co_freevars, run.__closure__, strict=True)
+        if name == "number"
+    )
+    assert len(op(given, number)) == 3
+    del net, kept, run
+    gc.collect()
+    with pytest.raises(IndexError):
+        op(given, number)
+
+
+def test_threads(file: ModuleType) -> None:
+    net = model(file)
+    given = [inputs(seed) for seed in range(4)]
+    with torch.no_grad():
+        wanted = [by_python(file, net, *each) for each in given]
+    failed = []
+
+    def run(each: int) -> None:
+        with torch.no_grad():
+            for _ in range(50):
+                result = net(*given[each])
+                pairs = zip(tensors_of(result), tensors_of(wanted[each]), strict=True)
+                failed.extend(1 for pair in pairs if not torch.equal(*pair))
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_what_fails_in_a_replay_is_told_by_python(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            net(*given)
+        kept = kept_of(file, net)
+        (key,) = (key for key, each in kept.items() if callable(each))
+
+        def fails(*_: Any) -> None:
+            raise RuntimeError("no memory")
+
+        kept[key] = fails
+        with Watch(file) as ways:
+            check_as_python(file, net, net(*given), *given)
+            net(*given)
+    assert ways == ["python", "python"]
+
+
+EXTRA = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(6))
+        self.register_buffer("seen", torch.zeros(6))
+
+    def forward(self, x):
+        {body}
+
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+# Forwards that must not be recorded, or whose results need care.
+BODIES = {
+    "sorted": "return torch.tanh(torch.sort(torch.sigmoid(x) * self.weight)[0].cumsum(1)) * 2",
+    "the input itself": "return x, torch.tanh(x.softmax(0)) * self.weight.cumsum(0), x.view(-1)",
+    "a weight": "return self.weight, torch.tanh((x * self.weight).softmax(0)).cumsum(1)",
+    "random": "return torch.tanh(torch.dropout(torch.sigmoid(x), 0.5, True).softmax(1)) "
+    "* self.weight.cumsum(0)",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_other_forwards(body: str, build_folder: Path, tmp_path: Path) -> None:
+    name = f"extra_{body.replace(' ', '_')}"
+    path = tmp_path / f"{name}.py"
+    path.write_text(EXTRA.format(body=BODIES[body]), "utf-8")
+    text = compile_file(path, Options(target="cpu", check=False)).text
+    net = load_file(tmp_path / f"{name}_new.py", text).ModelNew()
+    with torch.no_grad():
+        for seed in range(5):
+            torch.manual_seed(seed)
+            x = torch.randn(4, 6)
+            torch.manual_seed(seed)
+            result = net(x)
+            torch.manual_seed(seed)
+            wanted = type(net).__mro__[1].forward(net, x)
+            results = result if isinstance(result, tuple) else (result,)
+            wanteds = wanted if isinstance(wanted, tuple) else (wanted,)
+            for one, other in zip(results, wanteds, strict=True):
+                torch.testing.assert_close(one, other)
+                assert (one is x) == (other is x) and (one is net.weight) == (other is net.weight)
