@@ -299,6 +299,7 @@ class Conditions:
     `sizes` are examples of symbolic sizes. `tf32`: torch's flags allow float32 products of less
     precision, `tf32_convolutions` convolutions. `autocast`: calls run under autocast, which casts
     their operands. `weight_cache`: what is derived from a weight may last from call to call.
+    `host_bound`: calling the convolutions takes the host longer than computing them the device.
     """
 
     sizes: Sizes = ()
@@ -306,6 +307,7 @@ class Conditions:
     tf32_convolutions: bool = False
     autocast: bool = False
     weight_cache: bool = True
+    host_bound: bool = False
 
 
 NO_CONDITIONS = Conditions()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.graph import Graph
 from ..ir.measured import NO_TABLE, Table
 from ..ir.plan import NO_CONDITIONS, Conditions, Plan
@@ -16,6 +18,7 @@ from .products.choice import choose_products
 from .products.moved_results import with_moved_results
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
+from .products.windows import is_host_bound
 from .rematerialize import computed_again
 from .rows import parallelism
 from .single_pass import in_one_walk
@@ -40,6 +43,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
+    conditions = replace(conditions, host_bound=is_host_bound(graph, target, conditions))
     graph = in_channels_last(with_explicit_biases(graph, target, conditions), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
     graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)

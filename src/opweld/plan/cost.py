@@ -21,6 +21,7 @@ from ..ir.kernels.product import (
 from ..ir.ops import OPS, Kind, Op
 from ..ir.plan import (
     AttentionSchedule,
+    Conditions,
     ContractionSchedule,
     ConvolutionSchedule,
     Estimate,
@@ -264,7 +265,7 @@ def replaced_copies(group: Group, target: Target, sizes: Sizes) -> float:
         replaced_us += times.library
     if group.convolution is not None and group.anchor is not None:
         replaced_us += estimate_convolution(
-            group.anchor, group.convolution, (), target, sizes
+            group.anchor, group.convolution, (), target, Conditions(sizes=sizes)
         ).library
     if group.rows_product is not None and target.row_blocks is not None:
         flops = number_at(rows_flops(group.rows_product), sizes)

@@ -22,7 +22,7 @@ from tests.unit.plan.plans import BATCH, Make, graph
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
-from opweld.ir.plan import Conditions, Plan
+from opweld.ir.plan import NO_CONDITIONS, Conditions, Plan
 from opweld.ir.types import DType, TensorType
 from opweld.ir.views import behind_views, is_copy
 from opweld.plan.convolutions import with_explicit_biases
@@ -197,10 +197,10 @@ class TestRefusals:
         assert refusal(found) == LIBRARY + "there is no kernel for its dtype yet"
 
     def test_what_copies_would_cost(self, space: int) -> None:
-        """A small convolution between calls that know nothing of the order."""
+        """A convolution between calls that know nothing of the order."""
         m = Make()
-        small = (BATCH, 64, *(8,) * space)
-        y = conv(m, m.x("x", *small), 64, (3, 1, 1)[:space], groups=64)
+        sizes = (BATCH, 64, *(1 << 18 // space,) * space)
+        y = conv(m, m.x("x", *sizes), 64, (3, 1, 1)[:space], groups=64)
         reason = refusal_of_convolution(planned(m.call(y), conditions=TF32))
         assert reason == LIBRARY + "by the estimate a kernel and copies into its order gain nothing"
 
@@ -271,7 +271,7 @@ def test_the_estimate_of_the_library_is_near_what_it_took(name: str) -> None:
     assert is_ours(call, SM_90A, conditions, followed=False)
     (made,) = (g.convolution for g in convolutions(planned(tail_of(m, call))))
     assert made is not None
-    times = estimate_convolution(call, made, (), SM_90A, ())
+    times = estimate_convolution(call, made, (), SM_90A, NO_CONDITIONS)
     assert 0.65 < times.library / 1000 / measured_ms < 1.45
 
 

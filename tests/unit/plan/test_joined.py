@@ -120,9 +120,9 @@ def test_offsets_beyond_the_copy_engine_fall_back_to_the_library() -> None:
 def test_the_estimate_of_a_stem() -> None:
     """cuDNN takes 0.29 ms with channels last (32 images; H200)."""
     call, made = found(3, (7, 7), (224, 224), stride=2, padding=3)
-    times = estimate_convolution(call, made, (), SM_90A, (("s0", 32),))
+    times = estimate_convolution(call, made, (), SM_90A, Conditions((("s0", 32),)))
     assert 200 < times.library < 350 and times.ours < 150
-    exact = estimate_convolution(call, made, (), SM_90A, (("s0", 32),), Mode.FAITHFUL)
+    exact = estimate_convolution(call, made, (), SM_90A, Conditions((("s0", 32),)), Mode.FAITHFUL)
     assert exact.ours > times.ours
 
 

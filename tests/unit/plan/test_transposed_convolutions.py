@@ -33,7 +33,7 @@ from opweld.ir.expr import Size
 from opweld.ir.kernels.convolution import Convolving, phases_along
 from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Op
-from opweld.ir.plan import GroupKind
+from opweld.ir.plan import NO_CONDITIONS, GroupKind
 from opweld.ir.text import to_text
 from opweld.ir.types import DType, TensorType
 from opweld.ir.views import is_copy
@@ -225,7 +225,8 @@ class TestEstimates:
         m = Make()
         x = m.x("x", 32, size, size, 128)
         y = transposed(m, x, 128, (kernel, kernel), last=True, stride=stride)
-        return estimate_convolution(y, convolution_of(y), (y,), SM_90A, (), Mode.TF32).ours
+        made = convolution_of(y)
+        return estimate_convolution(y, made, (y,), SM_90A, NO_CONDITIONS, Mode.TF32).ours
 
     def test_the_sums_are_those_of_all_phases(self) -> None:
         """As many terms take as long in one phase as in four, but for what is packed."""

@@ -133,11 +133,13 @@ def _compare_convolution(
     assert isinstance(made, Convolution), "it is one"
     tail = [node for node in cluster.nodes if node is not anchor]
     mode = choice.modes[anchor.serial]
-    times = estimate_convolution(anchor, made, tail, target, conditions.sizes, mode)
+    times = estimate_convolution(anchor, made, tail, target, conditions, mode)
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(times.ours)} us, the library{rest} {_us(times.library)} us"
     if made.transposed:
         figures = f"as {prod(made.stride)} of stride 1 {figures}"
+    if conditions.host_bound:
+        figures += ", where the host takes longer to call than the device to compute"
     if times.is_ours_better:
         choice.accepted[anchor.serial] = figures
         return

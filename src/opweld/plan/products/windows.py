@@ -11,7 +11,7 @@ from typing import Any
 from ...ir.attrs import Operand
 from ...ir.expr import Size
 from ...ir.expr import product as product_of
-from ...ir.graph import Node
+from ...ir.graph import Graph, Node
 from ...ir.kernels.convolution import (
     COLUMNS,
     FAR,
@@ -218,7 +218,7 @@ def _times(
     conditions: Conditions,
 ) -> ConvolutionTimes:
     tail = (call,) if followed else ()
-    return estimate_convolution(call, made, tail, target, conditions.sizes, mode)
+    return estimate_convolution(call, made, tail, target, conditions, mode)
 
 
 def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
@@ -240,6 +240,9 @@ _LAUNCHES_US = 8.0
 _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
+# What the host takes to call a convolution of ours with its tail, one of the library's, and another
+# kernel (ResNet-50 replayed, 8 images; benchmarks/results/host-time-nvidia-h200.log).
+_HOST_OURS_US, _HOST_LIBRARY_US, _HOST_KERNEL_US = 17.0, 45.0, 8.0
 # Of fewer channels it takes longer: of 3, 7x7 taps, 32 images of 224x224, 0.29 ms (H200).
 _LIBRARY_CHANNELS = 16
 # Calls of one and three axes of space keep PyTorch's order: cuDNN moves x and the result besides.
@@ -273,10 +276,41 @@ def estimate_convolution(
     made: Convolution,
     tail: Sequence[Node],
     target: Target,
-    sizes: Sizes,
+    conditions: Conditions,
     mode: Mode = Mode.TF32,
 ) -> ConvolutionTimes:
-    """How long a convolution takes, at examples of symbolic sizes."""
+    """How long a convolution takes, at examples of symbolic sizes; where the host takes longer to
+    call it than the device to compute it, and so for the others of a graph, how long that is.
+    """
+    times = _on_device(call, made, tail, target, conditions.sizes, mode)
+    if not conditions.host_bound:
+        return times
+    called_us = _HOST_LIBRARY_US + (_HOST_KERNEL_US if tail else 0.0)
+    return ConvolutionTimes(max(times.ours, _HOST_OURS_US), max(times.library, called_us))
+
+
+def is_host_bound(graph: Graph, target: Target, conditions: Conditions) -> bool:
+    """Whether calling its convolutions takes the host longer than computing them the device."""
+    if target.language != "cuda":
+        return False
+    device_us = host_us = 0.0
+    for call in filter(is_convolution, graph.nodes()):
+        try:
+            made = convolution_of(call)
+            mode = mode_of(call, made, target, conditions)
+            require_form(made)
+        except NoProduct:
+            host_us += _HOST_LIBRARY_US + _HOST_KERNEL_US
+            continue
+        times = _on_device(call, made, (call,), target, conditions.sizes, mode)
+        device_us += min(times.ours, times.library)
+        host_us += _HOST_OURS_US if times.is_ours_better else _HOST_LIBRARY_US + _HOST_KERNEL_US
+    return host_us > device_us
+
+
+def _on_device(
+    call: Node, made: Convolution, tail: Sequence[Node], target: Target, sizes: Sizes, mode: Mode
+) -> ConvolutionTimes:
     if made.depthwise:
         return _estimate_depthwise(call, made, bool(tail), target, sizes)
     read_us, written_us = (
