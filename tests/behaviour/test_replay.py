@@ -433,3 +433,14 @@ def test_other_forwards(body: str, build_folder: Path, tmp_path: Path) -> None:
                 torch.testing.assert_close(ours, close)
                 assert (ours is x, ours is net.weight) == (close is x, close is net.weight)
     assert [at for at, way in enumerate(ways) if way == "replayed"][:1] == ([first] * bool(first))
+
+
+def test_under_torch_compile(file: ModuleType) -> None:
+    net, given = model(file), inputs(0)
+    with torch.no_grad():
+        for _ in range(3):
+            wanted = net(*given)
+        compiled = torch.compile(net, fullgraph=True, backend="aot_eager")
+        result = compiled(*given)
+    for one, other in zip(tensors_of(result), tensors_of(wanted), strict=True):
+        torch.testing.assert_close(one, other)
