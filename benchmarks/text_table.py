@@ -215,8 +215,10 @@ def refusal(case: dict[str, Any]) -> str:
 
 
 def number_ratio(errors: dict[str, Any]) -> str:
+    """The error over eager's or, so marked, over that of operands rounded to TF32."""
     ours, eager = errors["max"], errors["eager_max"]
-    return f"{ours / eager:.2f}" if eager else ("exact" if not ours else f"{ours:.2g}")
+    marked = " (TF32)" if errors.get("beside") == "TF32" else ""
+    return f"{ours / eager:.2f}{marked}" if eager else ("exact" if not ours else f"{ours:.2g}")
 
 
 def host_cells(case: dict[str, Any]) -> list[str]:
