@@ -4,7 +4,8 @@
 
 Names are rows of networks.py, or parts of them, between bars. Microseconds a call by PyTorch's
 profiler, means over CALLS calls without gradients, each behind a flush of the L2 cache; before them
-what the host takes until a call returns, the device idle before. Needs a CUDA device and nvcc.
+what the host takes until a call returns, the device idle before, also where Python makes the calls
+that C++ makes otherwise. Needs a CUDA device and nvcc.
 Printed, to be kept with the device, date and versions that stand at its head.
 """
 
@@ -44,9 +45,27 @@ def main(
             prepared = prepare(row, "auto", Path(directory), False, True)
             print(f"\n{row.name}")
             with torch.no_grad():
-                host = medians(host_times(prepared.forwards(), torch.cuda.synchronize))
+                ways = {**prepared.forwards(), **by_python(prepared)}
+                host = medians(host_times(ways, torch.cuda.synchronize))
             print("  host, us: " + ", ".join(f"{name} {us:.0f}" for name, us in host.items()))
             print_times(prepared, least)
+
+
+def by_python(prepared: Prepared) -> dict[str, Way]:
+    """ModelNew whose calls are made by Python, where C++ makes those that were recorded."""
+    held, forward = prepared.modules["opweld"]._opweld, prepared.forwards()["opweld"]
+    replay: Any = getattr(held, "replay", None)
+    if replay is None:
+        return {}
+
+    def run() -> Any:
+        held.replay = lambda *_: None
+        try:
+            return forward()
+        finally:
+            held.replay = replay
+
+    return {"opweld by Python": run}
 
 
 def print_times(prepared: Prepared, least: float) -> None:

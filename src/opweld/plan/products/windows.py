@@ -241,7 +241,7 @@ _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # What the host takes to call a convolution of ours with its tail, one of the library's, and another
-# kernel (ResNet-50 replayed, 8 images; benchmarks/results/host-time-nvidia-h200.log).
+# kernel (ResNet-50 replayed, 8 images; benchmarks/results/host-time-h200-and-h100.log).
 _HOST_OURS_US, _HOST_LIBRARY_US, _HOST_KERNEL_US = 17.0, 45.0, 8.0
 # Of fewer channels it takes longer: of 3, 7x7 taps, 32 images of 224x224, 0.29 ms (H200).
 _LIBRARY_CHANNELS = 16
