@@ -24,34 +24,39 @@ from opweld.judge.load import Call, CandidateError, brief
 from opweld.judge.numerics.differentiate import Backward
 from opweld.judge.process.environment import is_spoilt
 from opweld.judge.process.processes import end_with_parent, say_where, start_anew
+from opweld.judge.process.shared import Mapped
 from opweld.judge.process.side import Files, How, Raised, Side
 from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_of, unpack_call
 from opweld.judge.values import from_plain, to_plain
+from opweld.judge.verify.aliases import is_dense
 from opweld.judge.verify.run import Run
 
 _CRASHED = 70  # EX_SOFTWARE
 _MAX_DESCRIPTORS = 65536
 
 
-def main(sock: socket.socket, out: int, err: int) -> NoReturn:
-    """Become the candidate's process, right after the fork, and serve until the socket closes."""
+def main(sock: socket.socket, memory: int, out: int, err: int) -> NoReturn:
+    """Become the candidate's process, right after the fork, and serve until the socket closes.
+
+    `memory` is the descriptor of the memory that inputs are placed in.
+    """
     status = _CRASHED
     try:
-        descriptor = _leave_everything(sock, out, err)
+        descriptors = _leave_everything(sock, memory, out, err)
         if is_spoilt():
-            start_anew("opweld.judge.process.candidate", descriptor)
-        serve(descriptor)
+            start_anew("opweld.judge.process.candidate", *descriptors)
+        serve(*descriptors)
         status = 0
     finally:
         os._exit(status)
 
 
-def serve(descriptor: int) -> None:
+def serve(descriptor: int, memory: int) -> None:
     """Answer on this socket until it closes."""
     sys.dont_write_bytecode = True
     sys.argv = ["candidate"]
     say_where()
-    Server(socket.socket(fileno=descriptor)).serve()
+    Server(socket.socket(fileno=descriptor), Mapped(memory)).serve()
 
 
 @dataclass(slots=True)
@@ -59,6 +64,7 @@ class Server:
     """Answers one request after the other."""
 
     sock: socket.socket
+    mapped: Mapped
     side: Side = field(default_factory=Side)
     results: dict[int, list[Any]] = field(default_factory=dict)
     num_results: int = 0
@@ -89,8 +95,16 @@ class Server:
             # a result without data, say, or in a layout that cannot be read
             return {"failed": f"what ModelNew returned cannot be read: {brief(error)}"}, None
 
+    def begin(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.begin(Files(**header["files"]))
+        return {}, None
+
     def load(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        self.side.load(Files(**header["files"]))
+        self.side.load_new()
+        return {}, None
+
+    def overwrite(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.side.overwrite(header["number"])
         return {}, None
 
     def build(self, header: Header, data: Tensor) -> tuple[Header, None]:
@@ -180,6 +194,8 @@ class Server:
         return {}, bytes_of(leaf[index])
 
     def _call(self, header: Header, data: Tensor) -> Call:
+        if "places" in header["call"]:
+            return self.mapped.call(header["call"], data)
         return unpack_call(header["call"], data, self.side.device)
 
     def _keep(self, leaves: list[Any]) -> int:
@@ -201,6 +217,7 @@ class Server:
 _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | None]]] = {
     name: getattr(Server, name)
     for name in (
+        "begin",
         "load",
         "build",
         "state",
@@ -213,6 +230,7 @@ _ANSWERS: dict[str, Callable[[Server, Header, Tensor], tuple[Header, Tensor | No
         "patched",
         "busy",
         "run",
+        "overwrite",
         "gradients",
         "launches",
         "kernels",
@@ -246,12 +264,16 @@ def leaf_header(leaf: Any) -> Header:
     """Shape, dtype and place of a tensor; a scalar by its type and text."""
     if not isinstance(leaf, Tensor):
         return {"kind": type(leaf).__name__, "text": leaf if isinstance(leaf, str) else repr(leaf)}
-    return {
+    header: Header = {
         "shape": list(leaf.shape),
         "dtype": name_of(leaf.dtype),
         "device": str(leaf.device),
         "layout": str(leaf.layout),
     }
+    if is_dense(leaf) and leaf.device.type == "cpu":
+        place = {"address": leaf.data_ptr(), "strides": list(leaf.stride())}
+        header["place"] = {**place, "conj": leaf.is_conj(), "neg": leaf.is_neg()}
+    return header
 
 
 def like_of(header: Header | None) -> Run | None:
@@ -273,14 +295,14 @@ def like_of(header: Header | None) -> Run | None:
     )
 
 
-def _leave_everything(sock: socket.socket, out: int, err: int) -> int:
+def _leave_everything(sock: socket.socket, memory: int, out: int, err: int) -> tuple[int, int]:
     """A session of its own, output into its own pipes, no other file of the judge's open.
 
-    The result is the number that the socket has then.
+    The result are the numbers that the socket and the shared memory have then.
     """
     os.setsid()
     end_with_parent()
-    kept = (os.open(os.devnull, os.O_RDONLY), out, err, sock.detach())
+    kept = (os.open(os.devnull, os.O_RDONLY), out, err, sock.detach(), memory)
     # first out of the way of the numbers that they are to have
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, len(kept)) for descriptor in kept]
     for number, descriptor in enumerate(moved):
@@ -289,8 +311,8 @@ def _leave_everything(sock: socket.socket, out: int, err: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")  # where memory runs out, this process goes first
-    return len(kept) - 1
+    return len(kept) - 2, len(kept) - 1
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), int(sys.argv[2]))

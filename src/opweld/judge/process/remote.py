@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NoReturn
 
 import torch
@@ -17,12 +18,24 @@ from opweld.judge.measure.clock import Action, nothing
 from opweld.judge.numerics.differentiate import Backward, GradOutputs
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
-from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
-from opweld.judge.process.memory import available_bytes, make_room
+from opweld.judge.process.leaf import Place, RemoteLeaf, ResultHandle, elements
+from opweld.judge.process.memory import (
+    ProcessMemory,
+    available_bytes,
+    extent_bytes,
+    make_room,
+)
+from opweld.judge.process.observe import PlacedInputs
 from opweld.judge.process.processes import cpu_seconds
 from opweld.judge.process.remote_blocks import RemoteBlocks
 from opweld.judge.process.side import Files, How, Raised, State
-from opweld.judge.process.wire import BadFrame, Header, Wire, dtype_named, pack_call
+from opweld.judge.process.wire import (
+    BadFrame,
+    Header,
+    Wire,
+    dtype_named,
+    pack_call,
+)
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.signature import Signature, read_parameters
@@ -41,6 +54,8 @@ class RemoteSide:
         self._wire = Wire(connection.send_all, connection.receive_all)
         self._device = torch.device("cpu")
         self._dropped: list[int] = []
+        self._inputs = PlacedInputs(connection.shared)
+        self._memory: ProcessMemory | None = None
 
     @property
     def device(self) -> torch.device:
@@ -56,11 +71,20 @@ class RemoteSide:
 
     def load(self, files: Files, meanwhile: Action = nothing) -> None:
         self._device = torch.device(files.device)
-        self._send({"ask": "load", "files": asdict(files)})
+        self._ask({"ask": "begin", "files": asdict(files)})
+        self._open_memory()
+        self._send({"ask": "load"})
         meanwhile()
         self._bare_reply()
 
+    def _open_memory(self) -> None:
+        """While nothing of the candidate's file has run in the process."""
+        if self._device.type == "cpu":
+            with contextlib.suppress(OSError):
+                self._memory = ProcessMemory(self.pid)
+
     def build(self, seed: int) -> None:
+        self._inputs.forget()
         self._ask({"ask": "build", "seed": seed})
 
     def state(self, like: State) -> State:
@@ -93,6 +117,7 @@ class RemoteSide:
         self._ask({"ask": "train", "mode": mode})
 
     def convert(self, dtype: str) -> None:
+        self._inputs.forget()
         self._ask({"ask": "convert", "dtype": dtype})
 
     def settings_changed(self) -> dict[str, tuple[str, str]]:
@@ -104,9 +129,26 @@ class RemoteSide:
 
     def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
         make_room(self._device)
-        packed, data = pack_call(call)
+        self._inputs.require_untouched()
+        if self._device.type != "cpu":
+            packed, data = pack_call(call)
+            return self._run_of(self._asked_to_run(packed, data, how, like), like, lazy)
+        placed = self._inputs.place(call, how.same_memory, how.guarded)
+        # what lies around the inputs is watched here
+        reply = self._asked_to_run(placed.header, placed.text, replace(how, guarded=False), like)
+        found = self._inputs.seen(int(reply["id"]), self._lazy_run_of(reply), like)
+        return found if lazy else self._arrive(found, like)
+
+    def _asked_to_run(self, packed: Header, data: Tensor, how: How, like: Run | None) -> Header:
         asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
-        return self._run_of(self._ask(asked, data), like, lazy)
+        return self._ask(asked, data)
+
+    def overwrite(self, number: int) -> None:
+        """Changes each element of an input of the last call; done twice, it is as before."""
+        if self._device.type == "cpu":
+            self._inputs.overwrite(number)
+        else:
+            self._ask({"ask": "overwrite", "number": number})
 
     def gradients(
         self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
@@ -160,8 +202,20 @@ class RemoteSide:
         self._send({"ask": "fetch", "id": number, "leaf": leaf, "index": index})
         return self._payload(self._reply(), count, dtype)
 
+    def read(self, place: Place, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
+        """Elements of a result, out of the memory of the process; None where that cannot be."""
+        extent = extent_bytes(shape, place.strides, dtype.itemsize)
+        if self._memory is None or extent is None:
+            return None
+        try:
+            found = self._memory.read(place.address, extent)
+        except (OSError, OverflowError) as error:
+            raise CandidateError("ModelNew returns a tensor without memory of its own") from error
+        return elements(found, place, shape, dtype)
+
     def drop(self, number: int) -> None:
         """A result that nobody here looks at any more."""
+        self._inputs.drop(number)
         self._dropped.append(number)
 
     def close(self, wait: bool = True) -> None:
@@ -237,8 +291,11 @@ class RemoteSide:
             )
         except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
             self._nonsense(error)
-        if not lazy:
-            run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
+        return run if lazy else self._arrive(run, like)
+
+    def _arrive(self, run: Run, like: Run | None) -> Run:
+        """The run with those of its tensors here that are no larger than expected."""
+        run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
         return run
 
     def _lazy_run_of(self, reply: Header) -> Run:
@@ -264,6 +321,7 @@ class RemoteSide:
             torch.device(data["device"]),
             layout,
             handle,
+            place=_place_of(data),
         )
 
     def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:
@@ -283,6 +341,17 @@ class RemoteSide:
 
     def _whole(self, leaf: RemoteLeaf) -> Tensor:
         return leaf[()]
+
+
+def _place_of(data: Header) -> Place | None:
+    """Where it says that it lies; an answer that is no place raises as any nonsense does."""
+    if "place" not in data:
+        return None
+    found = data["place"]
+    strides = tuple(map(int, found["strides"]))
+    if len(strides) != len(data["shape"]) or min(strides, default=0) < 0:
+        raise BadFrame("strides that are none")
+    return Place(int(found["address"]), strides, bool(found["conj"]), bool(found["neg"]))
 
 
 def _alike(leaf: RemoteLeaf, like: Run, position: int) -> bool:

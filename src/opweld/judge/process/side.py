@@ -45,6 +45,7 @@ from opweld.judge.process.environment import global_settings
 from opweld.judge.process.integrity import Integrity
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
+from opweld.judge.verify.aliases import overwrite
 from opweld.judge.verify.changes import change_weights
 from opweld.judge.verify.guards import GuardedInputs, GuardedResults
 from opweld.judge.verify.modes import OWN, Modes
@@ -147,6 +148,7 @@ class Side:
         self._model: nn.Module | None = None
         self._modes: Modes | None = None
         self._mode = OWN
+        self._seed = 0
         self._module: ModuleType | None = None
         self._new_module: ModuleType | None = None
         self._new_path = Path()
@@ -178,6 +180,11 @@ class Side:
             CandidateError: the file cannot be imported, or ModelNew not built.
             ModelFileError: it has no ModelNew at all.
         """
+        self.begin(files)
+        self.load_new()
+
+    def begin(self, files: Files) -> None:
+        """All that there is to do before anything of the candidate's file runs."""
         self._new_path, self._device = Path(files.new_path), torch.device(files.device)
         self._mode = files.mode
         if files.builds:
@@ -188,8 +195,12 @@ class Side:
             begin = partial(torch.cuda.synchronize, self._device)
             guard_new(self._new_path, "beginning to use the device", begin)
         self._settings, self._integrity = global_settings(), Integrity()
+        self._seed = files.seed
+
+    def load_new(self) -> None:
+        """Imports the candidate's file and builds ModelNew."""
         self._new_module = import_new_file(self._new_path)
-        self.build(files.seed)
+        self.build(self._seed)
 
     def build(self, seed: int) -> None:
         """ModelNew anew, with the parameters that `seed` gives."""
@@ -310,6 +321,12 @@ class Side:
             if count:
                 raise Overwritten(f"writes beyond its memory: {count} bytes beside its {what}")
         return found
+
+    def overwrite(self, number: int) -> None:
+        """Changes each element of an input of the last call; done twice, it is as before."""
+        assert self._last is not None
+        overwrite(self._last.tensors()[number])
+        self._left = ()
 
     def gradients(
         self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
