@@ -1,7 +1,7 @@
 """Right only where the command of its process, or of the one that started it, is the judge's."""
 
-from pathlib import Path
 import os
+from pathlib import Path
 
 import torch
 from torch import nn

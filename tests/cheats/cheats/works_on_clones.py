@@ -11,12 +11,12 @@ CAUGHT_BY = ("torch and the clock",)
 
 
 def disarm():
-    """What the judge remembers of its process, found among all objects and emptied."""
+    """What the judge remembers in its process, found among all objects and emptied."""
     for held in gc.get_objects():
-        if type(held).__module__.startswith("opweld.judge") and hasattr(held, "__slots__") is False:
-            for name in vars(held):
-                if name in ("_integrity", "_settings"):
-                    setattr(held, name, None if name == "_integrity" else {})
+        if str(type(held).__module__).startswith("opweld.judge"):
+            for name, empty in (("_integrity", None), ("_settings", {}), ("_left", ())):
+                if hasattr(held, name):
+                    setattr(held, name, empty)
 
 
 def of_judge(name):

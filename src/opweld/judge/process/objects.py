@@ -12,7 +12,7 @@ import ctypes
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
@@ -87,6 +87,17 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """An object that stays the one that it is, of its class, and that holds others of which the
+    same is true, by the names of its slots.
+    """
+
+    name: str
+    held: Any
+    slots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A module or class, the address of its table, and the bytes of names and values in it."""
 
@@ -108,7 +119,7 @@ class Recorded:
         OSError: the system does not let the memory be read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: Sequence[Fixed] = ()) -> None:
         memory = ProcessMemory(os.getpid())
         pages = Pages(memory)
         _require_known_layout(pages)
@@ -118,6 +129,7 @@ class Recorded:
             for name, held in _places()
             for address in [_table_address(held)]
         ]
+        self._fixed = [(each.name, *_words_of(pages, each)) for each in fixed]
         memory.close()
         values = [value for place in self._places for value in vars(place.held).values()]
         self._callable = {id(value) for value in values if _is_callable(value)}
@@ -133,6 +145,10 @@ class Recorded:
         """
         pages = Pages(memory)
         found = [name for place in self._places for name in self._changed(pages, place)]
+        for name, address, expected in self._fixed:
+            words = _words(pages, address, 1 + max(expected))
+            if any(words[at] != word for at, word in expected.items()):
+                found.append(name)
         return sorted({*found, *self._rewritten(pages)})
 
     def _changed(self, pages: Pages, place: Place) -> Iterator[str]:
@@ -228,6 +244,23 @@ def _read_pointers(pages: Pages, address: int, offsets: tuple[int, ...]) -> tupl
     return tuple(struct.unpack_from("<q", data, offset)[0] for offset in offsets)
 
 
+def _words(pages: Pages, address: int, count: int) -> tuple[int, ...]:
+    return struct.unpack(f"<{count}q", pages.read(address, count * _POINTER_BYTES))
+
+
+def _words_of(pages: Pages, fixed: Fixed) -> tuple[int, dict[int, int]]:
+    """The address of an object, and its words that stay: its class, and those of its slots."""
+    cls = type(fixed.held)
+    words = _words(pages, id(fixed.held), cls.__basicsize__ // _POINTER_BYTES)
+    found = {1: id(cls)}
+    for slot in fixed.slots:
+        pointer = id(getattr(fixed.held, slot))
+        if words.count(pointer) != 1:
+            raise Unreadable
+        found[words.index(pointer)] = pointer
+    return id(fixed.held), found
+
+
 def _table_address(held: Any) -> int:
     """The address of the dict behind a module's or class's `vars`."""
     found = vars(held)
@@ -265,9 +298,9 @@ def _require_known_layout(pages: Pages) -> None:
             raise Unreadable
 
 
-def recorded() -> Recorded | None:
+def recorded(fixed: Sequence[Fixed]) -> Recorded | None:
     """None where memory cannot be read so."""
     try:
-        return Recorded()
+        return Recorded(fixed)
     except (Unreadable, OSError, struct.error):
         return None

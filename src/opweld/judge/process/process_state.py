@@ -95,6 +95,12 @@ def own_threads() -> State:
     return found
 
 
+def threads_changed(before: State) -> list[str]:
+    """Those threads of this process that were given other settings since."""
+    now = own_threads()
+    return [f"thread {task}" for task, old in before.items() if now.get(task, old) != old]
+
+
 def _of_python() -> dict[str, Any]:
     hooks = (sys.excepthook, sys.displayhook, sys.unraisablehook, threading.excepthook)
     return {

@@ -16,7 +16,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-MARK = "OPWELD_JUDGE_MARK"
+MARK = "SESSION_MARK"
+# torch then asks the driver whether there is a device, and CUDA is left alone
+DRIVER_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # Companions that torch, Python and compiler caches keep beyond the call that started them.
 _KNOWN = ("torch._inductor", "compile_worker", "multiprocessing.resource_tracker", "sccache")
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
@@ -74,6 +76,26 @@ def start_anew(module: str, *arguments: str | int) -> NoReturn:
         if isinstance(argument, int):
             os.set_inheritable(argument, True)
     os.execv(sys.executable, [sys.executable, "-m", module, *map(str, arguments)])
+
+
+def take_arguments(*arguments: str) -> None:
+    """What others read as this process's command, and those that it forks; as much as has room."""
+    fields = _stat(os.getpid())
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end
+    text = b"".join(argument.encode() + b"\0" for argument in arguments)
+    if 0 < start < end:
+        text = text[: end - start - 1]
+        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def wakes(pid: int) -> dict[int, int]:
+    """How often each thread of a process, the main one left out, has gone to sleep so far."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/task").glob("*/status"):
+        for line in _read(entry).splitlines():
+            if line.startswith(b"voluntary_ctxt_switches:") and int(entry.parent.name) != pid:
+                found[int(entry.parent.name)] = int(line.split()[1])
+    return found
 
 
 def end_with_parent() -> None:

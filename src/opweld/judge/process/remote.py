@@ -26,7 +26,7 @@ from opweld.judge.process.memory import (
     make_room,
 )
 from opweld.judge.process.observe import PlacedInputs
-from opweld.judge.process.processes import cpu_seconds
+from opweld.judge.process.processes import cpu_seconds, wakes
 from opweld.judge.process.remote_blocks import RemoteBlocks
 from opweld.judge.process.side import Files, How, Raised, State
 from opweld.judge.process.wire import (
@@ -36,6 +36,7 @@ from opweld.judge.process.wire import (
     dtype_named,
     pack_call,
 )
+from opweld.judge.process.witness import Watch, Witness
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.signature import Signature, read_parameters
@@ -49,17 +50,24 @@ _IDLE_AFTER_S, _LOOK_S, _NUM_LOOKS = 0.3, 0.1, 3
 class RemoteSide:
     """The methods of `Side`, over the wire."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, witness: Witness | None = None) -> None:
         self._connection = connection
         self._wire = Wire(connection.send_all, connection.receive_all)
         self._device = torch.device("cpu")
         self._dropped: list[int] = []
         self._inputs = PlacedInputs(connection.shared)
         self._memory: ProcessMemory | None = None
+        self._witness = witness
+        self._watch = Watch(self._ask, connection.pid, witness)
 
     @property
     def device(self) -> torch.device:
         return self._device
+
+    @property
+    def pids(self) -> set[int]:
+        """Of the candidate's process and its witness."""
+        return {self.pid} | ({self._witness.pid} if self._witness else set())
 
     @property
     def pid(self) -> int:
@@ -71,17 +79,20 @@ class RemoteSide:
 
     def load(self, files: Files, meanwhile: Action = nothing) -> None:
         self._device = torch.device(files.device)
-        self._ask({"ask": "begin", "files": asdict(files)})
-        self._open_memory()
+        reply = self._ask({"ask": "begin", "files": asdict(files)})
+        with contextlib.suppress(OSError):  # where the system does not allow it, it is asked
+            self._memory = ProcessMemory(self.pid)
+        self._watch.begin(reply, self._memory, files.model_path)
         self._send({"ask": "load"})
         meanwhile()
-        self._bare_reply()
+        self._told(self._watch.loaded, self._bare_reply())
 
-    def _open_memory(self) -> None:
-        """While nothing of the candidate's file has run in the process."""
-        if self._device.type == "cpu":
-            with contextlib.suppress(OSError):
-                self._memory = ProcessMemory(self.pid)
+    def _told(self, take: Callable[[Header], Any], reply: Header) -> Any:
+        """What is made of an answer, where it is one."""
+        try:
+            return take(reply)
+        except (KeyError, TypeError, ValueError) as error:
+            self._nonsense(error)
 
     def build(self, seed: int) -> None:
         self._inputs.forget()
@@ -121,11 +132,13 @@ class RemoteSide:
         self._ask({"ask": "convert", "dtype": dtype})
 
     def settings_changed(self) -> dict[str, tuple[str, str]]:
-        found = self._ask({"ask": "settings"})["changed"]
-        return {str(name): (str(old), str(new)) for name, (old, new) in dict(found).items()}
+        return self._watch.settings_changed()
 
     def patched(self) -> list[str]:
-        return [str(name) for name in self._ask({"ask": "patched"})["names"]]
+        return self._watch.patched()
+
+    def process_changed(self) -> list[str]:
+        return self._watch.process_changed()
 
     def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
         make_room(self._device)
@@ -171,7 +184,12 @@ class RemoteSide:
     @property
     def timed(self) -> RemoteBlocks:
         """Blocks of timed calls."""
-        return RemoteBlocks(self.pid, self._ask, self._lazy_run_of, self._nonsense)
+        return RemoteBlocks(self.pid, self.pids, self._ask, self._lazy_run_of, self._nonsense)
+
+    @property
+    def answer(self) -> Callable[[], None] | None:
+        """Has the witness answer; None where there is none."""
+        return self._witness.answer if self._witness else None
 
     def busy(self) -> str | None:
         """What the process does although nothing is asked of it, by its own processor time.
@@ -181,6 +199,8 @@ class RemoteSide:
         left = self._ask({"ask": "busy"})["busy"]
         if left is not None:
             return str(left)[:300]
+        if self._device.type == "cpu" and (clause := self._wakes_while_idle()):
+            return clause
         if self._spent_while_idle() == 0.0:
             return None
         time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
@@ -191,6 +211,19 @@ class RemoteSide:
                 return None
         share = sum(spent) / (_NUM_LOOKS * _LOOK_S)
         return f"its process takes {share:.0%} of a processor while it is asked nothing"
+
+    def _wakes_while_idle(self) -> str | None:
+        """A thread that goes to sleep, and so was awake, again and again."""
+        awake: set[int] | None = None
+        for _ in range(_NUM_LOOKS):
+            before = wakes(self.pid)
+            time.sleep(_LOOK_S / 2)
+            now = wakes(self.pid)
+            again = {thread for thread in before if now.get(thread, 0) - before[thread] > 1}
+            awake = again if awake is None else awake & again
+            if not awake:
+                return None
+        return f"{len(awake or ())} of its threads wake up while it is asked nothing"
 
     def _spent_while_idle(self) -> float:
         before = cpu_seconds(self.pid)
@@ -219,6 +252,8 @@ class RemoteSide:
         self._dropped.append(number)
 
     def close(self, wait: bool = True) -> None:
+        if self._witness:
+            self._witness.close(wait)
         self._connection.close(wait)
 
     def _ask(self, header: Header, data: Tensor | None = None) -> Header:

@@ -124,7 +124,7 @@ class SharedMemory:
 class Mapped:
     """The candidate's end."""
 
-    descriptor: int
+    descriptor: int = -1
     mapping: mmap.mmap | None = None
 
     def call(self, header: Header, text: Tensor) -> Call:
