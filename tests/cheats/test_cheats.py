@@ -76,7 +76,7 @@ def test_the_cheat_gains_nothing(
     It notes of each call whether it had the result already. The timed ones are the last.
     """
     log = tmp_path / "calls"
-    monkeypatch.setenv("OPWELD_CHEAT_LOG", str(log))
+    monkeypatch.setenv("CHEAT_LOG", str(log))
     with Server({**os.environ, **ONE_THREAD}) as server:
         judgement = judged(entry, server, "cpu")
     assert judgement.verdict.passed, judgement.verdict.reason

@@ -8,6 +8,7 @@ classes and the functions in them, and compares; nothing that runs there is aske
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
 import os
 import struct
@@ -298,8 +299,18 @@ def _require_known_layout(pages: Pages) -> None:
             raise Unreadable
 
 
+def _use_optimizers() -> None:
+    """Torch wraps the step of an optimizer's class when the first of that class is made."""
+    parameter = torch.zeros(1, 1, requires_grad=True)
+    for cls in vars(torch.optim).values():
+        if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer):
+            with contextlib.suppress(Exception):  # one that cannot be made wraps nothing
+                cls([parameter])
+
+
 def recorded(fixed: Sequence[Fixed]) -> Recorded | None:
     """None where memory cannot be read so."""
+    _use_optimizers()
     try:
         return Recorded(fixed)
     except (Unreadable, OSError, struct.error):
