@@ -136,6 +136,10 @@ class Server:
         import_model_file(Path(header["model_path"]))
         return {}, None
 
+    def ask_inputs(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        leaves = [t.detach() for t in self.side.last_inputs()]
+        return {"leaves": list(map(leaf_header, leaves)), "id": self._keep(leaves)}, None
+
     def ask_overwrite(self, header: Header, data: Tensor) -> tuple[Header, None]:
         self.side.overwrite(header["number"])
         return {}, None

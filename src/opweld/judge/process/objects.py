@@ -136,7 +136,7 @@ class Recorded:
         self._callable = {id(value) for value in values if _is_callable(value)}
         self._functions = {id(f): f for value in values for f in _functions_of(value)}
         self._pointers = {address: _pointers(f) for address, f in self._functions.items()}
-        self._builtins = {id(name) for name in vars(builtins)}
+        self._builtins = {id(name): name for name in vars(builtins)}
 
     def differences(self, memory: ProcessMemory) -> list[str]:
         """Full names of what is another object in that process, or gone, or rewritten.
@@ -165,7 +165,7 @@ class Recorded:
         for key in now.keys() - before.keys():
             if isinstance(place.held, ModuleType):
                 if key in self._builtins:
-                    yield f"{place.name}.{names.get(key, 'a built-in name')}"
+                    yield f"{place.name}.{self._builtins[key]}"
             elif _type_of(pages, now[key]) == id(FunctionType):
                 yield f"a method of {place.name}"
 

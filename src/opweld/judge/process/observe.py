@@ -22,6 +22,7 @@ from opweld.judge.verify.run import Run
 _MAX_BYTES = 2**24
 
 BESIDE = "writes beyond its memory: {count} bytes beside its inputs"
+WRITES = "writes to its input {position}, which the original leaves alone"
 SHARED = "returns memory of its inputs, and the original does not"
 LATER = "writes to its inputs after it has returned"
 
@@ -70,8 +71,7 @@ class PlacedInputs:
             return with_inputs(run, placed, positions)
         for position in positions:
             if position not in like.changed_inputs:
-                clause = f"writes to its input {position}, which the original leaves alone"
-                raise Raised(f"ModelNew {clause}", overwrote=True)
+                raise Raised(f"ModelNew {WRITES.format(position=position)}", overwrote=True)
         if not like.aliases and self._is_shared(run):
             raise Raised(f"ModelNew {SHARED}", overwrote=True)
         return with_inputs(run, placed, like.changed_inputs)

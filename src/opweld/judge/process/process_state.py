@@ -31,11 +31,14 @@ _STEERING = (
 # Those that say where compilers are, and for what they compile, are a build's own business.
 _OF_BUILDS = (
     *("TORCH_CUDA_ARCH_LIST", "TORCH_EXTENSIONS_DIR", "TORCH_LOGS", "TORCH_SHOW_CPP_STACKTRACES"),
+    *("TORCH_USE_CUDA_DSA", "TORCH_NVCC_FLAGS", "TORCH_DONT_CHECK_COMPILER_ABI"),
     *("CUDA_HOME", "CUDA_PATH", "CUDA_CACHE_PATH", "CUDA_MODULE_LOADING", "CUDA_VERSION"),
     *("PATH", "CC", "CXX", "CUDAHOSTCXX", "MAX_JOBS", "CFLAGS", "CXXFLAGS", "NVCC_FLAGS"),
 )
 # Parts of Python that bring a finder of their own when they are imported, as builds do.
 _OWN_FINDERS = ("setuptools", "_distutils_hack", "pkg_resources", "six", "torch", "triton")
+# Signals 32 and 33, which the C library takes for itself when the first thread is made.
+_OF_THREADS = 0b11 << 31
 _ALL = " for everybody"
 _BROAD = (Warning, UserWarning, DeprecationWarning, FutureWarning, RuntimeWarning)
 
@@ -63,13 +66,14 @@ def kernel_state(pid: int) -> State:
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
         fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        caught = hex(int(fields["SigCgt"], 16) & ~_OF_THREADS)
         priority = os.getpriority(os.PRIO_PROCESS, pid)
         processors = sorted(os.sched_getaffinity(pid))
         folder = os.readlink(f"/proc/{pid}/cwd")
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):
         return {}
     return {
-        "the signals that are caught": fields.get("SigCgt", ""),
+        "the signals that are caught": caught,
         "the signals that are ignored": fields.get("SigIgn", ""),
         "the signals that are blocked": fields.get("SigBlk", ""),
         "the file mode mask": fields.get("Umask", ""),

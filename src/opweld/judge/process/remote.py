@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from torch import Tensor
 from opweld.errors import OpweldError, from_data
 from opweld.judge.load import Call, CandidateError
 from opweld.judge.measure.clock import Action, nothing
+from opweld.judge.numerics.compare import same_bits
 from opweld.judge.numerics.differentiate import Backward, GradOutputs
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
@@ -25,8 +25,8 @@ from opweld.judge.process.memory import (
     extent_bytes,
     make_room,
 )
-from opweld.judge.process.observe import PlacedInputs
-from opweld.judge.process.processes import cpu_seconds, wakes
+from opweld.judge.process.observe import WRITES, PlacedInputs
+from opweld.judge.process.processes import idle_clause
 from opweld.judge.process.remote_blocks import RemoteBlocks
 from opweld.judge.process.side import Files, How, Raised, State
 from opweld.judge.process.wire import (
@@ -44,7 +44,8 @@ from opweld.judge.verify.signature import Signature, read_parameters
 WHOLE_BYTES = "OPWELD_JUDGE_WHOLE_BYTES"
 # What one read of an output takes of the memory that is free; beyond it outputs come in pieces.
 _WHOLE_SHARE = 16
-_IDLE_AFTER_S, _LOOK_S, _NUM_LOOKS = 0.3, 0.1, 3
+# Inputs on a device up to this size are looked at behind every call.
+_FETCHED_BACK_BYTES = 2**20
 
 
 class RemoteSide:
@@ -145,7 +146,10 @@ class RemoteSide:
         self._inputs.require_untouched()
         if self._device.type != "cpu":
             packed, data = pack_call(call)
-            return self._run_of(self._asked_to_run(packed, data, how, like), like, lazy)
+            found = self._run_of(self._asked_to_run(packed, data, how, like), like, lazy)
+            if like is not None and not (how.guarded or how.weight):
+                self._compare_inputs(call, like)
+            return found
         placed = self._inputs.place(call, how.same_memory, how.guarded)
         # what lies around the inputs is watched here
         reply = self._asked_to_run(placed.header, placed.text, replace(how, guarded=False), like)
@@ -155,6 +159,26 @@ class RemoteSide:
     def _asked_to_run(self, packed: Header, data: Tensor, how: How, like: Run | None) -> Header:
         asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
         return self._ask(asked, data)
+
+    def _compare_inputs(self, call: Call, like: Run) -> None:
+        """Small inputs on a device are fetched behind the call, and compared here.
+
+        Raises:
+            Raised: one is another, which the original leaves alone.
+        """
+        given = call.tensors()
+        if sum(t.nbytes for t in given) > _FETCHED_BACK_BYTES:
+            return
+        reply = self._ask({"ask": "inputs"})
+        leaves = self._told(self._input_leaves, reply)
+        for position, (leaf, t) in enumerate(zip(leaves, given, strict=False)):
+            if position not in like.changed_inputs and not same_bits(leaf[()], t.detach()):
+                raise Raised(f"ModelNew {WRITES.format(position=position)}", overwrote=True)
+
+    def _input_leaves(self, reply: Header) -> list[RemoteLeaf]:
+        handle = ResultHandle(self, int(reply["id"]))
+        described = enumerate(reply["leaves"])
+        return [self._leaf(n, data, int(reply["id"]), handle) for n, data in described]
 
     def overwrite(self, number: int) -> None:
         """Changes each element of an input of the last call; done twice, it is as before."""
@@ -199,36 +223,7 @@ class RemoteSide:
         left = self._ask({"ask": "busy"})["busy"]
         if left is not None:
             return str(left)[:300]
-        if self._device.type == "cpu" and (clause := self._wakes_while_idle()):
-            return clause
-        if self._spent_while_idle() == 0.0:
-            return None
-        time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
-        spent = []
-        for _ in range(_NUM_LOOKS):
-            spent.append(self._spent_while_idle())
-            if spent[-1] == 0.0:
-                return None
-        share = sum(spent) / (_NUM_LOOKS * _LOOK_S)
-        return f"its process takes {share:.0%} of a processor while it is asked nothing"
-
-    def _wakes_while_idle(self) -> str | None:
-        """A thread that goes to sleep, and so was awake, again and again."""
-        awake: set[int] | None = None
-        for _ in range(_NUM_LOOKS):
-            before = wakes(self.pid)
-            time.sleep(_LOOK_S / 2)
-            now = wakes(self.pid)
-            again = {thread for thread in before if now.get(thread, 0) - before[thread] > 1}
-            awake = again if awake is None else awake & again
-            if not awake:
-                return None
-        return f"{len(awake or ())} of its threads wake up while it is asked nothing"
-
-    def _spent_while_idle(self) -> float:
-        before = cpu_seconds(self.pid)
-        time.sleep(_LOOK_S)
-        return cpu_seconds(self.pid) - before
+        return idle_clause(self.pid, self._device.type == "cpu")
 
     def fetch(self, number: int, leaf: int, index: list[Any], count: int, dtype: Any) -> Tensor:
         """Elements of a result that the process holds, in row-major order, on the CPU."""

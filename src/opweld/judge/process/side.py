@@ -336,6 +336,10 @@ class Side:
                 raise Overwritten(f"writes beyond its memory: {count} bytes beside its {what}")
         return found
 
+    def last_inputs(self) -> list[Tensor]:
+        """The tensors of the last call, as they are now."""
+        return self._last.tensors() if self._last else []
+
     def overwrite(self, number: int) -> None:
         """Changes each element of an input of the last call; done twice, it is as before."""
         assert self._last is not None
