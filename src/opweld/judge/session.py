@@ -179,9 +179,10 @@ def _hygiene(pair: Pair, channel: Channel, threads: dict[str, str]) -> list[Chec
     patched, busy = side.patched(), side.busy()
     found = strays({os.getpid(), os.getppid(), *getattr(side, "pids", ())})
     ours = threads_changed(threads)
+    none = "none" if side.reads_memory else "none, by what its process says itself"
     return [
         _left_alone("global settings of torch", changed, "ModelNew changes "),
-        _left_alone("torch and the clock", patched, "ModelNew replaces "),
+        _left_alone("torch and the clock", patched, "ModelNew replaces ", none),
         _left_alone("process state", side.process_changed(), "ModelNew changes "),
         _left_alone(
             "the judge's own process", ours, "other processors or priority than before for "
@@ -197,8 +198,8 @@ def _with_failures(checks: list[Check], later: list[Check]) -> list[Check]:
     return [failed_later.get(check.name, check) for check in checks]
 
 
-def _left_alone(name: str, found: list[str], verb: str) -> Check:
-    return Check(name, not found, verb + ", ".join(found[:3]) if found else "none")
+def _left_alone(name: str, found: list[str], verb: str, none: str = "none") -> Check:
+    return Check(name, not found, verb + ", ".join(found[:3]) if found else none)
 
 
 def _load_original(request: Request, channel: Channel, side: Any) -> Pair:

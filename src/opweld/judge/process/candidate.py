@@ -34,6 +34,7 @@ from opweld.judge.process.processes import (
     end_with_parent,
     say_where,
     start_anew,
+    take_arguments,
 )
 from opweld.judge.process.shared import Mapped
 from opweld.judge.process.side import Files, How, Raised, Side
@@ -67,6 +68,7 @@ def main(sock: socket.socket, memory: int, out: int, err: int) -> NoReturn:
 def serve(descriptor: int, memory: int) -> None:
     """Answer on this socket until it closes."""
     sys.dont_write_bytecode = True
+    take_arguments(sys.executable, _SCRIPT)
     sys.argv, sys.orig_argv = [_SCRIPT], [sys.executable, _SCRIPT]
     say_where()
     SERVER.mapped.descriptor = memory

@@ -135,6 +135,10 @@ class RemoteSide:
     def settings_changed(self) -> dict[str, tuple[str, str]]:
         return self._watch.settings_changed()
 
+    @property
+    def reads_memory(self) -> bool:
+        return self._watch.reads_memory
+
     def patched(self) -> list[str]:
         return self._watch.patched()
 

@@ -267,8 +267,13 @@ class Side:
         return settings_changed(self._settings, self.settings())
 
     def process_changed(self) -> list[str]:
-        """What of Python and the system differs; in one process it is not looked at."""
+        """What of Python and the system differs: in one process it is not looked at."""
         return []
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether anybody looks into the memory of the process."""
+        return False
 
     def patched(self) -> list[str]:
         """What of torch, the clock and the built-ins is not what it was before the import."""
@@ -438,9 +443,8 @@ class Side:
 
 
 def _same_layout(left: Call, right: Call) -> bool:
-    pairs: Sequence[tuple[Tensor, Tensor]] = list(
-        zip(left.tensors(), right.tensors(), strict=False)
-    )
-    return len(left.tensors()) == len(right.tensors()) and all(
-        a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype for a, b in pairs
+    one, other = left.tensors(), right.tensors()
+    return len(one) == len(other) and all(
+        (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
+        for a, b in zip(one, other, strict=True)
     )

@@ -88,6 +88,12 @@ class Watch:
         self._kernel: State = {}
         self._model_path = ""
 
+    @property
+    def reads_memory(self) -> bool:
+        """Whether what the process says of itself is held against its memory."""
+        recorded = self._witness.recorded if self._witness else None
+        return recorded is not None and self._memory is not None
+
     def begin(self, reply: Header, memory: ProcessMemory | None, model_path: str) -> None:
         """Nothing of the candidate's file has run in the process yet."""
         self._memory, self._model_path = memory, model_path
@@ -108,8 +114,9 @@ class Watch:
         By its memory, and by what it says itself; less what importing the same libraries does.
         """
         said = {str(name) for name in self._ask({"ask": "patched"})["names"]}
-        if self._witness is None or self._witness.recorded is None or self._memory is None:
+        if not self.reads_memory:
             return sorted(said)
+        assert self._witness and self._witness.recorded and self._memory
         try:
             seen = set(self._witness.recorded.differences(self._memory))
         except OSError:
