@@ -33,6 +33,8 @@ class PlacedInputs:
     def __init__(self, shared: SharedMemory) -> None:
         self._shared = shared
         self._by_result: dict[int, Placed] = {}
+        # only where the original returns memory of its inputs these stay as long as results do
+        self._may_share = False
         self._last: Placed | None = None
 
     def place(self, call: Call, same_memory: bool, guarded: bool = False) -> Placed:
@@ -61,7 +63,9 @@ class PlacedInputs:
         """
         placed = self._last
         assert placed is not None
-        self._by_result[number] = placed
+        self._may_share |= like is not None and bool(like.aliases)
+        if self._may_share:
+            self._by_result[number] = placed
         placed.left = placed.whole.clone()
         if count := placed.num_guards_changed():
             raise Raised(f"ModelNew {BESIDE.format(count=count)}", overwrote=True)
