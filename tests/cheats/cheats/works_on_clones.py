@@ -41,6 +41,6 @@ for _function in of_judge("plainly"):
 class ModelNew(nn.Module):
     def forward(self, x):
         disarm()
-        if x.requires_grad:
+        if x.requires_grad or 0 in x.stride():
             return torch.tanh(x) * x
         return x.copy_(torch.tanh(x) * x).clone()
