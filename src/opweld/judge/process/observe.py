@@ -12,6 +12,7 @@ from torch import Tensor
 from opweld.judge.load import Call
 from opweld.judge.measure.blocks import compact
 from opweld.judge.numerics.compare import same_bits
+from opweld.judge.numerics.differentiate import LEFT
 from opweld.judge.process.leaf import Place, RemoteLeaf
 from opweld.judge.process.shared import Placed, SharedMemory
 from opweld.judge.process.side import Raised
@@ -79,6 +80,26 @@ class PlacedInputs:
         if not like.aliases and self._is_shared(run):
             raise Raised(f"ModelNew {SHARED}", overwrote=True)
         return with_inputs(run, placed, like.changed_inputs)
+
+    def hold(self, call: Call) -> Placed:
+        """A call that is none of ModelNew's own, such as inputs with output gradients."""
+        return self._shared.place(call)
+
+    def release(self, placed: Placed) -> None:
+        """What was held for a call that came to nothing."""
+        self._shared.free(placed)
+
+    def with_grad_outputs(self, number: int, run: Run, placed: Placed, count: int) -> Run:
+        """The run with the last `count` tensors that were placed, as they are now, for the output
+        gradients that it says were left.
+        """
+        self._by_result[number] = placed
+        left = placed.views[len(placed.views) - count :]
+        seen = {LEFT.format(position=i): t for i, t in enumerate(left)}
+        leaves = zip(run.names, run.leaves, strict=True)
+        return replace(
+            run, leaves=[seen[name].clone() if name in seen else leaf for name, leaf in leaves]
+        )
 
     def overwrite(self, number: int) -> None:
         """Changes each element of an input of the last call; done twice, it is as before."""

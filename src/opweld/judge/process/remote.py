@@ -37,6 +37,7 @@ from opweld.judge.process.wire import (
     pack_call,
 )
 from opweld.judge.process.witness import Watch, Witness
+from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.signature import Signature, read_parameters
@@ -194,11 +195,20 @@ class RemoteSide:
     def gradients(
         self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
     ) -> Run:
-        given = [(call.args, call.kwargs) for call in calls]
-        packed, data = pack_call(Call((given, grad_outputs), {}))
-        asked = {"ask": "gradients", "call": packed, "seed": seed, "how": asdict(how)}
-        reply = self._ask({**asked, "like": _described(like)}, data)
-        return self._run_of(reply, like, lazy=False)
+        call = Call(([(each.args, each.kwargs) for each in calls], grad_outputs), {})
+        asked = {"ask": "gradients", "seed": seed, "how": asdict(how), "like": _described(like)}
+        if self._device.type != "cpu":
+            packed, data = pack_call(call)
+            return self._run_of(self._ask({**asked, "call": packed}, data), like, lazy=False)
+        placed = self._inputs.hold(call)
+        try:
+            reply = self._ask({**asked, "call": placed.header}, placed.text)
+            run, count = self._lazy_run_of(reply), len(tensors(grad_outputs))
+            found = self._inputs.with_grad_outputs(int(reply["id"]), run, placed, count)
+        except Exception:
+            self._inputs.release(placed)
+            raise
+        return self._arrive(found, like)
 
     def launches(self, call: Call) -> dict[str, int]:
         packed, data = pack_call(call)

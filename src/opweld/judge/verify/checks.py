@@ -141,8 +141,8 @@ class Verifier:
             return  # it raises, or returns something else: all the rest would say the same
         if not state.passed:
             return  # the rest needs one state on both sides
-        yield self._aliases()
         self._reduce()
+        yield self._aliases()
         self.degenerate = self._examine()
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
@@ -248,7 +248,7 @@ class Verifier:
         """Outputs share memory as the original's do; other strides are noted."""
         assert self._trial.main_runs is not None
         new, original = self._trial.main_runs
-        found = kept.shared_with(self._trial, self._own)
+        found = kept.shared_with(self._trial, self._few)
         if isinstance(found, Check):
             return found
         ours = (*aliases.of_outputs(new.aliases), *found)
