@@ -136,6 +136,9 @@ class Server:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         import_model_file(Path(header["model_path"]))
+        if "torch._dynamo" in header["modules"]:
+            # some of what it replaces it replaces when it first compiles
+            torch.compile(torch.nn.Identity(), backend="eager")(torch.zeros(1))
         return {}, None
 
     def ask_inputs(self, header: Header, data: Tensor) -> tuple[Header, None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from opweld.judge.process.connection import Connection
+from opweld.judge.process.connection import CandidateEnded, Connection
 from opweld.judge.process.environment import settings_changed
 from opweld.judge.process.memory import ProcessMemory
 from opweld.judge.process.objects import Recorded
@@ -67,8 +67,12 @@ class Witness:
         return dict(self._ask({"ask": "process_state"})["state"])
 
     def _ask(self, header: Header) -> Header:
-        self._wire.send({**header, "dropped": []})
-        return self._wire.receive()[0]
+        try:
+            self._wire.send({**header, "dropped": []})
+            return self._wire.receive()[0]
+        except CandidateEnded as error:
+            # whatever it is, it is not ModelNew's doing, and no verdict on it
+            raise RuntimeError(f"the witness is gone ({header['ask']})") from error
 
 
 class Watch:
