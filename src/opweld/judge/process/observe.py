@@ -147,7 +147,7 @@ class PlacedInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lying:
+class _LocatedLeaf:
     """Where an output lies, by what its process says; to lie there would change what is read."""
 
     leaf: RemoteLeaf
@@ -178,14 +178,14 @@ def shared_outputs(run: Run) -> tuple[str, ...]:
     """Which outputs share memory with an output before them."""
     count = len(run.leaves) - len(run.changed_inputs) - len(run.changed_state)
     named = zip(run.names[:count], run.leaves[:count], strict=True)
-    lying = [
-        (name, _Lying(leaf, leaf.place))
+    located = [
+        (name, _LocatedLeaf(leaf, leaf.place))
         for name, leaf in named
         if isinstance(leaf, RemoteLeaf) and leaf.place is not None
     ]
     return tuple(
         f"{name} shares memory with {before}"
-        for (before, left), (name, right) in itertools.combinations(lying, 2)
+        for (before, left), (name, right) in itertools.combinations(located, 2)
         if share_memory(left, right)
     )
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.signature import Signature, read_parameters
 
+_T = TypeVar("_T")
 WHOLE_BYTES = "OPWELD_JUDGE_WHOLE_BYTES"
 # What one read of an output takes of the memory that is free; beyond it outputs come in pieces.
 _WHOLE_SHARE = 16
@@ -84,16 +85,17 @@ class RemoteSide:
         reply = self._ask({"ask": "begin", "files": asdict(files)})
         with contextlib.suppress(OSError):  # where the system does not allow it, it is asked
             self._memory = ProcessMemory(self.pid)
-        self._watch.begin(reply, self._memory, files.model_path)
+        self._parsed(lambda: self._watch.begin(reply, self._memory, files.model_path))
         self._send({"ask": "load"})
         meanwhile()
-        self._told(self._watch.loaded, self._bare_reply())
+        loaded = self._bare_reply()
+        self._parsed(lambda: self._watch.loaded(loaded))
 
-    def _told(self, take: Callable[[Header], Any], reply: Header) -> Any:
-        """What is made of an answer, where it is one."""
+    def _parsed(self, read: Callable[[], _T]) -> _T:
+        """What is read of an answer, where it is one."""
         try:
-            return take(reply)
-        except (KeyError, TypeError, ValueError) as error:
+            return read()
+        except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
             self._nonsense(error)
 
     def build(self, seed: int) -> None:
@@ -134,17 +136,17 @@ class RemoteSide:
         self._ask({"ask": "convert", "dtype": dtype})
 
     def settings_changed(self) -> dict[str, tuple[str, str]]:
-        return self._watch.settings_changed()
+        return self._parsed(self._watch.settings_changed)
 
     @property
     def reads_memory(self) -> bool:
         return self._watch.reads_memory
 
     def patched(self) -> list[str]:
-        return self._watch.patched()
+        return self._parsed(self._watch.patched)
 
     def process_changed(self) -> list[str]:
-        return self._watch.process_changed()
+        return self._parsed(self._watch.process_changed)
 
     def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
         make_room(self._device)
@@ -158,7 +160,8 @@ class RemoteSide:
         placed = self._inputs.place(call, how.same_memory, how.guarded)
         # what lies around the inputs is watched here
         reply = self._asked_to_run(placed.header, placed.text, replace(how, guarded=False), like)
-        found = self._inputs.seen(int(reply["id"]), self._lazy_run_of(reply), like)
+        run = self._lazy_run_of(reply)
+        found = self._inputs.seen(int(reply["id"]), run, like)
         return found if lazy else self._arrive(found, like)
 
     def _asked_to_run(self, packed: Header, data: Tensor, how: How, like: Run | None) -> Header:
@@ -175,7 +178,7 @@ class RemoteSide:
         if sum(t.nbytes for t in given) > _FETCHED_BACK_BYTES:
             return
         reply = self._ask({"ask": "inputs"})
-        leaves = self._told(self._input_leaves, reply)
+        leaves = self._parsed(lambda: self._input_leaves(reply))
         for position, (leaf, t) in enumerate(zip(leaves, given, strict=False)):
             if position not in like.changed_inputs and not same_bits(leaf[()], t.detach()):
                 raise Raised(f"ModelNew {WRITES.format(position=position)}", overwrote=True)

@@ -21,6 +21,10 @@ from opweld.judge.process.wire import Header, Wire
 _LIBRARIES = ("torch", "triton", "numpy", "sympy", "mpmath", "setuptools", "_distutils_hack")
 
 
+class WitnessEnded(Exception):
+    """The process that nothing of the candidate can have reached is gone."""
+
+
 class Witness:
     """Asks such a process."""
 
@@ -72,7 +76,7 @@ class Witness:
             return self._wire.receive()[0]
         except CandidateEnded as error:
             # whatever it is, it is not ModelNew's doing, and no verdict on it
-            raise RuntimeError(f"the witness is gone ({header['ask']})") from error
+            raise WitnessEnded(f"the second process has ended ({header['ask']})") from error
 
 
 class Watch:

@@ -14,7 +14,7 @@ _MAX_MARKS = 2**24
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class Lying(Protocol):
+class Located(Protocol):
     """What has a place in memory: a tensor, or what is known of one elsewhere."""
 
     @property
@@ -82,7 +82,7 @@ def stride_note(
     return "; ".join(parts[:3])
 
 
-def share_memory(left: Lying, right: Lying) -> bool:
+def share_memory(left: Located, right: Located) -> bool:
     """Whether a write to one can be seen in the other: an element's bytes belong to both."""
     if left.numel() == 0 or right.numel() == 0 or left.device != right.device:
         return False
@@ -110,22 +110,22 @@ def is_dense(t: object) -> TypeGuard[Tensor]:
     return plain and isinstance(t, Tensor) and t.layout is torch.strided and not t.is_meta
 
 
-def _extent(t: Lying) -> tuple[int, int]:
+def _extent(t: Located) -> tuple[int, int]:
     """The first byte, and the one after the last, that the elements lie in."""
     last = sum((size - 1) * stride for size, stride in zip(t.shape, t.stride(), strict=True))
     return t.data_ptr(), t.data_ptr() + (last + 1) * t.element_size()
 
 
-def _fills(t: Lying, num_bytes: int) -> bool:
+def _fills(t: Located, num_bytes: int) -> bool:
     """Whether no byte of the extent is left out: all strides are products of smaller sizes."""
     return t.numel() * t.element_size() == num_bytes and not _repeats(t)
 
 
-def _repeats(t: Lying) -> bool:
+def _repeats(t: Located) -> bool:
     return any(size > 1 and not stride for size, stride in zip(t.shape, t.stride(), strict=True))
 
 
-def _marks_meet(left: Lying, right: Lying, first: int, end: int) -> bool:
+def _marks_meet(left: Located, right: Located, first: int, end: int) -> bool:
     """Interleaved layouts: the elements of one are marked in a map, those of the other read there.
 
     A map of more than 2^24 elements, or elements of unequal size, count as shared.
