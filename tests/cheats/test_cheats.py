@@ -67,16 +67,18 @@ def test_a_result_is_never_unpickled(server: Server) -> None:
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("entry", parameters("gainless", "cpu"))
-def test_the_cheat_gains_nothing(
-    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def gainless(name: str) -> Entry:
+    (entry,) = (each for each in entries("gainless") if each.name == name)
+    return entry
+
+
+def test_a_cache_gains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is right, so that it may pass; but what it kept is of no use in the timed runs.
 
     It notes of each call whether it had the result already. The timed ones are the last.
     """
-    log = tmp_path / "calls"
-    monkeypatch.setenv("OPWELD_CHEAT_LOG", str(log))
+    log, entry = tmp_path / "calls", gainless("cached_by_value")
+    monkeypatch.setenv("CHEAT_LOG", str(log))
     with Server({**os.environ, **ONE_THREAD}) as server:
         judgement = judged(entry, server, "cpu")
     assert judgement.verdict.passed, judgement.verdict.reason
@@ -85,6 +87,15 @@ def test_the_cheat_gains_nothing(
     timed = calls[-judgement.timing.opweld_ms.n :]
     assert "hit" in calls[: -len(timed)], "it does keep results"
     assert set(timed) == {"miss"}
+
+
+def test_a_clock_inside_that_runs_slow_gains_nothing(server: Server) -> None:
+    """What is published is the referee's own clock; the other one is a detail."""
+    judgement = judged(gainless("clock_scaled"), server, "cpu")
+    assert judgement.verdict.passed, judgement.verdict.reason
+    timing = judgement.timing
+    assert timing is not None and timing.inside_ms is not None, judgement.timing_error
+    assert timing.inside_ms.median < 0.95 * timing.opweld_ms.median
 
 
 def test_every_file_stands_against_a_model_and_says_how_it_is_caught() -> None:

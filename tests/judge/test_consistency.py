@@ -13,7 +13,6 @@ from opweld.judge.measure.consistency import (
     baseline_undisturbed,
     data_sheet,
     deferred_work,
-    outside_times,
     time_from_outside,
 )
 from opweld.judge.measure.rounds import Block, Draws, Record, Rounds, Touch
@@ -62,7 +61,7 @@ def test_a_slow_empty_block_hides_nothing() -> None:
     honest = record(1.0)
     blocks = [Block((0.1,) * 20, 22.0, 20.0) for _ in range(11)]
     slow = Record(20, answer_ms=0.1, blocks=blocks)
-    assert outside_times(slow, honest)[0] == pytest.approx((22.0 - (1.5 * 2.0 + 0.1)) / 20)
+    assert slow.call_ms(honest)[0] == pytest.approx((22.0 - (1.1 * 2.0 + 0.1)) / 20)
     assert not time_from_outside(slow, honest).passed
 
 

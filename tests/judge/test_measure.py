@@ -133,7 +133,7 @@ def test_a_small_model_goes_through_all_checks() -> None:
         "the data sheet",
     ]
     assert {c.name: c.passed for c in measured.checks}["timed results"]
-    assert measured.timing.opweld_ms.n == 3 and measured.timing.outside_ms
+    assert measured.timing.opweld_ms.n == 3 and measured.timing.inside_ms
     beside = measured.timing.vs_eager
     assert beside and 1 <= beside.pairs <= 3 and not beside.slower, "too few to tell"
     assert measured.timing.notes == () or "faster than the limit" in measured.timing.notes[0]

@@ -18,6 +18,7 @@ from opweld.judge import Judgement, Server, Settings, check
 from opweld.judge.process.environment import FRESH
 from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
 from opweld.judge.process.remote import RemoteSide
+from opweld.judge.process.shared import SharedMemory
 from opweld.judge.process.wire import Wire, bytes_of
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
@@ -83,7 +84,7 @@ class Canned:
     pid, step = 0, ""
 
     def __init__(self, *answers: tuple[dict[str, object], torch.Tensor | None]) -> None:
-        self.data, self.closed = bytearray(), False
+        self.data, self.closed, self.shared = bytearray(), False, SharedMemory(-1)
         for header, payload in answers:
             Wire(self.data.extend, lambda buffer: None).send(header, payload)
 

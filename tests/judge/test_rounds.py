@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -135,8 +136,51 @@ def test_rounds_take_the_order_that_is_drawn(monkeypatch: pytest.MonkeyPatch) ->
 def test_blocks_of_one_round_are_a_pair() -> None:
     clock = FakeClock()
     rounds = rounds_of(FakeSide(clock, 30.0), FakeSide(clock, 20.0), num_runs=4)
-    assert rounds.pairs("opweld", "eager") == [(30.0, 20.0)] * 4
-    assert Block((1.0, 1.0, 900.0), 902.0, 0.0).middle_ms() == 1.0
+    assert [pytest.approx(pair) for pair in rounds.pairs("opweld", "eager")] == [(30.0, 20.0)] * 4
+    assert Block((1.0, 1.0), 4.5, 0.5).call_ms() == 2.0
+
+
+def test_a_clock_inside_that_is_wrong_changes_no_figure() -> None:
+    clock = FakeClock()
+    rounds = rounds_of(FakeSide(clock, 2.0, hidden_ms=0.4), FakeSide(clock, 2.0))
+    for name in ("opweld", "eager"):
+        assert all(ms == pytest.approx(2.0) for ms in rounds.call_ms(name))
+
+
+def test_answers_that_are_slow_on_purpose_are_not_taken_off() -> None:
+    """An empty block counts as far as one of the other side and an answer of another process."""
+    clock = FakeClock()
+
+    def answer() -> None:
+        clock.ms += 0.1
+
+    eager = FakeSide(clock, 1.0, answer_ms=0.0)
+    sides = {"eager": eager, "opweld": FakeSide(clock, 1.0, answer_ms=10.0)}
+    for asked, taken_off in ((answer, 0.1), (None, 10.0)):
+        rounds = Rounds(sides, Draws(4, 10**6), 100, "opweld", clock, asked)
+        rounds.run(1.0, num_runs=40)
+        block = rounds.records["opweld"].blocks[0]
+        expected = (block.outside - taken_off) / len(block.inside)
+        assert rounds.call_ms("opweld")[0] == pytest.approx(expected)
+
+
+def test_blocks_become_longer_where_empty_ones_vary() -> None:
+    @dataclass
+    class Unsteady(FakeSide):
+        turn: int = 0
+
+        def block(self, run: bool, keep: bool) -> list[float]:
+            self.turn += not run
+            self.clock.ms += 0.0 if run else self.turn % 4
+            return super().block(run, keep)
+
+    clock = FakeClock()
+    rounds = rounds_of(Unsteady(clock, 1.0), FakeSide(clock, 1.0))
+    assert rounds.records["opweld"].num_calls > BLOCK_MS
+    assert rounds.records["eager"].num_calls == BLOCK_MS
+    assert (
+        rounds_of(Unsteady(clock, 1.0), FakeSide(clock, 1.0), 20).records["opweld"].num_calls == 20
+    )
 
 
 def test_the_candidate_keeps_outputs_in_every_block_and_the_others_never() -> None:

@@ -229,3 +229,27 @@ def test_expensive_models_are_tried_on_fewer_rows(
     monkeypatch.setattr(verify, "MAX_FLOPS", {"cpu": 100})
     judgement = judge_pair(tmp_path, LINEAR, SAME)
     assert "on 5 of 6 rows" in named(judgement, "normal values").detail
+
+
+def test_the_order_and_number_of_calls_follow_from_the_seed(tmp_path: Path) -> None:
+    """A candidate that counts its calls learns nothing; the same seed gives the same ones."""
+    log = tmp_path / "calls"
+    new = f"""
+    class ModelNew(Base):
+        def forward(self, x):
+            with open({str(log)!r}, "a") as file:
+                file.write("x")
+            return super().forward(x)
+    """
+    orders, counts = [], []
+    for seed in (1, 1, 2):
+        judgement = judge_pair(tmp_path, POINTWISE, new, seed=seed)
+        assert judgement.verdict.passed, judgement.verdict.reason
+        drawn = ("batch of", "inner size")
+        names = [check.name for check in judgement.verdict.checks]
+        orders.append([name for name in names if not name.startswith(drawn)])
+        counts.append(len(log.read_text()))
+        log.unlink()
+    assert orders[0] == orders[1] and counts[0] == counts[1]
+    assert orders[0] != orders[2] and sorted(orders[0]) == sorted(orders[2])
+    assert counts[0] != counts[2]

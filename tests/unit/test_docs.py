@@ -23,9 +23,15 @@ from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import Call
 from opweld.judge.measure import consistency, significance
 from opweld.judge.measure.clock import FLUSH_BYTES
-from opweld.judge.measure.rounds import BLOCK_MS, MAX_ROUNDS, MIN_ROUNDS
+from opweld.judge.measure.rounds import (
+    BLOCK_MS,
+    EMPTY_RATIO,
+    EMPTY_SPREAD,
+    MAX_ROUNDS,
+    MIN_ROUNDS,
+)
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
-from opweld.judge.verify.checks import MAX_ELEMS, MAX_FLOPS
+from opweld.judge.verify.checks import MAX_ELEMS, MAX_FLOPS, NUM_REPEATS
 from opweld.options import Options
 
 ROOT = Path(__file__).parents[2]
@@ -206,7 +212,9 @@ def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     assert f"as many calls of one side as take {BLOCK_MS:g} ms" in page
     assert f"add up to {consistency.SHARE * 100:g} % of that" in page
     assert f"or {consistency.ANSWER_JITTER_MS:g} ms a block" in page
-    assert f"counts up to {consistency.EMPTY_RATIO:g} times the original's" in page
+    assert f"counts no further than {EMPTY_RATIO:g} times one of the baseline" in page
+    assert f"differs by more than {EMPTY_SPREAD * 100:g} % of what calls take" in page
+    assert f"{NUM_REPEATS[0]} to {NUM_REPEATS[1]} of them" in page
     assert f"may take {consistency.DEFERRED_SHARE * 100:g} % of a call longer" in page
     assert f"or {consistency.FETCH_JITTER_MS:g} ms, or three times" in page
     assert f"may be {consistency.DISTURBED_RATIO:g} times as slow" in page

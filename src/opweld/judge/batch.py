@@ -76,7 +76,7 @@ def check_many(
     settings = replace(settings or Settings(), thorough=thorough)
     chosen = tuple(devices) if devices else default_devices(settings.device)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="opweld-builds-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="builds-")))
         workers = [_Worker(name, settings) for name in chosen]
         for worker in workers:
             stack.callback(worker.server.close)

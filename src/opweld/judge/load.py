@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import random
+import secrets
 import sys
 import traceback
 from collections.abc import Callable
@@ -84,9 +85,13 @@ def seed_all(seed: int) -> None:
         sys.modules["numpy"].random.seed(seed % 2**32)
 
 
-def import_model_file(path: Path) -> ModuleType:
-    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`."""
-    module = guard_original(path, "importing it", lambda: _import(path, "opweld_judged_model"))
+def import_model_file(path: Path, name: str = "") -> ModuleType:
+    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`.
+
+    Without a `name` it is drawn, as those of other files are.
+    """
+    name = name or _drawn_name()
+    module = guard_original(path, "importing it", lambda: _import(path, name))
     require_names(path, module)
     require_class(path, module.Model, nn.Module)
     return module
@@ -94,7 +99,7 @@ def import_model_file(path: Path) -> ModuleType:
 
 def import_new_file(path: Path) -> ModuleType:
     """The other file as a module that has `ModelNew`; importing it may build its kernels."""
-    module = guard_new(path, "importing it", lambda: _import(path, "opweld_judged_new"))
+    module = guard_new(path, "importing it", lambda: _import(path, _drawn_name()))
     if not inspect.isclass(getattr(module, "ModelNew", None)):
         raise ModelFileError(
             "it defines no class ModelNew",
@@ -243,6 +248,11 @@ def line_in(path: Path, error: BaseException) -> int | None:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path.absolute())]
     return lines[-1] if lines else None
+
+
+def _drawn_name() -> str:
+    """A name for a module, in which it cannot see who imports it."""
+    return f"module_{secrets.token_hex(4)}"
 
 
 def _import(path: Path, name: str) -> ModuleType:

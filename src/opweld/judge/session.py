@@ -31,6 +31,7 @@ from opweld.judge.measure.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.measure.speed import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.numerics.grade import worst
 from opweld.judge.process.environment import choose_device, describe
+from opweld.judge.process.process_state import own_threads, threads_changed
 from opweld.judge.process.processes import strays
 from opweld.judge.process.side import Files
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
@@ -98,7 +99,8 @@ def _judge(
     settings, seed = request.settings, request.seed
     pair = _load_original(request, channel, side)
     quiet = _time_alone(pair, seed, settings, channel) if settings.measure else None
-    _load_new(request, channel, pair.device, side)
+    threads = own_threads()
+    _load_new(request, channel, pair, side)
     tally.environment = environment = describe(pair.device)
     share_s = VERIFY_SHARE * settings.time_limit_s
     phases = _phases(channel, side)
@@ -114,7 +116,7 @@ def _judge(
     )
     verifier.verify()
     if not verifier.device_lost and (settings.thorough or conclude(tuple(tally.checks)).passed):
-        tally.checks += _hygiene(pair, channel)
+        tally.checks += _hygiene(pair, channel, threads)
     verdict = _concluded(tally, verifier)
     judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)
     if verifier.device_lost or not verdict.passed:
@@ -131,7 +133,7 @@ def _judge(
         return replace(judgement, kernels=rows, timing_error=why_not)
     tally.checks += measured.checks
     if not measured.ended:
-        tally.checks[:] = _with_failures(tally.checks, _hygiene(pair, channel))
+        tally.checks[:] = _with_failures(tally.checks, _hygiene(pair, channel, threads))
     judgement = replace(judgement, verdict=_concluded(tally, verifier))
     if not judgement.verdict.passed:
         return judgement  # times that cannot be true, or of wrong results, are none
@@ -167,16 +169,24 @@ def conclude(checks: tuple[Check, ...]) -> Verdict:
     return Verdict(True, lowest, checks, f"equivalent, grade {lowest}: {tried}")
 
 
-def _hygiene(pair: Pair, channel: Channel) -> list[Check]:
-    """What the candidate leaves behind in its process and on the machine."""
+def _hygiene(pair: Pair, channel: Channel, threads: dict[str, str]) -> list[Check]:
+    """What the candidate leaves behind in its process and on the machine; `threads` is how the
+    judge's own were before.
+    """
     channel.phase(NEW, "after the last check")
     side = pair.new
     changed = [f"{k} from {a} to {b}" for k, (a, b) in side.settings_changed().items()]
     patched, busy = side.patched(), side.busy()
-    found = strays({os.getpid(), os.getppid(), getattr(side, "pid", os.getpid())})
+    found = strays({os.getpid(), os.getppid(), *getattr(side, "pids", ())})
+    ours = threads_changed(threads)
+    none = "none" if side.reads_memory else "none, by what its process says itself"
     return [
         _left_alone("global settings of torch", changed, "ModelNew changes "),
-        _left_alone("torch and the clock", patched, "ModelNew replaces "),
+        _left_alone("torch and the clock", patched, "ModelNew replaces ", none),
+        _left_alone("process state", side.process_changed(), "ModelNew changes "),
+        _left_alone(
+            "the judge's own process", ours, "other processors or priority than before for "
+        ),
         Check("work after the answer", busy is None, busy or "none"),
         _left_alone("processes left behind", found, "still running: "),
     ]
@@ -188,8 +198,8 @@ def _with_failures(checks: list[Check], later: list[Check]) -> list[Check]:
     return [failed_later.get(check.name, check) for check in checks]
 
 
-def _left_alone(name: str, found: list[str], verb: str) -> Check:
-    return Check(name, not found, verb + ", ".join(found[:3]) if found else "none")
+def _left_alone(name: str, found: list[str], verb: str, none: str = "none") -> Check:
+    return Check(name, not found, verb + ", ".join(found[:3]) if found else none)
 
 
 def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
@@ -208,7 +218,8 @@ def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
     return Pair(original, side, module, model_path, new_path, device, settings.batch, settings.mode)
 
 
-def _load_new(request: Request, channel: Channel, device: torch.device, side: Any) -> None:
+def _load_new(request: Request, channel: Channel, pair: Pair, side: Any) -> None:
+    device = pair.device
     new_path = Path(request.new_path)
     channel.event(Event("load", f"importing {short_name(new_path)}, which builds its kernels"))
     channel.phase(NEW, f"importing {new_path}")
@@ -221,6 +232,7 @@ def _load_new(request: Request, channel: Channel, device: torch.device, side: An
         parameters,
         request.builds,
         request.settings.mode,
+        pair.module.__name__,
     )
     side.load(files, lambda: _wake(device))
 
@@ -279,6 +291,7 @@ def _measure(
         TimedResults(verifier.trial),
         getattr(pair.new, "close", None),
         ACCEPTED_PRODUCTS.get(settings.precision),
+        getattr(pair.new, "answer", None),
     )
     try:
         return time_sides(contest, remaining_s), None

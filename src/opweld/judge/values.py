@@ -119,7 +119,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Milliseconds of `n` runs: median, 10th and 90th percentile."""
+    """Milliseconds a call, of `n` calls: median, 10th and 90th percentile."""
 
     median: float
     p10: float
@@ -150,10 +150,10 @@ class Timing:
     """All sides from one run, and the machine's limit measured in the same run.
 
     `compile_ms` is torch.compile in its default mode, `autotune_ms` in its mode "max-autotune",
-    `graph_ms` the original replayed as a CUDA graph. `outside_ms` is ModelNew's time a call by the
-    clock of the process that judges, a sample for each block; `data_sheet_ms` the time that the
-    device's data sheet says nothing can be faster than, `vs_eager` whether ModelNew is slower than
-    eager.
+    `graph_ms` the original replayed as a CUDA graph: all by the clock of the process that judges, a
+    sample for each block. `inside_ms` is ModelNew's by the clock of its own process, for each call;
+    `data_sheet_ms` the time that the device's data sheet says nothing can be faster than,
+    `vs_eager` whether ModelNew is slower than eager.
     """
 
     eager_ms: Samples | None
@@ -168,7 +168,7 @@ class Timing:
     notes: tuple[str, ...] = ()
     graph_ms: Samples | None = None
     autotune_ms: Samples | None = None
-    outside_ms: Samples | None = None
+    inside_ms: Samples | None = None
     data_sheet_ms: float | None = None
     vs_eager: Comparison | None = None
 

@@ -1,6 +1,6 @@
 """Finds the modules of the judge in its process, and has every time that they take cut down."""
 
-import sys
+import gc
 import types
 
 import torch
@@ -23,8 +23,8 @@ def shortened(function):
     return short
 
 
-for _module_name, _module in list(sys.modules.items()):
-    if not _module_name.startswith("opweld.judge") or _module is None:
+for _module in gc.get_objects():
+    if not isinstance(_module, types.ModuleType) or not _module.__name__.startswith("opweld.judge"):
         continue
     for _name, _value in list(vars(_module).items()):
         if "perf_counter" in _name:

@@ -1,6 +1,6 @@
 """Keeps results by every bit of the input: right, and of no use where no input comes twice.
 
-Notes whether each call was in the file that OPWELD_CHEAT_LOG names.
+Notes whether each call was in the file that CHEAT_LOG names.
 """
 
 import os
@@ -21,7 +21,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         key = (tuple(x.shape), x.contiguous().detach().numpy().tobytes())
         hit = key in self.kept
-        log = os.environ.get("OPWELD_CHEAT_LOG")
+        log = os.environ.get("CHEAT_LOG")
         if log:
             with open(log, "a", encoding="ascii") as file:
                 file.write("hit\n" if hit else "miss\n")

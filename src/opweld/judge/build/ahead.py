@@ -65,7 +65,7 @@ class Ahead:
         """Import a candidate, so that its kernels stand in `folder`; empty where that fails."""
         folder.mkdir(parents=True, exist_ok=True)
         finished = run_child(
-            [sys.executable, "-m", "opweld.judge.process.import_only", str(new)],
+            [sys.executable, "-m", "opweld.judge.build.import_only", str(new)],
             time_limit_s=self._time_limit_s,
             environ={**self._environ, BUILDS: str(folder)},
             stop=self._left.is_set,

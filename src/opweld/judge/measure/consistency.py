@@ -23,8 +23,6 @@ SHARE = 0.8
 UNSTEADY = 2.0
 # An answer from another process comes within this time of its end, also on a busy machine.
 ANSWER_JITTER_MS = 0.3
-# An empty block of the candidate may take this much longer than one of the original.
-EMPTY_RATIO = 1.5
 # Getting a result the first time may take this share of a call longer than the second time.
 DEFERRED_SHARE = 0.25
 FETCH_JITTER_MS = 0.05
@@ -39,18 +37,6 @@ def hidden_ms(block: Block, empty_ms: float) -> float:
     return (block.outside - empty_ms - sum(block.inside)) / max(len(block.inside), 1)
 
 
-def outside_times(candidate: Record, original: Record) -> list[float]:
-    """Ms per call of each block by the clock outside, less what an empty block takes.
-
-    The candidate's own empty blocks count only up to `EMPTY_RATIO` times the original's plus one
-    answer, so that making them slow gains nothing.
-    """
-    return [
-        (b.outside - _empty_ms(b, candidate, original)) / max(len(b.inside), 1)
-        for b in candidate.blocks
-    ]
-
-
 def time_from_outside(candidate: Record, original: Record) -> Check:
     """The calls of a block must add up to at least `SHARE` of what the block took outside.
 
@@ -62,7 +48,7 @@ def time_from_outside(candidate: Record, original: Record) -> Check:
     Where the original's own blocks, which run while the candidate stands still, differ by more than
     `UNSTEADY`, the machine is too busy for two clocks to be held against each other.
     """
-    outside = outside_times(candidate, original)
+    outside = candidate.call_ms(original)
     inside = [sum(b.inside) / max(len(b.inside), 1) for b in candidate.blocks]
     allowed = _allowance_ms(original, candidate.num_calls)
     margins = [i - SHARE * (o - allowed) for i, o in zip(inside, outside, strict=True)]
@@ -162,12 +148,6 @@ def data_sheet(
     if not passed:
         detail = f"{call_ms:.4g} ms is faster than the device can be: {detail}"
     return Check(DATA_SHEET, passed, detail), least_ms
-
-
-def _empty_ms(block: Block, candidate: Record, original: Record) -> float:
-    per_call = _median([b.empty / max(len(b.inside), 1) for b in original.blocks])
-    most = EMPTY_RATIO * per_call * len(block.inside) + candidate.answer_ms
-    return min(block.empty, most)
 
 
 def _allowance_ms(original: Record, num_calls: int) -> float:

@@ -31,6 +31,10 @@ _MAX_TOUCHED = 32
 # On a busy machine some calls take far longer than most: the mean is no guide to the others.
 _BURST_RATIO = 4.0
 _TICKS_S = 0.05
+# An empty block of a side in another process may take this much longer than one of this process.
+EMPTY_RATIO = 1.1
+# Blocks become longer, up to so many times, until empty ones vary by no more than this share.
+EMPTY_SPREAD, _LONGER, _NUM_LENGTHS = 0.02, 4, 2
 
 Now = Callable[[], float]
 
@@ -44,9 +48,11 @@ class Block:
     outside: float
     empty: float
 
-    def middle_ms(self) -> float:
-        """The median of its calls, which one that was interrupted does not move."""
-        return quantile(sorted(self.inside), 0.5)
+    def call_ms(self, most_empty_ms: float = math.inf) -> float:
+        """What a call takes by the clock outside: the block less the empty one, as far as that may
+        count.
+        """
+        return (self.outside - min(self.empty, most_empty_ms)) / max(len(self.inside), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +70,35 @@ class Touch:
 
 @dataclass(slots=True)
 class Record:
-    """What was found out about one side; `answer_ms` is what an empty order takes."""
+    """What was found out about one side; `answer_ms` is what an answer takes."""
 
     num_calls: int
     answer_ms: float = 0.0
+    block_ms: float = BLOCK_MS
     blocks: list[Block] = field(default_factory=list)
     touches: list[Touch] = field(default_factory=list)
 
     def times(self) -> list[float]:
+        """Of each call by the clock inside."""
         return [ms for block in self.blocks for ms in block.inside]
+
+    def call_ms(self, reference: Record | None = None) -> list[float]:
+        """Of each block, what a call takes by the clock outside.
+
+        With the `reference`, a side of this process, an empty block counts no further than one of
+        that side, an `EMPTY_RATIO` longer, and one answer: to make it slow gains nothing.
+        """
+        if reference is None:
+            return [block.call_ms() for block in self.blocks]
+        empty = _median([b.empty / max(len(b.inside), 1) for b in reference.blocks])
+        allowed = EMPTY_RATIO * empty
+        return [b.call_ms(allowed * len(b.inside) + self.answer_ms) for b in self.blocks]
+
+    def empty_spread(self) -> float:
+        """By how much of what their calls take the middle half of the empty blocks differ."""
+        empty = sorted(block.empty for block in self.blocks)
+        took = _median([block.outside - block.empty for block in self.blocks]) if empty else 0.0
+        return (quantile(empty, 0.75) - quantile(empty, 0.25)) / took if took > 0 else 0.0
 
 
 class Draws:
@@ -124,7 +150,8 @@ class Rounds:
 
     `max_calls` bounds a block by the memory that its inputs and outputs take. Only the side named
     `audited` keeps its outputs, in every block, for it must not learn which are looked at. All
-    other sides are timed while it is paused.
+    other sides are timed while it is paused. `answer` asks another process like the audited side's
+    for an answer; without it that side itself says how long one takes.
     """
 
     def __init__(
@@ -134,7 +161,10 @@ class Rounds:
         max_calls: int,
         audited: str | None = None,
         now: Now = perf_counter,
+        answer: Callable[[], None] | None = None,
     ) -> None:
+        self._max_calls = max_calls
+        self._answer = answer
         self._sides = sides
         self._draws = draws
         self._audited = audited
@@ -158,6 +188,20 @@ class Rounds:
         outputs of one call, and what its inputs were drawn as, in `num_audits` of the rounds: in
         the last and in others, for who works until it seems to be over is idle in the last.
         """
+        for _ in range(_NUM_LENGTHS):
+            self._run(budget_s, limit_s, num_runs, audit, num_audits, least)
+            if num_runs or not self._lengthen():
+                return
+
+    def _run(
+        self,
+        budget_s: float,
+        limit_s: float,
+        num_runs: int | None,
+        audit: Audit | None,
+        num_audits: int,
+        least: int,
+    ) -> None:
         started = self._now()
         trial = self._round(None)
         self.clear()
@@ -176,9 +220,14 @@ class Rounds:
         self._busy_s = self._alone_s = 0.0
 
     def pairs(self, one: str, other: str) -> list[tuple[float, float]]:
-        """The middle call of either side's block in each round."""
-        both = zip(self.records[one].blocks, self.records[other].blocks, strict=True)
-        return [(first.middle_ms(), second.middle_ms()) for first, second in both]
+        """A call of either side's block in each round, by the clock outside."""
+        return list(zip(self.call_ms(one), self.call_ms(other), strict=True))
+
+    def call_ms(self, name: str) -> list[float]:
+        """Of each block of a side, what a call takes by the clock outside."""
+        others = [record for other, record in self.records.items() if other != name]
+        trusted = others[0] if name == self._audited and others else None
+        return self.records[name].call_ms(trusted)
 
     def busy_share(self) -> float:
         """Processors that the audited side kept busy while the other sides were timed.
@@ -186,6 +235,17 @@ class Rounds:
         Less some ticks, in which the kernel counts.
         """
         return max(0.0, self._busy_s - _TICKS_S) / self._alone_s if self._alone_s else 0.0
+
+    def _lengthen(self) -> bool:
+        """Longer blocks where empty ones vary too much for theirs; whether there are any."""
+        longer = False
+        for record in self.records.values():
+            ratio = min(record.empty_spread() / EMPTY_SPREAD, _LONGER)
+            count = min(math.ceil(record.num_calls * ratio), self._max_calls)
+            if ratio > 1 and count > record.num_calls:
+                record.block_ms *= ratio
+                record.num_calls, longer = count, True
+        return longer
 
     def _shorten(self, ratio: float) -> float:
         """Fewer calls a block where even the least rounds would take far too long; how many."""
@@ -201,7 +261,7 @@ class Rounds:
             record = self.records[name]
             mean_ms = (block.outside - block.empty) / record.num_calls
             each_ms = max(quantile(sorted(block.inside), 0.5), mean_ms / _BURST_RATIO, 1e-6)
-            fitting = min(record.num_calls, math.ceil(BLOCK_MS / each_ms))
+            fitting = min(record.num_calls, math.ceil(record.block_ms / each_ms))
             spent += block.outside + block.empty
             left += (block.outside + block.empty) * fitting / record.num_calls
             record.num_calls = fitting
@@ -277,7 +337,9 @@ class Rounds:
                 if elapsed < _LONG_MS:
                     elapsed = self._first_call(side)
             side.arm([])
-            answers = [self._timed(lambda: side.block(False, False)) for _ in range(_NUM_ANSWERS)]
+            asked = self._answer if name == self._audited and self._answer else None
+            ask = asked or (lambda: side.block(False, False))
+            answers = [self._timed(ask) for _ in range(_NUM_ANSWERS)]
         count = max(1, min(math.ceil(BLOCK_MS / max(elapsed, 1e-6)), max_calls))
         return Record(count, sorted(answers)[_NUM_ANSWERS // 2])
 
@@ -323,3 +385,7 @@ def _touch_once(side: Timed, number: int) -> None:
         shape = getattr(leaf, "shape", None)
         if shape is not None and all(shape):
             leaf[tuple(size // 2 for size in shape)]
+
+
+def _median(values: list[float]) -> float:
+    return quantile(sorted(values), 0.5)

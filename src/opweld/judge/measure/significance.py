@@ -1,9 +1,10 @@
 """Whether ModelNew is slower than eager: the one definition, for whatever shows it or acts on it.
 
-What is compared is the two blocks of each round, ModelNew's median call over eager's. Their order
-in a round is drawn (`rounds.py`), so drift and load hit either alike: were the two equally fast,
-which of them meets the slower moment would be the toss of a coin, whatever the noise is like and
-however it hangs together over time (Fisher, The Design of Experiments, 1935, on randomisation).
+What is compared is the two blocks of each round, a call of ModelNew's over one of eager's, by the
+judge's own clock. Their order in a round is drawn (`rounds.py`), so drift and load hit either
+alike: were the two equally fast, which of them meets the slower moment would be the toss of a coin,
+whatever the noise is like and however it hangs together over time (Fisher, The Design of
+Experiments, 1935, on randomisation).
 
 So the test is the sign test: of n pairs, the number in which ModelNew takes more than `MARGIN`
 times as long has, were it no slower than that, at most the binomial distribution B(n, 1/2). The

@@ -1,10 +1,11 @@
 """How fast: ModelNew and its baselines in one run, and whether the figures can be true.
 
 The original and its compiled forms run in this process, ModelNew wherever its `Timed` is. Times
-come from the clocks inside (`clock.py`), in interleaved blocks on inputs that were never seen
-before (`blocks.py`, `rounds.py`); they are held against the clock of this process, against the
-outputs of timed calls and against the data sheet (`consistency.py`). A check that fails is tried
-again, on more new blocks, before it counts.
+are those of this process's own clock, around interleaved blocks on inputs that were never seen
+before (`blocks.py`, `rounds.py`), less the same blocks without calls. The clocks inside
+(`clock.py`) are a detail that must not contradict them; all is held against the outputs of timed
+calls and against the data sheet, too (`consistency.py`). A check that fails is tried again, on more
+new blocks, before it counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -30,15 +31,16 @@ from opweld.judge.measure.roofline import (
     main_dtype,
     product_precision,
 )
-from opweld.judge.measure.rounds import MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds
+from opweld.judge.measure.rounds import EMPTY_SPREAD, MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds
 from opweld.judge.measure.significance import NUM_SETS, compare, least_against
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.tree import tensors
-from opweld.judge.values import Check, Comparison, Settings, Timing
+from opweld.judge.values import Check, Comparison, Samples, Settings, Timing
 from opweld.judge.verify.run import Run
 
 # Below this share of the limit a time is not explained by a noisy measurement of the limit.
 IMPLAUSIBLE = 0.8
+_LEAST_MS = 1e-6  # what is left of a block may be nothing
 # Different inputs in the pool, and the bytes that they may take together; without
 # floating-point inputs to roll the pool alone makes calls differ.
 _POOL_SIZE, _POOL_SIZE_UNROLLED, _POOL_BYTES = 4, 16, 2**28
@@ -103,7 +105,8 @@ class Contest:
     """What is timed, and how.
 
     `audit` judges the outputs of some timed calls, `end_candidate` ends ModelNew's processes.
-    `accepted` names the precision of products that the verdict accepts, by default the original's.
+    `accepted` names the precision of products that the verdict accepts, by default the original's;
+    `answer` has a process like ModelNew's answer, which ModelNew cannot make slow.
     """
 
     original: nn.Module
@@ -115,6 +118,7 @@ class Contest:
     audit: Audit | None = None
     end_candidate: Callable[[], None] | None = None
     accepted: str | None = None
+    answer: Callable[[], None] | None = None
 
     @property
     def pool(self) -> Pool:
@@ -171,10 +175,11 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     contest.phase(NEW, "timing")
     most = _max_calls(original, contest.pool, device, settings)
     draws = contest.pool.draws()
-    rounds = Rounds(sides, draws, most, "opweld")
+    rounds = Rounds(sides, draws, most, "opweld", answer=contest.answer)
     checks = _run_again_if_in_doubt(contest, rounds, left_s)
     pair = {name: sides[name] for name in ("eager", "opweld")}
-    against = _against_eager(contest, rounds, lambda: Rounds(pair, draws, most, "opweld"), left_s)
+    more = functools.partial(Rounds, pair, draws, most, "opweld", answer=contest.answer)
+    against = _against_eager(contest, rounds, more, left_s)
     contest.candidate.prepare(())
     contest.phase(ORIGINAL, "measuring the limit")
     if after := _baseline_after(contest, rounds, checks):
@@ -257,7 +262,7 @@ def _conclude(
     contest: Contest, rounds: Rounds, vs_eager: Comparison | None, notes: list[str]
 ) -> tuple[Timing, Check]:
     original, device, call = contest.original, contest.device, contest.pool.call((0, 0))
-    samples = {name: summarise(record.times()) for name, record in rounds.records.items()}
+    samples = {name: _samples(rounds, name) for name in rounds.records}
     outputs = original(*call.args, **call.kwargs)
     num_bytes = limits.moved_bytes(original, call, outputs)
     del outputs
@@ -272,10 +277,13 @@ def _conclude(
     make = functools.partial(contest.pool.call, (0, 0))
     sheet, sheet_ms = hold_against(ceiling, new.median, work, original, make)
     if new.median < IMPLAUSIBLE * limit_ms:
-        notes.append("ModelNew is faster than the limit: caches hold the data, or it does less")
+        notes.append(
+            f"ModelNew is faster than the limit, {limit_ms / new.median:.3g} times as fast as"
+            " the original's own work allows: caches hold the data, or it does less"
+        )
+    notes += _spread_notes(rounds)
     if contest.pool.note:
         notes.append(contest.pool.note)
-    outside = consistency.outside_times(rounds.records["opweld"], rounds.records["eager"])
     timing = Timing(
         eager_ms=samples["eager"] if "eager" in contest.settings.baselines else None,
         compile_ms=samples.get("compile"),
@@ -289,23 +297,39 @@ def _conclude(
         notes=tuple(notes),
         graph_ms=samples.get("graph"),
         autotune_ms=samples.get("autotune"),
-        outside_ms=summarise(outside),
+        inside_ms=summarise(rounds.records["opweld"].times()),
         data_sheet_ms=sheet_ms,
         vs_eager=vs_eager,
     )
     return timing, sheet
 
 
+def _samples(rounds: Rounds, name: str) -> Samples:
+    """Median and spread over the blocks, by the clock of this process; `n` counts their calls."""
+    found = summarise([max(ms, _LEAST_MS) for ms in rounds.call_ms(name)])
+    return replace(found, n=len(rounds.records[name].times()))
+
+
+def _spread_notes(rounds: Rounds) -> list[str]:
+    """Where the empty blocks differ by too much of what is left when they are taken off."""
+    spread = max(record.empty_spread() for record in rounds.records.values())
+    if spread <= EMPTY_SPREAD:
+        return []
+    return [f"empty blocks vary by {spread:.1%} of what calls take: the machine is busy"]
+
+
 def protocol(device: torch.device) -> str:
     """One sentence on how the times of this device are taken."""
     if device.type == "cuda":
         return (
-            "medians of interleaved blocks by CUDA events, after warm-up, each call on inputs of"
-            f" its own after a write over {FLUSH_BYTES // 2**20} MiB that empties the L2 cache"
+            "medians of interleaved blocks by the judge's wall clock, less the same blocks without"
+            " calls, after warm-up, each call on inputs of its own after a write over"
+            f" {FLUSH_BYTES // 2**20} MiB that empties the L2 cache"
         )
     return (
-        "medians of interleaved blocks by wall clock, after warm-up, each call on inputs of its"
-        f" own, caches as the runs leave them, {torch.get_num_threads()} threads"
+        "medians of interleaved blocks by the judge's wall clock, less the same blocks without"
+        " calls, after warm-up, each call on inputs of its own,"
+        f" caches as the runs leave them, {torch.get_num_threads()} threads"
     )
 
 

@@ -15,6 +15,8 @@ from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, synchronize
 
 FLAGS = "requires_grad of the outputs"
+# What the passes left of the output gradients, in order.
+LEFT = "gradient of output {position} afterwards"
 DENSE, EXPANDED, TRANSPOSED = "dense", "expanded", "transposed"
 # For each pass over each call: a tensor for every output, None for one without a gradient.
 GradOutputs = list[list[list[Tensor | None]]]
@@ -141,7 +143,7 @@ def differentiate(
     synchronize()
     left = [g for each_pass in grad_outputs for made in each_pass for g in made if g is not None]
     run = _as_run(found, shapes, None if like is None else _without_last(like, len(left) + 1))
-    names = (f"gradient of output {i} afterwards" for i in range(len(left)))
+    names = (LEFT.format(position=i) for i in range(len(left)))
     flags = _flags(graphs.outputs, grad_outputs[0], how)
     return Run(
         names=(*run.names, *names, FLAGS),

@@ -18,6 +18,7 @@ from opweld.judge.load import NEW, CandidateError
 from opweld.judge.process import candidate
 from opweld.judge.process.exit_status import Ending, Limits, Outcome, sentence
 from opweld.judge.process.processes import kill, kill_group, resident_bytes
+from opweld.judge.process.shared import SharedMemory, new_shared_memory
 
 _TICK_S = 0.05
 _LAST_WORDS_S = 0.5
@@ -31,8 +32,9 @@ class CandidateEnded(CandidateError):
 class Connection:
     """The candidate's process: its socket, what it prints, and its limits."""
 
-    def __init__(self, pid: int, sock: socket.socket, out: int, err: int) -> None:
+    def __init__(self, pid: int, sock: socket.socket, memory: int, out: int, err: int) -> None:
         self.pid = pid
+        self.shared = SharedMemory(memory)
         self.step = "starting"
         self.limits = Limits(3600.0, 16 * 2**20)
         self.paths: tuple[Path, ...] = ()
@@ -82,6 +84,7 @@ class Connection:
         if wait and self._status is None:
             self._reap()
         self._sock.close()
+        self.shared.close()
         for descriptor in self._pipes:
             os.close(descriptor)
         self._pipes = set()
@@ -160,12 +163,13 @@ def start_candidate() -> Connection:
     ours, theirs = socket.socketpair()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
+    memory = new_shared_memory()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        candidate.main(theirs, out_write, err_write)
+        candidate.main(theirs, memory, out_write, err_write)
     theirs.close()
     os.close(out_write)
     os.close(err_write)
-    return Connection(pid, ours, out_read, err_read)
+    return Connection(pid, ours, memory, out_read, err_read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 
 from opweld.judge.values import Environment
 
+_C: Any = torch._C
 # Set, each process of a judgement is started anew instead of forked.
 FRESH = "OPWELD_JUDGE_FRESH"
 _PERSISTING_L2 = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE in cuda.h
@@ -57,7 +59,13 @@ def is_spoilt() -> bool:
 
 def global_settings() -> dict[str, Any]:
     """Settings of the process that change what either side computes, by name."""
-    return {name: _guarded(read) for name, read in (_PRECISION | _SETTINGS).items()}
+    named = {name: _guarded(read) for name, read in (_PRECISION | _SETTINGS).items()}
+    return {**_of_backends(), **named}
+
+
+def settings_changed(before: dict[str, str], now: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Old and new of those that differ."""
+    return {name: (old, now.get(name, "")) for name, old in before.items() if old != now.get(name)}
 
 
 def _persisting_l2_bytes() -> int:
@@ -95,11 +103,64 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "cudnn deterministic": lambda: torch.backends.cudnn.deterministic,
     "threads": torch.get_num_threads,
     "grad mode": torch.is_grad_enabled,
-    "autocast on the CPU": lambda: torch.is_autocast_enabled("cpu"),
-    "autocast on CUDA": lambda: torch.is_autocast_enabled("cuda"),
+    "autocast on the CPU": lambda: _autocast("cpu"),
+    "autocast on CUDA": lambda: _autocast("cuda"),
+    "autocast's cache": torch.is_autocast_cache_enabled,
+    "inference mode": torch.is_inference_mode_enabled,
+    "anomaly mode": lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+    "warnings each time": torch.is_warn_always_enabled,
+    "threads between operators": torch.get_num_interop_threads,
+    "uninitialised memory filled": lambda: torch.utils.deterministic.fill_uninitialized_memory,
+    "function modes": lambda: _C._len_torch_function_stack(),
+    "dispatch modes": lambda: _C._len_torch_dispatch_stack(),
+    "hooks on saved tensors": lambda: _C._autograd._top_saved_tensors_default_hooks(False),
+    "hooks on optimizers": lambda: [len(hooks) for hooks in _hooks_of_optimizers()],
+    "how tensors are printed": lambda: vars(torch._tensor_str.PRINT_OPTS),
+    "parameters swapped": torch.__future__.get_swap_module_params_on_conversion,
+    "quantized engine": lambda: torch.backends.quantized.engine,
     "subnormals flushed to zero": _flushes_subnormals,
     "persisting L2 cache": _persisting_l2_bytes,
 }
+
+
+def _autocast(device: str) -> tuple[bool, str]:
+    return torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device))
+
+
+def _hooks_of_optimizers() -> list[Any]:
+    from_optim: Any = sys.modules["torch.optim.optimizer"]
+    return [from_optim._global_optimizer_pre_hooks, from_optim._global_optimizer_post_hooks]
+
+
+def _of_backends() -> dict[str, Any]:
+    """The flags of every part of torch.backends that is a plain value or a function without
+    arguments whose name says that it is asked.
+    """
+    found: dict[str, Any] = {}
+    for part in (
+        "cuda",
+        "cuda.matmul",
+        "cudnn",
+        "mkldnn",
+        "mkldnn.matmul",
+        "mkl",
+        "nnpack",
+        "opt_einsum",
+        "openmp",
+        "mps",
+    ):
+        holder: Any = torch.backends
+        for step in part.split("."):
+            holder = getattr(holder, step, None)
+        names = {*dir(holder), *dir(type(holder))} if holder is not None else set[str]()
+        for name in sorted(names):
+            if not name.startswith("_"):
+                value = _guarded(lambda h=holder, n=name: getattr(h, n))  # type: ignore[misc]
+                if callable(value) and name.endswith("_enabled"):
+                    value = _guarded(value)
+                if isinstance(value, (bool, int, str, float, type(None))):
+                    found[f"torch.backends.{part}.{name}"] = value
+    return found
 
 
 def _guarded(read: Callable[[], Any]) -> Any:
@@ -108,7 +169,7 @@ def _guarded(read: Callable[[], Any]) -> Any:
     except RuntimeError:
         # torch refuses to read one of its two precision interfaces once the other was written
         return "mixed"
-    except AttributeError:
+    except (AttributeError, AssertionError, TypeError):
         return "unknown"  # not in this release of torch
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -10,10 +11,24 @@ from torch import Tensor
 Index = tuple[slice | int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor lies in the memory of its process, and how."""
+
+    address: int
+    strides: tuple[int, ...]
+    conj: bool = False
+    neg: bool = False
+
+
 class Holder(Protocol):
     """Whoever can ask the process for elements of its results."""
 
     def fetch(self, number: int, leaf: int, index: list[Any], count: int, dtype: Any) -> Tensor: ...
+
+    def read(self, place: Place, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
+        """Straight from its memory, without asking; None where that cannot be."""
+        ...
 
     def drop(self, number: int) -> None: ...
 
@@ -37,11 +52,13 @@ class RemoteLeaf:
         layout: torch.layout = torch.strided,
         result: object = None,
         first: int = 0,
+        place: Place | None = None,
     ) -> None:
         self.shape, self.dtype, self.device, self.layout = shape, dtype, device, layout
         self._holder, self._number, self._position = holder, number, position
         self._result = result or ResultHandle(holder, number)
         self._first = first
+        self.place = place
 
     @property
     def nbytes(self) -> int:
@@ -73,6 +90,7 @@ class RemoteLeaf:
             self.layout,
             self._result,
             self._first + first,
+            self.place,
         )
 
     def __getitem__(self, index: Index | slice | int) -> Tensor:
@@ -88,6 +106,10 @@ class RemoteLeaf:
                 shape[0] = max(0, stop - start)
         asked = self._shifted(asked)
         size = torch.Size(shape)
+        if self.place is not None:
+            read = self._holder.read(part_of(self.place, asked, self.dtype), size, self.dtype)
+            if read is not None:
+                return read
         data = self._holder.fetch(self._number, self._position, asked, size.numel(), self.dtype)
         return data.reshape(size).to(self.device)
 
@@ -100,6 +122,25 @@ class RemoteLeaf:
         head = asked[0]
         moved = head + self._first if isinstance(head, int) else [n + self._first for n in head]
         return [moved, *asked[1:]]
+
+
+def elements(data: Tensor, place: Place, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """The elements in the bytes that begin at a place, in row-major order."""
+    if not data.numel():
+        return torch.empty(shape, dtype=dtype)
+    found = data.view(dtype).as_strided(shape, place.strides)
+    found = found.conj() if place.conj else found
+    found = -found if place.neg else found
+    return found.resolve_conj().contiguous()
+
+
+def part_of(place: Place, index: list[Any], dtype: torch.dtype) -> Place:
+    """Where the elements at an index lie: integers and starts, one for each leading dimension."""
+    starts = [step if isinstance(step, int) else step[0] for step in index]
+    offset = sum(at * stride for at, stride in zip(starts, place.strides, strict=False))
+    kept = [n for n, step in enumerate(index) if not isinstance(step, int)]
+    strides = (*(place.strides[n] for n in kept), *place.strides[len(index) :])
+    return Place(place.address + offset * dtype.itemsize, strides, place.conj, place.neg)
 
 
 class ResultHandle:

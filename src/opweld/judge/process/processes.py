@@ -16,13 +16,17 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-MARK = "OPWELD_JUDGE_MARK"
+MARK = "SESSION_MARK"
+# torch then asks the driver whether there is a device, and CUDA is left alone
+DRIVER_CHECK = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # Companions that torch, Python and compiler caches keep beyond the call that started them.
 _KNOWN = ("torch._inductor", "compile_worker", "multiprocessing.resource_tracker", "sccache")
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _LOOK_S = 0.005
+# Whether a process stands still is seen in some spans, of which one must be quiet.
+_IDLE_AFTER_S, _SPAN_S, _NUM_LOOKS = 0.3, 0.1, 3
 
 
 def marked(mark: str) -> Iterator[int]:
@@ -74,6 +78,65 @@ def start_anew(module: str, *arguments: str | int) -> NoReturn:
         if isinstance(argument, int):
             os.set_inheritable(argument, True)
     os.execv(sys.executable, [sys.executable, "-m", module, *map(str, arguments)])
+
+
+def take_arguments(*arguments: str) -> None:
+    """What others read as this process's command, and those that it forks; as much as has room."""
+    fields = _stat(os.getpid())
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end
+    text = b"".join(argument.encode() + b"\0" for argument in arguments)
+    if 0 < start < end:
+        text = text[: end - start - 1]
+        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def _num_sleeps(pid: int) -> dict[int, int]:
+    """How often each thread of a process, the main one left out, has gone to sleep so far."""
+    found = {}
+    for entry in Path(f"/proc/{pid}/task").glob("*/status"):
+        for line in _read(entry).splitlines():
+            if line.startswith(b"voluntary_ctxt_switches:") and int(entry.parent.name) != pid:
+                found[int(entry.parent.name)] = int(line.split()[1])
+    return found
+
+
+def idle_clause(pid: int, threads: bool) -> str | None:
+    """What a process does although nothing is asked of it; None where it stands still.
+
+    With `threads` those count, too, that only look whether there is something to do.
+    """
+    if threads and (num := _num_waking(pid)):
+        return f"{num} of its threads wake up while it is asked nothing"
+    if _spent(pid) == 0.0:
+        return None
+    time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
+    spent = []
+    for _ in range(_NUM_LOOKS):
+        spent.append(_spent(pid))
+        if spent[-1] == 0.0:
+            return None
+    share = sum(spent) / (_NUM_LOOKS * _SPAN_S)
+    return f"its process takes {share:.0%} of a processor while it is asked nothing"
+
+
+def _num_waking(pid: int) -> int:
+    """Threads that go to sleep, and so were awake, again and again."""
+    awake: set[int] | None = None
+    for _ in range(_NUM_LOOKS):
+        before = _num_sleeps(pid)
+        time.sleep(_SPAN_S / 2)
+        now = _num_sleeps(pid)
+        again = {thread for thread in before if now.get(thread, 0) - before[thread] > 1}
+        awake = again if awake is None else awake & again
+        if not awake:
+            return 0
+    return len(awake or ())
+
+
+def _spent(pid: int) -> float:
+    before = cpu_seconds(pid)
+    time.sleep(_SPAN_S)
+    return cpu_seconds(pid) - before
 
 
 def end_with_parent() -> None:

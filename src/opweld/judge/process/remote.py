@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any, NoReturn
+from dataclasses import asdict, replace
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,37 +14,63 @@ from torch import Tensor
 from opweld.errors import OpweldError, from_data
 from opweld.judge.load import Call, CandidateError
 from opweld.judge.measure.clock import Action, nothing
+from opweld.judge.numerics.compare import same_bits
 from opweld.judge.numerics.differentiate import Backward, GradOutputs
 from opweld.judge.process import candidate
 from opweld.judge.process.connection import CandidateEnded, Connection
-from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
-from opweld.judge.process.memory import available_bytes, make_room
-from opweld.judge.process.processes import cpu_seconds
+from opweld.judge.process.leaf import Place, RemoteLeaf, ResultHandle, elements
+from opweld.judge.process.memory import (
+    ProcessMemory,
+    available_bytes,
+    extent_bytes,
+    make_room,
+)
+from opweld.judge.process.observe import WRITES, PlacedInputs
+from opweld.judge.process.processes import idle_clause
 from opweld.judge.process.remote_blocks import RemoteBlocks
 from opweld.judge.process.side import Files, How, Raised, State
-from opweld.judge.process.wire import BadFrame, Header, Wire, dtype_named, pack_call
+from opweld.judge.process.wire import (
+    BadFrame,
+    Header,
+    Wire,
+    dtype_named,
+    pack_call,
+)
+from opweld.judge.process.witness import Watch, Witness
+from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.signature import Signature, read_parameters
 
+_T = TypeVar("_T")
 WHOLE_BYTES = "OPWELD_JUDGE_WHOLE_BYTES"
 # What one read of an output takes of the memory that is free; beyond it outputs come in pieces.
 _WHOLE_SHARE = 16
-_IDLE_AFTER_S, _LOOK_S, _NUM_LOOKS = 0.3, 0.1, 3
+# Inputs on a device up to this size are looked at behind every call.
+_FETCHED_BACK_BYTES = 2**20
 
 
 class RemoteSide:
     """The methods of `Side`, over the wire."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, witness: Witness | None = None) -> None:
         self._connection = connection
         self._wire = Wire(connection.send_all, connection.receive_all)
         self._device = torch.device("cpu")
         self._dropped: list[int] = []
+        self._inputs = PlacedInputs(connection.shared)
+        self._memory: ProcessMemory | None = None
+        self._witness = witness
+        self._watch = Watch(self._ask, connection.pid, witness)
 
     @property
     def device(self) -> torch.device:
         return self._device
+
+    @property
+    def pids(self) -> set[int]:
+        """Of the candidate's process and its witness."""
+        return {self.pid} | ({self._witness.pid} if self._witness else set())
 
     @property
     def pid(self) -> int:
@@ -56,11 +82,24 @@ class RemoteSide:
 
     def load(self, files: Files, meanwhile: Action = nothing) -> None:
         self._device = torch.device(files.device)
-        self._send({"ask": "load", "files": asdict(files)})
+        reply = self._ask({"ask": "begin", "files": asdict(files)})
+        with contextlib.suppress(OSError):  # where the system does not allow it, it is asked
+            self._memory = ProcessMemory(self.pid)
+        self._parsed(lambda: self._watch.begin(reply, self._memory, files.model_path))
+        self._send({"ask": "load"})
         meanwhile()
-        self._bare_reply()
+        loaded = self._bare_reply()
+        self._parsed(lambda: self._watch.loaded(loaded))
+
+    def _parsed(self, read: Callable[[], _T]) -> _T:
+        """What is read of an answer, where it is one."""
+        try:
+            return read()
+        except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
+            self._nonsense(error)
 
     def build(self, seed: int) -> None:
+        self._inputs.forget()
         self._ask({"ask": "build", "seed": seed})
 
     def state(self, like: State) -> State:
@@ -93,29 +132,86 @@ class RemoteSide:
         self._ask({"ask": "train", "mode": mode})
 
     def convert(self, dtype: str) -> None:
+        self._inputs.forget()
         self._ask({"ask": "convert", "dtype": dtype})
 
     def settings_changed(self) -> dict[str, tuple[str, str]]:
-        found = self._ask({"ask": "settings"})["changed"]
-        return {str(name): (str(old), str(new)) for name, (old, new) in dict(found).items()}
+        return self._parsed(self._watch.settings_changed)
+
+    @property
+    def reads_memory(self) -> bool:
+        return self._watch.reads_memory
 
     def patched(self) -> list[str]:
-        return [str(name) for name in self._ask({"ask": "patched"})["names"]]
+        return self._parsed(self._watch.patched)
+
+    def process_changed(self) -> list[str]:
+        return self._parsed(self._watch.process_changed)
 
     def run(self, call: Call, how: How, like: Run | None = None, lazy: bool = False) -> Run:
         make_room(self._device)
-        packed, data = pack_call(call)
+        self._inputs.require_untouched()
+        if self._device.type != "cpu":
+            packed, data = pack_call(call)
+            found = self._run_of(self._asked_to_run(packed, data, how, like), like, lazy)
+            if like is not None and not (how.guarded or how.weight):
+                self._compare_inputs(call, like)
+            return found
+        placed = self._inputs.place(call, how.same_memory, how.guarded)
+        # what lies around the inputs is watched here
+        reply = self._asked_to_run(placed.header, placed.text, replace(how, guarded=False), like)
+        run = self._lazy_run_of(reply)
+        found = self._inputs.seen(int(reply["id"]), run, like)
+        return found if lazy else self._arrive(found, like)
+
+    def _asked_to_run(self, packed: Header, data: Tensor, how: How, like: Run | None) -> Header:
         asked = {"ask": "run", "call": packed, "how": asdict(how), "like": _described(like)}
-        return self._run_of(self._ask(asked, data), like, lazy)
+        return self._ask(asked, data)
+
+    def _compare_inputs(self, call: Call, like: Run) -> None:
+        """Small inputs on a device are fetched behind the call, and compared here.
+
+        Raises:
+            Raised: one is another, which the original leaves alone.
+        """
+        given = call.tensors()
+        if sum(t.nbytes for t in given) > _FETCHED_BACK_BYTES:
+            return
+        reply = self._ask({"ask": "inputs"})
+        leaves = self._parsed(lambda: self._input_leaves(reply))
+        for position, (leaf, t) in enumerate(zip(leaves, given, strict=False)):
+            if position not in like.changed_inputs and not same_bits(leaf[()], t.detach()):
+                raise Raised(f"ModelNew {WRITES.format(position=position)}", overwrote=True)
+
+    def _input_leaves(self, reply: Header) -> list[RemoteLeaf]:
+        handle = ResultHandle(self, int(reply["id"]))
+        described = enumerate(reply["leaves"])
+        return [self._leaf(n, data, int(reply["id"]), handle) for n, data in described]
+
+    def overwrite(self, number: int) -> None:
+        """Changes each element of an input of the last call; done twice, it is as before."""
+        if self._device.type == "cpu":
+            self._inputs.overwrite(number)
+        else:
+            self._ask({"ask": "overwrite", "number": number})
 
     def gradients(
         self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
     ) -> Run:
-        given = [(call.args, call.kwargs) for call in calls]
-        packed, data = pack_call(Call((given, grad_outputs), {}))
-        asked = {"ask": "gradients", "call": packed, "seed": seed, "how": asdict(how)}
-        reply = self._ask({**asked, "like": _described(like)}, data)
-        return self._run_of(reply, like, lazy=False)
+        call = Call(([(each.args, each.kwargs) for each in calls], grad_outputs), {})
+        asked = {"ask": "gradients", "seed": seed, "how": asdict(how), "like": _described(like)}
+        if self._device.type != "cpu":
+            packed, data = pack_call(call)
+            return self._run_of(self._ask({**asked, "call": packed}, data), like, lazy=False)
+        placed = self._inputs.hold(call)
+        try:
+            reply = self._ask({**asked, "call": placed.header}, placed.text)
+            run, count = self._lazy_run_of(reply), len(tensors(grad_outputs))
+            found = self._inputs.with_grad_outputs(int(reply["id"]), run, placed, count)
+        except Exception:
+            self._inputs.release(placed)
+            raise
+        return self._arrive(found, like)
 
     def launches(self, call: Call) -> dict[str, int]:
         packed, data = pack_call(call)
@@ -129,7 +225,12 @@ class RemoteSide:
     @property
     def timed(self) -> RemoteBlocks:
         """Blocks of timed calls."""
-        return RemoteBlocks(self.pid, self._ask, self._lazy_run_of, self._nonsense)
+        return RemoteBlocks(self.pid, self.pids, self._ask, self._lazy_run_of, self._nonsense)
+
+    @property
+    def answer(self) -> Callable[[], None] | None:
+        """Has the witness answer; None where there is none."""
+        return self._witness.answer if self._witness else None
 
     def busy(self) -> str | None:
         """What the process does although nothing is asked of it, by its own processor time.
@@ -139,32 +240,32 @@ class RemoteSide:
         left = self._ask({"ask": "busy"})["busy"]
         if left is not None:
             return str(left)[:300]
-        if self._spent_while_idle() == 0.0:
-            return None
-        time.sleep(_IDLE_AFTER_S)  # threads of a product may spin for a while after it
-        spent = []
-        for _ in range(_NUM_LOOKS):
-            spent.append(self._spent_while_idle())
-            if spent[-1] == 0.0:
-                return None
-        share = sum(spent) / (_NUM_LOOKS * _LOOK_S)
-        return f"its process takes {share:.0%} of a processor while it is asked nothing"
-
-    def _spent_while_idle(self) -> float:
-        before = cpu_seconds(self.pid)
-        time.sleep(_LOOK_S)
-        return cpu_seconds(self.pid) - before
+        return idle_clause(self.pid, self._device.type == "cpu")
 
     def fetch(self, number: int, leaf: int, index: list[Any], count: int, dtype: Any) -> Tensor:
         """Elements of a result that the process holds, in row-major order, on the CPU."""
         self._send({"ask": "fetch", "id": number, "leaf": leaf, "index": index})
         return self._payload(self._reply(), count, dtype)
 
+    def read(self, place: Place, shape: tuple[int, ...], dtype: Any) -> Tensor | None:
+        """Elements of a result, out of the memory of the process; None where that cannot be."""
+        extent = extent_bytes(shape, place.strides, dtype.itemsize)
+        if self._memory is None or extent is None:
+            return None
+        try:
+            found = self._memory.read(place.address, extent)
+        except (OSError, OverflowError) as error:
+            raise CandidateError("ModelNew returns a tensor without memory of its own") from error
+        return elements(found, place, shape, dtype)
+
     def drop(self, number: int) -> None:
         """A result that nobody here looks at any more."""
+        self._inputs.drop(number)
         self._dropped.append(number)
 
     def close(self, wait: bool = True) -> None:
+        if self._witness:
+            self._witness.close(wait)
         self._connection.close(wait)
 
     def _ask(self, header: Header, data: Tensor | None = None) -> Header:
@@ -237,8 +338,11 @@ class RemoteSide:
             )
         except (KeyError, TypeError, ValueError, BadFrame, RuntimeError) as error:
             self._nonsense(error)
-        if not lazy:
-            run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
+        return run if lazy else self._arrive(run, like)
+
+    def _arrive(self, run: Run, like: Run | None) -> Run:
+        """The run with those of its tensors here that are no larger than expected."""
+        run.leaves[:] = [self._arrived(leaf, n, like) for n, leaf in enumerate(run.leaves)]
         return run
 
     def _lazy_run_of(self, reply: Header) -> Run:
@@ -264,6 +368,7 @@ class RemoteSide:
             torch.device(data["device"]),
             layout,
             handle,
+            place=_place_of(data),
         )
 
     def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:
@@ -283,6 +388,17 @@ class RemoteSide:
 
     def _whole(self, leaf: RemoteLeaf) -> Tensor:
         return leaf[()]
+
+
+def _place_of(data: Header) -> Place | None:
+    """Where it says that it lies; an answer that is no place raises as any nonsense does."""
+    if "place" not in data:
+        return None
+    found = data["place"]
+    strides = tuple(map(int, found["strides"]))
+    if len(strides) != len(data["shape"]) or min(strides, default=0) < 0:
+        raise BadFrame("strides that are none")
+    return Place(int(found["address"]), strides, bool(found["conj"]), bool(found["neg"]))
 
 
 def _alike(leaf: RemoteLeaf, like: Run, position: int) -> bool:

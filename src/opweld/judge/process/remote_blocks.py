@@ -38,8 +38,9 @@ class Refuse(Protocol):
 class RemoteBlocks:
     """`Timed`, over the wire."""
 
-    def __init__(self, pid: int, ask: Ask, run_of: RunOf, refuse: Refuse) -> None:
+    def __init__(self, pid: int, pids: set[int], ask: Ask, run_of: RunOf, refuse: Refuse) -> None:
         self._pid = pid
+        self._known = pids
         self._ask = ask
         self._run_of = run_of
         self._refuse = refuse
@@ -71,7 +72,7 @@ class RemoteBlocks:
 
     def busy_s(self) -> float:
         """Of the process and of those that it started."""
-        known = {os.getpid(), os.getppid(), self._pid}
+        known = {os.getpid(), os.getppid(), *self._known}
         return cpu_seconds(self._pid) + sum(map(cpu_seconds, offspring(known)))
 
     def _times(self, reply: Header) -> list[float]:

@@ -24,10 +24,12 @@ import torch
 
 from opweld.errors import InternalError, ModelOutOfMemory, OpweldError
 from opweld.judge.load import brief, is_out_of_memory
+from opweld.judge.process.candidate import FIXED
 from opweld.judge.process.connection import Connection, start_candidate
 from opweld.judge.process.environment import is_spoilt
 from opweld.judge.process.exit_status import Limits
 from opweld.judge.process.memory import available_bytes
+from opweld.judge.process.objects import Recorded, recorded
 from opweld.judge.process.processes import (
     MARK,
     adopt_orphans,
@@ -37,8 +39,10 @@ from opweld.judge.process.processes import (
     marked,
     say_where,
     start_anew,
+    take_arguments,
 )
 from opweld.judge.process.remote import RemoteSide
+from opweld.judge.process.witness import Witness
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
 
@@ -76,10 +80,12 @@ def main(control: int, alive: int) -> None:
     end_with_parent()
     adopt_orphans()
     sys.dont_write_bytecode = True
+    take_arguments(sys.executable, "main.py")
     # What forks here has no work in any other thread: those that libraries keep are idle.
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
     # imports some 800 modules at its first use, which every judgement would otherwise wait for
     torch.use_deterministic_algorithms(False)
+    before = recorded(FIXED)
     sock = socket.socket(fileno=control)
     while True:
         _wait_for(sock.fileno(), alive)
@@ -90,7 +96,7 @@ def main(control: int, alive: int) -> None:
         if pid == 0:
             sock.close()
             os.close(alive)
-            _referee(*descriptors)
+            _referee(before, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _tell(sock, pid=pid)
@@ -119,7 +125,7 @@ def _tell(sock: socket.socket, **facts: int) -> None:
     sock.sendall(json.dumps(facts).encode() + b"\n")
 
 
-def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
+def _referee(before: Recorded | None, request: int, messages: int, out: int, err: int) -> NoReturn:
     """Become the referee, in a process that was just forked."""
     status = _CRASHED
     try:
@@ -130,7 +136,7 @@ def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
             os.close(descriptor)
         if is_spoilt():
             start_anew("opweld.judge.process.server", _REFEREE, request, messages)
-        _become_referee(request, messages)
+        _become_referee(before, request, messages)
         status = 0
     finally:
         sys.stdout.flush()
@@ -138,24 +144,26 @@ def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
         os._exit(status)
 
 
-def _become_referee(request: int, messages: int) -> None:
-    """A candidate first, then the request."""
-    connection = start_candidate()
+def _become_referee(before: Recorded | None, request: int, messages: int) -> None:
+    """A candidate first, and its witness, then the request."""
+    connection, witness = start_candidate(), start_candidate()
     say_where()
     sys.argv = ["referee"]
     sys.dont_write_bytecode = True
     with open(request, encoding="utf-8") as file:
         data = json.load(file)
-    _conduct(data, connection, PipeChannel(messages))
+    side = RemoteSide(connection, Witness(witness, before))
+    _conduct(data, connection, side, PipeChannel(messages))
 
 
-def _conduct(data: dict[str, Any], connection: Connection, channel: PipeChannel) -> None:
+def _conduct(
+    data: dict[str, Any], connection: Connection, side: RemoteSide, channel: PipeChannel
+) -> None:
     """Judge, and send the judgement or the error."""
     settings = from_plain(Settings, data["settings"])
     files = data["model_path"], data["new_path"]
     request = Request(*files, settings, data["seed"], data["builds"])
     connection.limit(_limits(settings), tuple(map(Path, (request.new_path, request.model_path))))
-    side = RemoteSide(connection)
     try:
         answer = ("done", to_plain(judge(request, channel, side)))
     except OpweldError as error:
@@ -200,6 +208,6 @@ def _end_orphans() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == _REFEREE:
-        _become_referee(int(sys.argv[2]), int(sys.argv[3]))
+        _become_referee(None, int(sys.argv[2]), int(sys.argv[3]))
     else:
         main(int(sys.argv[1]), int(sys.argv[2]))

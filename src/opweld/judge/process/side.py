@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,10 +40,11 @@ from opweld.judge.numerics.differentiate import (
     differentiate,
     record,
 )
-from opweld.judge.process.environment import global_settings
+from opweld.judge.process.environment import global_settings, settings_changed
 from opweld.judge.process.integrity import Integrity
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
+from opweld.judge.verify.aliases import overwrite
 from opweld.judge.verify.changes import change_weights
 from opweld.judge.verify.guards import GuardedInputs, GuardedResults
 from opweld.judge.verify.modes import OWN, Modes
@@ -105,7 +105,7 @@ class Files:
     """The two files, and how ModelNew is to be built.
 
     `builds` is the folder for the kernels that the file builds, "" for torch's own; `mode` is the
-    one that the pair is judged in.
+    one that the pair is judged in; `module_name` is the model file's module, drawn where it is "".
     """
 
     model_path: str
@@ -114,6 +114,7 @@ class Files:
     seed: int
     builds: str = ""
     mode: str = OWN
+    module_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +144,25 @@ class How:
 class Side:
     """ModelNew, loaded from its file."""
 
+    # no dictionary, in which a method could be hidden
+    __slots__ = (
+        *("_model", "_modes", "_mode", "_seed", "_module", "_new_module", "_new_path", "_device"),
+        *("_last", "_left", "_settings", "_integrity", "_launches", "_timed", "_leftovers"),
+        "_side_stream",
+    )
+
     def __init__(self) -> None:
         self._model: nn.Module | None = None
         self._modes: Modes | None = None
         self._mode = OWN
+        self._seed = 0
         self._module: ModuleType | None = None
         self._new_module: ModuleType | None = None
         self._new_path = Path()
         self._device = torch.device("cpu")
         self._last: Call | None = None
         self._left: Fingerprint = ()
-        self._settings: dict[str, Any] = {}
+        self._settings: dict[str, str] = {}
         self._integrity: Integrity | None = None
         self._launches: tuple[kernels.Launch, ...] = ()
         self._timed = LocalTimed(nothing, WallClock())
@@ -178,18 +187,31 @@ class Side:
             CandidateError: the file cannot be imported, or ModelNew not built.
             ModelFileError: it has no ModelNew at all.
         """
+        self.begin(files)
+        self.import_new()
+        self.build_first()
+
+    def begin(self, files: Files) -> None:
+        """All that there is to do before anything of the candidate's file runs."""
         self._new_path, self._device = Path(files.new_path), torch.device(files.device)
         self._mode = files.mode
         if files.builds:
             os.environ[BUILDS] = files.builds
-        self._module = import_model_file(Path(files.model_path))
+        self._module = import_model_file(Path(files.model_path), files.module_name)
         if self._device.type == "cuda":
             # settings of the context are looked at below, so there has to be one
             begin = partial(torch.cuda.synchronize, self._device)
             guard_new(self._new_path, "beginning to use the device", begin)
-        self._settings, self._integrity = global_settings(), Integrity()
+        self._settings, self._integrity = self.settings(), Integrity()
+        self._seed = files.seed
+
+    def import_new(self) -> None:
+        """Imports the candidate's file, which may build its kernels."""
         self._new_module = import_new_file(self._new_path)
-        self.build(files.seed)
+
+    def build_first(self) -> None:
+        """ModelNew as the files say."""
+        self.build(self._seed)
 
     def build(self, seed: int) -> None:
         """ModelNew anew, with the parameters that `seed` gives."""
@@ -236,14 +258,22 @@ class Side:
             self._last = None
             self.model.to(getattr(torch, dtype))
 
+    def settings(self) -> dict[str, str]:
+        """Torch's global settings."""
+        return {name: str(value) for name, value in global_settings().items()}
+
     def settings_changed(self) -> dict[str, tuple[str, str]]:
         """Torch's global settings that differ from those before the file was imported."""
-        now = global_settings()
-        return {
-            name: (str(old), str(now[name]))
-            for name, old in self._settings.items()
-            if old != now[name]
-        }
+        return settings_changed(self._settings, self.settings())
+
+    def process_changed(self) -> list[str]:
+        """What of Python and the system differs: in one process it is not looked at."""
+        return []
+
+    @property
+    def reads_memory(self) -> bool:
+        """Whether anybody looks into the memory of the process."""
+        return False
 
     def patched(self) -> list[str]:
         """What of torch, the clock and the built-ins is not what it was before the import."""
@@ -310,6 +340,16 @@ class Side:
             if count:
                 raise Overwritten(f"writes beyond its memory: {count} bytes beside its {what}")
         return found
+
+    def last_inputs(self) -> list[Tensor]:
+        """The tensors of the last call, as they are now."""
+        return self._last.tensors() if self._last else []
+
+    def overwrite(self, number: int) -> None:
+        """Changes each element of an input of the last call; done twice, it is as before."""
+        assert self._last is not None
+        overwrite(self._last.tensors()[number])
+        self._left = ()
 
     def gradients(
         self, calls: Sequence[Call], grad_outputs: GradOutputs, seed: int, how: Backward, like: Run
@@ -403,9 +443,8 @@ class Side:
 
 
 def _same_layout(left: Call, right: Call) -> bool:
-    pairs: Sequence[tuple[Tensor, Tensor]] = list(
-        zip(left.tensors(), right.tensors(), strict=False)
-    )
-    return len(left.tensors()) == len(right.tensors()) and all(
-        a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype for a, b in pairs
+    one, other = left.tensors(), right.tensors()
+    return len(one) == len(other) and all(
+        (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
+        for a, b in zip(one, other, strict=True)
     )

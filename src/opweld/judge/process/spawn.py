@@ -23,7 +23,15 @@ from typing import Any
 import opweld
 from opweld.judge.build.locks import remove_stale_locks
 from opweld.judge.process.exit_status import Outcome
-from opweld.judge.process.processes import MARK, await_end, descendants, kill, kill_group, marked
+from opweld.judge.process.processes import (
+    DRIVER_CHECK,
+    MARK,
+    await_end,
+    descendants,
+    kill,
+    kill_group,
+    marked,
+)
 
 _TICK_S = 0.1
 _LAST_WORDS_S = 0.5
@@ -164,8 +172,7 @@ class Server:
             **self._environ,
             "PYTHONPATH": os.pathsep.join(path),
             MARK: self._mark,
-            # torch then asks the driver whether there is a device, and CUDA is left alone
-            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            DRIVER_CHECK: "1",
         }
 
 

@@ -118,30 +118,46 @@ def pack_call(call: Call) -> tuple[Header, Tensor]:
 
     Tensors in one memory stay so.
     """
+    header, parts = laid_out(call)
+    return {**header, "sizes": [part.numel() for part in parts]}, torch.cat(parts)
+
+
+def laid_out(call: Call) -> tuple[Header, list[Tensor]]:
+    """The layout of a call's tensors, its arguments as bytes and, behind them, each memory's."""
     held: list[Tensor] = []
     text = io.BytesIO()
     _CallPickler(text, held).dump((call.args, call.kwargs))
     groups = _by_memory(held)
     spans = [_span([held[number] for number in group]) for group in groups]
-    parts = [torch.frombuffer(bytearray(text.getvalue()), dtype=torch.uint8), *spans]
     header = {
         "tensors": [_layout(t) for t in held],
         "spans": [_start(held[group[0]], held, group) for group in groups],
-        "sizes": [part.numel() for part in parts],
     }
-    return header, torch.cat(parts)
+    return header, [torch.frombuffer(bytearray(text.getvalue()), dtype=torch.uint8), *spans]
 
 
 def unpack_call(header: Header, data: Tensor, device: torch.device) -> Call:
     """The call of `pack_call`, its tensors on `device`, laid out as they were."""
     text, *spans = torch.split(data, header["sizes"])
+    memories = [
+        _memory(start, span, device) for start, span in zip(header["spans"], spans, strict=True)
+    ]
+    return call_of(text, tensors_in(header, memories))
+
+
+def tensors_in(header: Header, memories: list[Tensor]) -> dict[int, Tensor]:
+    """The tensors of a layout, by number, in memories that begin where theirs do."""
     held: dict[int, Tensor] = {}
-    for start, span in zip(header["spans"], spans, strict=True):
-        memory = _memory(start, span, device)
+    for start, memory in zip(header["spans"], memories, strict=True):
         for number in start["tensors"]:
             layout = header["tensors"][number]
-            first = layout["offset"] - start["first"] + start["offset"]
+            first = layout["offset"] - start["first"] + start["offset"] + memory.storage_offset()
             held[number] = memory.as_strided(layout["shape"], layout["strides"], first)
+    return held
+
+
+def call_of(text: Tensor, held: dict[int, Tensor]) -> Call:
+    """The call whose arguments these bytes are, with its tensors put in."""
     args, kwargs = _CallUnpickler(io.BytesIO(text.numpy().tobytes()), held).load()
     return Call(args, kwargs)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
+from random import Random
 
 import torch
 from torch import nn
@@ -55,7 +56,9 @@ from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.verify.weights import compare_state, copy_state
 
-NUM_REPEATS = 10
+NUM_REPEATS = 8, 13
+# How often a call that nobody looks at stands before one that is judged.
+_BETWEEN = 0.3
 DRAWN, RANDOM_STATE = "other weights, re-drawn", "random state"
 # What is tried where nothing is asked for.
 AUTOCAST, DTYPE = "bfloat16", "float64"
@@ -97,6 +100,8 @@ class Verifier:
         self._lowering = ACCEPTED.get(precision)
         self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering)
         self._states = States(self._trial, phase, self._trial_of)
+        # in which order, and how often: what a candidate could count says nothing
+        self._order = Random(stream(seed, "order"))
         self._deadline = time.monotonic() + deadline_s
 
     @property
@@ -136,8 +141,8 @@ class Verifier:
             return  # it raises, or returns something else: all the rest would say the same
         if not state.passed:
             return  # the rest needs one state on both sides
-        yield self._aliases()
         self._reduce()
+        yield self._aliases()
         self.degenerate = self._examine()
         few = Kind("own inputs, another seed", self._later, self._note)
         yield from self._repeats(few)
@@ -147,13 +152,13 @@ class Verifier:
         yield self._same_tensors()
         yield self._same_memory()
         yield self._uninitialised()
-        for kind in value_kinds(self._few, self.seed):
+        for kind in self._shuffled(value_kinds(self._few, self.seed)):
             yield self._optional(kind, new_values=True)
         inputs, model, seed = self._few, self.pair.original, self.seed
-        for kind in (*batch_kinds(inputs, seed), *layout_kinds(inputs, seed)):
+        for kind in self._shuffled((*batch_kinds(inputs, seed), *layout_kinds(inputs, seed))):
             yield self._optional(kind)
         arguments = argument_kinds(inputs, model, seed, self._accepts)
-        for kind in (*inner_kinds(inputs, seed), *arguments):
+        for kind in self._shuffled((*inner_kinds(inputs, seed), *arguments)):
             yield self._optional(kind, new_values=True)
         if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
             for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
@@ -179,6 +184,14 @@ class Verifier:
             yield from self._beside_own()
             yield self._in_time(DRAWN, lambda: weights.redrawn(DRAWN))
         yield self._random_state()
+
+    def _shuffled(self, kinds: Iterable[Kind]) -> Iterator[Kind]:
+        """The kinds in an order that is drawn, with calls between them that nobody looks at."""
+        among = list(kinds)
+        for kind in self._order.sample(among, len(among)):
+            if self._order.random() < _BETWEEN:
+                self._trial.run_new(self._few(self._order.randrange(MAX_DRAWS)), kind.name)
+            yield kind
 
     def _beside_own(self) -> Iterator[Check]:
         """Inference mode, autocast and other dtypes: those that are asked for, and one of each that
@@ -235,7 +248,11 @@ class Verifier:
         """Outputs share memory as the original's do; other strides are noted."""
         assert self._trial.main_runs is not None
         new, original = self._trial.main_runs
-        clause = alias_clause(new.aliases, original.aliases)
+        found = kept.shared_with(self._trial, self._few)
+        if isinstance(found, Check):
+            return found
+        ours = (*aliases.of_outputs(new.aliases), *found)
+        clause = alias_clause(ours, aliases.without_names(original.aliases))
         note = stride_note(original.names, new.strides, original.strides)
         alike = "as the original's" if original.aliases else "no output shares memory"
         return Check(aliases.NAME, clause is None, clause or "; ".join(filter(None, (alike, note))))
@@ -276,21 +293,22 @@ class Verifier:
             yield first
             return
         before = snapshot(first)
-        again = (self._trial.run_new(kind.make(0), name) for _ in range(NUM_REPEATS - 1))
+        count = self._order.randint(*NUM_REPEATS)
+        again = (self._trial.run_new(kind.make(0), name) for _ in range(count - 1))
         same = all(isinstance(other, Run) and bit_equal(other, before) for other in again)
         if same:
-            yield Check(name, True, f"{NUM_REPEATS} runs are bit-equal")
+            yield Check(name, True, f"{count} runs are bit-equal")
         else:
-            yield self._each_repeat(name, kind)
+            yield self._each_repeat(name, kind, count)
         self._trial.run_new(self._few(0), "an earlier result stays")
         kept = bit_equal(first, before)
         detail = "later calls leave it alone" if kept else "a later call overwrites it"
         yield Check("an earlier result stays", kept, detail)
 
-    def _each_repeat(self, name: str, kind: Kind) -> Check:
+    def _each_repeat(self, name: str, kind: Kind, count: int) -> Check:
         """Runs that differ have to be right, every one of them."""
         same = Kind(name, lambda draw: kind.make(0), kind.note)
-        check = self._trial.compare(same, least_draws=NUM_REPEATS)
+        check = self._trial.compare(same, least_draws=count)
         return replace(check, detail=f"runs differ in some bits; {check.detail}")
 
     def _same_tensors(self) -> Check:

@@ -32,6 +32,8 @@ class Leftovers:
     The clock is the process's own: this finds streams that nobody waits for, not a false clock.
     """
 
+    __slots__ = ("_left_ms", "_quiet_ms")
+
     def __init__(self) -> None:
         self._left_ms: list[float] = []
         self._quiet_ms: list[float] = []

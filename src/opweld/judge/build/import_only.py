@@ -1,4 +1,4 @@
-"""Imports a candidate, no more: `python -m opweld.judge.process.import_only NEW.py`."""
+"""Imports a candidate, no more: `python -m opweld.judge.build.import_only NEW.py`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,16 @@
+"""Right, and silences all warnings of the process."""
+
+import warnings
+
+import torch
+from torch import nn
+
+MODEL = "pointwise"
+CAUGHT_BY = ("process state",)
+
+warnings.simplefilter("ignore")
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x) * x
