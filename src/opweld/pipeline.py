@@ -207,6 +207,8 @@ def settings_of(options: Options) -> Settings:
         batch=options.batch,
         time_limit_s=options.time_limit_s,
         baselines=options.baseline_names,
+        sandbox=options.sandbox,
+        pass_env=options.pass_env,
     )
 
 

@@ -24,13 +24,34 @@ from opweld import __version__, account
 from opweld.delivery import check_output, default_output, write_json
 from opweld.errors import OpweldError, UnsupportedPrecision, UserError
 from opweld.interface import doctor
+from opweld.interface.arguments import (
+    Accepted,
+    Autocast,
+    Baselines,
+    Batch,
+    Debug,
+    Dtype,
+    Json,
+    Judged,
+    Mode,
+    Model,
+    New,
+    NoCache,
+    NoCheck,
+    PassEnv,
+    Precision,
+    Sandboxed,
+    Seed,
+    Target,
+    TimeLimit,
+)
 from opweld.interface.progress import Progress
 from opweld.interface.show import show_delivery
 from opweld.judge import check as judge_pair
 from opweld.judge import report
 from opweld.judge.values import JUDGED_MODES, PRECISIONS
 from opweld.model_file import main_file, read_source
-from opweld.options import from_environment, listed, option_help
+from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.process.builder import build_in_child
 from opweld.process.worker import compile_in_child
@@ -49,38 +70,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
-New = Annotated[
-    Path, typer.Argument(metavar="MODEL_new.py", help="A file or a package with ModelNew.")
-]
-Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
-Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
-Accepted = Annotated[
-    str | None,
-    typer.Option("--precision", help=f"What is accepted: {', '.join(PRECISIONS)}."),
-]
-Mode = Annotated[str | None, typer.Option("--mode", help=option_help("mode"))]
-Autocast = Annotated[
-    list[str] | None, typer.Option("--autocast", metavar="DTYPE", help=option_help("autocast"))
-]
-Dtype = Annotated[
-    list[str] | None, typer.Option("--dtype", metavar="DTYPE", help=option_help("dtype"))
-]
-Judged = Annotated[
-    str | None,
-    typer.Option(
-        "--mode", help="Judge the example call in eval or training; own is how Model is made."
-    ),
-]
-Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
-Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
-TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
-Baselines = Annotated[str | None, typer.Option("--baselines", help=option_help("baselines"))]
-NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
-NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -117,6 +106,8 @@ def optimize_command(
     baselines: Baselines = None,
     json: Json = None,
     time_limit: TimeLimit = None,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Write a faster ModelNew for MODEL.py, verified and measured."""
@@ -134,7 +125,10 @@ def optimize_command(
             weight_cache=not no_weight_cache,
             baselines=baselines,
             time_limit_s=time_limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
         )
+        _warn_of_sandbox(options)
         read_source(model)
         _check_json(json)
         destination = out or default_output(model)
@@ -165,6 +159,8 @@ def check_command(
     baselines: Baselines = None,
     json: Json = None,
     time_limit: TimeLimit = None,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
@@ -177,7 +173,10 @@ def check_command(
             seed=seed,
             baselines=baselines,
             time_limit_s=time_limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
         )
+        _warn_of_sandbox(options)
         read_source(model)
         read_source(main_file(new))
         _check_json(json)
@@ -206,6 +205,8 @@ def plan_command(
     dtype: Dtype = None,
     batch: Batch = None,
     time_limit: TimeLimit = None,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Print one stage of the compilation: the graph, the plan, the kernels or the source."""
@@ -221,7 +222,10 @@ def plan_command(
             batch=batch,
             check=False,
             time_limit_s=time_limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
         )
+        _warn_of_sandbox(options)
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
@@ -247,12 +251,22 @@ def tune_command(
     limit: Annotated[
         float, typer.Option("--limit", metavar="SECONDS", help="What the whole search may take.")
     ] = 600.0,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Measure the schedules that MODEL.py could have, and propose rows for the table of them."""
 
     def run() -> int:
-        options = from_environment(target=target, batch=batch, check=False, time_limit_s=limit)
+        options = from_environment(
+            target=target,
+            batch=batch,
+            check=False,
+            time_limit_s=limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
+        )
+        _warn_of_sandbox(options)
         asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
         read_source(model)
         _check_json(json)
@@ -268,6 +282,17 @@ def tune_command(
         return 0
 
     _exit_with(run, debug)
+
+
+def _warn_of_sandbox(options: Options) -> None:
+    """Says once what the sandbox of this machine cannot prevent.
+
+    Raises:
+        SandboxMissing: it is required, and lacks a part.
+    """
+    options.chosen_sandbox.require()
+    if warning := options.chosen_sandbox.warning():
+        _say(f"opweld: warning: {warning}")
 
 
 def _command(model: Path, target: str | None, kind: str | None, batch: int | None) -> str:

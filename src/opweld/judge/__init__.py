@@ -33,6 +33,7 @@ from opweld.judge.values import (
     to_plain,
 )
 from opweld.model_file import main_file, read_source
+from opweld.sandbox import Sandbox
 
 __all__ = [
     "Check",
@@ -84,9 +85,24 @@ def check(
             on_progress(from_plain(Event, message["value"]))
 
     request = _request(model_path, new_path, settings, seed, builds)
-    with contextlib.nullcontext(server) if server else Server() as warm:
+    folders = (builds,) if builds else ()
+    own = contextlib.nullcontext(server) if server else _server(settings, folders)
+    with own as warm:
         child = warm.run(request, settings.time_limit_s, settings.max_output_bytes, follow)
-    return _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
+        sandbox = warm.sandbox.describe()
+    judgement = _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
+    if judgement.environment is None:
+        return judgement
+    return replace(judgement, environment=replace(judgement.environment, sandbox=sandbox))
+
+
+def sandbox_of(settings: Settings) -> Sandbox:
+    """The sandbox that the settings ask for."""
+    return Sandbox(settings.sandbox, settings.pass_env)
+
+
+def _server(settings: Settings, writable: tuple[str | Path, ...]) -> Server:
+    return Server(sandbox=sandbox_of(settings), writable=writable)
 
 
 def _request(

@@ -98,7 +98,7 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
     if environment:
         yield (
             f"on: {environment.device_name}, torch {environment.torch},"
-            f" Python {environment.python}, seed {judgement.seed}"
+            f" Python {environment.python}, seed {judgement.seed}, sandbox {environment.sandbox}"
         )
     yield from judgement.verdict.explanation
     if output:

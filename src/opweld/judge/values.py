@@ -34,7 +34,9 @@ class Settings:
     or "bf16" for errors up to those of the original lowered to that format. `num_runs` None lets
     the time budget decide (`budget_s` seconds for each timed thing).
     `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
-    free. Without `thorough`, the first check that fails is the last one.
+    free. Without `thorough`, the first check that fails is the last one. `sandbox` is "auto",
+    "required" or "off"; `pass_env` names variables that it passes on beside the listed ones. Both
+    are the server's where `check` is given one.
     """
 
     device: str = "auto"
@@ -52,6 +54,8 @@ class Settings:
     mode: str = "own"
     autocast: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
+    sandbox: str = "auto"
+    pass_env: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,10 @@ class KernelTiming:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the software that the figures hold for."""
+    """The machine and the software that the figures hold for.
+
+    `sandbox` says what both sides were kept from: "on", "off", or what could not be prevented.
+    """
 
     device: str
     device_name: str
@@ -221,6 +228,7 @@ class Environment:
     driver: str | None
     allocator: str
     float32_precision: str
+    sandbox: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,16 +28,24 @@ from opweld.judge.process.side import Files, How, Raised, Side
 from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_of, unpack_call
 from opweld.judge.values import from_plain, to_plain
 from opweld.judge.verify.run import Run
+from opweld.sandbox import Policy, enter, within
 
 _CRASHED = 70  # EX_SOFTWARE
 _MAX_DESCRIPTORS = 65536
 
 
-def main(sock: socket.socket, out: int, err: int) -> NoReturn:
-    """Become the candidate's process, right after the fork, and serve until the socket closes."""
+def main(
+    sock: socket.socket, out: int, err: int, policy: Policy, judges: tuple[int, ...]
+) -> NoReturn:
+    """Become the candidate's process, right after the fork, and serve until the socket closes.
+
+    It is confined beyond the `policy` of the process that it was forked from, and sends no signals
+    to the `judges`.
+    """
     status = _CRASHED
     try:
         descriptor = _leave_everything(sock, out, err)
+        enter(within(policy), protected=judges)
         if is_spoilt():
             start_anew("opweld.judge.process.candidate", descriptor)
         serve(descriptor)

@@ -18,6 +18,7 @@ from opweld.judge.load import NEW, CandidateError
 from opweld.judge.process import candidate
 from opweld.judge.process.exit_status import Ending, Limits, Outcome, sentence
 from opweld.judge.process.processes import kill, kill_group, resident_bytes
+from opweld.sandbox import UNCONFINED, Policy
 
 _TICK_S = 0.05
 _LAST_WORDS_S = 0.5
@@ -155,16 +156,20 @@ class Connection:
         self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start_candidate() -> Connection:
-    """Forks the process; call it before CUDA, a file or a seed is known here."""
+def start_candidate(policy: Policy = UNCONFINED) -> Connection:
+    """Forks the process; call it before CUDA, a file or a seed is known here.
+
+    It is confined beyond `policy`, which is this process's.
+    """
     ours, theirs = socket.socketpair()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
+    judges = os.getpid(), os.getppid()
     pid = os.fork()
     if pid == 0:
-        candidate.main(theirs, out_write, err_write)
+        candidate.main(theirs, out_write, err_write, policy, judges)
     theirs.close()
     os.close(out_write)
     os.close(err_write)

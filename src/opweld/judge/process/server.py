@@ -41,6 +41,7 @@ from opweld.judge.process.processes import (
 from opweld.judge.process.remote import RemoteSide
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
+from opweld.sandbox import Policy, enter, from_json, remove_content
 
 _CRASHED = 70  # EX_SOFTWARE
 _REFEREE = "referee"
@@ -72,8 +73,13 @@ class PipeChannel:
 
 
 def main(control: int, alive: int) -> None:
-    """Serve until the control socket closes; when `alive` closes, end everything at once."""
+    """Serve until the control socket closes; when `alive` closes, end everything at once.
+
+    The policy of its sandbox is read from the standard input.
+    """
     end_with_parent()
+    policy = from_json(sys.stdin.read())
+    enter(policy, protected=(os.getppid(),))
     adopt_orphans()
     sys.dont_write_bytecode = True
     # What forks here has no work in any other thread: those that libraries keep are idle.
@@ -90,11 +96,12 @@ def main(control: int, alive: int) -> None:
         if pid == 0:
             sock.close()
             os.close(alive)
-            _referee(*descriptors)
+            _referee(policy, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _tell(sock, pid=pid)
         _tell(sock, status=_ended(pid, alive))
+        remove_content(policy)
 
 
 def _ended(pid: int, alive: int) -> int:
@@ -119,7 +126,7 @@ def _tell(sock: socket.socket, **facts: int) -> None:
     sock.sendall(json.dumps(facts).encode() + b"\n")
 
 
-def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
+def _referee(policy: Policy, request: int, messages: int, out: int, err: int) -> NoReturn:
     """Become the referee, in a process that was just forked."""
     status = _CRASHED
     try:
@@ -129,8 +136,9 @@ def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
             os.dup2(descriptor, standard)
             os.close(descriptor)
         if is_spoilt():
-            start_anew("opweld.judge.process.server", _REFEREE, request, messages)
-        _become_referee(request, messages)
+            module = "opweld.judge.process.server"
+            start_anew(module, _REFEREE, request, messages, policy.to_json())
+        _become_referee(request, messages, policy)
         status = 0
     finally:
         sys.stdout.flush()
@@ -138,9 +146,9 @@ def _referee(request: int, messages: int, out: int, err: int) -> NoReturn:
         os._exit(status)
 
 
-def _become_referee(request: int, messages: int) -> None:
+def _become_referee(request: int, messages: int, policy: Policy) -> None:
     """A candidate first, then the request."""
-    connection = start_candidate()
+    connection = start_candidate(policy)
     say_where()
     sys.argv = ["referee"]
     sys.dont_write_bytecode = True
@@ -200,6 +208,6 @@ def _end_orphans() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == _REFEREE:
-        _become_referee(int(sys.argv[2]), int(sys.argv[3]))
+        _become_referee(int(sys.argv[2]), int(sys.argv[3]), from_json(sys.argv[4]))
     else:
         main(int(sys.argv[1]), int(sys.argv[2]))
