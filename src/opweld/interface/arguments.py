@@ -27,6 +27,14 @@ Autocast = Annotated[
 Dtype = Annotated[
     list[str] | None, typer.Option("--dtype", metavar="DTYPE", help=option_help("dtype"))
 ]
+Scope = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        help="What ModelNew must do: call, as the example call does, and what it refuses beyond "
+        "that is listed; or full, all that the original does.",
+    ),
+]
 Judged = Annotated[
     str | None,
     typer.Option(

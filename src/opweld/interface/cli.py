@@ -41,6 +41,7 @@ from opweld.interface.arguments import (
     PassEnv,
     Precision,
     Sandboxed,
+    Scope,
     Seed,
     Target,
     TimeLimit,
@@ -49,7 +50,7 @@ from opweld.interface.progress import Progress
 from opweld.interface.show import show_delivery
 from opweld.judge import check as judge_pair
 from opweld.judge import report
-from opweld.judge.values import JUDGED_MODES, PRECISIONS
+from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES
 from opweld.model_file import main_file, read_source
 from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
@@ -152,6 +153,7 @@ def check_command(
     model: Model,
     new: New,
     target: Target = None,
+    scope: Scope = None,
     precision: Accepted = None,
     mode: Judged = None,
     batch: Batch = None,
@@ -180,7 +182,9 @@ def check_command(
         read_source(model)
         read_source(main_file(new))
         _check_json(json)
-        settings = replace(settings_of(options), precision=_accepted(precision or "match"))
+        settings = replace(
+            settings_of(options), precision=_accepted(precision or "match"), scope=_scope(scope)
+        )
         with Progress(Console(stderr=True)) as progress:
             judgement = judge_pair(
                 model,
@@ -322,6 +326,12 @@ def _judged_mode(mode: str | None) -> str | None:
         modes = ", ".join(JUDGED_MODES)
         raise UserError(f"there is no mode {mode!r} to judge in", next_step=f"use one of {modes}")
     return mode
+
+
+def _scope(scope: str | None) -> str:
+    if scope not in (None, *SCOPES):
+        raise UserError(f"there is no scope {scope!r}", next_step=f"use {' or '.join(SCOPES)}")
+    return scope or CALL
 
 
 def _accepted(precision: str) -> str:

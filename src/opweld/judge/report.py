@@ -14,9 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from opweld.judge.measure.significance import describe, verdict
-from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
+from opweld.judge.values import CALL, FULL, Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"
+_SCOPES = {
+    CALL: "the example call, with any values and weights, for any batch, in its mode and dtype",
+    FULL: "everything that the original does",
+}
 # Beyond this ratio of slow to fast runs of one side, a ratio of two sides says nothing.
 UNSTEADY = 5.0
 
@@ -78,7 +82,9 @@ def grids(
 def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
     """What stands between the tables and the verdict."""
     for check in judgement.verdict.checks:
-        if check.skipped:
+        if check.unsupported:
+            yield f"unsupported: {check.name}: {check.detail.removeprefix('unsupported: ')}"
+        elif check.skipped:
             yield f"skipped: {check.name}: {check.detail}"
         elif "weak:" in check.detail:
             yield f"note: {check.name}: {check.detail}"
@@ -108,6 +114,8 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
 def _findings(judgement: Judgement) -> Iterable[str]:
     """What was found out about the model and the candidate beyond the verdict."""
     verdict = judgement.verdict
+    if verdict.passed:
+        yield f"scope: {_SCOPES[verdict.scope]}"
     if verdict.precision:
         yield f"precision: {verdict.precision}, by measurement"
     if judgement.degenerate:
@@ -121,7 +129,8 @@ def verdict_line(judgement: Judgement) -> str:
     if not verdict.passed:
         return f"NOT EQUIVALENT: {verdict.reason}"
     speed = ", ".join(_speeds(timing)) if timing else ""
-    return f"EQUIVALENT, grade {verdict.grade}" + (f": {speed}" if speed else "")
+    use = " for inference only" if verdict.inference_only else ""
+    return f"EQUIVALENT{use}, grade {verdict.grade}" + (f": {speed}" if speed else "")
 
 
 def _speeds(timing: Timing) -> Iterable[str]:

@@ -80,7 +80,7 @@ def judge(request: Request, channel: Channel, side: Any) -> Judgement:
     try:
         return _judge(request, channel, side, started, tally)
     except CandidateError as error:
-        verdict = failed(str(error), tuple(tally.checks))
+        verdict = replace(failed(str(error), tuple(tally.checks)), scope=request.settings.scope)
         return Judgement(verdict, None, (), tally.environment, request.seed)
 
 
@@ -111,11 +111,12 @@ def _judge(
         settings.precision,
         settings.thorough,
         Beside(settings.autocast, settings.dtype),
+        settings.scope,
     )
     verifier.verify()
     if not verifier.device_lost and (settings.thorough or conclude(tuple(tally.checks)).passed):
         tally.checks += _hygiene(pair, channel)
-    verdict = _concluded(tally, verifier)
+    verdict = _concluded(tally, verifier, settings.scope)
     judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)
     if verifier.device_lost or not verdict.passed:
         return judgement
@@ -132,7 +133,7 @@ def _judge(
     tally.checks += measured.checks
     if not measured.ended:
         tally.checks[:] = _with_failures(tally.checks, _hygiene(pair, channel))
-    judgement = replace(judgement, verdict=_concluded(tally, verifier))
+    judgement = replace(judgement, verdict=_concluded(tally, verifier, settings.scope))
     if not judgement.verdict.passed:
         return judgement  # times that cannot be true, or of wrong results, are none
     timing = measured.timing
@@ -140,10 +141,11 @@ def _judge(
     return replace(judgement, timing=timing, kernels=rows)
 
 
-def _concluded(tally: Tally, verifier: Verifier) -> Verdict:
+def _concluded(tally: Tally, verifier: Verifier, scope: str) -> Verdict:
     """The verdict on the checks so far, with what else was found out."""
     verdict = conclude(tuple(tally.checks))
-    return replace(verdict, precision=verifier.precision, unjudged=verifier.unjudged)
+    unjudged = verifier.unjudged
+    return replace(verdict, precision=verifier.precision, unjudged=unjudged, scope=scope)
 
 
 def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
@@ -158,13 +160,18 @@ def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
 def conclude(checks: tuple[Check, ...]) -> Verdict:
     """All checks passed, or the first that did not, in one sentence; the grade is the outputs'."""
     lowest = worst(c.grade for c in checks if c.grade and c.name not in UNGRADED)
+    refused = tuple(check.name for check in checks if check.unsupported)
+    have = any(c.name in gradients.NAMES and c.passed and not c.skipped for c in checks)
+    without = gradients.NAME in refused and not have
     bad = [check for check in checks if not check.passed]
     if bad:
         more = f" (and {len(bad) - 1} more checks fail)" if len(bad) > 1 else ""
         return Verdict(False, "F", checks, f"{bad[0].name}: {bad[0].detail}{more}")
     num_skipped = sum(check.skipped for check in checks)
     tried = f"{len(checks) - num_skipped} checks passed, {num_skipped} skipped"
-    return Verdict(True, lowest, checks, f"equivalent, grade {lowest}: {tried}")
+    use = " for inference only" if without else ""
+    reason = f"equivalent{use}, grade {lowest}: {tried}"
+    return Verdict(True, lowest, checks, reason, unsupported=refused, inference_only=without)
 
 
 def _hygiene(pair: Pair, channel: Channel) -> list[Check]:

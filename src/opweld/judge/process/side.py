@@ -44,7 +44,7 @@ from opweld.judge.numerics.differentiate import (
 from opweld.judge.process.environment import global_settings
 from opweld.judge.process.integrity import Integrity
 from opweld.judge.tree import tensors
-from opweld.judge.values import KernelTiming
+from opweld.judge.values import Check, KernelTiming
 from opweld.judge.verify.changes import change_weights
 from opweld.judge.verify.guards import GuardedInputs, GuardedResults
 from opweld.judge.verify.modes import OWN, Modes
@@ -98,6 +98,12 @@ class Raised(CandidateError):
     def is_refusal(self) -> bool:
         """Whether the candidate does no more than say that it does not do this."""
         return not (self.lost or self.overwrote or self.no_memory)
+
+    def refusal(self, name: str) -> Check:
+        """The check of something that the candidate may refuse; it fails where it did more."""
+        if not self.is_refusal:
+            return Check(name, False, str(self), grade="F")
+        return Check(name, True, f"unsupported: {self}", skipped=True, unsupported=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class Case:
     """One comparison: the forwards that come before any backward, and what is asked for.
 
     Where it is `extreme`, a gradient that is not finite is skipped, for formulas part there, and
-    what one ulp of the inputs changes in the original is allowed.
+    what one ulp of the inputs changes in the original is allowed. Where ModelNew `may_refuse`, an
+    exception, and outputs without gradients, are noted.
     """
 
     name: str
@@ -84,13 +85,15 @@ class Case:
     how: Backward = _EVERYTHING
     note: str = ""
     extreme: bool = False
+    may_refuse: bool = False
 
 
 class Gradients:
     """Compares the gradients of both sides in the mode that they are in.
 
     With `pristine`, both start every forward from that state. With `lowering`, errors may be those
-    of the original lowered so; without, as large as torch's flags allow those of convolutions.
+    of the original lowered so; without, as large as torch's flags allow those of convolutions. With
+    `strict`, ModelNew has gradients wherever the original has.
     """
 
     def __init__(
@@ -100,7 +103,9 @@ class Gradients:
         phase: Phase,
         lowering: Lowering | None = None,
         pristine: State | None = None,
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self._pair = pair
         self._seed = stream(seed, "calls")
         self._grad_outputs_seed = stream(seed, "output gradients")
@@ -129,7 +134,7 @@ class Gradients:
             asked = (case.calls, fresh_grad_outputs(grad_outputs), self._seed, case.how, eager)
             new: Run = self._pair.new.gradients(*asked)
         except Raised as error:
-            check = _raised(case, error)
+            check = _raised(case, error, self._strict)
             if error.lost:
                 raise DeviceLost(check) from error
             return check
@@ -240,6 +245,7 @@ def compare_all(
     phase: Phase,
     note: str = "",
     lowering: Lowering | None = None,
+    strict: bool = False,
 ) -> Iterator[Check]:
     """The checks, in order: on the own inputs and, where ModelNew has gradients there, the others.
 
@@ -254,22 +260,27 @@ def compare_all(
         state = trial.pristine
         states.load(state)  # which calls in training have moved
         states.put(EVAL)
-    checks = Gradients(trial.pair, seed, phase, lowering)
+    checks = Gradients(trial.pair, seed, phase, lowering, strict=strict)
     main = checks.compare(Case(NAME, (own(0),), note=note))
     yield main
-    if main.passed and not main.skipped:
+    has_gradients = main.passed and not main.skipped
+    if has_gradients:
         for made in cases(own, trial.pair.original, seed, note):
             yield _worst_of(checks.compare(case) for case in made())
+    if has_gradients or (main.unsupported and stateful):
         in_eval = stateful or not states.trains
         states.put(TRAINING if in_eval else EVAL)
         # training moves buffers, if anything
         kept = state if in_eval and list(trial.pair.original.buffers()) else None
-        checks = Gradients(trial.pair, seed, phase, lowering, kept)
+        checks = Gradients(trial.pair, seed, phase, lowering, kept, strict)
         name = IN_TRAINING if in_eval else IN_EVAL
         normal = value_kinds(own, stream(seed, name))[:1]
         given = [own(0), *(kind.make(0) for kind in normal)]
         yield _worst_of(
-            checks.compare(Case(name, (call,), note=note, extreme=True)) for call in given
+            checks.compare(
+                Case(name, (call,), note=note, extreme=True, may_refuse=not has_gradients)
+            )
+            for call in given
         )
         states.load(state)
     states.put(OWN)
@@ -332,10 +343,18 @@ def _worst_of(found: Iterator[Check]) -> Check:
     return max(graded, key=lambda check: check.grade or "A") if graded else checks[0]
 
 
-def _raised(case: Case, error: Raised) -> Check:
-    """On the own inputs, without gradients, it is one for inference; elsewhere it loses them."""
-    if case.name == NAME:
-        return Check(NAME, True, f"ModelNew is for inference only: {error}", skipped=True)
+def _raised(case: Case, error: Raised, strict: bool) -> Check:
+    """On the own inputs, without gradients, it is one for inference; elsewhere it loses them. In
+    the other mode it may refuse.
+    """
+    if strict:
+        return Check(case.name, False, str(error), grade="F")
+    if case.name == NAME and error.without_gradients:
+        detail = f"ModelNew is for inference only: {error}"
+        return Check(NAME, True, detail, skipped=True, unsupported=True)
+    beyond = case.name in (NAME, IN_TRAINING, IN_EVAL) and not error.without_gradients
+    if beyond or case.may_refuse:
+        return error.refusal(case.name)
     return Check(case.name, False, str(error), grade="F")
 
 

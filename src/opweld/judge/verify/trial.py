@@ -185,7 +185,7 @@ class Trial:
         except Raised as error:
             self._spoil()
             if may_refuse and error.is_refusal:
-                return Check(name, True, f"unsupported: {error}", skipped=True)
+                return error.refusal(name)
             check = Check(name, False, str(error), grade="F")
             if error.lost:
                 raise DeviceLost(check) from error
