@@ -11,8 +11,39 @@ from opweld.judge.values import PRECISIONS
 from opweld.options import option_help
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
-New = Annotated[
-    Path, typer.Argument(metavar="MODEL_new.py", help="A file or a package with ModelNew.")
+Either = Annotated[
+    Path | None,
+    typer.Argument(metavar="[MODEL.py]", show_default=False, help="The model file."),
+]
+Judgeable = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[MODEL_new.py]",
+        show_default=False,
+        help="A file or a package with ModelNew. Default: MODEL.py has both.",
+    ),
+]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        metavar="FILE.py:f",
+        help="In the place of a model file: a function; get_inputs() of its file makes arguments.",
+    ),
+]
+Candidate = Annotated[
+    str | None,
+    typer.Option(
+        "--candidate", metavar="FILE.py:g", help="The function that is judged against it."
+    ),
+]
+Summary = Annotated[
+    Path | None,
+    typer.Option(
+        "--summary",
+        metavar="FILE",
+        help="Append the verdict as Markdown. Default: the file in GITHUB_STEP_SUMMARY, if any.",
+    ),
 ]
 Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
 Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]

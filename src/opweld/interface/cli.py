@@ -29,29 +29,35 @@ from opweld.interface.arguments import (
     Autocast,
     Baselines,
     Batch,
+    Candidate,
     Debug,
     Dtype,
+    Either,
     Json,
+    Judgeable,
     Judged,
     Mode,
     Model,
-    New,
     NoCache,
     NoCheck,
     PassEnv,
     Precision,
+    Reference,
     Sandboxed,
     Scope,
     Seed,
+    Summary,
     Target,
     TimeLimit,
 )
+from opweld.interface.pairs import SAME_FILE, Pair, pair_of
 from opweld.interface.progress import Progress
 from opweld.interface.show import show_delivery
+from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
 from opweld.judge import report
-from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES
-from opweld.model_file import main_file, read_source
+from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES, Settings
+from opweld.model_file import read_source
 from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.process.builder import build_in_child
@@ -150,8 +156,10 @@ def optimize_command(
 
 @app.command("check")
 def check_command(
-    model: Model,
-    new: New,
+    model: Either = None,
+    new: Judgeable = None,
+    reference: Reference = None,
+    candidate: Candidate = None,
     target: Target = None,
     scope: Scope = None,
     precision: Accepted = None,
@@ -160,12 +168,16 @@ def check_command(
     seed: Seed = None,
     baselines: Baselines = None,
     json: Json = None,
+    summary: Summary = None,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
     pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
-    """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
+    """Judge any pair: is ModelNew equivalent to Model, and how fast is it?
+
+    A pair is two files, one file with both, or two functions.
+    """
 
     def run() -> int:
         options = from_environment(
@@ -179,24 +191,36 @@ def check_command(
             pass_env=listed(pass_env),
         )
         _warn_of_sandbox(options)
-        read_source(model)
-        read_source(main_file(new))
+        pair = pair_of(model, new, reference, candidate)
+        if pair.is_one_file:
+            _say(f"opweld: note: {SAME_FILE}")
         _check_json(json)
         settings = replace(
-            settings_of(options), precision=_accepted(precision or "match"), scope=_scope(scope)
+            settings_of(options),
+            precision=_accepted(precision or "match"),
+            scope=_scope(scope),
+            reference=pair.reference,
+            candidate=pair.candidate,
         )
-        with Progress(Console(stderr=True)) as progress:
-            judgement = judge_pair(
-                model,
-                new,
-                settings,
-                lambda event: progress.step(event.stage, event.message),
-            )
-        report.render(judgement, Console())
-        _write_json(json, account.of_judgement(model, new, judgement))
-        return judgement.exit_code
+        return _check(pair, settings, json, summary_file(summary))
 
     _exit_with(run, debug)
+
+
+def _check(pair: Pair, settings: Settings, json: Path | None, summary: Path | None) -> int:
+    """Judges the pair and shows the judgement; the exit code."""
+    with Progress(Console(stderr=True)) as progress:
+        judgement = judge_pair(
+            pair.model,
+            pair.new,
+            settings,
+            lambda event: progress.step(event.stage, event.message),
+        )
+    report.render(judgement, Console())
+    _write_json(json, account.of_judgement(*pair.names, judgement))
+    if summary:
+        append_summary(summary, markdown(judgement, pair.names))
+    return judgement.exit_code
 
 
 @app.command("plan")

@@ -7,12 +7,13 @@ wrong with the other file is a verdict (`CandidateError`, exit code 1) unless it
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +34,7 @@ from opweld.model_file import (
     require_instance,
     require_names,
     spec_of,
+    with_function,
 )
 
 ORIGINAL, NEW = "the original", "ModelNew"
@@ -84,17 +86,44 @@ def seed_all(seed: int) -> None:
         sys.modules["numpy"].random.seed(seed % 2**32)
 
 
-def import_model_file(path: Path) -> ModuleType:
-    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`."""
-    module = guard_original(path, "importing it", lambda: _import(path, "opweld_judged_model"))
+class ModuleNames:
+    """What the two files are called as modules."""
+
+    MODEL, NEW = "opweld_judged_model", "opweld_judged_new"
+
+
+_given: dict[str, ModuleType] = {}
+
+
+@contextlib.contextmanager
+def given_modules(modules: Mapping[str, ModuleType]) -> Iterator[None]:
+    """Inside, these stand in the place of the files of their names."""
+    _given.update(modules)
+    try:
+        yield
+    finally:
+        _given.clear()
+
+
+def import_model_file(path: Path, function: str = "") -> ModuleType:
+    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`; where a
+    `function` of it is named, `Model` calls that.
+    """
+    module = guard_original(path, "importing it", lambda: _import(path, ModuleNames.MODEL))
+    if function:
+        with_function(path, module, "Model", function, nn.Module)
     require_names(path, module)
     require_class(path, module.Model, nn.Module)
     return module
 
 
-def import_new_file(path: Path) -> ModuleType:
-    """The other file as a module that has `ModelNew`; importing it may build its kernels."""
-    module = guard_new(path, "importing it", lambda: _import(path, "opweld_judged_new"))
+def import_new_file(path: Path, function: str = "") -> ModuleType:
+    """The other file as a module that has `ModelNew`; importing it may build its kernels. Where a
+    `function` of it is named, `ModelNew` calls that.
+    """
+    module = guard_new(path, "importing it", lambda: _import(path, ModuleNames.NEW))
+    if function:
+        with_function(path, module, "ModelNew", function, nn.Module)
     if not inspect.isclass(getattr(module, "ModelNew", None)):
         raise ModelFileError(
             "it defines no class ModelNew",
@@ -246,6 +275,8 @@ def line_in(path: Path, error: BaseException) -> int | None:
 
 
 def _import(path: Path, name: str) -> ModuleType:
+    if name in _given:
+        return _given[name]
     spec = spec_of(path, name)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} has no .py ending")

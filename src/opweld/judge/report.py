@@ -17,6 +17,7 @@ from opweld.judge.measure.significance import describe, verdict
 from opweld.judge.values import CALL, FULL, Check, Judgement, KernelTiming, Samples, Timing
 
 _NONE = "-"
+FAILED = "Failed"
 _SCOPES = {
     CALL: "the example call, with any values and weights, for any batch, in its mode and dtype",
     FULL: "everything that the original does",
@@ -239,7 +240,7 @@ def _error_row(check: Check) -> tuple[str, ...]:
 
 def _failure_grid(failures: Sequence[Check]) -> Grid:
     rows = ((c.name, c.detail, _index(c)) for c in failures)
-    return Grid("Failed", ("check", "what is wrong", "first at"), tuple(rows))
+    return Grid(FAILED, ("check", "what is wrong", "first at"), tuple(rows))
 
 
 def _index(check: Check) -> str:

@@ -209,7 +209,7 @@ def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
         raise UnsupportedTarget(str(error), next_step="use --target cpu") from error
     channel.event(Event("load", f"importing {model_path.name}"))
     channel.phase(ORIGINAL, f"importing {model_path}")
-    module = import_model_file(model_path)
+    module = import_model_file(model_path, settings.reference)
     seed = stream(request.seed, "parameters")
     original = build_original(module, model_path, seed, device, settings.mode)
     return Pair(original, side, module, model_path, new_path, device, settings.batch, settings.mode)
@@ -228,6 +228,8 @@ def _load_new(request: Request, channel: Channel, device: torch.device, side: An
         parameters,
         request.builds,
         request.settings.mode,
+        request.settings.reference,
+        request.settings.candidate,
     )
     side.load(files, lambda: _wake(device))
 

@@ -44,6 +44,8 @@ class Settings:
     batch, in its own mode and dtype, and gradients if its outputs have them; or "full", everything
     that the original does. What ModelNew refuses outside of the scope, by an exception, is
     unsupported and no failure; a wrong result is one in every scope.
+
+    `reference` and `candidate` name functions of the two files that stand for Model and ModelNew.
     """
 
     device: str = "auto"
@@ -64,6 +66,8 @@ class Settings:
     sandbox: str = "auto"
     pass_env: tuple[str, ...] = ()
     scope: str = CALL
+    reference: str = ""
+    candidate: str = ""
 
 
 @dataclass(frozen=True, slots=True)

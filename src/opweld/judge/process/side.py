@@ -111,7 +111,8 @@ class Files:
     """The two files, and how ModelNew is to be built.
 
     `builds` is the folder for the kernels that the file builds, "" for torch's own; `mode` is the
-    one that the pair is judged in.
+    one that the pair is judged in. `reference` and `candidate` name functions that stand for Model
+    and ModelNew.
     """
 
     model_path: str
@@ -120,6 +121,8 @@ class Files:
     seed: int
     builds: str = ""
     mode: str = OWN
+    reference: str = ""
+    candidate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +191,13 @@ class Side:
         self._mode = files.mode
         if files.builds:
             os.environ[BUILDS] = files.builds
-        self._module = import_model_file(Path(files.model_path))
+        self._module = import_model_file(Path(files.model_path), files.reference)
         if self._device.type == "cuda":
             # settings of the context are looked at below, so there has to be one
             begin = partial(torch.cuda.synchronize, self._device)
             guard_new(self._new_path, "beginning to use the device", begin)
         self._settings, self._integrity = global_settings(), Integrity()
-        self._new_module = import_new_file(self._new_path)
+        self._new_module = import_new_file(self._new_path, files.candidate)
         self.build(files.seed)
 
     def build(self, seed: int) -> None:

@@ -151,17 +151,7 @@ class Verifier:
         yield self._uninitialised()
         for kind in value_kinds(self._few, self.seed):
             yield self._optional(kind, new_values=True)
-        inputs, model, seed = self._few, self.pair.original, self.seed
-        for kind in batch_kinds(inputs, seed):
-            yield self._optional(kind)
-        for kind in layout_kinds(inputs, seed):
-            yield self._optional(self._beyond(kind))
-        arguments = argument_kinds(inputs, model, seed, self._accepts)
-        for kind in (*inner_kinds(inputs, seed), *arguments):
-            yield self._optional(self._beyond(kind), new_values=True)
-        if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
-            for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
-                yield self._optional(self._beyond(kind), new_values=True)
+        yield from self._other_calls()
         yield self._guarded()
         if self.pair.device.type == "cuda":
             yield self._on_stream("a side stream", SIDE_STREAM)
@@ -184,12 +174,28 @@ class Verifier:
             yield weights.in_place()
             for name, compare in weights.in_other_ways():
                 yield self._in_time(name, compare)
-            yield self._states.in_training(self._beyond(Kind("training mode", inputs, self._note)))
+            yield self._states.in_training(
+                self._beyond(Kind("training mode", self._few, self._note))
+            )
             if self._states.trains:
-                yield self._states.in_eval(self._beyond(Kind("eval mode", inputs, self._note)))
+                yield self._states.in_eval(self._beyond(Kind("eval mode", self._few, self._note)))
             yield from self._beside_own()
             yield self._in_time(DRAWN, lambda: weights.redrawn(DRAWN))
         yield self._random_state()
+
+    def _other_calls(self) -> Iterator[Check]:
+        """Other batches, layouts, inner sizes and arguments than the own inputs have."""
+        inputs, model, seed = self._few, self.pair.original, self.seed
+        for kind in batch_kinds(inputs, seed):
+            yield self._optional(kind)
+        for kind in layout_kinds(inputs, seed):
+            yield self._optional(self._beyond(kind))
+        arguments = argument_kinds(inputs, model, seed, self._accepts)
+        for kind in (*inner_kinds(inputs, seed), *arguments):
+            yield self._optional(self._beyond(kind), new_values=True)
+        if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
+            for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
+                yield self._optional(self._beyond(kind), new_values=True)
 
     def _beside_own(self) -> Iterator[Check]:
         """Inference mode, autocast and other dtypes: those that are asked for, and one of each that
