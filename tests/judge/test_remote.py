@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -70,7 +71,8 @@ def test_memory_without_end_is_stopped(tmp_path: Path) -> None:
 
 
 def test_whoever_kills_the_judge_fails(tmp_path: Path) -> None:
-    found = judged(tmp_path, new_with("import os; os.kill(os.getppid(), 9); return x"))
+    settings = replace(QUICK, sandbox="off")  # it could not
+    found = judged(tmp_path, new_with("import os; os.kill(os.getppid(), 9); return x"), settings)
     assert not found.verdict.passed and "killed" in found.verdict.reason
     assert "the process that judges, waiting for ModelNew, was killed by SIGKILL" in (
         found.verdict.reason

@@ -138,20 +138,24 @@ def optimize_command(
         _warn_of_sandbox(options)
         read_source(model)
         _check_json(json)
-        destination = out or default_output(model)
-        try:
-            with Progress(Console(stderr=True)) as progress:
-                steps = (compile_in_child, build_in_child, judge_pair)
-                delivery = optimize(model, destination, options, progress, *steps)
-        except NotEquivalent as error:
-            report.render(error.judgement, Console())
-            _write_json(json, account.of_judgement(model, destination, error.judgement))
-            raise
-        show_delivery(delivery, Console())
-        _write_json(json, account.of_delivery(delivery))
-        return 0
+        return _optimize(model, out or default_output(model), options, json)
 
     _exit_with(run, debug)
+
+
+def _optimize(model: Path, out: Path, options: Options, json: Path | None) -> int:
+    """Writes the faster file and shows how it was judged; the exit code."""
+    try:
+        with Progress(Console(stderr=True)) as progress:
+            steps = (compile_in_child, build_in_child, judge_pair)
+            delivery = optimize(model, out, options, progress, *steps)
+    except NotEquivalent as error:
+        report.render(error.judgement, Console())
+        _write_json(json, account.of_judgement(model, out, error.judgement))
+        raise
+    show_delivery(delivery, Console())
+    _write_json(json, account.of_delivery(delivery))
+    return 0
 
 
 @app.command("check")

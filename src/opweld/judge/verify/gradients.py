@@ -269,7 +269,7 @@ def compare_all(
         states.load(state)  # which calls in training have moved
         states.put(EVAL)
     checks = Gradients(trial.pair, seed, phase, lowering, strict=strict)
-    main = checks.compare(Case(NAME, (own(0),), note=note))
+    main = checks.compare(Case(NAME, (own(0),), note=note, may_refuse=stateful))
     yield main
     has_gradients = main.passed and not main.skipped
     if has_gradients:
@@ -358,10 +358,10 @@ def _raised(case: Case, error: Raised, strict: bool) -> Check:
     """
     if strict:
         return Check(case.name, False, str(error), grade="F")
-    if case.name == NAME and error.without_gradients:
+    if case.name == NAME and (error.without_gradients or not case.may_refuse):
         detail = f"ModelNew is for inference only: {error}"
         return Check(NAME, True, detail, skipped=True, unsupported=True)
-    beyond = case.name in (NAME, IN_TRAINING, IN_EVAL) and not error.without_gradients
+    beyond = case.name in (IN_TRAINING, IN_EVAL) and not error.without_gradients
     if beyond or case.may_refuse:
         return error.refusal(case.name)
     return Check(case.name, False, str(error), grade="F")
