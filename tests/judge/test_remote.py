@@ -20,12 +20,15 @@ from opweld.judge.process.environment import FRESH
 from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
 from opweld.judge.process.remote import RemoteSide
 from opweld.judge.process.wire import Wire, bytes_of
+from opweld.sandbox import Sandbox
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
 
 
 def judged(folder: Path, new: str, settings: Settings = QUICK, model: str = POINTWISE) -> Judgement:
-    return check(*write_pair(folder, model, new), settings)
+    """The candidate may write to the folder, to tell what it saw."""
+    with Server(sandbox=Sandbox(settings.sandbox), writable=(folder,)) as server:
+        return check(*write_pair(folder, model, new), settings, server=server)
 
 
 def new_with(body: str) -> str:
