@@ -77,7 +77,7 @@ def test_the_cheat_gains_nothing(
     """
     log = tmp_path / "calls"
     monkeypatch.setenv("OPWELD_CHEAT_LOG", str(log))
-    with Server({**os.environ, **ONE_THREAD}) as server:
+    with Server({**os.environ, **ONE_THREAD}, writable=(tmp_path,)) as server:
         judgement = judged(entry, server, "cpu")
     assert judgement.verdict.passed, judgement.verdict.reason
     assert judgement.timing is not None, judgement.timing_error

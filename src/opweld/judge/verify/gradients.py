@@ -243,6 +243,7 @@ class Gradients:
     def _restore(self) -> None:
         if self._pristine is not None:
             load_state(self._pair.original, self._pristine)
+            self._wide = None
 
 
 def compare_all(
@@ -268,7 +269,8 @@ def compare_all(
         state = trial.pristine
         states.load(state)  # which calls in training have moved
         states.put(EVAL)
-    checks = Gradients(trial.pair, seed, phase, lowering, strict=strict)
+    # a model may count its calls in eval, too
+    checks = Gradients(trial.pair, seed, phase, lowering, trial.pristine, strict)
     main = checks.compare(Case(NAME, (own(0),), note=note, may_refuse=stateful))
     yield main
     has_gradients = main.passed and not main.skipped
