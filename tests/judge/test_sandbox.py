@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,16 @@ from opweld.errors import ModelFileError, SandboxMissing, UserError
 from opweld.judge import Server, Settings, check
 from opweld.options import Options
 from opweld.process.worker import compile_in_child
-from opweld.sandbox import Sandbox, landlock, missing, seccomp
+from opweld.sandbox import (
+    _CACHES,
+    UNCONFINED,
+    Sandbox,
+    confined,
+    landlock,
+    missing,
+    seccomp,
+    within,
+)
 from opweld.sandbox.environment import passed_on
 
 QUICK = Settings(device="cpu", measure=False, seed=1, thorough=False, time_limit_s=120.0)
@@ -295,3 +305,29 @@ def test_another_table_of_system_calls_is_complete() -> None:
     programs = [seccomp._program(machine, seccomp.Filter()) for machine in seccomp._NUMBERS]
     assert {len(program) for program in programs} == {len(programs[0])}
     assert os.uname().machine in seccomp._NUMBERS or "use of the network" in missing()
+
+
+def test_a_judge_keeps_the_users_caches_from_what_it_confines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    environ = dict(os.environ)
+    with confined(Sandbox(), environ, judges=True) as (policy, given):
+        assert str(tmp_path / "inductor") in policy.caches
+        assert given["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        for name in ("TMPDIR", *_CACHES):
+            monkeypatch.setenv(name, "")  # so that it is put back
+        inner = within(policy)
+        assert not inner.caches and inner.writable == (str(tmp_path / "extensions"),)
+        assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent == Path(inner.folder)
+        assert Path(inner.folder).parent == Path(policy.folder)
+    assert not Path(policy.folder).exists()
+    with confined(Sandbox(), environ, tmp_path / "builds", judges=True) as (policy, given):
+        assert policy.writable == (str(tmp_path / "builds"),), "and not the user's extensions"
+    with confined(Sandbox(), environ, tmp_path / "answer") as (policy, given):
+        assert set(policy.writable) == {str(tmp_path / n) for n in ("answer", "extensions")}
+        assert Path(given["TORCHINDUCTOR_CACHE_DIR"]).parent == Path(policy.folder)
+    with confined(Sandbox("off"), environ) as (policy, given):
+        assert policy == UNCONFINED and given == environ

@@ -35,6 +35,16 @@ _DEVICES = (
 _SHARED_MEMORY = "/dev/shm"
 _MPS_VARIABLE, _MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"
 _EXTENSIONS = "TORCH_EXTENSIONS_DIR"
+# Where torch.compile, Triton, the driver, torch's own run-time kernels and ccache keep what they
+# build, by the variable that says so, with the default.
+_INDUCTOR = "TORCHINDUCTOR_CACHE_DIR"
+_CACHES = {
+    _INDUCTOR: "{temporary}/torchinductor_{user}",
+    "TRITON_CACHE_DIR": "~/.triton/cache",
+    "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
+    "PYTORCH_KERNEL_CACHE_PATH": "~/.cache/torch/kernels",
+    "CCACHE_DIR": "~/.cache/ccache",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +137,10 @@ def missing() -> tuple[str, ...]:
 def confined(
     sandbox: Sandbox, environ: Mapping[str, str], *writable: str | Path, judges: bool = False
 ) -> Iterator[tuple[Policy, dict[str, str]]]:
-    """The policy and the environment for a process that may write to `writable`, too.
+    """The policy and the environment for a process that may write to `writable`.
 
-    Its temporary folder is removed in the end.
+    Without these, what one that `judges` confines further builds extensions in the user's folder
+    for them; all others do so anyway. The temporary folder is removed in the end.
 
     Raises:
         SandboxMissing: the sandbox is required, and the kernel lacks a part.
@@ -139,14 +150,17 @@ def confined(
         yield UNCONFINED, dict(environ)
         return
     caches = _users_caches(environ) if judges else {}
+    extensions, named = extensions_folder(environ), tuple(map(str, writable))
+    own = named if judges and named else (extensions, *named)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        folders = (extensions_folder(environ), *map(str, writable))
-        for each in (*folders, *caches.values()):
+        for each in (extensions, *named, *caches.values()):
             with contextlib.suppress(OSError):
                 os.makedirs(each, exist_ok=True)
-        policy = Policy(True, folder, folders, judges, tuple(caches.values()))
-        own = caches or _private_caches(folder)
-        yield policy, sandbox.environment(environ) | own | {"TMPDIR": folder}
+        shared = (extensions, *caches.values()) if judges else ()
+        policy = Policy(True, folder, own, judges, shared)
+        # of the user's, torch.compile's alone moves with the folder of temporary files
+        led = {_INDUCTOR: caches[_INDUCTOR]} if judges else _private_caches(folder)
+        yield policy, sandbox.environment(environ) | led | {"TMPDIR": folder}
 
 
 def launched(policy: Policy, command: Sequence[str]) -> list[str]:
@@ -200,20 +214,19 @@ def remove_content(policy: Policy) -> None:
 
 
 def _private_caches(folder: str) -> dict[str, str]:
-    """Variables that lead the caches of torch.compile, of Triton and of the driver there."""
-    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH")
-    return {name: os.path.join(folder, name.partition("_")[0].lower()) for name in names}
+    """Variables that lead each of the caches of `_CACHES` there."""
+    return {name: os.path.join(folder, name.partition("_")[0].lower()) for name in _CACHES}
 
 
 def _users_caches(environ: Mapping[str, str]) -> dict[str, str]:
-    """The same variables with the folders that the libraries choose by themselves."""
+    """The variables of `_CACHES` with the folders that their libraries choose by themselves."""
     user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # as torch._inductor names it
-    own = {
-        "TORCHINDUCTOR_CACHE_DIR": os.path.join(tempfile.gettempdir(), f"torchinductor_{user}"),
-        "TRITON_CACHE_DIR": os.path.expanduser("~/.triton/cache"),
-        "CUDA_CACHE_PATH": os.path.expanduser("~/.nv/ComputeCache"),
+    temporary = tempfile.gettempdir()
+    chosen = {
+        name: os.path.expanduser(default.format(user=user, temporary=temporary))
+        for name, default in _CACHES.items()
     }
-    return {name: environ.get(name, folder) for name, folder in own.items()}
+    return {name: environ.get(name, folder) for name, folder in chosen.items()}
 
 
 def extensions_folder(environ: Mapping[str, str]) -> str:
