@@ -316,10 +316,11 @@ def test_a_judge_keeps_the_users_caches_from_what_it_confines(
     with confined(Sandbox(), environ, judges=True) as (policy, given):
         assert str(tmp_path / "inductor") in policy.caches
         assert given["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
-        monkeypatch.setattr(tempfile, "tempdir", None)
+        temporary = tempfile.gettempdir()
         for name in ("TMPDIR", *_CACHES):
             monkeypatch.setenv(name, "")  # so that it is put back
         inner = within(policy)
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
         assert not inner.caches and inner.writable == (str(tmp_path / "extensions"),)
         assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent == Path(inner.folder)
         assert Path(inner.folder).parent == Path(policy.folder)
