@@ -14,7 +14,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from opweld.judge.measure.significance import describe, verdict
-from opweld.judge.values import CALL, FULL, Check, Judgement, KernelTiming, Samples, Timing
+from opweld.judge.values import (
+    CALL,
+    FULL,
+    Check,
+    Comparison,
+    Judgement,
+    KernelTiming,
+    Samples,
+    Timing,
+)
 
 _NONE = "-"
 FAILED = "Failed"
@@ -139,9 +148,18 @@ def _speeds(timing: Timing) -> Iterable[str]:
         yield f"no speed is claimed, times vary {timing.variation:.0f}-fold on this busy machine"
         return
     if timing.speedup_vs_eager:
-        yield f"{timing.speedup_vs_eager:.2f}x the speed of eager"
+        yield f"{_beside_eager(timing.vs_eager)}{timing.speedup_vs_eager:.2f}x the speed of eager"
     if timing.speedup_vs_compile:
         yield f"{timing.speedup_vs_compile:.2f}x that of torch.compile"
+
+
+def _beside_eager(found: Comparison | None) -> str:
+    """Whether it is faster or slower, where the interval of the paired ratios tells."""
+    if found is None or not found.low > 0.0:
+        return ""
+    if found.slower:
+        return "slower, "
+    return "faster, " if found.high < 1.0 else "neither faster nor slower for sure, "
 
 
 def _kernel_grid(rows: Sequence[KernelTiming], plan: Sequence[PlanRow]) -> Grid:

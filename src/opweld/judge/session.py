@@ -27,6 +27,7 @@ from opweld.judge.load import (
     make_inputs,
 )
 from opweld.judge.measure.baselines import NAMES, chosen
+from opweld.judge.measure.busy import busy_note
 from opweld.judge.measure.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.measure.speed import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.numerics.grade import worst
@@ -289,8 +290,11 @@ def _measure(
         getattr(pair.new, "close", None),
         ACCEPTED_PRODUCTS.get(settings.precision),
     )
+    busy = busy_note()
     try:
-        return time_sides(contest, remaining_s), None
+        measured = time_sides(contest, remaining_s)
+        notes = (*busy, *measured.timing.notes)
+        return replace(measured, timing=replace(measured.timing, notes=notes)), None
     except CandidateError:
         raise
     except Exception as error:
