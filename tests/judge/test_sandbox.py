@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.judge.pairs import POINTWISE, write
 
+from opweld import sandbox
 from opweld.errors import ModelFileError, SandboxMissing, UserError
 from opweld.judge import Server, Settings, check
 from opweld.options import Options
@@ -317,10 +318,11 @@ def test_a_judge_keeps_the_users_caches_from_what_it_confines(
         assert str(tmp_path / "inductor") in policy.caches
         assert given["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "inductor")
         temporary = tempfile.gettempdir()
+        monkeypatch.setattr(tempfile, "tempdir", temporary)  # so that it is put back
         for name in ("TMPDIR", *_CACHES):
-            monkeypatch.setenv(name, "")  # so that it is put back
+            monkeypatch.setenv(name, "")
         inner = within(policy)
-        monkeypatch.setattr(tempfile, "tempdir", temporary)
+        tempfile.tempdir = temporary
         assert not inner.caches and inner.writable == (str(tmp_path / "extensions"),)
         assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent == Path(inner.folder)
         assert Path(inner.folder).parent == Path(policy.folder)
@@ -332,3 +334,25 @@ def test_a_judge_keeps_the_users_caches_from_what_it_confines(
         assert Path(given["TORCHINDUCTOR_CACHE_DIR"]).parent == Path(policy.folder)
     with confined(Sandbox("off"), environ) as (policy, given):
         assert policy == UNCONFINED and given == environ
+
+
+def test_a_part_that_is_refused_is_left_out_unless_it_is_required(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = []
+
+    def refuses() -> None:
+        raise PermissionError(1, "not in this container")
+
+    for name in ("drop_capabilities", "limit_resources"):
+        monkeypatch.setattr(sandbox, name, lambda **given: done.append(given))
+    monkeypatch.setattr(sandbox, "drop_capabilities", refuses)
+    monkeypatch.setattr(landlock, "restrict", lambda *given: done.append(given))
+    monkeypatch.setattr(seccomp, "restrict", lambda *given: done.append(given))
+    parts = 1 + (landlock.abi() > 0) + seccomp.is_available()
+    sandbox.enter(sandbox.Policy(on=True))
+    assert len(done) == parts and "not in this container" in capfd.readouterr().err
+    with pytest.raises(PermissionError):
+        sandbox.enter(sandbox.Policy(on=True, required=True))
+    sandbox.enter(UNCONFINED)
+    assert len(done) == parts + 1

@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -97,7 +97,8 @@ class Policy:
     """What one process may do: `folder` is its own for temporary files, `writable` are others.
 
     A process that `judges` may look into those that it starts, and use the user's own `caches` of
-    libraries. Without `on`, a process may do all that its user may.
+    libraries. Without `on`, a process may do all that its user may; a `required` one ends where a
+    part is refused.
     """
 
     on: bool = False
@@ -105,6 +106,7 @@ class Policy:
     writable: tuple[str, ...] = ()
     judges: bool = False
     caches: tuple[str, ...] = ()
+    required: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -157,7 +159,7 @@ def confined(
             with contextlib.suppress(OSError):
                 os.makedirs(each, exist_ok=True)
         shared = (extensions, *caches.values()) if judges else ()
-        policy = Policy(True, folder, own, judges, shared)
+        policy = Policy(True, folder, own, judges, shared, sandbox.mode == REQUIRED)
         # of the user's, torch.compile's alone moves with the folder of temporary files
         led = {_INDUCTOR: caches[_INDUCTOR]} if judges else _private_caches(folder)
         yield policy, sandbox.environment(environ) | led | {"TMPDIR": folder}
@@ -177,19 +179,27 @@ def enter(policy: Policy, protected: tuple[int, ...] = ()) -> None:
     that the kernel lacks is left out.
 
     Raises:
-        OSError: the kernel refuses a part that it has.
+        OSError: the kernel refuses a part that it has, and the sandbox is required.
     """
     if not policy.on:
         return
-    limit_resources(files=not policy.judges)
-    drop_capabilities()
+    folders = (policy.folder, *policy.writable, *policy.caches, _SHARED_MEMORY)
+    has_mps = _MPS_VARIABLE in os.environ or os.path.isdir(_MPS_FOLDER)
+    refused = seccomp.Filter(not policy.judges, protected, has_mps)
+    parts: list[Callable[[], None]] = [lambda: limit_resources(files=not policy.judges)]
+    parts.append(drop_capabilities)
     if landlock.abi():
         devices = [path for pattern in _DEVICES for path in glob.glob(pattern)]
-        folders = (policy.folder, *policy.writable, *policy.caches, _SHARED_MEMORY)
-        landlock.restrict(folders, devices)
+        parts.append(lambda: landlock.restrict(folders, devices))
     if seccomp.is_available():
-        has_mps = _MPS_VARIABLE in os.environ or os.path.isdir(_MPS_FOLDER)
-        seccomp.restrict(seccomp.Filter(not policy.judges, protected, has_mps))
+        parts.append(lambda: seccomp.restrict(refused))
+    for part in parts:
+        try:
+            part()
+        except OSError as error:  # a container may forbid what the kernel has
+            if policy.required:
+                raise
+            print(f"opweld: a part of the sandbox is refused: {error}", file=sys.stderr)
 
 
 def within(policy: Policy) -> Policy:
