@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,8 @@ os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 # PyTorch's headers are most of what an emitted file takes to compile.
 if shutil.which("g++") and shutil.which("flock"):
     os.environ.setdefault("CXX", str(Path(__file__).parent / "precompiled" / "g++"))
+    # Where it finds them in processes whose folder of temporary files is their own, too.
+    os.environ.setdefault("OPWELD_PRECOMPILED", tempfile.gettempdir())
 
 # A shell starts what runs behind it deaf to interrupts, and so would be the tools under test.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

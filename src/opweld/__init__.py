@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from opweld.api import Result, optimize
     from opweld.judge import Judgement, Settings, Verdict, check
     from opweld.judge.batch import Judged, check_many
+    from opweld.judge.functions import assert_equivalent, check_functions
 
 __version__ = "0.1.0"
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "Settings",
     "Verdict",
     "__version__",
+    "assert_equivalent",
     "check",
+    "check_functions",
     "check_many",
     "optimize",
 ]
@@ -33,6 +36,8 @@ _HOMES = {
     "check": "opweld.judge",
     "Judged": "opweld.judge.batch",
     "check_many": "opweld.judge.batch",
+    "assert_equivalent": "opweld.judge.functions",
+    "check_functions": "opweld.judge.functions",
 }
 
 

@@ -108,6 +108,10 @@ class UnsupportedTarget(UserError):
     """The target is unknown, or this machine cannot serve it."""
 
 
+class SandboxMissing(UserError):
+    """The sandbox was required, and the kernel lacks a part of it."""
+
+
 class MissingCompiler(UserError):
     """g++, nvcc or ninja is not there."""
 

@@ -7,6 +7,7 @@ child process; what the user's code raises comes back as one sentence with the u
 from __future__ import annotations
 
 import ast
+import copy
 import importlib.util
 import inspect
 import linecache
@@ -109,6 +110,52 @@ def require_names(path: Path, module: ModuleType) -> None:
         if not callable(getattr(module, name)):
             sentence = f"{name} is {_a(getattr(module, name))}"
             raise ModelFileError(sentence, where=place, next_step="make it a function")
+
+
+def module_class(
+    name: str, function: Callable[..., Any], base: Any, like: Callable[..., Any] | None = None
+) -> type:
+    """A class `name` of modules whose forward calls `function`, under the function's signature or,
+    where it has none as built-in ones may, that of `like`.
+
+    `base` is torch.nn.Module; a function that is one becomes a submodule, copied for each module.
+    """
+
+    def __init__(self: Any) -> None:
+        base.__init__(self)
+        self.call = copy.deepcopy(function) if isinstance(function, base) else function
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    own = _signature(function) or (_signature(like) if like else None)
+    if own is not None:
+        first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        whole = own.replace(parameters=[first, *own.parameters.values()])
+        forward.__signature__ = whole  # type: ignore[attr-defined]
+    return type(name, (base,), {"__init__": __init__, "forward": forward})
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(getattr(function, "forward", function))
+    except (TypeError, ValueError):
+        return None
+
+
+def with_function(path: Path, module: ModuleType, name: str, function: str, base: type) -> None:
+    """Give the module a class `name` that calls its `function`, and no constructor arguments.
+
+    Raises:
+        ModelFileError: the file has no such function.
+    """
+    found = getattr(module, function, None)
+    if not callable(found) or inspect.isclass(found):
+        what = "does not define" if found is None else f"has {_a(found)} by the name"
+        step = "name a function of the file, as FILE.py:NAME"
+        raise ModelFileError(f"{what} {function}", where=Where(str(path)), next_step=step)
+    setattr(module, name, module_class(name, found, base))
+    module.get_init_inputs = list  # type: ignore[attr-defined]
 
 
 def require_class(path: Path, value: Any, base: type, name: str = "Model") -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
 from opweld.judge.values import ALL_BASELINES, BASELINES
+from opweld.sandbox import AUTO, SANDBOXES, Sandbox
 
 TARGETS = ("auto", "cpu", "cuda", "sm_90a", "h100", "sm_80", "l40s", "rtx4090", "b200")
 PRECISIONS = ("match",)
@@ -76,6 +77,17 @@ class Options:
         "--time-limit",
         "OPWELD_TIME_LIMIT",
     )
+    sandbox: str = _option(
+        AUTO,
+        "Confine what runs model files and candidates: auto, required (or refuse), or off.",
+        "--sandbox",
+        "OPWELD_SANDBOX",
+    )
+    pass_env: tuple[str, ...] = _option(
+        (),
+        "Name of an environment variable that the sandbox passes on, too; may be repeated.",
+        "--pass-env",
+    )
     schedules: str | None = _option(
         None,
         "Table of measured schedules that plans believe, instead of the package's own.",
@@ -114,12 +126,21 @@ class Options:
                 raise UserError(
                     f"there is no baseline {name!r}", next_step=f"use {', '.join(ALL_BASELINES)}"
                 )
+        if self.sandbox not in SANDBOXES:
+            raise UserError(
+                f"there is no sandbox {self.sandbox!r}", next_step=f"use {_either(SANDBOXES)}"
+            )
         if self.batch is not None and self.batch < 1:
             raise UserError(f"--batch must be at least 1, not {self.batch}")
         if self.time_limit_s <= 0:
             raise UserError(f"the time limit must be above 0 seconds, not {self.time_limit_s:g}")
         if not 0 <= self.debug <= 5:
             raise UserError(f"OPWELD_DEBUG must be 0 to 5, not {self.debug}")
+
+    @property
+    def chosen_sandbox(self) -> Sandbox:
+        """For the processes that run what is not ours."""
+        return Sandbox(self.sandbox, self.pass_env)
 
     @property
     def baseline_names(self) -> tuple[str, ...]:

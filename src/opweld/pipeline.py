@@ -24,7 +24,7 @@ from opweld.delivery import (
 from opweld.errors import JudgeFailed, Where
 from opweld.give_back import Decision, decide, excluded_for, row_of
 from opweld.interface.doctor import require_build_tools
-from opweld.judge.values import Event, Judgement, KernelTiming, Settings
+from opweld.judge.values import FULL, Event, Judgement, KernelTiming, Settings
 from opweld.options import Options
 from opweld.process.resources import with_resources
 
@@ -207,6 +207,9 @@ def settings_of(options: Options) -> Settings:
         batch=options.batch,
         time_limit_s=options.time_limit_s,
         baselines=options.baseline_names,
+        sandbox=options.sandbox,
+        pass_env=options.pass_env,
+        scope=FULL,
     )
 
 

@@ -79,7 +79,7 @@ def test_a_cache_gains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """
     log, entry = tmp_path / "calls", gainless("cached_by_value")
     monkeypatch.setenv("CHEAT_LOG", str(log))
-    with Server({**os.environ, **ONE_THREAD}) as server:
+    with Server({**os.environ, **ONE_THREAD}, writable=(tmp_path,)) as server:
         judgement = judged(entry, server, "cpu")
     assert judgement.verdict.passed, judgement.verdict.reason
     assert judgement.timing is not None, judgement.timing_error

@@ -138,6 +138,7 @@ class Batch:
     def _judged(self, name: str, seed: int) -> Judgement:
         device = "cpu" if self.target == "cpu" else "cuda"
         settings = Settings(
+            scope="full",
             device=device,
             seed=seed,
             measure=False,

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.judge.pairs import POINTWISE, SAME, write_pair
 
 import opweld
+from opweld import Settings
 from opweld.errors import ModelFileError
 from opweld.judge import batch
 from opweld.judge.batch import Judged, check_many
 from opweld.judge.build.locks import BUILDS
 
-QUICK = opweld.Settings(device="cpu", measure=False, seed=1)
+QUICK = opweld.Settings(device="cpu", measure=False, seed=1, pass_env=("BATCH_TEST",))
+# Candidates that kill the server, or leave a note beside the files.
+FREE = replace(QUICK, sandbox="off")
 WRONG = (
     "class ModelNew(Base):\n    def forward(self, x):\n        return super().forward(x) * 1.01\n"
 )
@@ -46,8 +50,11 @@ def pair(folder: Path, new: str, model: str = POINTWISE) -> tuple[Path, Path]:
     return write_pair(folder, model, new)
 
 
-def judged(pairs: Iterator[tuple[Path, Path]] | list[tuple[Path, Path]]) -> dict[int, Judged]:
-    return {each.index: each for each in check_many(pairs, settings=QUICK, devices=("cpu", "cpu"))}
+def judged(
+    pairs: Iterator[tuple[Path, Path]] | list[tuple[Path, Path]], settings: Settings = QUICK
+) -> dict[int, Judged]:
+    found = check_many(pairs, settings=settings, devices=("cpu", "cpu"))
+    return {each.index: each for each in found}
 
 
 def reason(one: Judged) -> str:
@@ -75,7 +82,7 @@ def test_a_server_that_dies_is_replaced_and_the_pair_judged_again(tmp_path: Path
     deadly = KILLS_THE_SERVER.replace("FLAG", repr(str(flag)))
     texts = (SAME, deadly, SAME)
     pairs = [pair(tmp_path / str(n), text) for n, text in enumerate(texts)]
-    found = list(check_many(pairs, settings=QUICK, devices=("cpu",)))
+    found = list(check_many(pairs, settings=FREE, devices=("cpu",)))
     assert flag.exists()
     assert [each.passed for each in found] == [True, True, True], [reason(each) for each in found]
 
@@ -104,13 +111,13 @@ def test_pairs_are_taken_when_there_is_room_and_leaving_ends_everything(tmp_path
             taken += 1
             yield one if taken == 1 else stuck
 
-    results = check_many(pairs(), settings=QUICK, devices=("cpu",))
+    results = check_many(pairs(), settings=FREE, devices=("cpu",))
     assert next(results).passed
     assert taken == 1, "the next is taken when it is asked for"
     results.close()
     results = check_many(
         [one, stuck, pair(tmp_path / "endless", ENDLESS)],
-        settings=QUICK,
+        settings=FREE,
         devices=("cpu", "cpu"),
         builders=3,
     )
@@ -175,7 +182,7 @@ class ModelNew(Base):
 """
     texts = [look.replace("NAME", f"'note{n}'").replace("FAILS", str(n == 1)) for n in range(3)]
     pairs = [pair(tmp_path / str(n), text) for n, text in enumerate(texts)]
-    found = list(check_many(pairs, settings=QUICK, devices=("cpu",), builders=2))
+    found = list(check_many(pairs, settings=FREE, devices=("cpu",), builders=2))
     assert [each.passed for each in found] == [True, False, True], "in their order"
     notes = [(tmp_path / f"note{n}").read_text().splitlines() for n in range(3)]
     assert notes[0] == notes[2] == ["False ''", "True ''"]

@@ -13,7 +13,7 @@ import pytest
 from tests.judge.pairs import POINTWISE, write, write_pair
 
 import opweld
-from opweld.errors import ModelFileError, UserError
+from opweld.errors import ModelFileError, ModelTimeout, UserError
 from opweld.judge import Event, Settings, check
 from opweld.judge.build.locks import remove_stale_locks
 from opweld.judge.process.processes import MARK, await_end, descendants, kill, marked
@@ -74,11 +74,36 @@ def test_a_hang_ends_at_the_time_limit_and_names_the_line(tmp_path: Path) -> Non
 def test_a_model_file_that_never_returns_is_told_apart(tmp_path: Path) -> None:
     model = write(tmp_path / "model.py", "while True: pass\n")
     settings = Settings(device="cpu", time_limit_s=10, seed=1)
-    judgement = check(model, model, settings)
+    with pytest.raises(ModelTimeout) as caught:
+        check(model, model, settings)
     line = line_of(model, "while True")
     expected = f"the original did not return within 10 s at model.py:{line} (importing {model})"
-    assert judgement.verdict.reason == expected
-    assert judgement.exit_code == 1
+    assert caught.value.sentence == expected and caught.value.exit_code == 2
+    assert "--time-limit" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "crashed with SIGSEGV at model.py:"),
+        ("import os; os._exit(3)", "ended the process with exit code 3"),
+        ("import os; os._exit(0)", "ended the process with exit code 0"),
+        ("import os; [os.write(1, b'x' * 65536) for _ in range(1024)]", "printed more than 16 MiB"),
+    ],
+)
+@pytest.mark.parametrize("measure", [True, False])
+def test_an_original_that_ends_or_floods_is_bad_input(
+    tmp_path: Path, body: str, said: str, measure: bool
+) -> None:
+    model = write(
+        tmp_path / "model.py", POINTWISE.replace("        return", f"        {body}; return")
+    )
+    new = write(tmp_path / "new.py", POINTWISE.replace("Model(", "ModelNew("))
+    settings = Settings(device="cpu", seed=1, baselines=("eager",), measure=measure)
+    with pytest.raises(ModelFileError) as caught:
+        check(model, new, settings)
+    assert f"{model}: the original {said}" in str(caught.value)
+    assert caught.value.exit_code == 2
 
 
 def test_a_flood_and_a_hard_exit_are_verdicts(tmp_path: Path) -> None:

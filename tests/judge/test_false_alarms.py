@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from opweld.judge.inputs.kinds import Kind, value_kinds
 from opweld.judge.load import Call, Pair
-from opweld.judge.process.side import How
+from opweld.judge.process.protocol import How
 from opweld.judge.verify.run import Run, run
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.trial import Trial

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -20,12 +21,15 @@ from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
 from opweld.judge.process.remote import RemoteSide
 from opweld.judge.process.shared import SharedMemory
 from opweld.judge.process.wire import Wire, bytes_of
+from opweld.sandbox import Sandbox
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
 
 
 def judged(folder: Path, new: str, settings: Settings = QUICK, model: str = POINTWISE) -> Judgement:
-    return check(*write_pair(folder, model, new), settings)
+    """The candidate may write to the folder, to tell what it saw."""
+    with Server(sandbox=Sandbox(settings.sandbox), writable=(folder,)) as server:
+        return check(*write_pair(folder, model, new), settings, server=server)
 
 
 def new_with(body: str) -> str:
@@ -71,7 +75,8 @@ def test_memory_without_end_is_stopped(tmp_path: Path) -> None:
 
 
 def test_whoever_kills_the_judge_fails(tmp_path: Path) -> None:
-    found = judged(tmp_path, new_with("import os; os.kill(os.getppid(), 9); return x"))
+    settings = replace(QUICK, sandbox="off")  # it could not
+    found = judged(tmp_path, new_with("import os; os.kill(os.getppid(), 9); return x"), settings)
     assert not found.verdict.passed and "killed" in found.verdict.reason
     assert "the process that judges, waiting for ModelNew, was killed by SIGKILL" in (
         found.verdict.reason

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 
+import pytest
 from rich.console import Console
 
 from opweld.judge.report import render, verdict_line
@@ -101,7 +102,27 @@ def test_plain_lines_hold_every_figure() -> None:
     assert f"in pairs: 0.125 times eager's time ({sure}): not slower\n" in text
     assert "written: new.py" in text and "note: a note" in text
     last = text.strip().splitlines()[-1]
-    assert last == ("EQUIVALENT, grade B: 8.00x the speed of eager, 2.00x that of torch.compile")
+    speeds = "8.00x the speed of eager, 2.00x that of torch.compile"
+    assert last == f"EQUIVALENT, grade B: faster, {speeds}"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "slower", "said"),
+    [
+        (0.9, 0.99, False, "grade B: faster, 8.00x"),
+        (1.1, 1.2, True, "grade B: slower, 8.00x"),
+        (0.9, 1.1, False, "grade B: neither faster nor slower for sure, 8.00x"),
+        (1.001, 1.015, False, "grade B: neither faster nor slower for sure, 8.00x"),
+        (0.0, math.inf, False, "grade B: 8.00x"),
+    ],
+)
+def test_faster_and_slower_are_said_where_the_interval_tells(
+    low: float, high: float, slower: bool, said: str
+) -> None:
+    assert JUDGEMENT.timing and JUDGEMENT.timing.vs_eager
+    found = replace(JUDGEMENT.timing.vs_eager, low=low, high=high, slower=slower)
+    judgement = replace(JUDGEMENT, timing=replace(JUDGEMENT.timing, vs_eager=found))
+    assert said in verdict_line(judgement)
 
 
 def test_tables_hold_the_same_figures() -> None:

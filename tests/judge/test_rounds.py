@@ -18,7 +18,7 @@ from opweld.judge.measure.rounds import (
     time_block,
     touch,
 )
-from opweld.judge.process.side import Raised
+from opweld.judge.process.protocol import Raised
 
 
 def test_no_input_comes_twice_while_there_are_others() -> None:

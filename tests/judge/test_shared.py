@@ -14,8 +14,8 @@ from opweld.judge.load import Call
 from opweld.judge.process.leaf import Place, elements, part_of
 from opweld.judge.process.memory import ProcessMemory, extent_bytes
 from opweld.judge.process.observe import PlacedInputs, changed_inputs
+from opweld.judge.process.protocol import Raised
 from opweld.judge.process.shared import Mapped, SharedMemory, new_shared_memory
-from opweld.judge.process.side import Raised
 from opweld.judge.verify.run import Run, of_outputs
 
 Ends = tuple[SharedMemory, Mapped]

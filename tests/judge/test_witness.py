@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from opweld.judge.process.environment import global_settings
 from opweld.judge.process.memory import ProcessMemory
-from opweld.judge.process.objects import Fixed, Recorded, recorded
-from opweld.judge.process.process_state import changes, kernel_state, process_state
+from opweld.judge.witness.objects import Fixed, Recorded, recorded
+from opweld.judge.witness.process_state import changes, kernel_state, process_state
 
 
 class Held:

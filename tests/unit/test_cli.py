@@ -71,7 +71,7 @@ def model(tmp_path: Path) -> Path:
         ["optimize"],
         ["optimize", "m.py", "--no-such-option"],
         ["optimize", "m.py", "--batch", "many"],
-        ["check", "m.py"],
+        ["check", "m.py", "new.py", "one_more.py"],
         ["plan", "m.py", "--stage", "soup"],
     ],
 )

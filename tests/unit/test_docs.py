@@ -163,6 +163,8 @@ def assert_script_takes(script: Path, words: list[str]) -> None:
 def test_options_and_variables_that_are_named_exist(page: Path) -> None:
     group = typer.main.get_command(app)
     options = {flag for c in group.commands.values() for o in c.params for flag in o.opts}  # type: ignore[attr-defined]
+    plugin = (ROOT / "src/opweld/interface/pytest_plugin.py").read_text("utf-8")
+    options |= set(re.findall(r'"(--opweld-[\w-]+)"', plugin))
     scripts = "".join(path.read_text("utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
     variables = {item.metadata["env"] for item in fields(Options)}
     for text in quoted(prose(page)):

@@ -170,7 +170,7 @@ def test_a_faster_file_is_delivered_with_its_figures(tmp_path: Path) -> None:
     assert head is not None and "eager 10 ms, torch.compile 6 ms, ModelNew 1 ms" in head
     assert "Largest error against float64: 3e-07, of the original 4e-07." in head
     assert text.splitlines()[-1] == judge.judged[0].splitlines()[-1] == "kernels = ['k1']"
-    assert judge.settings == [Settings(device="cpu", seed=5, batch=4)]
+    assert judge.settings == [Settings(device="cpu", seed=5, batch=4, scope="full")]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.py", "m_new.py"]
 
 

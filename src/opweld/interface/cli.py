@@ -24,13 +24,41 @@ from opweld import __version__, account
 from opweld.delivery import check_output, default_output, write_json
 from opweld.errors import OpweldError, UnsupportedPrecision, UserError
 from opweld.interface import doctor
+from opweld.interface.arguments import (
+    Accepted,
+    Autocast,
+    Baselines,
+    Batch,
+    Candidate,
+    Debug,
+    Dtype,
+    Either,
+    Json,
+    Judgeable,
+    Judged,
+    Mode,
+    Model,
+    NoCache,
+    NoCheck,
+    PassEnv,
+    Precision,
+    Reference,
+    Sandboxed,
+    Scope,
+    Seed,
+    Summary,
+    Target,
+    TimeLimit,
+)
+from opweld.interface.pairs import SAME_FILE, Pair, pair_of
 from opweld.interface.progress import Progress
 from opweld.interface.show import show_delivery
+from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
 from opweld.judge import report
-from opweld.judge.values import JUDGED_MODES, PRECISIONS
-from opweld.model_file import main_file, read_source
-from opweld.options import from_environment, listed, option_help
+from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES, Settings
+from opweld.model_file import read_source
+from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.process.builder import build_in_child
 from opweld.process.worker import compile_in_child
@@ -49,38 +77,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
-New = Annotated[
-    Path, typer.Argument(metavar="MODEL_new.py", help="A file or a package with ModelNew.")
-]
-Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
-Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
-Accepted = Annotated[
-    str | None,
-    typer.Option("--precision", help=f"What is accepted: {', '.join(PRECISIONS)}."),
-]
-Mode = Annotated[str | None, typer.Option("--mode", help=option_help("mode"))]
-Autocast = Annotated[
-    list[str] | None, typer.Option("--autocast", metavar="DTYPE", help=option_help("autocast"))
-]
-Dtype = Annotated[
-    list[str] | None, typer.Option("--dtype", metavar="DTYPE", help=option_help("dtype"))
-]
-Judged = Annotated[
-    str | None,
-    typer.Option(
-        "--mode", help="Judge the example call in eval or training; own is how Model is made."
-    ),
-]
-Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
-Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
-TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
-Baselines = Annotated[str | None, typer.Option("--baselines", help=option_help("baselines"))]
-NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
-NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -117,6 +113,8 @@ def optimize_command(
     baselines: Baselines = None,
     json: Json = None,
     time_limit: TimeLimit = None,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Write a faster ModelNew for MODEL.py, verified and measured."""
@@ -134,40 +132,56 @@ def optimize_command(
             weight_cache=not no_weight_cache,
             baselines=baselines,
             time_limit_s=time_limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
         )
+        _warn_of_sandbox(options)
         read_source(model)
         _check_json(json)
-        destination = out or default_output(model)
-        try:
-            with Progress(Console(stderr=True)) as progress:
-                steps = (compile_in_child, build_in_child, judge_pair)
-                delivery = optimize(model, destination, options, progress, *steps)
-        except NotEquivalent as error:
-            report.render(error.judgement, Console())
-            _write_json(json, account.of_judgement(model, destination, error.judgement))
-            raise
-        show_delivery(delivery, Console())
-        _write_json(json, account.of_delivery(delivery))
-        return 0
+        return _optimize(model, out or default_output(model), options, json)
 
     _exit_with(run, debug)
 
 
+def _optimize(model: Path, out: Path, options: Options, json: Path | None) -> int:
+    """Writes the faster file and shows how it was judged; the exit code."""
+    try:
+        with Progress(Console(stderr=True)) as progress:
+            steps = (compile_in_child, build_in_child, judge_pair)
+            delivery = optimize(model, out, options, progress, *steps)
+    except NotEquivalent as error:
+        report.render(error.judgement, Console())
+        _write_json(json, account.of_judgement(model, out, error.judgement))
+        raise
+    show_delivery(delivery, Console())
+    _write_json(json, account.of_delivery(delivery))
+    return 0
+
+
 @app.command("check")
 def check_command(
-    model: Model,
-    new: New,
+    model: Either = None,
+    new: Judgeable = None,
+    reference: Reference = None,
+    candidate: Candidate = None,
     target: Target = None,
+    scope: Scope = None,
     precision: Accepted = None,
     mode: Judged = None,
     batch: Batch = None,
     seed: Seed = None,
     baselines: Baselines = None,
     json: Json = None,
+    summary: Summary = None,
     time_limit: TimeLimit = None,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
-    """Judge any pair: is ModelNew equivalent to Model, and how fast is it?"""
+    """Judge any pair: is ModelNew equivalent to Model, and how fast is it?
+
+    A pair is two files, one file with both, or two functions.
+    """
 
     def run() -> int:
         options = from_environment(
@@ -177,23 +191,40 @@ def check_command(
             seed=seed,
             baselines=baselines,
             time_limit_s=time_limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
         )
-        read_source(model)
-        read_source(main_file(new))
+        _warn_of_sandbox(options)
+        pair = pair_of(model, new, reference, candidate)
+        if pair.is_one_file:
+            _say(f"opweld: note: {SAME_FILE}")
         _check_json(json)
-        settings = replace(settings_of(options), precision=_accepted(precision or "match"))
-        with Progress(Console(stderr=True)) as progress:
-            judgement = judge_pair(
-                model,
-                new,
-                settings,
-                lambda event: progress.step(event.stage, event.message),
-            )
-        report.render(judgement, Console())
-        _write_json(json, account.of_judgement(model, new, judgement))
-        return judgement.exit_code
+        settings = replace(
+            settings_of(options),
+            precision=_accepted(precision or "match"),
+            scope=_scope(scope),
+            reference=pair.reference,
+            candidate=pair.candidate,
+        )
+        return _check(pair, settings, json, summary_file(summary))
 
     _exit_with(run, debug)
+
+
+def _check(pair: Pair, settings: Settings, json: Path | None, summary: Path | None) -> int:
+    """Judges the pair and shows the judgement; the exit code."""
+    with Progress(Console(stderr=True)) as progress:
+        judgement = judge_pair(
+            pair.model,
+            pair.new,
+            settings,
+            lambda event: progress.step(event.stage, event.message),
+        )
+    report.render(judgement, Console())
+    _write_json(json, account.of_judgement(*pair.names, judgement))
+    if summary:
+        append_summary(summary, markdown(judgement, pair.names))
+    return judgement.exit_code
 
 
 @app.command("plan")
@@ -206,6 +237,8 @@ def plan_command(
     dtype: Dtype = None,
     batch: Batch = None,
     time_limit: TimeLimit = None,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Print one stage of the compilation: the graph, the plan, the kernels or the source."""
@@ -221,7 +254,10 @@ def plan_command(
             batch=batch,
             check=False,
             time_limit_s=time_limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
         )
+        _warn_of_sandbox(options)
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
@@ -247,12 +283,22 @@ def tune_command(
     limit: Annotated[
         float, typer.Option("--limit", metavar="SECONDS", help="What the whole search may take.")
     ] = 600.0,
+    sandbox: Sandboxed = None,
+    pass_env: PassEnv = None,
     debug: Debug = False,
 ) -> None:
     """Measure the schedules that MODEL.py could have, and propose rows for the table of them."""
 
     def run() -> int:
-        options = from_environment(target=target, batch=batch, check=False, time_limit_s=limit)
+        options = from_environment(
+            target=target,
+            batch=batch,
+            check=False,
+            time_limit_s=limit,
+            sandbox=sandbox,
+            pass_env=listed(pass_env),
+        )
+        _warn_of_sandbox(options)
         asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
         read_source(model)
         _check_json(json)
@@ -268,6 +314,17 @@ def tune_command(
         return 0
 
     _exit_with(run, debug)
+
+
+def _warn_of_sandbox(options: Options) -> None:
+    """Says once what the sandbox of this machine cannot prevent.
+
+    Raises:
+        SandboxMissing: it is required, and lacks a part.
+    """
+    options.chosen_sandbox.require()
+    if warning := options.chosen_sandbox.warning():
+        _say(f"opweld: warning: {warning}")
 
 
 def _command(model: Path, target: str | None, kind: str | None, batch: int | None) -> str:
@@ -297,6 +354,12 @@ def _judged_mode(mode: str | None) -> str | None:
         modes = ", ".join(JUDGED_MODES)
         raise UserError(f"there is no mode {mode!r} to judge in", next_step=f"use one of {modes}")
     return mode
+
+
+def _scope(scope: str | None) -> str:
+    if scope not in (None, *SCOPES):
+        raise UserError(f"there is no scope {scope!r}", next_step=f"use {' or '.join(SCOPES)}")
+    return scope or CALL
 
 
 def _accepted(precision: str) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from opweld import sandbox
 from opweld.errors import MissingCompiler
 
 OK, MISSING, NOTE = "ok", "missing", "note"
@@ -63,6 +64,7 @@ def examine() -> tuple[Finding, ...]:
         gpu,
         cuda_home,
         nvcc,
+        confinement,
     )
     return tuple(check() for check in checks)
 
@@ -187,6 +189,14 @@ def nvcc() -> Finding:
     if path is None:
         return _cuda_missing("nvcc", "not found")
     return Finding("nvcc", OK, f"{_version([path, '--version'], 'release')} at {path}")
+
+
+def confinement() -> Finding:
+    """What the kernel has for the sandbox of model files and candidates."""
+    lacking = sandbox.missing()
+    if not lacking:
+        return Finding("sandbox", OK, "Landlock and seccomp have all of its parts")
+    return Finding("sandbox", NOTE, f"this kernel cannot prevent {' or '.join(lacking)}")
 
 
 def _cuda_missing(name: str, found: str) -> Finding:

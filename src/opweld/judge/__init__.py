@@ -14,7 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from opweld.errors import ModelOutOfMemory, OpweldError, from_data
+from opweld.errors import (
+    ModelFileError,
+    ModelOutOfMemory,
+    ModelTimeout,
+    OpweldError,
+    Where,
+    from_data,
+)
 from opweld.judge.process.exit_status import Ending, Limits, sentence
 from opweld.judge.process.spawn import Child, Message, Server
 from opweld.judge.values import (
@@ -33,6 +40,7 @@ from opweld.judge.values import (
     to_plain,
 )
 from opweld.model_file import main_file, read_source
+from opweld.sandbox import Sandbox
 
 __all__ = [
     "Check",
@@ -84,9 +92,24 @@ def check(
             on_progress(from_plain(Event, message["value"]))
 
     request = _request(model_path, new_path, settings, seed, builds)
-    with contextlib.nullcontext(server) if server else Server() as warm:
+    folders = (builds,) if builds else ()
+    own = contextlib.nullcontext(server) if server else _server(settings, folders)
+    with own as warm:
         child = warm.run(request, settings.time_limit_s, settings.max_output_bytes, follow)
-    return _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
+        sandbox = warm.sandbox.describe()
+    judgement = _conclude(child, settings, seed, (Path(new_path), Path(model_path)))
+    if judgement.environment is None:
+        return judgement
+    return replace(judgement, environment=replace(judgement.environment, sandbox=sandbox))
+
+
+def sandbox_of(settings: Settings) -> Sandbox:
+    """The sandbox that the settings ask for."""
+    return Sandbox(settings.sandbox, settings.pass_env)
+
+
+def _server(settings: Settings, writable: tuple[str | Path, ...]) -> Server:
+    return Server(sandbox=sandbox_of(settings), writable=writable)
 
 
 def _request(
@@ -113,11 +136,28 @@ def _conclude(child: Child, settings: Settings, seed: int, paths: tuple[Path, ..
     if partial and phase["who"] == "torch.compile":
         # the candidate was judged already, and is not what failed
         return replace(from_plain(Judgement, partial), timing_error=why)
-    killed = child.outcome == "ended" and child.status == -signal.SIGKILL
-    if killed and phase["who"] == "the original":
-        raise ModelOutOfMemory(why, next_step="try a smaller --batch")
+    if phase["who"] == "the original":
+        _refuse_original(child, why, Where(str(paths[-1])))
     verdict = Verdict(False, "F", (), why)
     return Judgement(verdict, None, (), None, seed)
+
+
+def _refuse_original(child: Child, why: str, where: Where) -> None:
+    """Raise where the original ended its process, flooded its output or did not come to an end.
+
+    When something of the candidate has run, it may have used up the time.
+    """
+    if child.outcome == "ended" and child.status == -signal.SIGKILL:
+        raise ModelOutOfMemory(why, next_step="try a smaller --batch")
+    if child.outcome == "ended":
+        step = "a model file must not end the process or crash it"
+        raise ModelFileError(why, where=where, next_step=step)
+    if child.outcome == "flooded":
+        raise ModelFileError(why, where=where, next_step="let it print less")
+    phases = (message["value"]["who"] for message in child.messages if message["kind"] == "phase")
+    if "ModelNew" not in phases:
+        step = "look for an endless loop, or allow more with --time-limit SECONDS"
+        raise ModelTimeout(why, where=where, next_step=step)
 
 
 def _who(who: str, child: Child) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from opweld.errors import OpweldError
-from opweld.judge import check
+from opweld.judge import check, sandbox_of
 from opweld.judge.build.ahead import VISIBLE, Ahead, Job, architecture_of
 from opweld.judge.process.spawn import Server
 from opweld.judge.values import Judgement, Settings
@@ -77,7 +77,7 @@ def check_many(
     chosen = tuple(devices) if devices else default_devices(settings.device)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="builds-")))
-        workers = [_Worker(name, settings) for name in chosen]
+        workers = [_Worker(name, settings, folder) for name in chosen]
         for worker in workers:
             stack.callback(worker.server.close)
         pool = stack.enter_context(ThreadPoolExecutor(len(workers)))
@@ -89,7 +89,8 @@ def check_many(
             yield from _judged(numbered, workers, pool)
             return
         environ = architecture_of(chosen[0])
-        with Ahead(builders, environ, settings.time_limit_s) as ahead:
+        sandbox = sandbox_of(settings)
+        with Ahead(builders, environ, settings.time_limit_s, sandbox) as ahead:
             yield from _judged(ahead.built(numbered), workers, pool)
 
 
@@ -122,11 +123,11 @@ def _judged(
 class _Worker:
     """A device, and the warm server for it."""
 
-    def __init__(self, device: str, settings: Settings) -> None:
+    def __init__(self, device: str, settings: Settings, builds: Path) -> None:
         self.device = device
         self._settings = replace(settings, device=device.partition(":")[0])
         self._busy = self._stopped = False
-        self.server = Server(visible_to(device))
+        self.server = Server(visible_to(device), sandbox_of(settings), (builds,))
 
     def judge(self, index: int, model: Path, new: Path, builds: Path) -> Judged:
         start = time.perf_counter()

@@ -7,13 +7,14 @@ wrong with the other file is a verdict (`CandidateError`, exit code 1) unless it
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import random
 import secrets
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,7 @@ from opweld.model_file import (
     require_instance,
     require_names,
     spec_of,
+    with_function,
 )
 
 ORIGINAL, NEW = "the original", "ModelNew"
@@ -85,21 +87,41 @@ def seed_all(seed: int) -> None:
         sys.modules["numpy"].random.seed(seed % 2**32)
 
 
-def import_model_file(path: Path, name: str = "") -> ModuleType:
-    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`.
+# Modules that stand in the place of files, by the class that is asked for.
+_given: dict[str, ModuleType] = {}
 
-    Without a `name` it is drawn, as those of other files are.
+
+@contextlib.contextmanager
+def given_modules(model: ModuleType, new: ModuleType) -> Iterator[None]:
+    """Inside, these stand in the place of the files with `Model` and `ModelNew`."""
+    _given.update({"Model": model, "ModelNew": new})
+    try:
+        yield
+    finally:
+        _given.clear()
+
+
+def import_model_file(path: Path, function: str = "", name: str = "") -> ModuleType:
+    """The model file as a module that has `Model`, `get_inputs` and `get_init_inputs`; where a
+    `function` of it is named, `Model` calls that.
+
+    Without a `name` for the module it is drawn, as those of other files are.
     """
-    name = name or _drawn_name()
-    module = guard_original(path, "importing it", lambda: _import(path, name))
+    module = guard_original(path, "importing it", lambda: _import(path, "Model", name))
+    if function:
+        with_function(path, module, "Model", function, nn.Module)
     require_names(path, module)
     require_class(path, module.Model, nn.Module)
     return module
 
 
-def import_new_file(path: Path) -> ModuleType:
-    """The other file as a module that has `ModelNew`; importing it may build its kernels."""
-    module = guard_new(path, "importing it", lambda: _import(path, _drawn_name()))
+def import_new_file(path: Path, function: str = "") -> ModuleType:
+    """The other file as a module that has `ModelNew`; importing it may build its kernels. Where a
+    `function` of it is named, `ModelNew` calls that.
+    """
+    module = guard_new(path, "importing it", lambda: _import(path, "ModelNew"))
+    if function:
+        with_function(path, module, "ModelNew", function, nn.Module)
     if not inspect.isclass(getattr(module, "ModelNew", None)):
         raise ModelFileError(
             "it defines no class ModelNew",
@@ -255,7 +277,11 @@ def _drawn_name() -> str:
     return f"module_{secrets.token_hex(4)}"
 
 
-def _import(path: Path, name: str) -> ModuleType:
+def _import(path: Path, wanted: str, name: str = "") -> ModuleType:
+    """The file that has the class `wanted`, or the module that was given for it."""
+    if wanted in _given:
+        return _given[wanted]
+    name = name or _drawn_name()
     spec = spec_of(path, name)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} has no .py ending")

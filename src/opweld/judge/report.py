@@ -14,9 +14,23 @@ from rich.markup import escape
 from rich.table import Table
 
 from opweld.judge.measure.significance import describe, verdict
-from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
+from opweld.judge.values import (
+    CALL,
+    FULL,
+    Check,
+    Comparison,
+    Judgement,
+    KernelTiming,
+    Samples,
+    Timing,
+)
 
 _NONE = "-"
+FAILED = "Failed"
+_SCOPES = {
+    CALL: "the example call, with any values and weights, for any batch, in its mode and dtype",
+    FULL: "everything that the original does",
+}
 # Beyond this ratio of slow to fast runs of one side, a ratio of two sides says nothing.
 UNSTEADY = 5.0
 
@@ -78,7 +92,9 @@ def grids(
 def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
     """What stands between the tables and the verdict."""
     for check in judgement.verdict.checks:
-        if check.skipped:
+        if check.unsupported:
+            yield f"unsupported: {check.name}: {check.detail.removeprefix('unsupported: ')}"
+        elif check.skipped:
             yield f"skipped: {check.name}: {check.detail}"
         elif "weak:" in check.detail:
             yield f"note: {check.name}: {check.detail}"
@@ -98,7 +114,7 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
     if environment:
         yield (
             f"on: {environment.device_name}, torch {environment.torch},"
-            f" Python {environment.python}, seed {judgement.seed}"
+            f" Python {environment.python}, seed {judgement.seed}, sandbox {environment.sandbox}"
         )
     yield from judgement.verdict.explanation
     if output:
@@ -108,6 +124,8 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
 def _findings(judgement: Judgement) -> Iterable[str]:
     """What was found out about the model and the candidate beyond the verdict."""
     verdict = judgement.verdict
+    if verdict.passed:
+        yield f"scope: {_SCOPES[verdict.scope]}"
     if verdict.precision:
         yield f"precision: {verdict.precision}, by measurement"
     if judgement.degenerate:
@@ -121,7 +139,8 @@ def verdict_line(judgement: Judgement) -> str:
     if not verdict.passed:
         return f"NOT EQUIVALENT: {verdict.reason}"
     speed = ", ".join(_speeds(timing)) if timing else ""
-    return f"EQUIVALENT, grade {verdict.grade}" + (f": {speed}" if speed else "")
+    use = " for inference only" if verdict.inference_only else ""
+    return f"EQUIVALENT{use}, grade {verdict.grade}" + (f": {speed}" if speed else "")
 
 
 def _speeds(timing: Timing) -> Iterable[str]:
@@ -129,9 +148,18 @@ def _speeds(timing: Timing) -> Iterable[str]:
         yield f"no speed is claimed, times vary {timing.variation:.0f}-fold on this busy machine"
         return
     if timing.speedup_vs_eager:
-        yield f"{timing.speedup_vs_eager:.2f}x the speed of eager"
+        yield f"{_beside_eager(timing.vs_eager)}{timing.speedup_vs_eager:.2f}x the speed of eager"
     if timing.speedup_vs_compile:
         yield f"{timing.speedup_vs_compile:.2f}x that of torch.compile"
+
+
+def _beside_eager(found: Comparison | None) -> str:
+    """Whether it is faster or slower, where the interval of the paired ratios tells."""
+    if found is None or not found.low > 0.0:
+        return ""
+    if found.slower:
+        return "slower, "
+    return "faster, " if found.high < 1.0 else "neither faster nor slower for sure, "
 
 
 def _kernel_grid(rows: Sequence[KernelTiming], plan: Sequence[PlanRow]) -> Grid:
@@ -230,7 +258,7 @@ def _error_row(check: Check) -> tuple[str, ...]:
 
 def _failure_grid(failures: Sequence[Check]) -> Grid:
     rows = ((c.name, c.detail, _index(c)) for c in failures)
-    return Grid("Failed", ("check", "what is wrong", "first at"), tuple(rows))
+    return Grid(FAILED, ("check", "what is wrong", "first at"), tuple(rows))
 
 
 def _index(check: Check) -> str:

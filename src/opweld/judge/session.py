@@ -27,13 +27,13 @@ from opweld.judge.load import (
     make_inputs,
 )
 from opweld.judge.measure.baselines import NAMES, chosen
+from opweld.judge.measure.busy import busy_note
 from opweld.judge.measure.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.measure.speed import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.numerics.grade import worst
 from opweld.judge.process.environment import choose_device, describe
-from opweld.judge.process.process_state import own_threads, threads_changed
 from opweld.judge.process.processes import strays
-from opweld.judge.process.side import Files
+from opweld.judge.process.protocol import Files
 from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
 from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
@@ -42,6 +42,7 @@ from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.states import Beside
 from opweld.judge.verify.trial import Phase
 from opweld.judge.verify.weights import state_restored
+from opweld.judge.witness.process_state import own_threads, threads_changed
 from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
@@ -81,7 +82,7 @@ def judge(request: Request, channel: Channel, side: Any) -> Judgement:
     try:
         return _judge(request, channel, side, started, tally)
     except CandidateError as error:
-        verdict = failed(str(error), tuple(tally.checks))
+        verdict = replace(failed(str(error), tuple(tally.checks)), scope=request.settings.scope)
         return Judgement(verdict, None, (), tally.environment, request.seed)
 
 
@@ -113,11 +114,12 @@ def _judge(
         settings.precision,
         settings.thorough,
         Beside(settings.autocast, settings.dtype),
+        settings.scope,
     )
     verifier.verify()
     if not verifier.device_lost and (settings.thorough or conclude(tuple(tally.checks)).passed):
         tally.checks += _hygiene(pair, channel, threads)
-    verdict = _concluded(tally, verifier)
+    verdict = _concluded(tally, verifier, settings.scope)
     judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)
     if verifier.device_lost or not verdict.passed:
         return judgement
@@ -134,7 +136,7 @@ def _judge(
     tally.checks += measured.checks
     if not measured.ended:
         tally.checks[:] = _with_failures(tally.checks, _hygiene(pair, channel, threads))
-    judgement = replace(judgement, verdict=_concluded(tally, verifier))
+    judgement = replace(judgement, verdict=_concluded(tally, verifier, settings.scope))
     if not judgement.verdict.passed:
         return judgement  # times that cannot be true, or of wrong results, are none
     timing = measured.timing
@@ -142,10 +144,11 @@ def _judge(
     return replace(judgement, timing=timing, kernels=rows)
 
 
-def _concluded(tally: Tally, verifier: Verifier) -> Verdict:
+def _concluded(tally: Tally, verifier: Verifier, scope: str) -> Verdict:
     """The verdict on the checks so far, with what else was found out."""
     verdict = conclude(tuple(tally.checks))
-    return replace(verdict, precision=verifier.precision, unjudged=verifier.unjudged)
+    unjudged = verifier.unjudged
+    return replace(verdict, precision=verifier.precision, unjudged=unjudged, scope=scope)
 
 
 def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
@@ -160,13 +163,18 @@ def failed(reason: str, checks: tuple[Check, ...] = ()) -> Verdict:
 def conclude(checks: tuple[Check, ...]) -> Verdict:
     """All checks passed, or the first that did not, in one sentence; the grade is the outputs'."""
     lowest = worst(c.grade for c in checks if c.grade and c.name not in UNGRADED)
+    refused = tuple(check.name for check in checks if check.unsupported)
+    have = any(c.name in gradients.NAMES and c.passed and not c.skipped for c in checks)
+    without = gradients.NAME in refused and not have
     bad = [check for check in checks if not check.passed]
     if bad:
         more = f" (and {len(bad) - 1} more checks fail)" if len(bad) > 1 else ""
         return Verdict(False, "F", checks, f"{bad[0].name}: {bad[0].detail}{more}")
     num_skipped = sum(check.skipped for check in checks)
     tried = f"{len(checks) - num_skipped} checks passed, {num_skipped} skipped"
-    return Verdict(True, lowest, checks, f"equivalent, grade {lowest}: {tried}")
+    use = " for inference only" if without else ""
+    reason = f"equivalent{use}, grade {lowest}: {tried}"
+    return Verdict(True, lowest, checks, reason, unsupported=refused, inference_only=without)
 
 
 def _hygiene(pair: Pair, channel: Channel, threads: dict[str, str]) -> list[Check]:
@@ -212,7 +220,7 @@ def _load_original(request: Request, channel: Channel, side: Any) -> Pair:
         raise UnsupportedTarget(str(error), next_step="use --target cpu") from error
     channel.event(Event("load", f"importing {model_path.name}"))
     channel.phase(ORIGINAL, f"importing {model_path}")
-    module = import_model_file(model_path)
+    module = import_model_file(model_path, settings.reference)
     seed = stream(request.seed, "parameters")
     original = build_original(module, model_path, seed, device, settings.mode)
     return Pair(original, side, module, model_path, new_path, device, settings.batch, settings.mode)
@@ -233,6 +241,8 @@ def _load_new(request: Request, channel: Channel, pair: Pair, side: Any) -> None
         request.builds,
         request.settings.mode,
         pair.module.__name__,
+        request.settings.reference,
+        request.settings.candidate,
     )
     side.load(files, lambda: _wake(device))
 
@@ -293,8 +303,11 @@ def _measure(
         ACCEPTED_PRODUCTS.get(settings.precision),
         getattr(pair.new, "answer", None),
     )
+    busy = busy_note()
     try:
-        return time_sides(contest, remaining_s), None
+        measured = time_sides(contest, remaining_s)
+        notes = (*busy, *measured.timing.notes)
+        return replace(measured, timing=replace(measured.timing, notes=notes)), None
     except CandidateError:
         raise
     except Exception as error:

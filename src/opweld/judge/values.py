@@ -18,6 +18,8 @@ GRADES: tuple[Grade, ...] = ("A", "B", "C", "F")
 ALL_BASELINES = ("eager", "compile", "graph", "autotune")
 BASELINES = ("eager", "compile", "graph")
 JUDGED_MODES = ("own", "eval", "training")
+# What a candidate is judged for; `Settings` says what each of them asks.
+CALL, FULL = SCOPES = ("call", "full")
 PRECISIONS = ("match", "tf32", "fp16", "bf16")
 
 _T = TypeVar("_T")
@@ -34,7 +36,16 @@ class Settings:
     or "bf16" for errors up to those of the original lowered to that format. `num_runs` None lets
     the time budget decide (`budget_s` seconds for each timed thing).
     `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
-    free. Without `thorough`, the first check that fails is the last one.
+    free. Without `thorough`, the first check that fails is the last one. `sandbox` is "auto",
+    "required" or "off"; `pass_env` names variables that it passes on beside the listed ones. Both
+    are the server's where `check` is given one.
+
+    `scope` is what ModelNew must do: "call", the example call with any values and weights, for any
+    batch, in its own mode and dtype, and gradients if its outputs have them; or "full", everything
+    that the original does. What ModelNew refuses outside of the scope, by an exception, is
+    unsupported and no failure; a wrong result is one in every scope.
+
+    `reference` and `candidate` name functions of the two files that stand for Model and ModelNew.
     """
 
     device: str = "auto"
@@ -52,6 +63,11 @@ class Settings:
     mode: str = "own"
     autocast: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()
+    sandbox: str = "auto"
+    pass_env: tuple[str, ...] = ()
+    scope: str = CALL
+    reference: str = ""
+    candidate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,8 @@ class Errors:
 class Check:
     """One thing that was tried. A skipped check counts as passed and says why in `detail`.
 
+    It is `unsupported` where ModelNew refused by an exception what it need not do.
+
     The figures are those of the worst output, `output`; they are None where nothing was measured
     (integers, empty outputs, an output equal to eager's bit for bit beside the model's own inputs).
     """
@@ -92,6 +110,7 @@ class Check:
     ulp_p50: float | None = None
     ulp_p99: float | None = None
     first_bad_index: tuple[int, ...] | None = None
+    unsupported: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +120,9 @@ class Verdict:
     `explanation` is what a person needs beside it, line by line: what a compiler said, the source
     line, a hint. It is empty where the sentence says it all. `precision` is what was measured:
     `float32-faithful`, `TF32-like`, ... `unjudged` says which candidate that computes nothing would
-    pass every check, and for what.
+    pass every check, and for what. `scope` is what it holds for, `unsupported` names the checks
+    that ModelNew refused by an exception, which is allowed outside of the scope only, and
+    `inference_only` says that its outputs have no gradients although the original's do.
     """
 
     passed: bool
@@ -111,6 +132,9 @@ class Verdict:
     explanation: tuple[str, ...] = ()
     precision: str | None = None
     unjudged: tuple[str, ...] = ()
+    scope: str = CALL
+    unsupported: tuple[str, ...] = ()
+    inference_only: bool = False
 
     @property
     def failures(self) -> tuple[Check, ...]:
@@ -209,7 +233,10 @@ class KernelTiming:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine and the software that the figures hold for."""
+    """The machine and the software that the figures hold for.
+
+    `sandbox` says what both sides were kept from: "on", "off", or what could not be prevented.
+    """
 
     device: str
     device_name: str
@@ -221,6 +248,7 @@ class Environment:
     driver: str | None
     allocator: str
     float32_precision: str
+    sandbox: str = ""
 
 
 @dataclass(frozen=True, slots=True)

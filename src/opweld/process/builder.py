@@ -42,6 +42,8 @@ def build_in_child(
             time_limit_s=options.time_limit_s,
             environ=child_environment(),
             on_output=sys.stderr.buffer.write if options.debug else None,
+            sandbox=options.chosen_sandbox,
+            writable=(folder,),
         )
         if finished.timed_out or finished.status != 0 or not answer.exists():
             said = f": {finished.last_line[:300]}" if finished.last_line else ""

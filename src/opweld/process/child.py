@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opweld.sandbox import OFF, Sandbox, confined, launched
+
+UNUSED = Sandbox(OFF)
 TAIL_BYTES = 64 * 1024
 READ_BYTES = 64 * 1024
 # Between a request to stop and the kill: time for ninja to remove half-written objects.
@@ -59,6 +62,8 @@ def run_child(
     on_event: Callable[[str], None] | None = None,
     on_output: Callable[[bytes], object] | None = None,
     stop: Callable[[], bool] | None = None,
+    sandbox: Sandbox = UNUSED,
+    writable: Sequence[str | Path] = (),
 ) -> Finished:
     """Runs `argv`; returns when it ends or when `time_limit_s` seconds have passed.
 
@@ -67,12 +72,19 @@ def run_child(
     What the child prints is read to the end, handed to `on_output`, and its last 64 KiB kept.
     Lines that it writes to the file descriptor named by OPWELD_EVENTS arrive one by one at
     `on_event`. Nothing of it runs any more when this returns or raises (KeyboardInterrupt too).
+    In the `sandbox` it may write to the folders `writable`.
+
+    Raises:
+        SandboxMissing: the sandbox is required, and the kernel lacks a part.
     """
-    events_in, events_out = os.pipe()
-    env = {**(os.environ if environ is None else environ), "OPWELD_EVENTS": str(events_out)}
-    with os.fdopen(events_in, "rb"), _session(argv, env, events_out) as process:
-        streams = _Streams(process, events_in, on_event, on_output)
-        timed_out = not streams.read_until(time.monotonic() + time_limit_s, stop)
+    given = os.environ if environ is None else environ
+    with confined(sandbox, given, *writable) as (policy, env):
+        events_in, events_out = os.pipe()
+        env["OPWELD_EVENTS"] = str(events_out)
+        command = launched(policy, argv)
+        with os.fdopen(events_in, "rb"), _session(command, env, events_out) as process:
+            streams = _Streams(process, events_in, on_event, on_output)
+            timed_out = not streams.read_until(time.monotonic() + time_limit_s, stop)
     return Finished(process.returncode, streams.tail(), timed_out)
 
 

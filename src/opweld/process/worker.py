@@ -63,6 +63,8 @@ def compile_in_child(
             environ=child_environment(),
             on_event=on_stage,
             on_output=sys.stderr.buffer.write if options.debug else None,
+            sandbox=options.chosen_sandbox,
+            writable=(folder, *filter(None, [options.dump])),
         )
         if finished.timed_out or finished.status != 0 or not answer.exists():
             raise died(path, options, finished)
@@ -127,7 +129,7 @@ def asked_of(request: dict[str, Any]) -> tuple[Path, Options]:
     """The model file and the options of a request."""
     given = request["options"]
     choices = {**given, "exclude": frozenset(given["exclude"])}
-    for name in ("autocast", "dtype"):
+    for name in ("autocast", "dtype", "pass_env"):
         choices[name] = tuple(given[name])
     return Path(request["path"]), Options(**choices)
 

@@ -50,6 +50,8 @@ def tune(
             environ={**child_environment(), "TORCH_EXTENSIONS_DIR": folder},
             on_event=lambda line: on_event(*line.split("\t", 1)) if "\t" in line else None,
             on_output=sys.stderr.buffer.write if options.debug else None,
+            sandbox=options.chosen_sandbox,
+            writable=(folder,),
         )
         if finished.timed_out or finished.status != 0 or not answer.exists():
             raise _died(path, asked, finished)

@@ -20,6 +20,7 @@ from pathlib import Path
 import opweld
 from opweld.judge.build.locks import BUILDS
 from opweld.process.child import run_child
+from opweld.sandbox import DEFAULT, Sandbox
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
@@ -35,8 +36,15 @@ class Ahead:
     `environ` is added to this process's environment. Leaving it ends the builds.
     """
 
-    def __init__(self, builders: int, environ: dict[str, str], time_limit_s: float) -> None:
+    def __init__(
+        self,
+        builders: int,
+        environ: dict[str, str],
+        time_limit_s: float,
+        sandbox: Sandbox = DEFAULT,
+    ) -> None:
         self._builders = builders
+        self._sandbox = sandbox
         self._environ = {**os.environ, **environ, "PYTHONPATH": _path(), VISIBLE: ""}
         self._time_limit_s = time_limit_s
         self._left = threading.Event()
@@ -69,6 +77,8 @@ class Ahead:
             time_limit_s=self._time_limit_s,
             environ={**self._environ, BUILDS: str(folder)},
             stop=self._left.is_set,
+            sandbox=self._sandbox,
+            writable=(folder,),
         )
         if finished.status or finished.timed_out:  # a lock may have been left, or half a build
             shutil.rmtree(folder, ignore_errors=True)

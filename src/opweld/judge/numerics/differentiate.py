@@ -18,6 +18,7 @@ FLAGS = "requires_grad of the outputs"
 # What the passes left of the output gradients, in order.
 LEFT = "gradient of output {position} afterwards"
 DENSE, EXPANDED, TRANSPOSED = "dense", "expanded", "transposed"
+ONE_ROW = "one row"
 # For each pass over each call: a tensor for every output, None for one without a gradient.
 GradOutputs = list[list[list[Tensor | None]]]
 
@@ -30,8 +31,8 @@ class NoGradients(Exception):
 class Backward:
     """What gradients are asked for: of the inputs or not, of all parameters but the `frozen`, in
     so many backward passes over each graph. `grad_layout` is how output gradients lie in memory:
-    dense, with strides of zero as that of a sum, or with the last two dimensions in each other's
-    place.
+    dense, with strides of zero as that of a sum, one row with the others expanded from it, or with
+    the last two dimensions in each other's place.
     """
 
     inputs: bool = True
@@ -89,7 +90,7 @@ def draw_grad_outputs(graphs: Graphs, seed: int, how: Backward) -> GradOutputs:
         if not t.requires_grad:
             return None
         # in float32 on the CPU, rounded to eight bits, so that every dtype holds them exactly
-        shape = torch.Size(()) if how.grad_layout == EXPANDED else t.shape
+        shape = {EXPANDED: t.shape[:0], ONE_ROW: t.shape[-1:]}.get(how.grad_layout, t.shape)
         drawn = torch.randn(shape, generator=generator).bfloat16()
         drawn = drawn.to(device=t.device, dtype=t.dtype)
         if how.grad_layout == TRANSPOSED and t.dim() > 1:
@@ -113,11 +114,9 @@ def fresh_grad_outputs(grad_outputs: GradOutputs) -> GradOutputs:
 
 
 def _fresh(g: Tensor) -> Tensor:
-    return g[(0,) * g.dim()].clone().expand_as(g) if _repeats(g) else g.clone()
-
-
-def _repeats(t: Tensor) -> bool:
-    return t.numel() > 1 and not any(t.stride())
+    """What repeats is copied once."""
+    repeated = [n > 1 and stride == 0 for n, stride in zip(g.shape, g.stride(), strict=True)]
+    return g[tuple(slice(0, 1) if r else slice(None) for r in repeated)].clone().expand_as(g)
 
 
 def differentiate(

@@ -26,8 +26,6 @@ from opweld.errors import OpweldError
 from opweld.judge.load import Call, CandidateError, brief, import_model_file
 from opweld.judge.numerics.differentiate import Backward
 from opweld.judge.process.environment import is_spoilt
-from opweld.judge.process.objects import Fixed
-from opweld.judge.process.process_state import process_state
 from opweld.judge.process.processes import (
     DRIVER_CHECK,
     MARK,
@@ -36,12 +34,16 @@ from opweld.judge.process.processes import (
     start_anew,
     take_arguments,
 )
+from opweld.judge.process.protocol import Files, How, Raised
 from opweld.judge.process.shared import Mapped
-from opweld.judge.process.side import Files, How, Raised, Side
+from opweld.judge.process.side import Side
 from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_of, unpack_call
 from opweld.judge.values import to_plain
 from opweld.judge.verify.aliases import is_dense
 from opweld.judge.verify.run import Run
+from opweld.judge.witness.objects import Fixed
+from opweld.judge.witness.process_state import process_state
+from opweld.sandbox import Policy, enter, within
 
 # What a process that runs a file of some user has as its arguments.
 _SCRIPT = "main.py"
@@ -49,14 +51,18 @@ _CRASHED = 70  # EX_SOFTWARE
 _MAX_DESCRIPTORS = 65536
 
 
-def main(sock: socket.socket, memory: int, out: int, err: int) -> NoReturn:
+def main(
+    sock: socket.socket, memory: int, out: int, err: int, policy: Policy, judges: tuple[int, ...]
+) -> NoReturn:
     """Become the candidate's process, right after the fork, and serve until the socket closes.
 
-    `memory` is the descriptor of the memory that inputs are placed in.
+    `memory` is the descriptor of the memory that inputs are placed in. The process is confined
+    beyond the `policy` of the one that it was forked from, and sends no signals to the `judges`.
     """
     status = _CRASHED
     try:
         descriptors = _leave_everything(sock, memory, out, err)
+        enter(within(policy), protected=judges)
         if is_spoilt():
             start_anew("opweld.judge.process.candidate", *descriptors)
         serve(*descriptors)
@@ -135,7 +141,7 @@ class Server:
             # what cannot be imported alone was imported by something else before
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-        import_model_file(Path(header["model_path"]))
+        import_model_file(Path(header["model_path"]), header["function"])
         if "torch._dynamo" in header["modules"]:
             # some of what it replaces it replaces when it first compiles
             torch.compile(torch.nn.Identity(), backend="eager")(torch.zeros(1))

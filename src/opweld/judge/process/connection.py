@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +20,7 @@ from opweld.judge.process import candidate
 from opweld.judge.process.exit_status import Ending, Limits, Outcome, sentence
 from opweld.judge.process.processes import kill, kill_group, resident_bytes
 from opweld.judge.process.shared import SharedMemory, new_shared_memory
+from opweld.sandbox import UNCONFINED, Policy
 
 _TICK_S = 0.05
 _LAST_WORDS_S = 0.5
@@ -158,17 +160,22 @@ class Connection:
         self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start_candidate() -> Connection:
-    """Forks the process; call it before CUDA, a file or a seed is known here."""
+def start_candidate(policy: Policy = UNCONFINED, protected: Sequence[int] = ()) -> Connection:
+    """Forks the process; call it before CUDA, a file or a seed is known here.
+
+    It is confined beyond `policy`, which is this process's, and sends no signals to this process,
+    to its parent and to those `protected`.
+    """
     ours, theirs = socket.socketpair()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
     memory = new_shared_memory()
     sys.stdout.flush()
     sys.stderr.flush()
+    judges = os.getpid(), os.getppid(), *protected
     pid = os.fork()
     if pid == 0:
-        candidate.main(theirs, memory, out_write, err_write)
+        candidate.main(theirs, memory, out_write, err_write, policy, judges)
     theirs.close()
     os.close(out_write)
     os.close(err_write)

@@ -14,8 +14,8 @@ from opweld.judge.measure.blocks import compact
 from opweld.judge.numerics.compare import same_bits
 from opweld.judge.numerics.differentiate import LEFT
 from opweld.judge.process.leaf import Place, RemoteLeaf
+from opweld.judge.process.protocol import Raised
 from opweld.judge.process.shared import Placed, SharedMemory
-from opweld.judge.process.side import Raised
 from opweld.judge.verify.aliases import overwrite, share_memory
 from opweld.judge.verify.run import Run
 

@@ -27,8 +27,9 @@ from opweld.judge.process.memory import (
 )
 from opweld.judge.process.observe import WRITES, PlacedInputs
 from opweld.judge.process.processes import idle_clause
+from opweld.judge.process.protocol import Files, How, Raised
 from opweld.judge.process.remote_blocks import RemoteBlocks
-from opweld.judge.process.side import Files, How, Raised, State
+from opweld.judge.process.side import State
 from opweld.judge.process.wire import (
     BadFrame,
     Header,
@@ -36,11 +37,11 @@ from opweld.judge.process.wire import (
     dtype_named,
     pack_call,
 )
-from opweld.judge.process.witness import Watch, Witness
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
 from opweld.judge.verify.signature import Signature, read_parameters
+from opweld.judge.witness.watch import Watch, Witness
 
 _T = TypeVar("_T")
 WHOLE_BYTES = "OPWELD_JUDGE_WHOLE_BYTES"
@@ -85,7 +86,7 @@ class RemoteSide:
         reply = self._ask({"ask": "begin", "files": asdict(files)})
         with contextlib.suppress(OSError):  # where the system does not allow it, it is asked
             self._memory = ProcessMemory(self.pid)
-        self._parsed(lambda: self._watch.begin(reply, self._memory, files.model_path))
+        self._parsed(lambda: self._watch.begin(reply, self._memory, files))
         self._send({"ask": "load"})
         meanwhile()
         loaded = self._bare_reply()

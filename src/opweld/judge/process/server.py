@@ -29,7 +29,6 @@ from opweld.judge.process.connection import Connection, start_candidate
 from opweld.judge.process.environment import is_spoilt
 from opweld.judge.process.exit_status import Limits
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.process.objects import Recorded, recorded
 from opweld.judge.process.processes import (
     MARK,
     adopt_orphans,
@@ -42,9 +41,11 @@ from opweld.judge.process.processes import (
     take_arguments,
 )
 from opweld.judge.process.remote import RemoteSide
-from opweld.judge.process.witness import Witness
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Event, Judgement, Settings, from_plain, to_plain
+from opweld.judge.witness.objects import Recorded, recorded
+from opweld.judge.witness.watch import Witness
+from opweld.sandbox import Policy, enter, from_json, remove_content
 
 _CRASHED = 70  # EX_SOFTWARE
 _REFEREE = "referee"
@@ -76,8 +77,13 @@ class PipeChannel:
 
 
 def main(control: int, alive: int) -> None:
-    """Serve until the control socket closes; when `alive` closes, end everything at once."""
+    """Serve until the control socket closes; when `alive` closes, end everything at once.
+
+    The policy of its sandbox is read from the standard input.
+    """
     end_with_parent()
+    policy = from_json(sys.stdin.read())
+    enter(policy, protected=(os.getppid(),))
     adopt_orphans()
     sys.dont_write_bytecode = True
     take_arguments(sys.executable, "main.py")
@@ -96,11 +102,12 @@ def main(control: int, alive: int) -> None:
         if pid == 0:
             sock.close()
             os.close(alive)
-            _referee(before, *descriptors)
+            _referee(before, policy, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _tell(sock, pid=pid)
         _tell(sock, status=_ended(pid, alive))
+        remove_content(policy)
 
 
 def _ended(pid: int, alive: int) -> int:
@@ -125,7 +132,9 @@ def _tell(sock: socket.socket, **facts: int) -> None:
     sock.sendall(json.dumps(facts).encode() + b"\n")
 
 
-def _referee(before: Recorded | None, request: int, messages: int, out: int, err: int) -> NoReturn:
+def _referee(
+    before: Recorded | None, policy: Policy, request: int, messages: int, out: int, err: int
+) -> NoReturn:
     """Become the referee, in a process that was just forked."""
     status = _CRASHED
     try:
@@ -135,8 +144,9 @@ def _referee(before: Recorded | None, request: int, messages: int, out: int, err
             os.dup2(descriptor, standard)
             os.close(descriptor)
         if is_spoilt():
-            start_anew("opweld.judge.process.server", _REFEREE, request, messages)
-        _become_referee(before, request, messages)
+            module = "opweld.judge.process.server"
+            start_anew(module, _REFEREE, request, messages, policy.to_json())
+        _become_referee(before, policy, request, messages)
         status = 0
     finally:
         sys.stdout.flush()
@@ -144,9 +154,10 @@ def _referee(before: Recorded | None, request: int, messages: int, out: int, err
         os._exit(status)
 
 
-def _become_referee(before: Recorded | None, request: int, messages: int) -> None:
-    """A candidate first, and its witness, then the request."""
-    connection, witness = start_candidate(), start_candidate()
+def _become_referee(before: Recorded | None, policy: Policy, request: int, messages: int) -> None:
+    """A witness first, and a candidate, then the request."""
+    witness = start_candidate(policy)
+    connection = start_candidate(policy, protected=(witness.pid,))
     say_where()
     sys.argv = ["referee"]
     sys.dont_write_bytecode = True
@@ -208,6 +219,6 @@ def _end_orphans() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == _REFEREE:
-        _become_referee(None, int(sys.argv[2]), int(sys.argv[3]))
+        _become_referee(None, from_json(sys.argv[4]), int(sys.argv[2]), int(sys.argv[3]))
     else:
         main(int(sys.argv[1]), int(sys.argv[2]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,6 @@ from opweld.judge.build.locks import BUILDS
 from opweld.judge.inputs.layouts import with_weight
 from opweld.judge.load import (
     Call,
-    CandidateError,
     build_new,
     guard_new,
     import_model_file,
@@ -41,7 +39,7 @@ from opweld.judge.numerics.differentiate import (
     record,
 )
 from opweld.judge.process.environment import global_settings, settings_changed
-from opweld.judge.process.integrity import Integrity
+from opweld.judge.process.protocol import SIDE_STREAM, Files, How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
 from opweld.judge.verify.aliases import overwrite
@@ -64,81 +62,7 @@ from opweld.judge.verify.run import (
 from opweld.judge.verify.signature import Signature, parameters_of
 from opweld.judge.verify.stream_races import BehindWork, Leftovers
 from opweld.judge.verify.weights import State, copy_state, load_state
-
-# How a call is made: as it comes, on a stream of its own, or behind other work on the stream.
-PLAIN, SIDE_STREAM, BUSY_STREAM = "", "side stream", "busy stream"
-
-
-class Raised(CandidateError):
-    """The candidate raised; the message names file, line and error.
-
-    `lost` says that the device is of no use any more, `overwrote` that an input or buffer changed
-    that the original leaves alone, `without_gradients` that its outputs carry none, `no_memory`
-    that there was none left.
-    """
-
-    FLAGS = ("lost", "overwrote", "without_gradients", "no_memory")
-
-    def __init__(
-        self,
-        sentence: str,
-        *,
-        lost: bool = False,
-        overwrote: bool = False,
-        without_gradients: bool = False,
-        no_memory: bool = False,
-    ) -> None:
-        super().__init__(sentence)
-        self.lost = lost
-        self.overwrote = overwrote
-        self.without_gradients = without_gradients
-        self.no_memory = no_memory
-
-    @property
-    def is_refusal(self) -> bool:
-        """Whether the candidate does no more than say that it does not do this."""
-        return not (self.lost or self.overwrote or self.no_memory)
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """The two files, and how ModelNew is to be built.
-
-    `builds` is the folder for the kernels that the file builds, "" for torch's own; `mode` is the
-    one that the pair is judged in; `module_name` is the model file's module, drawn where it is "".
-    """
-
-    model_path: str
-    new_path: str
-    device: str
-    seed: int
-    builds: str = ""
-    mode: str = OWN
-    module_name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """How one call is made.
-
-    `like` is the original's run of the same call: an input or buffer changed beyond those that it
-    changed raises. With `same_memory` the values go into the tensors of the last call, through
-    `.data`, where shapes and layouts allow: neither object, address nor version tells. With
-    `guarded` the memory around inputs and results is watched. `autocast` names the dtype of the
-    autocast that is on, `weight` a parameter that is given in the place of the first input of its
-    shape; with `inference` the call is in inference mode.
-    """
-
-    seed: int
-    grad: bool = False
-    watch_state: bool = False
-    filled: bool = False
-    same_memory: bool = False
-    stream: str = PLAIN
-    guarded: bool = False
-    autocast: str = ""
-    weight: str = ""
-    inference: bool = False
+from opweld.judge.witness.integrity import Integrity
 
 
 class Side:
@@ -146,7 +70,17 @@ class Side:
 
     # no dictionary, in which a method could be hidden
     __slots__ = (
-        *("_model", "_modes", "_mode", "_seed", "_module", "_new_module", "_new_path", "_device"),
+        *(
+            "_model",
+            "_modes",
+            "_mode",
+            "_seed",
+            "_function",
+            "_module",
+            "_new_module",
+            "_new_path",
+            "_device",
+        ),
         *("_last", "_left", "_settings", "_integrity", "_launches", "_timed", "_leftovers"),
         "_side_stream",
     )
@@ -155,7 +89,7 @@ class Side:
         self._model: nn.Module | None = None
         self._modes: Modes | None = None
         self._mode = OWN
-        self._seed = 0
+        self._seed, self._function = 0, ""
         self._module: ModuleType | None = None
         self._new_module: ModuleType | None = None
         self._new_path = Path()
@@ -197,17 +131,18 @@ class Side:
         self._mode = files.mode
         if files.builds:
             os.environ[BUILDS] = files.builds
-        self._module = import_model_file(Path(files.model_path), files.module_name)
+        named = files.reference, files.module_name
+        self._module = import_model_file(Path(files.model_path), *named)
         if self._device.type == "cuda":
             # settings of the context are looked at below, so there has to be one
             begin = partial(torch.cuda.synchronize, self._device)
             guard_new(self._new_path, "beginning to use the device", begin)
         self._settings, self._integrity = self.settings(), Integrity()
-        self._seed = files.seed
+        self._seed, self._function = files.seed, files.candidate
 
     def import_new(self) -> None:
         """Imports the candidate's file, which may build its kernels."""
-        self._new_module = import_new_file(self._new_path)
+        self._new_module = import_new_file(self._new_path, self._function)
 
     def build_first(self) -> None:
         """ModelNew as the files say."""

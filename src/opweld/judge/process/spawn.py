@@ -5,6 +5,7 @@ This side imports no torch. The warm server can serve many judgements, one after
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,7 @@ from opweld.judge.process.processes import (
     kill_group,
     marked,
 )
+from opweld.sandbox import DEFAULT, Sandbox, confined
 
 _TICK_S = 0.1
 _LAST_WORDS_S = 0.5
@@ -62,11 +64,19 @@ class Child:
 class Server:
     """A warm process that judges; started at the first request, and anew when it has died.
 
-    `environ` is added to this process's environment (CUDA_VISIBLE_DEVICES, say).
+    `environ` is added to this process's environment (CUDA_VISIBLE_DEVICES, say), of which the
+    `sandbox` passes on what is listed. What it judges may write to the folders `writable`.
     """
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str] | None = None,
+        sandbox: Sandbox = DEFAULT,
+        writable: Sequence[str | Path] = (),
+    ) -> None:
         self._environ = dict(environ or {})
+        self.sandbox, self._writable = sandbox, tuple(writable)
+        self._confined = contextlib.ExitStack()
         self._mark = secrets.token_hex(8)
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
@@ -132,6 +142,7 @@ class Server:
     def close(self) -> None:
         """End the server and everything that it started."""
         if self._process is None:
+            self._confined.close()
             return
         started = descendants(self._process.pid)
         kill_group(self._process.pid)
@@ -144,31 +155,37 @@ class Server:
         if self._control:
             self._control.close()
         self._process = self._control = None
+        self._confined.close()
 
     def _start(self) -> None:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
+        confinement = confined(self.sandbox, os.environ, *self._writable, judges=True)
+        policy, environ = self._confined.enter_context(confinement)
         ours, theirs = socket.socketpair()
         read_alive, self._alive = os.pipe()
         command = [sys.executable, "-m", "opweld.judge.process.server"]
         self._process = subprocess.Popen(
             [*command, str(theirs.fileno()), str(read_alive)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             pass_fds=(theirs.fileno(), read_alive),
-            env=self._environment(),
+            env=self._environment(environ),
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        with self._process.stdin as told:
+            told.write(policy.to_json().encode())
         theirs.close()
         os.close(read_alive)
         self._control = ours
 
-    def _environment(self) -> dict[str, str]:
-        """This process's environment, with this very opweld importable and the mark."""
+    def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment `environ`, with this very opweld importable and the mark."""
         source = str(Path(opweld.__file__).parent.parent)
         path = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
         return {
-            **os.environ,
+            **environ,
             **self._environ,
             "PYTHONPATH": os.pathsep.join(path),
             MARK: self._mark,

@@ -40,9 +40,9 @@ from opweld.judge.load import (
 from opweld.judge.measure.limits import product_flops
 from opweld.judge.numerics.effective import ACCEPTED
 from opweld.judge.numerics.outputs import bit_equal, snapshot
-from opweld.judge.process.side import BUSY_STREAM, SIDE_STREAM, Raised
+from opweld.judge.process.protocol import BUSY_STREAM, SIDE_STREAM, Raised
 from opweld.judge.tree import leaves
-from opweld.judge.values import Check
+from opweld.judge.values import CALL, FULL, Check
 from opweld.judge.verify import aliases, gradients, guards, kept, signature
 from opweld.judge.verify.aliases import alias_clause, stride_note
 from opweld.judge.verify.degenerate import examine
@@ -85,6 +85,7 @@ class Verifier:
         precision: str = "match",
         thorough: bool = True,
         beside: Beside = NOTHING_BESIDE,
+        scope: str = CALL,
     ) -> None:
         self.pair = pair
         self.seed = seed
@@ -92,6 +93,7 @@ class Verifier:
         self.device_lost = False
         self.degenerate: str | None = None
         self._thorough = thorough
+        self._strict = scope == FULL
         self._beside = beside
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
@@ -154,15 +156,7 @@ class Verifier:
         yield self._uninitialised()
         for kind in self._shuffled(value_kinds(self._few, self.seed)):
             yield self._optional(kind, new_values=True)
-        inputs, model, seed = self._few, self.pair.original, self.seed
-        for kind in self._shuffled((*batch_kinds(inputs, seed), *layout_kinds(inputs, seed))):
-            yield self._optional(kind)
-        arguments = argument_kinds(inputs, model, seed, self._accepts)
-        for kind in self._shuffled((*inner_kinds(inputs, seed), *arguments)):
-            yield self._optional(kind, new_values=True)
-        if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
-            for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
-                yield self._optional(kind, new_values=True)
+        yield from self._other_calls()
         yield self._guarded()
         if self.pair.device.type == "cuda":
             yield self._on_stream("a side stream", SIDE_STREAM)
@@ -170,7 +164,14 @@ class Verifier:
         yield from self._sharpened()
         yield from self._gradients()
         weights = OtherWeights(
-            self._trial, self._states, self._few, self.seed, self._phase, self._note, self._trial_of
+            self._trial,
+            self._states,
+            self._few,
+            self.seed,
+            self._phase,
+            self._note,
+            self._trial_of,
+            self._strict,
         )
         loaded = weights.loaded()
         yield loaded
@@ -178,9 +179,11 @@ class Verifier:
             yield weights.in_place()
             for name, compare in weights.in_other_ways():
                 yield self._in_time(name, compare)
-            yield self._states.in_training(Kind("training mode", self._few, self._note))
+            yield self._states.in_training(
+                self._beyond(Kind("training mode", self._few, self._note))
+            )
             if self._states.trains:
-                yield self._states.in_eval(Kind("eval mode", self._few, self._note))
+                yield self._states.in_eval(self._beyond(Kind("eval mode", self._few, self._note)))
             yield from self._beside_own()
             yield self._in_time(DRAWN, lambda: weights.redrawn(DRAWN))
         yield self._random_state()
@@ -193,23 +196,35 @@ class Verifier:
                 self._trial.run_new(self._few(self._order.randrange(MAX_DRAWS)), kind.name)
             yield kind
 
+    def _other_calls(self) -> Iterator[Check]:
+        """Other batches, layouts, inner sizes and arguments than the own inputs have."""
+        inputs, model, seed = self._few, self.pair.original, self.seed
+        layouts = map(self._beyond, layout_kinds(inputs, seed))
+        for kind in self._shuffled((*batch_kinds(inputs, seed), *layouts)):
+            yield self._optional(kind)
+        kinds = *inner_kinds(inputs, seed), *argument_kinds(inputs, model, seed, self._accepts)
+        for kind in self._shuffled(map(self._beyond, kinds)):
+            yield self._optional(kind, new_values=True)
+        if self._trial.main_runs and not self._trial.main_runs[1].changed_inputs:
+            for kind in (*sharing_kinds(inputs), *weight_kinds(inputs, model)):
+                yield self._optional(self._beyond(kind), new_values=True)
+
     def _beside_own(self) -> Iterator[Check]:
         """Inference mode, autocast and other dtypes: those that are asked for, and one of each that
-        is not, which ModelNew may refuse.
+        is not.
         """
-        kind = Kind("inference mode", self._few, self._note)
+        kind = self._beyond(Kind("inference mode", self._few, self._note))
         yield self._in_time(kind.name, lambda: self._states.in_inference_mode(kind))
         for dtype in dict.fromkeys((*self._beside.autocast, AUTOCAST)):
             asked = dtype in self._beside.autocast
             name = f"autocast to {dtype}"
+            kind = Kind(name, self._few, coarse=not asked)
             with self._states.autocast(dtype):
-                yield self._optional(Kind(name, self._few, may_refuse=not asked, coarse=not asked))
+                yield self._optional(kind if asked else self._beyond(kind))
         for dtype in dict.fromkeys((*self._beside.dtypes, DTYPE)):
             asked = dtype in self._beside.dtypes
-            yield self._in_time(
-                f"in {dtype}",
-                partial(self._states.in_dtype, dtype, self._few, self._note, asked),
-            )
+            given = dtype, self._few, self._note, asked, not (asked or self._strict)
+            yield self._in_time(f"in {dtype}", partial(self._states.in_dtype, *given))
             self.pair.new.build(stream(self.seed, "parameters"))
 
     def _random_state(self) -> Check:
@@ -339,7 +354,14 @@ class Verifier:
     def _gradients(self) -> Iterator[Check]:
         """While there is time; the first one always."""
         found = gradients.compare_all(
-            self._states, self._trial, self._few, self.seed, self._phase, self._note, self._lowering
+            self._states,
+            self._trial,
+            self._few,
+            self.seed,
+            self._phase,
+            self._note,
+            self._lowering,
+            self._strict,
         )
         for check in found:
             yield check
@@ -357,6 +379,10 @@ class Verifier:
         )
         trial.pristine = copy_state(original) if self._trial.pristine is not None else None
         return trial
+
+    def _beyond(self, kind: Kind) -> Kind:
+        """A kind that is not in the scope of the call: there ModelNew may refuse."""
+        return replace(kind, may_refuse=not self._strict)
 
     def _optional(self, kind: Kind, new_values: bool = False, least_draws: int = 1) -> Check:
         """A check that the time limit, or a device that would be lost by it, may leave out."""

@@ -20,6 +20,7 @@ from opweld.judge.inputs.kinds import Own, move_by_ulp, resized, value_kinds
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost, leading_size
 from opweld.judge.numerics.differentiate import (
     EXPANDED,
+    ONE_ROW,
     TRANSPOSED,
     Backward,
     GradOutputs,
@@ -34,7 +35,7 @@ from opweld.judge.numerics.lowered import larger_error
 from opweld.judge.numerics.outputs import Comparison, bit_equal, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.numerics.reference import Block
-from opweld.judge.process.side import Raised
+from opweld.judge.process.protocol import Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING
@@ -67,6 +68,8 @@ NAMES = (
 )
 _VALUES = ("normal values", "positive values", "large values", "tiny values", "sparse values")
 _EVERYTHING = Backward()
+# A gradient so much smaller than another one is a difference of equal numbers.
+_NOTHING = 1e-4
 # A check of several cases begins no more of them after this.
 _SECONDS = 2.0
 
@@ -76,7 +79,8 @@ class Case:
     """One comparison: the forwards that come before any backward, and what is asked for.
 
     Where it is `extreme`, a gradient that is not finite is skipped, for formulas part there, and
-    what one ulp of the inputs changes in the original is allowed.
+    what one ulp of the inputs changes in the original is allowed. Where ModelNew `may_refuse`, an
+    exception, and outputs without gradients, are noted.
     """
 
     name: str
@@ -84,13 +88,15 @@ class Case:
     how: Backward = _EVERYTHING
     note: str = ""
     extreme: bool = False
+    may_refuse: bool = False
 
 
 class Gradients:
     """Compares the gradients of both sides in the mode that they are in.
 
     With `pristine`, both start every forward from that state. With `lowering`, errors may be those
-    of the original lowered so; without, as large as torch's flags allow those of convolutions.
+    of the original lowered so; without, as large as torch's flags allow those of convolutions. With
+    `strict`, ModelNew has gradients wherever the original has.
     """
 
     def __init__(
@@ -100,7 +106,9 @@ class Gradients:
         phase: Phase,
         lowering: Lowering | None = None,
         pristine: State | None = None,
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self._pair = pair
         self._seed = stream(seed, "calls")
         self._grad_outputs_seed = stream(seed, "output gradients")
@@ -108,6 +116,7 @@ class Gradients:
         self._lowering = lowering
         self._pristine = pristine
         self._wide: nn.Module | None = None
+        self._sizes: list[float] = []
 
     def compare(self, case: Case) -> Check:
         """The gradients of every floating-point input and parameter that asks for one."""
@@ -120,6 +129,10 @@ class Gradients:
             eager = differentiate(graphs, fresh_grad_outputs(grad_outputs), case.how)
         except Exception as error:
             return _skipped(case.name, f"the original has none: {brief(error, 160)}", error)
+        if case.name == NAME:
+            self._sizes = _sizes(eager)
+        if case.how.grad_layout == EXPANDED and _cancels(eager, self._sizes):
+            return _skipped(case.name, "equal output gradients cancel: what is left is rounding")
         if case.extreme and not _all_finite(eager):
             return _skipped(case.name, "the original's gradients are not finite")
         self._phase(NEW, case.name)
@@ -129,7 +142,7 @@ class Gradients:
             asked = (case.calls, fresh_grad_outputs(grad_outputs), self._seed, case.how, eager)
             new: Run = self._pair.new.gradients(*asked)
         except Raised as error:
-            check = _raised(case, error)
+            check = _raised(case, error, self._strict)
             if error.lost:
                 raise DeviceLost(check) from error
             return check
@@ -230,6 +243,7 @@ class Gradients:
     def _restore(self) -> None:
         if self._pristine is not None:
             load_state(self._pair.original, self._pristine)
+            self._wide = None
 
 
 def compare_all(
@@ -240,6 +254,7 @@ def compare_all(
     phase: Phase,
     note: str = "",
     lowering: Lowering | None = None,
+    strict: bool = False,
 ) -> Iterator[Check]:
     """The checks, in order: on the own inputs and, where ModelNew has gradients there, the others.
 
@@ -254,22 +269,28 @@ def compare_all(
         state = trial.pristine
         states.load(state)  # which calls in training have moved
         states.put(EVAL)
-    checks = Gradients(trial.pair, seed, phase, lowering)
-    main = checks.compare(Case(NAME, (own(0),), note=note))
+    # a model may count its calls in eval, too
+    checks = Gradients(trial.pair, seed, phase, lowering, trial.pristine, strict)
+    main = checks.compare(Case(NAME, (own(0),), note=note, may_refuse=stateful))
     yield main
-    if main.passed and not main.skipped:
+    has_gradients = main.passed and not main.skipped
+    if has_gradients:
         for made in cases(own, trial.pair.original, seed, note):
             yield _worst_of(checks.compare(case) for case in made())
+    if has_gradients or (main.unsupported and stateful):
         in_eval = stateful or not states.trains
         states.put(TRAINING if in_eval else EVAL)
         # training moves buffers, if anything
         kept = state if in_eval and list(trial.pair.original.buffers()) else None
-        checks = Gradients(trial.pair, seed, phase, lowering, kept)
+        checks = Gradients(trial.pair, seed, phase, lowering, kept, strict)
         name = IN_TRAINING if in_eval else IN_EVAL
         normal = value_kinds(own, stream(seed, name))[:1]
         given = [own(0), *(kind.make(0) for kind in normal)]
         yield _worst_of(
-            checks.compare(Case(name, (call,), note=note, extreme=True)) for call in given
+            checks.compare(
+                Case(name, (call,), note=note, extreme=True, may_refuse=not has_gradients)
+            )
+            for call in given
         )
         states.load(state)
     states.put(OWN)
@@ -302,7 +323,8 @@ def cases(
     yield case(TWO_CALLS, _EVERYTHING, own(1))
     yield case(TWICE, Backward(num_passes=2))
     yield lambda: (
-        Case(LAYOUTS, (own(0),), Backward(grad_layout=e), note) for e in (EXPANDED, TRANSPOSED)
+        Case(LAYOUTS, (own(0),), Backward(grad_layout=e), note)
+        for e in (EXPANDED, ONE_ROW, TRANSPOSED)
     )
     if size := leading_size(own(0)):
         rows = other_size(size, Random(stream(seed, OTHER_BATCH)))
@@ -332,15 +354,37 @@ def _worst_of(found: Iterator[Check]) -> Check:
     return max(graded, key=lambda check: check.grade or "A") if graded else checks[0]
 
 
-def _raised(case: Case, error: Raised) -> Check:
-    """On the own inputs, without gradients, it is one for inference; elsewhere it loses them."""
-    if case.name == NAME:
-        return Check(NAME, True, f"ModelNew is for inference only: {error}", skipped=True)
+def _raised(case: Case, error: Raised, strict: bool) -> Check:
+    """On the own inputs, without gradients, it is one for inference; elsewhere it loses them. In
+    the other mode it may refuse.
+    """
+    if strict:
+        return Check(case.name, False, str(error), grade="F")
+    if case.name == NAME and (error.without_gradients or not case.may_refuse):
+        detail = f"ModelNew is for inference only: {error}"
+        return Check(NAME, True, detail, skipped=True, unsupported=True)
+    beyond = case.name in (IN_TRAINING, IN_EVAL) and not error.without_gradients
+    if beyond or case.may_refuse:
+        return error.refusal(case.name)
     return Check(case.name, False, str(error), grade="F")
 
 
 def _all_finite(run: Run) -> bool:
     return all(bool(t.isfinite().all()) for t in tensors(run.leaves) if is_float(t))
+
+
+def _sizes(run: Run) -> list[float]:
+    """The largest absolute value of each gradient."""
+    found = [t for t in tensors(run.leaves) if is_float(t)]
+    return [float(t.abs().max()) if t.numel() else 0.0 for t in found]
+
+
+def _cancels(run: Run, sizes: list[float]) -> bool:
+    """Whether a gradient is nothing beside that of output gradients of no pattern, as it is where
+    equal ones meet behind a softmax.
+    """
+    found = zip(_sizes(run), sizes, strict=False)
+    return any(0 < size and small < _NOTHING * size for small, size in found)
 
 
 def _lenient(check: Check) -> Check:

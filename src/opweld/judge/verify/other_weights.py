@@ -11,7 +11,7 @@ from torch import nn
 from opweld.judge.inputs.kinds import Kind, Own
 from opweld.judge.load import NEW, ORIGINAL, build_original
 from opweld.judge.numerics.outputs import is_float
-from opweld.judge.process.side import Raised
+from opweld.judge.process.protocol import Raised
 from opweld.judge.values import Check
 from opweld.judge.verify import changes
 from opweld.judge.verify.changes import NotForThis, change_weights
@@ -40,7 +40,7 @@ _MAY_REFUSE = (changes.FUNCTIONAL, changes.DEEP_COPY)
 class OtherWeights:
     """Changes the weights of both sides alike, compares, and leaves both as they were.
 
-    `trial_of` makes a trial with another original.
+    `trial_of` makes a trial with another original. With `strict`, ModelNew refuses nothing.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class OtherWeights:
         phase: Phase,
         note: str,
         trial_of: Callable[[nn.Module], Trial],
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self._trial = trial
         self._states = states
         self._own = own
@@ -134,10 +136,9 @@ class OtherWeights:
         try:
             pair.new.change_weights(seed, way)
         except Raised as error:
-            refuses = way in _MAY_REFUSE and error.is_refusal
-            detail = f"unsupported: {error}" if refuses else str(error)
+            may_refuse = way in _MAY_REFUSE and not self._strict
             self._build_anew()
-            return Check(name, refuses, detail, skipped=refuses)
+            return error.refusal(name) if may_refuse else Check(name, False, str(error))
         check = self._trial_of(original).compare(Kind(name, self._own, self._note))
         self._build_anew()
         return check

@@ -88,14 +88,16 @@ def run(
     state_before = state_fingerprint(model) if watch_state else {}
     seed_all(seed)
     random_before = _random_state()
-    with torch.inference_mode(inference), torch.set_grad_enabled(grad):
-        outputs = forward(model, call)
-    synchronize()
+    try:
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+            outputs = forward(model, call)
+        synchronize()
+    except Exception:
+        if like is not None:
+            _forbid_more(_changed(call, inputs_before), (), like)
+        raise
     random_after = _random_state()
-    inputs_after = fingerprint(call.tensors())
-    inputs = tuple(
-        i for i, (b, a) in enumerate(zip(inputs_before, inputs_after, strict=True)) if a != b
-    )
+    inputs = _changed(call, inputs_before)
     state_after = state_fingerprint(model) if watch_state else {}
     state = tuple(name for name in state_before if state_after.get(name) != state_before[name])
     if like is not None:
@@ -119,6 +121,12 @@ def run(
         ),
         random=random_after,
     )
+
+
+def _changed(call: Call, before: Fingerprint) -> tuple[int, ...]:
+    """Positions of the inputs that are not what they were."""
+    after = fingerprint(call.tensors())
+    return tuple(i for i, (b, a) in enumerate(zip(before, after, strict=True)) if a != b)
 
 
 def of_outputs(outputs: Any) -> Run:

@@ -12,7 +12,7 @@ from torch import nn
 
 from opweld.judge.inputs.kinds import Kind
 from opweld.judge.load import NEW, Call
-from opweld.judge.process.side import Raised
+from opweld.judge.process.protocol import Raised
 from opweld.judge.values import Check
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
 from opweld.judge.verify.trial import Phase, Trial
@@ -35,7 +35,7 @@ NOTHING_BESIDE = Beside()
 class States:
     """Puts both sides of a trial into other states, and out of them again.
 
-    `again` makes a trial with another original.
+    `trial_of` makes a trial with another original.
     """
 
     def __init__(self, trial: Trial, phase: Phase, trial_of: Callable[[nn.Module], Trial]) -> None:
@@ -96,11 +96,16 @@ class States:
         return check
 
     def in_dtype(
-        self, dtype: str, few: Callable[[int], Call], note: str, asked: bool = True
+        self,
+        dtype: str,
+        few: Callable[[int], Call],
+        note: str,
+        asked: bool = True,
+        may_refuse: bool = False,
     ) -> Check:
         """Parameters, buffers and inputs of another dtype; ModelNew must be built anew after it.
 
-        Where it was not `asked` for, ModelNew may refuse, and be as inexact as float32 is.
+        Where it was not `asked` for, ModelNew may be as inexact as float32 is.
         """
         name, wanted = f"in {dtype}", getattr(torch, dtype)
         original = copy.deepcopy(self._pair.original).to(wanted)
@@ -112,7 +117,6 @@ class States:
         try:
             self._pair.new.convert(dtype)
         except Raised as error:
-            refuses = error.is_refusal and not asked
-            return Check(name, refuses, f"unsupported: {error}" if refuses else str(error))
-        kind = Kind(name, make, note, may_refuse=not asked, coarse=not asked)
+            return error.refusal(name) if may_refuse else Check(name, False, str(error))
+        kind = Kind(name, make, note, may_refuse=may_refuse, coarse=not asked)
         return self._trial_of(original).compare(kind)

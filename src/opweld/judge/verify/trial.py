@@ -27,7 +27,7 @@ from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.numerics.outputs import Comparison, bit_equal, coarsened, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT32, NoReference
 from opweld.judge.numerics.reference import Reference
-from opweld.judge.process.side import How, Raised
+from opweld.judge.process.protocol import How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.guards import Extent, extent_of
@@ -185,7 +185,7 @@ class Trial:
         except Raised as error:
             self._spoil()
             if may_refuse and error.is_refusal:
-                return Check(name, True, f"unsupported: {error}", skipped=True)
+                return error.refusal(name)
             check = Check(name, False, str(error), grade="F")
             if error.lost:
                 raise DeviceLost(check) from error

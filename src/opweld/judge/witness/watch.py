@@ -12,10 +12,11 @@ from typing import Any
 from opweld.judge.process.connection import CandidateEnded, Connection
 from opweld.judge.process.environment import settings_changed
 from opweld.judge.process.memory import ProcessMemory
-from opweld.judge.process.objects import Recorded
-from opweld.judge.process.process_state import State, changes, kernel_state
+from opweld.judge.process.protocol import Files
 from opweld.judge.process.remote_blocks import Ask
 from opweld.judge.process.wire import Header, Wire
+from opweld.judge.witness.objects import Recorded
+from opweld.judge.witness.process_state import State, changes, kernel_state
 
 # What is imported here when the candidate has it: libraries whose import changes others.
 _LIBRARIES = ("torch", "triton", "numpy", "sympy", "mpmath", "setuptools", "_distutils_hack")
@@ -43,29 +44,30 @@ class Witness:
         """One question and its answer, which say nothing."""
         self._ask({"ask": "nothing"})
 
-    def differences(self, modules: Sequence[str], model_path: str) -> list[str]:
+    def differences(self, modules: Sequence[str], files: Files) -> list[str]:
         """What is another object when the libraries among these modules, and the model file, have
         been imported.
         """
         if self.recorded is None:
             return []
-        self._import(modules, model_path)
+        self._import(modules, files)
         self._memory = self._memory or ProcessMemory(self.pid)
         return self.recorded.differences(self._memory)
 
-    def state_changes(self, modules: Sequence[str], model_path: str) -> list[str]:
+    def state_changes(self, modules: Sequence[str], files: Files) -> list[str]:
         """What of Python and the system they change."""
         if self._state is None:
             self._state = self._process_state()
-        self._import(modules, model_path)
+        self._import(modules, files)
         return changes(self._state, self._process_state())
 
     def close(self, wait: bool = True) -> None:
         self._connection.close(wait)
 
-    def _import(self, modules: Sequence[str], model_path: str) -> None:
+    def _import(self, modules: Sequence[str], files: Files) -> None:
         known = [name for name in modules if name.partition(".")[0] in _LIBRARIES]
-        self._ask({"ask": "import_modules", "modules": known, "model_path": model_path})
+        model = {"model_path": files.model_path, "function": files.reference}
+        self._ask({"ask": "import_modules", "modules": known, **model})
 
     def _process_state(self) -> State:
         return dict(self._ask({"ask": "process_state"})["state"])
@@ -94,7 +96,7 @@ class Watch:
         self._state: State = {}
         self._later: list[State] = []
         self._kernel: State = {}
-        self._model_path = ""
+        self._files = Files("", "", "cpu", 0)
 
     @property
     def reads_memory(self) -> bool:
@@ -102,9 +104,9 @@ class Watch:
         recorded = self._witness.recorded if self._witness else None
         return recorded is not None and self._memory is not None
 
-    def begin(self, reply: Header, memory: ProcessMemory | None, model_path: str) -> None:
+    def begin(self, reply: Header, memory: ProcessMemory | None, files: Files) -> None:
         """Nothing of the candidate's file has run in the process yet."""
-        self._memory, self._model_path = memory, model_path
+        self._memory, self._files = memory, files
         self._settings = _texts(reply["settings"])
         self._state, self._kernel = _texts(reply["state"]), kernel_state(self._pid)
 
@@ -130,7 +132,7 @@ class Watch:
         except OSError:
             return sorted({*said, "the access to its memory"})
         if seen:
-            seen -= set(self._witness.differences(self._modules(), self._model_path))
+            seen -= set(self._witness.differences(self._modules(), self._files))
         return sorted({*seen, *said})
 
     def process_changed(self) -> list[str]:
@@ -139,7 +141,7 @@ class Watch:
         found = {name for state in (*self._later, now) for name in changes(self._state, state)}
         found |= set(changes(self._kernel, kernel_state(self._pid)))
         if found and self._witness is not None:
-            found -= set(self._witness.state_changes(self._modules(), self._model_path))
+            found -= set(self._witness.state_changes(self._modules(), self._files))
         return sorted(found)
 
     def _modules(self) -> list[str]:

@@ -1,0 +1,1 @@
+"""What the referee sees of the candidate's process by itself, and that process's witness."""
