@@ -35,7 +35,7 @@ from opweld.sandbox import (
 from opweld.sandbox.environment import passed_on
 
 QUICK = Settings(device="cpu", measure=False, seed=1, thorough=False, time_limit_s=120.0)
-NAME, VALUE = "OPWELD_TEST_DEPLOY_TOKEN", "the token"
+NAME, VALUE = "TORCH_TEST_DEPLOY_TOKEN", "the token"
 LOOPBACK = "127.0.0.1"
 
 ATTEMPTS = {
@@ -223,6 +223,61 @@ def test_a_model_file_cannot_have(
     confined = check(model, new, QUICK, server=servers["auto"])
     assert confined.verdict.passed, confined.verdict.reason
     assert compile_in_child(model, Options(target="cpu")).fused
+
+
+# The other process that the candidate's parent has started.
+WITNESS = """
+def witness():
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                if int(file.read().rpartition(b")")[2].split()[1]) == os.getppid():
+                    return int(entry)
+"""
+
+
+@pytest.mark.parametrize(
+    ("attempt", "needed"),
+    [
+        ("os.kill(witness(), 0)", "signals to other processes"),
+        ('open(f"/proc/{witness()}/mem", "rb").close()', "reading other processes"),
+    ],
+)
+def test_a_candidate_cannot_have_of_the_witness(
+    servers: dict[str, Server], tmp_path: Path, attempt: str, needed: str
+) -> None:
+    model = write(tmp_path / "model.py", POINTWISE)
+    new = write(tmp_path / "new.py", WITNESS + candidate_with(f"{attempt}\nraise Done"))
+    free = check(model, new, QUICK, server=servers["off"])
+    assert "Done" in free.verdict.reason, f"it fails by itself: {free.verdict.reason}"
+    if needed not in missing():
+        confined = check(model, new, QUICK, server=servers["auto"])
+        assert confined.verdict.passed, confined.verdict.reason
+
+
+# Dynamo replaces functions of torch when it is imported and first used.
+COMPILES = """
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.compiled = torch.compile(lambda x: torch.tanh(x) * x, backend="eager")
+
+    def forward(self, x):
+        return self.compiled(x)
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_the_memory_of_both_processes_is_read(
+    servers: dict[str, Server], tmp_path: Path, mode: str
+) -> None:
+    """Of the witness's, too: a difference is looked for there before it is held against a file."""
+    model = write(tmp_path / "model.py", POINTWISE)
+    same = write(tmp_path / "new.py", POINTWISE.replace("Model(", "ModelNew("))
+    checks = check(model, same, QUICK, server=servers[mode]).verdict.checks
+    assert {c.name: c.detail for c in checks}["torch and the clock"] == "none"
+    witness = write(tmp_path / "compiled.py", COMPILES)
+    assert check(model, witness, QUICK, server=servers[mode]).verdict.passed
 
 
 def test_the_judgement_says_what_held(servers: dict[str, Server], tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from opweld.judge.process.environment import global_settings
 from opweld.judge.process.memory import ProcessMemory
+from opweld.judge.verify import run
 from opweld.judge.witness.objects import Fixed, Recorded, recorded
 from opweld.judge.witness.process_state import changes, kernel_state, process_state
 
@@ -95,7 +96,7 @@ def test_nothing_is_seen_where_nothing_is_changed(before: Recorded) -> None:
         (replaced(sys.modules["time"], "perf_counter"), "time.perf_counter"),
         (replaced(sys.modules["builtins"], "len"), "builtins.len"),
         (replaced(functional, "len"), "torch.nn.functional.len"),
-        (replaced(sys.modules["opweld.judge.verify.run"], "fingerprint"), "run.fingerprint"),
+        (replaced(run, "fingerprint"), "run.fingerprint"),
         (other_code, "torch.nn.modules.activation.Tanh.forward"),
         (other_defaults, "torch.nn.functional.dropout"),
         (lambda: setattr(HELD, "inner", Held(None)), "what is held"),
