@@ -21,6 +21,7 @@ from .emission.guards import (
 from .emission.host_bound import host_bound_sizes, host_bound_test, is_early
 from .emission.libraries import kernels_text, listed, raw_string, shared_text
 from .emission.methods import Methods
+from .emission.replay import replay, replay_call
 from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, named, spans_of
 from .emission.spelling.ops import dtype, maker_name, number, size_name
@@ -31,7 +32,6 @@ from .emission.support import (
     held_in,
     optional_texts,
     support_text,
-    wrapped,
 )
 from .ir.contract import EXAMPLE_ONLY, Needs
 from .ir.graph import Graph, records_of
@@ -262,9 +262,8 @@ def _call_text(
         for fused in _fused_groups(parts)
     }
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
-    if any(map(_replayed, parts)):
-        operators = ("prepare", "replay", "forget")
-        kernels["replay"] = "_replaying", [f'op("opweld_{name}")' for name in operators]
+    if any(map(replay, parts)):
+        kernels["replay"] = replay_call()
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )
@@ -407,7 +406,6 @@ def _mode_body(mode: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[
 
 def _forward_body(part: Part, spans: _Spans, methods: Methods) -> list[str]:
     contract = part.variant.contract
-    replayed = _replayed(part)
     operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     device = f"{tensors[0]}.device"
@@ -415,24 +413,7 @@ def _forward_body(part: Part, spans: _Spans, methods: Methods) -> list[str]:
     own = [each.span for each in spans[part.variant.suffix]]
     sizes, modules = size_lines(contract), contract.modules
     lines = forward(part.plan, operators, device, sizes, names, own, modules, methods)
-    return [*replayed, *lines]
-
-
-def _replayed(part: Part) -> list[str]:
-    """What has C++ make the calls of the statements behind it, where it knows them."""
-    contract = part.variant.contract
-    if not part.replays or not has_facts(contract):
-        return []
-    tensors = ", ".join(fact.access for fact in contract.inputs if fact.type is not None)
-    holds = f"_kernels.holds{part.variant.guard_suffix}"
-    forward = f"lambda: _kernels.model.forward(self, {handed_on(contract.signature)})"
-    arguments = ["self", holds, f"[{tensors}]", forward]
-    return [
-        "# Of sizes that were there before C++ makes the calls below.",
-        wrapped("_done = _kernels.replay(", arguments, ")", 16),
-        "if _done is not None:",
-        "    return _done[0]",
-    ]
+    return [*replay(part), *lines]
 
 
 def _guard_name(mode: tuple[Part, ...]) -> str:

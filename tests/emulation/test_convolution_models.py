@@ -54,8 +54,27 @@ MODELS = {
         "return F.gelu(self.conv(x) + x)",
         "2, 36, 7, 9",
     ),
+    "paddings": source(
+        """self.wide = nn.Conv2d(33, 40, 3, stride=2, padding=(1, 0))
+        self.each = nn.Conv2d(40, 40, 3, groups=40)
+        self.last = nn.Conv2d(40, 36, (1, 2), dilation=2)""",
+        """y = torch.relu(self.wide(F.pad(x, (0, 1, 1, 2))))
+        y = F.silu(self.each(F.pad(y, (2, 0, 1, 1))))
+        return torch.tanh(self.last(F.pad(y, (2, 0)))), y.mean((2, 3))""",
+        "2, 33, 8, 11",
+    ),
+    "causal": source(
+        "self.stem, self.conv = nn.Conv1d(3, 64, 5), nn.Conv1d(64, 66, 3, dilation=4)",
+        """y = torch.relu(self.stem(F.pad(x, (4, 0))))
+        return torch.tanh(self.conv(F.pad(y, (8, 0)))) + self.conv.bias[:, None]""",
+        "2, 3, 70",
+    ),
 }
 NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3, "plane": 1, "residual": 1}
+NUM_CONVOLUTIONS |= {"paddings": 3, "causal": 2}
+
+
+QUICK = ("gate", "line", "plane", "residual", "paddings", "causal")
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +82,7 @@ def multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "4")
 
 
-@pytest.fixture(scope="module", params=quick_first(MODELS, ("gate", "line", "plane", "residual")))
+@pytest.fixture(scope="module", params=quick_first(MODELS, QUICK))
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     name = request.param
     return convolution_pair(name, MODELS[name], tmp_path_factory.mktemp(name))

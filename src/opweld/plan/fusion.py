@@ -75,7 +75,7 @@ def fuse(
     """
     repeats = any(node.op in REPEATING for node in uses.nodes)
     state = _Fusion(uses, reach_of(uses), parallelism, flops_per_byte, repeats, alone)
-    computing = [node for node in uses.nodes if computes(node)]
+    computing = [n for n in uses.nodes if computes(n) and n.serial not in uses.paddings]
     for node in computing:
         state.member[node.serial] = _alone(node)
     anchors = [node for node in uses.nodes if node.serial in uses.products]

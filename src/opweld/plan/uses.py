@@ -40,7 +40,8 @@ class Uses:
     PyTorch call, by a product's kernel, which sees through some views, or by another such view.
     `drawn_before` is the call that draws random numbers before the one of that serial does: it must
     run first. `products` has the calls whose matrix product, or attention, a kernel of ours makes;
-    what attention computes on the way is left out everywhere.
+    what attention computes on the way is left out everywhere. `paddings` nothing reads but
+    convolutions of ours, which see through them: nobody computes these.
     """
 
     nodes: tuple[Node, ...]
@@ -51,6 +52,7 @@ class Uses:
     shown: frozenset[int]
     drawn_before: dict[int, Node]
     products: Mapping[int, Made]
+    paddings: frozenset[int] = frozenset()
 
     def leaves_memory(self, node: Node) -> bool:
         """Whether the value is wanted in memory by the caller or by a PyTorch call."""
@@ -88,7 +90,8 @@ def uses_of(graph: Graph, products: Mapping[int, Made] | None = None) -> Uses:
     nodes, drawn_before = _in_order(
         tuple(node for node in graph.nodes() if node.serial not in made_inside)
     )
-    users = _users(nodes, products)
+    paddings = _paddings_inside(graph, products)
+    users = _users(nodes, products, paddings)
     readers: dict[int, tuple[Node, ...]] = {}
     returned = {node.serial for node in graph.outputs}
     read = {operand.serial for made in products.values() for operand in reads_of(made)}
@@ -107,20 +110,42 @@ def uses_of(graph: Graph, products: Mapping[int, Made] | None = None) -> Uses:
             returned.add(node.serial)
     place = {node.serial: index for index, node in enumerate(nodes)}
     kept, seen = frozenset(returned), frozenset(shown)
-    return Uses(nodes, place, users, readers, kept, seen, drawn_before, products)
+    return Uses(nodes, place, users, readers, kept, seen, drawn_before, products, paddings)
+
+
+def _paddings_inside(graph: Graph, products: Mapping[int, Made]) -> frozenset[int]:
+    """The paddings that only convolutions of ours would read."""
+    nodes = graph.nodes()
+    if not any(node.op is Op.PAD for node in nodes):
+        return frozenset()
+    reached: set[int] = set()
+    waiting = list(graph.outputs)
+    while waiting:
+        node = waiting.pop()
+        if node.serial not in reached:
+            reached.add(node.serial)
+            made = products.get(node.serial)
+            waiting += made.reads if isinstance(made, Convolution) else node.inputs
+    return frozenset(n.serial for n in nodes if n.op is Op.PAD and n.serial not in reached)
 
 
 def _inner(made: Made) -> frozenset[int]:
     return made.inner if isinstance(made, Attention) else frozenset()
 
 
-def _users(nodes: tuple[Node, ...], products: Mapping[int, Made]) -> dict[int, tuple[Node, ...]]:
-    """For each serial, the nodes that read it; attention reads no more than what is in memory."""
+def _users(
+    nodes: tuple[Node, ...], products: Mapping[int, Made], paddings: frozenset[int]
+) -> dict[int, tuple[Node, ...]]:
+    """For each serial, the nodes that read it; attention reads no more than what is in memory, and
+    convolutions what is behind paddings.
+    """
     users: dict[int, list[Node]] = {node.serial: [] for node in nodes}
     for node in nodes:
         made = products.get(node.serial)
         read = made.reads if isinstance(made, Attention) else node.inputs
-        for operand in dict.fromkeys(read):
+        if isinstance(made, Convolution):
+            read = (*read, *made.reads)
+        for operand in dict.fromkeys(read if node.serial not in paddings else ()):
             if operand.serial in users:
                 users[operand.serial].append(node)
     return {serial: tuple(readers) for serial, readers in users.items()}

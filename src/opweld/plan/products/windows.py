@@ -60,18 +60,30 @@ def convolution_of(call: Node) -> Convolution:
     stride, dilation = (_of_space(call, name, rank, 1) for name in ("stride", "dilation"))
     kernel = weight.type.shape[2:]
     padding = _padding(call, kernel, dilation, rank)
-    while x.op is Op.PERMUTE:
-        axes = tuple(x.attrs.dims[axis] for axis in axes)
+    transposed = is_transposed(call)
+    while x.op is Op.PERMUTE or (_pads_with_zeros(x, axes) and not transposed):
+        if x.op is Op.PERMUTE:
+            axes = tuple(x.attrs.dims[axis] for axis in axes)
+        else:
+            padding = tuple(n + x.attrs.before[a] for n, a in zip(padding, axes[1:-1], strict=True))
         x = x.inputs[0]
     groups = _argument(call, "groups", 1)
     channels = x.type.shape[axes[-1]]
-    transposed = is_transposed(call)
     if transposed:
         _require_transposed(call, groups, stride, dilation)
     depthwise = groups != 1 and groups == channels
     if groups != 1 and not depthwise:
         raise NoProduct("it has groups of several channels")
     return Convolution(x, weight, axes, stride, padding, dilation, out, depthwise, transposed)
+
+
+def _pads_with_zeros(x: Node, axes: tuple[int, ...]) -> bool:
+    """Whether it puts zeros around the space of an image, as a convolution's own padding does."""
+    if x.op is not Op.PAD or x.attrs.value != 0:
+        return False
+    before, after = x.attrs.before, x.attrs.after
+    others = {n for each in (before, after) for n in (each[axes[0]], each[axes[-1]])}
+    return others == {0} and all(isinstance(n, int) for n in before)
 
 
 def _require_transposed(

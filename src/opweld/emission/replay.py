@@ -1,0 +1,32 @@
+"""The statements of a forward whose calls are recorded, and made anew from C++."""
+
+from __future__ import annotations
+
+from ..ir.original import Part
+from .facts import has_facts
+from .signature import handed_on
+from .support import Call, wrapped
+
+
+def replay(part: Part) -> list[str]:
+    """What has C++ make the calls of the statements behind it, where it knows them; none where a
+    forward is not worth it, or no guard tells whether its model is as it was.
+    """
+    contract = part.variant.contract
+    if not part.replays or not has_facts(contract):
+        return []
+    tensors = ", ".join(fact.access for fact in contract.inputs if fact.type is not None)
+    holds = f"_kernels.holds{part.variant.guard_suffix}"
+    forward = f"lambda: _kernels.model.forward(self, {handed_on(contract.signature)})"
+    arguments = ["self", holds, f"[{tensors}]", forward]
+    return [
+        "# Of sizes that were there before C++ makes the calls below.",
+        wrapped("_done = _kernels.replay(", arguments, ")", 16),
+        "if _done is not None:",
+        "    return _done[0]",
+    ]
+
+
+def replay_call() -> Call:
+    """What makes the function that the forward calls."""
+    return "_replaying", [f'op("opweld_{name}")' for name in ("prepare", "replay", "forget")]
