@@ -21,6 +21,7 @@ from opweld import __version__
 from opweld.capture import capture
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled, PlanRow
+from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import OriginalKept
 from opweld.inputs import cut_batch, on_device
@@ -195,7 +196,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
     kernels = trace.run("lower", kernels_of, parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
-    calls = trace.run("host", host, parts, target.language)
+    calls = trace.run("host", host, parts, target.language, any(map(replay, parts)))
     head = _head(original, target, parts)
     text = trace.run(
         "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
 import sys
 import threading
+from importlib import resources
 from pathlib import Path
 from unittest import mock
 
@@ -17,6 +19,7 @@ from tests.fuzz.test_builds import check_host
 from tests.nvcc import compile_cuda, needs_nvcc
 
 from opweld.driver import compile_file
+from opweld.emission.support import OWN_SYMBOLS
 from opweld.options import Options
 from opweld.render import libraries
 
@@ -163,9 +166,27 @@ def test_the_states_of_a_model_are_several_libraries(for_a_gpu: dict[str, str]) 
 
 def test_gcc_takes_the_operators_of_each(for_a_gpu: dict[str, str], tmp_path: Path) -> None:
     flags = ["-DUSE_CUDA", "-DTORCH_EXTENSION_NAME=opweld_test"]
-    flags.append("-DTORCH_TARGET_VERSION=0x020a000000000000")
+    flags += ["-DTORCH_TARGET_VERSION=0x020a000000000000", OWN_SYMBOLS]
     for name in ("_MAIN", "_MAIN_2"):
         check_host(f"{for_a_gpu['_HOST']}\n{for_a_gpu[name]}", flags, tmp_path)
+
+
+@pytest.mark.parametrize(("flags", "is_shared"), [([OWN_SYMBOLS], False), ([], True)])
+def test_libraries_of_a_process_have_their_own_operators(
+    flags: list[str], is_shared: bool, tmp_path: Path
+) -> None:
+    """Their names are a static of a function, of which g++ gives all libraries one."""
+    path, made = tmp_path / "main.cpp", tmp_path / "main.so"
+    includes = "".join(f"#include <{name}>\n" for name in ("cstdint", "map", "string"))
+    names = f"{includes}using StableIValue = uint64_t;\n"
+    text = (resources.files("opweld.device") / "host" / "replay.h").read_text("utf-8")
+    own = text[text.index("// An operator as") : text.index("inline int64_t address_of")]
+    path.write_text(f"{names}{own}void* use() {{ return &operators(); }}\n")
+    command = ["g++", "-std=c++17", "-shared", "-fPIC", *flags, str(path), "-o", str(made)]
+    subprocess.run(command, check=True, timeout=120)
+    table = subprocess.run(["nm", "-D", str(made)], check=True, capture_output=True, text=True)
+    lines = table.stdout.splitlines()
+    assert any(" u " in line and "operators" in line for line in lines) == is_shared
 
 
 @needs_nvcc

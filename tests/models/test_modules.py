@@ -87,11 +87,11 @@ def seen(module: nn.Module, inputs: Inputs) -> Any:
     return [plain, result.detach()], grads, [each.clone() for each in module.buffers()]
 
 
-def text_of(module: nn.Module, *inputs: torch.Tensor) -> str:
-    """The classes of the file for a GPU, where products are kernels."""
+def text_of(module: nn.Module, *inputs: torch.Tensor, target: str = "sm_90a") -> str:
+    """The classes of the file for a GPU, where products are kernels, and convolutions on sm_90a."""
     cls = type(module)
     original = Original("blocks.py", cls.__module__, cls.__qualname__, None)
-    options = Options(target="sm_90a", check=False)
+    options = Options(target=target, check=False)
     text = compile_module(module, inputs, {}, original, options).text
     return text.partition("_opweld_fits(self")[0].rpartition('"""\n\n\ndef _k')[2]
 
@@ -144,13 +144,13 @@ def test_a_weight_of_another_module_is_handed_over() -> None:
 
 
 def test_strides_of_convolutions_are_those_of_the_modules() -> None:
-    text = text_of(blocks.Units().eval(), torch.randn(3, 3, 6, 6))
+    text = text_of(blocks.Units().eval(), torch.randn(3, 3, 6, 6), target="sm_80")
     assert methods_of("Unit", text) == ["forward", "forward_2"]
     assert "self.conv(x)" in text
 
 
 def test_a_layer_that_pads_is_written_out() -> None:
-    text = text_of(blocks.Padded().eval(), torch.randn(3, 4, 6, 6))
+    text = text_of(blocks.Padded().eval(), torch.randn(3, 4, 6, 6), target="sm_80")
     assert methods_of("Circular", text)
     assert "= self.conv(" not in text
     assert "torch.nn.functional.conv2d(pad_out, self.conv.weight" in text

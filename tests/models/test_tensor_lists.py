@@ -30,7 +30,7 @@ class Layer(nn.Module):
 class Dense(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(12 + 8 * number) for number in range(5))
+        self.layers = nn.ModuleList(Layer(64 + 8 * number) for number in range(5))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         features = [F.max_pool2d(x, 2)]  # whose result is read in another shape
@@ -44,7 +44,7 @@ def emitted(mode: str) -> str:
     module = Dense()
     original = Original("dense.py", __name__, "Dense", None)
     options = Options(target="sm_90a", mode=mode)
-    return compile_module(module, (torch.randn(2, 12, 8, 8),), {}, original, options).text
+    return compile_module(module, (torch.randn(2, 64, 8, 8),), {}, original, options).text
 
 
 @pytest.mark.parametrize("mode", ["eval", "training"])

@@ -7,13 +7,16 @@ from .facts import has_facts
 from .signature import handed_on
 from .support import Call, wrapped
 
+# Of one or two calls Python takes no more time than it does to have them replayed.
+_FEWEST = 3
+
 
 def replay(part: Part) -> list[str]:
     """What has C++ make the calls of the statements behind it, where it knows them; none where a
     forward is not worth it, or no guard tells whether its model is as it was.
     """
     contract = part.variant.contract
-    if not part.replays or not has_facts(contract):
+    if not _is_worth_it(part) or not has_facts(contract):
         return []
     tensors = ", ".join(fact.access for fact in contract.inputs if fact.type is not None)
     holds = f"_kernels.holds{part.variant.guard_suffix}"
@@ -30,3 +33,9 @@ def replay(part: Part) -> list[str]:
 def replay_call() -> Call:
     """What makes the function that the forward calls."""
     return "_replaying", [f'op("opweld_{name}")' for name in ("prepare", "replay", "forget")]
+
+
+def _is_worth_it(part: Part) -> bool:
+    """Whether its calls are several, and change nothing but their results."""
+    changes = bool(part.plan.graph.tracked) or part.variant.autocast is not None
+    return part.fuses and len(part.plan.groups) >= _FEWEST and not changes

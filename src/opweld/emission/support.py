@@ -13,9 +13,11 @@ MARKER = "# --- opweld's library, as far as this file uses it ---"
 ABI_FLAG = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 # Emitted files name their kernels alike, and g++ has all libraries of a process share static
 # members and statics of templates, bound to their own symbols or not, unless it is told not to.
-# The host code of CUDA files has none.
 OWN_SYMBOLS = "-fvisibility=hidden"
-_FLAGS = {"cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG), "c++": (*CPP_FLAGS, ABI_FLAG, OWN_SYMBOLS)}
+_FLAGS = {
+    "cuda": ("-O2", "-DUSE_CUDA", ABI_FLAG, OWN_SYMBOLS),
+    "c++": (*CPP_FLAGS, ABI_FLAG, OWN_SYMBOLS),
+}
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {

@@ -8,9 +8,6 @@ from .contract import Variant
 from .kernels.reduction import Lowered
 from .plan import Plan
 
-# Of one or two calls Python takes no more time than it does to have them replayed.
-_FEWEST_REPLAYED = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Original:
@@ -44,12 +41,3 @@ class Part:
     def fuses(self) -> bool:
         """Whether it has a kernel of ours."""
         return bool(self.kernels)
-
-    @property
-    def replays(self) -> bool:
-        """Whether its calls are worth recording, to be made anew from C++: they are several, and
-        change nothing but their results.
-        """
-        groups, variant = self.plan.groups, self.variant
-        changes = bool(self.plan.graph.tracked) or variant.autocast is not None
-        return self.fuses and len(groups) >= _FEWEST_REPLAYED and not changes

@@ -102,8 +102,10 @@ class Host:
         return "\n".join([*pieces, _registration(chosen)]) + "\n"
 
 
-def host(parts: tuple[Part, ...], language: str) -> Host:
-    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++"."""
+def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
+    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++". With
+    `replays` it makes calls that were recorded anew.
+    """
     fused_groups = fused_groups_of(parts)
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in fused_groups]
@@ -125,7 +127,6 @@ def host(parts: tuple[Part, ...], language: str) -> Host:
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
-    replays = any(part.replays for part in parts)
     files += ["replay.h"] if replays else []
     sites = sites_of(parts)
     operators = tuple(
