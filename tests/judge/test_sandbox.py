@@ -411,3 +411,17 @@ def test_a_part_that_is_refused_is_left_out_unless_it_is_required(
         sandbox.enter(sandbox.Policy(on=True, required=True))
     sandbox.enter(UNCONFINED)
     assert len(done) == parts + 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "has_driver", "is_on"),
+    [("auto", False, True), ("auto", True, False), ("required", True, True), ("off", False, False)],
+)
+def test_beside_a_gpu_it_is_used_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, mode: str, has_driver: bool, is_on: bool
+) -> None:
+    monkeypatch.setattr("opweld.sandbox.has_gpu_driver", lambda: has_driver)
+    chosen = Sandbox(mode)
+    assert chosen.is_on == is_on
+    said = chosen.warning() or ""
+    assert ("--sandbox required" in said) == (mode == "auto" and has_driver)

@@ -24,7 +24,7 @@ from pathlib import Path
 from opweld.errors import SandboxMissing
 from opweld.sandbox import landlock, seccomp
 from opweld.sandbox.environment import passed_on
-from opweld.sandbox.limits import limit_resources
+from opweld.sandbox.limits import has_gpu_driver, limit_resources
 from opweld.sandbox.privileges import drop_capabilities
 
 AUTO, REQUIRED, OFF = SANDBOXES = ("auto", "required", "off")
@@ -56,7 +56,10 @@ class Sandbox:
 
     @property
     def is_on(self) -> bool:
-        return self.mode != OFF
+        """Whether processes are confined: beside a GPU's driver, where no test of it has run yet,
+        only where that is asked for.
+        """
+        return self.mode == REQUIRED or (self.mode == AUTO and not has_gpu_driver())
 
     def require(self) -> None:
         """That what was asked for is there.
@@ -72,7 +75,12 @@ class Sandbox:
             )
 
     def warning(self) -> str | None:
-        """The sentence for the parts that are missing here although the sandbox is on."""
+        """The sentence for what is missing here of the sandbox that was not switched off."""
+        if self.mode == AUTO and not self.is_on:
+            return (
+                "the sandbox is off: it has not been tried beside a GPU's driver; "
+                "--sandbox required uses it"
+            )
         lacking = missing()
         if not (self.is_on and lacking):
             return None

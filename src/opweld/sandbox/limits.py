@@ -12,8 +12,12 @@ from pathlib import Path
 _MORE_PROCESSES = 8192
 # Of the free disk or, as shared memory counts as a file, of all memory.
 _FILE_SHARE = 0.5
-# CUDA maps far more memory than it uses, and the limit would count some of that.
-_CUDA_DEVICE = Path("/dev/nvidiactl")
+_GPU_DRIVER = Path("/dev/nvidiactl")
+
+
+def has_gpu_driver() -> bool:
+    """Whether programs of this machine can use an NVIDIA GPU."""
+    return _GPU_DRIVER.exists()
 
 
 def limit_resources(files: bool) -> None:
@@ -26,7 +30,8 @@ def limit_resources(files: bool) -> None:
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NPROC, _num_tasks() + _MORE_PROCESSES)
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if not _CUDA_DEVICE.exists():
+    # CUDA maps far more memory than it uses, and the limit would count some of that.
+    if not has_gpu_driver():
         _lower(resource.RLIMIT_DATA, memory)
     if files:
         free = shutil.disk_usage(tempfile.gettempdir()).free
