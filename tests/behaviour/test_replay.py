@@ -444,3 +444,15 @@ def test_under_torch_compile(file: ModuleType) -> None:
         result = compiled(*given)
     for one, other in zip(tensors_of(result), tensors_of(wanted), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_many_sizes_are_not_all_kept(file: ModuleType) -> None:
+    net = model(file)
+    with torch.no_grad(), Watch(file) as ways:
+        for batch in range(1, 41):
+            for _ in range(2):
+                net(*inputs(0, batch))
+        net(*inputs(0, 3))
+        net(*inputs(0, 40))
+    assert len(kept_of(file, net)) == 32
+    assert ways.count("recorded") == 32 and ways[-2:] == ["replayed", "python"]

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy
@@ -178,7 +179,10 @@ def test_wrong(assert_equivalent):
 
 def test_the_plugin_is_a_fixture(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(HEAD + textwrap.dedent(TESTS))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "--opweld-seed", "11"]
+    # where opweld is installed, pytest finds it by itself
+    installed = any(each.name == "opweld" for each in entry_points(group="pytest11"))
+    command = [sys.executable, "-m", "pytest", "-q", "--opweld-seed", "11"]
+    command += [] if installed else ["-p", PLUGIN]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, cwd=tmp_path)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "AssertionError: not equivalent: own inputs" in done.stdout
