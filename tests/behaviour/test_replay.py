@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import CountCalls, load_file
+from tests.behaviour.replaying import Watch, by_python
 
 from opweld.driver import compile_file
 from opweld.options import Options
@@ -70,29 +71,6 @@ def file(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Module
     return load_file(folder / "replayed_new.py", text)
 
 
-class Watch:
-    """How each call of a file's ModelNew was made: "python", "recorded" or "replayed"."""
-
-    def __init__(self, file: ModuleType) -> None:
-        self.held, self.ways = file.ModelNew._opweld, []
-        self.replay = self.held.replay
-
-    def __enter__(self) -> list[str]:
-        self.held.replay = self._replay
-        return self.ways
-
-    def __exit__(self, *error: object) -> None:
-        self.held.replay = self.replay
-
-    def _replay(self, *args: Any) -> Any:
-        place = len(self.ways)
-        self.ways.append("python")
-        done = self.replay(*args)
-        if done is not None:  # a forward that is recorded asks, too
-            self.ways[place:] = ["recorded" if self.ways[place + 1 :] else "replayed"]
-        return done
-
-
 def inputs(seed: int, batch: int = 2) -> list[torch.Tensor]:
     torch.manual_seed(seed)
     return [torch.randn(batch, 8, 6, 6), torch.randn(batch, 8, 6, 6)]
@@ -109,16 +87,6 @@ def model(file: ModuleType, seed: int = 0) -> Any:
 
 def tensors_of(result: Any) -> list[torch.Tensor]:
     return [result["left"], *result["right"][:2]]
-
-
-def by_python(file: ModuleType, net: Any, *args: torch.Tensor) -> Any:
-    """What the statements of the forward give."""
-    held = file.ModelNew._opweld
-    replay, held.replay = held.replay, lambda *_: None
-    try:
-        return net(*args)
-    finally:
-        held.replay = replay
 
 
 def kept_of(file: ModuleType, net: Any) -> dict[Any, Any]:
@@ -338,7 +306,7 @@ def test_threads(file: ModuleType) -> None:
     assert not failed
 
 
-def test_what_fails_in_a_replay_is_told_by_python(file: ModuleType) -> None:
+def test_a_replay_that_fails_falls_back_to_python(file: ModuleType) -> None:
     net, given = model(file), inputs(0)
     with torch.no_grad():
         for _ in range(3):
@@ -354,88 +322,6 @@ def test_what_fails_in_a_replay_is_told_by_python(file: ModuleType) -> None:
             check_as_python(file, net, net(*given), *given)
             net(*given)
     assert ways == ["python", "python"]
-
-
-EXTRA = """
-import torch
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(6))
-        self.register_buffer("places", torch.tensor([2, 0, 5, 5]))
-
-    def forward(self, x):
-        {body}
-
-
-def get_inputs():
-    return [torch.randn(4, 6)]
-
-
-def get_init_inputs():
-    return []
-"""
-# Forwards with the call that is the first to be replayed, None where none may be.
-BODIES = {
-    "sorted": (
-        None, "return torch.tanh(torch.sort(torch.sigmoid(x) * self.weight)[0].cumsum(1)) * 2"
-    ),
-    "the input itself": (
-        2, "return x, torch.tanh(x.softmax(0)) * self.weight.cumsum(0), x.view(-1)"
-    ),
-    "a weight": (
-        2, "return self.weight, torch.tanh((x * self.weight).softmax(0)).cumsum(1).softmax(0)"
-    ),
-    "random": (
-        None,
-        "return torch.tanh(torch.dropout(torch.sigmoid(x), 0.5, True).softmax(1)) "
-        "* self.weight.cumsum(0)",
-    ),
-    "numbers of places": (
-        2, "return torch.tanh((x * self.weight).cumsum(0)[:, self.places].softmax(1)).cumsum(1)"
-    ),
-    "memory formats": (
-        2,
-        "y = torch.tanh(x * self.weight).cumsum(1).view(2, 2, 3, 2)\n"
-        "        z = torch.sigmoid(y.contiguous(memory_format=torch.channels_last)).softmax(1)\n"
-        "        return z.clone(memory_format=torch.contiguous_format).cumsum(2), z",
-    ),
-    "attention": (
-        2,
-        "y = torch.tanh(x * self.weight).view(1, 1, 4, 6)\n"
-        "        y = torch.nn.functional.scaled_dot_product_attention(y, y, y, scale=0.3)\n"
-        "        return torch.sigmoid(y).cumsum(2).softmax(3)",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("body", BODIES)
-def test_other_forwards(body: str, build_folder: Path, tmp_path: Path) -> None:
-    first, text = BODIES[body]
-    name = f"extra_{body.replace(' ', '_')}"
-    path = tmp_path / f"{name}.py"
-    path.write_text(EXTRA.replace("{body}", text), "utf-8")
-    emitted = compile_file(path, Options(target="cpu", check=False)).text
-    file = load_file(tmp_path / f"{name}_new.py", emitted)
-    net = file.ModelNew()
-    with torch.no_grad(), Watch(file) as ways:
-        for seed in range(5):
-            torch.manual_seed(seed)
-            x = torch.randn(4, 6)
-            torch.manual_seed(seed)
-            result = net(x)
-            torch.manual_seed(seed)
-            python = by_python(file, net, x)
-            torch.manual_seed(seed)
-            eager = type(net).__mro__[1].forward(net, x)
-            each = [y if isinstance(y, tuple) else (y,) for y in (result, python, eager)]
-            for ours, same, close in zip(*each, strict=True):
-                assert torch.equal(ours, same) and ours.stride() == same.stride()
-                torch.testing.assert_close(ours, close)
-                assert (ours is x, ours is net.weight) == (close is x, close is net.weight)
-    assert [at for at, way in enumerate(ways) if way == "replayed"][:1] == ([first] * bool(first))
 
 
 def test_under_torch_compile(file: ModuleType) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import load_file
-from tests.behaviour.test_replay import Watch, by_python
+from tests.behaviour.replaying import Watch, by_python
 
 from opweld.driver import compile_file
 from opweld.options import Options

@@ -143,7 +143,7 @@ def test_a_scope_can_be_asked_for() -> None:
         assert_equivalent(lambda x: torch.softmax(x, -1), refuses, make, scope="full")
 
 
-def test_random_generators_are_left_alone() -> None:
+def test_random_generators_are_restored() -> None:
     random.seed(1), numpy.random.seed(1), torch.manual_seed(1)  # type: ignore[func-returns-value]
     expected = random.random(), numpy.random.rand(), torch.rand(())
     random.seed(1), numpy.random.seed(1), torch.manual_seed(1)  # type: ignore[func-returns-value]

@@ -280,7 +280,7 @@ def test_the_memory_of_both_processes_is_read(
     assert check(model, witness, QUICK, server=servers[mode]).verdict.passed
 
 
-def test_the_judgement_says_what_held(servers: dict[str, Server], tmp_path: Path) -> None:
+def test_the_judgement_says_who_was_confined(servers: dict[str, Server], tmp_path: Path) -> None:
     model = write(tmp_path / "model.py", POINTWISE)
     new = write(tmp_path / "new.py", POINTWISE.replace("Model(", "ModelNew("))
     for mode, server in servers.items():

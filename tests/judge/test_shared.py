@@ -81,7 +81,7 @@ def test_a_write_and_a_write_beside_are_seen(ends: Ends) -> None:
     assert placed.num_guards_changed() == 4
 
 
-def test_memory_is_used_again_only_when_it_is_free(ends: Ends) -> None:
+def test_memory_is_reused_only_when_it_is_free(ends: Ends) -> None:
     shared, _ = ends
     one = shared.place(Call((torch.zeros(100),), {}))
     two = shared.place(Call((torch.ones(100),), {}))

@@ -29,7 +29,7 @@ def test_the_verdict_comes_first() -> None:
     assert "- scope: the example call" in text
 
 
-def test_failures_stand_above_errors_and_long_tables_are_folded() -> None:
+def test_failures_stand_above_errors_and_long_tables_are_collapsed() -> None:
     bad = Check("batch of 3", False, "it raised", grade="F")
     text = markdown(judgement(False, *[GOOD] * 20, bad, reason="batch of 3: it raised"), NAMES)
     assert ":x: **NOT EQUIVALENT: batch of 3: it raised**" in text

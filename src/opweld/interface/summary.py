@@ -38,7 +38,7 @@ def append_summary(file: Path, text: str) -> None:
 
 
 def markdown(judgement: Judgement, names: tuple[Path, Path]) -> str:
-    """The verdict, what failed, the times, and the errors folded away."""
+    """The verdict, what failed, the times, and the errors collapsed."""
     sign = _PASSED if judgement.verdict.passed else _FAILED
     model, new = (name.name.replace("`", "'") for name in names)
     parts = [f"### opweld: `{new}` against `{model}`"]
@@ -46,9 +46,9 @@ def markdown(judgement: Judgement, names: tuple[Path, Path]) -> str:
     for grid in sorted(report.grids(judgement), key=lambda grid: grid.title != report.FAILED):
         table = _table(grid)
         shown = len(grid.rows) <= _SHOWN_ROWS
-        parts.append(f"{grid.title}\n\n{table}" if shown else _folded(grid.title, table))
+        parts.append(f"{grid.title}\n\n{table}" if shown else _collapsed(grid.title, table))
     found = "\n".join(f"- {_escaped(line)}" for line in report.lines(judgement))
-    return "\n\n".join([*parts, _folded("Details", found)]) + "\n\n"
+    return "\n\n".join([*parts, _collapsed("Details", found)]) + "\n\n"
 
 
 def _table(grid: Grid) -> str:
@@ -61,7 +61,7 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _folded(title: str, text: str) -> str:
+def _collapsed(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 

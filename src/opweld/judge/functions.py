@@ -110,12 +110,14 @@ def _state_kept() -> Iterator[None]:
     numpy, python = sys.modules.get("numpy"), random.getstate()
     state = numpy.random.get_state() if numpy else None
     dtype = torch.get_default_dtype()
-    with torch.random.fork_rng(devices):
-        yield
-    random.setstate(python)
-    torch.set_default_dtype(dtype)
-    if numpy:
-        numpy.random.set_state(state)
+    try:
+        with torch.random.fork_rng(devices):
+            yield
+    finally:
+        random.setstate(python)
+        torch.set_default_dtype(dtype)
+        if numpy:
+            numpy.random.set_state(state)
 
 
 class _Nobody:

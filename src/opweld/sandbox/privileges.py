@@ -34,12 +34,12 @@ def drop_capabilities() -> None:
     Some of root's let a process be read that Landlock keeps it from.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    header, held = _Header(_CAPABILITY_VERSION_3, 0), (_Sets * 2)()
-    _checked(libc.capget(ctypes.byref(header), ctypes.byref(held)))
-    left = held[0].permitted & _KEPT
-    held[0] = _Sets(left, left, 0)
-    held[1] = _Sets(0, 0, 0)
-    _checked(libc.capset(ctypes.byref(header), ctypes.byref(held)))
+    header, sets = _Header(_CAPABILITY_VERSION_3, 0), (_Sets * 2)()
+    _checked(libc.capget(ctypes.byref(header), ctypes.byref(sets)))
+    left = sets[0].permitted & _KEPT
+    sets[0] = _Sets(left, left, 0)
+    sets[1] = _Sets(0, 0, 0)
+    _checked(libc.capset(ctypes.byref(header), ctypes.byref(sets)))
 
 
 def _checked(result: int) -> None:

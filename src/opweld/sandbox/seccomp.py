@@ -90,8 +90,8 @@ def restrict(wanted: Filter) -> None:
     """
     numbers = _NUMBERS[platform.machine()]
     instructions = _program(platform.machine(), wanted)
-    held = (_Instruction * len(instructions))(*instructions)
-    program = _Program(len(instructions), held)
+    array = (_Instruction * len(instructions))(*instructions)
+    program = _Program(len(instructions), array)
     gain_none()
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(numbers["seccomp"], _SET_MODE_FILTER, _TSYNC, ctypes.byref(program)):

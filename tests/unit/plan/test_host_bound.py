@@ -37,7 +37,7 @@ def test_not_for_a_cpu() -> None:
     assert not is_host_bound(graph(deep(Make(), 7, 1)), CPU, TF32)
 
 
-def test_what_the_library_alone_can_compute_counts() -> None:
+def test_convolutions_that_only_the_library_computes_count() -> None:
     m = Make()
     x = m.x("x", 1, 64, 8, 8)
     assert is_host_bound(graph(tail_of(m, conv(m, x, 64, (3, 3), groups=2))), SM_90A, TF32)

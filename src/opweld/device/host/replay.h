@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,15 +19,15 @@ inline int64_t address_of(std::string name) {
   return reinterpret_cast<int64_t>(operators().at(name));
 }
 
-// Calls that a forward made. Its values have numbers: what is given, what is kept (the weights),
-// and the results of the calls in their order. `code` has of each call
-//   the address of its function, or 0 and its place among `names`, which are PyTorch's;
-//   the number of its arguments, and of each its kind and what belongs to it;
+// Calls that a forward made. Its values have numbers: what is given, the module's own tensors, and
+// the results of the calls in their order. `code` has of each call
+//   the address of its function, or 0 and the index of its name, which is PyTorch's;
 //   the number of its results, below 0 where they are one list;
+//   the number of its arguments, and of each its kind and what belongs to it;
 //   how many values nobody reads any more, and their numbers;
 // and behind the last call the numbers of what is returned.
 struct Program {
-  std::vector<Tensor> kept;
+  std::vector<Tensor> own;
   std::vector<int64_t> code;
   std::vector<std::string> names;
   int64_t num_calls, num_returned;
@@ -62,16 +63,15 @@ inline StableIValue argument(const int64_t*& code, const std::vector<Tensor>& va
 inline void call(const Program& program, const int64_t*& code, std::vector<Tensor>& values) {
   using torch::stable::detail::to;
   auto* function = reinterpret_cast<Boxed*>(*code++);
-  const int64_t place = function == nullptr ? *code++ : 0;
-  const int64_t num_arguments = *code++;
-  std::vector<StableIValue> stack(num_arguments + 8);
+  const int64_t name_index = function == nullptr ? *code++ : 0;
+  const int64_t num_results = *code++, num_arguments = *code++;
+  std::vector<StableIValue> stack(std::max({num_arguments, num_results, int64_t(1)}));
   for (int64_t i = 0; i < num_arguments; ++i) stack[i] = argument(code, values);
-  const int64_t num_results = *code++;
   if (function != nullptr) {
     function(stack.data(), num_arguments, num_results);
   } else {
-    const std::string& name = program.names[place];
-    const char* overload = program.names[place + 1].c_str();
+    const std::string& name = program.names[name_index];
+    const char* overload = program.names[name_index + 1].c_str();
     const int failed =
         torch_call_dispatcher(name.c_str(), overload, stack.data(), TORCH_ABI_VERSION);
     require(!failed, name.c_str(), " failed");
@@ -80,7 +80,7 @@ inline void call(const Program& program, const int64_t*& code, std::vector<Tenso
   if (num_results < 0) {
     for (const Tensor& each : to<std::vector<Tensor>>(stack[0])) values.push_back(each);
   }
-  static const Tensor none;
+  static const Tensor& none = *new Tensor;  // never destroyed, as what Programs keep
   for (int64_t ended = *code++; ended > 0; --ended) values[*code++] = none;
 }
 
@@ -115,19 +115,19 @@ inline Programs& programs() {
 
 // A new program; `names` has each of PyTorch's operators and its overload, each with a blank
 // behind.
-inline int64_t prepare(std::vector<Tensor> kept, std::vector<int64_t> code, std::string names,
+inline int64_t prepare(std::vector<Tensor> own, std::vector<int64_t> code, std::string names,
                        int64_t num_calls, int64_t num_returned) {
   std::vector<std::string> each;
   for (size_t at = 0, blank; (blank = names.find(' ', at)) != std::string::npos; at = blank + 1) {
     each.push_back(names.substr(at, blank - at));
   }
   return programs().add(
-      {std::move(kept), std::move(code), std::move(each), num_calls, num_returned});
+      {std::move(own), std::move(code), std::move(each), num_calls, num_returned});
 }
 
 inline std::vector<Tensor> replay(std::vector<Tensor> values, int64_t number) {
   const auto program = programs().at(number);
-  values.insert(values.end(), program->kept.begin(), program->kept.end());
+  values.insert(values.end(), program->own.begin(), program->own.end());
   values.reserve(values.size() + program->code.size() / 4);
   const int64_t* code = program->code.data();
   for (int64_t i = 0; i < program->num_calls; ++i) call(*program, code, values);

@@ -312,12 +312,12 @@ def forget_the_judge() -> list[Any]:
     in the result.
     """
     ours = [name for name in sys.modules if f"{name}.".startswith("opweld.")]
-    held = [sys.modules.pop(name) for name in (*ours, "__main__")]
+    modules = [sys.modules.pop(name) for name in (*ours, "__main__")]
     sys.modules["__main__"] = ModuleType("__main__")
     for name in list(os.environ):
         if name.startswith("OPWELD_") or name in (MARK, DRIVER_CHECK):
             del os.environ[name]
-    return held
+    return modules
 
 
 def like_of(header: Header | None) -> Run | None:

@@ -79,14 +79,14 @@ class SharedMemory:
             last = first + span.numel()
             memories.append(_memory_in(whole, place, last, dtype, begin["offset"]))
         guards.append(whole[last:])
-        held = tensors_in(header, memories)
+        laid = tensors_in(header, memories)
         header |= {"places": [start + place for place in places], "size": self._size}
         beyond = GUARD_BYTES if guarded else 0
         header["counts"] = [
             memory.numel() + beyond // memory.element_size() * bool(memory.numel())
             for memory in memories
         ]
-        views = call_of(text, held).tensors()
+        views = call_of(text, laid).tensors()
         given = call.tensors()
         found = Placed(header, text, given, views, guards, whole, (start, start + need))
         self._placed.append(found)

@@ -1,4 +1,4 @@
-"""Python's functions and name tables in the candidate's memory, held against those before the fork.
+"""Python's functions and tables of names in the candidate's memory, beside those before the fork.
 
 The referee and the candidate are forked from one process: what was there before has one address in
 both. So the referee reads, in the memory of the candidate's process, the tables of modules and
@@ -94,7 +94,7 @@ class Fixed:
     """
 
     name: str
-    held: Any
+    value: Any
     slots: tuple[str, ...] = ()
 
 
@@ -103,7 +103,7 @@ class Place:
     """A module or class, the address of its table, and the bytes of names and values in it."""
 
     name: str
-    held: Any
+    owner: Any
     address: int
     table: Table
 
@@ -126,13 +126,13 @@ class Recorded:
         _require_known_layout(pages)
         self._offsets = _offsets(pages)
         self._places = [
-            Place(name, held, address, _table(pages, address))
-            for name, held in _places()
-            for address in [_table_address(held)]
+            Place(name, owner, address, _table(pages, address))
+            for name, owner in _places()
+            for address in [_table_address(owner)]
         ]
         self._fixed = [(each.name, *_words_of(pages, each)) for each in fixed]
         memory.close()
-        values = [value for place in self._places for value in vars(place.held).values()]
+        values = [value for place in self._places for value in vars(place.owner).values()]
         self._callable = {id(value) for value in values if _is_callable(value)}
         self._functions = {id(f): f for value in values for f in _functions_of(value)}
         self._pointers = {address: _pointers(f) for address, f in self._functions.items()}
@@ -157,13 +157,13 @@ class Recorded:
         if found == place.table:
             return
         before, now = place.table.entries(), found.entries()
-        names = {id(name): name for name in vars(place.held)}
+        names = {id(name): name for name in vars(place.owner)}
         for key, value in before.items():
             counts = value in self._callable or place.is_of_judge
             if now.get(key) != value and counts and not _is_dunder_of_module(place, names.get(key)):
-                yield f"{place.name}.{names.get(key, 'what it held')}"
+                yield f"{place.name}.{names.get(key, 'what it had')}"
         for key in now.keys() - before.keys():
-            if isinstance(place.held, ModuleType):
+            if isinstance(place.owner, ModuleType):
                 if key in self._builtins:
                     yield f"{place.name}.{self._builtins[key]}"
             elif _type_of(pages, now[key]) == id(FunctionType):
@@ -182,9 +182,9 @@ def _places() -> Iterator[tuple[str, Any]]:
         if not isinstance(module, ModuleType) or not _is_watched(name):
             continue
         yield name, module
-        for held in list(vars(module).values()):
-            if isinstance(held, type) and held.__module__ == name:
-                yield f"{name}.{held.__qualname__}", held
+        for owner in list(vars(module).values()):
+            if isinstance(owner, type) and owner.__module__ == name:
+                yield f"{name}.{owner.__qualname__}", owner
     yield "torch.Tensor", torch.Tensor
 
 
@@ -199,7 +199,7 @@ def _is_watched(name: str) -> bool:
 
 def _is_dunder_of_module(place: Place, name: str | None) -> bool:
     """Python itself sets `__warningregistry__` and its like."""
-    return isinstance(place.held, ModuleType) and bool(name) and str(name).startswith("__")
+    return isinstance(place.owner, ModuleType) and bool(name) and str(name).startswith("__")
 
 
 def _is_callable(value: Any) -> bool:
@@ -251,20 +251,20 @@ def _words(pages: Pages, address: int, count: int) -> tuple[int, ...]:
 
 def _words_of(pages: Pages, fixed: Fixed) -> tuple[int, dict[int, int]]:
     """The address of an object, and its words that stay: its class, and those of its slots."""
-    cls = type(fixed.held)
-    words = _words(pages, id(fixed.held), cls.__basicsize__ // _POINTER_BYTES)
+    cls = type(fixed.value)
+    words = _words(pages, id(fixed.value), cls.__basicsize__ // _POINTER_BYTES)
     found = {1: id(cls)}
     for slot in fixed.slots:
-        pointer = id(getattr(fixed.held, slot))
+        pointer = id(getattr(fixed.value, slot))
         if words.count(pointer) != 1:
             raise Unreadable
         found[words.index(pointer)] = pointer
-    return id(fixed.held), found
+    return id(fixed.value), found
 
 
-def _table_address(held: Any) -> int:
+def _table_address(owner: Any) -> int:
     """The address of the dict behind a module's or class's `vars`."""
-    found = vars(held)
+    found = vars(owner)
     return id(found) if isinstance(found, dict) else _behind(found)
 
 
@@ -293,9 +293,9 @@ def _type_of(pages: Pages, address: int) -> int:
 
 def _require_known_layout(pages: Pages) -> None:
     """Tables that are known must be read as what they are."""
-    for held in (builtins, torch, FunctionType, Place):
-        expected = {id(key): id(value) for key, value in vars(held).items()}
-        if _table(pages, _table_address(held)).entries() != expected:
+    for owner in (builtins, torch, FunctionType, Place):
+        expected = {id(key): id(value) for key, value in vars(owner).items()}
+        if _table(pages, _table_address(owner)).entries() != expected:
             raise Unreadable
 
 

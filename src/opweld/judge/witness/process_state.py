@@ -170,8 +170,8 @@ def _finder_text(finder: Any) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _identity(held: Any) -> str:
-    return f"{getattr(held, '__qualname__', type(held).__name__)} {id(held):x}"
+def _identity(value: Any) -> str:
+    return f"{getattr(value, '__qualname__', type(value).__name__)} {id(value):x}"
 
 
 def _digest(value: str) -> str:

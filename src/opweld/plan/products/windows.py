@@ -197,12 +197,18 @@ def _is_near(made: Convolution, axes: int = 3) -> bool:
 def is_ours(call: Node, target: Target, conditions: Conditions, followed: bool) -> bool:
     """Whether a convolution, `followed` by something or not, would be a kernel of ours."""
     try:
-        made = convolution_of(call)
-        mode = mode_of(call, made, target, conditions)
-        require_form(made)
+        made, mode = _made_and_mode(call, target, conditions)
     except NoProduct:
         return False
     return _times(call, made, mode, followed, target, conditions).is_ours_better
+
+
+def _made_and_mode(call: Node, target: Target, conditions: Conditions) -> tuple[Convolution, Mode]:
+    """What a kernel of ours would compute, and how. Raises NoProduct."""
+    made = convolution_of(call)
+    mode = mode_of(call, made, target, conditions)
+    require_form(made)
+    return made, mode
 
 
 def library_takes_channels_last(call: Node) -> bool:
@@ -215,9 +221,7 @@ def library_takes_channels_last(call: Node) -> bool:
 
 def gain_of_ours(call: Node, target: Target, conditions: Conditions, followed: bool) -> float:
     """Microseconds that a kernel of ours saves, `followed` by something or not."""
-    made = convolution_of(call)
-    mode = mode_of(call, made, target, conditions)
-    times = _times(call, made, mode, followed, target, conditions)
+    times = _times(call, *_made_and_mode(call, target, conditions), followed, target, conditions)
     return times.library - times.ours
 
 
@@ -308,9 +312,7 @@ def is_host_bound(graph: Graph, target: Target, conditions: Conditions) -> bool:
     device_us = host_us = 0.0
     for call in filter(is_convolution, graph.nodes()):
         try:
-            made = convolution_of(call)
-            mode = mode_of(call, made, target, conditions)
-            require_form(made)
+            made, mode = _made_and_mode(call, target, conditions)
         except NoProduct:
             host_us += _HOST_LIBRARY_US + _HOST_KERNEL_US
             continue

@@ -1,0 +1,41 @@
+"""How the calls of an emitted file were made: by Python, or replayed by C++."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import torch
+
+
+class Watch:
+    """How each call of a file's ModelNew was made: "python", "recorded" or "replayed"."""
+
+    def __init__(self, file: ModuleType) -> None:
+        self.held, self.ways = file.ModelNew._opweld, []
+        self.replay = self.held.replay
+
+    def __enter__(self) -> list[str]:
+        self.held.replay = self._replay
+        return self.ways
+
+    def __exit__(self, *error: object) -> None:
+        self.held.replay = self.replay
+
+    def _replay(self, *args: Any) -> Any:
+        place = len(self.ways)
+        self.ways.append("python")
+        done = self.replay(*args)
+        if done is not None:  # a forward that is recorded asks, too
+            self.ways[place:] = ["recorded" if self.ways[place + 1 :] else "replayed"]
+        return done
+
+
+def by_python(file: ModuleType, net: Any, *args: torch.Tensor) -> Any:
+    """What the statements of the forward give."""
+    held = file.ModelNew._opweld
+    replay, held.replay = held.replay, lambda *_: None
+    try:
+        return net(*args)
+    finally:
+        held.replay = replay

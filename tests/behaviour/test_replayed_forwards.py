@@ -1,0 +1,99 @@
+"""Small forwards whose calls are replayed, or must not be, beside those of Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.behaviour.emitted import load_file
+from tests.behaviour.replaying import Watch, by_python
+
+from opweld.driver import compile_file
+from opweld.options import Options
+
+SOURCE = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(6))
+        self.register_buffer("places", torch.tensor([2, 0, 5, 5]))
+
+    def forward(self, x):
+        {body}
+
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+# Forwards with the call that is the first to be replayed, None where none may be.
+BODIES = {
+    "sorted": (
+        None, "return torch.tanh(torch.sort(torch.sigmoid(x) * self.weight)[0].cumsum(1)) * 2"
+    ),
+    "the input itself": (
+        2, "return x, torch.tanh(x.softmax(0)) * self.weight.cumsum(0), x.view(-1)"
+    ),
+    "a weight": (
+        2, "return self.weight, torch.tanh((x * self.weight).softmax(0)).cumsum(1).softmax(0)"
+    ),
+    "random": (
+        None,
+        "return torch.tanh(torch.dropout(torch.sigmoid(x), 0.5, True).softmax(1)) "
+        "* self.weight.cumsum(0)",
+    ),
+    "numbers of places": (
+        2, "return torch.tanh((x * self.weight).cumsum(0)[:, self.places].softmax(1)).cumsum(1)"
+    ),
+    "memory formats": (
+        2,
+        "y = torch.tanh(x * self.weight).cumsum(1).view(2, 2, 3, 2)\n"
+        "        z = torch.sigmoid(y.contiguous(memory_format=torch.channels_last)).softmax(1)\n"
+        "        return z.clone(memory_format=torch.contiguous_format).cumsum(2), z",
+    ),
+    "many results of a kernel": (
+        2,
+        "y = torch.tanh(x).softmax(1)\n"
+        "        return y.cumsum(0), self.weight.exp(), *[x * k + x.sin() for k in range(16)]",
+    ),
+    "attention": (
+        2,
+        "y = torch.tanh(x * self.weight).view(1, 1, 4, 6)\n"
+        "        y = torch.nn.functional.scaled_dot_product_attention(y, y, y, scale=0.3)\n"
+        "        return torch.sigmoid(y).cumsum(2).softmax(3)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_other_forwards(body: str, build_folder: Path, tmp_path: Path) -> None:
+    first, text = BODIES[body]
+    name = f"extra_{body.replace(' ', '_')}"
+    path = tmp_path / f"{name}.py"
+    path.write_text(SOURCE.replace("{body}", text), "utf-8")
+    emitted = compile_file(path, Options(target="cpu", check=False)).text
+    file = load_file(tmp_path / f"{name}_new.py", emitted)
+    net = file.ModelNew()
+    with torch.no_grad(), Watch(file) as ways:
+        for seed in range(5):
+            torch.manual_seed(seed)
+            x = torch.randn(4, 6)
+            torch.manual_seed(seed)
+            result = net(x)
+            torch.manual_seed(seed)
+            python = by_python(file, net, x)
+            torch.manual_seed(seed)
+            eager = type(net).__mro__[1].forward(net, x)
+            each = [y if isinstance(y, tuple) else (y,) for y in (result, python, eager)]
+            for ours, same, close in zip(*each, strict=True):
+                assert torch.equal(ours, same) and ours.stride() == same.stride()
+                torch.testing.assert_close(ours, close)
+                assert (ours is x, ours is net.weight) == (close is x, close is net.weight)
+    assert [at for at, way in enumerate(ways) if way == "replayed"][:1] == ([first] * bool(first))
