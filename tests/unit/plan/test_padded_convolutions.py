@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.plan.convolving import conv, convolutions, one, planned, tail_of, transposed
 from tests.unit.plan.plans import Make
 
@@ -70,10 +71,25 @@ def test_another_value_is_put_there() -> None:
     assert pads(plan) == 1
 
 
-def test_channels_are_none_of_space() -> None:
+@pytest.mark.parametrize("axis", [0, 1])
+def test_images_and_channels_are_none_of_space(axis: int) -> None:
     m = Make()
-    plan = planned(tail_of(m, conv(m, padded(m, ((1, 1), (0, 0), (0, 0))), 96, (3, 3))))
+    around = tuple((int(each == axis), 0) for each in range(4))
+    plan = planned(tail_of(m, conv(m, padded(m, around), 96, (3, 3))))
     assert [g.convolution.padding for g in convolutions(plan) if g.convolution] == [(0, 0)]
+    assert pads(plan) == 1
+
+
+def test_what_is_behind_it_is_in_memory() -> None:
+    """A kernel's result that nothing reads but the padding."""
+    m = Make()
+    y = m.exp(m.x("x", BATCH, CHANNELS, 20, 24))
+    around = m.pad(y, (0, 0, 2, 0), (0, 0, 0, 0), 0)
+    plan = planned(tail_of(m, conv(m, around, 96, (3, 3))))
+    (group,) = convolutions(plan)
+    made = {node.serial for each in plan.groups for node in each.outputs}
+    assert group.convolution is not None and group.convolution.x.op is Op.EXP
+    assert group.convolution.x.serial in made
 
 
 def test_a_transposed_one_has_no_zeros_around() -> None:
