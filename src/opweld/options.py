@@ -63,6 +63,14 @@ class Options:
     weight_cache: bool = _option(
         True, "Derive nothing from a weight that lasts from call to call.", "--no-weight-cache"
     )
+    thorough: bool = _option(
+        False,
+        "Judge on larger inputs and with more repeats: minutes instead of seconds.",
+        "--thorough",
+    )
+    stop_at_first: bool = _option(
+        True, "Go on after a check that fails, and list all that do.", "--all"
+    )
     baselines: str = _option(
         ",".join(BASELINES),
         "What ModelNew is timed beside, of eager, compile, graph and autotune (slow to make).",

@@ -206,6 +206,8 @@ def settings_of(options: Options) -> Settings:
         seed=options.seed,
         batch=options.batch,
         time_limit_s=options.time_limit_s,
+        thorough=options.thorough,
+        stop_at_first=options.stop_at_first,
         baselines=options.baseline_names,
         sandbox=options.sandbox,
         pass_env=options.pass_env,

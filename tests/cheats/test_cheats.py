@@ -30,6 +30,7 @@ def judged(entry: Entry, server: Server, device: str) -> Judgement:
     settings = Settings(
         device=device,
         mode=entry.mode,
+        stop_at_first=False,
         measure=entry.measure,
         baselines=("eager",),
         budget_s=0.2,

@@ -53,6 +53,7 @@ def get_init_inputs():
 # A candidate that computes what the model does, the model itself.
 SAME = "class ModelNew(Base):\n    pass\n"
 OWN = "own inputs"  # the first check
+EVERYTHING = {"device": "cpu", "measure": False, "stop_at_first": False}
 
 
 @dataclass
@@ -86,7 +87,7 @@ def write_pair(folder: Path, model: str, new: str) -> tuple[Path, Path]:
 
 def judge_here(model: Path, new: Path, seed: int = 7, **settings: object) -> Judgement:
     """The judgement without a child, and without timing where it is not asked for."""
-    chosen = Settings(**{"device": "cpu", "measure": False, **settings})  # type: ignore[arg-type]
+    chosen = Settings(**{**EVERYTHING, **settings})  # type: ignore[arg-type]
     default = torch.get_default_dtype()
     try:
         return judge(Request(str(model), str(new), chosen, seed), Notes(), Side())

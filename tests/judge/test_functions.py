@@ -20,7 +20,7 @@ from opweld.errors import ModelFileError, UserError
 from opweld.judge import Judgement, Settings, check
 from opweld.judge.functions import assert_equivalent, check_functions
 
-QUICK = Settings(device="cpu", measure=False, seed=1, thorough=False)
+QUICK = Settings(device="cpu", measure=False, seed=1)
 FUNCTIONS = """
 def reference(x, scale=2.0):
     return torch.softmax(x * scale, dim=-1)

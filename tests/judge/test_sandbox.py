@@ -34,7 +34,7 @@ from opweld.sandbox import (
 )
 from opweld.sandbox.environment import passed_on
 
-QUICK = Settings(device="cpu", measure=False, seed=1, thorough=False, time_limit_s=120.0)
+QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=120.0)
 NAME, VALUE = "TORCH_TEST_DEPLOY_TOKEN", "the token"
 LOOPBACK = "127.0.0.1"
 

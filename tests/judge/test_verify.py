@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from tests.judge.pairs import LINEAR, OWN, POINTWISE, SAME, failing, judge_pair, named
 
-from opweld.judge.verify import checks as verify
+from opweld.judge import session
+from opweld.judge.verify.levels import DEFAULT
 
 
 def test_an_honest_rewrite_passes_with_its_figures(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_each_fault_fails_its_check(fault: str, tmp_path: Path) -> None:
 def test_the_first_failure_is_the_last_check_where_not_all_are_asked_for(tmp_path: Path) -> None:
     new = "class ModelNew(Base):\n    def forward(self, x):\n        return x * 0\n"
     all_checks = judge_pair(tmp_path, POINTWISE, new).verdict.checks
-    verdict = judge_pair(tmp_path, POINTWISE, new, thorough=False).verdict
+    verdict = judge_pair(tmp_path, POINTWISE, new, stop_at_first=True).verdict
     first = next(number for number, check in enumerate(all_checks) if not check.passed)
     assert not verdict.passed and len(verdict.failures) == 1
     assert [c.name for c in verdict.checks] == [c.name for c in all_checks[: first + 1]]
@@ -212,7 +214,7 @@ def test_what_the_original_refuses_is_skipped_with_the_reason(tmp_path: Path) ->
 def test_large_models_are_tried_on_all_rows_once_and_on_fewer_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "MAX_ELEMS", {"cpu": 400})
+    monkeypatch.setattr(session, "level_of", lambda _: replace(DEFAULT, max_elems={"cpu": 400}))
     judgement = judge_pair(tmp_path, POINTWISE, SAME)
     assert judgement.verdict.passed
     assert "rows" not in named(judgement, OWN).detail
@@ -226,7 +228,7 @@ def test_large_models_are_tried_on_all_rows_once_and_on_fewer_after(
 def test_expensive_models_are_tried_on_fewer_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "MAX_FLOPS", {"cpu": 100})
+    monkeypatch.setattr(session, "level_of", lambda _: replace(DEFAULT, max_flops={"cpu": 100}))
     judgement = judge_pair(tmp_path, LINEAR, SAME)
     assert "on 5 of 6 rows" in named(judgement, "normal values").detail
 

@@ -31,7 +31,7 @@ from opweld.judge.measure.rounds import (
     MIN_ROUNDS,
 )
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
-from opweld.judge.verify.checks import MAX_ELEMS, MAX_FLOPS, NUM_REPEATS
+from opweld.judge.verify.levels import DEFAULT, THOROUGH
 from opweld.options import Options
 
 ROOT = Path(__file__).parents[2]
@@ -204,6 +204,11 @@ def test_every_kind_of_inputs_is_described() -> None:
         assert re.sub(r" of \d+", " of", kind.name) in page, kind.name
 
 
+def _power(number: int | None) -> str:
+    assert number and number.bit_count() == 1
+    return f"2^{number.bit_length() - 1}"
+
+
 def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     page = " ".join((ROOT / "docs" / "6-measuring.md").read_text("utf-8").split())
     assert f"more than {100 * (significance.MARGIN - 1):.0f} % longer than eager" in page
@@ -216,15 +221,20 @@ def test_numbers_of_the_judge_are_those_of_the_code() -> None:
     assert f"or {consistency.ANSWER_JITTER_MS:g} ms a block" in page
     assert f"counts no further than {EMPTY_RATIO:g} times one of the baseline" in page
     assert f"differs by more than {EMPTY_SPREAD * 100:g} % of what calls take" in page
-    assert f"{NUM_REPEATS[0]} to {NUM_REPEATS[1]} of them" in page
+    assert "{} to {} of them".format(*DEFAULT.num_repeats) in page
     assert f"may take {consistency.DEFERRED_SHARE * 100:g} % of a call longer" in page
     assert f"or {consistency.FETCH_JITTER_MS:g} ms, or three times" in page
     assert f"may be {consistency.DISTURBED_RATIO:g} times as slow" in page
     assert f"a write over {FLUSH_BYTES // 2**20} MiB" in page
     assert f"{Settings().time_limit_s:g} s" in page
-    assert [MAX_ELEMS["cpu"], MAX_ELEMS["cuda"]] == [2**21, 2**23]
-    assert [MAX_FLOPS["cpu"], MAX_FLOPS["cuda"]] == [2**32, 2**43]
-    assert "2^21 elements on the CPU (2^23 on a GPU), or products 2^32 operations (2^43)" in page
+    for level in (DEFAULT, THOROUGH):
+        row = (
+            f"{_power(level.max_elems['cpu'])} ({_power(level.max_elems['cuda'])}) |"
+            f" {_power(level.max_flops['cpu'])} ({_power(level.max_flops['cuda'])}) |"
+            f" {level.num_repeats[0]} to {level.num_repeats[1]} | {3 * level.num_batches} |"
+        )
+        assert row in page, row
+    assert f"at most {_power(DEFAULT.max_float64)} elements" in page
 
 
 def test_every_module_can_be_found_by_its_first_lines() -> None:

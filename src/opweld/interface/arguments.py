@@ -80,6 +80,8 @@ Sandboxed = Annotated[str | None, typer.Option("--sandbox", help=option_help("sa
 PassEnv = Annotated[
     list[str] | None, typer.Option("--pass-env", metavar="NAME", help=option_help("pass_env"))
 ]
+Thorough = Annotated[bool, typer.Option("--thorough", help=option_help("thorough"))]
+All = Annotated[bool, typer.Option("--all", help=option_help("stop_at_first"))]
 NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]

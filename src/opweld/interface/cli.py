@@ -26,6 +26,7 @@ from opweld.errors import OpweldError, UnsupportedPrecision, UserError
 from opweld.interface import doctor
 from opweld.interface.arguments import (
     Accepted,
+    All,
     Autocast,
     Baselines,
     Batch,
@@ -48,6 +49,7 @@ from opweld.interface.arguments import (
     Seed,
     Summary,
     Target,
+    Thorough,
     TimeLimit,
 )
 from opweld.interface.pairs import SAME_FILE, Pair, pair_of
@@ -111,6 +113,8 @@ def optimize_command(
     no_check: NoCheck = False,
     no_weight_cache: NoCache = False,
     baselines: Baselines = None,
+    thorough: Thorough = False,
+    go_on: All = False,
     json: Json = None,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
@@ -131,6 +135,8 @@ def optimize_command(
             check=not no_check,
             weight_cache=not no_weight_cache,
             baselines=baselines,
+            thorough=thorough,
+            stop_at_first=not go_on,
             time_limit_s=time_limit,
             sandbox=sandbox,
             pass_env=listed(pass_env),
@@ -171,6 +177,8 @@ def check_command(
     batch: Batch = None,
     seed: Seed = None,
     baselines: Baselines = None,
+    thorough: Thorough = False,
+    go_on: All = False,
     json: Json = None,
     summary: Summary = None,
     time_limit: TimeLimit = None,
@@ -190,6 +198,8 @@ def check_command(
             batch=batch,
             seed=seed,
             baselines=baselines,
+            thorough=thorough,
+            stop_at_first=not go_on,
             time_limit_s=time_limit,
             sandbox=sandbox,
             pass_env=listed(pass_env),

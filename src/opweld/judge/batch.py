@@ -54,7 +54,6 @@ def check_many(
     *,
     settings: Settings | None = None,
     devices: Sequence[str] | None = None,
-    thorough: bool = False,
     builders: int = 0,
 ) -> Iterator[Judged]:
     """Judges pairs of a model file and a candidate, and yields each as soon as it is done.
@@ -66,14 +65,13 @@ def check_many(
     Args:
         pairs: (model file, file with ModelNew).
         settings: how each is judged, as `check` takes it; `device` counts where `devices` is None.
-        thorough: whether every check is tried where one failed already; `settings` does not count.
         devices: such as ("cuda:0", "cuda:1"), a server for each. None is every GPU that is visible,
             or the CPU where there is none. Times on a device that is named twice mean nothing.
         builders: how many candidates build their kernels beside those that are judged, in processes
             that see no GPU; so many pairs are taken ahead. It makes a stream of files with CUDA
             faster by as much as a build takes, and needs processors that timing can do without.
     """
-    settings = replace(settings or Settings(), thorough=thorough)
+    settings = settings or Settings()
     chosen = tuple(devices) if devices else default_devices(settings.device)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="builds-")))

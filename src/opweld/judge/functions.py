@@ -30,7 +30,7 @@ from opweld.judge.values import Event, Judgement, Settings
 from opweld.model_file import module_class
 
 _MAX_SEED = 2**53
-QUICK = Settings(measure=False, thorough=False)
+QUICK = Settings(measure=False)
 
 
 def check_functions(

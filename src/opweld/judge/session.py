@@ -38,6 +38,7 @@ from opweld.judge.values import Check, Environment, Event, Judgement, Settings, 
 from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
 from opweld.judge.verify.checks import Verifier
+from opweld.judge.verify.levels import level_of
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.states import Beside
 from opweld.judge.verify.trial import Phase
@@ -112,12 +113,15 @@ def _judge(
         phases,
         tally.checks,
         settings.precision,
-        settings.thorough,
+        level_of(settings.thorough),
+        settings.stop_at_first,
         Beside(settings.autocast, settings.dtype),
         settings.scope,
     )
     verifier.verify()
-    if not verifier.device_lost and (settings.thorough or conclude(tuple(tally.checks)).passed):
+    if not verifier.device_lost and (
+        not settings.stop_at_first or conclude(tuple(tally.checks)).passed
+    ):
         tally.checks += _hygiene(pair, channel, threads)
     verdict = _concluded(tally, verifier, settings.scope)
     judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)

@@ -36,7 +36,8 @@ class Settings:
     or "bf16" for errors up to those of the original lowered to that format. `num_runs` None lets
     the time budget decide (`budget_s` seconds for each timed thing).
     `memory_limit_bytes` is what the candidate's process may take; None is four fifths of what is
-    free. Without `thorough`, the first check that fails is the last one. `sandbox` is "auto",
+    free. `thorough` is the level: larger inputs and more repeats in all checks, minutes instead of
+    seconds. With `stop_at_first`, the first check that fails is the last one. `sandbox` is "auto",
     "required" or "off"; `pass_env` names variables that it passes on beside the listed ones. Both
     are the server's where `check` is given one.
 
@@ -59,7 +60,8 @@ class Settings:
     max_output_bytes: int = 16 * 2**20
     precision: str = "match"
     memory_limit_bytes: int | None = None
-    thorough: bool = True
+    thorough: bool = False
+    stop_at_first: bool = True
     mode: str = "own"
     autocast: tuple[str, ...] = ()
     dtype: tuple[str, ...] = ()

@@ -18,17 +18,23 @@ _ABOVE, _SMALL, _BLOCK = 64, 40, 32
 _MAX_INNER = 4
 
 
-def batch_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
-    """Other leading sizes in all tensors that share the first one's, with rows of the own."""
+def batch_kinds(own: Own, seed: int, num_drawn: int = 1) -> tuple[Kind, ...]:
+    """Other leading sizes in all tensors that share the first one's, with rows of the own.
+
+    `num_drawn` of each kind are drawn: even ones, odd ones and multiples of a block.
+    """
     size = leading_size(own(0))
     if not size:
         return ()
     random = Random(stream(seed, "batches"))
     half = min(2 * size, size + _ABOVE) // 2
-    even, odd = (2 * random.randint(2, max(2, half)) + rest for rest in (0, 1))
-    drawn = (even, odd, _BLOCK * random.randint(1, max(1, 2 * half // _BLOCK)))
-    # one of the same kind where the own size was drawn
-    others = [n if n != size else n + step for n, step in zip(drawn, (2, 2, _BLOCK), strict=True)]
+    others = []
+    for _ in range(num_drawn):
+        even, odd = (2 * random.randint(2, max(2, half)) + rest for rest in (0, 1))
+        drawn = (even, odd, _BLOCK * random.randint(1, max(1, 2 * half // _BLOCK)))
+        # one of the same kind where the own size was drawn
+        steps = zip(drawn, (2, 2, _BLOCK), strict=True)
+        others += [n if n != size else n + step for n, step in steps]
     sizes = dict.fromkeys(n for n in (1, 3, size + 1, 0, *others) if n != size)
     return tuple(Kind(f"batch of {n}", resized(own, n)) for n in sizes)
 

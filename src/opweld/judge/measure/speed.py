@@ -44,6 +44,7 @@ _LEAST_MS = 1e-6  # what is left of a block may be nothing
 # Different inputs in the pool, and the bytes that they may take together; without
 # floating-point inputs to roll the pool alone makes calls differ.
 _POOL_SIZE, _POOL_SIZE_UNROLLED, _POOL_BYTES = 4, 16, 2**28
+_LARGE_ELEMS = 2**22
 # What the inputs and outputs of one block may take of the free memory, and its most calls.
 _BLOCK_SHARE_OF_MEMORY = 0.25
 _MAX_CALLS = {"cuda": 200, "cpu": 1000}
@@ -53,8 +54,8 @@ _CHEAP_AUDIT_BYTES, _NUM_AUDITS = 2**20, 3
 # of the later tries: on a machine with three times as many busy processes as cores one round
 # tells nothing, and the middle one of fifteen does.
 _NUM_TRIES, _DOUBT_ROUNDS = 3, 15
-# Of the time budget: eager on its own.
-_ALONE_SHARE = 0.25
+# Of the time budget: eager on its own, and the least number of its rounds.
+_ALONE_SHARE, _ALONE_ROUNDS = 0.25, 3
 
 
 class Audit(Protocol):
@@ -78,10 +79,13 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Inputs to roll; `num_rolls` 1 where they are taken as they are, and `note` why."""
+    """Inputs to roll; `num_rolls` 1 where they are taken as they are, and `note` why. Inputs and
+    outputs of one call have `call_bytes`.
+    """
 
     calls: tuple[Call, ...]
     num_rolls: int
+    call_bytes: int
     note: str | None = None
 
     def draws(self) -> Draws:
@@ -138,7 +142,8 @@ def make_pool(original: nn.Module, make: Callable[[int], Call], device: torch.de
     size = sum(map(limits.touched_bytes, first.tensors()))
     room = min(_POOL_BYTES, available_bytes(device) // 8) // max(size, 1)
     count = max(1, min(_POOL_SIZE if rolls > 1 else _POOL_SIZE_UNROLLED, room))
-    return Pool((first, *(make(draw) for draw in range(2, count + 1))), rolls, note)
+    calls = first, *(make(draw) for draw in range(2, count + 1))
+    return Pool(calls, rolls, _call_bytes(original, first), note)
 
 
 def alone(
@@ -156,8 +161,9 @@ def time_alone(
     side = LocalTimed(original, clock_of(device))
     side.prepare(pool.calls)
     with torch.no_grad():
-        rounds = Rounds({"eager": side}, pool.draws(), _max_calls(original, pool, device, settings))
-        rounds.run(_ALONE_SHARE * settings.budget_s, num_runs=settings.num_runs)
+        rounds = Rounds({"eager": side}, pool.draws(), _max_calls(pool, device, settings))
+        budget_s = _ALONE_SHARE * settings.budget_s
+        rounds.run(budget_s, num_runs=settings.num_runs, least=_ALONE_ROUNDS)
     return tuple(rounds.records["eager"].times())
 
 
@@ -173,7 +179,7 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     for side in sides.values():
         side.prepare(contest.pool.calls)
     contest.phase(NEW, "timing")
-    most = _max_calls(original, contest.pool, device, settings)
+    most = _max_calls(contest.pool, device, settings)
     draws = contest.pool.draws()
     rounds = Rounds(sides, draws, most, "opweld", answer=contest.answer)
     checks = _run_again_if_in_doubt(contest, rounds, left_s)
@@ -200,7 +206,7 @@ def _run_again_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> l
         assert contest.audit is not None
         contest.audit.add(lambda: pool.call(entry), run)
 
-    cheap = _call_bytes(contest.original, pool) <= _CHEAP_AUDIT_BYTES
+    cheap = pool.call_bytes <= _CHEAP_AUDIT_BYTES
     audit, count = look if contest.audit else None, MAX_ROUNDS if cheap else _NUM_AUDITS
     for turn in range(_NUM_TRIES):
         num_runs, least = (settings.num_runs, MIN_ROUNDS) if turn == 0 else (None, _DOUBT_ROUNDS)
@@ -333,25 +339,26 @@ def protocol(device: torch.device) -> str:
     )
 
 
-def _max_calls(original: nn.Module, pool: Pool, device: torch.device, settings: Settings) -> int:
+def _max_calls(pool: Pool, device: torch.device, settings: Settings) -> int:
     """The most calls of one block, by the memory that it holds."""
     room = int(_BLOCK_SHARE_OF_MEMORY * available_bytes(device))
-    fitting = room // max(_call_bytes(original, pool), 1)
+    fitting = room // max(pool.call_bytes, 1)
     return max(1, int(min(_MAX_CALLS[device.type], settings.num_runs or math.inf, fitting)))
 
 
-def _call_bytes(original: nn.Module, pool: Pool) -> int:
+def _call_bytes(original: nn.Module, call: Call) -> int:
     """Inputs and outputs of one call."""
-    call = pool.call((0, 0))
     with torch.no_grad():
         outputs = original(*call.args, **call.kwargs)
     return sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
 
 
 def _refusal(model: nn.Module, call: Call, rolls: int) -> str | None:
-    """What the model raises for rolled inputs, if it does."""
+    """What the model raises for rolled inputs, if it does; of large ones for one offset."""
+    offsets = (1, rolls // 2, rolls - 1)
+    large = sum(t.numel() for t in call.tensors()) > _LARGE_ELEMS
     try:
-        for offset in (1, rolls // 2, rolls - 1):
+        for offset in offsets[:1] if large else offsets:
             given = rolled(call, offset)
             with torch.no_grad():
                 model(*given.args, **given.kwargs)

@@ -96,6 +96,29 @@ def _same_piece(left: Tensor, right: Tensor) -> bool:
     return bool((same | (left.isnan() & right.isnan())).all())
 
 
+def are_close(left: Tensor, right: Tensor) -> bool:
+    """Whether every element is within `ASSERT_CLOSE` of the other one's; NaN equals NaN, and what
+    is no number of float64 is held to float32's tolerance, or has to be equal.
+
+    Two tensors of one shape; `left` may lie elsewhere, and is fetched in pieces.
+    """
+    return all(_close_piece(*at_hand(left[i], right[i])) for i in pieces_of(right))
+
+
+def _close_piece(left: Tensor, right: Tensor) -> bool:
+    if right.is_complex():
+        return _close_piece(*(torch.view_as_real(t.resolve_conj()) for t in (left, right)))
+    if not right.is_floating_point():
+        return torch.equal(left, right)
+    wide = torch.float64 if right.dtype is torch.float64 else torch.float32
+    rtol, atol = ASSERT_CLOSE[wide]
+    left, right = left.to(wide), right.to(wide)
+    beyond = (left - right).abs_().sub_(right.abs().mul_(rtol))
+    if beyond.numel() == 0 or float(beyond.max()) <= atol:
+        return True
+    return bool(((beyond <= atol) & right.isfinite() | _same_value(left, right)).all())
+
+
 @dataclass(slots=True)
 class ErrorSums:
     """Running sums for one output of `dtype`; `add` pieces in row-major order, then `figures`.

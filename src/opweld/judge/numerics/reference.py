@@ -15,6 +15,7 @@ from torch import nn
 
 from opweld.judge.load import Call, is_out_of_memory, leading_size
 from opweld.judge.numerics.precision import FLOAT64, NoReference
+from opweld.judge.numerics.sample import Sample
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, collect
@@ -48,14 +49,16 @@ class Reference:
         """Take the parameters, buffers and the mode anew: they have changed."""
         self._wide = self._by_row = None
 
-    def blocks(self, call: Call, run: Run) -> Iterator[Block]:
+    def blocks(self, call: Call, run: Run, sample: Sample | None = None) -> Iterator[Block]:
         """Float64 leaves for the leaves of `run`, which the model gave for `call`.
+
+        With a `sample`, for as many rows as it needs, where rows go in blocks.
 
         Raises:
             NoReference: not in float64, or not in the memory there is.
         """
         if self._is_large(call, run) and self._rows_are_independent(call, run):
-            yield from self._row_blocks(call, run)
+            yield from self._row_blocks(call, run, sample)
             return
         if self._needed_bytes(call, run) > available_bytes(self._device):
             raise NoReference("the float64 run does not fit in memory, nor row by row")
@@ -67,13 +70,13 @@ class Reference:
         fits = self._needed_bytes(call, run) < available_bytes(self._device)
         return _row_elems(call, run) > limit or not fits
 
-    def _row_blocks(self, call: Call, run: Run) -> Iterator[Block]:
-        size = leading_size(call) or 1
+    def _row_blocks(self, call: Call, run: Run, sample: Sample | None) -> Iterator[Block]:
+        size, num_elems = leading_size(call) or 1, _row_elems(call, run)
         fitting = available_bytes(self._device) // (16 * _HEADROOM)
         limit = min(fitting, WHOLE_ELEMS.get(self._device.type, fitting))
-        step = max(1, size * limit // max(1, _row_elems(call, run)))
-        for start in range(0, size, step):
-            rows = slice(start, min(start + step, size))
+        step = max(1, size * limit // max(1, num_elems))
+        blocks = [slice(start, min(start + step, size)) for start in range(0, size, step)]
+        for rows in sample.needed(blocks, num_elems) if sample else blocks:
             yield Block(rows, self._run(take_rows(call, rows), run))
 
     def _rows_are_independent(self, call: Call, run: Run) -> bool:

@@ -47,6 +47,7 @@ from opweld.judge.verify import aliases, gradients, guards, kept, signature
 from opweld.judge.verify.aliases import alias_clause, stride_note
 from opweld.judge.verify.degenerate import examine
 from opweld.judge.verify.guards import tight_rows
+from opweld.judge.verify.levels import DEFAULT, Level
 from opweld.judge.verify.other_weights import OtherWeights
 from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
 from opweld.judge.verify.run import Run, state_tensors
@@ -56,7 +57,6 @@ from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
 from opweld.judge.verify.weights import compare_state, copy_state
 
-NUM_REPEATS = 8, 13
 # How often a call that nobody looks at stands before one that is judged.
 _BETWEEN = 0.3
 DRAWN, RANDOM_STATE = "other weights, re-drawn", "random state"
@@ -65,10 +65,6 @@ AUTOCAST, DTYPE = "bfloat16", "float64"
 # What is kept by a sample of the elements shows where both that change places are outside of it.
 NUM_SWAPS = 6
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
-# Elements of inputs and outputs, and operations of products, above which all checks but the main
-# one take fewer rows: each of them sends its inputs and its results from process to process.
-MAX_ELEMS = {"cpu": 2**21, "cuda": 2**23}
-MAX_FLOPS = {"cpu": 2**32, "cuda": 2**43}
 MIN_ROWS = 5
 
 
@@ -83,7 +79,8 @@ class Verifier:
         phase: Phase,
         checks: list[Check],
         precision: str = "match",
-        thorough: bool = True,
+        level: Level = DEFAULT,
+        stop_at_first: bool = True,
         beside: Beside = NOTHING_BESIDE,
         scope: str = CALL,
     ) -> None:
@@ -92,7 +89,8 @@ class Verifier:
         self.checks = checks
         self.device_lost = False
         self.degenerate: str | None = None
-        self._thorough = thorough
+        self._level = level
+        self._stop_at_first = stop_at_first
         self._strict = scope == FULL
         self._beside = beside
         self._own = OwnInputs(pair, seed)
@@ -100,7 +98,7 @@ class Verifier:
         self._note = ""
         self._phase = phase
         self._lowering = ACCEPTED.get(precision)
-        self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering)
+        self._trial = Trial(pair, seed, phase, self._own.spoil, self._lowering, level.max_float64)
         self._states = States(self._trial, phase, self._trial_of)
         # in which order, and how often: what a candidate could count says nothing
         self._order = Random(stream(seed, "order"))
@@ -119,12 +117,12 @@ class Verifier:
     def verify(self) -> tuple[Check, ...]:
         """Every check, in order; ends early when the device is lost.
 
-        Where it is not to be thorough, the first check that fails is the last.
+        Where it is to stop at the first check that fails, that one is the last.
         """
         try:
             for check in self._all():
                 self.checks.append(check)
-                if not check.passed and not self._thorough:
+                if not check.passed and self._stop_at_first:
                     break
         except DeviceLost as lost:
             self.device_lost = True
@@ -200,7 +198,8 @@ class Verifier:
         """Other batches, layouts, inner sizes and arguments than the own inputs have."""
         inputs, model, seed = self._few, self.pair.original, self.seed
         layouts = map(self._beyond, layout_kinds(inputs, seed))
-        for kind in self._shuffled((*batch_kinds(inputs, seed), *layouts)):
+        batches = batch_kinds(inputs, seed, self._level.num_batches)
+        for kind in self._shuffled((*batches, *layouts)):
             yield self._optional(kind)
         kinds = *inner_kinds(inputs, seed), *argument_kinds(inputs, model, seed, self._accepts)
         for kind in self._shuffled(map(self._beyond, kinds)):
@@ -238,11 +237,11 @@ class Verifier:
         """Take fewer rows from here on where the inputs are large and the original allows it."""
         call, kind = self._own(0), self.pair.device.type
         size = leading_size(call) or 0
-        rows = _share(size, MAX_ELEMS[kind], self._trial.num_elems)
+        rows = _share(size, self._level.max_elems[kind], self._trial.num_elems)
         try:
             with torch.no_grad():
                 flops = product_flops(self.pair.original, resize(call, rows))
-                rows = _share(rows, MAX_FLOPS[kind], flops)
+                rows = _share(rows, self._level.max_flops[kind], flops)
                 few = resize(call, rows)
                 self.pair.original(*few.args, **few.kwargs)
         except Exception:
@@ -308,7 +307,7 @@ class Verifier:
             yield first
             return
         before = snapshot(first)
-        count = self._order.randint(*NUM_REPEATS)
+        count = self._order.randint(*self._level.num_repeats)
         again = (self._trial.run_new(kind.make(0), name) for _ in range(count - 1))
         same = all(isinstance(other, Run) and bit_equal(other, before) for other in again)
         if same:
@@ -376,6 +375,7 @@ class Verifier:
             self._phase,
             self._own.spoil,
             self._lowering,
+            self._level.max_float64,
         )
         trial.pristine = copy_state(original) if self._trial.pristine is not None else None
         return trial

@@ -6,6 +6,8 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from random import Random
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.numerics.outputs import Comparison, bit_equal, coarsened, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT32, NoReference
 from opweld.judge.numerics.reference import Reference
+from opweld.judge.numerics.sample import Sample
 from opweld.judge.process.protocol import How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
@@ -65,7 +68,8 @@ class Trial:
     `phase(who, what)` is told before either side runs. Where a run changes the state, both sides
     start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
     `num_elems` counts the elements of inputs and outputs in the main check, `main_runs` are both
-    sides' there, without their leaves, and `main_extents` the outputs' sizes. With `lowering`,
+    sides' there, without their leaves, and `main_extents` the outputs' sizes. `max_float64` is a
+    level's. With `lowering`,
     errors may be those of the original lowered so; without, they may be as large as torch's flags
     allow those of convolutions to be. `random_clause` is the first generator that ModelNew left in
     another state.
@@ -78,6 +82,7 @@ class Trial:
         phase: Phase,
         spoil: Callable[[], None] = lambda: None,
         lowering: Lowering | None = None,
+        max_float64: int | None = None,
     ) -> None:
         self.pair = pair
         # the random state that both sides are given before a call; the candidate is told
@@ -93,6 +98,8 @@ class Trial:
         self.main_extents: tuple[Extent, ...] = ()
         self.draws_random = False
         self._lowering = lowering
+        self._max_float64 = max_float64
+        self._num_samples = 0
         self._allowed = None if lowering else allowed_in(pair.device)
         self._dtypes: set[str] = set()
         self._observations: list[Observation] = []
@@ -284,7 +291,8 @@ class Trial:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
             self._restore()
-            for block in self._reference.blocks(call, eager):
+            sample = self._sample(comparison, kind, new, eager)
+            for block in self._reference.blocks(call, eager, sample):
                 held_to = standard if allowed is None else larger_error(standard, allowed, block)
                 unjudged = comparison.add(new, held_to, block)
                 if trivial:
@@ -299,6 +307,14 @@ class Trial:
             comparison.trivial = trivial.survivors if main else frozenset()
         if unjudged:
             self._add_noise(comparison, kind, draw, new, eager, sorted(unjudged))
+
+    def _sample(self, comparison: Comparison, kind: Kind, new: Run, eager: Run) -> Sample | None:
+        """Which rows are held to float64; None where all are."""
+        if self._max_float64 is None or kind.ill_conditioned:
+            return None
+        self._num_samples += 1
+        random = Random(stream(self.seed, "rows", self._num_samples))
+        return Sample(self._max_float64, random, partial(comparison.pass_over, new, eager))
 
     def _trivial(self, kind: Kind, draw: int, eager: Run, main: bool) -> Trivial | None:
         """The candidates that compute nothing, unless all of them have failed a check already.
