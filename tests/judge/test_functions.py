@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -47,10 +48,8 @@ NUMBER = 3
 
 
 def judged(path: Path, candidate: str, reference: str = "reference") -> Judgement:
-    settings = Settings(
-        device="cpu", measure=False, seed=1, reference=reference, candidate=candidate
-    )
-    return check(path, path, settings)
+    chosen = replace(QUICK, stop_at_first=False, reference=reference, candidate=candidate)
+    return check(path, path, chosen)
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_what_writes_beside_its_input_is_caught(tmp_path: Path) -> None:
                 pass
             return y
     """
-    settings = Settings(device="cpu", measure=False, seed=1)
+    settings = Settings(device="cpu", measure=False, seed=1, stop_at_first=False)
     judgement = check(*write_pair(tmp_path, POINTWISE, new), settings)
     assert "4 bytes beside its inputs" in named(judgement, guards.NAME).detail
     assert not judgement.verdict.passed

@@ -82,7 +82,12 @@ class Pair:
 def seed_all(seed: int) -> None:
     """The same random numbers from here on: Python's, torch's on every device, NumPy's."""
     random.seed(seed)
-    torch.manual_seed(seed)
+    if torch.version.cuda and not torch.cuda.is_initialized():
+        torch.manual_seed(seed)  # a GPU that is used later begins with it, too
+    else:  # without the stack trace that it formats for each kind of device that is not there
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
 

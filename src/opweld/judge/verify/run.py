@@ -295,11 +295,21 @@ def _drawn(state: tuple[str, ...]) -> tuple[str, ...]:
 
 def _random_state() -> tuple[str, ...]:
     """A digest for each of `_GENERATORS`, empty where there is none in this process."""
-    numpy = sys.modules.get("numpy")
     states = (
         torch.get_rng_state().numpy().tobytes(),
         torch.cuda.get_rng_state().numpy().tobytes() if torch.cuda.is_initialized() else b"",
         repr(random.getstate()).encode(),
-        repr(numpy.random.get_state(legacy=False)).encode() if numpy else b"",
+        _numpy_state(),
     )
     return tuple(hashlib.sha256(state).hexdigest() if state else "" for state in states)
+
+
+def _numpy_state() -> bytes:
+    """NumPy's global generator; the text of its array would take longer than most calls."""
+    if (numpy := sys.modules.get("numpy")) is None:
+        return b""
+    state = numpy.random.get_state(legacy=False)
+    found = state.pop("state")
+    if not isinstance(found.get("key"), numpy.ndarray):  # another generator was put in its place
+        return repr((found, state)).encode()
+    return found.pop("key").tobytes() + repr((found, state)).encode()
