@@ -9,7 +9,7 @@ import random
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -303,3 +303,16 @@ def _random_state() -> tuple[str, ...]:
         repr(numpy.random.get_state(legacy=False)).encode() if numpy else b"",
     )
     return tuple(hashlib.sha256(state).hexdigest() if state else "" for state in states)
+
+
+def outputs_of(run: Run) -> Run:
+    """Without the inputs and the state that the run changed."""
+    count = len(run.leaves) - len(run.changed_inputs) - len(run.changed_state)
+    return replace(
+        run,
+        names=run.names[:count],
+        leaves=run.leaves[:count],
+        kinds=run.kinds[:count],
+        changed_inputs=(),
+        changed_state=(),
+    )
