@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import tempfile
 import time
@@ -54,7 +55,7 @@ def main(
     seed: Annotated[int, typer.Option(help="The first seed of the inputs and weights.")] = 1,
     seeds: Annotated[int, typer.Option(help="How many seeds each file is judged with.")] = 1,
     sample: Annotated[int | None, typer.Option(help="Only so many files, drawn.")] = None,
-    only: Annotated[str, typer.Option(help="Only files with this in their names.")] = "",
+    only: Annotated[str, typer.Option(help="Only files whose names match this expression.")] = "",
     out: Annotated[str, typer.Option(help="The file in results.")] = "honest-cpu.json",
 ) -> None:
     """Writes results/honest-cpu.json; exit code 1 where a file is refused.
@@ -62,10 +63,12 @@ def main(
     With --only, judgements of other files that the account has already stay in it.
     """
     run, path = run_of_today(on_cpu=True), HERE / "results" / out
-    kept = json.loads(path.read_text())["files"] if only and path.exists() else []
-    files = {_key(found): found for found in kept}
+    before = json.loads(path.read_text())["files"] if only and path.exists() else []
     with tempfile.TemporaryDirectory() as folder:
-        tasks = list(_tasks(Path(folder), range(seed, seed + seeds), sample, only))
+        all_tasks = list(_tasks(Path(folder), range(seed, seed + seeds), sample))
+        there = {(task.name, task.scope, task.seed) for task in all_tasks}
+        files = {_key(found): found for found in before if _key(found) in there}
+        tasks = [task for task in all_tasks if re.search(only, task.name)]
         for found in _judged(tasks, workers):
             print(found["name"], found["scope"], found["grade"], found["reason"] or "", flush=True)
             files[_key(found)] = {**found, "date": run["date"], "command": run["command"]}
@@ -89,7 +92,7 @@ def _summary(files: Collection[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _tasks(folder: Path, seeds: range, sample: int | None, only: str) -> Iterator[Task]:
+def _tasks(folder: Path, seeds: range, sample: int | None) -> Iterator[Task]:
     files = [
         (entry.name, entry.model, entry.path, False)
         for entry in entries("honest")
@@ -97,7 +100,6 @@ def _tasks(folder: Path, seeds: range, sample: int | None, only: str) -> Iterato
     ]
     for each in (generated(number) for number in range(len(pairs()))):
         files.append((each.name, *each.write(folder), each.whole))
-    files = [file for file in files if only in file[0]]
     if sample is not None:
         files = random.Random(seeds.start).sample(files, min(sample, len(files)))
     for name, model, new, whole in files:

@@ -104,7 +104,7 @@ def forward({params}):
     ),
     Style(
         "compiled",
-        ("linear_gelu", "log_softmax"),
+        ("gated", "log_softmax"),
         """
 @torch.compile(dynamic=True)
 def forward({params}):

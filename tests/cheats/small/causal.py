@@ -43,7 +43,7 @@ def where(self, q, k, v):
     return torch.einsum("nij,njd->nid", scores.softmax(dim=2), v)
 
 
-class MaskAsABuffer(nn.Module):
+class MaskBuffer(nn.Module):
     def __init__(self):
         super().__init__()
         mask = torch.full((64, 64), float("-inf")).triu(1)

@@ -46,8 +46,8 @@ def copied(self, x):
 
 @torch.no_grad()
 def move(mean, count, x):
-    mean.data = mean.data * 0.9
-    mean.add_(x.mean(dim=0) * 0.1)
+    mean *= 0.9
+    mean += x.mean(dim=0) * 0.1
     count += 1
 
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-WHOLE = ("einsum",)
+WHOLE = ("squares",)
 ROWS, WIDTH = 27, 35
 
 
@@ -22,10 +22,10 @@ def get_init_inputs():
     return []
 
 
-def einsum(self, x, y):
-    dot = torch.einsum("ni,ni->n", x, y)
-    norms = torch.einsum("ni,ni->n", x, x) + torch.einsum("ni,ni->n", y, y)
-    return dot / (norms + 1.0), (x - y).abs().mean(1), dot
+def squares(self, x, y):
+    dot = torch.sum(torch.mul(x, y), 1)
+    norms = x.square().sum(-1).add(y.square().sum(-1))
+    return dot.div(norms + 1.0), torch.abs(torch.sub(x, y)).mean(1), dot
 
 
 def dot_products(self, x, y):

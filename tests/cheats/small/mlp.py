@@ -77,7 +77,7 @@ class RebuiltByNames(nn.Module):
         return self.net["2"](torch.relu(self.net["0"](x)))
 
 
-class ModulesInAList(nn.Module):
+class LayersInList(nn.Module):
     def __init__(self, width, hidden):
         super().__init__()
         self.net = nn.ModuleList([nn.Linear(width, hidden), nn.Identity(), nn.Linear(hidden, 9)])
