@@ -17,6 +17,7 @@ import shlex
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -34,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from tests.cheats.catalogue import Entry, entries  # noqa: E402
+from tests.cheats.catalogue import CLASSES, Entry, entries  # noqa: E402
 from tests.cheats.test_cheats import judged  # noqa: E402
 
 from opweld import Settings, check  # noqa: E402
@@ -138,6 +139,7 @@ class Found:
     """How one file of the catalogue was judged."""
 
     name: str
+    kind: str | None
     right: bool
     reason: str
     seconds: float
@@ -172,7 +174,7 @@ def judge(entry: Entry, server: Server, device: str, folder: str) -> Found:
     start = time.perf_counter()
     verdict = judged(entry, server, device).verdict
     right = verdict.passed == (folder == "honest")
-    return Found(entry.name, right, verdict.reason, time.perf_counter() - start)
+    return Found(entry.name, entry.kind, right, verdict.reason, time.perf_counter() - start)
 
 
 def brief(catalogue: Any) -> Any:
@@ -184,9 +186,17 @@ def brief(catalogue: Any) -> Any:
             "right": sum(found["right"] for found in all_found),
             "of": len(all_found),
             "wrong": [found["name"] for found in all_found if not found["right"]],
+            "classes": by_class(all_found),
         }
         for folder, all_found in catalogue.items()
     }
+
+
+def by_class(all_found: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Of each class of cheats, how many of how many were caught; nothing for honest files."""
+    of = Counter(found["kind"] for found in all_found)
+    right = Counter(found["kind"] for found in all_found if found["right"])
+    return {kind: {"caught": right[kind], "of": of[kind]} for kind in CLASSES if of[kind]}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 
     MODEL          the model file that it stands against
+    CLASS          what kind of cheat it is, one of CLASSES
     CAUGHT_BY      checks that must fail, all of them; `a | b` where one of several will do
     SAID           a regular expression that the verdict's sentence has to match
     NOTED          the check that passes and says something all the same (honest files)
@@ -30,6 +31,27 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
+CLASSES = (
+    "gradients",
+    "layouts",
+    "sizes",
+    "other arguments",
+    "weights",
+    "modes and dtypes",
+    "random state",
+    "process state",
+    "the judge's objects",
+    "clock",
+    "replaced functions",
+    "kept results",
+    "recognising the judge",
+    "precision and numbers",
+    "work left out",
+    "deferred work",
+    "form of results",
+    "crashes and floods",
+    "GPU and streams",
+)
 # Small models gain nothing from threads, and on a busy machine threads that wait for each other
 # take ten times as long.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
@@ -41,6 +63,7 @@ class Entry:
 
     path: Path
     model: Path
+    kind: str | None
     caught_by: tuple[tuple[str, ...], ...]
     said: str
     noted: str | None
@@ -87,6 +110,7 @@ def _read(path: Path) -> Iterator[Entry]:
     yield Entry(
         path=path,
         model=HERE / "models" / f"{said['MODEL']}.py",
+        kind=said.get("CLASS"),
         caught_by=tuple(tuple(group.split(" | ")) for group in said.get("CAUGHT_BY", ())),
         said=said.get("SAID", ""),
         noted=said.get("NOTED"),

@@ -6,11 +6,14 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.cheats.catalogue import HERE, ONE_THREAD, Entry, entries, parameters
+from tests.cheats.catalogue import CLASSES, HERE, ONE_THREAD, Entry, entries, parameters
 from tests.nvcc import compile_cuda, needs_nvcc
 
 from opweld.judge import Judgement, Server, Settings, check
@@ -26,7 +29,10 @@ def server() -> Iterator[Server]:
         yield warm
 
 
-def judged(entry: Entry, server: Server, device: str) -> Judgement:
+def judged(
+    entry: Entry, server: Server, device: str, changed: Mapping[str, Any] | None = None
+) -> Judgement:
+    """The file against its model; `changed` are fields of Settings in place of those here."""
     settings = Settings(
         device=device,
         mode=entry.mode,
@@ -37,6 +43,7 @@ def judged(entry: Entry, server: Server, device: str) -> Judgement:
         time_limit_s=entry.time_limit_s,
         memory_limit_bytes=MEMORY_LIMIT_BYTES if device == "cpu" else None,
     )
+    settings = replace(settings, **(changed or {}))
     return check(entry.model, entry.path, settings, server=server)
 
 
@@ -106,6 +113,12 @@ def test_every_file_stands_against_a_model_and_says_how_it_is_caught() -> None:
         assert importlib.util.spec_from_file_location(entry.name, entry.path)
     used = {entry.model for folder in ("cheats", "honest") for entry in entries(folder)}
     assert used == set((HERE / "models").glob("*.py"))
+
+
+def test_every_cheat_is_of_a_known_class_and_none_is_of_one_or_two() -> None:
+    counts = Counter(entry.kind for entry in entries("cheats"))
+    assert set(counts) == set(CLASSES)
+    assert min(counts.values()) >= 3, counts
 
 
 @needs_nvcc

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.cheats.catalogue import HERE, ONE_THREAD, Entry, entries, parameters
+from tests.cheats.generated import SMALL, Generated, generated, pairs, source
+from tests.cheats.styles import STYLES
 
 from opweld.driver import compile_file
 from opweld.judge import Judgement, Server, Settings, check
@@ -16,6 +18,15 @@ from opweld.options import Options
 # The same inputs and weights at every run: a fresh draw may, rarely, have an element so near a
 # cancellation that another order of sums is taken for an error (seed 2295914220037890).
 SEED = 1
+# Generated files, one of a kind, that are quickly judged.
+CHEAP = (
+    "centred_copied",
+    "cross_entropy_gathered",
+    "in_place_augmented",
+    "integers_sums_of_integers",
+    "mlp_rebuilt_by_names",
+    "pooling_functional",
+)
 # How often torch is judged against itself: each time with other inputs and weights.
 NUM_SEEDS = int(os.environ.get("OPWELD_MANY", "8"))
 
@@ -26,10 +37,11 @@ def server() -> Iterator[Server]:
         yield warm
 
 
-def require_passed(entry: Entry, judgement: Judgement) -> None:
+def require_passed(entry: Entry | Generated, judgement: Judgement) -> None:
     verdict = judgement.verdict
     assert verdict.passed and judgement.exit_code == 0, verdict.reason
-    assert verdict.grade in ("A", "B")
+    # torch itself may round at another place in what is judged beside the example call
+    assert isinstance(entry, Generated) or verdict.grade in ("A", "B")
     checks = {check.name: check for check in verdict.checks}
     assert checks["own inputs"].grade in ("A", "B", None)
     assert verdict.inference_only == entry.for_inference
@@ -94,3 +106,51 @@ def test_torch_passes_against_itself_whatever_the_seed(server: Server) -> None:
         if not verdict.passed:
             reasons[seed] = verdict.reason
     assert not reasons, f"{len(reasons)} of {NUM_SEEDS} fail: {reasons}"
+
+
+def test_generated_files_are_many_and_all_distinct() -> None:
+    files = [generated(seed) for seed, pair in enumerate(pairs()) if pair[1] != "emitted"]
+    assert len(files) >= 120
+    assert len(files) + len(entries("honest")) >= 150
+    assert len({file.name for file in files}) == len({file.new for file in files}) == len(files)
+    for file in files:
+        assert "class Model(" in file.model and "class ModelNew(" in file.new
+        compile(file.model, file.name, "exec")
+        compile(file.new, file.name, "exec")
+    assert set(CHEAP) <= {file.name for file in files}
+
+
+def test_a_seed_names_a_file_and_sizes() -> None:
+    assert generated(3) == generated(3)
+    again = generated(3 + len(pairs()))
+    assert again.name == generated(3).name
+    assert any(generated(n).model != generated(n + len(pairs())).model for n in range(9))
+
+
+def test_styles_are_for_models_that_there_are() -> None:
+    models = {path.stem for path in SMALL.glob("*.py")}
+    assert all(set(style.models) <= models for style in STYLES)
+    for model in models:
+        said = source(model).constants
+        for names in said.values():
+            assert set(names) <= set(source(model).styles), (model, names)
+
+
+def require_generated(file: Generated, server: Server, folder: Path, scope: str) -> None:
+    settings = Settings(device="cpu", measure=False, seed=SEED, scope=scope)
+    require_passed(file, check(*file.write(folder), settings, server=server))
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_generated_file_passes(name: str, server: Server, tmp_path: Path) -> None:
+    numbers = [n for n, pair in enumerate(pairs()) if pair[1] != "emitted"]
+    (file,) = (file for file in map(generated, numbers) if file.name == name)
+    require_generated(file, server, tmp_path, "call")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(len(pairs())))
+def test_every_generated_file_passes(seed: int, server: Server, tmp_path: Path) -> None:
+    """`whole` ones for all that the original does, which the example call is a part of."""
+    file = generated(seed)
+    require_generated(file, server, tmp_path, "full" if file.whole else "call")

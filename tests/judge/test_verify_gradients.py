@@ -130,6 +130,21 @@ def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) 
     assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail
 
 
+def test_a_backward_may_run_a_forward_again(tmp_path: Path) -> None:
+    """What is frozen in the forward is so in the backward, which counts what it saves anew."""
+    new = """
+    from torch.utils.checkpoint import checkpoint
+
+    class ModelNew(Base):
+        def forward(self, x):
+            return checkpoint(super().forward, x, use_reentrant=False)
+    """
+    judgement = judge_pair(tmp_path, LINEAR, new)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert {gradients.INPUTS, gradients.SOME} <= {c.name for c in judgement.verdict.checks}
+    assert not judgement.verdict.inference_only
+
+
 @pytest.mark.parametrize("layout", [DENSE, EXPANDED, TRANSPOSED])
 def test_output_gradients_lie_in_memory_as_asked_for(layout: str) -> None:
     model, call, how = (

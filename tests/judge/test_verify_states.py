@@ -189,6 +189,27 @@ def test_unasked_it_may_refuse_or_be_of_float32(tmp_path: Path) -> None:
         assert failing(judge_pair(tmp_path, LINEAR, new, **asked)) == set(names_of_both)
 
 
+def test_autocast_may_round_where_the_original_does_not(tmp_path: Path) -> None:
+    """Torch computes a cross entropy in float32, and its two steps not; asked for, it counts."""
+    model = LINEAR.replace("randn(6", "randn(96").replace(
+        "return torch.tanh(y * torch.sigmoid(y))",
+        'return F.cross_entropy(y, x.argmax(1), reduction="none")',
+    )
+    right = """
+    class ModelNew(Base):
+        def forward(self, x):
+            logs = F.log_softmax(self.fc(x), 1)
+            return F.nll_loss(logs, x.argmax(1), reduction="none")
+    """
+    wrong = WRONG_UNDER_AUTOCAST
+    judgement = judge_pair(tmp_path, model, right)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    assert named(judgement, "autocast to bfloat16").grade == "C"
+    assert failing(judge_pair(tmp_path, model, wrong)) == {"autocast to bfloat16"}
+    asked = judge_pair(tmp_path, model, right, autocast=("bfloat16",))
+    assert failing(asked) == {"autocast to bfloat16"}
+
+
 def test_inference_mode_is_compared(tmp_path: Path) -> None:
     new = """
     class ModelNew(Base):

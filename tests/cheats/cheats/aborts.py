@@ -5,6 +5,7 @@ import ctypes
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "crashed with SIGABRT"
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "nested"
+CLASS = "the judge's objects"
 CAUGHT_BY = ("aliases | torch and the clock",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "layouts"
 CAUGHT_BY = ("transposed storage", "strided storage")
 
 

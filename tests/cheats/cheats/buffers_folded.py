@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "batch_norm"
+CLASS = "weights"
 MODE = "eval"
 CAUGHT_BY = ("other weights by load_state_dict",)
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "kept results"
 CAUGHT_BY = ("the same tensors again | new values in the same memory",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "kept results"
 CAUGHT_BY = ("new values in the same memory | normal values | repeated runs",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "process state"
 CAUGHT_BY = ("global settings of torch",)
 
 

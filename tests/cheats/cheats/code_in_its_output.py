@@ -6,6 +6,7 @@ import tempfile
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "form of results"
 CAUGHT_BY = ("own inputs",)
 MARK = os.path.join(tempfile.gettempdir(), "opweld-cheat-was-unpickled")
 

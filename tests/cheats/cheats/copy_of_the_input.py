@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "wide_range"
+CLASS = "work left out"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "batch_norm"
+CLASS = "modes and dtypes"
 MODE = "eval"
 CAUGHT_BY = ("training mode",)
 

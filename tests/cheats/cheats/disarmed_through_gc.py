@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 MODEL = "pointwise"
+CLASS = "the judge's objects"
 CAUGHT_BY = ("torch and the clock",)
 
 

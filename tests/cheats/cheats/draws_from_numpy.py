@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "random state"
 CAUGHT_BY = ("random state",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "memory"
 MEMORY_LIMITED = True
 BLOCK_BYTES, MAX_BYTES = 2**26, 6 * 2**30

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "kept results"
 # Which of them fall on a skipped call depends on how many calls were drawn before.
 CAUGHT_BY = (
     "own inputs, another seed | new values in the same memory | large values"

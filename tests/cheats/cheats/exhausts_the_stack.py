@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 CAUGHT_BY = ("own inputs",)
 SAID = "RecursionError"
 

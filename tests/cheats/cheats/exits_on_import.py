@@ -5,6 +5,7 @@ import os
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "ended the process with exit code 0"
 
 os._exit(0)

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "reduction"
+CLASS = "work left out"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "linear"
+CLASS = "precision and numbers"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -5,6 +5,7 @@ import os
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "printed more than"
 
 

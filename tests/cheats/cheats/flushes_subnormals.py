@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "wide_range"
+CLASS = "precision and numbers"
 PENDING = "errors below the least normal number do not count"
 CAUGHT_BY = ("tiny values | NaN, infinities, signed zeros",)
 

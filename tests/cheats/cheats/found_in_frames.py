@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "the judge's objects"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "batch_norm"
+CLASS = "gradients"
 CAUGHT_BY = ("gradients in training mode",)
 MODE = "eval"
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "gradients"
 CAUGHT_BY = ("gradients in eval mode",)
 
 

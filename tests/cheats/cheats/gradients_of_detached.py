@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "partly_detached"
+CLASS = "gradients"
 CAUGHT_BY = ("gradients",)
 SAID = "requires"
 

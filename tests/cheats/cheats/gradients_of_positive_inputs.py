@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "positive"
+CLASS = "gradients"
 CAUGHT_BY = ("gradients on other values",)
 
 

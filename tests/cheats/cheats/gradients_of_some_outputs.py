@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "nested"
+CLASS = "gradients"
 CAUGHT_BY = ("gradients",)
 SAID = "requires"
 

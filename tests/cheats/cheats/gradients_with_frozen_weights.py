@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "linear"
+CLASS = "gradients"
 CAUGHT_BY = ("gradients of the inputs alone",)
 
 

@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "wide_range"
+CLASS = "precision and numbers"
 CAUGHT_BY = ("own inputs",)
 
 

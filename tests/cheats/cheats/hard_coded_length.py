@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "batch_norm"
+CLASS = "sizes"
 MODE = "eval"
 CAUGHT_BY = ("training mode",)
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "arguments"
+CLASS = "other arguments"
 CAUGHT_BY = ("other booleans",)
 
 

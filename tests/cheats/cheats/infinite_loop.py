@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "did not return within"
 TIME_LIMIT_S = 6
 

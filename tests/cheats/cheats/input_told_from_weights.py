@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "two_layers"
+CLASS = "other arguments"
 CAUGHT_BY = ("a weight as an input",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "two_inputs"
+CLASS = "other arguments"
 CAUGHT_BY = ("inputs that overlap",)
 
 

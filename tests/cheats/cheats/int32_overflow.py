@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 MODEL = "huge"
+CLASS = "sizes"
 CAUGHT_BY = ("own inputs",)
 DEVICE = "cuda"
 SLOW = True

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "integers"
+CLASS = "precision and numbers"
 CAUGHT_BY = ("own inputs | normal values | own inputs, another seed",)
 
 

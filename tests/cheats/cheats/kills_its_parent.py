@@ -6,6 +6,7 @@ import signal
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "the judge's objects"
 SAID = "."
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "recognising the judge"
 CAUGHT_BY = ("own inputs",)
 
 JUDGED = "judged" in __name__ or "opweld" in __name__

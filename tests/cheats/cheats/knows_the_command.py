@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "recognising the judge"
 CAUGHT_BY = ("own inputs",)
 
 JUDGED = any(

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "recognising the judge"
 CAUGHT_BY = ("own inputs",)
 
 JUDGED = "opweld" in str(vars(sys.modules["__main__"]).values())

@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "integers"
+CLASS = "deferred work"
 CAUGHT_BY = ("own inputs | deferred work",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "modes and dtypes"
 CAUGHT_BY = ("inference mode",)
 
 

@@ -5,6 +5,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 MODEL = "pointwise"
+CLASS = "deferred work"
 CAUGHT_BY = ("own inputs",)
 
 

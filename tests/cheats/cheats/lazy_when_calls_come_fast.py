@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "chain"
+CLASS = "recognising the judge"
 CAUGHT_BY = ("timed results",)
 MEASURE = True
 

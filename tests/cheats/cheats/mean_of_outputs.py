@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "reduction"
+CLASS = "work left out"
 CAUGHT_BY = ("own inputs",)
 
 

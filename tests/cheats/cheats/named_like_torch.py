@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 MODEL = "pointwise"
+CLASS = "replaced functions"
 CAUGHT_BY = ("torch and the clock",)
 
 

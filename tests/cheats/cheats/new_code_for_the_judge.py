@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "the judge's objects"
 CAUGHT_BY = ("torch and the clock",)
 
 for _held in gc.get_objects():

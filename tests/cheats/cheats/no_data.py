@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "form of results"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "GPU and streams"
 CAUGHT_BY = ("own inputs",)
 DEVICE = "cuda"
 

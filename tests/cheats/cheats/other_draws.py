@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "linear"
+CLASS = "random state"
 CAUGHT_BY = ("same parameters from the same seed",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "random_eval"
+CLASS = "random state"
 CAUGHT_BY = ("own inputs",)
 GENERATOR = torch.Generator().manual_seed(5)
 

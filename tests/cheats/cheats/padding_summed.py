@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "reduction"
+CLASS = "layouts"
 CAUGHT_BY = ("padded rows",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "replaced functions"
 CAUGHT_BY = ("torch and the clock",)
 
 

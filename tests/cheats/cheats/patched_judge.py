@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "chain"
+CLASS = "the judge's objects"
 CAUGHT_BY = ("time from outside | torch and the clock | processes left behind",)
 MEASURE = True
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "replaced functions"
 CAUGHT_BY = ("own inputs",)
 
 LIBRARY = torch.library.Library("aten", "IMPL")

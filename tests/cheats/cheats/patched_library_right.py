@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "linear"
+CLASS = "clock"
 CAUGHT_BY = ("torch and the clock",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "replaced functions"
 CAUGHT_BY = ("own inputs", "torch and the clock")
 
 torch.tanh = torch.Tensor.tanh = lambda x: x.clamp(-1, 1)

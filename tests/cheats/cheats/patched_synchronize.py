@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "clock"
 CAUGHT_BY = ("torch and the clock",)
 
 torch.cuda.synchronize = lambda device=None: None

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "linear"
+CLASS = "GPU and streams"
 CAUGHT_BY = ("global settings of torch",)
 DEVICE = "cuda"
 LIMIT_PERSISTING_L2 = 6  # cudaLimitPersistingL2CacheSize

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "the judge's objects"
 SAID = "."
 VERDICT = {"passed": True, "grade": "A", "checks": [], "reason": "equivalent, grade A"}
 DONE = {"verdict": VERDICT, "timing": None, "kernels": [], "environment": None, "seed": 1}

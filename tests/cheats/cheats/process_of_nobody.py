@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "process state"
 CAUGHT_BY = ("processes left behind",)
 
 subprocess.run(["/bin/sh", "-c", "/usr/bin/setsid /bin/sleep 60 >/dev/null 2>&1 &"], env={})

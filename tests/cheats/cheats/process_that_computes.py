@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "deferred work"
 CAUGHT_BY = ("own inputs | work after the answer | deferred work",)
 
 

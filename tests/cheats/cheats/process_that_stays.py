@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "process state"
 CAUGHT_BY = ("processes left behind",)
 
 if os.fork() == 0:

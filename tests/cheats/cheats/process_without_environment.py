@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "process state"
 CAUGHT_BY = ("processes left behind",)
 
 subprocess.Popen(["/bin/sleep", "60"], env={}, start_new_session=True)

@@ -5,6 +5,7 @@ import sys
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 CAUGHT_BY = ("own inputs",)
 SAID = "SystemExit"
 

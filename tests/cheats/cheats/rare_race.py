@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "work left out"
 SAID = "error"
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "."
 TIME_LIMIT_S = 6
 

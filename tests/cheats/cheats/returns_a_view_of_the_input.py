@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "nested"
+CLASS = "form of results"
 CAUGHT_BY = ("aliases | own inputs",)
 
 

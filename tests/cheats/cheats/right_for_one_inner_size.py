@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "reduction"
+CLASS = "sizes"
 SAID = "^inner size of"
 
 

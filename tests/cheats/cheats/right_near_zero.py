@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "positive"
+CLASS = "precision and numbers"
 CAUGHT_BY = ("large values",)
 
 

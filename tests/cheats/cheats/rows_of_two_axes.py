@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "three_axes"
+CLASS = "layouts"
 CAUGHT_BY = ("permuted storage",)
 
 

@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "integers"
+CLASS = "precision and numbers"
 CAUGHT_BY = ("constant rows | sparse values",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "chain"
+CLASS = "GPU and streams"
 CAUGHT_BY = ("a side stream", "after other work on the stream")
 DEVICE = "cuda"
 

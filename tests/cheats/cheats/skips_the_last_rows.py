@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "sizes"
 CAUGHT_BY = ("batch of 1", "batch of 3", "batch of 97")
 TILE = 32
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "sizes"
 CAUGHT_BY = ("own inputs",)
 TILE = 64
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 MODEL = "linear"
+CLASS = "clock"
 CAUGHT_BY = ("torch and the clock",)
 LINEAR = F.linear
 

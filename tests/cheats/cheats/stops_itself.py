@@ -6,6 +6,7 @@ import signal
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "crashes and floods"
 SAID = "did not return within"
 TIME_LIMIT_S = 6
 

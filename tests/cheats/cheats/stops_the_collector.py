@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "process state"
 CAUGHT_BY = ("process state",)
 
 gc.disable()

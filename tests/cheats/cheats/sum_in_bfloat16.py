@@ -3,6 +3,7 @@
 from torch import nn
 
 MODEL = "reduction"
+CLASS = "precision and numbers"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 MODEL = "chain"
+CLASS = "deferred work"
 CAUGHT_BY = ("torch and the clock | deferred work",)
 MEASURE = True
 RUNNING = []

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "process state"
 CAUGHT_BY = ("work after the answer",)
 
 

@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 MODEL = "batch_norm"
+CLASS = "modes and dtypes"
 CAUGHT_BY = ("eval mode",)
 
 

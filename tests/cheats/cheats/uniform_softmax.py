@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "softmax"
+CLASS = "work left out"
 CAUGHT_BY = ("own inputs",)
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 MODEL = "reduction"
+CLASS = "GPU and streams"
 CAUGHT_BY = ("own inputs",)
 DEVICE = "cuda"
 

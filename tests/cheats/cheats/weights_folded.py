@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "linear"
+CLASS = "weights"
 CAUGHT_BY = ("other weights by load_state_dict",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "two_layers"
+CLASS = "weights"
 CAUGHT_BY = ("other weights, tied",)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "work left out"
 CAUGHT_BY = (
     "uninitialised memory filled with NaN | NaN, infinities, signed zeros | sparse values",
 )

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "deferred work"
 SAID = "writes to its inputs after it has returned"
 
 

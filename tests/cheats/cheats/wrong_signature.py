@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 MODEL = "pointwise"
+CLASS = "other arguments"
 CAUGHT_BY = ("signature",)
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 MODEL = "pointwise"
+CLASS = "GPU and streams"
 CAUGHT_BY = ("a side stream", "after other work on the stream")
 DEVICE = "cuda"
 

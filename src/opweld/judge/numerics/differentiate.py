@@ -48,11 +48,16 @@ class Backward:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """What the forwards left, one after the other: outputs, and the leaves by name."""
+    """What the forwards left, one after the other: outputs, and the leaves by name.
+
+    The parameters that were frozen stay so in the backward, which may run a forward again.
+    """
 
     outputs: list[list[Tensor]]
     named: list[dict[str, Tensor]]
     draws_random: bool
+    model: nn.Module
+    frozen: tuple[str, ...]
 
 
 def record(
@@ -79,7 +84,7 @@ def record(
         named = [dict(_named_leaves(model, call)) for call in given]
     if not any(t.requires_grad for made in outputs for t in made):
         raise NoGradients
-    return Graphs(outputs, named, draws)
+    return Graphs(outputs, named, draws, model, how.frozen)
 
 
 def draw_grad_outputs(graphs: Graphs, seed: int, how: Backward) -> GradOutputs:
@@ -136,7 +141,8 @@ def differentiate(
         for position, given in enumerate(each_pass):
             named, suffix = graphs.named[position], _suffix(number, position)
             last = number + 1 == how.num_passes
-            gradients = _backward(graphs.outputs[position], given, named, retain=not last)
+            with _frozen(graphs.model, graphs.frozen):
+                gradients = _backward(graphs.outputs[position], given, named, retain=not last)
             found |= {name + suffix: g for name, g in zip(named, gradients, strict=True)}
             shapes |= {name + suffix: leaf for name, leaf in named.items()}
     synchronize()

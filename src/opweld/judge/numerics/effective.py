@@ -130,6 +130,8 @@ LOWERINGS = (
     Lowering(BFLOAT16, _through(torch.bfloat16), everywhere=False),
     Lowering(BFLOAT16, _through(torch.bfloat16), everywhere=True),
 )
+# By the name of a dtype.
+EVERYWHERE = {lowering.name: lowering for lowering in LOWERINGS if lowering.everywhere}
 # What `--precision` accepts beside `match`: errors up to those of the original lowered so.
 ACCEPTED: dict[str, Lowering] = {"tf32": LOWERINGS[1], "fp16": LOWERINGS[3], "bf16": LOWERINGS[5]}
 

@@ -13,9 +13,9 @@ from opweld.judge.numerics.outputs import bit_equal, dense, snapshot
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.verify import aliases
-from opweld.judge.verify.run import Run
+from opweld.judge.verify.run import Run, outputs_of
 from opweld.judge.verify.seeds import stream
-from opweld.judge.verify.trial import Trial, outputs_of
+from opweld.judge.verify.trial import Trial
 from opweld.judge.verify.weights import copy_state
 
 NAME = "many results stay"

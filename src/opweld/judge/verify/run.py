@@ -9,7 +9,7 @@ import random
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -313,3 +313,16 @@ def _numpy_state() -> bytes:
     if not isinstance(found.get("key"), numpy.ndarray):  # another generator was put in its place
         return repr((found, state)).encode()
     return found.pop("key").tobytes() + repr((found, state)).encode()
+
+
+def outputs_of(run: Run) -> Run:
+    """Without the inputs and the state that the run changed."""
+    count = len(run.leaves) - len(run.changed_inputs) - len(run.changed_state)
+    return replace(
+        run,
+        names=run.names[:count],
+        leaves=run.leaves[:count],
+        kinds=run.kinds[:count],
+        changed_inputs=(),
+        changed_state=(),
+    )
