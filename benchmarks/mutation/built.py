@@ -1,0 +1,63 @@
+"""The kernels of a mutant, built as its file builds them, and whether they are other code at all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+from opweld.model_file import import_file
+
+# The name of a library has a hash of its text: as long in all of them.
+_LIBRARY = re.compile(rb"opweld_\w+?_[0-9a-f]{12}")
+_BUILDS = "TORCH_EXTENSIONS_DIR"
+_LIMIT_S = 300.0
+
+# What building can end with.
+NEW_CODE, SAME_CODE, NO_BUILD = "new code", "same code", "does not compile"
+
+
+def build(file: Path, folder: Path, limit_s: float = _LIMIT_S) -> None:
+    """Imports an emitted file in a process of its own, so that its libraries stand in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    child = multiprocessing.get_context("fork").Process(target=_import, args=(file, folder))
+    child.start()
+    child.join(limit_s)
+    if child.is_alive():
+        child.kill()
+        child.join()
+
+
+def _import(file: Path, folder: Path) -> None:
+    os.environ[_BUILDS] = str(folder)
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    sys.dont_write_bytecode = True
+    warnings.simplefilter("ignore")  # a build that fails is told by what is not there
+    import_file(file, file.stem)
+
+
+def rebuilt(file: Path, sound: Path, folder: Path) -> str:
+    """Builds a mutant in `folder`, beside the libraries of the sound file that stand in `sound`."""
+    shutil.copytree(sound, folder)
+    before = objects(folder)
+    build(file, folder)
+    after = objects(folder)
+    new = [after[path] for path in after if path not in before]
+    if not new:
+        return NO_BUILD
+    return NEW_CODE if set(new) - set(before.values()) else SAME_CODE
+
+
+def objects(folder: Path) -> dict[Path, bytes]:
+    """The object code of each library that was built to its end, without the library's name."""
+    return {
+        path: _LIBRARY.sub(b"library", path.read_bytes())
+        for path in sorted(folder.glob("opweld/*/*.o"))
+        if list(path.parent.glob("*.so"))
+    }
