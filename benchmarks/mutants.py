@@ -28,7 +28,7 @@ import typer
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
-from benchmarks.mutation.built import NEW_CODE, NO_BUILD, SAME_CODE, build, rebuilt  # noqa: E402
+from benchmarks.mutation.built import FAULT, NEW_CODE, NO_BUILD, SAME_CODE, SOUND, build, rebuilt  # noqa: E402
 from benchmarks.mutation.choice import Mutant, in_order  # noqa: E402
 from benchmarks.mutation.judged import SETTINGS, judge  # noqa: E402
 from benchmarks.mutation.report import (  # noqa: E402
@@ -92,7 +92,7 @@ class Sound:
 
     @property
     def builds(self) -> Path:
-        folder = self._folder / "sound"
+        folder = self._folder / SOUND
         if not self._built:
             build(self.file(self.text, "sound_new"), folder)
             self._built = True
@@ -147,7 +147,7 @@ def outcome(mutant: Mutant, sound: dict[str, Sound], server: Server) -> dict[str
     if mutant.kind == "python":
         code, builds = python_code(mutant, of.text), of.builds
     else:
-        builds = of.builds.parent / "mutant"
+        builds = of.builds.parent / FAULT
         shutil.rmtree(builds, ignore_errors=True)
         code = rebuilt(new, of.builds, builds)
     if code != NEW_CODE:

@@ -1,4 +1,4 @@
-"""The kernels of a mutant, built as its file builds them, and whether they are other code at all."""
+"""The kernels of a mutant, built as its file builds them, and whether they are other code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pathlib import Path
 
 from opweld.model_file import import_file
 
-# The name of a library has a hash of its text: as long in all of them.
-_LIBRARY = re.compile(rb"opweld_\w+?_[0-9a-f]{12}")
+# What object code has of where it was built: the name of the library, with a hash of its text, and
+# the path of the source. Both are as long in all libraries of a model, so that all else stays.
+_PLACE = re.compile(rb"/[^\0]*\.cpp|opweld_\w+?_[0-9a-f]{12}")
+# Folders of builds: of the file without a fault, and of a mutant.
+SOUND, FAULT = "sound", "fault"
 _BUILDS = "TORCH_EXTENSIONS_DIR"
 _LIMIT_S = 300.0
 
@@ -55,9 +58,9 @@ def rebuilt(file: Path, sound: Path, folder: Path) -> str:
 
 
 def objects(folder: Path) -> dict[Path, bytes]:
-    """The object code of each library that was built to its end, without the library's name."""
+    """The object code of each library that was built to its end, without names of places."""
     return {
-        path: _LIBRARY.sub(b"library", path.read_bytes())
+        path: _PLACE.sub(b"place", path.read_bytes())
         for path in sorted(folder.glob("opweld/*/*.o"))
         if list(path.parent.glob("*.so"))
     }

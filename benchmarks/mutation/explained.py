@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """Survivors of these rules, of these models (all where none is named), whose old line matches."""
+    """Survivors of these rules, in these models (or in any), whose old line matches."""
 
     reason: str
     rules: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the judge says of a mutant: in its narrower scope, and where that lets it pass, in the other."""
+"""What the judge says of a mutant in its narrower scope and, where it passes, in the other."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _NO_PYTHON = re.compile(r'#[^\n]*|"""(?:.*?)"""|"[^"\n]*"', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A stretch of the file that begins at `start`; `code` is as long, and blank where no code is."""
+    """A stretch of the file from `start`; `code` is as long, and blank where there is no code."""
 
     part: str
     start: int
