@@ -19,7 +19,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from benchmarks.mutation.built import FAULT, NEW_CODE, NO_BUILD, SAME_CODE, SOUN
 from benchmarks.mutation.choice import Mutant, in_order  # noqa: E402
 from benchmarks.mutation.judged import SETTINGS, judge  # noqa: E402
 from benchmarks.mutation.report import (  # noqa: E402
+    brief,
     checks_table,
     counted,
     score_table,
@@ -137,7 +137,7 @@ def tried(
         if len(counted(account["mutants"])) >= count:
             return
         if mutant.name not in known:
-            yield {**described(mutant, texts[mutant.model]), **outcome(mutant, sound, server)}
+            yield {**mutant.described(texts[mutant.model]), **outcome(mutant, sound, server)}
 
 
 def outcome(mutant: Mutant, sound: dict[str, Sound], server: Server) -> dict[str, Any]:
@@ -166,23 +166,9 @@ def python_code(mutant: Mutant, text: str) -> str:
     return SAME_CODE if new == ast.dump(ast.parse(text)) else NEW_CODE
 
 
-def described(mutant: Mutant, text: str) -> dict[str, Any]:
-    difference = mutant.difference(text)
-    fields = {k: v for k, v in asdict(mutant).items() if k not in ("start", "old", "new")}
-    return {"name": mutant.name, **fields, "difference": difference}
-
-
 def write(out: Path, account: dict[str, Any]) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, json.dumps(account, indent=1) + "\n")
-
-
-def brief(case: dict[str, Any]) -> str:
-    """A line for each mutant on the way, with the difference where it passed."""
-    how = f"{case['outcome']} {case.get('caught_in') or ''} {case.get('by', '')}".strip()
-    head = f"{case['model']}:{case['line']} {case['kind']}, {case['rule']}: {how}"
-    lines = case["difference"] if case["outcome"] == "survived" else ()
-    return "\n    ".join([f"{head} ({case.get('seconds', 0)} s)", *lines])
 
 
 if __name__ == "__main__":

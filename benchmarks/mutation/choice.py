@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import cycle
+from typing import Any
 
 from benchmarks.mutation.rules import CLASSES, RULES, Rule
-from benchmarks.mutation.text import line_of, regions
+from benchmarks.mutation.text import Region, line_of, regions
+
+# Where a text has code of which parts.
+Find = Callable[[str], tuple[Region, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Mutant:
     def applied(self, text: str) -> str:
         return text[: self.start] + self.new + text[self.start + len(self.old) :]
 
+    def described(self, text: str) -> dict[str, Any]:
+        """What an account says of it before it is tried."""
+        fields = {k: v for k, v in asdict(self).items() if k not in ("start", "old", "new")}
+        return {"name": self.name, **fields, "difference": self.difference(text)}
+
     def difference(self, text: str) -> list[str]:
         """The lines that it changes, as they were and as they are."""
         lines = range(self.line - 1, self.line + self.old.count("\n"))
@@ -41,9 +50,11 @@ class Mutant:
         return [f"- {old[n].strip()}" for n in changed] + [f"+ {new[n].strip()}" for n in changed]
 
 
-def mutants_of(model: str, text: str, rules: tuple[Rule, ...] = RULES) -> Iterator[Mutant]:
+def mutants_of(
+    model: str, text: str, rules: tuple[Rule, ...] = RULES, find: Find = regions
+) -> Iterator[Mutant]:
     """Every mutant of an emitted file, by rules and then by places."""
-    parts = regions(text)
+    parts = find(text)
     for rule in rules:
         for region in parts:
             if region.part not in rule.parts:
@@ -58,7 +69,7 @@ def mutants_of(model: str, text: str, rules: tuple[Rule, ...] = RULES) -> Iterat
                 yield Mutant(model, rule.name, rule.kind, region.part, start, old, new, line)
 
 
-def in_order(texts: Mapping[str, str], seed: int) -> Iterator[Mutant]:
+def in_order(texts: Mapping[str, str], seed: int, find: Find = regions) -> Iterator[Mutant]:
     """All mutants of all files: a class after the other, in each a model after the other.
 
     Of a model the rules of a class take turns, in each part of the file by themselves: a rule that
@@ -68,7 +79,7 @@ def in_order(texts: Mapping[str, str], seed: int) -> Iterator[Mutant]:
     waiting = {kind: _Taking() for kind in CLASSES}
     for model in sorted(texts):
         found: dict[str, dict[tuple[str, str], list[Mutant]]] = {kind: {} for kind in CLASSES}
-        for mutant in mutants_of(model, texts[model]):
+        for mutant in mutants_of(model, texts[model], find=find):
             found[mutant.kind].setdefault((mutant.rule, mutant.part), []).append(mutant)
         for kind, by_rule in found.items():
             for some in by_rule.values():

@@ -27,6 +27,21 @@ def score_table(account: Mapping[str, Any]) -> list[str]:
     return [*lines, _line(_row("all", cases))]
 
 
+def emulated_table(account: Mapping[str, Any]) -> list[str]:
+    """As `score_table`, of mutants for which there is one scope."""
+    cases = counted(account["mutants"])
+    lines = [_line(("class", "mutants", "caught", "explained", "open")), "|---" * 5 + "|"]
+    for kind in (*CLASSES, "all"):
+        some = [case for case in cases if kind in (case["kind"], "all")]
+        explained = sum(explanation(case) is not None for case in some)
+        caught = sum(case["outcome"] == "caught" for case in some)
+        if some:
+            lines.append(
+                _line((kind, len(some), caught, explained, len(some) - caught - explained))
+            )
+    return lines
+
+
 def _row(kind: str, cases: list[Case]) -> list[str]:
     where = Counter(case.get("caught_in") for case in cases)
     explained = sum(explanation(case) is not None for case in cases)
@@ -60,6 +75,14 @@ def survivors(account: Mapping[str, Any]) -> list[str]:
             lines.append(f"{case['model']}:{case['line']}: {case['kind']}: {case['rule']}")
             lines += [f"    {line}" for line in case["difference"]]
     return lines
+
+
+def brief(case: Case) -> str:
+    """A line for each mutant on the way, with the difference where it passed."""
+    how = f"{case['outcome']} {case.get('caught_in') or ''} {case.get('by', '')}".strip()
+    head = f"{case['model']}:{case['line']} {case['kind']}, {case['rule']}: {how}"
+    lines = case["difference"] if case["outcome"] == "survived" else ()
+    return "\n    ".join([f"{head} ({case.get('seconds', 0)} s)", *lines])
 
 
 def _line(cells: Iterable[Any]) -> str:

@@ -19,7 +19,10 @@ from benchmarks.mutation.places import (
     scaled,
 )
 
-CLASSES = ("index", "bound", "constant", "accumulate", "mask", "operator", "host", "python")
+CLASSES = (
+    *("index", "bound", "constant", "accumulate", "mask", "operator", "host", "python"),
+    "barrier",
+)
 DEVICE = ("kernels", "library")
 Replacement = str | Callable[[re.Match[str]], str | None]
 
@@ -255,6 +258,14 @@ RULES = (
         ("forward",),
         r"(?<![\w.])(0\.\d+)",
         lambda m: scaled(m, 1.03),
+    ),
+    Rule("barrier left out", "barrier", DEVICE, r"__sync(?:threads|warp)\([^;()]*\);", ";"),
+    Rule(
+        "thread of half a warp",
+        "index",
+        DEVICE,
+        r"(?<=threadIdx\.x % )32\b",
+        "16",
     ),
     Rule("gradient: - for +", "python", ("backward",), r" \+ ", " - "),
     Rule("gradient: + for -", "python", ("backward",), r" - ", " + "),

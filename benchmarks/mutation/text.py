@@ -41,13 +41,17 @@ def regions(text: str) -> tuple[Region, ...]:
 def _regions(text: str) -> Iterator[Region]:
     for found in _TEXT.finditer(text):
         if found[1] in _PART_OF:
-            code = _NO_CODE.sub(_blank, found[2])
-            yield Region(_PART_OF[found[1]], found.start(2), code)
+            yield Region(_PART_OF[found[1]], found.start(2), without_comments(found[2]))
     # The user's own file, as a text, comes before all of ours.
     first = next((found.start() for found in _TEXT.finditer(text)), len(text))
     for part, pattern in (("backward", _BACKWARD), ("forward", _CLASS), ("forward", _HANDED)):
         for found in pattern.finditer(text, first):
             yield Region(part, found.start(), _NO_PYTHON.sub(_blank, found[0]))
+
+
+def without_comments(code: str) -> str:
+    """C++ as long as it was, with blanks for comments, literal strings and the preprocessor."""
+    return _NO_CODE.sub(_blank, code)
 
 
 def _blank(found: re.Match[str]) -> str:
