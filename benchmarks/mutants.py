@@ -27,7 +27,8 @@ import typer
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
-from benchmarks.mutation.built import FAULT, NEW_CODE, NO_BUILD, SAME_CODE, SOUND, build, rebuilt  # noqa: E402
+from benchmarks.mutation import built  # noqa: E402
+from benchmarks.mutation.built import NEW_CODE, NO_BUILD, SAME_CODE  # noqa: E402
 from benchmarks.mutation.choice import Mutant, in_order  # noqa: E402
 from benchmarks.mutation.judged import SETTINGS, judge  # noqa: E402
 from benchmarks.mutation.report import (  # noqa: E402
@@ -60,6 +61,11 @@ def main(
     with tempfile.TemporaryDirectory(prefix="opweld-mutants-") as folder:
         work = Path(folder)
         sound = {name: Sound(path, work) for name, path in models.items()}
+        first = next(iter(sound.values()))
+        compiler = built.precompiled([each.text for each in sound.values()], first.builds, work)
+        for each in sound.values():
+            each.compiler = compiler
+        shutil.rmtree(first.builds)  # all are built by the same compiler, which is compared
         account = resumed(out, {name: each.text for name, each in sound.items()}, seed)
         with Server(ONE_THREAD, writable=(work,)) as server:
             for name, each in sound.items():
@@ -81,7 +87,7 @@ class Sound:
         self.model = model
         self.text = compile_file(model, Options(target="cpu", check=False)).text
         self._folder = work / model.stem
-        self._built = False
+        self.compiler = built.COMPILER
 
     def file(self, text: str, name: str) -> Path:
         """The emitted file or a mutant of it: its name is no part of what is built."""
@@ -92,11 +98,17 @@ class Sound:
 
     @property
     def builds(self) -> Path:
-        folder = self._folder / SOUND
-        if not self._built:
-            build(self.file(self.text, "sound_new"), folder)
-            self._built = True
+        """Where its kernels stand, which are built when they are first asked for."""
+        folder = self._folder / built.SOUND
+        if not folder.exists():
+            built.build(self.file(self.text, "sound_new"), folder, self.compiler)
         return folder
+
+    def rebuilt(self, new: Path) -> tuple[str, Path]:
+        """What building a mutant of it ends with, and where."""
+        folder = self._folder / built.FAULT
+        shutil.rmtree(folder, ignore_errors=True)
+        return built.rebuilt(new, self.builds, folder, self.compiler), folder
 
     def require_passed(self, server: Server) -> dict[str, Any]:
         """How the sound file is judged; without a pass its mutants would show nothing."""
@@ -147,9 +159,7 @@ def outcome(mutant: Mutant, sound: dict[str, Sound], server: Server) -> dict[str
     if mutant.kind == "python":
         code, builds = python_code(mutant, of.text), of.builds
     else:
-        builds = of.builds.parent / FAULT
-        shutil.rmtree(builds, ignore_errors=True)
-        code = rebuilt(new, of.builds, builds)
+        code, builds = of.rebuilt(new)
     if code != NEW_CODE:
         return {"outcome": code}
     found = judge(of.model, new, server, builds)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from opweld.model_file import import_file
@@ -19,15 +22,18 @@ _PLACE = re.compile(rb"/[^\0]*\.cpp|opweld_\w+?_[0-9a-f]{12}")
 SOUND, FAULT = "sound", "fault"
 _BUILDS = "TORCH_EXTENSIONS_DIR"
 _LIMIT_S = 300.0
+COMPILER = os.environ.get("CXX", "c++")
+_HEADER = re.compile(r"^#include <[^>]+>$", re.MULTILINE)
 
 # What building can end with.
 NEW_CODE, SAME_CODE, NO_BUILD = "new code", "same code", "does not compile"
 
 
-def build(file: Path, folder: Path, limit_s: float = _LIMIT_S) -> None:
+def build(file: Path, folder: Path, compiler: str = COMPILER, limit_s: float = _LIMIT_S) -> None:
     """Imports an emitted file in a process of its own, so that its libraries stand in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    child = multiprocessing.get_context("fork").Process(target=_import, args=(file, folder))
+    arguments = (file, folder, compiler)
+    child = multiprocessing.get_context("fork").Process(target=_import, args=arguments)
     child.start()
     child.join(limit_s)
     if child.is_alive():
@@ -35,8 +41,8 @@ def build(file: Path, folder: Path, limit_s: float = _LIMIT_S) -> None:
         child.join()
 
 
-def _import(file: Path, folder: Path) -> None:
-    os.environ[_BUILDS] = str(folder)
+def _import(file: Path, folder: Path, compiler: str) -> None:
+    os.environ |= {_BUILDS: str(folder), "CXX": compiler}
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
@@ -45,11 +51,30 @@ def _import(file: Path, folder: Path) -> None:
     import_file(file, file.stem)
 
 
-def rebuilt(file: Path, sound: Path, folder: Path) -> str:
+def precompiled(texts: Iterable[str], built: Path, folder: Path) -> str:
+    """A compiler that has read the headers of all emitted files already; else it is as the other.
+
+    Its flags are those of a library in `built`. Headers take most of a build of few kernels.
+    """
+    ninja = next(built.glob("opweld/*/build.ninja")).read_text()
+    given = re.search(r"^cflags = (.*)$", ninja, re.MULTILINE)
+    assert given is not None, "torch writes the flags into the file"
+    flags = [flag for flag in shlex.split(given[1]) if "TORCH_EXTENSION_NAME" not in flag]
+    lines = {line: None for text in texts for line in _HEADER.findall(text)}
+    header, script = folder / "headers.h", folder / "c++"
+    header.write_text("\n".join(lines) + "\n")
+    command = [COMPILER, *flags, "-x", "c++-header", str(header), "-o", f"{header}.gch"]
+    subprocess.run(command, check=True)
+    script.write_text(f'#!/bin/sh\nexec {COMPILER} -include {header} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def rebuilt(file: Path, sound: Path, folder: Path, compiler: str = COMPILER) -> str:
     """Builds a mutant in `folder`, beside the libraries of the sound file that stand in `sound`."""
     shutil.copytree(sound, folder)
     before = objects(folder)
-    build(file, folder)
+    build(file, folder, compiler)
     after = objects(folder)
     new = [after[path] for path in after if path not in before]
     if not new:

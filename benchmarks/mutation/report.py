@@ -87,3 +87,11 @@ def brief(case: Case) -> str:
 
 def _line(cells: Iterable[Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
+
+
+TABLES = {
+    "score": score_table,
+    "emulated": emulated_table,
+    "checks": checks_table,
+    "explained": explained_table,
+}

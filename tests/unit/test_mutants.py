@@ -32,7 +32,11 @@ SAMPLES = (
     ("loop ends one early", "for (int i = 0; i < n; ++i)", "for (int i = 0; i < n - 1; ++i)"),
     ("loop begins one late", "for (int i = 0; i < n; ++i)", "for (int i = 0 + 1; i < n; ++i)"),
     ("tail left out", "if (block < stop) {", "if (false) {"),
-    ("end one early", "const int64_t last = a < b ? a : b;", "const int64_t last = (a < b ? a : b) - 1;"),
+    (
+        "end one early",
+        "const int64_t last = a < b ? a : b;",
+        "const int64_t last = (a < b ? a : b) - 1;",
+    ),
     ("first row left out", "parallel_for(0, num_rows, 1,", "parallel_for(1, num_rows, 1,"),
     ("last row left out", "parallel_for(0, num_rows, 1,", "parallel_for(0, num_rows - 1, 1,"),
     ("literal of 3 % more", "y = x * 0.5f;", "y = x * 0.515f;"),
@@ -45,10 +49,18 @@ SAMPLES = (
     ("infinity's sign", "y = op::kInfinity<float>;", "y = -op::kInfinity<float>;"),
     ("integer of one more", "y = x + int32_t(2);", "y = x + int32_t(3);"),
     ("totals in float", "total[k] += lane[k];", "total[k] = float(total[k] + lane[k]);"),
-    ("one long sum in float", "constexpr int64_t kSpan = 16;", "constexpr int64_t kSpan = int64_t(1) << 40;"),
+    (
+        "one long sum in float",
+        "constexpr int64_t kSpan = 16;",
+        "constexpr int64_t kSpan = int64_t(1) << 40;",
+    ),
     ("carry in float", "sum_carry[k] = sum_lane;", "sum_carry[k] = float(sum_lane);"),
     ("double in float", "const double d = x / n;", "const double d = float(x / n);"),
-    ("value in half precision", "const float y = x * x;", "const float y = float(_Float16(x * x));"),
+    (
+        "value in half precision",
+        "const float y = x * x;",
+        "const float y = float(_Float16(x * x));",
+    ),
     ("compensation left out", "return sum + (lost + small);", "return sum + (0.0f + small);"),
     (
         "sum's parts in half precision",
@@ -97,8 +109,12 @@ SAMPLES = (
     ("gradient: * for /", "g = a / b", "g = a * b"),
     ("gradient: literal of 3 % more", "g = a * 0.5", "g = a * 0.515"),
     ("gradient: comparison negated", "g = a > b", "g = a <= b"),
-    ("gradient: saved tensors exchanged", "k_backward(_need, grad, x, y)", "k_backward(_need, grad, y, x)"),
-)  # fmt: skip
+    (
+        "gradient: saved tensors exchanged",
+        "k_backward(_need, grad, x, y)",
+        "k_backward(_need, grad, y, x)",
+    ),
+)
 EMITTED = '''"""ModelNew for a model."""
 _ORIGINAL = r\'\'\'
     def forward(self, x):
@@ -183,7 +199,7 @@ def test_a_seed_repeats_the_order_and_another_one_changes_it() -> None:
 
 
 def test_the_first_mutants_are_of_all_classes_and_models() -> None:
-    texts = {name: EMITTED for name in ("one", "two")}
+    texts = dict.fromkeys(("one", "two"), EMITTED)
     order = list(in_order(texts, 1))
     kinds = {mutant.kind for mutant in order}
     assert {mutant.kind for mutant in order[: len(kinds)]} == kinds
