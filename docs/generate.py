@@ -5,8 +5,8 @@ the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [F
 `opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
 lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
 be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
-grammar in the module's docstring. `mutants RESULT TABLE` is a table of `benchmarks/mutation/report.py`
-of an account in `benchmarks/results/`. The JSON schemas in schema/ are generated whole.
+grammar in the module's docstring. `mutants RESULT TABLE` is a table of an account of mutants, of
+`benchmarks/mutation/report.py`. The JSON schemas in schema/ are generated whole.
 """
 
 from __future__ import annotations
