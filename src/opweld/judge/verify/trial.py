@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 
-from opweld.judge.inputs.kinds import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
+from opweld.judge.inputs.kinds import (
+    INFINITE_ROWS,
+    LARGEST,
+    PLAIN,
+    SPECIAL,
+    Kind,
+    Manner,
+    move_by_ulp,
+)
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
 from opweld.judge.numerics.effective import (
     LOWERINGS,
@@ -306,7 +314,7 @@ class Trial:
         Where more than the tolerance is allowed, or a NaN is all that there is to fail by, failing
         does not count.
         """
-        weak = kind.ill_conditioned or kind.name in (LARGEST, SPECIAL)
+        weak = kind.ill_conditioned or kind.name in (LARGEST, SPECIAL, INFINITE_ROWS)
         if draw or weak or not (main or self._unrefuted):
             return None
         return Trivial(eager, kind.make(draw).tensors(), self._run_other(kind, eager))
