@@ -67,6 +67,18 @@ def explained_table(account: Mapping[str, Any]) -> list[str]:
     return [_line(("why it passes", "mutants")), "|---|---|", *map(_line, rows)]
 
 
+def open_table(account: Mapping[str, Any]) -> list[str]:
+    """The survivors without an explanation: what they change, line by line."""
+    heads = ("model", "class", "as it was", "the mutant")
+    lines = [_line(heads), "|---" * len(heads) + "|"]
+    for case in account["mutants"]:
+        if case["outcome"] == "survived" and explanation(case) is None:
+            sides = [[d[2:] for d in case["difference"] if d[0] == sign] for sign in "-+"]
+            cells = [f"`{' '.join(side).strip() or ' '}`".replace("|", "\\|") for side in sides]
+            lines.append(_line((case["model"], case["kind"], *cells)))
+    return lines
+
+
 def survivors(account: Mapping[str, Any]) -> list[str]:
     """The mutants that pass and have no explanation, with what they change."""
     lines = []
@@ -94,4 +106,5 @@ TABLES = {
     "emulated": emulated_table,
     "checks": checks_table,
     "explained": explained_table,
+    "open": open_table,
 }
