@@ -5,7 +5,8 @@ the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [F
 `opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
 lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
 be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
-grammar in the module's docstring. The JSON schemas in schema/ are generated whole.
+grammar in the module's docstring. `mutants RESULT TABLE` is a table of an account of mutants, of
+`benchmarks/mutation/report.py`. The JSON schemas in schema/ are generated whole.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.mutation import report  # noqa: E402
 
 from opweld.account import SCHEMA_VERSION, Account  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
@@ -90,6 +93,12 @@ def grade_table() -> str:
     return _table("grade | meaning", rows)
 
 
+def mutants(result: str, table: str) -> str:
+    """A table of an account of mutants, of those in `benchmarks/results/`."""
+    account = json.loads((ROOT / "benchmarks" / "results" / f"{result}.json").read_text("utf-8"))
+    return "\n".join(report.TABLES[table](account)) + "\n"
+
+
 def grammar(module: str) -> str:
     """The paragraphs of a module's docstring that define something."""
     paragraphs = (importlib.import_module(module).__doc__ or "").split("\n\n")
@@ -138,6 +147,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "targets": target_table,
     "grades": grade_table,
     "grammar": grammar,
+    "mutants": mutants,
     "stage": stage,
 }
 

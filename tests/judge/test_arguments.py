@@ -65,6 +65,7 @@ def test_each_argument_is_changed_given_and_left_out() -> None:
     assert starts == [
         "other booleans",
         "other integers",
+        "integers to ignore",
         "argument scale",
         "argument scale",
         "argument power",
@@ -85,6 +86,30 @@ def test_each_argument_is_changed_given_and_left_out() -> None:
     assert 0 < keep.sum() < 6
     mixed = kinds["other integers"].make(0).args[2]
     assert mixed.tolist() != list(range(9)) and set(mixed.tolist()) <= set(range(9))
+    ids = kinds["integers to ignore"].make(0).args[2]
+    kept = ids != -100
+    assert 0 < kept.sum() < 9 and torch.equal(ids[kept], torch.arange(9)[kept])
+
+
+def test_integers_to_ignore_are_given_where_the_original_takes_them() -> None:
+    """A loss ignores some of its targets; an index into a table is never one of them."""
+
+    def given(draw: int) -> Call:
+        return Call((torch.rand(9, 5), torch.arange(9) % 5, torch.arange(9)), {})
+
+    def takes(call: Call) -> bool:
+        return not (call.args[2] < 0).any()
+
+    class Loss(nn.Module):
+        def forward(self, x: Tensor, target: Tensor, ids: Tensor) -> Tensor:
+            return nn.functional.cross_entropy(x[ids], target)
+
+    (kind,) = (k for k in argument_kinds(given, Loss(), 3, takes) if k.name == "integers to ignore")
+    x, target, ids = kind.make(0).args
+    assert (target == -100).any() and (target != -100).any() and torch.equal(ids, given(0).args[2])
+    assert not any(
+        k.name == "integers to ignore" for k in argument_kinds(given, Loss(), 3, lambda call: False)
+    )
 
 
 def test_scalars_keep_their_sign() -> None:

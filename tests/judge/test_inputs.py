@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from opweld.judge.inputs.kinds import swapped, value_kinds
-from opweld.judge.inputs.layouts import EXPANDED, layout_kinds, sharing_kinds, weight_kinds
+from opweld.judge.inputs.layouts import (
+    EXPANDED,
+    ONE_STRIDED,
+    layout_kinds,
+    sharing_kinds,
+    weight_kinds,
+)
 from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import Call
 from opweld.judge.verify.seeds import stream
@@ -180,6 +187,18 @@ def test_layouts_are_what_they_are_called() -> None:
     orders = [k.make(0).tensors()[0] for k in layout_kinds(lambda draw: image, 3)]
     assert any(t.stride() == (20, 40, 5, 1) for t in orders)
     assert all(torch.equal(t, image.args[0]) for t in orders if 0 not in t.stride())
+
+
+def test_each_input_is_strided_by_itself() -> None:
+    kinds = [kind for kind in layout_kinds(own, 3) if kind.name == ONE_STRIDED]
+    dense = [[t.is_contiguous() for t in kind.make(0).tensors()] for kind in kinds]
+    count = len(own().tensors())
+    assert sorted(dense) == [[n != each for n in range(count)] for each in range(count)]
+    assert not _names_of_one_strided(lambda draw: Call((torch.rand(4, 5),), {}))
+
+
+def _names_of_one_strided(given: Callable[[int], Call]) -> list[str]:
+    return [kind.name for kind in layout_kinds(given, 3) if kind.name == ONE_STRIDED]
 
 
 def test_inputs_share_memory_where_two_are_alike() -> None:

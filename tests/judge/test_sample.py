@@ -12,10 +12,10 @@ import torch
 from tests.judge.pairs import OWN, SAME, judge_pair, named
 
 from opweld.judge import session
+from opweld.judge.levels import DEFAULT
 from opweld.judge.numerics import reference
 from opweld.judge.numerics.compare import are_close
 from opweld.judge.numerics.sample import Sample
-from opweld.judge.verify.levels import DEFAULT
 
 ROWS = 64
 MODEL = f"""

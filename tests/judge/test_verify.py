@@ -10,7 +10,7 @@ import torch
 from tests.judge.pairs import LINEAR, OWN, POINTWISE, SAME, failing, judge_pair, named
 
 from opweld.judge import session
-from opweld.judge.verify.levels import DEFAULT
+from opweld.judge.levels import DEFAULT
 
 
 def test_an_honest_rewrite_passes_with_its_figures(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from opweld.interface.cli import app
 from opweld.judge.inputs.kinds import value_kinds
 from opweld.judge.inputs.layouts import layout_kinds
 from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
+from opweld.judge.levels import DEFAULT, THOROUGH
 from opweld.judge.load import Call
 from opweld.judge.measure import consistency, significance
 from opweld.judge.measure.clock import FLUSH_BYTES
@@ -31,7 +32,6 @@ from opweld.judge.measure.rounds import (
     MIN_ROUNDS,
 )
 from opweld.judge.values import Check, KernelTiming, Settings, Timing, Verdict
-from opweld.judge.verify.levels import DEFAULT, THOROUGH
 from opweld.options import Options
 
 ROOT = Path(__file__).parents[2]

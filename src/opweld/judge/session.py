@@ -13,6 +13,7 @@ import torch
 
 from opweld.errors import UnsupportedTarget
 from opweld.judge.inputs.kinds import ILL_CONDITIONED, LARGEST, OwnInputs
+from opweld.judge.levels import level_of
 from opweld.judge.load import (
     NEW,
     ORIGINAL,
@@ -38,7 +39,6 @@ from opweld.judge.values import Check, Environment, Event, Judgement, Settings, 
 from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
 from opweld.judge.verify.checks import Verifier
-from opweld.judge.verify.levels import level_of
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.states import Beside
 from opweld.judge.verify.trial import Phase

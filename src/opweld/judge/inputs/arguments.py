@@ -7,7 +7,8 @@ What a ModelNew does not take it may refuse with an exception; what it takes has
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Container, Iterator
 from random import Random
 from typing import Any
 
@@ -21,7 +22,9 @@ from opweld.judge.tree import tensors
 from opweld.judge.verify.seeds import stream
 
 Accepts = Callable[[Call], bool]
-BOOLEANS, INTEGERS = "other booleans", "other integers"
+BOOLEANS, INTEGERS, IGNORED = "other booleans", "other integers", "integers to ignore"
+# What losses of torch leave out by default, and the share of the integers that become that.
+_IGNORED, _IGNORED_SHARE = -100, 1 / 3
 # Values that are tried for an argument whose default says nothing of its type, and are taken.
 _MAX_TAKEN = 2
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -31,6 +34,7 @@ def argument_kinds(own: Own, model: nn.Module, seed: int, accepts: Accepts) -> I
     """Each as far as the original takes it."""
     call, random = own(0), Random(stream(seed, "arguments"))
     yield from _tensor_kinds(own, seed)
+    yield from _ignored_kinds(own, seed, accepts)
     given = _by_name(model, call)
     for name, value in given.items():
         for other in _others(value, random):
@@ -95,6 +99,31 @@ def _tensor_kinds(own: Own, seed: int) -> Iterator[Kind]:
         yield Kind(BOOLEANS, booleans)
     if any(not dtype.is_floating_point and dtype is not torch.bool for dtype in dtypes):
         yield Kind(INTEGERS, integers)
+
+
+def _ignored_kinds(own: Own, seed: int, accepts: Accepts) -> Iterator[Kind]:
+    """Integers that a loss leaves out, in those tensors in which the original takes them."""
+
+    def make(draw: int, places: Container[int]) -> Call:
+        random = torch.Generator().manual_seed(stream(seed, IGNORED, draw))
+        number = itertools.count()
+
+        def ignored(t: Tensor) -> Tensor:
+            if next(number) not in places:
+                return t.clone()
+            some = torch.rand(t.shape, generator=random) < _IGNORED_SHARE
+            return t.masked_fill(some.to(t.device), _IGNORED)
+
+        return own(draw).map(ignored)
+
+    signed = [n for n, t in enumerate(own(0).tensors()) if _is_signed_integer(t)]
+    taken = frozenset(n for n in signed if accepts(make(0, (n,))))
+    if taken:
+        yield Kind(IGNORED, lambda draw: make(draw, taken))
+
+
+def _is_signed_integer(t: Tensor) -> bool:
+    return not is_float(t) and not t.is_complex() and t.dtype.is_signed and t.numel() > 0
 
 
 def _parameters(model: nn.Module) -> dict[str, inspect.Parameter]:

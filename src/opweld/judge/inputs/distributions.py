@@ -100,6 +100,15 @@ def special(x: Tensor, generator: torch.Generator) -> Tensor:
     return x
 
 
+def infinite_rows(x: Tensor, generator: torch.Generator) -> Tensor:
+    """The first row (the last dimension) is -Inf as a whole, and the third is Inf."""
+    if not x.dim() or x.numel() == 0 or x.is_complex():
+        return x
+    rows = x.view(-1, x.shape[-1])
+    rows[:1], rows[2:3] = -math.inf, math.inf
+    return x
+
+
 def _place(target: Tensor, values: list[float]) -> None:
     """Fill with some values, over and over."""
     repeats = -(-target.numel() // len(values))

@@ -27,7 +27,7 @@ Own = Callable[[int], Call]
 LARGEST = "the largest number"
 SWAPPED = "two elements swapped"
 CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
-SPECIAL = "NaN, infinities, signed zeros"
+SPECIAL, INFINITE_ROWS = "NaN, infinities, signed zeros", "rows of infinities"
 # What the first floating-point tensor is filled with, and the others.
 VALUES: dict[str, tuple[Fill, Fill]] = {
     "normal values": (distributions.normal, distributions.normal),
@@ -39,6 +39,7 @@ VALUES: dict[str, tuple[Fill, Fill]] = {
     ONE_HUGE: (distributions.one_huge, distributions.normal),
     LARGEST: (distributions.one_largest, distributions.normal),
     SPECIAL: (distributions.special, distributions.special),
+    INFINITE_ROWS: (distributions.infinite_rows, distributions.normal),
 }
 # There the answer may be a difference of equal numbers, which rounding alone decides.
 ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 import torch
@@ -18,7 +19,10 @@ from opweld.judge.verify.seeds import stream
 TWICE, OVERLAPPING = "the same tensor twice", "inputs that overlap"
 WEIGHT = "a weight as an input"
 EXPANDED = "expanded storage"
+ONE_STRIDED = "one strided input"
 _MAX_PADDING, _MAX_OFFSET = 9, 40
+# So many inputs, which are drawn, are strided each by itself.
+_MAX_BY_ITSELF = 4
 
 
 def layout_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
@@ -38,11 +42,26 @@ def layout_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
         changes += [("permuted storage", _swapped), ("permuted storage", _permuted(random))]
     if 4 in dims:
         changes.append(("channels-last storage", _channels_last))
-    return tuple(
+    of_all = (
         # rows that are equal leave a norm nothing but rounding
         Kind(name, _changer(own, change), ill_conditioned=name == EXPANDED)
         for name, change in changes
     )
+    return *of_all, *_one_strided(own, random)
+
+
+def _one_strided(own: Own, random: Random) -> Iterator[Kind]:
+    """One of several inputs strided, the others dense: a layout that is asked of some of them."""
+    able = [n for n, t in enumerate(own(0).tensors()) if t.dim() and t.shape[-1] > 1]
+    if len(own(0).tensors()) < 2:
+        return
+    for position in random.sample(able, min(len(able), _MAX_BY_ITSELF)):
+        yield Kind(ONE_STRIDED, partial(_with_strided, own, position))
+
+
+def _with_strided(own: Own, position: int, draw: int) -> Call:
+    call = own(draw)
+    return _replaced(call, {position: _strided(call.tensors()[position])})
 
 
 def sharing_kinds(own: Own) -> tuple[Kind, ...]:

@@ -32,13 +32,15 @@ class Backward:
     """What gradients are asked for: of the inputs or not, of all parameters but the `frozen`, in
     so many backward passes over each graph. `grad_layout` is how output gradients lie in memory:
     dense, with strides of zero as that of a sum, one row with the others expanded from it, or with
-    the last two dimensions in each other's place.
+    the last two dimensions in each other's place. With `create_graph`, they could be differentiated
+    again.
     """
 
     inputs: bool = True
     frozen: tuple[str, ...] = ()
     num_passes: int = 1
     grad_layout: str = DENSE
+    create_graph: bool = False
 
     @property
     def is_full(self) -> bool:
@@ -141,8 +143,9 @@ def differentiate(
         for position, given in enumerate(each_pass):
             named, suffix = graphs.named[position], _suffix(number, position)
             last = number + 1 == how.num_passes
+            outputs = graphs.outputs[position]
             with _frozen(graphs.model, graphs.frozen):
-                gradients = _backward(graphs.outputs[position], given, named, retain=not last)
+                gradients = _backward(outputs, given, named, not last, how.create_graph)
             found |= {name + suffix: g for name, g in zip(named, gradients, strict=True)}
             shapes |= {name + suffix: leaf for name, leaf in named.items()}
     synchronize()
@@ -159,20 +162,26 @@ def differentiate(
 
 
 def _backward(
-    outputs: list[Tensor], given: list[Tensor | None], named: dict[str, Tensor], retain: bool
+    outputs: list[Tensor],
+    given: list[Tensor | None],
+    named: dict[str, Tensor],
+    retain: bool,
+    create_graph: bool,
 ) -> Sequence[Tensor | None]:
     pairs = [
         (t, g) for t, g in zip(outputs, given, strict=True) if g is not None and t.requires_grad
     ]
     if not pairs:
         raise NoGradients
-    return torch.autograd.grad(
+    found = torch.autograd.grad(
         [t for t, _ in pairs],
         list(named.values()),
         [g for _, g in pairs],
-        retain_graph=retain,
+        retain_graph=retain or create_graph,
+        create_graph=create_graph,
         allow_unused=True,
     )
+    return [None if g is None else g.detach() for g in found] if create_graph else found
 
 
 def _suffix(number: int, position: int) -> str:

@@ -6,8 +6,9 @@ The inputs are the rounded ones, up-cast.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from opweld.judge.numerics.sample import Sample
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, collect
+from opweld.judge.verify.seeds import stream
 
 # Temporaries of the float64 run, as a multiple of inputs, parameters and outputs together.
 _HEADROOM = 3
@@ -38,7 +40,12 @@ class Block:
 class Reference:
     """Float64 runs of one model, whole where memory allows and by rows where it does not."""
 
-    def __init__(self, model: nn.Module, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, model: nn.Module, device: torch.device, seed: int, max_elems: int | None = None
+    ) -> None:
+        """`max_elems` is what a `Sample` takes; None takes all."""
+        self._max_elems = max_elems
+        self._num_samples = 0
         self._model = model
         self._device = device
         self._seed = seed
@@ -49,20 +56,30 @@ class Reference:
         """Take the parameters, buffers and the mode anew: they have changed."""
         self._wide = self._by_row = None
 
-    def blocks(self, call: Call, run: Run, sample: Sample | None = None) -> Iterator[Block]:
+    def blocks(
+        self, call: Call, run: Run, pass_over: Callable[[slice], bool] | None = None
+    ) -> Iterator[Block]:
         """Float64 leaves for the leaves of `run`, which the model gave for `call`.
 
-        With a `sample`, for as many rows as it needs, where rows go in blocks.
+        Where rows go in blocks and not all elements are wanted, blocks that `pass_over(rows)` finds
+        close to eager's may be left out.
 
         Raises:
             NoReference: not in float64, or not in the memory there is.
         """
         if self._is_large(call, run) and self._rows_are_independent(call, run):
-            yield from self._row_blocks(call, run, sample)
+            yield from self._row_blocks(call, run, self._sample(pass_over))
             return
         if self._needed_bytes(call, run) > available_bytes(self._device):
             raise NoReference("the float64 run does not fit in memory, nor row by row")
         yield Block(None, self._run(call, run))
+
+    def _sample(self, pass_over: Callable[[slice], bool] | None) -> Sample | None:
+        if self._max_elems is None or pass_over is None:
+            return None
+        self._num_samples += 1
+        random = Random(stream(self._seed, "rows", self._num_samples))
+        return Sample(self._max_elems, random, pass_over)
 
     def _is_large(self, call: Call, run: Run) -> bool:
         """Whether blocks of rows are better than the whole, or the only way."""

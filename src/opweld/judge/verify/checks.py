@@ -31,6 +31,7 @@ from opweld.judge.inputs.kinds import (
 )
 from opweld.judge.inputs.layouts import layout_kinds, sharing_kinds, weight_kinds
 from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
+from opweld.judge.levels import DEFAULT, Level
 from opweld.judge.load import (
     Call,
     Pair,
@@ -47,14 +48,13 @@ from opweld.judge.verify import aliases, gradients, guards, kept, signature
 from opweld.judge.verify.aliases import alias_clause, stride_note
 from opweld.judge.verify.degenerate import examine
 from opweld.judge.verify.guards import tight_rows
-from opweld.judge.verify.levels import DEFAULT, Level
 from opweld.judge.verify.other_weights import OtherWeights
 from opweld.judge.verify.ranges import asserts_on_device, refusal_on_cpu
-from opweld.judge.verify.run import Run, state_tensors
+from opweld.judge.verify.run import DeviceLost, Run, state_tensors
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.signature import parameters_of, signature_clause
 from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
-from opweld.judge.verify.trial import MAX_DRAWS, DeviceLost, Phase, Trial
+from opweld.judge.verify.trial import MAX_DRAWS, Phase, Trial
 from opweld.judge.verify.weights import compare_state, copy_state
 
 # How often a call that nobody looks at stands before one that is judged.

@@ -39,10 +39,10 @@ from opweld.judge.process.protocol import Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING
-from opweld.judge.verify.run import Run
+from opweld.judge.verify.run import DeviceLost, Run
 from opweld.judge.verify.seeds import stream
 from opweld.judge.verify.states import States
-from opweld.judge.verify.trial import DeviceLost, Phase, Trial
+from opweld.judge.verify.trial import Phase, Trial
 from opweld.judge.verify.weights import State, copy_state, load_state
 
 NAME = "gradients"
@@ -50,7 +50,7 @@ OTHER_VALUES, OTHER_BATCH = "gradients on other values", "gradients at another b
 INPUTS, PARAMETERS = "gradients of the inputs alone", "gradients of the parameters alone"
 SOME = "gradients with some parameters frozen"
 TWO_CALLS, TWICE = "gradients of two calls", "gradients twice"
-LAYOUTS = "gradients from other layouts"
+LAYOUTS, IN_GRAPH = "gradients from other layouts", "gradients in a graph"
 IN_TRAINING, IN_EVAL = "gradients in training mode", "gradients in eval mode"
 # A derivative has its value by several formulas of different accuracy, so grade C passes in these.
 NAMES = (
@@ -63,6 +63,7 @@ NAMES = (
     TWO_CALLS,
     TWICE,
     LAYOUTS,
+    IN_GRAPH,
     IN_TRAINING,
     IN_EVAL,
 )
@@ -326,6 +327,8 @@ def cases(
         Case(LAYOUTS, (own(0),), Backward(grad_layout=e), note)
         for e in (EXPANDED, ONE_ROW, TRANSPOSED)
     )
+    in_graph = Backward(create_graph=True)
+    yield lambda: iter((Case(IN_GRAPH, (own(0),), in_graph, note, may_refuse=True),))
     if size := leading_size(own(0)):
         rows = other_size(size, Random(stream(seed, OTHER_BATCH)))
         call = resized(own, rows)(0)

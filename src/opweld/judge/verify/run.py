@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from opweld.judge.load import Call, seed_all
 from opweld.judge.numerics.compare import pieces_of
 from opweld.judge.tree import leaves, structure, tensors
+from opweld.judge.values import Check
 from opweld.judge.verify.aliases import alias_map
 
 _INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -31,6 +32,14 @@ _MAX_CPU_POISON_BYTES = 32 * 2**20
 Fingerprint = tuple[tuple[int, ...], ...]
 # Calls a model and gives its outputs.
 Forward = Callable[[nn.Module, Call], Any]
+
+
+class DeviceLost(Exception):
+    """The device reported an error after which nothing runs on it; carries the check it ends."""
+
+    def __init__(self, check: Check) -> None:
+        super().__init__(check.detail)
+        self.check = check
 
 
 def plainly(model: nn.Module, call: Call) -> Any:

@@ -7,12 +7,19 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from random import Random
 from typing import Any
 
 import torch
 
-from opweld.judge.inputs.kinds import LARGEST, PLAIN, SPECIAL, Kind, Manner, move_by_ulp
+from opweld.judge.inputs.kinds import (
+    INFINITE_ROWS,
+    LARGEST,
+    PLAIN,
+    SPECIAL,
+    Kind,
+    Manner,
+    move_by_ulp,
+)
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
 from opweld.judge.numerics.effective import (
     EVERYWHERE,
@@ -30,12 +37,12 @@ from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64
 from opweld.judge.numerics.outputs import Comparison, bit_equal, coarsened, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT32, NoReference
 from opweld.judge.numerics.reference import Reference
-from opweld.judge.numerics.sample import Sample
 from opweld.judge.process.protocol import How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.guards import Extent, extent_of
 from opweld.judge.verify.run import (
+    DeviceLost,
     Run,
     autocast_to,
     collect,
@@ -54,14 +61,6 @@ POOL_ELEMS, MAX_DRAWS, POOL_SECONDS = 64, 16, 5.0
 MAX_EXTRA_ELEMS = 2**26
 
 Phase = Callable[[str, str], None]
-
-
-class DeviceLost(Exception):
-    """The device reported an error after which nothing runs on it; carries the check it ends."""
-
-    def __init__(self, check: Check) -> None:
-        super().__init__(check.detail)
-        self.check = check
 
 
 class Trial:
@@ -100,15 +99,13 @@ class Trial:
         self.main_extents: tuple[Extent, ...] = ()
         self.draws_random = False
         self._lowering = lowering
-        self._max_float64 = max_float64
-        self._num_samples = 0
         self._allowed = None if lowering else allowed_in(pair.device)
         self._dtypes: set[str] = set()
         self._observations: list[Observation] = []
         self._unrefuted: frozenset[Pass] = frozenset()
         self._phase = phase
         self._spoil = spoil
-        self._reference = Reference(pair.original, pair.device, self.seed)
+        self._reference = Reference(pair.original, pair.device, self.seed, max_float64)
 
     def weights_changed(self) -> None:
         """The parameters, buffers or mode of both sides have been set anew."""
@@ -288,8 +285,8 @@ class Trial:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
             self._restore()
-            sample = self._sample(comparison, kind, new, eager)
-            for block in self._reference.blocks(call, eager, sample):
+            over = None if kind.ill_conditioned else partial(comparison.pass_over, new, eager)
+            for block in self._reference.blocks(call, eager, over):
                 held_to = standard if allowed is None else larger_error(standard, allowed, block)
                 unjudged = comparison.add(new, held_to, block)
                 if trivial:
@@ -305,21 +302,13 @@ class Trial:
         if unjudged:
             self._add_noise(comparison, kind, draw, new, eager, sorted(unjudged))
 
-    def _sample(self, comparison: Comparison, kind: Kind, new: Run, eager: Run) -> Sample | None:
-        """Which rows are held to float64; None where all are."""
-        if self._max_float64 is None or kind.ill_conditioned:
-            return None
-        self._num_samples += 1
-        random = Random(stream(self.seed, "rows", self._num_samples))
-        return Sample(self._max_float64, random, partial(comparison.pass_over, new, eager))
-
     def _trivial(self, kind: Kind, draw: int, eager: Run, main: bool) -> Trivial | None:
         """The candidates that compute nothing, unless all of them have failed a check already.
 
         Where more than the tolerance is allowed, or a NaN is all that there is to fail by, failing
         does not count.
         """
-        weak = kind.ill_conditioned or kind.name in (LARGEST, SPECIAL)
+        weak = kind.ill_conditioned or kind.name in (LARGEST, SPECIAL, INFINITE_ROWS)
         if draw or weak or not (main or self._unrefuted):
             return None
         return Trivial(eager, kind.make(draw).tensors(), self._run_other(kind, eager))
