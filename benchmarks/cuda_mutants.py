@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,12 +70,14 @@ def main(
 def tried(mutant: Mutant, kernel: Kernel, code: bytes | None) -> dict[str, Any]:
     """What the account says of a mutant."""
     text = mutant.applied(kernel.text)
+    start = time.perf_counter()
     new = code_of(text)
     if new is None or new == code:
         found = {"outcome": NO_BUILD if new is None else SAME_CODE}
     else:
         found = judge(kernel, text)
-    return {**mutant.described(kernel.text), **found}
+    seconds = round(time.perf_counter() - start, 1)
+    return {**mutant.described(kernel.text), **found, "seconds": seconds}
 
 
 if __name__ == "__main__":

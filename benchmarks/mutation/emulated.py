@@ -62,7 +62,7 @@ class Kernel:
 
 def kernels() -> dict[str, Kernel]:
     """One of each way in which threads share their work."""
-    return dict(_kernels())
+    return {f"cuda_{name}": kernel for name, kernel in _kernels()}
 
 
 def _kernels() -> Iterator[tuple[str, Kernel]]:
@@ -84,6 +84,9 @@ def _kernels() -> Iterator[tuple[str, Kernel]]:
     m = Make()
     places = tuple(m.reduced(op, m.x("x", BATCH, 23, 14), 1) for op in ("amax", "argmax"))
     yield "places", of_reduction("places", places, {"x": values(6, 23, 14)}, rtol=0)
+    m = Make()
+    columns = m.reduced("sum", m.x("x", BATCH, 65, 36), 1)
+    yield "columns", of_reduction("columns", (columns,), {"x": values(3, 65, 36)}, atol=2e-5)
     for name, sizes in (("odd", {"s0": 3, "s1": 1027}), ("across", {"s0": 2, "s1": 65, "s2": 9})):
         yield f"scan_{name}", of_scan(name, sizes)
 

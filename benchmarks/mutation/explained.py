@@ -33,6 +33,7 @@ EXPLAINED = (
         "there is nothing to do: the loop behind it is empty in any case",
         ("empty call not looked for", "comparison's equality"),
         r"num_rows == 0|if \(block < stop\)",
+        ("cuda_scan_odd:122",),
     ),
     Explained(
         "less exact, by no more than the grades allow",
@@ -41,6 +42,7 @@ EXPLAINED = (
             *("literal of a hundred thousandth more", "value in half precision"),
         ),
         r"\(lost \+|total\[k\]|kSpan = 1024|\bq = ",
+        ("cuda_batch_norm:907", "cuda_scan_across:29"),
     ),
     Explained(
         "an index out of range: the original raises an exception, and such calls are not judged",
@@ -57,6 +59,25 @@ EXPLAINED = (
     Explained(
         "the result is laid out as the operand is, whose layout is asked as well",
         places=("scan:248",),
+    ),
+    Explained(
+        "it chooses among ways to run (index widths, packets, blocks) that all compute the same",
+        places=(
+            *("cuda_scan_odd:523", "cuda_places:635", "cuda_batch_norm:653", "cuda_columns:621"),
+            *("cuda_sum_in_pieces:719", "cuda_columns:162", "cuda_columns:740"),
+        ),
+    ),
+    Explained(
+        "a check of operands that no call fails",
+        places=("cuda_columns:613", "cuda_scan_odd:66"),
+    ),
+    Explained(
+        "a barrier before memory that a block writes once in these calls, or that is not reached",
+        places=("cuda_softmax:518", "cuda_columns:501", "cuda_scan_across:203"),
+    ),
+    Explained(
+        "some rows are computed twice, with the same values",
+        places=("scan:183",),
     ),
     Explained(
         "results with other strides and the same values are noted, and no failure",

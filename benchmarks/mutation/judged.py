@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,9 @@ from opweld.judge.values import SCOPES
 
 # One seed for all, so that a mutant is judged alike in every run; stops at the first failing check.
 SETTINGS = Settings(device="cpu", measure=False, seed=1, thorough=False, time_limit_s=120.0)
+
+# Paths but for the file's name: the same in every run.
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/:]+/)+")
 
 
 def judge(model: Path, new: Path, server: Server, builds: Path) -> dict[str, Any]:
@@ -31,7 +35,8 @@ def judge(model: Path, new: Path, server: Server, builds: Path) -> dict[str, Any
             found = {"caught_in": None, "error": str(error)}
             break
         if not verdict.passed:
-            found = {"caught_in": scope, "by": caught_by(verdict), "reason": verdict.reason[:300]}
+            reason = _FOLDERS.sub("", verdict.reason)[:300]
+            found = {"caught_in": scope, "by": caught_by(verdict), "reason": reason}
             break
         found |= {"grade": verdict.grade, "unsupported": list(verdict.unsupported)}
         if not verdict.unsupported:
