@@ -9,7 +9,10 @@ from typing import Any
 from benchmarks.mutation.explained import explanation
 from benchmarks.mutation.rules import CLASSES
 
-HEADS = ("class", "mutants", "caught in `call`", "in `full` alone", "explained", "open", "score")
+HEADS = (
+    *("class", "mutants", "caught in `call`", "in `full` alone", "explained", "open"),
+    *("caught of all", "score"),
+)
 Case = Mapping[str, Any]
 
 
@@ -45,11 +48,10 @@ def emulated_table(account: Mapping[str, Any]) -> list[str]:
 def _row(kind: str, cases: list[Case]) -> list[str]:
     where = Counter(case.get("caught_in") for case in cases)
     explained = sum(explanation(case) is not None for case in cases)
-    left = where[None] - explained
-    judged = len(cases) - explained
-    share = f"{(judged - left) / judged:.1%}" if judged else ""
-    numbers = (len(cases), where["call"], where["full"], explained, left)
-    return [kind, *map(str, numbers), share]
+    caught, judged = len(cases) - where[None], len(cases) - explained
+    shares = [f"{caught / count:.1%}" if count else "" for count in (len(cases), judged)]
+    numbers = (len(cases), where["call"], where["full"], explained, judged - caught)
+    return [kind, *map(str, numbers), *shares]
 
 
 def checks_table(account: Mapping[str, Any]) -> list[str]:

@@ -21,6 +21,7 @@ from opweld.judge.numerics.effective import (
     round_tf32,
     run_lowered,
 )
+from opweld.judge.verify import trial
 
 NEW = """
 from opweld.judge.numerics.effective import round_tf32
@@ -47,6 +48,16 @@ def test_the_format_of_a_product_is_named(name: str, tmp_path: Path) -> None:
     judgement = judge_pair(tmp_path, PRODUCT, NEW.replace("ROUND", ROUNDED[name]))
     assert not judgement.verdict.passed
     assert judgement.verdict.precision == name
+
+
+def test_the_format_of_what_is_too_large_to_be_run_again_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "MAX_EXTRA_ELEMS", 10)
+    judgement = judge_pair(tmp_path, PRODUCT, NEW.replace("ROUND", ROUNDED["TF32-like"]))
+    assert not judgement.verdict.passed and judgement.verdict.precision is None
+    new = NEW.replace("ROUND", "t")
+    assert judge_pair(tmp_path, LINEAR, new).verdict.precision == "float32-faithful"
 
 
 def test_faithful_results_are_named_so(tmp_path: Path) -> None:

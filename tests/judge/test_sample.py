@@ -85,7 +85,7 @@ def test_what_is_close(left: list[float], right: list[float], close: bool) -> No
     assert are_close(*both) == close
 
 
-def test_integers_are_equal_and_halves_are_held_to_float32() -> None:
+def test_integers_are_equal_and_halves_have_the_tolerance_of_float32() -> None:
     assert are_close(torch.tensor([3, 4]), torch.tensor([3, 4]))
     assert not are_close(torch.tensor([3, 5]), torch.tensor([3, 4]))
     one = torch.ones(1, dtype=torch.bfloat16)

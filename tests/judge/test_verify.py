@@ -255,3 +255,16 @@ def test_the_order_and_number_of_calls_follow_from_the_seed(tmp_path: Path) -> N
     assert orders[0] == orders[1] and counts[0] == counts[1]
     assert orders[0] != orders[2] and sorted(orders[0]) == sorted(orders[2])
     assert counts[0] != counts[2]
+
+
+def test_a_thorough_judgement_repeats_more_and_draws_more_batches(tmp_path: Path) -> None:
+    def counts(thorough: bool) -> tuple[int, int]:
+        judgement = judge_pair(tmp_path, POINTWISE, SAME, thorough=thorough)
+        assert judgement.verdict.passed, judgement.verdict.reason
+        batches = [c for c in judgement.verdict.checks if c.name.startswith("batch of")]
+        return int(named(judgement, "repeated runs").detail.split()[0]), len(batches)
+
+    repeats, batches = counts(thorough=False)
+    assert 8 <= repeats <= 13 and batches <= 7
+    more_repeats, more_batches = counts(thorough=True)
+    assert 200 <= more_repeats <= 220 and more_batches > batches

@@ -130,7 +130,7 @@ def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) 
     assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail
 
 
-def test_a_backward_may_run_a_forward_again(tmp_path: Path) -> None:
+def test_a_backward_may_rematerialize(tmp_path: Path) -> None:
     """What is frozen in the forward is so in the backward, which counts what it saves anew."""
     new = """
     from torch.utils.checkpoint import checkpoint

@@ -10,6 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from opweld.interface import cli
+from opweld.judge.values import Settings
+from opweld.pipeline import settings_of
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 MODEL = """
@@ -200,6 +205,29 @@ def test_check_refuses_a_precision_that_there_is_not(model: Path) -> None:
 def test_one_mode_is_judged(model: Path) -> None:
     said = refusal(opweld("check", model, model, "--mode", "both"))
     assert said == "there is no mode 'both' to judge in; use one of own, eval, training"
+
+
+@pytest.mark.parametrize("command", ["check", "optimize"])
+@pytest.mark.parametrize(
+    ("flags", "thorough", "stop_at_first"),
+    [((), False, True), (("--thorough",), True, True), (("--all",), False, False)],
+)
+def test_how_much_is_judged(
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    flags: tuple[str, ...],
+    thorough: bool,
+    stop_at_first: bool,
+) -> None:
+    asked: list[Settings] = []
+    monkeypatch.setattr(cli, "_check", lambda pair, settings, *_: asked.append(settings) or 0)
+    monkeypatch.setattr(
+        cli, "_optimize", lambda model, out, options, *_: asked.append(settings_of(options)) or 0
+    )
+    done = CliRunner().invoke(cli.app, [command, str(model), *flags])
+    assert done.exit_code == 0, done.output
+    assert [(each.thorough, each.stop_at_first) for each in asked] == [(thorough, stop_at_first)]
 
 
 def test_check_of_a_file_without_model_new(model: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from benchmarks.mutation.choice import Mutant, in_order, mutants_of
@@ -12,6 +14,7 @@ from benchmarks.mutation.report import counted, score_table, survivors
 from benchmarks.mutation.rules import CLASSES, RULES
 from benchmarks.mutation.text import PARTS, regions
 
+ROOT = Path(__file__).resolve().parents[2]
 # Of each rule: the class, a line, and what it becomes; None where the rule has to leave it alone.
 SAMPLES = (
     ("element after", "y = x[i * 7 + r];", "y = x[i * 7 + r + 1];"),
@@ -181,7 +184,7 @@ def test_only_code_of_the_named_part_is_changed() -> None:
     ]
 
 
-def test_a_mutant_differs_in_its_own_lines_alone() -> None:
+def test_a_mutant_differs_only_in_its_own_lines() -> None:
     for mutant in mutants_of("m", EMITTED):
         old, new = EMITTED.split("\n"), mutant.applied(EMITTED).split("\n")
         assert len(old) == len(new), "line numbers are part of what is compiled"
@@ -216,11 +219,19 @@ def test_the_score_counts_mutants_that_are_other_programs() -> None:
     cases += [case("caught", caught_in="call", by="own inputs")] * 2
     account = {"mutants": [*cases, case("caught", caught_in="full", by="inner size of 3")]}
     assert len(counted(account["mutants"])) == 4
-    assert score_table(account)[-1] == "| all | 4 | 2 | 1 | 0 | 1 | 75.0% |"
+    assert score_table(account)[-1] == "| all | 4 | 2 | 1 | 0 | 1 | 75.0% | 75.0% |"
     assert survivors(account) == ["m:1: operator: - for +", "    - a + b", "    + a - b"]
 
 
-def test_an_explanation_is_of_a_rule_that_exists_and_of_survivors_alone() -> None:
+def test_explained_mutants_are_survivors_of_the_records() -> None:
+    """What no longer survives, or lies elsewhere, needs no explanation, or a new one."""
+    records = (ROOT / "benchmarks" / "results").glob("mutants-*.json")
+    cases = [case for path in records for case in json.loads(path.read_text())["mutants"]]
+    survived = {case["name"] for case in cases if case["outcome"] == "survived"}
+    assert {name for row in EXPLAINED for name in row.names} <= survived
+
+
+def test_a_rule_that_explains_exists_and_what_is_caught_needs_no_explanation() -> None:
     names = {rule.name for rule in RULES}
     for row in EXPLAINED:
         assert set(row.rules) <= names and row.reason and re.compile(row.line)

@@ -37,11 +37,11 @@ def stacked(self, x):
     return rotated.flatten(2)
 
 
-def half_turned(self, x):
+def halves_rotated(self, x):
     half = x.shape[2] // 2
-    turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
+    rotated = torch.cat([-x[..., half:], x[..., :half]], dim=-1)
     cos, sin = (t[: x.shape[1]].repeat(1, 2) for t in (self.cos, self.sin))
-    return x * cos + turned * sin
+    return x * cos + rotated * sin
 
 
 def written_to_parts(self, x):

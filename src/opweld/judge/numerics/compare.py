@@ -97,8 +97,8 @@ def _same_piece(left: Tensor, right: Tensor) -> bool:
 
 
 def are_close(left: Tensor, right: Tensor) -> bool:
-    """Whether every element is within `ASSERT_CLOSE` of the other one's; NaN equals NaN, and what
-    is no number of float64 is held to float32's tolerance, or has to be equal.
+    """Whether every element is within `ASSERT_CLOSE` of the other's: float64 by its own tolerance,
+    narrower floating-point numbers by float32's; NaN equals NaN. Others have to be equal.
 
     Two tensors of one shape; `left` may lie elsewhere, and is fetched in pieces.
     """

@@ -70,10 +70,9 @@ class Trial:
     start every run from `pristine`; where a run may have written to its inputs, `spoil` is called.
     `num_elems` counts the elements of inputs and outputs in the main check, `main_runs` are both
     sides' there, without their leaves, and `main_extents` the outputs' sizes. `max_float64` is a
-    level's. With `lowering`,
-    errors may be those of the original lowered so; without, they may be as large as torch's flags
-    allow those of convolutions to be. `random_clause` is the first generator that ModelNew left in
-    another state.
+    level's. With `lowering`, errors may be those of the original lowered so; without, they may be
+    as large as torch's flags allow those of convolutions to be. `random_clause` is the first
+    generator that ModelNew left in another state.
     """
 
     def __init__(
@@ -102,6 +101,7 @@ class Trial:
         self._allowed = None if lowering else allowed_in(pair.device)
         self._dtypes: set[str] = set()
         self._observations: list[Observation] = []
+        self._unobserved = False
         self._unrefuted: frozenset[Pass] = frozenset()
         self._phase = phase
         self._spoil = spoil
@@ -113,10 +113,12 @@ class Trial:
 
     @property
     def precision(self) -> str | None:
-        """The precision of ModelNew's results, named by what was measured."""
-        if self.main_runs is None:
-            return None
+        """The precision of ModelNew's results, named by what was measured; None where errors beyond
+        eager's were, and not what would cause them.
+        """
         seen = [o for o in self._observations if not o.is_faithful]
+        if self.main_runs is None or (self._unobserved and not seen):
+            return None
         return name_of(seen) if seen else faithful(self._dtypes)
 
     @property
@@ -355,7 +357,10 @@ class Trial:
 
     def _observe(self, kind: Kind, comparison: Comparison, check: Check) -> None:
         """Hold the error of the worst output against what lower formats cost there."""
-        if check.error_vs_f64 is None or self.num_elems > MAX_EXTRA_ELEMS:
+        if check.error_vs_f64 is None:
+            return
+        self._unobserved = True
+        if self.num_elems > MAX_EXTRA_ELEMS:
             return
         eager = self._run_original(kind, 0, main=False)
         if isinstance(eager, Check) or check.output not in eager.names:
@@ -368,6 +373,7 @@ class Trial:
                 rounded = list(self._reference.blocks(call, eager))
             args = (eager, blocks, rounded, position, check.error_vs_f64.rms)
             self._observations.append(observe(self.pair.original, call, self.seed, *args))
+            self._unobserved = False
         except NoReference:
             return
 
@@ -403,10 +409,12 @@ class Trial:
 
     def _within_autocast(self, kind: Kind) -> bool:
         """Whether the errors are those of the original with every result in autocast's dtype."""
-        before, found = self._lowering, None
-        if lowering := EVERYWHERE.get(self.autocast):
-            self._lowering = lowering
+        if (lowering := EVERYWHERE.get(self.autocast)) is None:
+            return False
+        before, self._lowering = self._lowering, lowering
+        try:
             found = self._compare_draw(kind, 0, None, main=False, may_end=False)
+        finally:
             self._lowering = before
         return isinstance(found, Comparison) and found.check(kind.name).passed
 
