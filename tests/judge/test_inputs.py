@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from opweld.judge.inputs.distributions import infinite_rows
 from opweld.judge.inputs.kinds import swapped, value_kinds
 from opweld.judge.inputs.layouts import (
     EXPANDED,
@@ -242,3 +243,14 @@ def test_inner_sizes_change_together_in_all_tensors() -> None:
         assert (first.shape[1] == 6) != (other.shape[1] == 5)
         assert row.max() < 6 and torch.equal(first[:, :1, :1], x[:, :1, :1])
     assert len({tuple(t.shape for t in tensors) for tensors in made}) == len(made) >= 2
+
+
+def test_whole_rows_are_infinite() -> None:
+    for shape in ((5, 7), (2, 3, 7)):
+        x = infinite_rows(torch.zeros(shape), torch.Generator())
+        rows = x.reshape(-1, 7)
+        assert (rows[0] == -torch.inf).all() and (rows[2] == torch.inf).all()
+        assert rows.isinf().sum() == 14
+    assert (infinite_rows(torch.zeros(1, 7), torch.Generator()) == -torch.inf).all()
+    for left_alone in (torch.zeros(()), torch.zeros(0, 3), torch.zeros(2, dtype=torch.complex64)):
+        assert infinite_rows(left_alone, torch.Generator()) is left_alone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from opweld.judge.verify.run import (
     Overwritten,
     _add_checksum,
     _add_sums,
+    _numpy_state,
     filled_memory,
     fingerprint,
     run,
@@ -84,3 +86,24 @@ def test_uninitialised_memory_is_filled_inside_only() -> None:
         assert torch.empty(1000).isnan().all()
         assert (torch.empty(1000, dtype=torch.int32) == torch.iinfo(torch.int32).max).all()
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: numpy.random.rand(),  # the place in its array
+        lambda: numpy.random.seed(6),  # the array
+        lambda: numpy.random.set_state((*numpy.random.get_state()[:3], 1, 0.5)),  # a kept normal
+    ],
+)
+def test_every_part_of_numpys_state_counts(change: Callable[[], object]) -> None:
+    state = numpy.random.get_state()
+    try:
+        numpy.random.seed(5)
+        before = _numpy_state()
+        numpy.random.seed(5)
+        assert _numpy_state() == before
+        change()
+        assert _numpy_state() != before
+    finally:
+        numpy.random.set_state(state)

@@ -133,3 +133,18 @@ def test_a_wrong_row_is_found_wherever_it_lies(tmp_path: Path, row: int) -> None
 def test_a_lower_precision_of_some_rows_is_found(tmp_path: Path) -> None:
     own = named(judge_pair(tmp_path, MODEL, rewritten("y[50:] = y[50:].half().float()")), OWN)
     assert not own.passed and own.grade == "F"
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("row", [21, ROWS - 1])
+def test_a_wrong_integer_is_found_where_it_lies(tmp_path: Path, row: int) -> None:
+    model = MODEL.replace("torch.tanh(x) * x", "(torch.tanh(x) * x, (x > 0.3).long())")
+    new = f"""
+    class ModelNew(Base):
+        def forward(self, x):
+            y, above = super().forward(x)
+            above[{row}, 7] += 1
+            return y, above
+    """
+    own = named(judge_pair(tmp_path, model, new), OWN)
+    assert not own.passed and own.first_bad_index == (row, 7)

@@ -198,3 +198,25 @@ def test_the_lowest_grade_of_all_gradients_decides() -> None:
     assert judged(run(1e-5, 3e-7), eager).passed
     assert not judged(run(1e-5, 1e-4), eager).passed
     assert not judged(run(1e-4, 3e-7), eager).passed
+
+
+def test_a_backward_may_not_count_on_being_the_last(tmp_path: Path) -> None:
+    """One that cannot be differentiated may refuse; wrong gradients in a graph fail."""
+    new = """
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            return y.clone()
+
+        @staticmethod
+        ONCE
+        def backward(ctx, grad):
+            return grad * (1.5 if torch.is_grad_enabled() else 1.0)
+
+    class ModelNew(Base):
+        def forward(self, x):
+            return Doubled.apply(super().forward(x))
+    """
+    assert failing(judge_pair(tmp_path, LINEAR, new.replace("ONCE", ""))) == {gradients.IN_GRAPH}
+    once = new.replace("ONCE", "@torch.autograd.function.once_differentiable")
+    assert failing(judge_pair(tmp_path, LINEAR, once)) == set()
