@@ -13,9 +13,11 @@ from tests.judge.pairs import OWN, SAME, judge_pair, named
 
 from opweld.judge import session
 from opweld.judge.levels import DEFAULT
+from opweld.judge.load import Call
 from opweld.judge.numerics import reference
 from opweld.judge.numerics.compare import are_close
 from opweld.judge.numerics.sample import Sample
+from opweld.judge.verify.run import run
 
 ROWS = 64
 MODEL = f"""
@@ -60,6 +62,24 @@ def test_two_blocks_at_least_and_no_more_than_there_are() -> None:
     assert len(list(few.needed(BLOCKS, 1000))) == 2
     assert list(few.needed(BLOCKS[:1], 1000)) == BLOCKS[:1]
     assert list(few.needed([], 0)) == []
+
+
+def test_each_result_has_rows_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong in a few rows of every call is not left out every time; a seed repeats it."""
+    monkeypatch.setitem(reference.WHOLE_ELEMS, "cpu", 4 * 16)
+    model, call = torch.nn.ReLU(), Call((torch.randn(40, 8),), {})
+    eager = run(model, call, 1)
+
+    def left_out() -> list[list[slice]]:
+        of_one = reference.Reference(model, torch.device("cpu"), 1, max_elems=100)
+        calls: list[list[slice]] = [[] for _ in range(6)]
+        for found in calls:
+            list(of_one.blocks(call, eager, lambda rows, found=found: not found.append(rows)))
+        return calls
+
+    first = left_out()
+    assert all(len(found) == 8 for found in first) and any(f != first[0] for f in first)
+    assert left_out() == first
 
 
 INF, NAN = torch.inf, torch.nan

@@ -287,8 +287,8 @@ class Trial:
             if eager.draws_random:
                 raise NoReference("the model draws random numbers, in float64 others")
             self._restore()
-            over = None if kind.ill_conditioned else partial(comparison.pass_over, new, eager)
-            for block in self._reference.blocks(call, eager, over):
+            pass_over = partial(comparison.pass_over, new, eager)
+            for block in self._reference.blocks(call, eager, pass_over):
                 held_to = standard if allowed is None else larger_error(standard, allowed, block)
                 unjudged = comparison.add(new, held_to, block)
                 if trivial:
