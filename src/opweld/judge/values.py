@@ -72,6 +72,11 @@ class Settings:
     candidate: str = ""
 
 
+def joined(*parts: str) -> str:
+    """The parts that are not empty, with commas between them."""
+    return ", ".join(filter(None, parts))
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One step of progress: `stage` is load, verify or measure; `message` one line for a person."""

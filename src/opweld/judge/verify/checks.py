@@ -429,10 +429,6 @@ class Verifier:
         return self._trial
 
 
-def _joined(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
-
-
 def _share(rows: int, limit: int, cost: int) -> int:
     """As many rows as stay within the limit, an odd number of them."""
     if cost <= limit:

@@ -37,7 +37,7 @@ from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.protocol import Raised
 from opweld.judge.tree import tensors
-from opweld.judge.values import Check
+from opweld.judge.values import Check, joined
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING
 from opweld.judge.verify.run import DeviceLost, Run
 from opweld.judge.verify.seeds import stream
@@ -150,7 +150,7 @@ class Gradients:
         if clause := mismatch(new, eager):
             return Check(case.name, False, f"ModelNew: {clause}", grade="F")
         if bit_equal(new, eager):
-            return Check(case.name, True, _joined("bit-equal to eager", case.note), grade="A")
+            return Check(case.name, True, joined("bit-equal to eager", case.note), grade="A")
         return self._graded(case, grad_outputs, new, eager)
 
     def _graded(self, case: Case, grad_outputs: GradOutputs, new: Run, eager: Run) -> Check:
@@ -174,7 +174,7 @@ class Gradients:
         self._add_noise(within, case, grad_outputs, new, eager, everything)
         if not within.check(case.name).passed:
             return check
-        detail = _joined(case.note, "within what one ulp of the inputs changes")
+        detail = joined(case.note, "within what one ulp of the inputs changes")
         return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
 
     def _exact(self, case: Case, grad_outputs: GradOutputs, eager: Run) -> Block:
@@ -305,7 +305,7 @@ def cases(
 
     def on_values() -> Iterator[Case]:
         for kind in kinds:
-            about = _joined(kind.name, note)
+            about = joined(kind.name, note)
             yield Case(OTHER_VALUES, (kind.make(0),), note=about, extreme=True)
 
     def case(name: str, how: Backward = _EVERYTHING, *more: Call, about: str = note) -> Any:
@@ -410,7 +410,3 @@ def _skipped(name: str, detail: str, error: Exception | None = None) -> Check:
     if error is not None and is_device_lost(error):
         raise DeviceLost(check) from error
     return check
-
-
-def _joined(*parts: str) -> str:
-    return ", ".join(filter(None, parts))

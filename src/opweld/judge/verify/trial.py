@@ -39,7 +39,7 @@ from opweld.judge.numerics.precision import FLOAT32, NoReference
 from opweld.judge.numerics.reference import Reference
 from opweld.judge.process.protocol import How, Raised
 from opweld.judge.tree import tensors
-from opweld.judge.values import Check
+from opweld.judge.values import Check, joined
 from opweld.judge.verify.guards import Extent, extent_of
 from opweld.judge.verify.run import (
     DeviceLost,
@@ -155,7 +155,7 @@ class Trial:
         if kind.names_precision and (self._lowering or not check.passed or _is_coarse(check)):
             self._observe(kind, comparison, check)
         if not check.passed and kind.ill_conditioned and self._within_condition(kind):
-            detail = _joined(kind.note, "within what one ulp of the inputs changes")
+            detail = joined(kind.note, "within what one ulp of the inputs changes")
             return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
         if not check.passed and kind.coarse and (comparison.close or self._within_autocast(kind)):
             return replace(check, passed=True, grade="C", first_bad_index=None)
@@ -239,7 +239,7 @@ class Trial:
             if trivial := self._trivial(kind, draw, eager, main):
                 trivial.add()
                 self._refute(trivial, main)
-            return Check(kind.name, True, _joined("bit-equal to eager", kind.note), grade="A")
+            return Check(kind.name, True, joined("bit-equal to eager", kind.note), grade="A")
         comparison = comparison or Comparison(eager, overflows=kind.name == LARGEST)
         self._add_figures(comparison, kind, draw, new, eager, main)
         return comparison
@@ -439,10 +439,6 @@ class Trial:
         if self.pristine is not None:
             load_state(self.pair.original, self.pristine)
             self._reference.refresh()
-
-
-def _joined(*parts: str) -> str:
-    return ", ".join(filter(None, parts))
 
 
 def _is_float64(leaf: Any) -> bool:
