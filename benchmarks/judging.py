@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -52,6 +52,7 @@ class ModelNew(nn.Module):
         return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x ** 3)))
 """
 LOOK_S = 0.02
+LEVELS = DEFAULT, THOROUGH = "default", "thorough"
 
 
 def main(
@@ -68,11 +69,12 @@ def main(
         "cores": len(os.sched_getaffinity(0)),
         "torch": torch.__version__,
         "gelu": gelu(device),
-        "catalogue": catch(device, workers) if catalogue else None,
+        "catalogue": {name: catch(device, workers, name) for name in LEVELS if catalogue},
     }
     path = out / f"judging-{device}.json"
     path.write_text(json.dumps(account, indent=1) + "\n")
-    print(json.dumps({**account, "catalogue": brief(account["catalogue"])}, indent=1))
+    short = {name: brief(found) for name, found in account["catalogue"].items()}
+    print(json.dumps({**account, "catalogue": short}, indent=1))
 
 
 def gelu(device: str) -> dict[str, Any]:
@@ -145,8 +147,12 @@ class Found:
     seconds: float
 
 
-def catch(device: str, workers: int) -> dict[str, list[dict[str, Any]]]:
-    """Every file of the catalogue for this device, judged by as many warm servers."""
+def catch(device: str, workers: int, level: str) -> dict[str, list[dict[str, Any]]]:
+    """Every file of the catalogue for this device, judged by as many warm servers.
+
+    As a user has it judged, the first check that fails ends the judgement.
+    """
+    changed = {"thorough": level == THOROUGH, "stop_at_first": True}
     with ExitStack() as stack:
         free: SimpleQueue[Server] = SimpleQueue()
         for _ in range(workers):
@@ -155,7 +161,7 @@ def catch(device: str, workers: int) -> dict[str, list[dict[str, Any]]]:
         def found(folder: str, entry: Entry) -> dict[str, Any]:
             server = free.get()
             try:
-                return vars(judge(entry, server, device, folder))
+                return vars(judge(entry, server, device, folder, changed))
             finally:
                 free.put(server)
 
@@ -170,21 +176,22 @@ def chosen(folder: str, device: str) -> list[Entry]:
     return [entry for entry in entries(folder) if (entry.device or "cpu") == device]
 
 
-def judge(entry: Entry, server: Server, device: str, folder: str) -> Found:
+def judge(
+    entry: Entry, server: Server, device: str, folder: str, changed: Mapping[str, Any]
+) -> Found:
     start = time.perf_counter()
-    verdict = judged(entry, server, device).verdict
+    verdict = judged(entry, server, device, changed).verdict
     right = verdict.passed == (folder == "honest")
     return Found(entry.name, entry.kind, right, verdict.reason, time.perf_counter() - start)
 
 
-def brief(catalogue: Any) -> Any:
+def brief(catalogue: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """How many of how many were judged right, and which were not."""
-    if catalogue is None:
-        return None
     return {
         folder: {
             "right": sum(found["right"] for found in all_found),
             "of": len(all_found),
+            "seconds": sum(found["seconds"] for found in all_found),
             "wrong": [found["name"] for found in all_found if not found["right"]],
             "classes": by_class(all_found),
         }

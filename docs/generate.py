@@ -5,7 +5,7 @@ the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [F
 `opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
 lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
 be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
-grammar in the module's docstring. `mutants RESULT TABLE` is a table of an account of mutants, of
+grammar in the module's docstring. `classes RESULT` is a table of cheats. `mutants RESULT TABLE` is a table of an account of mutants, of
 `benchmarks/mutation/report.py`. The JSON schemas in schema/ are generated whole.
 """
 
@@ -99,6 +99,19 @@ def mutants(result: str, table: str) -> str:
     return "\n".join(report.TABLES[table](account)) + "\n"
 
 
+def classes(result: str) -> str:
+    """Of each class of cheats, how many each level catches; from an account of the catalogue."""
+    account = json.loads((ROOT / "benchmarks" / "results" / f"{result}.json").read_text("utf-8"))
+    levels = {name: found["cheats"] for name, found in account["catalogue"].items()}
+    kinds = dict.fromkeys(cheat["kind"] for cheats in levels.values() for cheat in cheats)
+    rows = []
+    for kind in (*sorted(kinds), None):
+        of = [[c["right"] for c in cheats if kind in (c["kind"], None)] for cheats in levels.values()]
+        counts = len(of[0]), *map(sum, of)
+        rows.append(f"| {kind or 'all'} | {' | '.join(map(str, counts))} |")
+    return _table(" | ".join(("class", "cheats", *levels)), rows)
+
+
 def grammar(module: str) -> str:
     """The paragraphs of a module's docstring that define something."""
     paragraphs = (importlib.import_module(module).__doc__ or "").split("\n\n")
@@ -146,6 +159,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "rules": rule_list,
     "targets": target_table,
     "grades": grade_table,
+    "classes": classes,
     "grammar": grammar,
     "mutants": mutants,
     "stage": stage,
