@@ -5,8 +5,9 @@ the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [F
 `opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
 lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
 be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
-grammar in the module's docstring. `classes RESULT` is a table of cheats. `mutants RESULT TABLE` is a table of an account of mutants, of
-`benchmarks/mutation/report.py`. The JSON schemas in schema/ are generated whole.
+grammar in the module's docstring. `classes RESULT` is a table of cheats. `mutants RESULT TABLE` is
+a table of an account of mutants, of `benchmarks/mutation/report.py`. The JSON schemas in schema/
+are generated whole.
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def classes(result: str) -> str:
     kinds = dict.fromkeys(cheat["kind"] for cheats in levels.values() for cheat in cheats)
     rows = []
     for kind in (*sorted(kinds), None):
-        of = [[c["right"] for c in cheats if kind in (c["kind"], None)] for cheats in levels.values()]
-        counts = len(of[0]), *map(sum, of)
+        of = [[c for c in cheats if kind in (c["kind"], None)] for cheats in levels.values()]
+        counts = len(of[0]), *(sum(c["right"] for c in cheats) for cheats in of)
         rows.append(f"| {kind or 'all'} | {' | '.join(map(str, counts))} |")
     return _table(" | ".join(("class", "cheats", *levels)), rows)
 
