@@ -17,8 +17,9 @@ class PlanRow:
     the example's: the other mode, another dtype, autocast.
     `replaced_copies` is an estimate of how long the PyTorch calls take that a kernel replaces, in
     times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
-    reductions of the kernel. `planned_name` names the group alone where `name` is that of an
-    earlier one whose kernel it shares.
+    reductions of the kernel, `places` all that it computes ("gelu.py:13"), and `module` is the path
+    of the submodule whose forward it is part of. `planned_name` names the group alone where `name`
+    is that of an earlier one whose kernel it shares.
     """
 
     name: str
@@ -34,6 +35,8 @@ class PlanRow:
     replaced_copies: float | None = None
     lines: tuple[str, ...] = ()
     planned_name: str = ""
+    places: tuple[str, ...] = ()
+    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ class Compiled:
 
 
 def _row(data: dict[str, Any]) -> PlanRow:
-    return PlanRow(**{**data, "ops": tuple(data["ops"]), "lines": tuple(data["lines"])})
+    lists = {name: tuple(data[name]) for name in ("ops", "lines", "places")}
+    return PlanRow(**{**data, **lists})
 
 
 def from_data(data: dict[str, Any]) -> Compiled:

@@ -199,7 +199,11 @@ def write_whole(out: Path, text: str) -> None:
 
 
 def write_json(out: Path, data: dict[str, Any]) -> None:
-    write_whole(out, json.dumps(data, indent=2, allow_nan=False) + "\n")
+    write_whole(out, json_text(data))
+
+
+def json_text(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def _not_writable(out: Path, error: OSError) -> OutputNotWritable:

@@ -25,6 +25,7 @@ from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import OriginalKept
 from opweld.inputs import cut_batch, on_device
+from opweld.ir.calls import place_of
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.expr import evaluate
@@ -337,6 +338,7 @@ def _row(group: Group, target: Target, part: Part) -> PlanRow:
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
     row = replace(row, lines=_condensing_lines(group, part.plan), planned_name=group.planned_name)
+    row = replace(row, places=_places(group, part.plan), module=_module(group, part.plan))
     if not group.fused:
         return row
     row = replace(row, replaced_copies=replaced_copies(group, target, sizes))
@@ -352,6 +354,20 @@ def _condensing_lines(group: Group, plan: Plan) -> tuple[str, ...]:
     reduced = (n for n in group.nodes if n.kind in (Kind.REDUCTION, Kind.SCAN))
     found = (places[node.serial].place for node in reduced if node.serial in places)
     return tuple(dict.fromkeys(found)) if group.fused else ()
+
+
+def _places(group: Group, plan: Plan) -> tuple[str, ...]:
+    """The user's lines behind a group, as they stand in their files."""
+    origins = dict(plan.graph.origins)
+    found = {origins[n.serial].place for n in group.nodes if n.inputs and n.serial in origins}
+    parted = sorted((file, int(line)) for file, _, line in (each.rpartition(":") for each in found))
+    return tuple(f"{file}:{line}" for file, line in parted)
+
+
+def _module(group: Group, plan: Plan) -> str:
+    """The path of the innermost submodule in which all of a group runs; "" is the model."""
+    chain, _ = place_of(group.nodes, dict(plan.graph.origins))
+    return chain[-1].path if chain else ""
 
 
 def _op_name(node: Node) -> str:

@@ -15,7 +15,13 @@ from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
 from opweld.judge.values import ALL_BASELINES, BASELINES
 from opweld.sandbox import AUTO, SANDBOXES, Sandbox
 
-TARGETS = ("auto", "cpu", "cuda", "sm_90a", "h100", "sm_80", "l40s", "rtx4090", "b200")
+# GPUs and architectures: those in target.py.
+GPUS = ("h200", "h100", "a100", "l40s", "rtx4090", "b200")
+ARCHITECTURES = (
+    *("sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a"),
+    *("sm_100", "sm_103", "sm_110", "sm_120", "sm_121"),
+)
+TARGETS = ("auto", "cpu", "cuda", *GPUS, *ARCHITECTURES)
 PRECISIONS = ("match",)
 MODES = ("own", "eval", "training", "both")
 AUTOCASTS = ("bfloat16", "float16")
@@ -31,14 +37,17 @@ class Options:
     """The choices of one run; frozen, so that every stage sees the same."""
 
     target: str = _option(
-        "auto", "What to make kernels for: what the machine has, or one named.", "--target"
+        "auto",
+        "What to make kernels for: auto (what the machine has), cpu, cuda, a GPU "
+        f"({', '.join(GPUS)}) or an architecture ({', '.join(ARCHITECTURES)}).",
+        "--target",
     )
     precision: str = _option(
-        "match", "How precise: `match` is at least as accurate as eager.", "--precision"
+        "match", "How precise: match is at least as accurate as eager.", "--precision"
     )
     mode: str = _option(
         "own",
-        "Make kernels for eval, training or both; `own` is the mode that Model is made in.",
+        "Make kernels for eval, training or both; own is the mode that Model is made in.",
         "--mode",
     )
     autocast: tuple[str, ...] = _option(
@@ -48,7 +57,8 @@ class Options:
     )
     dtype: tuple[str, ...] = _option(
         (),
-        "Make kernels for parameters and floating inputs of another dtype, too; may be repeated.",
+        f"Make kernels for parameters and floating inputs of another dtype, too: "
+        f"{', '.join(DTYPES)}; may be repeated.",
         "--dtype",
     )
     batch: int | None = _option(
@@ -73,7 +83,7 @@ class Options:
     )
     baselines: str = _option(
         ",".join(BASELINES),
-        "What ModelNew is timed beside, of eager, compile, graph and autotune (slow to make).",
+        "What ModelNew is timed beside, with commas: eager, compile, graph, autotune (slow).",
         "--baselines",
     )
     exclude: frozenset[str] = _option(

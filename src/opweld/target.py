@@ -285,23 +285,47 @@ TARGETS: dict[str, Target] = {
     target.name: target for target in (SM_90A, H100, SM_80, L40S, RTX_4090, B200, CPU)
 }
 
+# Architectures that nvcc knows and no data sheet here is of, with the target whose figures stand
+# for theirs: plans are chosen by them, results do not depend on them.
+_LIKE = {
+    "sm_86": L40S,
+    "sm_87": L40S,
+    "sm_88": L40S,
+    "sm_103": B200,
+    "sm_110": B200,
+    "sm_120": RTX_4090,
+    "sm_121": RTX_4090,
+}
+OTHERS: dict[str, Target] = {
+    arch: replace(target, name=arch, arch=arch, gpu="") for arch, target in _LIKE.items()
+}
+ALIASES: dict[str, Target] = {
+    "h200": SM_90A,
+    "sm_90": SM_90A,
+    "a100": SM_80,
+    "sm_89": L40S,
+    "sm_100": B200,
+}
+
 
 def choose_target(name: str, capability: tuple[int, int] | None, gpu: str = "") -> Target:
-    """The target called `name`: "auto", "cuda", or one of TARGETS.
+    """The target called `name`: "auto", "cuda", or one of TARGETS, OTHERS and ALIASES.
 
     `capability` and `gpu`, torch's name of the device, are those of the GPU that is there; None
     where there is none. Of several data sheets of its architecture it gets the one with its name,
     or the first. "cuda" without a GPU means sm_90a, so that CUDA text can be made anywhere.
 
     Raises:
-        UnsupportedTarget: there is no data sheet of the GPU's architecture.
+        UnsupportedTarget: the GPU's architecture is none of these.
     """
-    if name in TARGETS:
-        return TARGETS[name]
+    named = {**ALIASES, **OTHERS, **TARGETS}
+    if name in named:
+        return named[name]
     if capability is None:
         return SM_90A if name == "cuda" else CPU
     arch = f"sm_{capability[0]}{capability[1]}"
-    known = [target for target in TARGETS.values() if target.arch.rstrip("a") == arch]
+    every = (*TARGETS.values(), *OTHERS.values())
+    known = [target for target in every if target.arch.rstrip("a") == arch]
     if not known:
         listed = ", ".join(f"{each.name} ({each.gpu})" for each in TARGETS.values() if each.gpu)
         advice = f"name the nearest with --target: {listed}"

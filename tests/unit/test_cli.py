@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,11 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from opweld.interface import cli
-from opweld.judge.values import Settings
+from opweld.judge.values import ALL_BASELINES, PRECISIONS, SCOPES, Settings
+from opweld.options import DTYPES, MODES, TARGETS
 from opweld.pipeline import settings_of
+from opweld.tune.values import KINDS
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 MODEL = """
@@ -53,6 +59,13 @@ def refusal(done: subprocess.CompletedProcess[str], code: int = 2) -> str:
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("opweld: ")
     return last.removeprefix("opweld: ")
+
+
+def verdict(done: subprocess.CompletedProcess[str]) -> str:
+    """What the brief says of the pair."""
+    lines = [line for line in done.stdout.splitlines() if line.startswith("Verdict ")]
+    assert len(lines) == 1, done.stdout
+    return lines[0].removeprefix("Verdict").strip()
 
 
 def write(path: Path, text: str = "", **parts: str) -> Path:
@@ -145,7 +158,7 @@ def test_check_of_another_signature(model: Path) -> None:
     done = opweld("check", model, new)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert "NOT EQUIVALENT" in done.stdout and "missing 1 required positional" in done.stdout
+    assert "missing 1 required positional" in verdict(done)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +174,7 @@ def test_check_of_what_is_not_equivalent(model: Path, forward: str, says: str) -
     account = model.with_name("a.json")
     done = opweld("check", model, new, "--json", account)
     assert done.returncode == 1
-    verdict = done.stdout.strip().splitlines()[-1]
-    assert verdict.startswith("NOT EQUIVALENT") and says in verdict
+    assert verdict(done).startswith("NOT EQUIVALENT") and says in verdict(done)
     assert '"passed": false' in account.read_text()
 
 
@@ -180,8 +192,7 @@ def test_check_of_what_breaks_while_it_is_judged(model: Path, forward: str, says
     done = opweld("check", model, new, "--time-limit", "12")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    verdict = done.stdout.strip().splitlines()[-1]
-    assert verdict.startswith("NOT EQUIVALENT") and says in verdict
+    assert verdict(done).startswith("NOT EQUIVALENT") and says in verdict(done)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +205,58 @@ def test_check_accepts_the_precision_that_it_is_given(
     new = write(model.with_name("new.py"), NEW.format(forward=rounded))
     done = opweld("check", model, new, "--precision", precision, "--seed", "1")
     assert done.returncode == code, done.stdout
-    assert "precision: bfloat16-like, by measurement" in done.stdout
+    assert "bfloat16-like" in done.stdout
+
+
+def test_json_on_standard_output_stands_alone(model: Path) -> None:
+    new = write(model.with_name("new.py"), NEW.format(forward="return torch.exp(x) * 2.001"))
+    done = opweld("check", model, new, "--json", "-")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["verdict"]["passed"] is False
+    assert "NOT EQUIVALENT" in done.stderr
+
+
+def test_verbose_shows_every_check(model: Path) -> None:
+    new = write(model.with_name("new.py"), NEW.format(forward="return torch.exp(x) * 2.001"))
+    brief, whole = opweld("check", model, new), opweld("check", model, new, "-v")
+    assert "eager rms" in whole.stdout and "eager rms" not in brief.stdout
+    assert verdict(whole).startswith("NOT EQUIVALENT")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "values"),
+    [
+        ("optimize", "--mode", MODES),
+        ("optimize", "--dtype", DTYPES),
+        ("optimize", "--target", TARGETS),
+        ("optimize", "--baselines", ALL_BASELINES),
+        ("check", "--scope", SCOPES),
+        ("check", "--precision", PRECISIONS),
+        ("plan", "--stage", cli.STAGES),
+        ("tune", "--kind", KINDS),
+    ],
+)
+def test_help_names_every_value_and_a_shell_completes_them(
+    command: str, option: str, values: tuple[str, ...]
+) -> None:
+    text = CliRunner().invoke(cli.app, [command, "--help"], terminal_width=400).output
+    line = next(line for line in text.splitlines() if line.strip().startswith(option))
+    assert all(value in line for value in values), line
+    asked = f"opweld {command} {option} "
+    environ = {"_OPWELD_COMPLETE": "complete_bash", "COMP_WORDS": asked, "COMP_CWORD": "3"}
+    found = CliRunner().invoke(cli.app, [], env=environ, prog_name="opweld").output.split()
+    assert found == list(values)
+
+
+@pytest.mark.parametrize("command", ["optimize", "check", "plan", "tune", "doctor"])
+def test_help_ends_with_examples_that_the_command_line_takes(command: str) -> None:
+    text = CliRunner().invoke(cli.app, [command, "--help"]).output
+    examples = re.findall(rf"^    opweld ({command} .*)$", text, re.M)
+    assert examples
+    for example in examples:
+        name, *args = shlex.split(example)
+        parser = typer.main.get_command(cli.app).commands[name]  # type: ignore[attr-defined]
+        parser.make_context(name, args).close()
 
 
 def test_check_refuses_a_precision_that_there_is_not(model: Path) -> None:

@@ -3,9 +3,10 @@
 import io
 import re
 
+import pytest
 from rich.console import Console
 
-from opweld.interface.progress import STAGES, Progress
+from opweld.interface.progress import JUDGED, STAGES, Progress
 
 
 def test_plain_lines() -> None:
@@ -16,23 +17,46 @@ def test_plain_lines() -> None:
         progress.step("verify", "normal [bold]values[/], a long line that is not to be wrapped")
         progress.step("verify", "large values")
         progress.step("measure")
-    lines = re.sub(r"\[ *[\d.]+ s\]", "[t]", stream.getvalue()).splitlines()
+        progress.step("verify", "timed results")
+    lines = re.sub(r"^ *[\d.]+ s", "t", stream.getvalue(), flags=re.M).splitlines()
     assert lines == [
-        "[t] capture",
-        "[t] plan",
-        "[t] build",
-        "[t] verify",
-        "    normal [bold]values[/], a long line that is not to be wrapped",
-        "    large values",
-        "[t] measure",
+        "t  [1/5] capture",
+        "t  [2/5] plan",
+        "t  [3/5] build",
+        "t  [4/5] verify",
+        "    check 1: normal [bold]values[/], a long line that is not to be wrapped",
+        "    check 2: large values",
+        "t  [5/5] measure",
+        "    timed results",
     ]
-    assert tuple(line.removeprefix("[t] ") for line in lines if line.startswith("[t]")) == STAGES
+    assert tuple(line.split()[-1] for line in lines if line.startswith("t")) == STAGES
 
 
-def test_a_terminal_shows_the_time_of_each_stage() -> None:
+def test_a_terminal_shows_each_stage_its_time_and_what_is_done() -> None:
     stream = io.StringIO()
-    with Progress(Console(file=stream, force_terminal=True, width=80)) as progress:
+    with Progress(Console(file=stream, force_terminal=True, width=80), JUDGED) as progress:
+        progress.step("load", "importing m.py")
+        progress.step("verify", "a check [b]")
+        progress.step("verify", "another " * 20)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
+    assert re.search(r"\[1/3\] build +\d+\.\d s\n", text)
+    assert re.search(r"\[2/3\] verify +\d+\.\d s  2 checks\n", text)
+    assert "check 2: another" in text
+    assert all(len(line) <= 80 for line in re.split(r"[\r\n]", text))
+
+
+def test_a_stage_that_failed_has_no_time() -> None:
+    stream = io.StringIO()
+    with pytest.raises(ValueError), Progress(Console(file=stream, force_terminal=True)) as progress:
         progress.step("capture")
-        progress.step("plan")
-    text = stream.getvalue()
-    assert re.search(r"capture +\d+\.\d s", text) and re.search(r"plan +\d+\.\d s", text)
+        raise ValueError
+    assert " s\n" not in stream.getvalue()
+
+
+def test_a_second_round_begins_anew() -> None:
+    stream = io.StringIO()
+    with Progress(Console(file=stream, force_terminal=False)) as progress:
+        for stage in ("capture", "measure", "capture", "verify"):
+            progress.step(stage, "x")
+    assert stream.getvalue().count("[1/5] capture") == 2
+    assert "check 1: x" in stream.getvalue()

@@ -1,13 +1,16 @@
-"""Data sheets: each GPU gets its own, and what has none is refused with the list."""
+"""Data sheets: each GPU gets its own or the nearest, and what is too old is refused."""
 
 from __future__ import annotations
+
+import shutil
+import subprocess
 
 import pytest
 
 from opweld.errors import UnsupportedTarget
 from opweld.ir.kernels.product import Mode
 from opweld.options import TARGETS as NAMES
-from opweld.target import CPU, SM_80, SM_90A, TARGETS, choose_target
+from opweld.target import ALIASES, CPU, OTHERS, SM_80, SM_90A, TARGETS, choose_target
 
 
 @pytest.mark.parametrize(
@@ -37,18 +40,33 @@ def test_without_a_gpu() -> None:
     assert choose_target("sm_80", None) is SM_80
 
 
-def test_what_has_no_data_sheet_is_refused_with_the_list() -> None:
-    with pytest.raises(UnsupportedTarget) as caught:
-        choose_target("auto", (8, 6), "NVIDIA GeForce RTX 3090")
-    said = str(caught.value)
-    assert "sm_86" in said and all(name in said for name in TARGETS if name != "cpu")
+def test_an_architecture_without_a_data_sheet_is_planned_by_the_nearest() -> None:
+    found = choose_target("auto", (8, 6), "NVIDIA GeForce RTX 3090")
+    assert (found.name, found.arch, found.measured_as) == ("sm_86", "sm_86", "sm_86")
+    assert found.product_rates == TARGETS["l40s"].product_rates
+    assert choose_target("sm_80", (8, 6), "NVIDIA GeForce RTX 3090") is SM_80
+    assert choose_target("sm_90", None) is SM_90A
+
+
+def test_what_is_too_old_or_unknown_is_refused_with_a_next_step() -> None:
     with pytest.raises(UnsupportedTarget, match="sm_75; use --target cpu"):
         choose_target("auto", (7, 5), "Tesla T4")
-    assert choose_target("sm_80", (8, 6), "NVIDIA GeForce RTX 3090") is SM_80
+    with pytest.raises(UnsupportedTarget) as caught:
+        choose_target("auto", (13, 7), "a GPU to come")
+    said = str(caught.value)
+    assert "sm_137" in said and all(name in said for name in TARGETS if name != "cpu")
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+def test_every_architecture_that_nvcc_names_is_a_target() -> None:
+    listed = subprocess.run(["nvcc", "--list-gpu-arch"], capture_output=True, text=True, check=True)
+    named = {line.strip().replace("compute_", "sm_") for line in listed.stdout.split()}
+    missing = {arch for arch in named if int(arch[3:]) >= 80} - set(NAMES)
+    assert not missing
 
 
 def test_every_target_can_be_named() -> None:
-    assert set(NAMES) == {"auto", "cuda", *TARGETS}
+    assert set(NAMES) == {"auto", "cuda", *TARGETS, *OTHERS, *ALIASES}
 
 
 @pytest.mark.parametrize("name", TARGETS)

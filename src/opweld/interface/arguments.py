@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from opweld.judge.values import PRECISIONS
-from opweld.options import option_help
+from opweld.judge.values import ALL_BASELINES, JUDGED_MODES, PRECISIONS, SCOPES
+from opweld.options import AUTOCASTS, DTYPES, MODES, TARGETS, option_help
+from opweld.options import PRECISIONS as COMPILED_PRECISIONS
+from opweld.sandbox import SANDBOXES
+
+
+def choice(names: Sequence[str], flag: str, help: str, **more: Any) -> Any:
+    """An option whose values are `names`: they stand in its help, and a shell completes them.
+
+    Other values are refused later, in one sentence, and not by the parser.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    shown = {"metavar": "|".join(names), **more}
+    return typer.Option(flag, help=help, autocompletion=complete, **shown)
+
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.py", help="The model file.")]
 Either = Annotated[
@@ -45,38 +62,48 @@ Summary = Annotated[
         help="Append the verdict as Markdown. Default: the file in GITHUB_STEP_SUMMARY, if any.",
     ),
 ]
-Target = Annotated[str | None, typer.Option("--target", help=option_help("target"))]
-Precision = Annotated[str | None, typer.Option("--precision", help=option_help("precision"))]
+Target = Annotated[str | None, choice(TARGETS, "--target", option_help("target"), metavar="NAME")]
+Precision = Annotated[
+    str | None, choice(COMPILED_PRECISIONS, "--precision", option_help("precision"))
+]
 Accepted = Annotated[
     str | None,
-    typer.Option("--precision", help=f"What is accepted: {', '.join(PRECISIONS)}."),
+    choice(
+        PRECISIONS,
+        "--precision",
+        "What is accepted: match, errors like eager's; or the errors of the original in tf32, "
+        "fp16 or bf16.",
+    ),
 ]
-Mode = Annotated[str | None, typer.Option("--mode", help=option_help("mode"))]
-Autocast = Annotated[
-    list[str] | None, typer.Option("--autocast", metavar="DTYPE", help=option_help("autocast"))
-]
+Mode = Annotated[str | None, choice(MODES, "--mode", option_help("mode"))]
+Autocast = Annotated[list[str] | None, choice(AUTOCASTS, "--autocast", option_help("autocast"))]
 Dtype = Annotated[
-    list[str] | None, typer.Option("--dtype", metavar="DTYPE", help=option_help("dtype"))
+    list[str] | None, choice(DTYPES, "--dtype", option_help("dtype"), metavar="DTYPE")
 ]
 Scope = Annotated[
     str | None,
-    typer.Option(
+    choice(
+        SCOPES,
         "--scope",
-        help="What ModelNew must do: call, as the example call does, and what it refuses beyond "
+        "What ModelNew must do: call, as the example call does, and what it refuses beyond "
         "that is listed; or full, all that the original does.",
     ),
 ]
 Judged = Annotated[
     str | None,
-    typer.Option(
-        "--mode", help="Judge the example call in eval or training; own is how Model is made."
+    choice(
+        JUDGED_MODES,
+        "--mode",
+        "Judge the example call in eval or training; own is how Model is made.",
     ),
 ]
 Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
 Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
 TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]
-Baselines = Annotated[str | None, typer.Option("--baselines", help=option_help("baselines"))]
-Sandboxed = Annotated[str | None, typer.Option("--sandbox", help=option_help("sandbox"))]
+Baselines = Annotated[
+    str | None, choice(ALL_BASELINES, "--baselines", option_help("baselines"), metavar="NAMES")
+]
+Sandboxed = Annotated[str | None, choice(SANDBOXES, "--sandbox", option_help("sandbox"))]
 PassEnv = Annotated[
     list[str] | None, typer.Option("--pass-env", metavar="NAME", help=option_help("pass_env"))
 ]
@@ -84,5 +111,11 @@ Thorough = Annotated[bool, typer.Option("--thorough", help=option_help("thorough
 All = Annotated[bool, typer.Option("--all", help=option_help("stop_at_first"))]
 NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the account.")]
+Json = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),
+]
+Verbose = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show every check, kernel and reason.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 
 from opweld import __version__, account
-from opweld.delivery import check_output, default_output, write_json
+from opweld.delivery import check_output, default_output, json_text, write_json
 from opweld.errors import OpweldError, UnsupportedPrecision, UserError
 from opweld.interface import doctor
 from opweld.interface.arguments import (
@@ -51,13 +51,14 @@ from opweld.interface.arguments import (
     Target,
     Thorough,
     TimeLimit,
+    Verbose,
+    choice,
 )
 from opweld.interface.pairs import SAME_FILE, Pair, pair_of
-from opweld.interface.progress import Progress
-from opweld.interface.show import show_delivery
+from opweld.interface.progress import JUDGED, Progress
+from opweld.interface.show import show_delivery, show_judgement
 from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
-from opweld.judge import report
 from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES, Settings
 from opweld.model_file import read_source
 from opweld.options import Options, from_environment, listed
@@ -70,15 +71,21 @@ from opweld.tune.values import KINDS, Search
 
 INTERRUPTED = 130
 STAGES = ("graph", "plan", "kernel", "source")
+STANDARD_OUTPUT = Path("-")
 
 app = typer.Typer(
     name="opweld",
     help="Fuse a PyTorch model's operators into readable kernels, and prove the result.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _examples(*commands: str) -> str:
+    """The end of a command's help; the sign in front keeps its lines apart."""
+    heading = "Examples:" if len(commands) > 1 else "Example:"
+    return "\n".join(("\b", heading, *(f"  opweld {command}" for command in commands)))
 
 
 @app.callback(invoke_without_command=True)
@@ -90,7 +97,13 @@ def about(
         raise typer.Exit
 
 
-@app.command("optimize")
+@app.command(
+    "optimize",
+    short_help="Write a faster ModelNew, verified and measured.",
+    epilog=_examples(
+        "optimize gelu.py", "optimize gelu.py -o out/gelu_new.py --target sm_80 --no-check"
+    ),
+)
 def optimize_command(
     model: Model,
     out: Annotated[
@@ -116,6 +129,7 @@ def optimize_command(
     thorough: Thorough = False,
     go_on: All = False,
     json: Json = None,
+    verbose: Verbose = False,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
     pass_env: PassEnv = None,
@@ -144,27 +158,33 @@ def optimize_command(
         _warn_of_sandbox(options)
         read_source(model)
         _check_json(json)
-        return _optimize(model, out or default_output(model), options, json)
+        return _optimize(model, out or default_output(model), options, json, verbose)
 
     _exit_with(run, debug)
 
 
-def _optimize(model: Path, out: Path, options: Options, json: Path | None) -> int:
+def _optimize(model: Path, out: Path, options: Options, json: Path | None, verbose: bool) -> int:
     """Writes the faster file and shows how it was judged; the exit code."""
     try:
         with Progress(Console(stderr=True)) as progress:
             steps = (compile_in_child, build_in_child, judge_pair)
             delivery = optimize(model, out, options, progress, *steps)
     except NotEquivalent as error:
-        report.render(error.judgement, Console())
+        show_judgement(error.judgement, (model, out), _console(json), verbose)
         _write_json(json, account.of_judgement(model, out, error.judgement))
         raise
-    show_delivery(delivery, Console())
+    show_delivery(delivery, _console(json), verbose)
     _write_json(json, account.of_delivery(delivery))
     return 0
 
 
-@app.command("check")
+@app.command(
+    "check",
+    short_help="Judge ModelNew against Model, and time both.",
+    epilog=_examples(
+        "check gelu.py gelu_new.py --all", "check gelu.py mine.py --precision tf32 --json -"
+    ),
+)
 def check_command(
     model: Either = None,
     new: Judgeable = None,
@@ -181,6 +201,7 @@ def check_command(
     go_on: All = False,
     json: Json = None,
     summary: Summary = None,
+    verbose: Verbose = False,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
     pass_env: PassEnv = None,
@@ -216,31 +237,37 @@ def check_command(
             reference=pair.reference,
             candidate=pair.candidate,
         )
-        return _check(pair, settings, json, summary_file(summary))
+        return _check(pair, settings, json, summary_file(summary), verbose)
 
     _exit_with(run, debug)
 
 
-def _check(pair: Pair, settings: Settings, json: Path | None, summary: Path | None) -> int:
+def _check(
+    pair: Pair, settings: Settings, json: Path | None, summary: Path | None, verbose: bool
+) -> int:
     """Judges the pair and shows the judgement; the exit code."""
-    with Progress(Console(stderr=True)) as progress:
+    with Progress(Console(stderr=True), JUDGED) as progress:
         judgement = judge_pair(
             pair.model,
             pair.new,
             settings,
             lambda event: progress.step(event.stage, event.message),
         )
-    report.render(judgement, Console())
+    show_judgement(judgement, pair.names, _console(json), verbose)
     _write_json(json, account.of_judgement(*pair.names, judgement))
     if summary:
         append_summary(summary, markdown(judgement, pair.names))
     return judgement.exit_code
 
 
-@app.command("plan")
+@app.command(
+    "plan",
+    short_help="Print a stage of the compilation.",
+    epilog=_examples("plan gelu.py", "plan gelu.py --stage source --target sm_90a"),
+)
 def plan_command(
     model: Model,
-    stage: Annotated[str, typer.Option("--stage", help=f"One of {', '.join(STAGES)}.")] = "plan",
+    stage: Annotated[str, choice(STAGES, "--stage", "What to print.")] = "plan",
     target: Target = None,
     mode: Mode = None,
     autocast: Autocast = None,
@@ -276,15 +303,17 @@ def plan_command(
     _exit_with(run, debug)
 
 
-@app.command("tune")
+@app.command(
+    "tune",
+    short_help="Measure other schedules for a model.",
+    epilog=_examples("tune gelu.py --limit 300"),
+)
 def tune_command(
     model: Model,
     target: Annotated[
-        str | None, typer.Option("--target", help="What to measure: auto, cpu or cuda.")
+        str | None, choice(("auto", "cpu", "cuda"), "--target", "What to measure.")
     ] = None,
-    kind: Annotated[
-        str | None, typer.Option("--kind", help=f"Only one kind: {' or '.join(KINDS)}.")
-    ] = None,
+    kind: Annotated[str | None, choice(KINDS, "--kind", "Only schedules of one kind.")] = None,
     batch: Batch = None,
     write: Annotated[
         bool, typer.Option("--write", help="Write the proposed rows into the table.")
@@ -319,7 +348,7 @@ def tune_command(
         written = write and bool(found.rows)
         if written:
             tuning.apply(found)
-        tuned.show(found, written, Console())
+        tuned.show(found, written, _console(json))
         _write_json(json, tuning.account(model, asked, found, written))
         return 0
 
@@ -344,7 +373,11 @@ def _command(model: Path, target: str | None, kind: str | None, batch: int | Non
     return shlex.join(["opweld", "tune", str(model), *words])
 
 
-@app.command("doctor")
+@app.command(
+    "doctor",
+    short_help="Say what this machine has and what it lacks.",
+    epilog=_examples("doctor --json"),
+)
 def doctor_command(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     debug: Debug = False,
@@ -382,13 +415,20 @@ def _accepted(precision: str) -> str:
 
 
 def _check_json(json: Path | None) -> None:
-    if json:
+    if json and json != STANDARD_OUTPUT:
         check_output(json)
 
 
 def _write_json(json: Path | None, data: dict[str, Any]) -> None:
-    if json:
+    if json == STANDARD_OUTPUT:
+        print(json_text(data), end="")
+    elif json:
         write_json(json, data)
+
+
+def _console(json: Path | None) -> Console:
+    """Where a result is shown: beside JSON on standard output, on standard error."""
+    return Console(stderr=json == STANDARD_OUTPUT)
 
 
 def _exit_with(run: Callable[[], int], debug: bool) -> NoReturn:

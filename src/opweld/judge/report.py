@@ -27,7 +27,7 @@ from opweld.judge.values import (
 
 _NONE = "-"
 FAILED = "Failed"
-_SCOPES = {
+SCOPE_TEXTS = {
     CALL: "the example call, with any values and weights, for any batch, in its mode and dtype",
     FULL: "everything that the original does",
 }
@@ -125,7 +125,7 @@ def _findings(judgement: Judgement) -> Iterable[str]:
     """What was found out about the model and the candidate beyond the verdict."""
     verdict = judgement.verdict
     if verdict.passed:
-        yield f"scope: {_SCOPES[verdict.scope]}"
+        yield f"scope: {SCOPE_TEXTS[verdict.scope]}"
     if verdict.precision:
         yield f"precision: {verdict.precision}, by measurement"
     if judgement.degenerate:
@@ -277,10 +277,10 @@ def _print_grid(grid: Grid, console: Console) -> None:
     if not console.is_terminal:
         _print_plain(grid, console)
         return
-    table = Table(title=grid.title, title_justify="left", title_style="bold")
+    table = Table(title=grid.title, title_justify="left", title_style="bold", box=None)
     for head in grid.heads:
         right = head.startswith(">")
-        table.add_column(head.lstrip(">"), justify="right" if right else "left", overflow="fold")
+        table.add_column(head.lstrip(">"), justify="right" if right else "left", no_wrap=right)
     for row in grid.rows:
         table.add_row(*map(escape, row))
     console.print(table)
