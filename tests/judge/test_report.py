@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -175,3 +176,14 @@ def test_figures_that_are_not_finite_survive_json() -> None:
 def test_settings_survive_json() -> None:
     settings = Settings(device="cpu", seed=None, baselines=("eager",), num_runs=5, batch=3)
     assert from_plain(Settings, json.loads(json.dumps(to_plain(settings)))) == settings
+
+
+def test_tables_fit_80_columns_with_whole_figures() -> None:
+    own = replace(OWN, name="gradients from other layouts", max_ulp=595200.0, ulp_p99=9.141)
+    verdict = Verdict(True, "B", (own, BATCH), "equivalent")
+    stream = io.StringIO()
+    render(replace(JUDGEMENT, verdict=verdict), Console(file=stream, force_terminal=True, width=80))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert all(len(line) <= 80 for line in text.splitlines())
+    told = ("1.25e-08", "1.50e-08", "2.25e-07", "2.50e-07", "5.952e+05", "9.141", "gradients")
+    assert all(re.search(rf"(?<!\S){re.escape(each)}(?!\S)", text) for each in told)

@@ -68,10 +68,11 @@ def render(
     for grid in grids(judgement, plan, new_name):
         _print_grid(grid, console)
     for line in lines(judgement, output):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        console.print(escape(line), highlight=False, soft_wrap=not console.is_terminal)
     style = "bold green" if judgement.verdict.passed else "bold red"
     line = verdict_line(judgement)
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    soft = not console.is_terminal
+    console.print(line, style=style, markup=False, highlight=False, soft_wrap=soft)
 
 
 def grids(
@@ -277,10 +278,14 @@ def _print_grid(grid: Grid, console: Console) -> None:
     if not console.is_terminal:
         _print_plain(grid, console)
         return
-    table = Table(title=grid.title, title_justify="left", title_style="bold", box=None)
-    for head in grid.heads:
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table.title, table.title_justify, table.title_style = grid.title, "left", "bold"
+    for k, head in enumerate(grid.heads):
         right = head.startswith(">")
-        table.add_column(head.lstrip(">"), justify="right" if right else "left", no_wrap=right)
+        whole = right or max(len(row[k]) for row in grid.rows) <= len(head)
+        # a figure stays on one line, and its head takes no more room than it has to
+        name = "\n".join(head.lstrip(">").rsplit(" ", 1)) if right else head
+        table.add_column(name, justify="right" if right else "left", no_wrap=whole)
     for row in grid.rows:
         table.add_row(*map(escape, row))
     console.print(table)
