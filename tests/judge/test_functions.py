@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import nn
 
 import opweld
 from opweld.errors import ModelFileError, UserError
-from opweld.judge import Judgement, Settings, check
+from opweld.judge import Judgement, Server, Settings, check
 from opweld.judge.functions import assert_equivalent, check_functions
 
 QUICK = Settings(device="cpu", measure=False, seed=1)
@@ -47,9 +48,22 @@ NUMBER = 3
 """
 
 
-def judged(path: Path, candidate: str, reference: str = "reference") -> Judgement:
-    chosen = replace(QUICK, stop_at_first=False, reference=reference, candidate=candidate)
-    return check(path, path, chosen)
+Judged = Callable[..., Judgement]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as warm:
+        yield warm
+
+
+@pytest.fixture
+def judged(server: Server) -> Judged:
+    def judged(path: Path, candidate: str, reference: str = "reference") -> Judgement:
+        chosen = replace(QUICK, stop_at_first=False, reference=reference, candidate=candidate)
+        return check(path, path, chosen, server=server)
+
+    return judged
 
 
 @pytest.fixture
@@ -57,7 +71,7 @@ def functions(tmp_path: Path) -> Path:
     return write(tmp_path / "functions.py", FUNCTIONS)
 
 
-def test_a_function_of_a_file_is_judged_against_another(functions: Path) -> None:
+def test_a_function_of_a_file_is_judged_against_another(judged: Judged, functions: Path) -> None:
     judgement = judged(functions, "candidate")
     assert judgement.verdict.passed, judgement.verdict.reason
     assert any(c.name.startswith("argument scale") for c in judgement.verdict.checks)
@@ -71,30 +85,34 @@ def test_a_function_of_a_file_is_judged_against_another(functions: Path) -> None
         ("without_the_scale", "argument scale"),
     ],
 )
-def test_a_wrong_function_fails(functions: Path, candidate: str, fails: str) -> None:
+def test_a_wrong_function_fails(
+    judged: Judged, functions: Path, candidate: str, fails: str
+) -> None:
     assert any(name.startswith(fails) for name in failing(judged(functions, candidate)))
 
 
 @pytest.mark.parametrize(("name", "said"), [("nothing", "does not define"), ("NUMBER", "int")])
-def test_a_name_that_is_no_function_is_refused(functions: Path, name: str, said: str) -> None:
+def test_a_name_that_is_no_function_is_refused(
+    judged: Judged, functions: Path, name: str, said: str
+) -> None:
     with pytest.raises(ModelFileError, match=said):
         judged(functions, "candidate", reference=name)
     with pytest.raises(ModelFileError, match=said):
         judged(functions, name)
 
 
-def test_functions_need_inputs(tmp_path: Path) -> None:
+def test_functions_need_inputs(judged: Judged, tmp_path: Path) -> None:
     path = write(tmp_path / "functions.py", FUNCTIONS.replace("def get_inputs", "def inputs"))
     with pytest.raises(ModelFileError, match="does not define get_inputs"):
         judged(path, "candidate")
 
 
-def test_one_file_may_have_both_models(tmp_path: Path) -> None:
+def test_one_file_may_have_both_models(server: Server, tmp_path: Path) -> None:
     new = LINEAR.partition("def get_inputs")[0].replace("class Model(", "class ModelNew(")
     right = write(tmp_path / "right.py", LINEAR + new)
-    assert check(right, right, QUICK).verdict.passed
+    assert check(right, right, QUICK, server=server).verdict.passed
     wrong = write(tmp_path / "wrong.py", LINEAR + new.replace("tanh", "sinh"))
-    assert not check(wrong, wrong, QUICK).verdict.passed
+    assert not check(wrong, wrong, QUICK, server=server).verdict.passed
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
