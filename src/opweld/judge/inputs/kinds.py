@@ -159,8 +159,15 @@ def rescaled(own: Own, factor: float) -> Own:
 
 
 def resized(own: Own, rows: int) -> Own:
-    """The own inputs with `rows` rows."""
-    return lambda draw: resize(own(draw), rows)
+    """The own inputs with `rows` rows; each draw is made once, and copies are handed out."""
+    kept: dict[int, Call] = {}
+
+    def make(draw: int) -> Call:
+        if draw not in kept:
+            kept[draw] = resize(own(draw), rows)
+        return kept[draw].map(torch.clone)
+
+    return make
 
 
 def swapped(own: Own, seed: int) -> Own:

@@ -81,6 +81,11 @@ def touched_bytes(t: Tensor) -> int:
 
 def product_flops(model: nn.Module, call: Call) -> int:
     """Operations of the matrix products and convolutions, as torch counts them."""
+    return run_counted(model, call)[1]
+
+
+def run_counted(model: nn.Module, call: Call) -> tuple[Any, int]:
+    """The outputs of a call, and the operations of its matrix products and convolutions."""
     with FlopCounterMode(display=False) as counter:
-        model(*call.args, **call.kwargs)
-    return int(counter.get_total_flops())
+        outputs = model(*call.args, **call.kwargs)
+    return outputs, int(counter.get_total_flops())

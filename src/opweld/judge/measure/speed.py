@@ -269,10 +269,9 @@ def _conclude(
 ) -> tuple[Timing, Check]:
     original, device, call = contest.original, contest.device, contest.pool.call((0, 0))
     samples = {name: _samples(rounds, name) for name in rounds.records}
-    outputs = original(*call.args, **call.kwargs)
+    outputs, flops = limits.run_counted(original, call)
     num_bytes = limits.moved_bytes(original, call, outputs)
     del outputs
-    flops = limits.product_flops(original, contest.pool.call((0, 0)))
     copy, copied_bytes = limits.copy_samples(device)
     bandwidth = copied_bytes / copy.median / 1e6
     rate = limits.product_tflops(device, main_dtype(original, call)) if flops else None

@@ -57,8 +57,8 @@ from opweld.judge.verify.states import NOTHING_BESIDE, Beside, States
 from opweld.judge.verify.trial import MAX_DRAWS, Phase, Trial
 from opweld.judge.verify.weights import compare_state, copy_state
 
-# How often a call that nobody looks at stands before one that is judged.
-_BETWEEN = 0.3
+# How often a call that nobody looks at stands before one that is judged, and of how many draws.
+_BETWEEN, _DRAWS_BETWEEN = 0.3, 4
 DRAWN, RANDOM_STATE = "other weights, re-drawn", "random state"
 # What is tried where nothing is asked for.
 AUTOCAST, DTYPE = "bfloat16", "float64"
@@ -191,7 +191,7 @@ class Verifier:
         among = list(kinds)
         for kind in self._order.sample(among, len(among)):
             if self._order.random() < _BETWEEN:
-                self._trial.run_new(self._few(self._order.randrange(MAX_DRAWS)), kind.name)
+                self._trial.run_new(self._few(self._order.randrange(_DRAWS_BETWEEN)), kind.name)
             yield kind
 
     def _other_calls(self) -> Iterator[Check]:
