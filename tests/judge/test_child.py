@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,7 +47,9 @@ def test_a_good_pair_comes_back_with_its_judgement(tmp_path: Path) -> None:
     assert timing.compile_ms is None
     assert timing.limit_ms == pytest.approx(2 * 9 * 33 * 4 / timing.copy_gbps / 1e6)
     assert judgement.environment and judgement.environment.device == "cpu"
-    assert {event.stage for event in events} == {"load", "verify", "measure"}
+    assert {event.stage for event in events} == {"load", "verify", "measure", "estimate"}
+    (told,) = (event for event in events if event.stage == "estimate")
+    assert re.fullmatch(r"a first estimate: ModelNew [\d.e-]+ ms, eager [\d.e-]+ ms", told.message)
     assert not (tmp_path / "__pycache__").exists(), "nothing is written beside the files"
 
 

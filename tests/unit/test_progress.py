@@ -53,6 +53,19 @@ def test_a_stage_that_failed_has_no_time() -> None:
     assert " s\n" not in stream.getvalue()
 
 
+def test_an_estimate_stays_and_is_no_step() -> None:
+    stream = io.StringIO()
+    with Progress(Console(file=stream, force_terminal=False)) as progress:
+        progress.step("verify", "own inputs")
+        progress.step("estimate", "a first estimate: ModelNew 1 ms, eager 2 ms")
+        progress.step("verify", "repeated calls")
+    lines = stream.getvalue().splitlines()
+    assert lines[2:] == [
+        "a first estimate: ModelNew 1 ms, eager 2 ms",
+        "    check 2: repeated calls",
+    ]
+
+
 def test_a_second_round_begins_anew() -> None:
     stream = io.StringIO()
     with Progress(Console(file=stream, force_terminal=False)) as progress:

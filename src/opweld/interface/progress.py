@@ -10,6 +10,8 @@ from rich.progress import Progress as Live
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from opweld.judge.values import ESTIMATE
+
 STAGES = ("capture", "plan", "build", "verify", "measure")
 # What the judge does of them.
 JUDGED = ("build", "verify", "measure")
@@ -66,6 +68,9 @@ class Progress:
 
     def step(self, stage: str, message: str = "") -> None:
         """One step of `stage`, a name of the compiler's or of the judge's."""
+        if stage == ESTIMATE:
+            self.say(message)
+            return
         shown = SHOWN_AS.get(stage, stage)
         if (self._stage, shown) == ("measure", "verify"):
             shown = self._stage  # timed results are checked as they are timed

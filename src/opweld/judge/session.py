@@ -29,13 +29,22 @@ from opweld.judge.load import (
 )
 from opweld.judge.measure.baselines import NAMES, chosen
 from opweld.judge.measure.busy import busy_note
+from opweld.judge.measure.clock import summarise
 from opweld.judge.measure.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.measure.speed import Alone, Contest, Measured, alone, time_sides
 from opweld.judge.numerics.grade import worst
 from opweld.judge.process.environment import choose_device, describe
 from opweld.judge.process.processes import strays
 from opweld.judge.process.protocol import Files
-from opweld.judge.values import Check, Environment, Event, Judgement, Settings, Verdict
+from opweld.judge.values import (
+    ESTIMATE,
+    Check,
+    Environment,
+    Event,
+    Judgement,
+    Settings,
+    Verdict,
+)
 from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
 from opweld.judge.verify.checks import Verifier
@@ -48,6 +57,7 @@ from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
 UNGRADED = (*gradients.NAMES, LARGEST, *ILL_CONDITIONED)
+_NUM_ESTIMATES = 3
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
 
@@ -117,6 +127,7 @@ def _judge(
         settings.stop_at_first,
         Beside(settings.autocast, settings.dtype),
         settings.scope,
+        lambda: _estimate(pair, quiet, channel),
     )
     verifier.verify()
     if not verifier.device_lost and (
@@ -272,6 +283,23 @@ def _time_alone(pair: Pair, seed: int, settings: Settings, channel: Channel) -> 
             return alone(pair.original, make, pair.device, settings)
 
     return guard_original(pair.model_path, "Model.forward", timed)
+
+
+def _estimate(pair: Pair, quiet: Alone | None, channel: Channel) -> None:
+    """Tells the user early how fast ModelNew seems to be; no figure of the judgement."""
+    if quiet is None or not quiet.eager_ms:
+        return
+    side, draws = pair.new.timed, quiet.pool.draws()
+    side.prepare(quiet.pool.calls)
+    found = []
+    for _ in range(_NUM_ESTIMATES):
+        side.arm(draws.order(1))
+        found += side.block(True, False)
+        side.release()
+    side.prepare(())
+    eager = summarise(list(quiet.eager_ms)).median
+    told = f"a first estimate: ModelNew {min(found):.3g} ms, eager {eager:.3g} ms"
+    channel.event(Event(ESTIMATE, told))
 
 
 def _phases(channel: Channel, side: Any) -> Phase:

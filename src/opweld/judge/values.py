@@ -77,9 +77,16 @@ def joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
+# Of an event that is no step, but a finding.
+ESTIMATE = "estimate"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step of progress: `stage` is load, verify or measure; `message` one line for a person."""
+    """One step of progress: `stage` is load, verify or measure; `message` one line for a person.
+
+    Of the stage `estimate` there is at most one: what a first look at the times says.
+    """
 
     stage: str
     message: str

@@ -83,6 +83,7 @@ class Verifier:
         stop_at_first: bool = True,
         beside: Beside = NOTHING_BESIDE,
         scope: str = CALL,
+        after_main: Callable[[], None] = lambda: None,
     ) -> None:
         self.pair = pair
         self.seed = seed
@@ -92,6 +93,7 @@ class Verifier:
         self._level = level
         self._stop_at_first = stop_at_first
         self._strict = scope == FULL
+        self._after_main = after_main
         self._beside = beside
         self._own = OwnInputs(pair, seed)
         self._few: Own = self._own
@@ -141,6 +143,8 @@ class Verifier:
             return  # it raises, or returns something else: all the rest would say the same
         if not state.passed:
             return  # the rest needs one state on both sides
+        if main.passed:
+            self._after_main()
         self._reduce()
         yield self._aliases()
         self.degenerate = self._examine()
