@@ -20,13 +20,15 @@ from opweld.judge.measure.blocks import Order, Timed
 from opweld.judge.measure.clock import quantile
 from opweld.judge.measure.significance import LEAST_PAIRS
 
-# A block this long is timed from outside to about one percent: an answer takes some 0.1 ms.
-BLOCK_MS = 20.0
+# A block this long is timed from outside to less than one percent: an answer takes some 0.1 ms. On
+# two cores a process that was idle loses up to 4 ms at the start of a block, until the scheduler
+# moves the second of its threads from the processor of the first.
+BLOCK_MS = 60.0
 MIN_ROUNDS, MAX_ROUNDS = LEAST_PAIRS, 50
 # What the least rounds may take of the time budget: making inputs, say, takes time, too.
 MAX_EXCESS = 3.0
 _NUM_WARM_UPS, _LONG_MS = 3, 500.0
-_NUM_ANSWERS = 5
+_NUM_ANSWERS, _GROWTH = 5, 8
 _MAX_TOUCHED = 32
 # On a busy machine some calls take far longer than most: the mean is no guide to the others.
 _BURST_RATIO = 4.0
@@ -148,10 +150,10 @@ Audit = Callable[[tuple[int, int], Any], None]
 class Rounds:
     """Blocks of several sides in rounds; the order inside each round is drawn.
 
-    `max_calls` bounds a block by the memory that its inputs and outputs take. Only the side named
-    `audited` keeps its outputs, in every block, for it must not learn which are looked at. All
-    other sides are timed while it is paused. `answer` asks another process like the audited side's
-    for an answer; without it that side itself says how long one takes.
+    `max_calls` bounds a block by the memory that its inputs and outputs take. Outputs are looked at
+    of the side named `audited` alone, which must not learn which. All other sides are timed while
+    it is paused. `answer` asks another process like the audited side's for an answer; without it
+    that side itself says how long one takes.
     """
 
     def __init__(
@@ -255,13 +257,20 @@ class Rounds:
         return sum(record.num_calls for record in self.records.values()) / before
 
     def _resize(self, trial: dict[str, Block]) -> float:
-        """Shorter blocks where the trial took longer than meant; the share of it that is left."""
+        """Blocks as long as they are meant to be, by the trial; returns their length over its own.
+
+        Longer ones, too: the first call, by which they were planned, takes longer than the others.
+        """
         spent = left = 0.0
         for name, block in trial.items():
             record = self.records[name]
             mean_ms = (block.outside - block.empty) / record.num_calls
             each_ms = max(quantile(sorted(block.inside), 0.5), mean_ms / _BURST_RATIO, 1e-6)
-            fitting = min(record.num_calls, math.ceil(record.block_ms / each_ms))
+            shorter = min(record.num_calls, math.ceil(record.block_ms / each_ms))
+            # longer by the clock outside alone, and not at once by much: who lies, or puts work off,
+            # would make blocks endless
+            longer = math.floor(record.block_ms / max(mean_ms, 1e-6))
+            fitting = max(shorter, min(longer, _GROWTH * record.num_calls, self._max_calls))
             spent += block.outside + block.empty
             left += (block.outside + block.empty) * fitting / record.num_calls
             record.num_calls = fitting
@@ -299,7 +308,10 @@ class Rounds:
         side, order = self._sides[name], self._draws.order(self.records[name].num_calls)
         keep = name == self._audited
         with self._alone(name):
-            block = time_block(side, order, keep, self._now)
+            if len(order) > 1:  # a process that stood still is slow at first
+                side.arm(self._draws.order(1))
+                side.block(True, True)
+            block = time_block(side, order, self._now)
             if keep:
                 self._look(side, order, audit)
             side.release()
@@ -359,13 +371,16 @@ class Rounds:
         return (self._now() - start) * 1e3
 
 
-def time_block(side: Timed, order: Order, keep: bool, now: Now = perf_counter) -> Block:
-    """One block with its calls and, just before, without them."""
+def time_block(side: Timed, order: Order, now: Now = perf_counter) -> Block:
+    """One block with its calls and, just before, without them.
+
+    Outputs are kept until its end, whoever's they are: memory that is used again at once is faster.
+    """
     side.arm(order)
     start = now()
     side.block(False, False)
     middle = now()
-    inside = side.block(True, keep)
+    inside = side.block(True, True)
     return Block(tuple(inside), (now() - middle) * 1e3, (middle - start) * 1e3)
 
 
