@@ -267,8 +267,8 @@ class Rounds:
             mean_ms = (block.outside - block.empty) / record.num_calls
             each_ms = max(quantile(sorted(block.inside), 0.5), mean_ms / _BURST_RATIO, 1e-6)
             shorter = min(record.num_calls, math.ceil(record.block_ms / each_ms))
-            # longer by the clock outside alone, and not at once by much: who lies, or puts work off,
-            # would make blocks endless
+            # longer by the clock outside alone, and not by much: who lies, or puts work off, would
+            # make blocks endless
             longer = math.floor(record.block_ms / max(mean_ms, 1e-6))
             fitting = max(shorter, min(longer, _GROWTH * record.num_calls, self._max_calls))
             spent += block.outside + block.empty
