@@ -1,4 +1,5 @@
-# Every target is one plain command that works without make, too.
+# Every target is one plain command that works without make, too. demo and test make an environment
+# of their own where none is active; the others are for whoever has one.
 .DEFAULT_GOAL := help
 .PHONY: help unit compile device test all device-all golden bench lint docs demo
 
@@ -14,8 +15,11 @@ compile:  ## the tier that exports, compiles and runs on the CPU, but for the sl
 device:  ## the tier that needs a GPU, but for the slow tests; more processes only wait for each other
 	python3 -m pytest --tier device -n 4
 
-test:  ## the tiers unit and compile, and device where there is one, but for the slow tests
-	python3 -m pytest -n 2
+demo:  ## install opweld, and optimise the first example for what this machine has
+	@scripts/demo.sh
+
+test:  ## install opweld, and run the tests that are not slow
+	@scripts/test.sh
 
 all:  ## with the tests that take long; the log is out/all.xml
 	python3 -m pytest -n 2 -m "slow or not slow" --junitxml out/all.xml
@@ -35,6 +39,3 @@ lint:  ## the checks of .ci/run
 
 docs:  ## rewrite the generated parts of the documentation
 	python3 docs/generate.py
-
-demo:  ## optimise the first example
-	python3 -m opweld optimize examples/gelu.py -o out/gelu_new.py

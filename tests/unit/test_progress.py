@@ -11,7 +11,7 @@ from opweld.interface.progress import JUDGED, STAGES, Progress
 
 def test_plain_lines() -> None:
     stream = io.StringIO()
-    with Progress(Console(file=stream, force_terminal=False, width=40)) as progress:
+    with Progress(Console(file=stream, width=40), verbose=True) as progress:
         for stage in ("capture", "graph", "plan", "source", "load"):
             progress.step(stage)
         progress.step("verify", "normal [bold]values[/], a long line that is not to be wrapped")
@@ -30,6 +30,14 @@ def test_plain_lines() -> None:
         "    timed results",
     ]
     assert tuple(line.split()[-1] for line in lines if line.startswith("t")) == STAGES
+
+
+def test_steps_are_left_out_where_nobody_asked_for_them() -> None:
+    stream = io.StringIO()
+    with Progress(Console(file=stream)) as progress:
+        progress.step("verify", "own inputs")
+        progress.step("measure", "timing eager")
+    assert [line.split()[-1] for line in stream.getvalue().splitlines()] == ["verify", "measure"]
 
 
 def test_a_terminal_shows_each_stage_its_time_and_what_is_done() -> None:
@@ -55,7 +63,7 @@ def test_a_stage_that_failed_has_no_time() -> None:
 
 def test_an_estimate_stays_and_is_no_step() -> None:
     stream = io.StringIO()
-    with Progress(Console(file=stream, force_terminal=False)) as progress:
+    with Progress(Console(file=stream), verbose=True) as progress:
         progress.step("verify", "own inputs")
         progress.step("estimate", "a first estimate: ModelNew 1 ms, eager 2 ms")
         progress.step("verify", "repeated calls")
@@ -68,7 +76,7 @@ def test_an_estimate_stays_and_is_no_step() -> None:
 
 def test_a_second_round_begins_anew() -> None:
     stream = io.StringIO()
-    with Progress(Console(file=stream, force_terminal=False)) as progress:
+    with Progress(Console(file=stream), verbose=True) as progress:
         for stage in ("capture", "measure", "capture", "verify"):
             progress.step(stage, "x")
     assert stream.getvalue().count("[1/5] capture") == 2

@@ -166,7 +166,7 @@ def optimize_command(
 def _optimize(model: Path, out: Path, options: Options, json: Path | None, verbose: bool) -> int:
     """Writes the faster file and shows how it was judged; the exit code."""
     try:
-        with Progress(Console(stderr=True)) as progress:
+        with Progress(Console(stderr=True), verbose=verbose) as progress:
             steps = (compile_in_child, build_in_child, judge_pair)
             delivery = optimize(model, out, options, progress, *steps)
     except NotEquivalent as error:
@@ -246,7 +246,7 @@ def _check(
     pair: Pair, settings: Settings, json: Path | None, summary: Path | None, verbose: bool
 ) -> int:
     """Judges the pair and shows the judgement; the exit code."""
-    with Progress(Console(stderr=True), JUDGED) as progress:
+    with Progress(Console(stderr=True), JUDGED, verbose) as progress:
         judgement = judge_pair(
             pair.model,
             pair.new,

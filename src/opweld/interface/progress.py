@@ -37,13 +37,15 @@ SHOWN_AS = {
 class Progress:
     """Told each step; shows which of `stages` it is, for how long, and what is being done.
 
-    A stage that has ended leaves a line with its time. Steps of verifying are counted: each is a
-    check.
+    On a terminal a stage that has ended leaves a line with its time. Elsewhere each has a line when
+    it begins, and with `verbose` one for each step. Steps of verifying are checks, and counted.
     """
 
-    def __init__(self, console: Console, stages: tuple[str, ...] = STAGES) -> None:
+    def __init__(
+        self, console: Console, stages: tuple[str, ...] = STAGES, verbose: bool = False
+    ) -> None:
         self._console = console
-        self._stages = stages
+        self._stages, self._verbose = stages, verbose
         self._start = time.monotonic()
         self._stage = ""
         self._stage_start = self._start
@@ -82,7 +84,7 @@ class Progress:
             message = f"check {self._checks}: {message}"
         if self._live:
             self._live.update(self._live.tasks[-1].id, message=message, refresh=True)
-        elif message:
+        elif message and self._verbose:
             self._line(f"    {message}")
 
     def say(self, sentence: str) -> None:
