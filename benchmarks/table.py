@@ -3,7 +3,7 @@
 There it goes between two marks.
 
 python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json
-python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into README.md
+python benchmarks/table.py benchmarks/results/gpu-nvidia-h200.json --into benchmarks/README.md
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shlex
@@ -39,6 +40,7 @@ SOURCES = ROOT / "src" / "opweld"
 GENERATE = runpy.run_path(str(ROOT / "docs" / "generate.py"))
 PAGES: tuple[Path, ...] = GENERATE["PAGES"]
 README = (ROOT / "README.md").read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 # Files that a reader makes, or that a command writes for him.
 MADE = (
     *("_new.py", "MODEL.py", "OTHER.py", "gelu_hand.py", "x.py", "chain.json", "account.json"),
@@ -248,25 +250,26 @@ def test_every_module_can_be_found_by_its_first_lines() -> None:
 
 
 def test_commands_are_one_line_each() -> None:
-    for name in ("install", "test"):
-        assert "\n" not in command(name)
-        assert shlex.split(command(name))
+    for name in ("demo", "test"):
+        assert command(name) == f"make {name}"
+        recipe = re.search(rf"^{name}:.*\n\t@(scripts/{name}\.sh)\n", MAKEFILE, re.MULTILINE)
+        assert recipe and os.access(ROOT / recipe[1], os.X_OK)
 
 
 def test_ci_runs_the_commands_of_the_readme_in_their_order() -> None:
     """As its own function reads them from the page, whole."""
     script = (ROOT / ".ci/run").read_text("utf-8")
-    assert re.findall(r"^readme_runs (\w+)$", script, re.MULTILINE) == ["install", "test"]
-    assert README.index("<!-- command:install -->") < README.index("<!-- command:test -->")
+    assert re.findall(r"^readme_runs (\w+)$", script, re.MULTILINE) == ["demo", "test"]
+    assert README.index("<!-- command:demo -->") < README.index("<!-- command:test -->")
     (reads,) = re.findall(r"^readme_command\(\) \{\n.*?^\}$", script, re.MULTILINE | re.DOTALL)
-    for name in ("install", "test"):
+    for name in ("demo", "test"):
         call = ["bash", "-c", f"{reads}\nreadme_command {name}"]
         done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True)
         assert done.stdout == f"{command(name)}\n"
 
 
 def test_what_the_readme_writes_is_no_part_of_the_repository() -> None:
-    (written,) = re.findall(r" -o (\S+)$", command("install"))
+    (written,) = re.findall(r" -o (\S+) ", (ROOT / "scripts" / "demo.sh").read_text("utf-8"))
     ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
     assert f"/{Path(written).parent}/" in ignored
 
@@ -279,9 +282,10 @@ def test_the_pin_of_torch_is_in_the_constraints() -> None:
 @pytest.mark.parametrize(
     "suite", ["gpu-nvidia-h200", "cpu-cpu-2-cores", "text-and-time-sm_90a-cpu-2-cores"]
 )
-def test_the_readme_has_the_marks_of_the_figures(suite: str) -> None:
+def test_the_page_of_benchmarks_has_the_marks_of_the_figures(suite: str) -> None:
     table = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
-    page = table["between_marks"](README, suite, "| figures |")
+    text = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
+    page = table["between_marks"](text, suite, "| figures |")
     assert page.count("| figures |") == 1
     assert page.partition("| figures |")[2].startswith(f"\n<!-- {suite} ends -->")
 
