@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ __all__ = [
     "optimize",
 ]
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
 # What needs torch, and what imports this very module, is imported when it is asked for.
 _HOMES = {
     "Result": "opweld.api",
@@ -41,8 +45,19 @@ _HOMES = {
 }
 
 
+def unsupported_platform() -> str | None:
+    """Why opweld cannot run on this operating system, in one sentence; None where it can."""
+    system = str(sys.platform)
+    if system == "linux":
+        return None
+    advice = "use it in WSL2 (docs/stability.md)" if system == "win32" else "use a Linux machine"
+    return f"opweld runs on Linux only, not on {system}; {advice}"
+
+
 def __getattr__(name: str) -> Any:
     """The public names, each from its home: the command line starts without torch."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if sentence := unsupported_platform():
+        raise ImportError(sentence)
     return getattr(import_module(_HOMES[name]), name)

@@ -21,7 +21,7 @@ from rich.console import Console
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld import driver
+from opweld import driver, logs
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import check_result, partial_result, publish
 from opweld.errors import UserError
@@ -37,6 +37,7 @@ from opweld.options import Options, from_environment, listed
 from opweld.pipeline import Delivery, Follower
 from opweld.pipeline import optimize as run_line
 from opweld.process.builder import build_in_child
+from opweld.why import why
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,22 @@ class Result:
             publish(partial, out)
         return out
 
+    def why(self, *args: Any, **kwargs: Any) -> str:
+        """Whether a call of `module` with these arguments runs the kernels, and if not, why.
+
+        Raises:
+            TypeError: the arguments are none for its forward.
+        """
+        return why(self.module, self.text, args, kwargs)
+
     def __repr__(self) -> str:
-        lines = [f"{row.name} ({row.kind}): {' '.join(row.ops)}" for row in self.plan]
-        return "\n".join([f"opweld: {self.summary()}", *lines])
+        """A paragraph: the verdict, what was fused and what was not, what to do with it."""
+        fused = len({row.name for row in self.plan if row.kind not in ("library", "view")})
+        left = sum(row.kind == "library" for row in self.plan)
+        made = f"{_count(fused, 'kernel')}, {_count(left, 'call')} left to PyTorch"
+        notes = " ".join(f"{note}." for note in self.delivery.notes)
+        use = "`.module` runs them, `.save(path)` writes the file, `.plan` has the reasons."
+        return " ".join(filter(None, (f"opweld: {self.summary()}; {made}.", notes, use)))
 
     def summary(self) -> str:
         """One line: equivalent or not verified, and how much faster."""
@@ -113,7 +127,11 @@ def optimize(
     seed: int | None = None,
     check: bool = True,
     weight_cache: bool = True,
+    baselines: str | Sequence[str] | None = None,
+    thorough: bool = False,
     time_limit_s: float | None = None,
+    sandbox: str | None = None,
+    pass_env: str | Sequence[str] = (),
     verbose: bool = False,
 ) -> Result:
     """Fuses the operators of `module` for calls like `module(*example_inputs, **kwargs)`.
@@ -126,13 +144,22 @@ def optimize(
         autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
         dtype: kernels for parameters and floating inputs of other dtypes, too.
         target: "auto" is the device that the module and the inputs are on.
+        seed: of the judge's inputs; drawn and reported in the verdict's account where not given.
         check: verify the result and time it, in child processes; the module is pickled for them.
+            Without it the result is not verified, and says so.
+        weight_cache: keep forms of weights that products read faster from call to call.
+        baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
+        thorough: judge on larger inputs and with more repeats: minutes instead of seconds.
+        time_limit_s: seconds for the capture, and for each child of the judge.
+        sandbox: "auto", "required" or "off", for the processes that judge.
+        pass_env: names of environment variables that the sandbox passes on, too.
         verbose: show the progress on stderr.
 
     Raises:
         UserError: the module cannot be captured, pickled or compiled.
         JudgeFailed: what was made is not equivalent; there is no result.
     """
+    logs.show()
     if not isinstance(module, nn.Module):
         raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
     args = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
@@ -147,13 +174,21 @@ def optimize(
         seed=seed,
         check=check,
         weight_cache=weight_cache,
+        baselines=None if baselines is None else ",".join(listed(baselines) or ()),
+        thorough=thorough,
         time_limit_s=time_limit_s,
+        sandbox=sandbox,
+        pass_env=listed(pass_env),
     )
     with tempfile.TemporaryDirectory(prefix="opweld-") as folder:
         job = _Job(module, args, named, Path(folder))
         delivery = job.run(options, verbose)
         text = delivery.out.read_text("utf-8")
         return Result(job.adopted(delivery.out), text, delivery)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _target(target: str, module: nn.Module, call: Any) -> str:
@@ -198,7 +233,7 @@ class _Job:
         steps = (compile_file, build_in_child, judge)
         out = self._folder / f"{type(self._module).__name__}_new.py"
         if not verbose:
-            return run_line(original, out, options, _Silent(), *steps)
+            return run_line(original, out, options, _Logged(), *steps)
         with Progress(Console(stderr=True)) as progress:
             return run_line(original, out, options, progress, *steps)
 
@@ -219,12 +254,14 @@ class _Job:
         return dict(signature.bind(*self._args, **self._kwargs).arguments)
 
 
-class _Silent(Follower):
+class _Logged(Follower):
+    """Tells the logger of the package."""
+
     def step(self, stage: str, message: str = "") -> None:
-        return
+        logs.LOG.info("%s%s", stage, f": {message}" if message else "")
 
     def say(self, sentence: str) -> None:
-        return
+        logs.LOG.info("%s", sentence)
 
 
 def _held(module: nn.Module, folder: Path) -> Held:

@@ -118,6 +118,12 @@ class Options:
         None,
         "OPWELD_DUMP",
     )
+    log: str = _option(
+        "",
+        "What is logged to standard error, with commas: info, plan, guards (docs/stability.md).",
+        None,
+        "OPWELD_LOG",
+    )
     debug: int = _option(
         0,
         "1 timings, 2 plan and reasons, 3 rule hits, 4 sources, 5 every stage's text.",

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
+from opweld import logs
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import (
     body_of,
@@ -30,7 +32,7 @@ from opweld.process.resources import with_resources
 
 # Beyond it a package is easier to read than one file.
 LONG_LINES = 2000
-NOT_VERIFIED = "Not verified: written with --no-check."
+NOT_VERIFIED = f"Not verified: written with --no-check, torch {version('torch')}."
 
 
 class Compile(Protocol):
@@ -102,6 +104,7 @@ def optimize(
     decisions: tuple[Decision, ...] = ()
     while True:
         compiled = compile_file(model, options, follower.step)
+        logs.tell(compiled)
         with partial_result(out, compiled.text) as partial:
             compiled = _built(model, partial, compiled, options, follower, build)
             judgement = _judged(model, partial, options, follower, judge)

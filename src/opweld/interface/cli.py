@@ -6,23 +6,17 @@ or usage; 130 interrupted.
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
-import sys
-import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from opweld import __version__, account
 from opweld.delivery import check_output, default_output, json_text, write_json
-from opweld.errors import OpweldError, UnsupportedPrecision, UserError
+from opweld.errors import UnsupportedPrecision, UserError
 from opweld.interface import doctor
 from opweld.interface.arguments import (
     Accepted,
@@ -54,6 +48,7 @@ from opweld.interface.arguments import (
     Verbose,
     choice,
 )
+from opweld.interface.exits import exit_with, say
 from opweld.interface.pairs import SAME_FILE, Pair, pair_of
 from opweld.interface.progress import JUDGED, Progress
 from opweld.interface.show import show_delivery, show_judgement
@@ -69,7 +64,6 @@ from opweld.tune import command as tuning
 from opweld.tune import show as tuned
 from opweld.tune.values import KINDS, Search
 
-INTERRUPTED = 130
 STAGES = ("graph", "plan", "kernel", "source")
 STANDARD_OUTPUT = Path("-")
 
@@ -160,7 +154,7 @@ def optimize_command(
         _check_json(json)
         return _optimize(model, out or default_output(model), options, json, verbose)
 
-    _exit_with(run, debug)
+    exit_with(run, debug)
 
 
 def _optimize(model: Path, out: Path, options: Options, json: Path | None, verbose: bool) -> int:
@@ -228,7 +222,7 @@ def check_command(
         _warn_of_sandbox(options)
         pair = pair_of(model, new, reference, candidate)
         if pair.is_one_file:
-            _say(f"opweld: note: {SAME_FILE}")
+            say(f"opweld: note: {SAME_FILE}")
         _check_json(json)
         settings = replace(
             settings_of(options),
@@ -239,7 +233,7 @@ def check_command(
         )
         return _check(pair, settings, json, summary_file(summary), verbose)
 
-    _exit_with(run, debug)
+    exit_with(run, debug)
 
 
 def _check(
@@ -300,7 +294,7 @@ def plan_command(
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
         return 0
 
-    _exit_with(run, debug)
+    exit_with(run, debug)
 
 
 @app.command(
@@ -352,7 +346,7 @@ def tune_command(
         _write_json(json, tuning.account(model, asked, found, written))
         return 0
 
-    _exit_with(run, debug)
+    exit_with(run, debug)
 
 
 def _warn_of_sandbox(options: Options) -> None:
@@ -363,7 +357,7 @@ def _warn_of_sandbox(options: Options) -> None:
     """
     options.chosen_sandbox.require()
     if warning := options.chosen_sandbox.warning():
-        _say(f"opweld: warning: {warning}")
+        say(f"opweld: warning: {warning}")
 
 
 def _command(model: Path, target: str | None, kind: str | None, batch: int | None) -> str:
@@ -389,7 +383,7 @@ def doctor_command(
         print(doctor.as_json(findings)) if json else doctor.show(findings, Console())
         return 0
 
-    _exit_with(run, debug)
+    exit_with(run, debug)
 
 
 def _judged_mode(mode: str | None) -> str | None:
@@ -429,42 +423,6 @@ def _write_json(json: Path | None, data: dict[str, Any]) -> None:
 def _console(json: Path | None) -> Console:
     """Where a result is shown: beside JSON on standard output, on standard error."""
     return Console(stderr=json == STANDARD_OUTPUT)
-
-
-def _exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
-    """Runs a command; what goes wrong becomes one sentence and an exit code."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    try:
-        code = run()
-    except OpweldError as error:
-        code = error.exit_code
-        _say(f"opweld: {error}", error if debug else None)
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-        _say("opweld: interrupted; nothing was written")
-    except BrokenPipeError:  # who reads has seen enough, as `| head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except Exception as error:  # a bug of ours: the user still gets one sentence
-        code = 1
-        hint = "" if debug else " (--debug shows where)"
-        _say(
-            f"opweld: internal error, {type(error).__name__}: {error}{hint}",
-            error if debug else None,
-        )
-    raise typer.Exit(code)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _say(sentence: str, error: BaseException | None = None) -> None:
-    if error:
-        inner = getattr(error, "child_traceback", None)
-        sys.stderr.write(inner or "".join(traceback.format_exception(error)))
-    print(sentence, file=sys.stderr)
 
 
 def main() -> None:
