@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import runpy
 import shlex
 import subprocess
+import types
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
 import typer
 
+import opweld
 from opweld.compiled import PlanRow
 from opweld.emission.package import ORIGINAL, SUPPORT
 from opweld.interface.cli import app
@@ -295,3 +299,30 @@ def test_every_field_of_the_account_is_documented(cls: type) -> None:
     text = (ROOT / "docs" / "json.md").read_text("utf-8")
     for item in fields(cls):
         assert f"`{item.name}`" in text, item.name
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a small module, and without the judge, which has tests of its own."""
+    (block,) = re.findall(r"^```python\n(result = .*?)^```", README, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    unjudged = functools.partial(opweld.optimize, check=False)
+    tools = types.SimpleNamespace(optimize=unjudged)
+    inputs = (torch.randn(2, 3),)
+    names = {"opweld": tools, "module": torch.nn.Tanh(), "example_inputs": inputs, "inputs": inputs}
+    exec(block, names)
+    assert (tmp_path / "x.py").exists()
+
+
+def test_the_lines_of_the_model_in_the_readme_are_those_of_the_example() -> None:
+    (block,) = re.findall(r"^```python\n(inner = .*?)^```", README, re.DOTALL | re.MULTILINE)
+    example = (ROOT / "examples" / "gelu.py").read_text("utf-8")
+    assert all(line.strip() in example for line in block.splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_picture_is_whole_and_asks_for_nothing(width: int) -> None:
+    picture = (ROOT / "docs" / f"terminal-{width}.svg").read_text("utf-8")
+    picture = re.sub(r"<!--.*?-->", "", picture, flags=re.DOTALL)
+    ElementTree.fromstring(picture)
+    assert "Verdict" in picture and "EQUIVALENT" in picture.replace("&#160;", " ")
+    assert set(re.findall(r"https?://[^\s\"')]+", picture)) == {"http://www.w3.org/2000/svg"}
