@@ -345,3 +345,14 @@ def test_many_sizes_are_not_all_kept(file: ModuleType) -> None:
         net(*inputs(0, 40))
     assert len(kept_of(file, net)) == 32
     assert ways.count("recorded") == 32 and ways[-2:] == ["replayed", "python"]
+
+
+def test_calls_over_several_lines_are_indented_by_four(file: ModuleType) -> None:
+    text = Path(str(file.__file__)).read_text("utf-8")
+    (new,) = re.findall(r"^class ModelNew.*?(?=^# --- )", text, re.MULTILINE | re.DOTALL)
+    lines = new.splitlines()
+    opened = [k for k, line in enumerate(lines) if line.endswith("(")]
+    assert any("_kernels.replay(" in lines[k] for k in opened)
+    for k in opened:
+        before, behind = (len(line) - len(line.lstrip()) for line in lines[k : k + 2])
+        assert behind == before + 4, lines[k + 1]

@@ -9,6 +9,8 @@ from .support import Call, wrapped
 
 # Of one or two calls Python takes no more time than it does to have them replayed.
 _FEWEST = 3
+# Of statements of a forward inside its guard, where they are indented furthest.
+_INDENT = 16
 
 
 def replay(part: Part) -> list[str]:
@@ -22,9 +24,10 @@ def replay(part: Part) -> list[str]:
     holds = f"_kernels.holds{part.variant.guard_suffix}"
     forward = f"lambda: _kernels.model.forward(self, {handed_on(contract.signature)})"
     arguments = ["self", holds, f"[{tensors}]", forward]
+    call = wrapped("_done = _kernels.replay(", arguments, ")", _INDENT).split("\n")
     return [
         "# Of sizes that were there before C++ makes the calls below.",
-        wrapped("_done = _kernels.replay(", arguments, ")", 16),
+        *(line.removeprefix(" " * _INDENT) for line in call),  # as all of a forward is indented
         "if _done is not None:",
         "    return _done[0]",
     ]
