@@ -41,7 +41,36 @@ def main(
     into.write_text(between_marks(into.read_text(), result.stem, text))
 
 
+STAGES = ("capture", "plan", "build", "verify", "measure")
+
+
+def first_contact(account: dict[str, Any]) -> str:
+    """Seconds of commands, whole and by stage."""
+    versions = account["versions"]
+    lines = [
+        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
+        f"`{account['command']}`. Seconds; what a stage lacks is the start of the process.",
+        "",
+        line(("command", "in all", *STAGES)),
+        "|---" * (len(STAGES) + 2) + "|",
+    ]
+    for case in account["cases"]:
+        spent = [case["stages"].get(stage) for stage in STAGES]
+        told = ["" if each is None else f"{each:.1f}" for each in spent]
+        lines.append(
+            line(
+                (
+                    case["name"],
+                    f"{case['seconds']:.2g}" if case["seconds"] < 1 else f"{case['seconds']:.1f}",
+                    *told,
+                )
+            )
+        )
+    return "\n".join(lines)
+
+
 BY_SUITE = {
+    "first-contact": first_contact,
     "text-and-time": text_and_time,
     "network-speed": network_speed,
     "transposes": transposes,
