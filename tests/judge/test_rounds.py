@@ -129,13 +129,22 @@ def test_blocks_get_shorter_where_what_surrounds_the_calls_takes_too_long() -> N
     assert len(records["opweld"].blocks) >= MIN_ROUNDS
 
 
+def test_calls_as_long_as_blocks_need_no_trial() -> None:
+    clock = FakeClock()
+    new, eager = FakeSide(clock, 90.0), FakeSide(clock, 900.0)
+    rounds = Rounds({"eager": eager, "opweld": new}, Draws(4, 10**6), 9, "opweld", now=clock)
+    new.calls.clear()
+    rounds.run(2.0, num_runs=3)
+    assert new.calls.count("block True True") == 3
+
+
 def test_sides_take_turns_and_the_candidate_stands_still_for_the_others() -> None:
     clock = FakeClock()
     new, eager = FakeSide(clock, 90.0), FakeSide(clock, 90.0)
     before = len(new.calls)
     rounds_of(new, eager, num_runs=4)
     log = new.calls[before:]
-    assert log.count("pause") == log.count("resume") == 1 + 1 + 4
+    assert log.count("pause") == log.count("resume") == 1 + 4
     stopped = False
     for step in log:
         assert not (stopped and step.startswith("block"))
@@ -163,7 +172,7 @@ def test_rounds_take_the_order_that_is_drawn(monkeypatch: pytest.MonkeyPatch) ->
         rounds.run(2.0, num_runs=1)
         blocks = [step for step in log if step in ("pause", "block True True")]
         once = ["block True True", "pause"] if back else ["pause", "block True True"]
-        assert blocks == once * 2, "the trial, and the round"
+        assert blocks == once
 
 
 def test_blocks_of_one_round_are_a_pair() -> None:

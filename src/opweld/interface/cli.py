@@ -337,7 +337,7 @@ def tune_command(
         _check_json(json)
         if write:
             tuning.check_table(options)
-        with Progress(Console(stderr=True)) as progress:
+        with Progress(Console(stderr=True), verbose=True) as progress:
             found = tuning.tune(model, options, asked, progress.step)
         written = write and bool(found.rows)
         if written:

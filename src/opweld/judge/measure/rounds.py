@@ -72,10 +72,14 @@ class Touch:
 
 @dataclass(slots=True)
 class Record:
-    """What was found out about one side; `answer_ms` is what an answer takes."""
+    """What was found out about one side.
+
+    `answer_ms` is what an answer takes, `first_s` a call of the warm-up with all that is around it.
+    """
 
     num_calls: int
     answer_ms: float = 0.0
+    first_s: float = 0.0
     block_ms: float = BLOCK_MS
     blocks: list[Block] = field(default_factory=list)
     touches: list[Touch] = field(default_factory=list)
@@ -204,15 +208,26 @@ class Rounds:
         num_audits: int,
         least: int,
     ) -> None:
-        started = self._now()
-        trial = self._round(None)
-        self.clear()
-        round_s = self._resize(trial) * (self._now() - started)
+        round_s = self._planned()
         round_s *= self._shorten(MAX_EXCESS * budget_s * len(self._sides) / (MIN_ROUNDS * round_s))
         count = self._num_rounds(round_s, budget_s, limit_s, num_runs, least)
         chosen = {count - 1, *self._draws.some_of(count - 1, num_audits - 1)} if audit else set()
         for turn in range(count):
             self._keep(self._round(audit if turn in chosen else None))
+
+    def _planned(self) -> float:
+        """Seconds of a round, whose blocks have the lengths that a trial gave them.
+
+        There is none where single calls are as long as blocks are meant to be.
+        """
+        records = self.records.values()
+        if all(record.num_calls == 1 for record in records):
+            self.clear()
+            return sum(record.first_s for record in records)
+        started = self._now()
+        trial = self._round(None)
+        self.clear()
+        return self._resize(trial) * (self._now() - started)
 
     def clear(self) -> None:
         """Forget the blocks so far."""
@@ -344,26 +359,30 @@ class Rounds:
     def _warm_up(self, name: str, max_calls: int) -> Record:
         side = self._sides[name]
         with self._alone(name):
-            elapsed = self._first_call(side)
+            elapsed, first_s = self._first_call(side)
             for _ in range(_NUM_WARM_UPS):
                 if elapsed < _LONG_MS:
-                    elapsed = self._first_call(side)
+                    elapsed, first_s = self._first_call(side)
             side.arm([])
             asked = self._answer if name == self._audited and self._answer else None
             ask = asked or (lambda: side.block(False, False))
             answers = [self._timed(ask) for _ in range(_NUM_ANSWERS)]
         count = max(1, min(math.ceil(BLOCK_MS / max(elapsed, 1e-6)), max_calls))
-        return Record(count, sorted(answers)[_NUM_ANSWERS // 2])
+        return Record(count, sorted(answers)[_NUM_ANSWERS // 2], first_s)
 
-    def _first_call(self, side: Timed) -> float:
-        """The longest by both clocks and the first look: a lie would make blocks too long."""
+    def _first_call(self, side: Timed) -> tuple[float, float]:
+        """The longest by both clocks and the first look, in ms: a lie would make blocks too long.
+
+        And the seconds that all of it took, the making of the inputs too.
+        """
+        started = self._now()
         side.arm(self._draws.order(1))
         empty = self._timed(lambda: side.block(False, False))
         inside: list[float] = []
         outside = self._timed(lambda: inside.extend(side.block(True, True)))
         first, second = (self._timed(lambda: _touch_once(side, 0)) for _ in range(2))
         side.release()
-        return max(inside[0], outside - empty, first - second)
+        return max(inside[0], outside - empty, first - second), self._now() - started
 
     def _timed(self, action: Callable[[], Any]) -> float:
         start = self._now()

@@ -136,14 +136,18 @@ def make_pool(original: nn.Module, make: Callable[[int], Call], device: torch.de
     """
     first = make(1)
     rolls = num_rolls(first)
-    note = None
-    if rolls > 1 and (refusal := _refusal(original, first, rolls)):
+    note, call_bytes = None, 0
+    try:
+        for offset in _tried_offsets(first, rolls):
+            call_bytes = _call_bytes(original, rolled(first, offset))
+    except Exception as error:
+        refusal = brief(error, 160)
         rolls, note = 1, f"timed on inputs as they are: the original refuses rolled ones, {refusal}"
     size = sum(map(limits.touched_bytes, first.tensors()))
     room = min(_POOL_BYTES, available_bytes(device) // 8) // max(size, 1)
     count = max(1, min(_POOL_SIZE if rolls > 1 else _POOL_SIZE_UNROLLED, room))
     calls = first, *(make(draw) for draw in range(2, count + 1))
-    return Pool(calls, rolls, _call_bytes(original, first), note)
+    return Pool(calls, rolls, call_bytes or _call_bytes(original, first), note)
 
 
 def alone(
@@ -352,15 +356,7 @@ def _call_bytes(original: nn.Module, call: Call) -> int:
     return sum(map(limits.touched_bytes, (*call.tensors(), *tensors(outputs))))
 
 
-def _refusal(model: nn.Module, call: Call, rolls: int) -> str | None:
-    """What the model raises for rolled inputs, if it does; of large ones for one offset."""
-    offsets = (1, rolls // 2, rolls - 1)
-    large = sum(t.numel() for t in call.tensors()) > _LARGE_ELEMS
-    try:
-        for offset in offsets[:1] if large else offsets:
-            given = rolled(call, offset)
-            with torch.no_grad():
-                model(*given.args, **given.kwargs)
-    except Exception as error:
-        return brief(error, 160)
-    return None
+def _tried_offsets(call: Call, rolls: int) -> tuple[int, ...]:
+    """By how much inputs are rolled to see whether the original takes them; large ones once."""
+    offsets = (1, rolls // 2, rolls - 1) if rolls > 1 else ()
+    return offsets[:1] if sum(t.numel() for t in call.tensors()) > _LARGE_ELEMS else offsets
