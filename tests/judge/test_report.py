@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 from rich.console import Console
+from tests.judge.judgements import ENVIRONMENT, TIMING
 
 from opweld.judge.report import render, verdict_line
 from opweld.judge.values import (
     Check,
-    Comparison,
-    Environment,
     Errors,
     Judgement,
     KernelTiming,
-    Samples,
     Settings,
-    Timing,
     Verdict,
     from_plain,
     to_plain,
@@ -43,25 +40,9 @@ OWN = Check(
 )
 BATCH = Check("batch of 0", True, "bit-equal to eager", grade="A")
 SKIPPED = Check("training mode", True, "the original draws random numbers", skipped=True)
-TIMING = Timing(
-    eager_ms=Samples(1.2, 1.1, 1.3, 50),
-    compile_ms=Samples(0.3, 0.29, 0.31, 50),
-    opweld_ms=Samples(0.15, 0.14, 0.16, 50),
-    limit_ms=0.12,
-    limit_reason="memory: 512 MB at the copy's 4240 GB/s",
-    protocol="medians",
-    copy_gbps=4240.0,
-    product_tflops=None,
-    device="cuda:0",
-    notes=("a note",),
-    vs_eager=Comparison(0.125, 0.12, 0.13, 1.0, 50, slower=False),
-)
-ENVIRONMENT = Environment(
-    "cuda:0", "H200", "a CPU", 16, "3.12", "2.11", "13.0", "580", "default", "matmul highest"
-)
 JUDGEMENT = Judgement(
     Verdict(True, "B", (OWN, BATCH, SKIPPED), "equivalent"),
-    TIMING,
+    replace(TIMING, notes=("a note",)),
     (KernelTiming("k1_tanh", 0.15, 512_000_000, 80.0, 1),),
     ENVIRONMENT,
     seed=3,
