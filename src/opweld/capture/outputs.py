@@ -7,7 +7,6 @@ fresh, and so row-major, in eager, and here a view in another order.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +25,8 @@ from .build import Builder
 from .call import RunTimeScalar
 from .ops.complexes import Complex
 from .ops.views import ALIASING, REORDERING, SHARING
+from .records import field as field_of
+from .records import fields_of
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
 
@@ -144,23 +145,10 @@ def _structure(value: Any) -> Structure:
         return (type(value).__name__, tuple(_structure(v) for v in value))
     if type(value) is dict and all(isinstance(key, str | int) for key in value):
         return ("dict", tuple((key, _structure(v)) for key, v in value.items()))
-    if (fields := _fields_of(value)) is not None:
+    if (fields := fields_of(value)) is not None:
         name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return Record(name, tuple((key, _structure(getattr(value, key))) for key in fields))
+        return Record(name, tuple((key, _structure(field_of(value, key))) for key in fields))
     raise OriginalKept(
         f"the forward returns a {type(value).__name__}",
         next_step="return tensors, tuples, lists, dicts, named tuples or dataclasses",
     )
-
-
-def _fields_of(value: Any) -> tuple[str, ...] | None:
-    """The names by which an object is made; None for what is more than its fields."""
-    if "<locals>" in type(value).__qualname__:
-        return None
-    if isinstance(value, tuple) and type(value).__bases__ == (tuple,):
-        return getattr(value, "_fields", None)
-    if not dataclasses.is_dataclass(value) or type(value).__bases__ != (object,):
-        return None
-    fields = dataclasses.fields(value)
-    own = hasattr(value, "__post_init__") or not all(each.init for each in fields)
-    return None if own else tuple(each.name for each in fields)

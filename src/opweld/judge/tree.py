@@ -70,8 +70,8 @@ def _children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "dict"
+    if isinstance(value, Mapping):  # of a dataclass that is a dict, fields are attributes too
+        return "dataclass of a dict" if _is_record(value) else "dict"
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return "named tuple"
     if isinstance(value, (list, tuple)):
@@ -84,4 +84,6 @@ def _is_record(value: Any) -> bool:
 
 
 def _rebuild_mapping(value: Any, items: dict[Any, Any]) -> Any:
+    if _is_record(value):
+        return type(value)(**items)
     return items if type(value) is dict else type(value)(items)

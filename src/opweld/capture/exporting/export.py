@@ -32,6 +32,7 @@ from ..modules.calls import Calls
 from ..modules.origins import where_in, where_raised
 from ..modules.renamed import unlike_modules
 from ..ops.draws import refuse_unread_draws
+from ..records import unknown_record, with_records
 from ..running import TrackedNorm, tracked_norms
 from ..sizes import NotPolynomial, Symbols
 from .dropouts import WholeDropouts
@@ -101,8 +102,10 @@ def _exported(
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
     with noting_gradients() as own, WholeDropouts():
         try:
-            program = torch.export.export(
-                module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
+            program = with_records(
+                lambda: torch.export.export(
+                    module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
+                )
             )
         except Exception as error:  # the boundary to the user's code: anything may be raised there
             for leaf in arguments.tensors:
@@ -155,6 +158,13 @@ def _explained(error: Exception) -> CaptureError:
             "the forward decides by the elements of a tensor, which a graph cannot hold",
             where=where,
             next_step="use torch.where, or keep the decision out of the forward",
+        )
+    if (unknown := unknown_record(error)) is not None:
+        return CaptureError(
+            f"the forward returns a {unknown}, whose parts torch does not know",
+            where=where,
+            next_step="return tensors, tuples, lists, dicts, named tuples or dataclasses, or"
+            " register the type with torch.utils._pytree.register_pytree_node",
         )
     first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     own = type(error).__module__.startswith("torch.")

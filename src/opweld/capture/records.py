@@ -1,0 +1,105 @@
+"""Objects that a forward returns, as they are made of their fields.
+
+Tuples, lists and dicts are spelled out; every other object is made by its type, called with its
+fields by their names: dataclasses, named tuples, and dicts of a type of their own, such as the
+outputs of Hugging Face's models, which are both dataclass and dict. torch.export goes into objects
+of types that are registered with torch.utils._pytree; types of these kinds that are not are
+registered here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_UNKNOWN = re.compile(r"Found <class '([\w.]+)'> in output, which is not a known type")
+
+
+def fields_of(value: Any) -> tuple[str, ...] | None:
+    """The names by which an object is made again; None for one that is more than its fields."""
+    if "<locals>" in type(value).__qualname__:
+        return None
+    if isinstance(value, tuple) and type(value).__bases__ == (tuple,):
+        return getattr(value, "_fields", None)
+    if isinstance(value, dict):
+        return _keys_of(value)
+    if not dataclasses.is_dataclass(value) or type(value).__bases__ != (object,):
+        return None
+    fields = dataclasses.fields(value)
+    own = hasattr(value, "__post_init__") or not all(each.init for each in fields)
+    return None if own else tuple(each.name for each in fields)
+
+
+def _keys_of(value: dict[Any, Any]) -> tuple[str, ...] | None:
+    """Those of a dict that its type makes of them: the same items in the same order."""
+    keys = tuple(value)
+    if not all(isinstance(key, str) and key.isidentifier() for key in keys):
+        return None
+    try:
+        again = type(value)(**{key: value[key] for key in keys})
+    except Exception:  # its constructor is the user's
+        return None
+    same = type(again) is type(value) and tuple(again) == keys
+    return keys if same and all(again[key] is value[key] for key in keys) else None
+
+
+def field(value: Any, name: str) -> Any:
+    """One of the fields that `fields_of` names."""
+    return value[name] if isinstance(value, dict) else getattr(value, name)
+
+
+def with_records(export: Callable[[], Any]) -> Any:
+    """What `export` returns; the types of objects that it meets and does not know are registered.
+
+    Raises what `export` raises of anything else.
+    """
+    known: set[str] = set()
+    while True:
+        try:
+            return export()
+        except Exception as error:
+            found = _UNKNOWN.search(str(error))
+            cls = _class_of(found[1]) if found and found[1] not in known else None
+            if found is None or cls is None or not _register(cls):
+                raise
+            known.add(found[1])
+
+
+def unknown_record(error: Exception) -> str | None:
+    """The name of a type of outputs that torch does not know, where that is the error."""
+    found = _UNKNOWN.search(str(error))
+    return found[1].rpartition(".")[2] if found else None
+
+
+def _class_of(path: str) -> Any:
+    """The class "package.module.Outer.Inner"; None where it is not to be found so."""
+    parts = path.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        value: Any = sys.modules.get(".".join(parts[:count]))
+        for name in parts[count:]:
+            value = getattr(value, name, None)
+        if isinstance(value, type):
+            return value
+    return None
+
+
+def _register(cls: type) -> bool:
+    """Makes the type known to torch, if it is a dataclass or a dict; whether it did."""
+    if issubclass(cls, Mapping) and issubclass(cls, dict):
+        pytree.register_pytree_node(
+            cls,
+            lambda value: (list(value.values()), list(value)),
+            lambda values, keys: cls(**dict(zip(keys, values, strict=True))),
+            serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        )
+    elif dataclasses.is_dataclass(cls):
+        torch.export.register_dataclass(cls)
+    else:
+        return False
+    return True
