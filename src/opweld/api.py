@@ -21,13 +21,15 @@ from rich.console import Console
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld import driver, logs
+from opweld import driver
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import check_result, partial_result, publish
 from opweld.errors import UserError
+from opweld.interface import logs
 from opweld.interface.embed import embedded_source, is_importable
 from opweld.interface.held import Held
 from opweld.interface.progress import Progress
+from opweld.interface.why import why
 from opweld.ir.original import Original
 from opweld.judge import check as judge_pair
 from opweld.judge import report
@@ -37,7 +39,6 @@ from opweld.options import Options, from_environment, listed
 from opweld.pipeline import Delivery, Follower
 from opweld.pipeline import optimize as run_line
 from opweld.process.builder import build_in_child
-from opweld.why import why
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,26 +145,19 @@ def optimize(
         autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
         dtype: kernels for parameters and floating inputs of other dtypes, too.
         target: "auto" is the device that the module and the inputs are on.
-        seed: of the judge's inputs; drawn and reported in the verdict's account where not given.
         check: verify the result and time it, in child processes; the module is pickled for them.
             Without it the result is not verified, and says so.
         weight_cache: keep forms of weights that products read faster from call to call.
         baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
-        thorough: judge on larger inputs and with more repeats: minutes instead of seconds.
-        time_limit_s: seconds for the capture, and for each child of the judge.
-        sandbox: "auto", "required" or "off", for the processes that judge.
-        pass_env: names of environment variables that the sandbox passes on, too.
+        seed, thorough, time_limit_s, sandbox, pass_env: as the options of the command line.
         verbose: show the progress on stderr.
 
     Raises:
         UserError: the module cannot be captured, pickled or compiled.
         JudgeFailed: what was made is not equivalent; there is no result.
     """
-    logs.show()
-    if not isinstance(module, nn.Module):
-        raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
-    args = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
-    named = dict(kwargs or {})
+    _require_module(module)
+    args, named = _call_of(example_inputs, kwargs)
     options = from_environment(
         None,
         target=_target(target, module, (args, named)),
@@ -180,6 +174,29 @@ def optimize(
         sandbox=sandbox,
         pass_env=listed(pass_env),
     )
+    return _optimized(module, args, named, options, verbose)
+
+
+def _require_module(module: Any) -> None:
+    if not isinstance(module, nn.Module):
+        raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
+
+
+def _call_of(
+    example_inputs: Any, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    several = isinstance(example_inputs, (list, tuple))
+    return tuple(example_inputs) if several else (example_inputs,), dict(kwargs or {})
+
+
+def _optimized(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    options: Options,
+    verbose: bool,
+) -> Result:
+    logs.show()
     with tempfile.TemporaryDirectory(prefix="opweld-") as folder:
         job = _Job(module, args, named, Path(folder))
         delivery = job.run(options, verbose)

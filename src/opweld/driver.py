@@ -268,11 +268,8 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Origina
 AS_IT_IS = "No operation of it is fused: ModelNew is the original"
 
 
-TERMS = "What opweld wrote here may be used and changed under any terms (its LICENSE-EXCEPTION)."
-
-
 def _title(original: Original, target: Target) -> str:
-    return f"ModelNew for {original.file}, by opweld {__version__} for {target.name}.\n{TERMS}"
+    return f"ModelNew for {original.file}, by opweld {__version__} for {target.name}."
 
 
 def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:

@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from opweld import logs
 from opweld.compiled import Compiled, PlanRow
 from opweld.delivery import (
     body_of,
@@ -25,6 +24,7 @@ from opweld.delivery import (
 )
 from opweld.errors import JudgeFailed, Where
 from opweld.give_back import Decision, decide, excluded_for, row_of
+from opweld.interface import logs
 from opweld.interface.doctor import require_build_tools
 from opweld.judge.values import FULL, Event, Judgement, KernelTiming, Settings
 from opweld.options import Options
@@ -32,6 +32,7 @@ from opweld.process.resources import with_resources
 
 # Beyond it a package is easier to read than one file.
 LONG_LINES = 2000
+TERMS = "What opweld wrote here may be used and changed under any terms (its LICENSE-EXCEPTION)."
 NOT_VERIFIED = f"Not verified: written with --no-check, torch {version('torch')}."
 
 
@@ -136,7 +137,7 @@ def _delivery(
 def deliver(partial: Path, delivery: Delivery) -> None:
     """Publishes what was judged, with its figures in the head; the rest is as it was judged."""
     figures = figures_of(delivery.judgement) if delivery.judgement else NOT_VERIFIED
-    told = with_figures(delivery.compiled.text, figures)
+    told = with_figures(delivery.compiled.text, f"{figures}\n{TERMS}")
     assert body_of(told) == body_of(delivery.compiled.text)
     write_result(partial, told)
     publish(partial, delivery.out)

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import opweld
-from opweld import logs
 from opweld.errors import JudgeFailed, UserError
+from opweld.interface import logs
 from opweld.judge.values import Judgement, Verdict
 from opweld.options import Options
 

@@ -69,7 +69,9 @@ class Call:
 
     @property
     def type(self) -> TensorType:
-        """The type of the only result. Raises NotFused where we have no such type."""
+        """The type of the only result. Raises NotFused where we have no such type, or several."""
+        if not isinstance(self.fake, torch.Tensor):
+            raise NotFused(f"{self.name} has several results")
         type = self.symbols.type(self.fake)
         if type is None:
             raise NotFused(f"elements of type {self.fake.dtype} are not fused")

@@ -145,7 +145,10 @@ class Converter:
             self.values[node.name] = self._value(node)
         except DataDependentSize:
             raise CaptureError(
-                "a tensor's size depends on the elements of another", where=where_of(node)
+                "a tensor's size depends on the elements of another",
+                where=where_of(node),
+                next_step="compute all rows and choose with torch.where(mask, a, b), or keep the"
+                " selection out of the forward",
             ) from None
         origin = origin_of(node)
         if origin is not None:

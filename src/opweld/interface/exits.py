@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import typer
 
-from opweld import logs
 from opweld.errors import OpweldError
+from opweld.interface import logs
 
 INTERRUPTED = 130
 

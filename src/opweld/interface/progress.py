@@ -114,7 +114,7 @@ class Progress:
         self._stage = ""
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 def _live(console: Console) -> Live:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, JustifyMethod
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -105,7 +104,7 @@ def _table(lines: tuple[KernelLine, ...]) -> Table:
             max_width=most,
         )
     for row in cells:
-        table.add_row(*(escape(row[k]) for k in shown))
+        table.add_row(*(Text(row[k]) for k in shown))
     return table
 
 
@@ -123,13 +122,13 @@ def _print_plain(brief: Brief, console: Console) -> None:
         lines.append(f"{'Kernel':{LABEL}}{name}: {'; '.join(filter(None, told))}")
     lines += [f"{fact.label:{LABEL}}{fact.text}" for fact in brief.facts]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def _show_all(delivery: Delivery, console: Console) -> None:
     """Everything that was found out; the plan where nothing was judged."""
     for note in delivery.notes:
-        console.print(note, markup=False, highlight=False, soft_wrap=True)
+        console.print(Text(note), soft_wrap=True)
     if delivery.judgement is None:
         console.print(_plan_table(delivery.compiled))
         return
@@ -143,7 +142,7 @@ def _plan_table(compiled: Compiled) -> Table:
         table.add_column(heading)
     for row in compiled.main_rows:
         cells = (row.name, row.kind, " ".join(row.ops), row.reason, _bytes_text(row))
-        table.add_row(*map(escape, cells))
+        table.add_row(*map(Text, cells))
     return table
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from opweld.judge.measure.significance import describe, verdict
 from opweld.judge.values import (
@@ -68,11 +68,11 @@ def render(
     for grid in grids(judgement, plan, new_name):
         _print_grid(grid, console)
     for line in lines(judgement, output):
-        console.print(escape(line), highlight=False, soft_wrap=not console.is_terminal)
+        console.print(Text(line), soft_wrap=not console.is_terminal)
     style = "bold green" if judgement.verdict.passed else "bold red"
     line = verdict_line(judgement)
     soft = not console.is_terminal
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=soft)
+    console.print(Text(line, style=style), soft_wrap=soft)
 
 
 def grids(
@@ -287,15 +287,15 @@ def _print_grid(grid: Grid, console: Console) -> None:
         name = "\n".join(head.lstrip(">").rsplit(" ", 1)) if right else head
         table.add_column(name, justify="right" if right else "left", no_wrap=whole)
     for row in grid.rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*map(Text, row))
     console.print(table)
 
 
 def _print_plain(grid: Grid, console: Console) -> None:
     heads = [head.lstrip(">") for head in grid.heads]
-    console.print(f"{grid.title}:", markup=False, highlight=False)
+    console.print(Text(f"{grid.title}:"))
     for row in grid.rows:
         cells = zip(heads[1:], row[1:], strict=True)
         facts = [f"{head} {cell}" for head, cell in cells if cell not in ("", _NONE)]
         line = f"  {row[0]}: {', '.join(facts)}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)

@@ -108,6 +108,12 @@ class Raises(nn.Module):
         raise ValueError("not today")
 
 
+class Finds(nn.Module):
+    def forward(self, x):
+        (rows,) = torch.where(x[:, 0] > 0)
+        return x[rows]
+
+
 OUTSIDE = torch.ones(8)
 
 
@@ -121,6 +127,7 @@ class Reaches(nn.Module):
     [
         (Decides, "if x.sum() > 0:", "decides by the elements of a tensor"),
         (Selects, "return x[x > 0]", "a tensor's size depends on the elements of another"),
+        (Finds, "(rows,) = torch.where(x[:, 0] > 0)", "size depends on the elements of another"),
         (Fails, "return x @ x", "the forward raises RuntimeError"),
         (Raises, 'raise ValueError("not today")', "the forward raises ValueError: not today"),
         (Reaches, "return x * OUTSIDE", "no parameter, buffer or attribute"),

@@ -37,6 +37,7 @@ from ..running import TrackedNorm, tracked_norms
 from ..sizes import NotPolynomial, Symbols
 from .dropouts import WholeDropouts
 from .gradients import noting_gradients, said_of
+from .recurrent import shapes_of_recurrent_layers
 from .regions import graphs_of, inline_regions
 
 Bounds = dict[str, tuple[int, int | None]]
@@ -71,7 +72,7 @@ def export_graph(
     Raises CaptureError with the reason and the user's line, and NeedsFixedSizes.
     """
     device = arguments.tensors[0].value.device
-    with _quiet(), _autocast(device, autocast):
+    with _quiet(), _autocast(device, autocast), shapes_of_recurrent_layers():
         program, own_gradients = _exported(module, arguments, dynamic)
         inline_regions(program)
         _refuse_modes(program, autocast)

@@ -13,22 +13,31 @@ from opweld.ir.ops import Kind
 from ..modules.origins import where_in
 from .views import REORDERING, SHARING
 
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
 
 def draws(node: fx.Node) -> bool:
-    """Whether a call takes numbers from torch's generator: not attention that drops nothing."""
+    """Whether a call takes numbers from torch's generator: not attention that drops nothing, nor a
+    recurrent layer that drops nothing between its layers.
+    """
     tagged = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    return tagged and _chance(node) != 0
+    if not tagged or _argument(node, "dropout_p") == 0:
+        return False
+    if getattr(node.target, "_opname", None) not in _RECURRENT:
+        return True
+    several = _argument(node, "num_layers") != 1
+    return several and _argument(node, "dropout") != 0 and _argument(node, "train") is not False
 
 
-def _chance(node: fx.Node) -> object:
-    """The argument `dropout_p` of a call; None where its operator has none."""
+def _argument(node: fx.Node, name: str) -> object:
+    """An argument of a call by its name; None where its operator has none of that name."""
     arguments = [argument.name for argument in node.target._schema.arguments]
-    if "dropout_p" not in arguments:
+    if name not in arguments:
         return None
-    place = arguments.index("dropout_p")
+    place = arguments.index(name)
     default = node.target._schema.arguments[place].default_value
     given = node.args[place] if place < len(node.args) else default
-    return node.kwargs.get("dropout_p", given)
+    return node.kwargs.get(name, given)
 
 
 def draws_by_memory(target: str) -> bool:

@@ -9,17 +9,14 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # the command line starts without torch
-    from torch import nn
+from typing import Any
 
 GUARD = "_opweld_fits"
 HELD = "the kernels run"
 _OPTIONS = (".training", "--mode both"), ("autocast", "--autocast DTYPE")
 
 
-def why(module: nn.Module, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def why(module: Any, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """One sentence: that the kernels run, or the first clause that does not hold.
 
     `module` is a ModelNew, `text` the file that it was imported from. Of several guards, for other
@@ -64,14 +61,14 @@ def _methods(text: str) -> dict[str, ast.FunctionDef]:
     )
 
 
-def _names(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """What the forward calls its arguments, and what its guards read beside them."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return {"self": module, "_kernels": getattr(module, "_opweld", None), **bound.arguments}
 
 
-def _evaluate(clause: ast.expr, module: nn.Module, names: dict[str, Any]) -> Any:
+def _evaluate(clause: ast.expr, module: Any, names: dict[str, Any]) -> Any:
     scope = getattr(type(module), GUARD).__globals__
     return eval(compile(ast.Expression(clause), "<guard>", "eval"), scope, names)
 
@@ -84,7 +81,7 @@ def _clauses(guard: ast.FunctionDef) -> Sequence[ast.expr]:
 
 
 def _first_false(
-    guard: ast.FunctionDef, module: nn.Module, names: dict[str, Any]
+    guard: ast.FunctionDef, module: Any, names: dict[str, Any]
 ) -> tuple[int, str] | None:
     """How many clauses hold before the first that does not, and that one; None where all do."""
     for number, clause in enumerate(_clauses(guard)):
@@ -93,13 +90,13 @@ def _first_false(
     return None
 
 
-def _is_host_bound(forward: ast.FunctionDef, module: nn.Module, names: dict[str, Any]) -> bool:
+def _is_host_bound(forward: ast.FunctionDef, module: Any, names: dict[str, Any]) -> bool:
     tests = [node.test for node in forward.body if isinstance(node, ast.If)]
     asked = (test for test in tests if "host_bound" in ast.unparse(test))
     return any(_evaluate(test, module, names) for test in asked)
 
 
-def _beside_autocast(forward: ast.FunctionDef, module: nn.Module, names: dict[str, Any]) -> str:
+def _beside_autocast(forward: ast.FunctionDef, module: Any, names: dict[str, Any]) -> str:
     """The guard holds; where forwards differ by autocast, whether there is one for its dtype."""
     tests = [node.test for node in ast.walk(forward) if isinstance(node, ast.If)]
     by_dtype = [test for test in tests if ast.unparse(test).startswith("_autocast is")]

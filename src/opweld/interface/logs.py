@@ -15,7 +15,7 @@ from functools import partial
 
 from opweld.compiled import Compiled
 from opweld.errors import UserError
-from opweld.why import guards_of
+from opweld.interface.why import guards_of
 
 VARIABLE = "OPWELD_LOG"
 NAMES = {"info": "opweld", "plan": "opweld.plan", "guards": "opweld.guards"}
