@@ -6,4 +6,4 @@ set -euo pipefail
 install_opweld
 # On a CPU the example's own 8192 rows would take a minute longer.
 on_cpu=$(python3 -c 'import torch; print("" if torch.cuda.is_available() else "--batch 1024")')
-opweld optimize examples/gelu.py -o out/gelu_new.py $on_cpu
+python3 -m opweld optimize examples/gelu.py -o out/gelu_new.py $on_cpu
