@@ -27,10 +27,18 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.one_expression import model_text  # noqa: E402
-from benchmarks.record import device_name, keep, run_of_today, slug  # noqa: E402
+from benchmarks.record import (  # noqa: E402
+    device_name,
+    keep,
+    run_of_today,
+    runs_that_differ,
+    slug,
+)
 
 from opweld.driver import compile_file  # noqa: E402
 from opweld.judge.measure.clock import time_interleaved  # noqa: E402
+from opweld.judge.numerics.compare import ErrorSums  # noqa: E402
+from opweld.judge.numerics.grade import grade  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
 
@@ -159,6 +167,7 @@ class Ways:
         with torch.no_grad():
             exact = self.model(*(x.double() for x in inputs))
             errors = {name[:-3]: error(action(), exact) for name, action in actions.items()}
+            judged = {**runs_that_differ(actions["opweld_ms"]), **self.grade(exact)}
             samples = time_interleaved(actions, CPU, budget_s)
         return {
             "name": name_of(self.case, threads),
@@ -166,8 +175,18 @@ class Ways:
             **{name: each.median for name, each in samples.items()},
             "spread": {name: [each.p10, each.p90] for name, each in samples.items()},
             "rms_error": errors,
+            **judged,
             "plan": self.plan,
         }
+
+    def grade(self, exact: torch.Tensor) -> dict[str, Any]:
+        """Of numbers alone: places are right or wrong."""
+        ours, eager = self.ours(*self.inputs), self.model(*self.inputs)
+        if not eager.is_floating_point():
+            return {}
+        sums = ErrorSums(eager.dtype)
+        sums.add(ours, eager, exact)
+        return {"grade": grade(sums.figures())}
 
 
 def error(result: torch.Tensor, exact: torch.Tensor) -> float:

@@ -28,6 +28,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks.record import runs_that_differ  # noqa: E402
+
 from opweld.device import pieces  # noqa: E402
 from opweld.device.used import used  # noqa: E402
 from opweld.judge.measure.clock import time_interleaved  # noqa: E402
@@ -185,6 +187,7 @@ def measured(case: Case, library: ctypes.CDLL, budget_s: float) -> str:
 
     error = error_of(case, ours(), x, weight)
     assert error < (2.0**-20 if case.dtype == torch.float32 else 2.0**-8), f"{case}: {error}"
+    assert not runs_that_differ(lambda: ours().clone())["different_runs"], f"{case}: runs differ"
     moved = torch.empty((x.nbytes + result.nbytes) // 8, device="cuda")
     to = torch.empty_like(moved)
     ways: dict[str, Callable[[], Any]] = {

@@ -96,23 +96,30 @@ def work(folder: Path) -> list[dict[str, Any]]:
     wrong = folder / "wrong.py"
     wrong.write_text(WRONG, "utf-8")
     command = [*OPWELD, "check", "examples/gelu.py", str(wrong)]
-    found.append(timed("check a wrong file for gelu", command, ROOT))
+    found.append(timed("check a wrong file for gelu", command, ROOT, expected=1))
     return found
 
 
 def timed(
-    name: str, command: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str] | None = None,
+    expected: int = 0,
 ) -> dict[str, Any]:
-    """The seconds of a command and of its stages, and its exit code."""
+    """The seconds of a command and of its stages; another exit code than expected is a problem."""
     assert shutil.which(command[0]), command[0]
     started = time.monotonic()
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
     seconds = time.monotonic() - started
     began = [(float(at), stage) for at, stage in STAGE.findall(done.stderr)]
     ends = [at for at, _ in began[1:]] + [seconds]
-    stages = {stage: end - at for (at, stage), end in zip(began, ends, strict=True)}
+    # A command without stages has no end of one either.
+    stages = {stage: end - at for (at, stage), end in zip(began, ends, strict=False)}
     print(f"{name}: {seconds:.1f} s, exit code {done.returncode}", flush=True)
-    return {"name": name, "seconds": seconds, "stages": stages, "exit_code": done.returncode}
+    found = {"name": name, "seconds": seconds, "stages": stages, "exit_code": done.returncode}
+    wrong = {"problem": f"exit code {done.returncode}"} if done.returncode != expected else {}
+    return {**found, **wrong}
 
 
 if __name__ == "__main__":

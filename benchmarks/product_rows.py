@@ -22,6 +22,7 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.products import CASES, Case  # noqa: E402
+from benchmarks.refusal import why_refused  # noqa: E402
 
 from opweld.driver import capture_file, tunables_of  # noqa: E402
 from opweld.ir.measured import Maker, Measured, ProductClass, Table  # noqa: E402
@@ -53,7 +54,9 @@ def main(
 
 
 def tells(case: Case, result: dict[str, Any]) -> bool:
-    """Whether both makers were timed, for the device's own target and under torch's defaults."""
+    """Whether both were timed and ours is right, for the device's own target and flags."""
+    if why_refused(result):
+        return False
     own = case.target == "auto" and case.precision == "highest"
     ours = "library's" not in result["plan"] and "gains nothing" not in result["plan"]
     return case.plain and own and ours and case.num_bytes <= MOST_BYTES

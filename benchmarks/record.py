@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.text_table import LOWEST_GRADE
 
 # Runs on the same inputs, of which none may differ from the first in a bit.
 EQUAL_RUNS = 20
@@ -74,14 +73,3 @@ def _bits(result: torch.Tensor) -> torch.Tensor:
         return result
     widths = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     return result.contiguous().view(widths[result.element_size()])
-
-
-def why_refused(case: dict[str, Any]) -> str | None:
-    """Why a case has no row of figures in a table: its result was wrong or changed between runs."""
-    if "problem" in case:
-        return str(case["problem"]).partition(":")[0]
-    if case.get("different_runs"):
-        return f"wrong: {case['different_runs']} of {case['runs']} runs differ"
-    if case.get("grade", "A") > LOWEST_GRADE:
-        return f"wrong: grade {case['grade']}"
-    return None

@@ -40,8 +40,8 @@ from benchmarks.record import (  # noqa: E402
     run_of_today,
     runs_that_differ,
     slug,
-    why_refused,
 )
+from benchmarks.refusal import why_refused  # noqa: E402
 
 from opweld.driver import compile_file  # noqa: E402
 from opweld.judge.measure.clock import time_interleaved  # noqa: E402

@@ -18,7 +18,7 @@ import typer
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
-from benchmarks.record import why_refused  # noqa: E402
+from benchmarks.refusal import fault_of, why_refused  # noqa: E402
 from benchmarks.text_table import (  # noqa: E402
     bare_convolutions,
     network_speed,
@@ -44,7 +44,7 @@ def main(
 STAGES = ("capture", "plan", "build", "verify", "measure")
 
 
-def first_contact(account: dict[str, Any]) -> str:
+def first_contact(account: dict[str, Any]) -> list[str]:
     """Seconds of commands, whole and by stage."""
     versions = account["versions"]
     lines = [
@@ -55,6 +55,9 @@ def first_contact(account: dict[str, Any]) -> str:
         "|---" * (len(STAGES) + 2) + "|",
     ]
     for case in account["cases"]:
+        if refused := why_refused(case):
+            lines.append(line((case["name"], refused, *[""] * len(STAGES))))
+            continue
         spent = [case["stages"].get(stage) for stage in STAGES]
         told = ["" if each is None else f"{each:.1f}" for each in spent]
         lines.append(
@@ -66,7 +69,7 @@ def first_contact(account: dict[str, Any]) -> str:
                 )
             )
         )
-    return "\n".join(lines)
+    return lines
 
 
 BY_SUITE = {
@@ -207,6 +210,8 @@ def reductions(account: dict[str, Any]) -> str:
 
 
 def reduction_row(case: dict[str, Any]) -> str:
+    if refused := why_refused(case):
+        return line((case["name"].rpartition(", ")[0], refused, *[""] * 3))
     ours, eager = (case["rms_error"][side] for side in ("opweld", "eager"))
     return line(
         (
@@ -243,9 +248,9 @@ def of_torch_compile(case: dict[str, Any]) -> tuple[str, ...]:
 
 
 def row(case: dict[str, Any], hand: bool) -> str:
-    timing = case.get("timing")
-    if not timing:
-        return line((case["name"], f"no result: status {case['status']}", *("",) * (5 + hand)))
+    if refused := why_refused(case):
+        return line((case["name"], refused, *("",) * (5 + hand)))
+    timing = case["timing"]
     new = timing["opweld_ms"]["median"]
     cells = (
         case["name"],
@@ -269,10 +274,9 @@ def by_hand(case: dict[str, Any]) -> str:
     account = case.get("by_hand")
     if account is None:
         return ""
-    if account.get("timing"):
-        return median(account["timing"]["opweld_ms"])
-    verdict = account.get("verdict")
-    return "not equivalent" if verdict and not verdict["passed"] else "failed"
+    if fault := fault_of(account):
+        return fault
+    return median(account["timing"]["opweld_ms"]) if account.get("timing") else "failed"
 
 
 def median(samples: dict[str, float] | None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-# Below it a result is wrong, and its speed is of no interest.
-LOWEST_GRADE = "C"
+from benchmarks.refusal import fault_of, why_refused
+
 PARTS = {
     "original": "original",
     "kernels": "kernels",
@@ -121,8 +121,8 @@ def bare_convolutions(account: dict[str, Any]) -> list[str]:
     heads = ("convolution", "floor", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
 
     def cells(case: dict[str, Any]) -> list[str]:
-        if case["different_runs"] or case["grade"] > LOWEST_GRADE:
-            return [case["name"], "wrong", *[""] * 7]
+        if refused := why_refused(case):
+            return [case["name"], refused, *[""] * 7]
         errors = case["error"]
         permitted = max(errors["eager_rms"], errors["tf32_rms"])
         return [
@@ -148,22 +148,24 @@ def bare_convolutions(account: dict[str, Any]) -> list[str]:
 def transposes(account: dict[str, Any]) -> list[str]:
     """Copies into another order and what is computed on the way."""
     heads = ("work", "ours", "contiguous", "copy", "share of copy")
-    rows = [
-        (
+
+    def cells(case: dict[str, Any]) -> list[str]:
+        if refused := why_refused(case):
+            return [case["name"], refused, *[""] * 3]
+        return [
             case["name"],
             f"**{1e3 * case['opweld_ms']:.1f}**",
             f"{1e3 * case['contiguous_ms']:.1f}",
             f"{1e3 * case['copy_ms']:.1f}",
             f"{100 * case['share_of_copy']:.0f} %",
-        )
-        for case in account["cases"]
-    ]
+        ]
+
     said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
     told = (
         "Medians in microseconds; contiguous is torch's, of x alone; the copy moves as many bytes."
     )
     note = [account["note"]] if "note" in account else []
-    return [said, *note, "", told, "", *table(heads, rows)]
+    return [said, *note, "", told, "", *table(heads, [cells(case) for case in account["cases"]])]
 
 
 WAYS = ("eager", "compile", "opweld")
@@ -178,7 +180,8 @@ def speed_cells(case: dict[str, Any]) -> list[str]:
     if "problem" in case:
         return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
     # A wrong result, or one that differs from call to call, has no speed.
-    refused = "no speed: " + refusal(case) if refusal(case) else ""
+    fault = fault_of(case)
+    refused = f"no speed: {fault}" if fault else ""
     new = case["ms"]["opweld"]
     ours = [refused, ""] if refused else [f"**{new:.4g}**", f"{case['ms']['eager'] / new:.2f}"]
     beside = [figure(case["ms"], way, 4) for way in WAYS[:2]]
@@ -196,22 +199,11 @@ def convolution_cells(case: dict[str, Any]) -> list[str]:
 def backward(case: dict[str, Any]) -> list[list[str]]:
     """A row for the forward and the backward, where that was timed."""
     times = case.get("ms_backward")
-    if not times or refusal(case):
+    if not times or fault_of(case):
         return []
     ours = [f"**{times['opweld']:.4g}**", f"{times['eager'] / times['opweld']:.2f}"]
     beside = [figure(times, way, 4) for way in WAYS[:2]]
     return [[f"{case['name']}, with its backward", *beside, *ours, "", ""]]
-
-
-def refusal(case: dict[str, Any]) -> str:
-    """Why a case has no figures. Where eager's own equal calls differ, as its sums have no order,
-    ours may.
-    """
-    if case["error"]["grade"] > LOWEST_GRADE:
-        return f"grade {case['error']['grade']}"
-    if case["unequal_runs"] and not case.get("eager_unequal_runs"):
-        return f"{case['unequal_runs']} of {case['runs']} equal calls differ"
-    return "" if case["kernels_ran"] else "its kernels did not run"
 
 
 def number_ratio(errors: dict[str, Any]) -> str:
@@ -224,8 +216,8 @@ def number_ratio(errors: dict[str, Any]) -> str:
 def host_cells(case: dict[str, Any]) -> list[str]:
     if "problem" in case:
         return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
-    if refusal(case):
-        return [case["name"], f"no times: {refusal(case)}", *[""] * 5]
+    if fault := fault_of(case):
+        return [case["name"], f"no times: {fault}", *[""] * 5]
     figures = [figure(case[kind], way, 4) for kind in ("no_grad_us", "grad_us") for way in WAYS]
     return [case["name"], *figures]
 

@@ -5,9 +5,9 @@ the pages of this folder. Tables come from the code. `stage FILE STAGE TARGET [F
 `opweld plan` prints for a model of `examples/` (or, for the stage `emit`, the emitted file): the
 lines from the first that matches FROM up to the next that matches TO, which is left out. FROM may
 be several patterns, `A//B`: the first line with B after the first with A. `grammar MODULE` is the
-grammar in the module's docstring. `classes RESULT` is a table of cheats, `speeds RESULT` one of
-models, `mutants RESULT TABLE` one of an account of mutants, of `benchmarks/mutation/report.py`. The
-JSON schemas in schema/ are generated whole.
+grammar in the module's docstring. `classes RESULT` is a table of cheats, `overview` the one of
+`benchmarks/overview.py`, `mutants RESULT TABLE` one of an account of mutants, of
+`benchmarks/mutation/report.py`. The JSON schemas in schema/ are generated whole.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
+from benchmarks import overview  # noqa: E402
 from benchmarks.mutation import report  # noqa: E402
-from benchmarks.record import why_refused  # noqa: E402
 
 from opweld.account import SCHEMA_VERSION, Account  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
@@ -101,28 +101,6 @@ def mutants(result: str, table: str) -> str:
     return "\n".join(report.TABLES[table](account)) + "\n"
 
 
-def speeds(result: str) -> str:
-    """Forwards, and steps of training, of an account of models; what is refused has no figures."""
-    account = json.loads((ROOT / "benchmarks" / "results" / f"{result}.json").read_text("utf-8"))
-    cases = [case for case in account["cases"] if case["kind"] == "speed"]
-    rows = []
-    for case in cases:
-        found = {"grade": case["error"]["grade"], "runs": case["runs"]}
-        refused = why_refused({**found, "different_runs": case["unequal_runs"]})
-        for name, ms in (("", case["ms"]), (", with its backward", case["ms_backward"])):
-            if ms:
-                figures = [refused, *[""] * 4] if refused else _beside(ms)
-                rows.append(f"| {case['name']}{name} | {' | '.join(figures)} |")
-    return _table("model | eager | torch.compile | ModelNew | beside eager | beside compile", rows)
-
-
-def _beside(ms: dict[str, float]) -> list[str]:
-    """Three times, the shortest of them in bold, and two ratios."""
-    sides = [ms[name] for name in ("eager", "compile", "opweld")]
-    told = [f"**{each:.4g}**" if each == min(sides) else f"{each:.4g}" for each in sides]
-    return [*told, *(f"{each / ms['opweld']:.2f}x" for each in sides[:2])]
-
-
 def classes(result: str) -> str:
     """Of each class of cheats, how many each level catches; from an account of the catalogue."""
     account = json.loads((ROOT / "benchmarks" / "results" / f"{result}.json").read_text("utf-8"))
@@ -181,12 +159,12 @@ PARTS: dict[str, Callable[..., str]] = {
     "environment": environment_table,
     "ops": op_table,
     "rules": rule_list,
-    "speeds": speeds,
     "targets": target_table,
     "grades": grade_table,
     "classes": classes,
     "grammar": grammar,
     "mutants": mutants,
+    "overview": overview.table,
     "stage": stage,
 }
 

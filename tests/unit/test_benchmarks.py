@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import batch_norm
-from benchmarks.record import EQUAL_RUNS, keep, runs_that_differ, slug, why_refused
-from benchmarks.table import attention, products, shares_of_copy
+from benchmarks.first_contact import timed
+from benchmarks.overview import ROWS, Row, table
+from benchmarks.product_rows import tells
+from benchmarks.products import CASES
+from benchmarks.record import EQUAL_RUNS, keep, runs_that_differ, slug
+from benchmarks.refusal import fault_of, why_refused
+from benchmarks.table import attention, products, shares_of_copy, text_of
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
 NO_SCRIPTS = (
@@ -24,6 +29,7 @@ NO_SCRIPTS = (
     "networks",
     "emitted_lines",
     "text_table",
+    "refusal",
 )
 
 
@@ -109,3 +115,119 @@ def test_runs_are_compared_bit_by_bit() -> None:
     varies = runs_that_differ(lambda: torch.tensor([-0.0 if next(calls) == 3 else 0.0]))
     assert varies["different_runs"] == 1
     assert why_refused(varies) == f"wrong: 1 of {EQUAL_RUNS} runs differ"
+
+
+ERROR = {"rms": 1.0, "max": 1.0}
+WRONG = {
+    "its grade": ({"grade": "F"}, "grade F"),
+    "the grade of its error": ({"error": {**ERROR, "grade": "F"}}, "grade F"),
+    "a failed verdict": ({"verdict": {"passed": False, "grade": "A"}}, "not equivalent"),
+    "the grade of a verdict": ({"verdict": {"passed": True, "grade": "F"}}, "grade F"),
+    "a NaN": ({"error": {**ERROR, "max": float("nan")}}, "NaN"),
+    "runs": ({"different_runs": 3, "runs": 20}, "3 of 20 runs differ"),
+    "calls": ({"unequal_runs": 2, "runs": 20}, "2 of 20 runs differ"),
+    "no kernels": ({"kernels_ran": 0}, "its kernels did not run"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_result_that_is_wrong_is_refused_whatever_account_says_so(case: str) -> None:
+    more, reason = WRONG[case]
+    assert fault_of(more) == reason and why_refused(more) == f"wrong: {reason}"
+
+
+def test_a_result_of_grade_c_that_does_not_change_is_not_refused() -> None:
+    right = {"grade": "C", "error": ERROR, "different_runs": 0, "runs": 20, "kernels_ran": 1}
+    assert why_refused(right) is None
+    assert why_refused({**right, "unequal_runs": 2, "eager_unequal_runs": 1}) is None
+    assert why_refused({"status": 0, "timing": {}}) == "no result: status 0"
+    assert (
+        why_refused({**right, "problem": "OutOfMemoryError: of the device"}) == "OutOfMemoryError"
+    )
+
+
+RUN = {"date": "2026-01-01", "command": "c"}
+HEAD = {"device": "d", "date": "2026-01-01", "command": "c", "versions": {"torch": "2"}}
+SAMPLES = {"median": 1.25}
+# An account of each script whose tables have times of ours, all of them 1.25; one case each.
+ACCOUNTS: dict[str, dict[str, Any]] = {
+    "run.py": {
+        "cases": [{
+            "name": "a", "status": 0, "verdict": {"passed": True, "grade": "A", "checks": []},
+            "timing": {"eager_ms": {"median": 2.0}, "compile_ms": {"median": 2.0},
+                       "opweld_ms": SAMPLES, "limit_ms": 1.0},
+        }],
+    },
+    "cpu_reductions.py": {
+        "cases": [{
+            "name": "a, 2 threads", "threads": 2, "eager_ms": 2.0, "compile_ms": 2.0,
+            "opweld_ms": 1.25, "rms_error": {"opweld": 1.0, "eager": 1.0},
+        }],
+    },
+    "transposes.py": {
+        "suite": "transposes",
+        "cases": [{"name": "a", "opweld_ms": 1.25, "contiguous_ms": 2.0, "copy_ms": 1.0,
+                   "share_of_copy": 0.8, "run": RUN}],
+    },
+    "bare_convolutions.py": {
+        "suite": "bare-convolutions",
+        "cases": [{"name": "a", "grade": "A", "floor_ms": 1.0, "eager_ms": 2.0, "opweld_ms": 1.25,
+                   "error": {"rms": 1.0, "eager_rms": 1.0, "tf32_rms": 1.0}, "run": RUN}],
+    },
+    "products.py": {
+        "copy_gbps": 1.0,
+        "cases": [{"name": "a", "eager_ms": 2.0, "opweld_ms": 1.25, "tflops": 1.0, "run": RUN,
+                   "share_of_copy": 0.8, "error": ERROR, "eager_error": ERROR}],
+    },
+    "reductions.py": {
+        "scale": 1.0,
+        "cases": [{"name": "a", "eager_ms": 2.0, "opweld_ms": 1.25, "share_of_copy": 0.8,
+                   "run": RUN, "error": ERROR, "eager_error": ERROR}],
+    },
+    "attention.py": {
+        "cases": [{"name": "a", "eager_ms": 2.0, "opweld_ms": 1.25, "flops": 1e9, "run": RUN,
+                   "error": ERROR, "eager_error": ERROR}],
+    },
+    "network_speed.py": {
+        "suite": "network-speed",
+        "cases": [{"name": "a", "kind": "speed", "ms": {"eager": 2.0, "opweld": 1.25}, "runs": 20,
+                   "error": {"max": 1.0, "eager_max": 1.0, "grade": "A"}, "run": RUN}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [{"grade": "F"}, {"different_runs": 1, "runs": 20}], ids=str)
+@pytest.mark.parametrize("script", ACCOUNTS)
+def test_no_table_has_the_time_of_a_wrong_result(script: str, wrong: dict[str, Any]) -> None:
+    account = {**HEAD, **ACCOUNTS[script]}
+    (case,) = account["cases"]
+    times = "1250.0" if script == "transposes.py" else "1.25"
+    assert times in text_of(account)
+    text = text_of({**account, "cases": [{**case, **wrong}]})
+    assert times not in text and ("grade F" in text or "1 of 20 runs differ" in text)
+
+
+def test_a_wrong_product_gives_no_row_of_the_table_of_schedules() -> None:
+    case = next(case for case in CASES if case.plain and case.target == "auto")
+    result = {"plan": "ours", "opweld_ms": 1.0, "eager_ms": 2.0}
+    assert tells(case, result)
+    assert not tells(case, {**result, "different_runs": 1, "runs": 20})
+
+
+def test_the_overview_names_cases_that_exist_and_refuses_wrong_ones(tmp_path: Path) -> None:
+    rows = table().splitlines()
+    assert len(rows) == len(ROWS) + 2 and not any("wrong" in row for row in rows)
+    case = {"name": "a", "eager_ms": 5.0, "compile_ms": 4.0, "autotune_ms": 3.0, "opweld_ms": 2.0}
+    cases = [case, {**case, "name": "b", "grade": "F"}]
+    (tmp_path / "r.json").write_text(json.dumps({"device": "NVIDIA H200", "cases": cases}))
+    shown = table((Row("one", "r", "a"), Row("two", "r", "b")), tmp_path).splitlines()
+    assert shown[2] == "| one | 5 | 3 | **2** | 2.50 | 1.50 | H200 |"
+    assert shown[3] == "| two | wrong: grade F |  |  |  |  | H200 |"
+
+
+def test_a_command_that_fails_has_no_seconds_in_the_table(tmp_path: Path) -> None:
+    good = timed("good", [sys.executable, "-c", "pass"], tmp_path)
+    bad = timed("bad", [sys.executable, "-c", "raise SystemExit(2)"], tmp_path)
+    assert "problem" not in good and bad["problem"] == "exit code 2"
+    text = text_of({**HEAD, "suite": "first-contact", "cases": [good, bad]})
+    assert "| bad | exit code 2 |" in text and f"{bad['seconds']:.2g}" not in text.splitlines()[-1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import runpy
 import shlex
 import subprocess
+import tomllib
 import types
 from collections.abc import Iterator
 from dataclasses import fields
@@ -142,6 +144,8 @@ def test_commands_exist_with_their_options(page: Path) -> None:
             assert_script_takes(ROOT / words[1], words[2:])
         elif words[:2] == ["python3", "-m"] and words[2].startswith("tests"):
             assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), words
+        elif words[:3] == ["python3", "-m", "pip"]:
+            assert_can_be_installed(words[3:])
         elif words[:3] == ["python3", "-m", "pytest"]:
             assert all((ROOT / w).exists() for w in words[3:] if w.startswith("tests")), words
 
@@ -163,6 +167,22 @@ def assert_script_takes(script: Path, words: list[str]) -> None:
     for word in words:
         name = word.removeprefix("--").replace("-", "_")
         assert not word.startswith("--") or re.search(rf"^    {name}: Annotated", text, re.M), word
+
+
+def assert_can_be_installed(words: list[str]) -> None:
+    """Names stand in the constraints, extras in pyproject.toml; no index is asked."""
+    assert words[0] == "install", words
+    pins = (ROOT / "constraints.txt").read_text("utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    pairs = zip(["", *words], words, strict=False)
+    for before, word in pairs:
+        if before == "-c":
+            assert (ROOT / word).exists(), word
+        elif word.startswith("."):
+            assert re.fullmatch(r"\.(\[\w+\])?", word), word
+            assert word == "." or word[2:-1] in extras["optional-dependencies"], word
+        elif not word.startswith(("-", "https://")) and word != "install":
+            assert re.search(rf"^{word}==", pins, re.MULTILINE), word
 
 
 @ids
@@ -292,6 +312,26 @@ def test_the_page_of_benchmarks_has_the_marks_of_the_figures(suite: str) -> None
     page = table["between_marks"](text, suite, "| figures |")
     assert page.count("| figures |") == 1
     assert page.partition("| figures |")[2].startswith(f"\n<!-- {suite} ends -->")
+
+
+def test_every_table_of_the_page_of_benchmarks_is_that_of_its_account() -> None:
+    table = runpy.run_path(str(ROOT / "benchmarks" / "table.py"))
+    page = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
+    found = re.findall(r"<!-- (\S+) begins -->\n(.*?)\n?<!-- \1 ends -->", page, re.DOTALL)
+    assert len(found) > 10
+    for name, text in found:
+        account = ROOT / "benchmarks" / "results" / f"{name}.json"
+        if text or account.exists():
+            made = table["text_of"](json.loads(account.read_text("utf-8")))
+            assert text == made, f"python3 benchmarks/table.py {account} --into {page}"
+
+
+def test_every_block_of_the_readme_has_a_test() -> None:
+    """Those that are written by hand; one of another kind needs a test of its own."""
+    by_hand = re.sub(r"<!-- generated:.*?<!-- end -->", "", README, flags=re.DOTALL)
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", by_hand, re.DOTALL | re.MULTILINE):
+        starts = {"sh": ("make ", "python3 ", "opweld "), "python": ("inner = ", "result = ")}
+        assert block.startswith(starts.get(language, ())), block
 
 
 @pytest.mark.parametrize("cls", [Verdict, Timing, KernelTiming, Check, PlanRow])

@@ -111,8 +111,9 @@ def test_every_line_of_an_emitted_file_is_counted_once(language: str) -> None:
 
 def test_single_convolutions_that_are_wrong_or_change_have_no_times_in_the_table() -> None:
     good = {
-        "name": "good", "different_runs": 0, "grade": "C", "floor_ms": 0.01, "eager_ms": 0.5,
-        "channels_last_ms": 0.4, "opweld_ms": 0.25, "run": {"date": "2026-01-01", "command": "c"},
+        "name": "good", "different_runs": 0, "runs": 20, "grade": "C", "floor_ms": 0.01,
+        "eager_ms": 0.5, "channels_last_ms": 0.4, "opweld_ms": 0.25,
+        "run": {"date": "2026-01-01", "command": "c"},
         "error": {"rms": 2e-4, "eager_rms": 1e-6, "tf32_rms": 1e-4},
     }  # fmt: skip
     cases = [good, {**good, "grade": "D"}, {**good, "different_runs": 1}]
@@ -121,4 +122,5 @@ def test_single_convolutions_that_are_wrong_or_change_have_no_times_in_the_table
     right, *wrong = ([cell.strip() for cell in row.split("|")[1:-1]] for row in rows)
     times = ["0.0100", "0.5000", "0.4000", "", "**0.2500**", "2.00"]
     assert right == ["good", *times, "2.00", "C"]
-    assert wrong == [["good", "wrong", *[""] * 7]] * 2
+    reasons = ("wrong: grade D", "wrong: 1 of 20 runs differ")
+    assert wrong == [["good", reason, *[""] * 7] for reason in reasons]
