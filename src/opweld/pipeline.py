@@ -33,7 +33,6 @@ from opweld.process.resources import with_resources
 # Beyond it a package is easier to read than one file.
 LONG_LINES = 2000
 TERMS = "What opweld wrote here may be used and changed under any terms (its LICENSE-EXCEPTION)."
-NOT_VERIFIED = f"Not verified: written with --no-check, torch {version('torch')}."
 
 
 class Compile(Protocol):
@@ -136,7 +135,7 @@ def _delivery(
 
 def deliver(partial: Path, delivery: Delivery) -> None:
     """Publishes what was judged, with its figures in the head; the rest is as it was judged."""
-    figures = figures_of(delivery.judgement) if delivery.judgement else NOT_VERIFIED
+    figures = figures_of(delivery.judgement) if delivery.judgement else not_verified()
     told = with_figures(delivery.compiled.text, f"{figures}\n{TERMS}")
     assert body_of(told) == body_of(delivery.compiled.text)
     write_result(partial, told)
@@ -243,6 +242,11 @@ def _standing(compiled: Compiled, judgement: Judgement | None) -> tuple[str, ...
     if judgement and not judgement.kernel_calls:
         return ("ModelNew ran the original on the model's own inputs, none of its kernels",)
     return ()
+
+
+def not_verified() -> str:
+    """What the head of a file says that was not judged."""
+    return f"Not verified: written with --no-check, torch {version('torch')}."
 
 
 def figures_of(judgement: Judgement) -> str:
