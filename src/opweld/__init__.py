@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opweld.api import Result, optimize
+    from opweld.errors import JudgeFailed, OpweldError, UserError
     from opweld.judge import Judgement, Settings, Verdict, check
     from opweld.judge.batch import Judged, check_many
     from opweld.judge.functions import assert_equivalent, check_functions
 
 __version__ = "0.1.0"
 __all__ = [
+    "JudgeFailed",
     "Judged",
     "Judgement",
+    "OpweldError",
     "Result",
     "Settings",
+    "UserError",
     "Verdict",
     "__version__",
     "assert_equivalent",
@@ -34,6 +38,9 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOMES = {
     "Result": "opweld.api",
     "optimize": "opweld.api",
+    "JudgeFailed": "opweld.errors",
+    "OpweldError": "opweld.errors",
+    "UserError": "opweld.errors",
     "Judgement": "opweld.judge",
     "Settings": "opweld.judge",
     "Verdict": "opweld.judge",
@@ -45,12 +52,15 @@ _HOMES = {
 }
 
 
+IN_WSL2 = "use WSL2: `wsl --install` in PowerShell, then in its Ubuntu `make demo` in a clone"
+
+
 def unsupported_platform() -> str | None:
     """Why opweld cannot run on this operating system, in one sentence; None where it can."""
     system = str(sys.platform)
     if system == "linux":
         return None
-    advice = "use it in WSL2 (docs/stability.md)" if system == "win32" else "use a Linux machine"
+    advice = IN_WSL2 if system == "win32" else "use a Linux machine"
     return f"opweld runs on Linux only, not on {system}; {advice}"
 
 

@@ -29,6 +29,7 @@ from opweld.interface import logs
 from opweld.interface.embed import embedded_source, is_importable
 from opweld.interface.held import Held
 from opweld.interface.progress import Progress
+from opweld.interface.reasons import log_reasons
 from opweld.interface.why import why
 from opweld.ir.original import Original
 from opweld.judge import check as judge_pair
@@ -45,9 +46,11 @@ from opweld.process.builder import build_in_child
 class Result:
     """What `optimize` found and made.
 
-    `module` is a ModelNew that shares the parameters, buffers and submodules of the module it was
-    made from; `text` is the file that it was imported from. `verdict` and `timing` are None where
-    the judge was left out.
+    Attributes:
+        module: a ModelNew that shares the parameters, buffers and submodules of the module that it
+            was made from. It is a subclass of that module's class.
+        text: the file that it was imported from, which stands alone.
+        delivery: how it came about: the plan, the judgement, what went back to PyTorch and why.
     """
 
     module: nn.Module
@@ -56,10 +59,14 @@ class Result:
 
     @property
     def verdict(self) -> Verdict | None:
+        """Each check of the judge, and the grade; None where the judge was left out."""
         return self.delivery.judgement.verdict if self.delivery.judgement else None
 
     @property
     def timing(self) -> Timing | None:
+        """Milliseconds a call, of eager, torch.compile and ModelNew, and speed-ups (above 1 is
+        faster); None where the judge was left out or could not measure.
+        """
         return self.delivery.judgement.timing if self.delivery.judgement else None
 
     @property
@@ -69,6 +76,7 @@ class Result:
 
     @property
     def kernels(self) -> tuple[KernelTiming, ...]:
+        """Milliseconds, bytes and registers of each kernel, where they were measured (on CUDA)."""
         return self.delivery.kernels
 
     def save(self, path: str | Path) -> Path:
@@ -88,6 +96,9 @@ class Result:
     def why(self, *args: Any, **kwargs: Any) -> str:
         """Whether a call of `module` with these arguments runs the kernels, and if not, why.
 
+        It is about the state of now: the module's mode, autocast, whether gradients are asked for.
+        Nothing is run.
+
         Raises:
             TypeError: the arguments are none for its forward.
         """
@@ -99,7 +110,7 @@ class Result:
         left = sum(row.kind == "library" for row in self.plan)
         made = f"{_count(fused, 'kernel')}, {_count(left, 'call')} left to PyTorch"
         notes = " ".join(f"{note}." for note in self.delivery.notes)
-        use = "`.module` runs them, `.save(path)` writes the file, `.plan` has the reasons."
+        use = "`.module` is the model, `.text` its file, `.save(path)` writes it, `.plan` says why."
         return " ".join(filter(None, (f"opweld: {self.summary()}; {made}.", notes, use)))
 
     def summary(self) -> str:
@@ -130,6 +141,7 @@ def optimize(
     weight_cache: bool = True,
     baselines: str | Sequence[str] | None = None,
     thorough: bool = False,
+    stop_at_first: bool = True,
     time_limit_s: float | None = None,
     sandbox: str | None = None,
     pass_env: str | Sequence[str] = (),
@@ -150,11 +162,13 @@ def optimize(
         weight_cache: keep forms of weights that products read faster from call to call.
         baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
         seed, thorough, time_limit_s, sandbox, pass_env: as the options of the command line.
+        stop_at_first: the first check that fails is the last one; else the judgement has all.
         verbose: show the progress on stderr.
 
     Raises:
-        UserError: the module cannot be captured, pickled or compiled.
-        JudgeFailed: what was made is not equivalent; there is no result.
+        UserError: the module cannot be captured, pickled or compiled, or an option does not exist.
+        JudgeFailed: what was made is not equivalent, crashed or timed out; there is no result. Its
+            `judgement` has the checks.
     """
     _require_module(module)
     args, named = _call_of(example_inputs, kwargs)
@@ -170,6 +184,7 @@ def optimize(
         weight_cache=weight_cache,
         baselines=None if baselines is None else ",".join(listed(baselines) or ()),
         thorough=thorough,
+        stop_at_first=stop_at_first,
         time_limit_s=time_limit_s,
         sandbox=sandbox,
         pass_env=listed(pass_env),
@@ -201,7 +216,9 @@ def _optimized(
         job = _Job(module, args, named, Path(folder))
         delivery = job.run(options, verbose)
         text = delivery.out.read_text("utf-8")
-        return Result(job.adopted(delivery.out), text, delivery)
+        adopted = job.adopted(delivery.out)
+    log_reasons(adopted, text)
+    return Result(adopted, text, delivery)
 
 
 def _count(number: int, thing: str) -> str:

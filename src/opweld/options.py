@@ -236,7 +236,7 @@ def environment_table() -> str:
 
 
 def _default_text(default: object) -> str:
-    if default is None or default == ():
+    if default in (None, (), ""):
         return "none"
     if isinstance(default, bool):
         return "off"  # each flag of this kind turns off what is on by default

@@ -94,7 +94,12 @@ def test_the_version_of_torch(monkeypatch: pytest.MonkeyPatch, version: str, sta
 
 def test_without_torch_it_still_answers() -> None:
     code = (
-        "import sys; sys.modules['torch'] = None\n"
+        "import sys, importlib.metadata as metadata; sys.modules['torch'] = None\n"
+        "installed = metadata.version\n"
+        "def version(name):\n"
+        "    if name == 'torch': raise metadata.PackageNotFoundError(name)\n"
+        "    return installed(name)\n"
+        "metadata.version = version\n"
         "from opweld.interface import cli; sys.argv[1:] = ['doctor', '--json']; cli.main()"
     )
     done = subprocess.run(

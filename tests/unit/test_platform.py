@@ -28,7 +28,11 @@ def python(text: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("system", "advice"), [("win32", "use it in WSL2"), ("darwin", "use a Linux machine")]
+    ("system", "advice"),
+    [
+        ("win32", "use WSL2: `wsl --install` in PowerShell, then in its Ubuntu `make demo`"),
+        ("darwin", "use a Linux machine"),
+    ],
 )
 def test_the_command_ends_with_a_sentence(system: str, advice: str) -> None:
     done = python(ELSEWHERE.format(system=system))
@@ -43,7 +47,30 @@ def test_a_name_of_the_package_is_refused_there() -> None:
     assert done.stderr.splitlines()[-1].startswith("ImportError: opweld runs on Linux only")
 
 
-@pytest.mark.parametrize("text", ["import opweld", "import opweld.interface.cli"])
-def test_it_starts_without_torch(text: str) -> None:
-    done = python(f"{text}\nimport sys\nsys.exit('torch' in sys.modules)")
+def test_pytests_plugin_harms_no_other_project_there() -> None:
+    lines = (
+        "import pytest, sys; sys.platform = 'win32'",
+        "sys.modules['fcntl'] = sys.modules['resource'] = None",
+        "import opweld.interface.pytest_plugin",
+    )
+    done = python("\n".join(lines))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "absent"),
+    [
+        ("import opweld", {"torch", "numpy", "rich", "typer"}),
+        ("import opweld; opweld.UserError", {"torch", "numpy"}),
+        ("import opweld; opweld.check", {"torch", "numpy"}),
+        ("import opweld.interface.cli", {"torch", "numpy"}),
+    ],
+)
+def test_it_starts_without_torch(text: str, absent: set[str]) -> None:
+    done = python(f"{text}\nimport sys\nprint(*{absent!r} & {{*sys.modules}})")
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_every_public_name_is_there() -> None:
+    done = python("import opweld\nfor name in opweld.__all__: getattr(opweld, name)")
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,8 @@
 """Standard logging under the name opweld, and `OPWELD_LOG=info,plan,guards`, which shows it.
 
 `opweld` has the stages and their seconds, `opweld.plan` the plans, `opweld.guards` what a ModelNew
-asks of each call before it runs its kernels. Nothing is shown unless a program configures logging,
-or the variable is set.
+asks of each call before it runs its kernels and, in the process that made it, why a call of it ran
+the original. Nothing is shown unless a program configures logging, or the variable is set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def show(environ: Mapping[str, str] = os.environ) -> None:
             raise UserError(f"{VARIABLE} cannot be {kind!r}", next_step=f"use some of {listed}")
         logger = logging.getLogger(NAMES[kind])
         if not any(isinstance(each, _Shown) for each in logger.handlers):
-            handler = _Shown(sys.stderr)
+            handler = _Shown()
             handler.addFilter(partial(_is_of, logger.name))
             logger.addHandler(handler)
             logger.setLevel(logging.INFO)
@@ -44,11 +44,11 @@ def _is_of(name: str, record: logging.LogRecord) -> bool:
     return record.name == name
 
 
-class _Shown(logging.StreamHandler):  # type: ignore[type-arg]
-    """On standard error, with the logger's name in front."""
+class _Shown(logging.Handler):
+    """On what is standard error by then, with the logger's name in front."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return f"{record.name}: {record.getMessage()}"
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"{record.name}: {record.getMessage()}", file=sys.stderr)
 
 
 def tell(compiled: Compiled) -> None:
@@ -56,7 +56,6 @@ def tell(compiled: Compiled) -> None:
     spent = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in compiled.seconds.items())
     LOG.info("compiled for %s: %s", compiled.target, spent)
     PLAN.info("%s", compiled.stages.get("plan", "").rstrip("\n"))
-    for guard, clauses in (
-        guards_of(compiled.text).items() if GUARDS.isEnabledFor(logging.INFO) else ()
-    ):
-        GUARDS.info("%s: %s", guard, " and ".join(clauses))
+    if GUARDS.isEnabledFor(logging.INFO):
+        for guard, clauses in guards_of(compiled.text).items():
+            GUARDS.info("%s: %s", guard, " and ".join(clauses))

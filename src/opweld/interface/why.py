@@ -1,23 +1,42 @@
-"""Why a call of a ModelNew runs the original: its own guard, read clause by clause.
+"""Why a call of a ModelNew runs the original: its own forward and guards, read step by step.
 
-The guard stands in the emitted file as one expression (`_opweld_fits`, docs/emitted-file.md). Here
-its clauses are evaluated one by one on the arguments of a call.
+Both stand in the emitted file (docs/emitted-file.md). Here their tests are evaluated in the file's
+order on the arguments of a call, and a guard clause by clause; which option would help is what the
+file's own warning says.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from opweld.errors import clipped
 
 GUARD = "_opweld_fits"
 HELD = "the kernels run"
-_OPTIONS = (".training", "--mode both"), ("autocast", "--autocast DTYPE")
+ORIGINAL = "the original runs"
+HOST_BOUND = (
+    "a small call with gradients takes the host's time, and kernels under autograd take more of"
+    " it; larger calls, or torch.no_grad(), run them"
+)
+NOT_BUILT = "its kernels were not built, or no device here runs them; a warning said why"
+# What clauses that are not about the arguments mean where they do not hold.
+_MEANINGS = {
+    "type(self) is": "the module is of another class than ModelNew",
+    "_current_level": "forward-mode differentiation is on",
+    "_has_any_global_hook": "there is a hook on the calls of all modules",
+    "_are_functorch_transforms_active": "the kernels do not work under torch.func",
+    "allows_tf32": "torch's flags do not allow TF32, as they did when the kernels were made",
+    "requires_grad": "a gradient is asked for, which the kernels lack; torch.no_grad() runs them",
+}
 
 
 def why(module: Any, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """One sentence: that the kernels run, or the first clause that does not hold.
+    """One sentence: that the kernels run, or the first test that does not hold.
 
     `module` is a ModelNew, `text` the file that it was imported from. Of several guards, for other
     dtypes and modes, it is the one that holds for longest.
@@ -25,112 +44,243 @@ def why(module: Any, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     Raises:
         TypeError: the arguments are none for its forward.
     """
-    methods = _methods(text)
-    guards = [each for name, each in methods.items() if name.startswith(GUARD)]
-    if not guards or "forward" not in methods:
-        return "the original runs: nothing of this model was fused"
-    names = _names(module, args, kwargs)
-    if _is_host_bound(methods["forward"], module, names):
-        return (
-            "the original runs: a small call with gradients takes the host's time, and kernels"
-            " under autograd take more of it; larger calls, or torch.no_grad(), run them"
-        )
-    failed = [_first_false(guard, module, names) for guard in guards]
-    if None in failed:
-        return _beside_autocast(methods["forward"], module, names)
-    _, clause = max(each for each in failed if each is not None)
-    return (
-        f"the original runs: `{clause}` does not hold{_values(clause, names)}{_next(clause, names)}"
-    )
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return why_of(module, text, bound.arguments)
+
+
+def why_of(module: Any, text: str, arguments: dict[str, Any]) -> str:
+    """The same, of a call whose arguments are given by the forward's names."""
+    reading = _Reading(module, ast.parse(text), arguments)
+    if not reading.guards:
+        return f"{ORIGINAL}: nothing of this model was fused"
+    if not reading.kernels.devices:
+        return f"{ORIGINAL}: {NOT_BUILT}"
+    return HELD if reading.comes_to_kernels() else f"{ORIGINAL}: {reading.reason()}"
 
 
 def guards_of(text: str) -> dict[str, tuple[str, ...]]:
     """The clauses of each guard of an emitted file, by its name."""
+    methods = _methods(ast.parse(text))
     return {
         name: tuple(map(ast.unparse, _clauses(method)))
-        for name, method in _methods(text).items()
+        for name, method in methods.items()
         if name.startswith(GUARD)
     }
 
 
-def _methods(text: str) -> dict[str, ast.FunctionDef]:
-    classes = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+def _methods(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
     new = next((node for node in classes if node.name == "ModelNew"), None)
     return (
         {each.name: each for each in new.body if isinstance(each, ast.FunctionDef)} if new else {}
     )
 
 
-def _names(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What the forward calls its arguments, and what its guards read beside them."""
-    bound = inspect.signature(module.forward).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return {"self": module, "_kernels": getattr(module, "_opweld", None), **bound.arguments}
+def _clauses(guard: ast.FunctionDef) -> Iterator[ast.expr]:
+    """`return (a and b)`, with `if not (c and d): return False` before it or without."""
+    for statement in guard.body:
+        if isinstance(statement, ast.If) and isinstance(statement.test, ast.UnaryOp):
+            yield from _conjunction(statement.test.operand)
+        if isinstance(statement, ast.Return) and statement.value:
+            yield from _conjunction(statement.value)
 
 
-def _evaluate(clause: ast.expr, module: Any, names: dict[str, Any]) -> Any:
-    scope = getattr(type(module), GUARD).__globals__
-    return eval(compile(ast.Expression(clause), "<guard>", "eval"), scope, names)
+def _conjunction(test: ast.expr) -> list[ast.expr]:
+    is_and = isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
+    return test.values if isinstance(test, ast.BoolOp) and is_and else [test]
 
 
-def _clauses(guard: ast.FunctionDef) -> Sequence[ast.expr]:
-    returned = next(node.value for node in guard.body if isinstance(node, ast.Return))
-    if isinstance(returned, ast.BoolOp) and isinstance(returned.op, ast.And):
-        return returned.values
-    return [returned] if returned else []
+class _Reading:
+    """One call of a ModelNew, as its text decides about it."""
+
+    def __init__(self, module: Any, tree: ast.Module, arguments: dict[str, Any]) -> None:
+        self._module, self._tree, self._methods = module, tree, _methods(tree)
+        self.guards = [name for name in self._methods if name.startswith(GUARD)]
+        self.kernels: Any = getattr(module, "_opweld", None)
+        self._names = {"self": module, "_kernels": self.kernels, **arguments}
+        self._failed: list[tuple[int, ast.expr]] = []
+        self._is_host_bound = False
+
+    def comes_to_kernels(self) -> bool:
+        return bool(self._runs(self._methods["forward"].body))
+
+    def reason(self) -> str:
+        """Why it did not, with what to do about it where there is something."""
+        if self._is_host_bound:
+            return HOST_BOUND
+        if told := self._told():
+            return told
+        if not self._failed:
+            return "autocast to another dtype is on"
+        found = [(number, self._meaning(clause)) for number, clause in self._failed]
+        # that of another mode is no news where this one has a guard
+        _, meaning = max(found, key=lambda each: (".training is " not in each[1], each[0]))
+        return meaning
+
+    def _runs(self, statements: Iterable[ast.stmt]) -> bool | None:
+        """Whether they come to kernels before they return; None where they do neither."""
+        for statement in statements:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id="_kernels")]):
+                    continue
+                case ast.Assign(targets=[ast.Name(id="_autocast")], value=value):
+                    self._names["_autocast"] = self._value(value)
+                case ast.Expr(value=ast.Call(func=ast.Attribute(attr="tell"))):
+                    continue
+                case ast.Return(value=ast.Call() as value) if _is_of_the_original(value):
+                    return False
+                case ast.If(test=test, body=body) if _is_about_the_call(test):
+                    found = self._runs(body) if self._holds(test) else None
+                    if found is not None:
+                        return found
+                case _:
+                    return True
+        return None
+
+    def _holds(self, test: ast.expr) -> bool:
+        holds = bool(self._value(test))
+        text = ast.unparse(test)
+        if "host_bound" in text:
+            self._is_host_bound = holds
+        elif holds == text.startswith("not "):
+            self._failed += [self._first_false(name) for name in _guards_in(test)]
+        return holds
+
+    def _first_false(self, guard: str) -> tuple[int, ast.expr]:
+        """How many clauses hold before the first that does not, and that one."""
+        clauses = list(_clauses(self._methods[guard]))
+        false = (n for n, clause in enumerate(clauses) if not self._value(clause))
+        number = next(false, len(clauses) - 1)
+        return number, clauses[number]
+
+    def _value(self, expression: ast.expr) -> Any:
+        return eval(
+            compile(ast.Expression(expression), "<guard>", "eval"), self._scope, self._names
+        )
+
+    @property
+    def _scope(self) -> dict[str, Any]:
+        return getattr(type(self._module), self.guards[0]).__globals__
+
+    def _told(self) -> str:
+        """What the file's warning says of such a call, which it says once; mostly nothing."""
+        made = _call_of("_teller", self._tree)
+        asked = _call_of("_kernels.tell", self._methods["forward"])
+        if made is None or asked is None:
+            return ""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self._value(made)(*map(self._value, asked.args))
+        return "".join(str(each.message).partition("ran the original: ")[2] for each in caught)
+
+    def _meaning(self, clause: ast.expr) -> str:
+        text = ast.unparse(clause)
+        if isinstance(clause, ast.Call) and text.startswith("_kernels.plain("):
+            return self._other_tensor(clause)
+        if isinstance(clause, ast.Call) and text.startswith("_kernels.holds"):
+            return self._other_state(clause)
+        known = (meaning for word, meaning in _MEANINGS.items() if word in text)
+        return next(known, f"`{text}` does not hold{self._arguments_in(clause)}")
+
+    def _arguments_in(self, clause: ast.expr) -> str:
+        read = {node.id for node in ast.walk(clause) if isinstance(node, ast.Name)}
+        given = ((n, self._names[n]) for n in sorted(read - {"self", "_kernels"} & {*self._names}))
+        told = ", ".join(f"{name} is {_described(value)}" for name, value in given)
+        return f" ({told})" if told else ""
+
+    def _other_tensor(self, clause: ast.Call) -> str:
+        access, dtype, devices, *shape = clause.args
+        wanted = _type(self._value(dtype), *map(self._value, shape))
+        places = " or ".join(map(str, self._value(devices)))
+        given = _described(self._value(access))
+        return f"{ast.unparse(access)} is {given}, and the kernels are for {wanted} on {places}"
+
+    def _other_state(self, clause: ast.Call) -> str:
+        """The first module or weight that is not as it was: the file's own test, row by row."""
+        holds = getattr(clause.func, "attr", "")
+        made = next(k.value for k in _keywords(self._tree) if k.arg == holds)
+        assert isinstance(made, ast.Call)
+        modules, weights = map(self._value, made.args)
+        more = {k.arg: self._value(k.value) for k in made.keywords if k.arg}
+        given = [self._value(each) for each in clause.args]
+        flags = {k.arg: self._value(k.value) for k in clause.keywords if k.arg}
+        without = "" if flags.get("gradients", True) else ", without a gradient"
+
+        def is_as_it_was(modules: list[Any], weights: list[Any]) -> bool:
+            return self._scope["_facts"](modules, weights, **more)(*given, **flags)
+
+        rows: list[tuple[tuple[list[Any], list[Any]], str]] = [
+            (([row], []), meaning)
+            for kind, paths, reads in modules
+            for path in paths
+            for row, meaning in self._asked_of_module(kind, path, reads)
+        ]
+        rows += [
+            (([], [(dtype, shape, [path])]), self._other_weight(path, _type(dtype, shape), without))
+            for dtype, shape, paths in weights
+            for path in paths
+        ]
+        false = (meaning for row, meaning in rows if not is_as_it_was(*row))
+        return next(false, "the module is not as it was when the kernels were made")
+
+    def _asked_of_module(
+        self, kind: Any, path: str, reads: dict[str, Any]
+    ) -> Iterator[tuple[tuple[Any, list[str], dict[str, Any]], str]]:
+        yield (kind, [path], {}), f"{_below(path)} is of another class, or has hooks"
+        for name, wanted in reads.items():
+            yield (kind, [path], {name: wanted}), self._other_attribute(path, name, wanted)
+
+    def _other_weight(self, path: str, wanted: str, without: str) -> str:
+        now = _described(self._at(path))
+        return f"{_below(path)} is {now}, and the kernels are for {wanted}{without}"
+
+    def _other_attribute(self, path: str, name: str, wanted: Any) -> str:
+        now, before = self._at(f"{path}.{name}"), wanted
+        if name == "_modules":
+            now, before = tuple(now or ()), tuple(before)
+        place = f"{_below(path)}.{name}"
+        return clipped(f"{place} is {now!r}, and was {before!r} when the kernels were made", 300)
+
+    def _at(self, path: str) -> Any:
+        names = filter(None, path.split("."))
+        return functools.reduce(lambda each, name: getattr(each, name, None), names, self._module)
 
 
-def _first_false(
-    guard: ast.FunctionDef, module: Any, names: dict[str, Any]
-) -> tuple[int, str] | None:
-    """How many clauses hold before the first that does not, and that one; None where all do."""
-    for number, clause in enumerate(_clauses(guard)):
-        if not _evaluate(clause, module, names):
-            return number, ast.unparse(clause)
-    return None
+def _is_of_the_original(call: ast.Call) -> bool:
+    return ast.unparse(call.func) == "super().forward"
 
 
-def _is_host_bound(forward: ast.FunctionDef, module: Any, names: dict[str, Any]) -> bool:
-    tests = [node.test for node in forward.body if isinstance(node, ast.If)]
-    asked = (test for test in tests if "host_bound" in ast.unparse(test))
-    return any(_evaluate(test, module, names) for test in asked)
+def _is_about_the_call(test: ast.expr) -> bool:
+    text = ast.unparse(test)
+    return bool(_guards_in(test)) or "_kernels.host_bound(" in text or text.startswith("_autocast ")
 
 
-def _beside_autocast(forward: ast.FunctionDef, module: Any, names: dict[str, Any]) -> str:
-    """The guard holds; where forwards differ by autocast, whether there is one for its dtype."""
-    tests = [node.test for node in ast.walk(forward) if isinstance(node, ast.If)]
-    by_dtype = [test for test in tests if ast.unparse(test).startswith("_autocast is")]
-    names = {**names, "_autocast": by_dtype and names["_kernels"].autocast()}
-    if not by_dtype or any(_evaluate(test, module, names) for test in by_dtype):
-        return HELD
-    dtype = str(names["_autocast"]).removeprefix("torch.")
-    return (
-        f"the original runs: autocast to {dtype} is on; `--autocast {dtype}` makes kernels for it"
-    )
+def _guards_in(test: ast.expr) -> list[str]:
+    names = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
+    return [name for name in names if name.startswith(GUARD)]
 
 
-def _values(clause: str, names: dict[str, Any]) -> str:
-    """The tensors that a clause asks about, as they are."""
-    read = {node.id for node in ast.walk(ast.parse(clause)) if isinstance(node, ast.Name)}
-    told = []
-    for name, value in names.items():
-        if name in read and _is_tensor(value):
-            shape = ", ".join(map(str, value.shape))
-            told.append(f"{name} is {str(value.dtype)[6:]}[{shape}] on {value.device}")
-    return f" ({', '.join(told)})" if told else ""
+def _call_of(name: str, tree: ast.AST) -> ast.Call | None:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return next((call for call in calls if ast.unparse(call.func) == name), None)
 
 
-def _is_tensor(value: Any) -> bool:
-    return all(hasattr(value, name) for name in ("dtype", "device", "shape"))
+def _keywords(tree: ast.AST) -> Iterator[ast.keyword]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.keyword))
 
 
-def _next(clause: str, names: dict[str, Any]) -> str:
-    """The option that makes kernels for such calls, where there is one."""
-    for word, option in _OPTIONS:
-        if word in clause:
-            return f"; `{option}` makes kernels for it"
-    if ".plain(" in clause:
-        given = {str(each.dtype)[6:] for each in names.values() if _is_tensor(each)}
-        floats = sorted(given & {"float16", "bfloat16", "float32", "float64"})
-        return f"; `--dtype {floats[0]}` makes kernels for it" if len(floats) == 1 else ""
-    return ""
+def _below(path: str) -> str:
+    return f"self.{path}" if path else "self"
+
+
+def _described(value: Any) -> str:
+    if all(hasattr(value, name) for name in ("dtype", "device", "shape")):
+        return f"{_type(value.dtype, value.shape)} on {value.device}"
+    is_plain = value is None or isinstance(value, bool | int | float | complex | str)
+    return clipped(repr(value), 60) if is_plain else f"of type {type(value).__name__}"
+
+
+def _type(dtype: Any, shape: Iterable[Any] | None = None) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return name if shape is None else f"{name}[{', '.join(map(str, shape))}]"
