@@ -157,21 +157,17 @@ def optimize(
         autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
         dtype: kernels for parameters and floating inputs of other dtypes, too.
         target: "auto" is the device that the module and the inputs are on.
-        check: verify the result and time it, in child processes; the module is pickled for them.
-            Without it the result is not verified, and says so.
+        check: pickle the module for child processes, which verify and time the result.
         weight_cache: keep forms of weights that products read faster from call to call.
         baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
-        seed, thorough, time_limit_s, sandbox, pass_env: as the options of the command line.
-        stop_at_first: the first check that fails is the last one; else the judgement has all.
+        seed, thorough, stop_at_first, time_limit_s, sandbox, pass_env: as on the command line.
         verbose: show the progress on stderr.
 
     Raises:
         UserError: the module cannot be captured, pickled or compiled, or an option does not exist.
-        JudgeFailed: what was made is not equivalent, crashed or timed out; there is no result. Its
-            `judgement` has the checks.
+        JudgeFailed: what was made is not equivalent; its `judgement` says why.
     """
-    _require_module(module)
-    args, named = _call_of(example_inputs, kwargs)
+    args, named = _call_of(module, example_inputs, kwargs)
     options = from_environment(
         None,
         target=_target(target, module, (args, named)),
@@ -192,14 +188,11 @@ def optimize(
     return _optimized(module, args, named, options, verbose)
 
 
-def _require_module(module: Any) -> None:
+def _call_of(
+    module: Any, example_inputs: Any, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not isinstance(module, nn.Module):
         raise UserError(f"optimize takes a torch.nn.Module, not a {type(module).__name__}")
-
-
-def _call_of(
-    example_inputs: Any, kwargs: Mapping[str, Any] | None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
     several = isinstance(example_inputs, (list, tuple))
     return tuple(example_inputs) if several else (example_inputs,), dict(kwargs or {})
 
@@ -217,7 +210,7 @@ def _optimized(
         delivery = job.run(options, verbose)
         text = delivery.out.read_text("utf-8")
         adopted = job.adopted(delivery.out)
-    log_reasons(adopted, text)
+    log_reasons(adopted, text, torch.compiler.is_compiling)
     return Result(adopted, text, delivery)
 
 

@@ -52,7 +52,7 @@ from opweld.render.cuda.texts import runs_by_skeleton
 from opweld.render.host.texts import host
 from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
-from opweld.schedules import read_table, table_path
+from opweld.schedules import read_table
 from opweld.simplify import simplify
 from opweld.target import Target, choose_target
 from opweld.trace import Trace
@@ -115,7 +115,7 @@ def table_of(options: Options) -> Table:
     Raises:
         BadTable: the table cannot be read.
     """
-    return Table(read_table(table_path(options.schedules)))
+    return Table(read_table(options.table))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from opweld.errors import UnsupportedPrecision, UnsupportedTarget, UserError
@@ -26,6 +27,7 @@ PRECISIONS = ("match",)
 MODES = ("own", "eval", "training", "both")
 AUTOCASTS = ("bfloat16", "float16")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+OWN_TABLE = Path(__file__).with_name("schedules.txt")
 
 
 def _option(default: Any, help: str, flag: str | None = None, env: str | None = None) -> Any:
@@ -165,6 +167,11 @@ class Options:
     def chosen_sandbox(self) -> Sandbox:
         """For the processes that run what is not ours."""
         return Sandbox(self.sandbox, self.pass_env)
+
+    @property
+    def table(self) -> Path:
+        """The table of measured schedules: the one that is named, or the package's own."""
+        return Path(self.schedules) if self.schedules else OWN_TABLE
 
     @property
     def baseline_names(self) -> tuple[str, ...]:

@@ -27,8 +27,8 @@ from opweld.ir.measured import (
 )
 from opweld.ir.plan import PointwiseSchedule
 from opweld.ir.types import DType
+from opweld.options import OWN_TABLE
 
-OWN_TABLE = Path(__file__).with_name("schedules.txt")
 BAR = " | "
 COLUMNS = (
     "kind", "target", "type", "shape class", "schedule", "us", "against", "us", "device", "date",
@@ -44,11 +44,6 @@ _T = TypeVar("_T")
 _SCHEDULE = re.compile(r"vector width (\d+), (\d+) in flight, (\d+) threads")
 _POINTWISE = re.compile(r"elems 2\^(\d+) reads (\d+) writes (\d+) limit (memory|compute)")
 _PRODUCT = re.compile(r"m 2\^(\d+) n 2\^(\d+) k 2\^(\d+) batches 2\^(\d+) (held|live) (tail|plain)")
-
-
-def table_path(named: str | None) -> Path:
-    """The table that OPWELD_SCHEDULES names, or the package's own."""
-    return Path(named) if named else OWN_TABLE
 
 
 def read_table(path: Path = OWN_TABLE) -> tuple[Measured, ...]:

@@ -60,6 +60,7 @@ from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
 from opweld.process.builder import build_in_child
 from opweld.process.worker import compile_in_child
+from opweld.tune import command as tuning
 from opweld.tune import show as tuned
 from opweld.tune.values import KINDS, Search
 
@@ -320,9 +321,6 @@ def tune_command(
     debug: Debug = False,
 ) -> None:
     """Measure the schedules that MODEL.py could have, and propose rows for the table of them."""
-
-    # NumPy and the plans' types, for which no other command waits
-    from opweld.tune import command as tuning  # noqa: PLC0415
 
     def run() -> int:
         options = from_environment(

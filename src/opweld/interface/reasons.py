@@ -7,18 +7,16 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
-
 from opweld.interface import logs
 from opweld.interface.why import HOST_BOUND, ORIGINAL, why_of
 
 
-def log_reasons(module: nn.Module, text: str) -> None:
+def log_reasons(module: Any, text: str, is_compiling: Callable[[], bool]) -> None:
     """From now on calls of `module` log to opweld.guards, each reason once, if that is logged now.
 
     `text` is the file that it was imported from. The file itself knows nothing of it: what its
     forward asks before it runs the original, functions that its class holds, is wrapped here.
+    While `is_compiling` nothing is added to what is traced.
     """
     held = getattr(module, "_opweld", None)
     if held is None or not logs.GUARDS.isEnabledFor(logging.INFO):
@@ -31,23 +29,26 @@ def log_reasons(module: nn.Module, text: str) -> None:
             said.add(reason)
             logs.GUARDS.info("%s: %s", model, reason)
 
-    def told(new: nn.Module, values: tuple[Any, ...], _: object) -> str:
+    def told(new: Any, values: tuple[Any, ...], _: object) -> str:
         return why_of(new, text, dict(zip(names, values, strict=True)))
 
-    def host_bound(new: nn.Module, values: tuple[Any, ...], found: object) -> str:
+    def host_bound(new: Any, values: tuple[Any, ...], found: object) -> str:
         return f"{ORIGINAL}: {HOST_BOUND}" if found else ""
 
     for name, reason in (("tell", told), ("host_bound", host_bound)):
         if hasattr(held, name):
-            setattr(held, name, _followed(getattr(held, name), reason, say))
+            setattr(held, name, _followed(getattr(held, name), reason, say, is_compiling))
 
 
 def _followed(
-    asked: Callable[..., Any], reason: Callable[..., str], say: Callable[[str], None]
+    asked: Callable[..., Any],
+    reason: Callable[..., str],
+    say: Callable[[str], None],
+    is_compiling: Callable[[], bool],
 ) -> Callable[..., Any]:
-    def follower(module: nn.Module, *values: Any) -> Any:
+    def follower(module: Any, *values: Any) -> Any:
         found = asked(module, *values)
-        if not torch.compiler.is_compiling() and (sentence := reason(module, values, found)):
+        if not is_compiling() and (sentence := reason(module, values, found)):
             say(sentence)
         return found
 

@@ -16,7 +16,6 @@ from opweld.model_file import read_source
 from opweld.options import Options
 from opweld.process.child import Finished, run_child
 from opweld.process.worker import child_environment, read_answer, request_of
-from opweld.schedules import table_path
 from opweld.tune.values import KINDS, Found, Search, found_from
 
 COMMAND = (sys.executable, "-P", "-m", "opweld.tune.search")
@@ -84,7 +83,7 @@ def kinds_of(kind: str | None) -> tuple[str, ...]:
 
 def check_table(options: Options) -> None:
     """Finds out before the search whether the table could be written after it."""
-    check_output(table_path(options.schedules))
+    check_output(options.table)
 
 
 def apply(found: Found) -> None:

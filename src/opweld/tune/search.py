@@ -32,7 +32,7 @@ from opweld.options import Options
 from opweld.process import worker
 from opweld.process.builder import COMMAND as BUILDER
 from opweld.process.builder import refusal
-from opweld.schedules import diff, line_of, read_text, table_path, with_rows
+from opweld.schedules import diff, line_of, read_text, with_rows
 from opweld.tune.decide import Decision, decide
 from opweld.tune.trials import (
     AGAIN_BUDGET_S,
@@ -103,7 +103,7 @@ def _report(
         return Measured(target, tunable.shape, chosen, best.us, tunable.current, now.us, *origin)
 
     rows = tuple(row(*finding) for finding in findings if finding[1].proposed)
-    place = table_path(options.schedules)
+    place = options.table
     before = read_text(place)
     after = with_rows(before, rows) if rows else before
     return Found(
