@@ -109,7 +109,7 @@ class Result:
         fused = len({row.name for row in self.plan if row.kind not in ("library", "view")})
         left = sum(row.kind == "library" for row in self.plan)
         made = f"{_count(fused, 'kernel')}, {_count(left, 'call')} left to PyTorch"
-        notes = " ".join(f"{note}." for note in self.delivery.notes)
+        notes = " ".join(f"{note[:1].upper()}{note[1:]}." for note in self.delivery.notes)
         use = "`.module` is the model, `.text` its file, `.save(path)` writes it, `.plan` says why."
         return " ".join(filter(None, (f"opweld: {self.summary()}; {made}.", notes, use)))
 
