@@ -72,8 +72,26 @@ def first_contact(account: dict[str, Any]) -> list[str]:
     return lines
 
 
+def against_itself(account: dict[str, Any]) -> list[str]:
+    """The speeds that copies of a model are said to have, which should be 1."""
+    versions = account["versions"]
+    lines = [
+        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
+        f"`{account['command']}`. Speeds are eager's time over the copy's.",
+        "",
+        line(("model", "eager, us", "speeds", "called slower", "called faster")),
+        "|---" * 5 + "|",
+    ]
+    for case in account["cases"]:
+        speeds = ", ".join(f"{speed:.2f}" for speed in sorted(case["speeds"]))
+        called = case["slower"], case.get("faster", "not kept")
+        lines.append(line((case["name"], f"{case['eager_us']:.0f}", speeds, *map(str, called))))
+    return lines
+
+
 BY_SUITE = {
     "first-contact": first_contact,
+    "judged-against-itself": against_itself,
     "text-and-time": text_and_time,
     "network-speed": network_speed,
     "transposes": transposes,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opweld.api import Result, optimize
+    from opweld.dynamo.backend import CompiledGraph, graphs
     from opweld.errors import JudgeFailed, OpweldError, UserError
     from opweld.judge import Judgement, Settings, Verdict, check
     from opweld.judge.batch import Judged, check_many
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "CompiledGraph",
     "JudgeFailed",
     "Judged",
     "Judgement",
@@ -29,6 +31,7 @@ __all__ = [
     "check",
     "check_functions",
     "check_many",
+    "graphs",
     "optimize",
 ]
 
@@ -38,6 +41,8 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOMES = {
     "Result": "opweld.api",
     "optimize": "opweld.api",
+    "CompiledGraph": "opweld.dynamo.backend",
+    "graphs": "opweld.dynamo.backend",
     "JudgeFailed": "opweld.errors",
     "OpweldError": "opweld.errors",
     "UserError": "opweld.errors",

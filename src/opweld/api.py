@@ -33,11 +33,11 @@ from opweld.interface.reasons import log_reasons
 from opweld.interface.why import why
 from opweld.ir.original import Original
 from opweld.judge import check as judge_pair
-from opweld.judge import report
+from opweld.judge import report, started
 from opweld.judge.values import Event, Judgement, KernelTiming, Settings, Timing, Verdict
 from opweld.model_file import import_file
 from opweld.options import Options, from_environment, listed
-from opweld.pipeline import Delivery, Follower
+from opweld.pipeline import Delivery, Follower, settings_of
 from opweld.pipeline import optimize as run_line
 from opweld.process.builder import build_in_child
 
@@ -204,7 +204,7 @@ def _optimized(
     options: Options,
     verbose: bool,
 ) -> Result:
-    logs.show()
+    logs.show(options)
     with tempfile.TemporaryDirectory(prefix="opweld-") as folder:
         job = _Job(module, args, named, Path(folder))
         delivery = job.run(options, verbose)
@@ -255,14 +255,15 @@ class _Job:
             model: Path, new: Path, settings: Settings, on_progress: Callable[[Event], None]
         ) -> Judgement:
             self._held.write_adopted(new)
-            return judge_pair(model, adopted, settings, on_progress)
+            return judge_pair(model, adopted, settings, on_progress, server)
 
         steps = (compile_file, build_in_child, judge)
         out = self._folder / f"{type(self._module).__name__}_new.py"
-        if not verbose:
-            return run_line(original, out, options, _Logged(), *steps)
-        with Progress(Console(stderr=True)) as progress:
-            return run_line(original, out, options, progress, *steps)
+        with started(settings_of(options) if options.check else None) as server:
+            if not verbose:
+                return run_line(original, out, options, _Logged(), *steps)
+            with Progress(Console(stderr=True)) as progress:
+                return run_line(original, out, options, progress, *steps)
 
     def adopted(self, emitted: Path) -> nn.Module:
         """The caller's own module as the emitted file's ModelNew, imported in this process."""

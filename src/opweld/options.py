@@ -26,6 +26,7 @@ TARGETS = ("auto", "cpu", "cuda", *GPUS, *ARCHITECTURES)
 PRECISIONS = ("match",)
 MODES = ("own", "eval", "training", "both")
 AUTOCASTS = ("bfloat16", "float16")
+LOGS = ("info", "plan", "guards")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 OWN_TABLE = Path(__file__).with_name("schedules.txt")
 
@@ -147,6 +148,7 @@ class Options:
             raise UserError(f"there is no mode {self.mode!r}", next_step=f"use {_either(MODES)}")
         _refuse_others("--autocast", self.autocast, AUTOCASTS)
         _refuse_others("--dtype", self.dtype, DTYPES)
+        _refuse_others("OPWELD_LOG", listed(self.log) or (), LOGS)
         for name in self.baseline_names:
             if name not in ALL_BASELINES:
                 raise UserError(

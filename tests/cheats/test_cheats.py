@@ -99,11 +99,16 @@ def test_a_cache_gains_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_clock_inside_that_runs_slow_gains_nothing(server: Server) -> None:
     """What is published is the referee's own clock; the other one is a detail."""
-    judgement = judged(gainless("clock_scaled"), server, "cpu")
-    assert judgement.verdict.passed, judgement.verdict.reason
-    timing = judgement.timing
-    assert timing is not None and timing.inside_ms is not None, judgement.timing_error
-    assert timing.inside_ms.median < 0.95 * timing.opweld_ms.median
+    shares = []
+    for _ in range(3):  # beside other work the one that is outside may be short of a moment
+        judgement = judged(gainless("clock_scaled"), server, "cpu")
+        assert judgement.verdict.passed, judgement.verdict.reason
+        timing = judgement.timing
+        assert timing is not None and timing.inside_ms is not None, judgement.timing_error
+        shares.append(timing.inside_ms.median / timing.opweld_ms.median)
+        if shares[-1] < 0.95:
+            break
+    assert shares[-1] < 0.95, shares
 
 
 def test_every_file_stands_against_a_model_and_says_how_it_is_caught() -> None:

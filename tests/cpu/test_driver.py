@@ -103,3 +103,37 @@ def test_a_dump_has_the_six_files(model: Path, tmp_path: Path, target: str, suff
     texts = texts_in(compiled.text)
     kernels = texts["_CPU" if target == "cpu" else "_CUDA"]
     assert written[f"06-source{suffix}"] == f"{texts['_DEVICE']}\n{kernels}"
+
+
+def test_rows_name_the_lines_and_the_submodule_behind_them(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(NESTED, "utf-8")
+    rows = compile_file(path, Options(target="cpu", check=False)).main_rows
+    told = [(row.module, row.places) for row in rows if row.kind == "pointwise"]
+    assert told == [("inner.block", ("two.py:8", "two.py:9")), ("", ("two.py:19",))]
+
+
+NESTED = """
+import torch
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+    def forward(self, x):
+        y = torch.sigmoid(x) * 2.0
+        return self.linear(torch.tanh(y) + x)
+class Inner(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+    def forward(self, x):
+        return self.block(x)
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__(); self.inner = Inner()
+    def forward(self, x): return torch.relu(self.inner(x)) * 3.0
+def get_inputs():
+    return [torch.ones(4, 8)]
+def get_init_inputs():
+    return []
+"""

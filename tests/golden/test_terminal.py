@@ -39,6 +39,11 @@ def test_at_most_25_lines_of_whole_words(case: str, width: int) -> None:
     assert unknown == []
 
 
+def test_numbers_between_colons_are_no_emoji() -> None:
+    for terminal in (True, False):
+        assert "new.cu:100: error: [/bold] is no name" in shown("wrong", terminal=terminal)
+
+
 def test_off_a_terminal_a_fact_is_a_line_and_nothing_is_left_out() -> None:
     text = shown("many", width=40, terminal=False)
     assert len(re.findall(r"^Kernel ", text, re.M)) == 40

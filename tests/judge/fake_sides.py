@@ -50,9 +50,9 @@ class FakeSide:
         self.looked_at.clear()
         self.clock.ms += 5.0
 
-    def block(self, run: bool, keep: bool) -> list[float]:
+    def block(self, run: bool) -> list[float]:
         count = len(self.orders[-1])
-        self.calls.append(f"block {run} {keep}")
+        self.calls.append(f"block {run}")
         self.clock.ms += self.answer_ms
         if not run:
             empty = self.surroundings_ms if self.empty_ms is None else self.empty_ms
@@ -78,6 +78,9 @@ class FakeSide:
 
     def resume(self) -> None:
         self.calls.append("resume")
+
+    def pin(self, processor: int | None) -> None:
+        self.calls.append(f"pin {processor}")
 
     def busy_s(self) -> float:
         return self.processor_s

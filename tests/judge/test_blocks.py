@@ -59,15 +59,15 @@ class Recorder(nn.Module):
         return {"y": x.add_(1.0)}
 
 
-def test_a_block_calls_once_for_each_entry_and_keeps_what_is_asked_for() -> None:
+def test_a_block_calls_once_for_each_entry_and_keeps_the_outputs() -> None:
     clock = FakeClock()
     model = Recorder(clock)
     side = LocalTimed(model, WallClock(clock))
     pool = torch.arange(3.0)
     side.prepare([Call((pool,), {})])
     side.arm([(0, 1), (0, 0), (0, 2)])
-    assert side.block(run=False, keep=True) == [0.0, 0.0, 0.0] and not model.seen
-    assert side.block(run=True, keep=True) == [pytest.approx(2.0)] * 3
+    assert side.block(run=False) == [0.0, 0.0, 0.0] and not model.seen
+    assert side.block(run=True) == [pytest.approx(2.0)] * 3
     assert model.seen == [[2, 0, 1], [0, 1, 2], [1, 2, 0]]
     run = side.result(1)
     assert run.names == ("output['y']",) and run.leaves[0].tolist() == [1.0, 2.0, 3.0]
@@ -81,23 +81,33 @@ def test_timed_calls_have_no_gradients() -> None:
     side = LocalTimed(nn.Linear(3, 2), WallClock())
     side.prepare([Call((torch.ones(4, 3),), {})])
     side.arm([(0, 0)])
-    side.block(run=True, keep=True)
+    side.block(run=True)
     assert not side.result(0).leaves[0].requires_grad
 
 
-def test_memory_that_was_given_back_is_had_again_untimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock()
-    model = Recorder(clock)
+def test_memory_for_results_is_had_before_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU; here the sizes that are asked for tell."""
+    clock, asked = FakeClock(), list[int]()
+
+    class Twice(Recorder):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            y = super().forward(x)["y"]
+            return y, y[1:], torch.zeros(5, dtype=torch.float64), torch.eye(2).to_sparse()
+
+    model = Twice(clock)
     side = LocalTimed(model, WallClock(clock))
     side.prepare([Call((torch.arange(3.0),), {})])
-    monkeypatch.setattr(blocks, "make_room", lambda device: True)
-    side.release()
-    monkeypatch.setattr(blocks, "make_room", lambda device: False)
-    for expected in (1, 0):
-        model.seen.clear()
-        side.arm([(0, 1)])
-        assert len(model.seen) == expected
-        assert side.block(run=True, keep=False) == [pytest.approx(2.0)]
+    side.arm([(0, 1)])
+    assert not model.seen
+    monkeypatch.setattr(blocks, "_is_on_gpu", lambda call: True)
+    monkeypatch.setattr(
+        blocks, "_EMPTY", lambda size, **kwargs: asked.append(size) or torch.empty(size, **kwargs)
+    )
+    side.arm([])
+    assert not model.seen and not asked
+    side.arm([(0, 1), (0, 2)])
+    assert len(model.seen) == 1 and sorted(asked) == [12, 12, 40, 40]
+    assert side.block(run=True) == [pytest.approx(2.0)] * 2
 
 
 def test_an_element_is_held_back_until_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +121,7 @@ def test_an_element_is_held_back_until_the_call(monkeypatch: pytest.MonkeyPatch)
     early = [call.args[0] for call, _ in side._armed]
     for _ in range(2):
         assert [t.isnan().tolist().index(True) for t in early] == [2, 2]
-        side.block(run=False, keep=False)
-    side.block(run=True, keep=False)
+        side.block(run=False)
+    side.block(run=True)
     assert model.seen == [[0, 1, 2, 3, 4], [4, 0, 1, 2, 3]]
     assert not x.isnan().any()

@@ -15,7 +15,7 @@ from tests.judge.pairs import POINTWISE, write, write_pair
 
 import opweld
 from opweld.errors import ModelFileError, ModelTimeout, UserError
-from opweld.judge import Event, Settings, check
+from opweld.judge import Event, Settings, check, started
 from opweld.judge.build.locks import remove_stale_locks
 from opweld.judge.process.processes import MARK, await_end, descendants, kill, marked
 
@@ -51,6 +51,19 @@ def test_a_good_pair_comes_back_with_its_judgement(tmp_path: Path) -> None:
     (told,) = (event for event in events if event.stage == "estimate")
     assert re.fullmatch(r"a first estimate: ModelNew [\d.e-]+ ms, eager [\d.e-]+ ms", told.message)
     assert not (tmp_path / "__pycache__").exists(), "nothing is written beside the files"
+
+
+def test_a_server_that_was_started_ahead_judges_and_ends(tmp_path: Path) -> None:
+    model, new = write_pair(tmp_path, POINTWISE, "class ModelNew(Base):\n    pass\n")
+    with started(QUICK) as server:
+        assert server is not None
+        (pid,) = [pid for pid in descendants(os.getpid()) if os.getpgid(pid) == pid]
+        for _ in range(2):
+            assert check(model, new, QUICK, server=server).verdict.passed
+        assert server.num_deaths == 0 and os.path.exists(f"/proc/{pid}"), "the same for both"
+    assert not os.path.exists(f"/proc/{pid}")
+    with started(None) as server:
+        assert server is None
 
 
 def test_a_crash_is_a_verdict_that_names_signal_and_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import torch
 from tests.judge.pairs import LINEAR, POINTWISE, named, write_pair
 
 from opweld.judge import Settings, check
+from opweld.judge.load import Call
+from opweld.judge.measure.blocks import LocalTimed
+from opweld.judge.measure.clock import clock_of
 
 pytestmark = pytest.mark.gpu
 SETTINGS = Settings(device="cuda", seed=1, baselines=("eager",), budget_s=0.2)
@@ -52,6 +56,23 @@ def test_wrong_places_values_and_lost_devices_are_verdicts(
     assert sentence in judgement.verdict.reason
 
 
+@pytest.mark.parametrize("size", [100, 2**16, 2**24])
+def test_no_timed_call_allocates_from_the_driver(size: int) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x) * 2
+
+    x = torch.randn(size, device="cuda")
+    side = LocalTimed(model, clock_of(x.device))
+    side.prepare([Call((x,), {})])
+    for _ in range(3):
+        torch.cuda.empty_cache()
+        side.arm([(0, n) for n in range(50)])
+        before = torch.cuda.memory_stats()["num_device_alloc"]
+        side.block(run=True)
+        assert torch.cuda.memory_stats()["num_device_alloc"] == before
+    side.release()
+
+
 def test_values_that_an_op_asserts_on_are_kept_from_the_device(tmp_path: Path) -> None:
     model = POINTWISE.replace("torch.tanh(x) * x", "F.binary_cross_entropy(x, x)")
     model = model.replace("torch.randn(9, 33)", "torch.rand(9, 33)")
@@ -64,7 +85,8 @@ def test_values_that_an_op_asserts_on_are_kept_from_the_device(tmp_path: Path) -
 def test_unwritten_elements_show_in_recycled_memory(tmp_path: Path) -> None:
     body = "y = torch.empty_like(x); y[:-1] = super().forward(x)[:-1]; return y"
     new = f"class ModelNew(Base):\n    def forward(self, x):\n        {body}\n"
-    judgement = check(*write_pair(tmp_path, POINTWISE, new), SETTINGS)
+    settings = replace(SETTINGS, stop_at_first=False)
+    judgement = check(*write_pair(tmp_path, POINTWISE, new), settings)
     assert not judgement.verdict.passed
     assert not named(judgement, "uninitialised memory filled with NaN").passed
 

@@ -16,6 +16,7 @@ from opweld.judge.inputs.layouts import (
     layout_kinds,
     sharing_kinds,
     weight_kinds,
+    with_weight,
 )
 from opweld.judge.inputs.sizes import batch_kinds, inner_kinds
 from opweld.judge.load import Call
@@ -213,12 +214,19 @@ def test_inputs_share_memory_where_two_are_alike() -> None:
     assert sharing_kinds(lambda draw: Call((x, torch.rand(4, 4)), {})) == ()
 
 
-def test_a_weight_stands_where_an_input_of_its_shape_did() -> None:
+def test_a_weight_stands_where_an_input_with_rows_like_its_own_did() -> None:
     layer = torch.nn.Linear(3, 5)
-    (kind,) = weight_kinds(lambda draw: Call((torch.rand(4), torch.rand(4, 3)), {}), layer)
-    rows, x = kind.make(0).tensors()
-    assert rows.shape == (5,) and torch.equal(x, layer.weight) and kind.manner.weight == "weight"
+    for batch, rows in ((4, 4), (5, 5), (9, 5)):
+        given = Call((torch.rand(batch), torch.rand(batch, 3)), {})
+        (kind,) = weight_kinds(lambda draw, given=given: given, layer)
+        beside, x = kind.make(0).tensors()
+        assert beside.shape == (rows,) and torch.equal(x, layer.weight[:rows])
+        assert kind.manner.weight == "weight"
+        _, placed = with_weight(kind.make(0), layer.weight).tensors()
+        assert placed.data_ptr() == layer.weight.data_ptr() and placed.shape == (rows, 3)
+    layer.weight = torch.nn.Parameter(torch.ones(()))
     assert weight_kinds(lambda draw: Call((torch.rand(4, 7),), {}), layer) == ()
+    assert weight_kinds(lambda draw: Call((torch.rand(4, 3).int(),), {}), layer) == ()
 
 
 def test_drawn_batches_are_even_odd_and_whole_blocks() -> None:

@@ -167,12 +167,14 @@ class MadeUpRounds:
     [
         (1.0, (), False, 1),
         (0.5, (), False, 1),
+        (0.9, (1.0,), False, 2),
+        (0.9, (0.8, 0.9), False, 3),
         (1.3, (1.0,), False, 2),
         (1.3, (1.2, 0.9), False, 3),
         (1.3, (1.2, 1.1), True, 3),
     ],
 )
-def test_slower_is_measured_again_before_it_counts(
+def test_slower_or_a_little_faster_is_measured_again_before_it_counts(
     first: float, more: tuple[float, ...], slower: bool, sets: int
 ) -> None:
     """And no further once a set says otherwise."""

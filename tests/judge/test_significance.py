@@ -19,6 +19,7 @@ from opweld.judge.measure.significance import (
     NUM_SETS,
     compare,
     describe,
+    is_to_be_repeated,
     least_against,
     num_outside,
     tail,
@@ -176,6 +177,18 @@ def test_all_sets_have_to_say_slower() -> None:
     both = least_against([sets[0], sets[2]])
     assert both is not None and both.slower and both.sets == 2
     assert least_against([sets[0], None]) is None, "what could not be repeated does not count"
+
+
+def test_all_sets_have_to_say_a_little_faster() -> None:
+    sets = [found([(ratio, 1.0)] * 50) for ratio in (0.8, 0.9, 1.0)]
+    assert is_to_be_repeated(sets[0]) and not is_to_be_repeated(sets[2])
+    assert least_against(sets) == replace(sets[2], sets=NUM_SETS), "neither of the two"
+    assert least_against(sets[:2]) == replace(sets[1], sets=2) and sets[1].high < 1
+    torn = least_against([sets[0], found([(1.3, 1.0)] * 50)])
+    assert torn and not torn.slower and torn.high == 1.3, "one says faster, one slower"
+    assert not is_to_be_repeated(found([(0.5, 1.0)] * 50)), "no favour is that large"
+    assert is_to_be_repeated(found([(1.3, 1.0)] * 50))
+    assert not is_to_be_repeated(found([(0.7, 1.0), (1.3, 1.0)] * 25))
 
 
 def test_a_system_that_favours_one_process_for_a_while_makes_nobody_slower() -> None:

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +16,11 @@ from torch.nn import functional
 
 from opweld.judge.process.environment import global_settings
 from opweld.judge.process.memory import ProcessMemory
+from opweld.judge.process.protocol import Files
 from opweld.judge.verify import run
 from opweld.judge.witness.objects import Fixed, Recorded, recorded
 from opweld.judge.witness.process_state import changes, kernel_state, process_state
+from opweld.judge.witness.watch import Watch
 
 
 class Held:
@@ -130,6 +133,28 @@ def test_what_the_system_knows_is_asked_of_no_process() -> None:
     signal.signal(signal.SIGUSR2, old)
     assert found == ["the signals that are caught"]
     assert changes(start, kernel_state(os.getpid())) == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "number", "named"),
+    [
+        (["triton"], signal.SIGUSR2, False),
+        (["tritonium"], signal.SIGUSR2, True),
+        (["triton"], signal.SIGALRM, True),
+    ],
+)
+def test_llvm_takes_signals_when_triton_compiles(
+    modules: list[str], number: signal.Signals, named: bool
+) -> None:
+    def ask(header: Mapping[str, Any], data: Any = None) -> dict[str, Any]:
+        return {"state": {}, "modules": modules}
+
+    watch = Watch(ask, os.getpid(), None)
+    watch.begin({"settings": {}, "state": {}}, None, Files("", "", "cpu", 0))
+    old = signal.signal(number, lambda number, frame: None)
+    found = watch.process_changed()
+    signal.signal(number, old)
+    assert found == (["the signals that are caught"] if named else [])
 
 
 def test_every_flag_of_the_backends_is_a_setting() -> None:

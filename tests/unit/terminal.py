@@ -96,7 +96,7 @@ def wrong(num: int = 1) -> Judgement:
         replace(OWN, name=f"batch of {k}", passed=False, grade="F", detail="output: wrong" * k)
         for k in range(1, num + 1)
     )
-    said = tuple(f"new.cu({k}): error: [/bold] is no name" for k in range(3 * num))
+    said = tuple(f"new.cu:{100 + k}: error: [/bold] is no name" for k in range(3 * num))
     bad = (replace(bad[0], first_bad_index=(3, 4)), *bad[1:])
     verdict = Verdict(False, "F", (OWN, *bad), "batch of 1: output: wrong", said)
     return Judgement(verdict, None, (), ENVIRONMENT, 3)

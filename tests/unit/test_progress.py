@@ -61,6 +61,16 @@ def test_a_stage_that_failed_has_no_time() -> None:
     assert " s\n" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_numbers_between_colons_are_no_emoji(terminal: bool) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=80)
+    with Progress(console, verbose=True) as progress:
+        progress.step("build", "m.py:100: built")
+        progress.say("m.py:100: said")
+    assert "m.py:100: built" in stream.getvalue() and "m.py:100: said" in stream.getvalue()
+
+
 def test_an_estimate_stays_and_is_no_step() -> None:
     stream = io.StringIO()
     with Progress(Console(file=stream), verbose=True) as progress:

@@ -31,6 +31,7 @@ _CHANGED = {
 # Places of the running mean and variance among the operator's arguments, and among its results.
 _GIVEN, _MADE = (3, 4), (3, 4)
 _CAST = torch.ops.aten._to_copy.default
+_MEAN = "running_mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,9 @@ def _buffer(norm: fx.Node, which: int, buffers: Mapping[str, str]) -> str:
     return buffers[given.name]
 
 
-def _beside(path: str, name: str) -> str:
-    owner, dot, _ = path.rpartition(".")
+def _beside(mean: str, name: str) -> str:
+    """Another buffer of the same norm; in a flat module their names have one beginning."""
+    if mean.endswith(_MEAN):
+        return mean.removesuffix(_MEAN) + name
+    owner, dot, _ = mean.rpartition(".")
     return f"{owner}{dot}{name}"

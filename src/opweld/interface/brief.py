@@ -205,7 +205,8 @@ def _torch_name(op: str) -> str:
 
 def _left(rows: Sequence[PlanRow]) -> tuple[Fact, ...]:
     """What PyTorch computes, with the reason where there is one for all."""
-    left = [row for row in rows if row.kind == "library" and row.name != "forward"]
+    # an item is a result of a call that is counted already
+    left = [row for row in rows if row.kind == "library" and row.ops not in ((), ("item",))]
     if not left:
         return ()
     called = Counter(_torch_name(op) for row in left for op in row.ops)
@@ -294,10 +295,10 @@ def _explained(judgement: Judgement) -> Iterable[Fact]:
 
 
 def _verdict(judgement: Judgement) -> Fact:
-    return Fact("Verdict", report.verdict_line(judgement), style_of(judgement))
+    return Fact("Verdict", report.verdict_line(judgement), _style(judgement))
 
 
-def style_of(judgement: Judgement) -> str:
+def _style(judgement: Judgement) -> str:
     """Green is for what is right and not slower than anything that it was timed beside."""
     timing = judgement.timing
     if not judgement.verdict.passed:

@@ -6,6 +6,7 @@ or usage; 130 interrupted.
 
 from __future__ import annotations
 
+import functools
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.console import Console
 from opweld import __version__, account
 from opweld.delivery import check_output, default_output, json_text, write_json
 from opweld.errors import UnsupportedPrecision, UserError
-from opweld.interface import doctor
+from opweld.interface import doctor, logs
 from opweld.interface.arguments import (
     Accepted,
     All,
@@ -54,6 +55,7 @@ from opweld.interface.progress import JUDGED, Progress
 from opweld.interface.show import show_delivery, show_judgement
 from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
+from opweld.judge import started
 from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES, Settings
 from opweld.model_file import read_source
 from opweld.options import Options, from_environment, listed
@@ -149,7 +151,7 @@ def optimize_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _warn_of_sandbox(options)
+        _begin(options)
         read_source(model)
         _check_json(json)
         return _optimize(model, out or default_output(model), options, json, verbose)
@@ -160,9 +162,14 @@ def optimize_command(
 def _optimize(model: Path, out: Path, options: Options, json: Path | None, verbose: bool) -> int:
     """Writes the faster file and shows how it was judged; the exit code."""
     try:
-        with Progress(Console(stderr=True), verbose=verbose) as progress:
-            steps = (compile_in_child, build_in_child, judge_pair)
-            delivery = optimize(model, out, options, progress, *steps)
+        with (
+            Progress(Console(stderr=True), verbose=verbose) as progress,
+            started(settings_of(options) if options.check else None) as server,
+        ):
+            judge = functools.partial(judge_pair, server=server)
+            delivery = optimize(
+                model, out, options, progress, compile_in_child, build_in_child, judge
+            )
     except NotEquivalent as error:
         show_judgement(error.judgement, (model, out), _console(json), verbose)
         _write_json(json, account.of_judgement(model, out, error.judgement))
@@ -219,7 +226,7 @@ def check_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _warn_of_sandbox(options)
+        _begin(options)
         pair = pair_of(model, new, reference, candidate)
         if pair.is_one_file:
             say(f"opweld: note: {SAME_FILE}")
@@ -288,7 +295,7 @@ def plan_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _warn_of_sandbox(options)
+        _begin(options)
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
@@ -331,7 +338,7 @@ def tune_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _warn_of_sandbox(options)
+        _begin(options)
         asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
         read_source(model)
         _check_json(json)
@@ -349,12 +356,13 @@ def tune_command(
     exit_with(run, debug)
 
 
-def _warn_of_sandbox(options: Options) -> None:
-    """Says once what the sandbox of this machine cannot prevent.
+def _begin(options: Options) -> None:
+    """Shows what is to be logged, and says once what the sandbox of this machine cannot prevent.
 
     Raises:
         SandboxMissing: it is required, and lacks a part.
     """
+    logs.show(options)
     options.chosen_sandbox.require()
     if warning := options.chosen_sandbox.warning():
         say(f"opweld: warning: {warning}")

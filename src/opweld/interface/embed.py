@@ -11,6 +11,7 @@ import dis
 import importlib.machinery
 import inspect
 import linecache
+import math
 import sys
 import textwrap
 from collections.abc import Iterable
@@ -137,6 +138,8 @@ def _literal(name: str, value: Any) -> str:
         return f"__import__('torch').{str(value).removeprefix('torch.')}"
     if isinstance(value, (tuple, list)) and all(isinstance(each, LITERALS) for each in value):
         return repr(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float({str(value)!r})"
     if isinstance(value, LITERALS):
         return repr(value)
     raise CaptureError(

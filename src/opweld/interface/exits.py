@@ -13,7 +13,6 @@ from typing import NoReturn
 import typer
 
 from opweld.errors import OpweldError
-from opweld.interface import logs
 
 INTERRUPTED = 130
 
@@ -23,7 +22,6 @@ def exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
-        logs.show()
         code = run()
     except OpweldError as error:
         code = error.exit_code

@@ -20,6 +20,7 @@ from torch import nn
 from opweld.errors import CaptureError
 from opweld.model_file import import_file
 
+_CLASSES = "opweld_held_classes"
 ORIGINAL_FILE = '''"""Stands for the module that was handed to opweld.optimize."""
 import torch
 
@@ -90,6 +91,8 @@ class Held:
                 next_step="mend that, or leave the judge out with check=False",
             ) from error
         (folder / "held.json").write_text(json.dumps(asdict(self)), "utf-8")
+        if self.source is not None:
+            (folder / f"{_CLASSES}.py").write_text(self.source, "utf-8")
         original = folder / "original.py"
         original.write_text(ORIGINAL_FILE.format(folder=self.folder), "utf-8")
         return original, folder / "adopted.py"
@@ -112,10 +115,9 @@ class Held:
     def _classes(self) -> ModuleType | None:
         if self.source is None:
             return None
-        name = "opweld_held_classes"
-        path = Path(self.folder, f"{name}.py")
-        path.write_text(self.source, "utf-8")
-        return sys.modules.get(name) or import_file(path, name)
+        return sys.modules.get(_CLASSES) or import_file(
+            Path(self.folder, f"{_CLASSES}.py"), _CLASSES
+        )
 
     def _read(self, classes: ModuleType | None) -> dict[str, Any]:
         reader = _reader(self.homes if classes else (), classes)

@@ -8,31 +8,22 @@ the original. Nothing is shown unless a program configures logging, or the varia
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from collections.abc import Mapping
 from functools import partial
 
 from opweld.compiled import Compiled
-from opweld.errors import UserError
 from opweld.interface.why import guards_of
+from opweld.options import LOGS, Options, listed
 
-VARIABLE = "OPWELD_LOG"
-NAMES = {"info": "opweld", "plan": "opweld.plan", "guards": "opweld.guards"}
-LOG, PLAN, GUARDS = map(logging.getLogger, NAMES.values())
+_ROOT = "opweld"
+LOG, PLAN, GUARDS = map(logging.getLogger, (_ROOT, f"{_ROOT}.plan", f"{_ROOT}.guards"))
+_BY_KIND = dict(zip(LOGS, (LOG, PLAN, GUARDS), strict=True))
 
 
-def show(environ: Mapping[str, str] = os.environ) -> None:
-    """Shows on standard error what the environment variable names; a second time it does nothing.
-
-    Raises:
-        UserError: there is no such name.
-    """
-    for kind in filter(None, (each.strip() for each in environ.get(VARIABLE, "").split(","))):
-        if kind not in NAMES:
-            listed = ", ".join(NAMES)
-            raise UserError(f"{VARIABLE} cannot be {kind!r}", next_step=f"use some of {listed}")
-        logger = logging.getLogger(NAMES[kind])
+def show(options: Options) -> None:
+    """Shows on standard error what the options name; a second time it does nothing."""
+    for kind in listed(options.log) or ():
+        logger = _BY_KIND[kind]
         if not any(isinstance(each, _Shown) for each in logger.handlers):
             handler = _Shown()
             handler.addFilter(partial(_is_of, logger.name))

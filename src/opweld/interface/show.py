@@ -133,7 +133,7 @@ def _show_all(delivery: Delivery, console: Console) -> None:
         console.print(_plan_table(delivery.compiled))
         return
     judgement = replace(delivery.judgement, kernels=delivery.kernels)
-    report.render(judgement, console, delivery.compiled.main_rows, str(delivery.out))
+    report.render(judgement, console, delivery.compiled.main_rows)
 
 
 def _plan_table(compiled: Compiled) -> Table:

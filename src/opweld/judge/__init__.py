@@ -9,7 +9,7 @@ import contextlib
 import json
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ __all__ = [
     "Timing",
     "Verdict",
     "check",
+    "started",
 ]
 
 # So many that the seed cannot be found by trying from one of the streams made of it.
@@ -101,6 +102,21 @@ def check(
     if judgement.environment is None:
         return judgement
     return replace(judgement, environment=replace(judgement.environment, sandbox=sandbox))
+
+
+@contextlib.contextmanager
+def started(settings: Settings | None) -> Iterator[Server | None]:
+    """A server for `check` that gets ready while there is other work; None without settings.
+
+    Raises:
+        UserError: the sandbox that the settings require cannot be had.
+    """
+    if settings is None:
+        yield None
+        return
+    with _server(settings, ()) as server:
+        server.start()
+        yield server
 
 
 def sandbox_of(settings: Settings) -> Sandbox:

@@ -61,13 +61,12 @@ def render(
     judgement: Judgement,
     console: Console,
     plan: Sequence[PlanRow] = (),
-    output: str | None = None,
     new_name: str = "ModelNew",
 ) -> None:
     """Print everything that was found out; `plan` adds what each kernel fused and why."""
     for grid in grids(judgement, plan, new_name):
         _print_grid(grid, console)
-    for line in lines(judgement, output):
+    for line in lines(judgement):
         console.print(Text(line), soft_wrap=not console.is_terminal)
     style = "bold green" if judgement.verdict.passed else "bold red"
     line = verdict_line(judgement)
@@ -90,7 +89,7 @@ def grids(
     return [grid for grid in found if grid and grid.rows]
 
 
-def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
+def lines(judgement: Judgement) -> Iterable[str]:
     """What stands between the tables and the verdict."""
     for check in judgement.verdict.checks:
         if check.unsupported:
@@ -118,8 +117,6 @@ def lines(judgement: Judgement, output: str | None = None) -> Iterable[str]:
             f" Python {environment.python}, seed {judgement.seed}, sandbox {environment.sandbox}"
         )
     yield from judgement.verdict.explanation
-    if output:
-        yield f"written: {output}"
 
 
 def _findings(judgement: Judgement) -> Iterable[str]:

@@ -294,7 +294,7 @@ def _estimate(pair: Pair, quiet: Alone | None, channel: Channel) -> None:
     found = []
     for _ in range(_NUM_ESTIMATES):
         side.arm(draws.order(1))
-        found += side.block(True, False)
+        found += side.block(True)
         side.release()
     side.prepare(())
     eager = summarise(list(quiet.eager_ms)).median

@@ -74,26 +74,35 @@ def sharing_kinds(own: Own) -> tuple[Kind, ...]:
 
 
 def weight_kinds(own: Own, model: nn.Module) -> tuple[Kind, ...]:
-    """A parameter as an input, at as many rows as it has; none where no shapes agree."""
+    """Rows of a parameter as an input, as many as both have; none where no shapes agree."""
     size = leading_size(own(0))
     for name, parameter in model.named_parameters():
         for t in own(0).tensors():
-            fits = t.dim() and t.shape[0] == size and t.shape[1:] == parameter.shape[1:]
-            if fits and t.dtype == parameter.dtype and parameter.numel():
+            if t.dim() and t.shape[0] == size and parameter.numel() and _are_rows(t, parameter):
                 manner = Manner(weight=name)
                 return (Kind(WEIGHT, _of_weight(own, parameter.detach()), manner=manner),)
     return ()
 
 
 def _of_weight(own: Own, weight: Tensor) -> Own:
-    return lambda draw: with_weight(resize(own(draw), weight.shape[0]), weight.clone())
+    def made(draw: int) -> Call:
+        call = own(draw)
+        rows = min(leading_size(call) or 0, len(weight))
+        return with_weight(resize(call, rows), weight.clone())
+
+    return made
 
 
 def with_weight(call: Call, weight: Tensor) -> Call:
-    """The weight itself in the place of the first tensor of its shape and dtype."""
-    alike = [t.shape == weight.shape and t.dtype == weight.dtype for t in call.tensors()]
+    """The weight's own first rows in the place of the first tensor that has rows like them."""
+    first = [_are_rows(t, weight) and len(t) <= len(weight) for t in call.tensors()].index(True)
     numbers = itertools.count()
-    return call.map(lambda t: weight.detach() if next(numbers) == alike.index(True) else t)
+    return call.map(lambda t: weight.detach()[: len(t)] if next(numbers) == first else t)
+
+
+def _are_rows(t: Tensor, weight: Tensor) -> bool:
+    alike = t.dim() == weight.dim() > 0 and t.shape[1:] == weight.shape[1:]
+    return alike and t.dtype == weight.dtype
 
 
 def _alike(call: Call) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ flushes and the waiting, which is what the clock outside takes off.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from opweld.judge.load import Call
 from opweld.judge.measure.clock import Action, Clock, nothing
 from opweld.judge.process.memory import make_room
+from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, of_outputs
 
 # One entry for each call: the position in the pool, and how far to roll it.
@@ -28,7 +30,8 @@ Ready = Callable[[Call], Action]
 Held = tuple[Tensor, Tensor, Tensor]
 
 # Bound before a file that is judged is imported, like the clocks.
-_ROLL, _EMPTY_LIKE, _NO_GRAD = torch.roll, torch.empty_like, torch.no_grad
+_ROLL, _EMPTY, _EMPTY_LIKE = torch.roll, torch.empty, torch.empty_like
+_NO_GRAD = torch.no_grad
 _COPY: Any = torch._C.TensorBase.copy_
 _CLONE: Any = torch._C.TensorBase.clone
 
@@ -44,15 +47,16 @@ class Timed(Protocol):
         """Make the inputs of the next block; what the last block kept is freed."""
         ...
 
-    def block(self, run: bool, keep: bool) -> list[float]:
+    def block(self, run: bool) -> list[float]:
         """Milliseconds of each call by the clock inside; returns when the device is idle.
 
-        `keep` holds the outputs for `result`. Without `run` the calls are left out.
+        Outputs are kept until they are released: memory that is used again at once is faster, and
+        would favour one side. Without `run` the calls are left out.
         """
         ...
 
     def result(self, number: int) -> Run:
-        """The outputs of one call of the last block that was run with `keep`."""
+        """The outputs of one call of the last block."""
         ...
 
     def release(self) -> None:
@@ -64,6 +68,10 @@ class Timed(Protocol):
         ...
 
     def resume(self) -> None: ...
+
+    def pin(self, processor: int | None) -> None:
+        """Have the thread that calls run on this processor alone, or where it might before."""
+        ...
 
     def busy_s(self) -> float:
         """Processor seconds that the process, where it is another one, and its children took."""
@@ -87,7 +95,7 @@ class LocalTimed:
         self._pool: tuple[Call, ...] = ()
         self._armed: list[tuple[Call, list[Held]]] = []
         self._kept: list[Any] = []
-        self._is_cold = False
+        self._processors = os.sched_getaffinity(0)
 
     def prepare(self, calls: Sequence[Call]) -> None:
         self.release()
@@ -95,16 +103,16 @@ class LocalTimed:
 
     def arm(self, order: Order) -> None:
         self.release()
-        if self._is_cold and order:
-            self._warm_up()
         calls = [rolled(self._pool[position], offset) for position, offset in order]
         self._armed = [(call, held_back(call)) for call in calls]
+        if order and _is_on_gpu(self._pool[0]):
+            self._reserve(len(order))
         self._clock.wait()
 
-    def block(self, run: bool, keep: bool) -> list[float]:
+    def block(self, run: bool) -> list[float]:
         self._kept = []
         with _NO_GRAD():
-            times = [self._time(call, held, run, keep) for call, held in self._armed]
+            times = [self._time(call, held, run) for call, held in self._armed]
         self._clock.wait()
         return times
 
@@ -114,7 +122,7 @@ class LocalTimed:
     def release(self) -> None:
         self._armed, self._kept = [], []
         if self._pool:
-            self._is_cold |= make_room(self._pool[0].tensors()[0].device)
+            make_room(self._pool[0].tensors()[0].device)
 
     def pause(self) -> None:
         return
@@ -122,25 +130,41 @@ class LocalTimed:
     def resume(self) -> None:
         return
 
+    def pin(self, processor: int | None) -> None:
+        os.sched_setaffinity(0, self._processors if processor is None else {processor})
+
     def busy_s(self) -> float:
         return 0.0
 
-    def _warm_up(self) -> None:
-        """Memory that was given back has to be had again, which is nothing to time."""
-        with _NO_GRAD():
-            self._ready(rolled(self._pool[0], 0))()
-        self._clock.wait()
-        self._is_cold = False
+    def _reserve(self, count: int) -> None:
+        """Memory for so many calls, left to PyTorch's allocator.
 
-    def _time(self, call: Call, held: list[Held], run: bool, keep: bool) -> float:
+        What the driver has to allocate in a timed call may take as long as the call.
+        """
+        with _NO_GRAD():
+            result = self._ready(rolled(self._pool[0], 0))()
+        dense = [t for t in tensors(result) if t.layout is torch.strided]
+        each = {s.data_ptr(): s for s in (t.untyped_storage() for t in dense)}.values()
+        reserved = [
+            _EMPTY(s.nbytes(), dtype=torch.uint8, device=s.device)
+            for s in each
+            for _ in range(count)
+        ]
+        del result, dense, each, reserved
+
+    def _time(self, call: Call, held: list[Held], run: bool) -> float:
         def before() -> None:
             for element, value, nan in held:
                 _COPY(element, value if run else nan)
 
         elapsed, result = self._clock.time(self._ready(call) if run else nothing, before)
-        if keep:
+        if run:
             self._kept.append(result)
         return elapsed
+
+
+def _is_on_gpu(call: Call) -> bool:
+    return any(t.is_cuda for t in call.tensors())
 
 
 def held_back(call: Call) -> list[Held]:

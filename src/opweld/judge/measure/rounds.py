@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -130,6 +130,9 @@ class Draws:
         """
         return count - 1 if self._random.random() < 0.5 else self._random.randrange(count)
 
+    def among(self, choices: Sequence[int]) -> int:
+        return self._random.choice(choices)
+
     def shuffled(self, names: Iterable[str]) -> list[str]:
         """The names in an order that is drawn: what the moment does to one, it does to any."""
         among = list(names)
@@ -157,7 +160,9 @@ class Rounds:
     `max_calls` bounds a block by the memory that its inputs and outputs take. Outputs are looked at
     of the side named `audited` alone, which must not learn which. All other sides are timed while
     it is paused. `answer` asks another process like the audited side's for an answer; without it
-    that side itself says how long one takes.
+    that side itself says how long one takes. With `processors` all sides of a round call from the
+    same one of them, which is drawn: where calls wait for their host, what else the hardware does
+    makes one process half as fast as another.
     """
 
     def __init__(
@@ -168,7 +173,9 @@ class Rounds:
         audited: str | None = None,
         now: Now = perf_counter,
         answer: Callable[[], None] | None = None,
+        processors: Collection[int] = (),
     ) -> None:
+        self._processors = sorted(processors)
         self._max_calls = max_calls
         self._answer = answer
         self._sides = sides
@@ -300,7 +307,23 @@ class Rounds:
         return int(max(1, min(max(fitting, least), MAX_ROUNDS, limit_s / max(round_s, 1e-6))))
 
     def _round(self, audit: Audit | None) -> dict[str, Block]:
-        return {name: self._block(name, audit) for name in self._draws.shuffled(self._sides)}
+        with self._on_one_processor():
+            return {name: self._block(name, audit) for name in self._draws.shuffled(self._sides)}
+
+    @contextlib.contextmanager
+    def _on_one_processor(self) -> Iterator[None]:
+        if not self._processors:
+            yield
+            return
+        self._pin(self._draws.among(self._processors))
+        try:
+            yield
+        finally:
+            self._pin(None)
+
+    def _pin(self, processor: int | None) -> None:
+        for side in self._sides.values():
+            side.pin(processor)
 
     def _keep(self, blocks: dict[str, Block]) -> None:
         for name, block in blocks.items():
@@ -321,13 +344,12 @@ class Rounds:
 
     def _whole_block(self, name: str, audit: Audit | None) -> Block:
         side, order = self._sides[name], self._draws.order(self.records[name].num_calls)
-        keep = name == self._audited
         with self._alone(name):
             if len(order) > 1:  # a process that stood still is slow at first
                 side.arm(self._draws.order(1))
-                side.block(True, True)
+                side.block(True)
             block = time_block(side, order, self._now)
-            if keep:
+            if name == self._audited:
                 self._look(side, order, audit)
             side.release()
         return block
@@ -365,7 +387,7 @@ class Rounds:
                     elapsed, first_s = self._first_call(side)
             side.arm([])
             asked = self._answer if name == self._audited and self._answer else None
-            ask = asked or (lambda: side.block(False, False))
+            ask = asked or (lambda: side.block(False))
             answers = [self._timed(ask) for _ in range(_NUM_ANSWERS)]
         count = max(1, min(math.ceil(BLOCK_MS / max(elapsed, 1e-6)), max_calls))
         return Record(count, sorted(answers)[_NUM_ANSWERS // 2], first_s)
@@ -377,9 +399,9 @@ class Rounds:
         """
         started = self._now()
         side.arm(self._draws.order(1))
-        empty = self._timed(lambda: side.block(False, False))
+        empty = self._timed(lambda: side.block(False))
         inside: list[float] = []
-        outside = self._timed(lambda: inside.extend(side.block(True, True)))
+        outside = self._timed(lambda: inside.extend(side.block(True)))
         first, second = (self._timed(lambda: _touch_once(side, 0)) for _ in range(2))
         side.release()
         return max(inside[0], outside - empty, first - second), self._now() - started
@@ -391,15 +413,12 @@ class Rounds:
 
 
 def time_block(side: Timed, order: Order, now: Now = perf_counter) -> Block:
-    """One block with its calls and, just before, without them.
-
-    Outputs are kept until its end, whoever's they are: memory that is used again at once is faster.
-    """
+    """One block with its calls and, just before, without them."""
     side.arm(order)
     start = now()
-    side.block(False, False)
+    side.block(False)
     middle = now()
-    inside = side.block(True, True)
+    inside = side.block(True)
     return Block(tuple(inside), (now() - middle) * 1e3, (middle - start) * 1e3)
 
 

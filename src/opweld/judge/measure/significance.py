@@ -17,8 +17,8 @@ probability to be right. The price is power where noise is small and normal, whe
 ModelNew runs in a process of its own, and a busy system may favour one of two processes for some
 seconds, which no order inside a round evens out (nor more rounds at once: Kalibera and Jones,
 Rigorous benchmarking in reasonable time, 2013, on repeating at the level that varies). So a set of
-rounds that says slower is measured again: only where all `NUM_SETS` sets say so it counts, and the
-largest of their probabilities is that of all (an intersection-union test).
+rounds that says slower, or faster by little, is measured again: only where all `NUM_SETS` sets say
+so it counts, and the largest of their probabilities is that of all (an intersection-union test).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ MARGIN = 1.02
 # The probability of calling a ModelNew slower that is not. It holds for each file that is judged.
 LEVEL = 0.01
 NUM_SETS = 3
+# A ratio below it is faster whatever process the system favours; others are measured again, too.
+CLEARLY_FASTER = 2 / 3
 # With fewer pairs not even all of them together are significant.
 LEAST_PAIRS = math.ceil(math.log2(1 / LEVEL))
 
@@ -61,12 +63,24 @@ def compare(pairs: Iterable[tuple[float, float]]) -> Comparison | None:
     )
 
 
+def is_to_be_repeated(found: Comparison) -> bool:
+    """Whether other sets of rounds have to say so, too: slower, or a little faster."""
+    return found.slower or (found.high < 1 and found.ratio > CLEARLY_FASTER)
+
+
 def least_against(sets: Sequence[Comparison | None]) -> Comparison | None:
-    """Of some sets the one that says slower with the largest probability of being wrong."""
+    """Of some sets the one that says slower, or faster, least surely; sets that contradict each
+    other say neither.
+    """
     found = [each for each in sets if each is not None]
     if not found or len(found) < len(sets):
         return None
-    return replace(max(found, key=lambda each: each.p), sets=len(sets))
+    if all(each.slower for each in found):
+        return replace(max(found, key=lambda each: each.p), sets=len(sets))
+    least = max((each for each in found if not each.slower), key=lambda each: each.high)
+    if least.high < 1:  # not so where another one says slower
+        least = replace(least, high=max(each.high for each in found))
+    return replace(least, sets=len(sets))
 
 
 def tail(count: int, least: int) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -32,7 +33,12 @@ from opweld.judge.measure.roofline import (
     product_precision,
 )
 from opweld.judge.measure.rounds import EMPTY_SPREAD, MAX_ROUNDS, MIN_ROUNDS, Draws, Rounds
-from opweld.judge.measure.significance import NUM_SETS, compare, least_against
+from opweld.judge.measure.significance import (
+    NUM_SETS,
+    compare,
+    is_to_be_repeated,
+    least_against,
+)
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check, Comparison, Samples, Settings, Timing
@@ -184,11 +190,18 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
         side.prepare(contest.pool.calls)
     contest.phase(NEW, "timing")
     most = _max_calls(contest.pool, device, settings)
-    draws = contest.pool.draws()
-    rounds = Rounds(sides, draws, most, "opweld", answer=contest.answer)
+    make = functools.partial(
+        Rounds,
+        draws=contest.pool.draws(),
+        max_calls=most,
+        audited="opweld",
+        answer=contest.answer,
+        processors=_processors(device),
+    )
+    rounds = make(sides)
     checks = _run_again_if_in_doubt(contest, rounds, left_s)
     pair = {name: sides[name] for name in ("eager", "opweld")}
-    more = functools.partial(Rounds, pair, draws, most, "opweld", answer=contest.answer)
+    more = functools.partial(make, pair)
     against = _against_eager(contest, rounds, more, left_s)
     contest.candidate.prepare(())
     contest.phase(ORIGINAL, "measuring the limit")
@@ -252,16 +265,16 @@ def _baseline_after(contest: Contest, rounds: Rounds, found: list[Check]) -> Che
 def _against_eager(
     contest: Contest, rounds: Rounds, more: Callable[[], Rounds], left_s: float
 ) -> Comparison | None:
-    """Whether ModelNew is slower than eager; None where eager was not asked for.
+    """Whether ModelNew is slower than eager, or faster; None where eager was not asked for.
 
-    Where the rounds say so, it counts if further sets of rounds say so, too. `more` times these
-    two sides alone.
+    Where the rounds say so, and not by far, it counts if further sets of rounds say so, too. `more`
+    times these two sides alone.
     """
     settings = contest.settings
     if "eager" not in settings.baselines:
         return None
     sets = [compare(rounds.pairs("opweld", "eager"))]
-    while sets[-1] is not None and sets[-1].slower and len(sets) < NUM_SETS:
+    while sets[-1] is not None and is_to_be_repeated(sets[-1]) and len(sets) < NUM_SETS:
         again = more()
         again.run(settings.budget_s, left_s / (4 * NUM_SETS), settings.num_runs)
         sets.append(compare(again.pairs("opweld", "eager")))
@@ -340,6 +353,11 @@ def protocol(device: torch.device) -> str:
         " calls, after warm-up, each call on inputs of its own,"
         f" caches as the runs leave them, {torch.get_num_threads()} threads"
     )
+
+
+def _processors(device: torch.device) -> set[int]:
+    """Of which one is to call a GPU; what computes on the CPU takes those that it likes."""
+    return os.sched_getaffinity(0) if device.type != "cpu" else set()
 
 
 def _max_calls(pool: Pool, device: torch.device, settings: Settings) -> int:

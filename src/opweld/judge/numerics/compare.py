@@ -24,6 +24,7 @@ BAND_BINADES, _NUM_BANDS = 8, 256
 _EXPONENT_MASK = 0x7FF0_0000_0000_0000
 _BAND_SHIFT, _BAND_MASK, _EXPONENT_BIAS = 52 + 3, _NUM_BANDS - 1, 1023
 _ULP_SAMPLES = 2**14
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 # An error of this much of the value, or one that is not finite, is no rounding.
 _LOST = 0.5
 
@@ -92,6 +93,10 @@ def _same_piece(left: Tensor, right: Tensor) -> bool:
         return bool(torch.equal(left, right))
     if left.is_complex():
         return _same_piece(torch.view_as_real(left), torch.view_as_real(right))
+    if not (left.is_neg() or right.is_neg()):
+        integer = _INTEGERS[left.element_size()]
+        if torch.equal(left.view(integer), right.view(integer)):  # several times as fast
+            return True
     same = (left == right) & (torch.signbit(left) == torch.signbit(right))
     return bool((same | (left.isnan() & right.isnan())).all())
 

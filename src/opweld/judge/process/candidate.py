@@ -226,7 +226,7 @@ class Server:
         return {}, None
 
     def ask_block(self, header: Header, data: Tensor) -> tuple[Header, None]:
-        return {"ms": self.side.block(header["run"], header["keep"])}, None
+        return {"ms": self.side.block(header["run"])}, None
 
     def ask_result(self, header: Header, data: Tensor) -> tuple[Header, None]:
         found = self.side.result(header["number"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -45,6 +46,7 @@ class RemoteBlocks:
         self._run_of = run_of
         self._refuse = refuse
         self._num_armed = 0
+        self._processors = os.sched_getaffinity(pid)
 
     def prepare(self, calls: Sequence[Call]) -> None:
         packed, data = pack_call(Call(tuple((call.args, call.kwargs) for call in calls), {}))
@@ -54,8 +56,8 @@ class RemoteBlocks:
         self._num_armed = len(order)
         self._ask({"ask": "arm", "order": [list(entry) for entry in order]})
 
-    def block(self, run: bool, keep: bool) -> list[float]:
-        return self._times(self._ask({"ask": "block", "run": run, "keep": keep}))
+    def block(self, run: bool) -> list[float]:
+        return self._times(self._ask({"ask": "block", "run": run}))
 
     def result(self, number: int) -> Run:
         return self._run_of(self._ask({"ask": "result", "number": number}))
@@ -69,6 +71,11 @@ class RemoteBlocks:
 
     def resume(self) -> None:
         kill(self._pid, signal.SIGCONT)
+
+    def pin(self, processor: int | None) -> None:
+        """The first thread of the process, which is the one that calls."""
+        with contextlib.suppress(ProcessLookupError):  # the next question finds that out
+            os.sched_setaffinity(self._pid, self._processors if processor is None else {processor})
 
     def busy_s(self) -> float:
         """Of the process and of those that it started."""

@@ -48,7 +48,6 @@ from opweld.judge.witness.watch import Witness
 from opweld.sandbox import Policy, enter, from_json, remove_content
 
 _CRASHED = 70  # EX_SOFTWARE
-_LARGEST_RECYCLED = 2**25  # DEFAULT_MMAP_THRESHOLD_MAX of glibc on 64 bits
 _REFEREE = "referee"
 CPU = torch.device("cpu")
 # What the candidate may take of the memory that is free when it starts.
@@ -90,9 +89,6 @@ def main(control: int, alive: int) -> None:
     take_arguments(sys.executable, "main.py")
     # What forks here has no work in any other thread: those that libraries keep are idle.
     warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-    # imports some 800 modules at its first use, which every judgement would otherwise wait for
-    torch.use_deterministic_algorithms(False)
-    _settle_allocator()
     before = recorded(FIXED)
     sock = socket.socket(fileno=control)
     while True:
@@ -110,16 +106,6 @@ def main(control: int, alive: int) -> None:
         _tell(sock, pid=pid)
         _tell(sock, status=_ended(pid, alive))
         remove_content(policy)
-
-
-def _settle_allocator() -> None:
-    """Has glibc keep freed memory as it does in any process that ran for a while.
-
-    What it maps anew and gives back at once follows the largest mapped block that was freed, up to
-    32 MiB (mallopt(3), M_MMAP_THRESHOLD). The processes of both sides inherit the same state; each
-    would come to one of its own otherwise, and page faults be part of one side's times.
-    """
-    torch.empty(_LARGEST_RECYCLED - 2**12, dtype=torch.uint8)  # freed at once, and never touched
 
 
 def _ended(pid: int, alive: int) -> int:

@@ -325,9 +325,9 @@ class Side:
         with self._guard():
             self._timed.arm(order)
 
-    def block(self, run: bool, keep: bool) -> list[float]:
+    def block(self, run: bool) -> list[float]:
         with self._guard():
-            return self._timed.block(run, keep)
+            return self._timed.block(run)
 
     def result(self, number: int) -> Run:
         return self._timed.result(number)
@@ -340,6 +340,9 @@ class Side:
 
     def resume(self) -> None:
         """Nor to go on."""
+
+    def pin(self, processor: int | None) -> None:
+        self._timed.pin(processor)
 
     def busy_s(self) -> float:
         """Nor to use a processor beside."""

@@ -107,7 +107,7 @@ class Server:
         pipes = [os.pipe() for _ in range(4)]
         reads, writes = [r for r, _ in pipes], [w for _, w in pipes]
         try:
-            self._start()
+            self.start()
             assert self._control is not None
             (asked, *_), (asking, *_) = reads, writes
             socket.send_fds(self._control, [b"j"], [asked, *writes[1:]])
@@ -157,7 +157,8 @@ class Server:
         self._process = self._control = None
         self._confined.close()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to start it where it does not run; who asks it something waits until it has."""
         if self._process is not None and self._process.poll() is None:
             return
         self.close()

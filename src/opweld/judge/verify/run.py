@@ -28,6 +28,8 @@ _GENERATORS = ("torch's", "CUDA's", "Python's", "NumPy's")
 _SMALL_BYTES = 2**20
 # glibc maps blocks of this size and above, whatever its threshold has grown to.
 _MAX_CPU_POISON_BYTES = 32 * 2**20
+# torch.use_deterministic_algorithms tells torch.compile as well, and so imports all of it.
+_SET_DETERMINISTIC: Any = torch._C._set_deterministic_algorithms
 
 Fingerprint = tuple[tuple[int, ...], ...]
 # Calls a model and gives its outputs.
@@ -261,11 +263,11 @@ def filled_memory() -> Iterator[None]:
     """Inside, torch fills every tensor that it leaves uninitialised with NaN or the largest int."""
     before = torch.are_deterministic_algorithms_enabled()
     warn = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    _SET_DETERMINISTIC(True, warn_only=True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn)
+        _SET_DETERMINISTIC(before, warn_only=warn)
 
 
 def synchronize() -> None:

@@ -37,9 +37,11 @@ def copy_state(model: nn.Module) -> State:
 def state_restored(model: nn.Module) -> Iterator[None]:
     """Undoes what calls change of the state, such as a count of them."""
     before = copy_state(model)
-    yield
-    if any(not same_bits(t, before[name]) for name, t in state_tensors(model)):
-        load_state(model, before)
+    try:
+        yield
+    finally:
+        if any(not same_bits(t, before[name]) for name, t in state_tensors(model)):
+            load_state(model, before)
 
 
 def load_state(model: nn.Module, state: State) -> None:

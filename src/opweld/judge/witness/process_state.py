@@ -39,6 +39,16 @@ _OF_BUILDS = (
 _OWN_FINDERS = ("setuptools", "_distutils_hack", "pkg_resources", "six", "torch", "triton")
 # Signals 32 and 33, which the C library takes for itself when the first thread is made.
 _OF_THREADS = 0b11 << 31
+# Those that LLVM, a part of Triton, takes when it first compiles; what Python does with them stays
+# (lib/Support/Unix/Signals.inc: IntSigs, KillSigs, InfoSigs).
+_OF_LLVM = sum(
+    1 << (getattr(signal, f"SIG{name}") - 1)
+    for name in (
+        *("HUP", "INT", "TERM", "USR2", "USR1"),
+        *("ILL", "TRAP", "ABRT", "FPE", "BUS", "SEGV", "QUIT", "SYS", "XCPU", "XFSZ"),
+    )
+)
+_CAUGHT, _IGNORED = "the signals that are caught", "the signals that are ignored"
 _ALL = " for everybody"
 _BROAD = (Warning, UserWarning, DeprecationWarning, FutureWarning, RuntimeWarning)
 
@@ -73,14 +83,20 @@ def kernel_state(pid: int) -> State:
     except (OSError, ValueError, KeyError):
         return {}
     return {
-        "the signals that are caught": caught,
-        "the signals that are ignored": fields.get("SigIgn", ""),
+        _CAUGHT: caught,
+        _IGNORED: hex(int(fields["SigIgn"], 16)),
         "the signals that are blocked": fields.get("SigBlk", ""),
         "the file mode mask": fields.get("Umask", ""),
         "the priority": str(priority),
         "the processors that may be used": str(processors),
         "the working folder": folder,
     }
+
+
+def without_signals_of_llvm(found: State) -> State:
+    """A `kernel_state` in which it makes no difference whether LLVM has compiled anything."""
+    masks = {name: found[name] for name in (_CAUGHT, _IGNORED) if name in found}
+    return {**found, **{name: hex(int(mask, 16) & ~_OF_LLVM) for name, mask in masks.items()}}
 
 
 def own_threads() -> State:

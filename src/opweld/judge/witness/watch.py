@@ -16,7 +16,12 @@ from opweld.judge.process.protocol import Files
 from opweld.judge.process.remote_blocks import Ask
 from opweld.judge.process.wire import Header, Wire
 from opweld.judge.witness.objects import Recorded
-from opweld.judge.witness.process_state import State, changes, kernel_state
+from opweld.judge.witness.process_state import (
+    State,
+    changes,
+    kernel_state,
+    without_signals_of_llvm,
+)
 
 # What is imported here when the candidate has it: libraries whose import changes others.
 _LIBRARIES = ("torch", "triton", "numpy", "sympy", "mpmath", "setuptools", "_distutils_hack")
@@ -139,10 +144,16 @@ class Watch:
         """What of Python and the system is not as it was: after the import, later, or now."""
         now = _texts(self._ask({"ask": "process_state"})["state"])
         found = {name for state in (*self._later, now) for name in changes(self._state, state)}
-        found |= set(changes(self._kernel, kernel_state(self._pid)))
+        found |= set(self._kernel_changes())
         if found and self._witness is not None:
             found -= set(self._witness.state_changes(self._modules(), self._files))
         return sorted(found)
+
+    def _kernel_changes(self) -> list[str]:
+        before, now = self._kernel, kernel_state(self._pid)
+        if changes(before, now) and "triton" in self._modules():
+            before, now = map(without_signals_of_llvm, (before, now))
+        return changes(before, now)
 
     def _modules(self) -> list[str]:
         return [str(name) for name in self._ask({"ask": "process_state"})["modules"]]
