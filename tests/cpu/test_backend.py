@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -175,6 +176,21 @@ def test_autocast_has_kernels() -> None:
     assert all(kernels())
 
 
+def test_training_under_autocast_with_dropout() -> None:
+    """Where neither float64 nor float32's tolerance says what is right."""
+    model = nn.Sequential(Tail(), nn.BatchNorm1d(16), nn.Dropout(0.1), nn.Linear(16, 4)).train()
+    other, x = copy.deepcopy(model), torch.randn(512, 8)
+    found = []
+    for each, run in ((model, model), (other, compiled(other))):
+        torch.manual_seed(5)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = run(x)
+        found.append([y, *torch.autograd.grad(y.float().square().sum(), list(each.parameters()))])
+    assert any(kernels())
+    for left, right in zip(*found, strict=True):
+        assert (left - right).abs().max() <= 3e-2 * left.abs().max() + 1e-6
+
+
 def test_regions_without_gradients_stay_so() -> None:
     def f(x: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
@@ -265,6 +281,7 @@ def right(model: nn.Module, x: Tensor) -> tuple[Tensor]:
     [
         (right, None),
         (lambda m, x: (right(m, x)[0] * 1.001,), "output[0]"),
+        (lambda m, x: (right(m, x)[0] * torch.nan,), "output[0]"),
         (lambda m, x: (right(m, x)[0].double(),), "float64"),
         (lambda m, x: right(m, x)[0], "returns"),
         (lambda m, x: (right(m, x)[0], x), "returns"),
@@ -328,6 +345,15 @@ def test_files_are_saved(tmp_path: Path) -> None:
 def test_options_that_are_none(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Exception, match=sentence):
         compiled(Tail(), **options)(torch.randn(2, 8))
+
+
+def test_the_blocks_of_its_page_run() -> None:
+    page = Path(__file__).parents[2] / "docs" / "torch-compile.md"
+    names = {"torch": torch, "opweld": opweld, "model": Tail().eval()}
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.M):
+        exec(block, names)
+    x = torch.randn(4, 8)
+    assert names["model"](x).shape == (4, 16) and len(kernels()) == 1
 
 
 def test_generators_are_as_before() -> None:
