@@ -89,7 +89,36 @@ def against_itself(account: dict[str, Any]) -> list[str]:
     return lines
 
 
+def backends(account: dict[str, Any]) -> list[str]:
+    """Both backends of torch.compile beside eager; a result of another grade or that varies is
+    refused.
+    """
+    versions = account["versions"]
+    heads = ("model", "eager", "inductor", "opweld", "times eager", "times inductor")
+    lines = [
+        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
+        f"`{account['command']}`. Medians in ms; errors are the largest against float64, opweld's "
+        "over eager's.",
+        "",
+        line((*heads, "graphs with kernels", "error")),
+        "|---" * (len(heads) + 2) + "|",
+    ]
+    for case in account["cases"]:
+        refused = why_refused(case) or ("wrong kernels" if case.get("warnings") else None)
+        if refused:
+            lines.append(line((case["name"], refused, *[""] * len(heads))))
+            continue
+        eager, inductor, own = (case[f"{side}_ms"] for side in ("eager", "inductor", "opweld"))
+        times = f"{eager:.3g}", f"{inductor:.3g}", f"{own:.3g}"
+        ratios = f"{eager / own:.2f}", f"{inductor / own:.2f}"
+        graphs = f"{case['with_kernels']} of {case['graphs']}"
+        error = f"{case['opweld_error'] / case['eager_error']:.2f}"
+        lines.append(line((case["name"], *times, *ratios, graphs, error)))
+    return lines
+
+
 BY_SUITE = {
+    "backend": backends,
     "first-contact": first_contact,
     "judged-against-itself": against_itself,
     "text-and-time": text_and_time,

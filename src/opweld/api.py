@@ -97,12 +97,15 @@ class Result:
         """Whether a call of `module` with these arguments runs the kernels, and if not, why.
 
         It is about the state of now: the module's mode, autocast, whether gradients are asked for.
-        Nothing is run.
+        Nothing is run. Without arguments, where the forward takes some: the plan's reasons, a line
+        a group.
 
         Raises:
             TypeError: the arguments are none for its forward.
         """
-        return why(self.module, self.text, args, kwargs)
+        if args or kwargs or not _takes_arguments(self.module):
+            return why(self.module, self.text, args, kwargs)
+        return "\n".join(f"{row.name}: {row.reason}" for row in self.plan)
 
     def __repr__(self) -> str:
         """A paragraph: the verdict, what was fused and what was not, what to do with it."""
@@ -212,6 +215,12 @@ def _optimized(
         adopted = job.adopted(delivery.out)
     log_reasons(adopted, text, torch.compiler.is_compiling)
     return Result(adopted, text, delivery)
+
+
+def _takes_arguments(module: nn.Module) -> bool:
+    given = inspect.signature(module.forward).parameters.values()
+    variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    return any(each.default is each.empty and each.kind not in variadic for each in given)
 
 
 def _count(number: int, thing: str) -> str:

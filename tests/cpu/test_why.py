@@ -19,6 +19,7 @@ from torch import nn
 from torch.profiler import profile
 
 import opweld
+from opweld import api
 from opweld.errors import BuildFailed, InternalError, JudgeFailed, UserError
 from opweld.give_back import Decision
 from opweld.interface import logs
@@ -117,7 +118,25 @@ def test_the_arguments_may_be_others(result: opweld.Result) -> None:
         said = result.why(torch.randn(7, 8, device="meta"))
         assert said.endswith("x is float32[7, 8] on meta, and the kernels are for float32 on cpu")
     with pytest.raises(TypeError, match="argument"):
-        result.why()
+        result.why(torch.randn(2, 8), 1, 2, 3)
+
+
+def test_without_arguments_it_gives_the_reasons_of_the_plan(result: opweld.Result) -> None:
+    said = result.why().splitlines()
+    assert said == [f"{row.name}: {row.reason}" for row in result.plan] and len(said) > 0
+
+
+def test_a_forward_without_arguments_is_asked_about_its_call() -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8))
+
+        def forward(self, *rest: object) -> torch.Tensor:
+            return torch.tanh(self.weight) * 2
+
+    found = Constant().eval()
+    assert not api._takes_arguments(found)
 
 
 def test_the_option_is_that_of_the_files_own_warning(result: opweld.Result) -> None:

@@ -231,3 +231,23 @@ def test_a_command_that_fails_has_no_seconds_in_the_table(tmp_path: Path) -> Non
     assert "problem" not in good and bad["problem"] == "exit code 2"
     text = text_of({**HEAD, "suite": "first-contact", "cases": [good, bad]})
     assert "| bad | exit code 2 |" in text and f"{bad['seconds']:.2g}" not in text.splitlines()[-1]
+
+
+def test_backends_have_no_figures_of_wrong_results() -> None:
+    good = {"name": "a", "eager_ms": 4.0, "inductor_ms": 3.0, "opweld_ms": 2.0, "eager_error": 2.0}
+    good |= {"opweld_error": 1.0, "graphs": 3, "with_kernels": 2}
+    cases = [good, {**good, "grade": "F"}, {**good, "warnings": ["no"]}, {"problem": "E: it"}]
+    cases += [{**good, "runs": 20, "different_runs": 1}]
+    named = [{**case, "name": str(number)} for number, case in enumerate(cases)]
+    rows = text_of({**HEAD, "suite": "backend", "cases": named}).splitlines()[-5:]
+    assert rows[0] == "| 0 | 4 | 3 | 2 | 2.00 | 1.50 | 2 of 3 | 0.50 |"
+    said = ["wrong: grade F", "wrong kernels", "E", "wrong: 1 of 20 runs differ"]
+    assert [row.split(" | ")[1] for row in rows[1:]] == said
+
+
+def test_copies_of_a_model_are_told_with_what_they_were_called() -> None:
+    case = {"name": "a", "speeds": [1.5, 0.9], "slower": 1, "eager_us": 51.3}
+    cases = [case, {**case, "faster": 2}]
+    rows = text_of({**HEAD, "suite": "judged-against-itself", "cases": cases}).splitlines()[-2:]
+    assert rows[0] == "| a | 51 | 0.90, 1.50 | 1 | not kept |"
+    assert rows[1].endswith("| 1 | 2 |")
