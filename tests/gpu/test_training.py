@@ -108,9 +108,9 @@ def forms(x: Tensor) -> Iterator[Tensor]:
         yield x.contiguous(memory_format=torch.channels_last)
 
 
-def assert_same_buffers(new: nn.Module, old: nn.Module) -> None:
+def assert_same_buffers(new: nn.Module, old: nn.Module, coarse: bool = False) -> None:
     for ours, theirs in zip(new.buffers(), old.buffers(), strict=True):
-        assert_close(ours, theirs)
+        assert_close(ours, theirs, coarse)
 
 
 def drawn(call: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
@@ -175,8 +175,9 @@ def test_modes_take_turns(built: SideBySide) -> None:
     for training in (True, False, True):
         for model in (new, old):
             model.train(training)
-        assert_close(run(new, (x,), {}), run(old, (x,), {}))
-        assert_same_buffers(new, old)
+        # both convolutions are in TF32, which torch's flags allow, and round in their own order
+        assert_close(run(new, (x,), {}), run(old, (x,), {}), coarse=True)
+        assert_same_buffers(new, old, coarse=True)
 
 
 def test_a_part_in_another_mode_runs_the_original(built: SideBySide) -> None:

@@ -43,8 +43,9 @@ class Emitted:
 
     @property
     def num_products(self) -> int:
-        """Kernels that multiply matrices: the library's calls on another target."""
-        return sum(row.kind in ("contraction", "attention") for row in self._fused)
+        """Kernels of products and convolutions: the library's calls on another target."""
+        kinds = ("contraction", "attention", "convolution")
+        return sum(row.kind in kinds for row in self._fused)
 
 
 def emit_case(case: Case, folder: Path, target: str = "cpu", **asked: Any) -> Emitted:
