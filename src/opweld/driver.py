@@ -6,8 +6,9 @@ code.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -185,7 +186,18 @@ def _captured(
         needs=needs_of(options),
         given_back=options.exclude,
     )
-    return trace.run("capture", named, model, inputs, keywords)
+    with _no_autocast():
+        return trace.run("capture", named, model, inputs, keywords)
+
+
+@contextlib.contextmanager
+def _no_autocast() -> Iterator[None]:
+    """What autocast casts is captured where it is asked for, and not of whoever compiles."""
+    with contextlib.ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
 
 
 def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Compiled:

@@ -190,3 +190,15 @@ def test_a_container_is_fused() -> None:
     with torch.no_grad():
         module[0].weight.mul_(2.0)
     torch.testing.assert_close(result.module(x), module(x))
+
+
+def test_what_is_compiled_under_autocast_is_for_calls_without() -> None:
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Softplus()).eval(), torch.randn(64, 8)
+    plain = opweld.optimize(module, x, check=False)
+    with torch.autocast("cpu", torch.bfloat16):
+        result = opweld.optimize(module, x, check=False)
+        with torch.no_grad():
+            assert "autocast" in result.why(x)
+    assert result.text == plain.text
+    with torch.no_grad():
+        torch.testing.assert_close(result.module(x), module(x))

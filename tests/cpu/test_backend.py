@@ -288,6 +288,7 @@ def right(model: nn.Module, x: Tensor) -> tuple[Tensor]:
         (lambda m, x: (torch.sigmoid(x) * m.weight,), "state"),
         (lambda m, x: (right(m, x.add_(0.5).sub(0.5))[0],), "input"),
         (lambda m, x: (right(m, x.detach())[0],), "gradient 0"),
+        (lambda m, x: right(m, x.detach() + 2 * (x - x.detach())), "gradient 0"),
         (lambda m, x: (torch.sigmoid(x) * m.weight.detach() + 0 * m.count.add_(1),), "gradient 1"),
     ],
 )
@@ -298,9 +299,25 @@ def test_the_first_call_shows_what_is_wrong(
     new = Wrong(change)
     new.weight = original.weight
     new.register_buffer("count", original.count)
+    drawn = torch.get_rng_state()
     found = first_difference(original, new, [x])
+    assert torch.equal(torch.get_rng_state(), drawn)
     assert found is None if clause is None else clause in (found or "")
     assert original.count == 0 and original.weight.grad is None and x.grad is None
+
+
+def test_compiling_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = backend.optimize
+
+    def optimize(*args: Any, **kwargs: Any) -> Any:
+        torch.randn(3)
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(backend, "optimize", optimize)
+    model = Tail()
+    state = torch.get_rng_state()
+    compiled(model, verify="off")(torch.zeros(2, 8))
+    assert torch.equal(torch.get_rng_state(), state) and all(kernels())
 
 
 def test_kernels_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
