@@ -44,16 +44,21 @@ def main(
 STAGES = ("capture", "plan", "build", "verify", "measure")
 
 
+def head_of(account: dict[str, Any], units: str, heads: tuple[str, ...]) -> list[str]:
+    """What a table was measured on and in, and its first two rows."""
+    measured = f"{account['device']}, {account['date']}, torch {account['versions']['torch']}"
+    return [
+        f"{measured}, `{account['command']}`. {units}",
+        "",
+        line(heads),
+        "|---" * len(heads) + "|",
+    ]
+
+
 def first_contact(account: dict[str, Any]) -> list[str]:
     """Seconds of commands, whole and by stage."""
-    versions = account["versions"]
-    lines = [
-        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
-        f"`{account['command']}`. Seconds; what a stage lacks is the start of the process.",
-        "",
-        line(("command", "in all", *STAGES)),
-        "|---" * (len(STAGES) + 2) + "|",
-    ]
+    units = "Seconds; what a stage lacks is the start of the process."
+    lines = head_of(account, units, ("command", "in all", *STAGES))
     for case in account["cases"]:
         if refused := why_refused(case):
             lines.append(line((case["name"], refused, *[""] * len(STAGES))))
@@ -74,14 +79,8 @@ def first_contact(account: dict[str, Any]) -> list[str]:
 
 def against_itself(account: dict[str, Any]) -> list[str]:
     """The speeds that copies of a model are said to have, which should be 1."""
-    versions = account["versions"]
-    lines = [
-        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
-        f"`{account['command']}`. Speeds are eager's time over the copy's.",
-        "",
-        line(("model", "eager, us", "speeds", "called slower", "called faster")),
-        "|---" * 5 + "|",
-    ]
+    heads = ("model", "eager, us", "speeds", "called slower", "called faster")
+    lines = head_of(account, "Speeds are eager's time over the copy's.", heads)
     for case in account["cases"]:
         speeds = ", ".join(f"{speed:.2f}" for speed in sorted(case["speeds"]))
         called = case["slower"], case.get("faster", "not kept")
@@ -93,20 +92,14 @@ def backends(account: dict[str, Any]) -> list[str]:
     """Both backends of torch.compile beside eager; a result of another grade or that varies is
     refused.
     """
-    versions = account["versions"]
-    heads = ("model", "eager", "inductor", "opweld", "times eager", "times inductor")
-    lines = [
-        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
-        f"`{account['command']}`. Medians in ms; errors are the largest against float64, opweld's "
-        "over eager's.",
-        "",
-        line((*heads, "graphs with kernels", "error")),
-        "|---" * (len(heads) + 2) + "|",
-    ]
+    units = "Medians in ms; errors are the largest against float64, opweld's over eager's."
+    ours = ("times eager", "times inductor", "graphs with kernels", "error")
+    heads = ("model", "eager", "inductor", "opweld", *ours)
+    lines = head_of(account, units, heads)
     for case in account["cases"]:
         refused = why_refused(case) or ("wrong kernels" if case.get("warnings") else None)
         if refused:
-            lines.append(line((case["name"], refused, *[""] * len(heads))))
+            lines.append(line((case["name"], refused, *[""] * (len(heads) - 2))))
             continue
         eager, inductor, own = (case[f"{side}_ms"] for side in ("eager", "inductor", "opweld"))
         times = f"{eager:.3g}", f"{inductor:.3g}", f"{own:.3g}"
@@ -144,17 +137,12 @@ def text_of(account: dict[str, Any]) -> str:
 
 def table(account: dict[str, Any]) -> str:
     """The cases side by side, and what they were measured on."""
-    versions, cases = account["versions"], account["cases"]
+    cases = account["cases"]
     hand = ("by hand",) if any("by_hand" in case for case in cases) else ()
     new = "by hand" if account.get("suite") == "hand" else "ModelNew"
     heads = ("model", "eager", "torch.compile", *hand, new, "limit", "share of limit")
-    lines = [
-        f"{account['device']}, {account['date']}, torch {versions['torch']}, "
-        f"`{account['command']}`. Medians in ms; error is the largest against float64.",
-        "",
-        line((*heads, "error, eager's")),
-        "|---" * (len(heads) + 1) + "|",
-    ]
+    units = "Medians in ms; error is the largest against float64."
+    lines = head_of(account, units, (*heads, "error, eager's"))
     return "\n".join([*lines, *(row(case, bool(hand)) for case in cases)])
 
 

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import copy
 import re
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.utils.checkpoint
+from tests.models.through_dynamo import Branches, Tail, forgotten  # noqa: F401
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import opweld
 from opweld.dynamo import backend, first_call
 from opweld.dynamo.backend import OpweldWarning
 from opweld.dynamo.first_call import first_difference
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    torch._dynamo.reset()
-    backend._COMPILED.clear()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", OpweldWarning)
-        yield
 
 
 def compiled(model: Any, **options: Any) -> Any:
@@ -36,29 +26,6 @@ def compiled(model: Any, **options: Any) -> Any:
 
 def kernels() -> list[tuple[str, ...]]:
     return [graph.kernels for graph in opweld.graphs()]
-
-
-class Tail(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(8, 16)
-        self.register_buffer("scale", torch.full((16,), 2.0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(F.silu(self.fc(x)) * self.scale)
-
-
-class Branches(nn.Module):
-    """Control flow on values, and a print: three graphs a call."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.sigmoid(x) * x
-        if y.sum() > 0:
-            y = torch.tanh(y) * 2
-        else:
-            y = torch.exp(y) - 1
-        print("between")
-        return y.softmax(-1) * 0.5
 
 
 def test_the_name_is_known_to_torch() -> None:
@@ -71,9 +38,9 @@ def test_a_model_runs_its_kernels_and_stays_as_it_is() -> None:
         expected, found = model(x), compiled(model)(x)
     torch.testing.assert_close(found, expected)
     (graph,) = opweld.graphs()
-    assert graph.kernels and graph.reason == "" and graph.place.startswith("test_backend.py:")
+    assert graph.kernels and graph.reason == "" and graph.place.startswith("through_dynamo.py:")
     assert "class ModelNew(_Original)" in graph.text
-    assert "# test_backend.py:" in graph.text and "self.fc_weight" in graph.text
+    assert "# through_dynamo.py:" in graph.text and "self.fc_weight" in graph.text
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -237,7 +204,7 @@ def test_what_cannot_be_captured_runs_as_torch_has_it(monkeypatch: pytest.Monkey
     monkeypatch.setattr(backend, "optimize", refuses)
     model, x = Tail(), torch.randn(2, 8)
     made = compiled(model)
-    with pytest.warns(OpweldWarning, match=r"graph at test_backend.py:\d+ .*cannot be captured"):
+    with pytest.warns(OpweldWarning, match=r"graph at through_dynamo.py:\d+ .*cannot be captured"):
         torch.testing.assert_close(made(x), model(x))
     torch.testing.assert_close(made(x), model(x)), "and warns once"
 
@@ -318,6 +285,7 @@ def test_compiling_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     state = torch.get_rng_state()
     compiled(model, verify="off")(torch.zeros(2, 8))
     assert torch.equal(torch.get_rng_state(), state) and all(kernels())
+    assert "Not verified" in opweld.graphs()[0].text
 
 
 def test_kernels_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,6 +296,35 @@ def test_kernels_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) ->
     torch._dynamo.reset()
     compiled(model, verify="off")(x)
     assert kernels()[-1]
+
+
+def test_a_comparison_that_fails_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError("no float64 here")
+
+    monkeypatch.setattr(backend, "first_difference", fails)
+    model, x = Tail(), torch.randn(2, 8)
+    with pytest.warns(OpweldWarning, match="could not be compared: no float64 here"):
+        assert torch.equal(compiled(model)(x), model(x))
+
+
+def test_a_buffer_that_is_another_tensor_each_time() -> None:
+    """Kernels are the same, right each time, and what is remembered of it is bounded."""
+    model, x = Tail().eval(), torch.randn(16, 8)
+    found = list[Any]()
+
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        found.append(backend.opweld(*args, **kwargs))
+        return found[-1]
+
+    made = torch.compile(model, backend=kept)
+    with torch.no_grad():
+        for number in range(backend._MOST_RUNS + 3):
+            model.scale = torch.full((16,), float(number))
+            torch._dynamo.mark_static_address(model.scale)
+            torch.testing.assert_close(made(x), model(x))
+    assert len({graph.text for graph in opweld.graphs()}) <= 2
+    assert found and all(len(graph._runs) <= backend._MOST_RUNS for graph in found)
 
 
 def test_the_judge_verifies_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,13 +346,18 @@ def test_the_judge_verifies_where_it_is_asked(monkeypatch: pytest.MonkeyPatch) -
 def test_files_are_saved(tmp_path: Path) -> None:
     compiled(Branches(), save=str(tmp_path / "out"))(torch.rand(4, 8))
     files = sorted((tmp_path / "out").glob("graph_*.py"))
-    assert len(files) == 3 and all("class ModelNew" in f.read_text("utf-8") for f in files)
+    texts = [file.read_text("utf-8") for file in files]
+    assert len(files) == 3 and all("class ModelNew" in text for text in texts)
+    assert all("Compared with eager and float64" in text for text in texts)
+    assert not any("Not verified" in text for text in texts)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ({"verify": "sometimes"}, "verify is 'sometimes'; use one of first, full, off"),
+        ({"save": 3}, "save is 3: .*; name a folder"),
+        ({"save": __file__}, "save is .*File exists.*; name a folder"),
         ({"verifies": "off"}, "has no option verifies; use verify or save"),
     ],
 )

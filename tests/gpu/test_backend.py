@@ -1,30 +1,18 @@
-"""`torch.compile(model, backend=backend.opweld)` on the device."""
+"""`torch.compile(model, backend="opweld")` on the device."""
 
 from __future__ import annotations
 
 import copy
-import warnings
-from collections.abc import Iterator
 
 import pytest
 import torch
-from tests.cpu.test_backend import Branches, Tail
+from tests.models.through_dynamo import Branches, Tail, forgotten  # noqa: F401
 from torch import nn
 
 import opweld
 from opweld.dynamo import backend
-from opweld.dynamo.backend import OpweldWarning
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    torch._dynamo.reset()
-    backend._COMPILED.clear()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", OpweldWarning)
-        yield
 
 
 def test_graphs_run_their_kernels_on_the_device() -> None:

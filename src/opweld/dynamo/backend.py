@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,15 @@ from opweld.errors import UserError, clipped
 from opweld.interface.logs import LOG
 from opweld.interface.why import HELD, HOST_BOUND, why
 from opweld.options import AUTOCASTS
+from opweld.pipeline import not_verified
 
 FIRST, FULL, OFF = VERIFY = ("first", "full", "off")
 # Graphs whose sizes change are compiled for so many of them; other calls run as PyTorch has them.
 MOST_SIZES = 8
 _MOST_KEPT = 1000
+# Sets of parameters and sizes that a graph remembers: a buffer may be another tensor each time.
+_MOST_RUNS = 64
+_COMPARED = "Compared with eager and float64 at the first call of its graph, and not judged, torch"
 
 # Runs a call, given all arguments of the graph.
 _Run = Callable[[Sequence[Any]], Any]
@@ -113,7 +117,16 @@ def _choices(mode: str | None, options: Mapping[str, Any] | None) -> Choices:
         raise UserError(
             f"verify is {choices.verify!r}", next_step=f"use one of {', '.join(VERIFY)}"
         )
+    if choices.save is not None:
+        _make_folder(choices.save)
     return choices
+
+
+def _make_folder(path: Any) -> None:
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except (TypeError, OSError) as error:
+        raise UserError(f"save is {path!r}: {error}", next_step="name a folder") from error
 
 
 class _Graph:
@@ -131,7 +144,10 @@ class _Graph:
         key = self._key(args)
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = self._made(args)
+            run = self._made(args)
+            if len(self._runs) >= _MOST_RUNS:
+                del self._runs[next(iter(self._runs))]
+            self._runs[key] = run
         return run(args)
 
     def _key(self, args: Sequence[Any]) -> tuple[Any, ...]:
@@ -166,8 +182,10 @@ class _Graph:
         if misfit := _misfit(result.module, result.text, call):
             return self._as_it_is(result.text, misfit, warn=True)
         if self._choices.verify == FIRST:
-            if clause := first_difference(module, result.module, call):
-                return self._as_it_is(result.text, f"its kernels are wrong: {clause}", warn=True)
+            if clause := _difference(module, result.module, call):
+                return self._as_it_is(result.text, clause, warn=True)
+            compared = f"{_COMPARED} {torch.__version__}."
+            result = replace(result, text=result.text.replace(not_verified(), compared))
         self._results.append(result)
         self._save(result)
         names = tuple(dict.fromkeys(kernels))
@@ -189,7 +207,6 @@ class _Graph:
     def _save(self, result: Result) -> None:
         if self._choices.save:
             folder = Path(self._choices.save)
-            folder.mkdir(parents=True, exist_ok=True)
             name = type(result.module).__mro__[1].__module__.removeprefix("opweld_")
             result.save(folder / f"{name}_{len(self._results)}.py")
 
@@ -198,6 +215,15 @@ def _keep(compiled: CompiledGraph) -> None:
     _COMPILED.append(compiled)
     made = f"{len(compiled.kernels)} kernels" if compiled.kernels else compiled.reason
     LOG.info("the graph at %s: %s", compiled.place or "no line", made)
+
+
+def _difference(original: nn.Module, new: nn.Module, call: Sequence[Any]) -> str | None:
+    """What is wrong with the kernels; a comparison that fails is no proof that they are right."""
+    try:
+        clause = first_difference(original, new, call)
+    except Exception as error:
+        return f"its kernels could not be compared: {error}"
+    return f"its kernels are wrong: {clause}" if clause else None
 
 
 def _misfit(module: nn.Module, text: str, call: Sequence[Any]) -> str | None:

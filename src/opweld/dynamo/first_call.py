@@ -76,6 +76,7 @@ def _difference(original: nn.Module, new: nn.Module, call: Call) -> str | None:
 
 def _errors(original: nn.Module, call: Call, ours: Run, eager: Run) -> str | None:
     """A clause on errors that are larger than eager's, and not close to it either."""
+    coarse = _is_coarse(call)
     if not eager.draws_random:
         comparison = Comparison(eager)
         device = next(iter(tensors(eager.leaves))).device
@@ -89,9 +90,9 @@ def _errors(original: nn.Module, call: Call, ours: Run, eager: Run) -> str | Non
             check = comparison.check("the first call")
             if check.passed or comparison.close:
                 return None
-            if not _is_coarse(call):
+            if not coarse:
                 return check.detail
-    alike = _is_near_16_bit if _is_coarse(call) else are_close
+    alike = _is_near_16_bit if coarse else are_close
     for name, left, right in zip(eager.names, ours.leaves, eager.leaves, strict=True):
         if isinstance(right, Tensor) and not alike(left, right):
             return f"{name} is not close to eager's"

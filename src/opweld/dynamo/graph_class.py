@@ -61,14 +61,11 @@ class GraphClass:
     inputs: tuple[int, ...]
     sizes: tuple[int, ...]
     modules: Mapping[str, nn.Module]
-    training: bool
     place: str
 
     def module(self, args: Sequence[Any]) -> nn.Module:
         """An object with the parameters and buffers among these arguments."""
-        made = self.cls({name: args[n] for n, name in self.state.items()}, dict(self.modules))
-        made.training = self.training
-        return made
+        return self.cls({name: args[n] for n, name in self.state.items()}, dict(self.modules))
 
 
 def class_of(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> GraphClass:
@@ -93,8 +90,7 @@ def class_of(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Gra
     inputs = tuple(n for n in names if n not in state and n not in sizes)
     graph = _rewritten(graph_module.graph, names, state, sizes)
     place = next(filter(None, map(origin_of, graph_module.graph.nodes)), ("no line", ""))[0]
-    cls, training = _define(graph, place), graph_module.training
-    return GraphClass(cls, state, inputs, tuple(sizes), modules, training, place)
+    return GraphClass(_define(graph, place), state, inputs, tuple(sizes), modules, place)
 
 
 def _is_state(given: Any) -> bool:
