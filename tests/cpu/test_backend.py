@@ -41,6 +41,7 @@ def test_a_model_runs_its_kernels_and_stays_as_it_is() -> None:
     assert graph.kernels and graph.reason == "" and graph.place.startswith("through_dynamo.py:")
     assert "class ModelNew(_Original)" in graph.text
     assert "# through_dynamo.py:" in graph.text and "self.fc_weight" in graph.text
+    assert ";  " not in graph.text.partition("def _apart")[0], "it is to be read"
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -286,6 +287,16 @@ def test_compiling_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(model, verify="off")(torch.zeros(2, 8))
     assert torch.equal(torch.get_rng_state(), state) and all(kernels())
     assert "Not verified" in opweld.graphs()[0].text
+
+
+def test_under_autocast_gradients_may_be_as_far_off_as_it_rounds() -> None:
+    original, x = Original(), torch.randn(4, 8, requires_grad=True)
+    new = Wrong(lambda m, x: right(m, x.detach() + 1.01 * (x - x.detach())))
+    new.weight = original.weight
+    new.register_buffer("count", original.count)
+    assert "gradient 0" in (first_difference(original, new, [x]) or "")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert first_difference(original, new, [x]) is None
 
 
 def test_kernels_that_are_wrong_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

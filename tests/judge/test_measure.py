@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -328,3 +329,8 @@ def test_a_time_below_the_limit_is_noted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sheet.name == "the data sheet" and not sheet.passed
     # the bytes beyond twice the caches, at twice the fastest copy
     assert measured.timing.data_sheet_ms == pytest.approx((800 - 32) * 1e6 / 1000 / 2 / 1.05)
+
+
+def test_only_who_calls_a_gpu_is_held_to_one_processor() -> None:
+    assert measure._processors(torch.device("cpu")) == set()
+    assert measure._processors(torch.device("cuda")) == os.sched_getaffinity(0)
