@@ -165,13 +165,13 @@ def measured(name: str, device: str, part: int) -> dict[str, Any]:
     case: dict[str, Any] = {"name": name, "shape": list(x.shape)}
     for side, call in calls.items():
         started = time.monotonic()
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", backend.OpweldWarning)
             result = call(x)
         synchronize(device)
         case[f"{side}_first_s"] = time.monotonic() - started
         case[f"{side}_error"] = float((result.double() - expected).abs().max())
-        warned = [str(w.message) for w in told if w.category is backend.OpweldWarning]
+        warned = [str(w.message) for w in caught if w.category is backend.OpweldWarning]
         case |= {"warnings": warned} if warned else {}
     if not case["opweld_error"] <= 2 * max(case["eager_error"], case["inductor_error"]):
         case["grade"] = "F"  # so that no table has its figures

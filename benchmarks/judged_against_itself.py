@@ -87,8 +87,8 @@ def judged(name: str, layers: str, settings: Settings, num: int, folder: Path) -
         us.append(1e3 * timing.eager_ms.median)
         slower += timing.vs_eager.slower
         faster += timing.vs_eager.high < 1
-    told = ", ".join(f"{each:.2f}" for each in speeds)
-    print(f"{name}: {told}; {slower} called slower, {faster} faster", flush=True)
+    listed = ", ".join(f"{each:.2f}" for each in speeds)
+    print(f"{name}: {listed}; {slower} called slower, {faster} faster", flush=True)
     found = {"name": name, "speeds": speeds, "slower": slower, "faster": faster}
     return {**found, "eager_us": statistics.median(us)}
 

@@ -29,13 +29,13 @@ def log_reasons(module: Any, text: str, is_compiling: Callable[[], bool]) -> Non
             said.add(reason)
             logs.GUARDS.info("%s: %s", model, reason)
 
-    def told(new: Any, values: tuple[Any, ...], _: object) -> str:
+    def original_runs(new: Any, values: tuple[Any, ...], _: object) -> str:
         return why_of(new, text, dict(zip(names, values, strict=True)))
 
     def host_bound(new: Any, values: tuple[Any, ...], found: object) -> str:
         return f"{ORIGINAL}: {HOST_BOUND}" if found else ""
 
-    for name, reason in (("tell", told), ("host_bound", host_bound)):
+    for name, reason in (("tell", original_runs), ("host_bound", host_bound)):
         if hasattr(held, name):
             setattr(held, name, _followed(getattr(held, name), reason, say, is_compiling))
 

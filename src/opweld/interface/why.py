@@ -109,8 +109,8 @@ class _Reading:
         """Why it did not, with what to do about it where there is something."""
         if self._is_host_bound:
             return HOST_BOUND
-        if told := self._told():
-            return told
+        if sentence := self._warning():
+            return sentence
         if not self._failed:
             return "autocast to another dtype is on"
         found = [(number, self._meaning(clause)) for number, clause in self._failed]
@@ -163,7 +163,7 @@ class _Reading:
     def _scope(self) -> dict[str, Any]:
         return getattr(type(self._module), self.guards[0]).__globals__
 
-    def _told(self) -> str:
+    def _warning(self) -> str:
         """What the file's warning says of such a call, which it says once; mostly nothing."""
         made = _call_of("_teller", self._tree)
         asked = _call_of("_kernels.tell", self._methods["forward"])
@@ -186,8 +186,8 @@ class _Reading:
     def _arguments_in(self, clause: ast.expr) -> str:
         read = {node.id for node in ast.walk(clause) if isinstance(node, ast.Name)}
         given = ((n, self._names[n]) for n in sorted(read - {"self", "_kernels"} & {*self._names}))
-        told = ", ".join(f"{name} is {_described(value)}" for name, value in given)
-        return f" ({told})" if told else ""
+        described = ", ".join(f"{name} is {_described(value)}" for name, value in given)
+        return f" ({described})" if described else ""
 
     def _other_tensor(self, clause: ast.Call) -> str:
         access, dtype, devices, *shape = clause.args
