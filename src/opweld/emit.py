@@ -424,8 +424,11 @@ def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     contract = mode[0].variant.contract
     state = mode[0].variant.state
     told = f"the kernels for {state}" if state else "the kernels"
-    tracks = any(part.plan.graph.tracked for part in mode)
-    tests = guard(contract, mode[0].variant.guard_suffix, flags_of(mode), tracks)
+    graphs = [part.plan.graph for part in mode]
+    changed = frozenset().union(*(graph.changed for graph in graphs))
+    updates = [each for graph in graphs for each in graph.updates if not each.assigned]
+    updated = dict.fromkeys(each.buffer for each in updates)
+    tests = guard(contract, mode[0].variant.guard_suffix, flags_of(mode), changed, updated)
     return [
         f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
         f'    """Whether {told} were made for this call."""',

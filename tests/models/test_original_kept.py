@@ -33,7 +33,6 @@ class Kept:
 
 KEPT = (
     Kept(structure.OutsideTorch, "applies ByNumpy, which has its own gradient"),
-    Kept(structure.Counter, "changes the buffer calls"),
     Kept(structure.AddsToInput, "changes its input x"),
     Kept(structure.Remembers, "assigns to self.last"),
     Kept(structure.LocalResult, "returns a Hidden"),

@@ -31,7 +31,7 @@ def refuse_hidden_aliases(nodes: fx.graph.node_list) -> None:
     operand lies otherwise in memory.
     """
     places = _places(nodes)
-    written = {places.get(given) for node in nodes for given in _written(node)}
+    written = {places.get(given) for node in nodes for given in written_by(node)}
     for node in nodes:
         if places.get(node) not in written:
             continue
@@ -48,7 +48,7 @@ def _goes_by_layout(node: fx.Node) -> bool:
 
 def _places(nodes: fx.graph.node_list) -> dict[fx.Node, int]:
     """Where in memory each tensor is, were every view that goes by the layout a view."""
-    places = {node: place for node in nodes if (place := _place(node)) is not None}
+    places = {node: place for node in nodes if (place := place_of(node)) is not None}
     for view in places:
         if _goes_by_layout(view):
             given, own = places[view.args[0]], places[view]  # type: ignore[index]
@@ -71,13 +71,13 @@ def _shows_a_write(view: fx.Node, places: dict[fx.Node, int]) -> bool:
     return any(
         other.op == "placeholder" or any(order[user] > order[writer] for user in other.users)
         for writer in shared
-        for given in _written(writer)
+        for given in written_by(writer)
         for other in shared
         if (other in inside) != (given in inside)
     )
 
 
-def _written(node: fx.Node) -> Iterator[fx.Node]:
+def written_by(node: fx.Node) -> Iterator[fx.Node]:
     """The tensors that an operator writes to."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
@@ -86,7 +86,7 @@ def _written(node: fx.Node) -> Iterator[fx.Node]:
     named = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     for argument in schema.arguments:
         value = named.get(argument.name)
-        if _place(value) is not None and argument.alias_info and argument.alias_info.is_write:
+        if place_of(value) is not None and argument.alias_info and argument.alias_info.is_write:
             yield value
 
 
@@ -97,10 +97,11 @@ def _hides(node: fx.Node) -> bool:
         return False
     if any(result.alias_info is not None for result in schema.returns):
         return False
-    place = _place(node)
-    return place is not None and any(_place(given) == place for given in node.all_input_nodes)
+    place = place_of(node)
+    return place is not None and any(place_of(given) == place for given in node.all_input_nodes)
 
 
-def _place(node: Any) -> int | None:
+def place_of(node: Any) -> int | None:
+    """Where the memory of a node's tensor is, None for what is none."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None

@@ -117,6 +117,13 @@ class Converter:
             tuple(sorted(self.origins.items())),
         )
 
+    def value_of(self, node: fx.Node) -> Node:
+        """The tensor that a node of the exported graph has become."""
+        value = self.values[node.name]
+        made = self.wholes.whole(value) if isinstance(value, Complex) else value
+        assert isinstance(made, Node), "a buffer takes a tensor"
+        return made
+
     def _require_draws(self, outputs: tuple[Node, ...]) -> None:
         """Random numbers must be drawn all; the plan keeps them in the original's order."""
         if not self.draws <= {node.serial for node in topological(outputs)}:

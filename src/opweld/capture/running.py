@@ -1,8 +1,8 @@
-"""Running statistics: what norms in training leave in the module's buffers.
+"""What a forward leaves in the module's buffers: running statistics of norms, and new values.
 
 Export shows the new value of each buffer as a result beside the outputs. The running statistics of
-a norm and the count of its calls are known here; any other buffer that a forward changes leaves it
-to the original.
+a norm in training and the count of its calls are moved in place; any other buffer takes the value
+that the graph computes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from opweld.errors import OriginalKept
 
+from .aliases import place_of, written_by
+from .arguments import Arguments
 from .modules.origins import where_in
 
 _CHANGED = {
@@ -46,6 +48,10 @@ class TrackedNorm:
     count: str | None
     momentum: float | None
 
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        return (self.mean, self.variance, *([] if self.count is None else [self.count]))
+
 
 def mark_averages(module: nn.Module) -> None:
     """Gives norms in training without a momentum NaN for one: export cannot read the count for it.
@@ -59,8 +65,30 @@ def mark_averages(module: nn.Module) -> None:
             child.momentum = math.nan
 
 
-def tracked_norms(program: ExportedProgram) -> tuple[TrackedNorm, ...]:
-    """The norms that change buffers, in order. Raises OriginalKept for any other change."""
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The norms that move buffers, in order, and the new values of other buffers by their names;
+    in eager a buffer would get a gradient from those that are `differentiable`.
+    """
+
+    norms: tuple[TrackedNorm, ...]
+    values: Mapping[str, fx.Node]
+    differentiable: frozenset[str]
+
+
+def written_with_gradients(program: ExportedProgram) -> frozenset[str]:
+    """The placeholders that are written to where gradients are recorded, before parts without
+    gradients are put in their place.
+    """
+    written = {place_of(given) for node in program.graph.nodes for given in written_by(node)}
+    placeholders = (node for node in program.graph.nodes if node.op == "placeholder")
+    return frozenset(node.name for node in placeholders if place_of(node) in written - {None})
+
+
+def changes_of(program: ExportedProgram, recorded: frozenset[str]) -> Changes:
+    """What a call changes; `recorded` are the placeholders that are written to where gradients are
+    recorded. Raises OriginalKept for what is no value that the graph could give.
+    """
     changes = _changes(program)
     buffers = {
         spec.arg.name: str(spec.target)
@@ -72,32 +100,84 @@ def tracked_norms(program: ExportedProgram) -> tuple[TrackedNorm, ...]:
     norms = [node for node in program.graph.nodes if _tracks(node) or _tracks_unseen(node)]
     found = tuple(_tracked(norm, buffers, counts) for norm in norms)
     times = Counter(norm.count for norm in found)
-    for name, node in changes.items():
-        if not (_is_statistic(name, node, found) or times[name] == counts[name] > 0):
-            raise OriginalKept(f"the forward changes the buffer {name}", where=where_in([node]))
-    return found
+    values = {
+        name: node
+        for name, node in changes.items()
+        if not (_is_statistic(name, node, found) or times[name] == counts[name] > 0)
+    }
+    _require_moved_alone(program, {n: v for n, v in changes.items() if n not in values})
+    for name in values.keys() & {name for norm in found for name in norm.buffers}:
+        raise OriginalKept(f"the forward changes the buffer {name}", where=where_in([values[name]]))
+    held = without_gradients(program)
+    differentiable = {
+        name
+        for name, node in values.items()
+        if given[name] in recorded and differentiates(node, held)
+    }
+    return Changes(found, values, frozenset(differentiable))
+
+
+def without_gradients(program: ExportedProgram) -> frozenset[str]:
+    """The placeholders of buffers and constants."""
+    kinds = (InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+    specs = program.graph_signature.input_specs
+    return frozenset(spec.arg.name for spec in specs if spec.kind in kinds)
+
+
+def differentiates(node: fx.Node, held: frozenset[str]) -> bool:
+    """Whether a gradient may go from a value to another placeholder than those of `held`."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        value = waiting.pop()
+        fake = value.meta.get("val")
+        if isinstance(fake, torch.Tensor) and not (fake.is_floating_point() or fake.is_complex()):
+            continue
+        if value.op == "placeholder" and value.name not in held:
+            return True
+        fresh = [each for each in _recorded_from(value) if each not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return False
+
+
+def _recorded_from(value: fx.Node) -> list[fx.Node]:
+    """The operands that a value has a gradient of."""
+    if value.target is torch.ops.aten.detach.default:
+        return []
+    given = value.all_input_nodes
+    return given[1:] if value.target is torch.ops.aten.copy.default else given
 
 
 def _changes(program: ExportedProgram) -> dict[str, fx.Node]:
     """The new value of each buffer, by the buffer's name."""
     nodes = {node.name: node for node in program.graph.nodes}
-    returned = set()
+    returned = []
     changes = {}
     for spec in program.graph_signature.output_specs:
         if spec.kind is OutputKind.BUFFER_MUTATION:
             changes[str(spec.target)] = nodes[spec.arg.name]
         elif spec.kind is OutputKind.USER_OUTPUT:
-            returned.add(spec.arg.name)
+            returned += [nodes[spec.arg.name]] if getattr(spec.arg, "name", "") in nodes else []
         else:
             what = _CHANGED.get(spec.kind, "")
             where = where_in([nodes[spec.arg.name]])
             raise OriginalKept(f"the forward changes {what}{spec.target}", where=where)
-    statistics = {n: "running statistics" for n in program.graph.nodes if _is_new_statistic(n)}
-    changed = {node: f"the buffer {name}" for name, node in changes.items()}
-    for node, what in {**changed, **statistics}.items():
-        if node.name in returned or not all(_hands_on(node, user) for user in node.users):
-            raise OriginalKept(f"the forward changes {what}", where=where_in([node]))
+    shown = {place_of(node) for node in returned}
+    for name, node in changes.items():
+        if node in returned or place_of(node) in shown:
+            raise OriginalKept(
+                f"the forward returns the buffer {name}, which it changes", where=where_in([node])
+            )
     return changes
+
+
+def _require_moved_alone(program: ExportedProgram, moved: Mapping[str, fx.Node]) -> None:
+    """Statistics and counts are moved at the end: nothing else may read their new values."""
+    made = {node: "running statistics" for node in program.graph.nodes if _is_new_statistic(node)}
+    made |= {node: f"the buffer {name}" for name, node in moved.items()}
+    for node, what in made.items():
+        if not all(_hands_on(node, user) for user in node.users):
+            raise OriginalKept(f"the forward changes {what}", where=where_in([node]))
 
 
 def _hands_on(node: fx.Node, user: fx.Node) -> bool:
@@ -185,3 +265,20 @@ def _beside(mean: str, name: str) -> str:
         return mean.removesuffix(_MEAN) + name
     owner, dot, _ = mean.rpartition(".")
     return f"{owner}{dot}{name}"
+
+
+def refuse_shared(module: nn.Module, arguments: Arguments, names: Iterable[str]) -> None:
+    """Raises OriginalKept where a buffer that a call changes has memory that something else of the
+    module or the call has, too: a write would show there.
+    """
+    others = {id(t): t for t in (*module.parameters(), *module.buffers())}
+    others |= {id(leaf.value): leaf.value for leaf in arguments.tensors}
+    for name in names:
+        buffer = module.get_buffer(name)
+        place = _memory(buffer)
+        if any(each is not buffer and _memory(each) == place for each in others.values()):
+            raise OriginalKept(f"the buffer {name}, which the forward changes, shares its memory")
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata

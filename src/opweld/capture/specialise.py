@@ -86,7 +86,8 @@ def canonical(graph: Graph) -> str:
     number = {node.serial: position for position, node in enumerate(order)}
     lines = [_line(node, number) for node in order]
     ends = [number[node.serial] for node in graph.outputs]
-    return "\n".join((*lines, f"return {ends} {graph.structure!r} {graph.tracked!r}"))
+    changes = f"{graph.tracked!r} {graph.updates!r}"
+    return "\n".join((*lines, f"return {ends} {graph.structure!r} {changes}"))
 
 
 def _line(node: Node, number: dict[int, int]) -> str:

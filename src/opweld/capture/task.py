@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from opweld.ir.graph import Graph
 
 from .arguments import Arguments
 from .exporting.export import Exported, NeedsFixedSizes, export_graph
+from .modules.access import weight_access
 from .modules.facts import Reads
 from .modules.preserve import OWN, unchanged
 from .running import mark_averages
@@ -32,6 +33,7 @@ class Task:
     needs: Needs
     mode: str = OWN
     dtype: str = ""
+    assigned: frozenset[str] = _NONE
 
     def export(
         self,
@@ -41,7 +43,7 @@ class Task:
     ) -> Exported:
         with torch.enable_grad(), unchanged(self.module, self.mode):
             mark_averages(self.module)
-            return export_graph(
+            exported = export_graph(
                 self.module,
                 arguments or self.arguments,
                 dynamic,
@@ -49,6 +51,15 @@ class Task:
                 autocast,
                 self.given_back,
             )
+        return self.assigning(exported)
+
+    def assigning(self, exported: Exported) -> Exported:
+        """With the buffers that the forward gives another tensor: export shows them as changed."""
+        accesses = {weight_access(self.module, name) for name in self.assigned}
+        updates = tuple(
+            replace(each, assigned=each.buffer in accesses) for each in exported.graph.updates
+        )
+        return replace(exported, graph=replace(exported.graph, updates=updates))
 
 
 @dataclass(frozen=True, slots=True)

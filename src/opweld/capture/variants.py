@@ -158,6 +158,11 @@ def _in_mode(task: Task, candidates: frozenset[str]) -> InMode:
         exported, dynamic = widest(task, candidates)
     if reads.writes:
         raise OriginalKept(f"the forward assigns to self.{reads.writes[0]}")
+    task = replace(task, assigned=frozenset(reads.assigned))
+    exported = task.assigning(exported)
+    changed = exported.graph.changed_in_place & exported.differentiable
+    if changed:
+        raise OriginalKept(f"the forward gives {min(changed)}, a buffer, a gradient")
     return InMode(task, exported, dynamic, reads, flags)
 
 

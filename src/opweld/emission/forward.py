@@ -18,6 +18,14 @@ from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
 from .body import Body, assigned_name, ending, inside, names_size, sizes_given
+from .changes import (
+    noted,
+    source_text,
+    towards_of,
+    tracked_at_once,
+    tracked_together,
+    updated,
+)
 from .lookups import looked_up_once
 from .loops import Called, Loop, in_loops
 from .methods import Methods
@@ -57,12 +65,15 @@ def forward(
     graph = plan.graph
     symbols = [*symbols, *format_line(graph)]
     steps, returned = _steps(plan, operators, spans, _root_body(plan, symbols, parameters))
+    returned += [graph.outputs[each.value] for each in graph.updates]
     flow = flow_of(steps, returned)
     scope = scopes_of(flow)
-    together = _tracked_together(graph)
-    tracked = tracked_in(flow, scope, _towards(graph, together[0])) if len(together) == 1 else None
+    together = tracked_together(graph)
+    tracked = None
+    if len(together) == 1:
+        tracked = tracked_in(flow, scope, towards_of(graph, together[0]))
     if tracked is None and graph.tracked:
-        towards = [node for _, nodes in _towards(graph, graph.tracked) for node in nodes]
+        towards = [node for _, nodes in towards_of(graph, graph.tracked) for node in nodes]
         flow = flow_of(steps, [*returned, *towards])
         scope = Scope(None, 0, len(steps) - 1, [*range(len(steps))])
     facts = {fact.path: fact for fact in modules}
@@ -74,11 +85,18 @@ def forward(
         body.lines.append(f"_kernels.track({graph.tracked[0].momentum}, *_tracked)")
     else:
         for each in together:
-            body.lines += _tracked(graph, body, each)
+            body.lines += tracked_at_once(graph, body, each)
     result = _returned(graph, body, graph.structure)
+    assigned: list[str] = []
+    if graph.updates:
+        result, assigned = updated(graph, body, result)
     used = [f"_device = {device}", *symbols]
     used = [line for line in used if names_size(line, [*body.lines, result])]
-    return [*used, *looked_up_once(ending(body.lines, result), body.fresh)]
+    if assigned:  # what is looked up once is no place to assign to
+        lines = [*looked_up_once(body.lines, body.fresh), *assigned, f"return {result}"]
+    else:
+        lines = looked_up_once(ending(body.lines, result), body.fresh)
+    return [*used, *lines]
 
 
 def _root_body(plan: Plan, symbols: list[str], parameters: tuple[str, ...]) -> Body:
@@ -87,7 +105,7 @@ def _root_body(plan: Plan, symbols: list[str], parameters: tuple[str, ...]) -> B
     body = Body(graph, "_device", lists=lists)
     body.taken.update((*parameters, "_kernels", "_device", "_tracked"))
     for source in (*graph.inputs, *graph.weights):
-        body.texts[source.serial] = source.attrs.access
+        body.texts[source.serial] = source_text(graph, source, source.attrs.access)
     body.taken.update(line.split(" ", 1)[0] for line in symbols)
     _wish_for_statistics(body, graph)
     return body
@@ -154,7 +172,7 @@ class _Forwards:
         items = [self._called(each) if isinstance(each, Scope) else each for each in scope.items]
         own = [each for each in items if isinstance(each, int)]
         tracked = [each for number in own for each in self.tracked.get(number, ())]
-        kept = {node.serial for _, nodes in _towards(self.graph, tracked) for node in nodes}
+        kept = {node.serial for _, nodes in towards_of(self.graph, tracked) for node in nodes}
         for item in in_loops(items, self.flow, self.facts):
             first, last = _reach(item)
             ended = self._ended(first, last, kept)
@@ -162,7 +180,7 @@ class _Forwards:
             if last < scope.last:
                 _give_up(body, ended)
         if tracked and (scope.call is not None or "_tracked" in self.used):
-            body.lines += _noted(self.graph, body, tracked, scope.access)
+            body.lines += noted(self.graph, body, tracked, scope.access)
 
     def _write_item(
         self, body: Body, item: int | Called | Loop, access: str, ended: tuple[Node, ...]
@@ -195,7 +213,11 @@ class _Forwards:
         """The call of a method with the statements of `scope`."""
         assert scope.call is not None, "only the forward itself has no call"
         reads = self.flow.read_by(scope.first, scope.last)
-        own = {n.serial: text for n in reads if (text := _own_weight(n, scope.access))}
+        own = {
+            n.serial: source_text(self.graph, n, text)
+            for n in reads
+            if (text := _own_weight(n, scope.access))
+        }
         arguments = tuple(node for node in reads if node.serial not in own)
         lists = self.flow.lists.keys()
         body = Body(self.graph, "_device", texts=own, lists=lists, tells=scope.call.writes)
@@ -378,51 +400,6 @@ def _is_layer(layer: ModuleCall, node: Node, fact: ModuleFact | None) -> bool:
     own = [f"{layer.access}.{name}" for name in ("weight", "bias")][: layer.num_tensors]
     whole = len(node.inputs) == 1 + len(own) and weights == own
     return whole and dict(fact.attributes).get("padding_mode", "zeros") == "zeros"
-
-
-Towards = list[tuple[Tracking, tuple[Node, Node]]]
-
-
-def _towards(graph: Graph, tracked: Iterable[Tracking]) -> Towards:
-    """What is tracked, with the mean and the variance that it goes towards."""
-    outputs = graph.outputs
-    return [(each, (outputs[each.towards[0]], outputs[each.towards[1]])) for each in tracked]
-
-
-def _tracked_together(graph: Graph) -> list[list[Tracking]]:
-    """What one call can track, in order: statistics of one momentum in buffers of their own."""
-    found: list[list[Tracking]] = []
-    for each in graph.tracked:
-        last = found[-1] if found else []
-        taken = {buffer for other in last for buffer in other.buffers}
-        alike = bool(last) and each.momentum is not None and last[0].momentum == each.momentum
-        if alike and not taken & set(each.buffers):
-            last.append(each)
-        else:
-            found.append([each])
-    return found
-
-
-def _tracked(graph: Graph, body: Body, together: list[Tracking]) -> list[str]:
-    """The call that moves running statistics towards those of the batch."""
-    counts = [each.count for each in together if each.count is not None]
-    running = [buffer for each in together for buffer in (each.mean, each.variance)]
-    towards = [body.text(graph.outputs[place]) for each in together for place in each.towards]
-    lists = [f"    [{', '.join(texts)}]," for texts in (counts, running, towards)]
-    return ["_kernels.track(", f"    {together[0].momentum},", *lists, ")"]
-
-
-def _noted(graph: Graph, body: Body, tracked: list[Tracking], access: str) -> list[str]:
-    """Statements that put the buffers of a module, and what they go towards, in `_tracked`."""
-    counts = [each.count for each in tracked if each.count is not None]
-    running = [buffer for each in tracked for buffer in (each.mean, each.variance)]
-    towards = [body.text(node) for _, nodes in _towards(graph, tracked) for node in nodes]
-    buffers = [[below(buffer, access) or buffer for buffer in each] for each in (counts, running)]
-    return [
-        f"_tracked[{place}] += [{', '.join(texts)}]"
-        for place, texts in enumerate((*buffers, towards))
-        if texts
-    ]
 
 
 def _returned(graph: Graph, body: Body, structure: Any) -> str:

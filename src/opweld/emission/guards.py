@@ -6,7 +6,7 @@ Cheap, as it runs at every call, and plain enough for torch.compile to trace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ..ir.contract import (
@@ -27,17 +27,25 @@ AUTOCAST_DTYPES = ("bfloat16", "float16")
 
 
 def guard(
-    contract: Contract, suffix: str, flags: Iterable[str] = (), tracks: bool = False
+    contract: Contract,
+    suffix: str,
+    flags: Iterable[str] = (),
+    changed: Collection[str] = (),
+    updated: Collection[str] = (),
 ) -> list[str]:
     """The body of the guard. In scope: self, the forward's parameters, and `_kernels`.
 
     `suffix` tells the mode's names there from those of others. `flags`: by which functions torch's
-    flags must allow kernels of less precision at this call too. `tracks`: the call changes buffers,
-    which torch.func lets the library do and not us.
+    flags must allow kernels of less precision at this call too. `changed`: the buffers that the
+    call changes, which torch.func lets the library do and not us; those that are `updated` must
+    share no memory with what the call reads.
     """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
     tests += [f"_kernels.{flag}()" for flag in flags]
-    if tracks:
+    if updated:
+        tensors = [fact.access for fact in contract.inputs if fact.type is not None]
+        tests.append(f"_kernels.apart([{', '.join(updated)}], [{', '.join(tensors)}])")
+    if changed:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):
         gradients = "" if contract.gradients else ", gradients=False"

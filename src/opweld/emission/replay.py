@@ -40,5 +40,5 @@ def replay_call() -> Call:
 
 def _is_worth_it(part: Part) -> bool:
     """Whether its calls are several, and change nothing but their results."""
-    changes = bool(part.plan.graph.tracked) or part.variant.autocast is not None
+    changes = bool(part.plan.graph.changed) or part.variant.autocast is not None
     return part.fuses and len(part.plan.groups) >= _FEWEST and not changes

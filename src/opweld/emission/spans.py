@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..ir.graph import Graph, Node, leaves_of, topological
+from ..ir.graph import Graph, Node, topological
 from ..ir.kernels.lifted import lifted
 from ..ir.operator import Operator, operator_over
 from ..ir.plan import Group, Plan
@@ -62,7 +62,7 @@ def _is_plain(group: Group) -> bool:
 def _only_reader(plan: Plan, first: Group) -> Group | None:
     """The group that alone reads results of `first`, but for what is only tracked."""
     made = {node.serial for node in first.outputs}
-    if made & {plan.graph.outputs[place].serial for place in leaves_of(plan.graph.structure)}:
+    if made & plan.graph.handed_out:
         return None
     inside = {node.serial for node in first.nodes}
     readers = [

@@ -29,6 +29,8 @@ _OPTIONAL = {
     "flags/tf32": ("_kernels.allows_tf32(",),
     "flags/tf32_convolutions": ("_kernels.allows_tf32_convolutions(",),
     "track": ("_kernels.track(",),
+    "buffers/before": ("_kernels.before(",),
+    "buffers/update": ("_kernels.update(",),
     "autocast": ("_kernels.autocast(",),
     "named": ("_named(",),
     "several": ("_several(",),
@@ -42,6 +44,8 @@ _OPTIONAL = {
     "row_blocks": ("_in_row_blocks(",),
     "side_by_side": ("_side_by_side",),
 }
+# What the class calls by names of `_kernels`.
+_HELD = ("allows_tf32", "allows_tf32_convolutions", "track", "before", "update", "apart")
 _MAX_CHARS = 98
 # Of flags behind the name that they are given.
 _MAX_FLAGS = 68
@@ -69,7 +73,7 @@ def optional_texts(text: str) -> list[str]:
 
 def held_in(class_text: str, device_type: str) -> dict[str, str]:
     """What the text of the class calls of the optional support, with the texts of the functions."""
-    functions = {name: f"_{name}" for name in ("allows_tf32", "allows_tf32_convolutions", "track")}
+    functions = {name: f"_{name}" for name in _HELD}
     functions["autocast"] = f'_autocast_of("{device_type}")'
     return {name: text for name, text in functions.items() if f"_kernels.{name}(" in class_text}
 

@@ -134,10 +134,12 @@ def check_graph(value: Graph) -> None:
     _check_sources(value, nodes)
     for node in nodes:
         _check_node(node)
-    leaves = (*_leaves(value.structure), *(n for each in value.tracked for n in each.towards))
+    towards = (place for each in value.tracked for place in each.towards)
+    leaves = (*_leaves(value.structure), *towards, *(each.value for each in value.updates))
     if sorted(set(leaves)) != list(range(len(value.outputs))):
         raise InvalidGraph(f"the structure has leaves {leaves} for {len(value.outputs)} outputs")
     _check_tracked(value)
+    _check_updates(value)
 
 
 @check.register
@@ -198,6 +200,20 @@ def _check_tracked(graph: Graph) -> None:
         for buffer, place in zip((each.mean, each.variance), each.towards, strict=True):
             if weights[buffer].num_elems != graph.outputs[place].type.num_elems:
                 raise InvalidGraph(f"{buffer} and output {place} differ in size")
+
+
+def _check_updates(graph: Graph) -> None:
+    """Each buffer is a weight of its value's type, which nothing else changes."""
+    weights = {node.attrs.access: node.type for node in graph.weights}
+    for each in graph.updates:
+        if each.buffer not in weights:
+            raise InvalidGraph(f"{each.buffer} is updated and no weight")
+        if weights[each.buffer] != graph.outputs[each.value].type:
+            raise InvalidGraph(f"{each.buffer} and output {each.value} differ in type")
+    updated = [each.buffer for each in graph.updates]
+    statistics = {buffer for each in graph.tracked for buffer in each.buffers}
+    if len(set(updated) - statistics) < len(updated):
+        raise InvalidGraph("a buffer is updated twice")
 
 
 def _check_node(node: Node) -> None:

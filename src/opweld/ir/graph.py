@@ -180,12 +180,24 @@ class Tracking:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """A buffer that a call changes, by the access of its WEIGHT: once the outputs are there it
+    takes the elements of output number `value`; or is that tensor, where the user has `assigned`
+    it.
+    """
+
+    buffer: str
+    value: int
+    assigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """Tensor operations with the framework left behind.
 
     `origins` maps a node's serial to where the user wrote it. It stands beside the nodes so that
-    it does not disturb interning. `tracked` is what a call leaves in the module's buffers, in
-    order; outputs that only this reads stand behind those of the structure.
+    it does not disturb interning. `tracked` and `updates` are what a call leaves in the module's
+    buffers, in order; outputs that only these read stand behind those of the structure.
     """
 
     name: str
@@ -195,6 +207,24 @@ class Graph:
     structure: Structure
     origins: tuple[tuple[int, Origin], ...] = ()
     tracked: tuple[Tracking, ...] = ()
+    updates: tuple[Update, ...] = ()
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The accesses of the buffers that a call changes, or gives another tensor."""
+        return self.changed_in_place | {each.buffer for each in self.updates}
+
+    @property
+    def changed_in_place(self) -> frozenset[str]:
+        tracked = (buffer for each in self.tracked for buffer in each.buffers)
+        return frozenset((*tracked, *(e.buffer for e in self.updates if not e.assigned)))
+
+    @property
+    def handed_out(self) -> frozenset[int]:
+        """The serials of what the caller gets, or finds in an attribute, with its gradient."""
+        assigned = (each.value for each in self.updates if each.assigned)
+        places = (*leaves_of(self.structure), *assigned)
+        return frozenset(self.outputs[place].serial for place in places)
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes that the outputs need, and all inputs, operands first."""

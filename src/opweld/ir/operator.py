@@ -11,7 +11,7 @@ from typing import Any
 
 from .attrs import CopyAttrs
 from .expr import Expr, Size, name_of, symbols_of
-from .graph import Graph, Node, leaves_of
+from .graph import Graph, Node
 from .kernels.kernel import Definition, Load, Pointwise, RowBlocks
 from .kernels.reduction import Lowered
 from .ops import Kind, Op
@@ -154,17 +154,23 @@ def operator_over(group: Group, names: tuple[str, ...]) -> Operator:
 
 
 def only_tracked(graph: Graph, group: Group) -> frozenset[int]:
-    """The serials of a group's results that only running statistics go towards: no gradient comes
-    from them.
+    """The serials of a group's results that only buffers take, or go towards, also by a call that
+    stops gradients: none comes from them.
     """
-    if not graph.tracked:
+    if not graph.changed:
         return frozenset()
     inside = {node.serial for node in group.nodes}
-    others = (node for node in graph.nodes() if node.serial not in inside)
+    others = (n for n in graph.nodes() if n.serial not in inside and not _detaches(n))
     read = {operand.serial for node in others for operand in node.inputs}
-    returned = {graph.outputs[place].serial for place in leaves_of(graph.structure)}
-    tracked = {graph.outputs[place].serial for each in graph.tracked for place in each.towards}
-    return frozenset(tracked & inside - returned - read)
+    places = [place for each in graph.tracked for place in each.towards]
+    places += [each.value for each in graph.updates]
+    tracked = {graph.outputs[place].serial for place in places}
+    tracked |= {n.inputs[0].serial for n in graph.nodes() if _detaches(n)}
+    return frozenset(tracked & inside - graph.handed_out - read)
+
+
+def _detaches(node: Node) -> bool:
+    return node.op is Op.CALL and node.attrs.target == "aten.detach.default"
 
 
 def _source(buffer: Any) -> int:

@@ -3,10 +3,11 @@
 Equal values give equal bytes in every process: numbers follow the topological order, never serials,
 and nothing iterates a set. A golden file is exactly this text.
 
-graph   = "graph" name, line*, tracked*, "return" structure
+graph   = "graph" name, line*, tracked*, update*, "return" structure
 line    = "%"number type "=" op operand* attrs ["#" origin]
 operand = "%"number | constant | constant":"dtype          the dtype where no other operand tells it
 tracked = "track" buffer buffer "towards" operand operand ["momentum" number] ["count" buffer]
+update  = ("update" | "assign") buffer "=" operand
 """
 
 from __future__ import annotations
@@ -262,7 +263,12 @@ def _argument_text(argument: Any, operands: list[str]) -> str:
 def _endings(graph: Graph, names: Names) -> list[str]:
     """What a call leaves in buffers, and what it returns."""
     tracked = [_tracking_text(each, graph, names) for each in graph.tracked]
-    return [*tracked, f"return {_structure_text(graph.structure, graph, names)}"]
+    updated = [
+        f"{'assign' if each.assigned else 'update'} {each.buffer} ="
+        f" {_operand_text(graph.outputs[each.value], None, names)}"
+        for each in graph.updates
+    ]
+    return [*tracked, *updated, f"return {_structure_text(graph.structure, graph, names)}"]
 
 
 def _tracking_text(tracking: Tracking, graph: Graph, names: Names) -> str:

@@ -73,7 +73,7 @@ def compile_in_child(
 
 def child_environment() -> dict[str, str]:
     """This process's environment, such that the child finds the same opweld."""
-    here = str(Path(__file__).resolve().parents[1])
+    here = str(Path(__file__).resolve().parents[2])
     paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 

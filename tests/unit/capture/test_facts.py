@@ -229,7 +229,7 @@ def test_parts_without_gradients_are_in_the_graph() -> None:
 
     graph = captured(module_of(forward), X).variants[0].graph
     calls = [node.attrs.target for node in graph.nodes() if node.op is Op.CALL]
-    assert calls == ["aten.detach.default"] * 2
+    assert calls == ["aten.detach.default"]  # z is computed of what has no gradient any more
     assert {Op.SIGMOID, Op.ADD, Op.MUL} <= {node.op for node in graph.nodes()}
 
 
@@ -313,12 +313,6 @@ class Appends(Counting):
         return x * 2
 
 
-class Counts(Counting):
-    def forward(self, x):
-        self.count += 1
-        return x * self.count
-
-
 class Writes(Counting):
     def forward(self, x):
         return x.add_(1)
@@ -329,7 +323,6 @@ class Writes(Counting):
     [
         (Assigns, "the forward assigns to self.calls"),
         (Appends, "the forward changes what self.history holds"),
-        (Counts, "test_facts.py:%d `self.count += 1`: the forward changes the buffer count"),
         (Writes, "test_facts.py:%d `return x.add_(1)`: the forward changes its input x"),
     ],
 )

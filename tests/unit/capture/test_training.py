@@ -223,9 +223,8 @@ class DropsViewed(nn.Module):
     ("model", "words"),
     [
         (Deploys, "train() of the module changes more"),
-        (ReadsStatistics, "changes running statistics"),
-        (CountsMore, "changes the buffer calls"),
-        (ReturnsBuffer, "changes the buffer norm.num_batches_tracked"),
+        (ReadsStatistics, "changes the buffer norm.running_mean"),
+        (ReturnsBuffer, "returns the buffer norm.num_batches_tracked"),
         (Averages, "averages norm.running_mean over more"),
         (Assigns, "assigns to self.last"),
         (lambda: nn.SyncBatchNorm(5), "over processes"),

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.expr import Size, evaluate, symbols_of, terms_of
-from opweld.ir.graph import Graph, Tracking
+from opweld.ir.graph import Graph, Tracking, Update
 from opweld.ir.ops import Op
 from opweld.ir.types import TensorType
 
@@ -33,7 +33,7 @@ from ..modules.origins import where_in, where_raised
 from ..modules.renamed import unlike_modules
 from ..ops.draws import refuse_unread_draws
 from ..records import unknown_record, with_records
-from ..running import TrackedNorm, tracked_norms
+from ..running import Changes, changes_of, refuse_shared, written_with_gradients
 from ..sizes import NotPolynomial, Symbols
 from .dropouts import WholeDropouts
 from .gradients import noting_gradients, said_of
@@ -46,12 +46,14 @@ Bounds = dict[str, tuple[int, int | None]]
 @dataclass(frozen=True, slots=True)
 class Exported:
     """A captured graph with the sizes that it holds for. `own_gradients` says why its gradients are
-    not the forward's, where they are not.
+    not the forward's, where they are not. `differentiable` are the accesses of buffers that may be
+    given a gradient, were they changed in place.
     """
 
     graph: Graph
     bounds: Bounds
     own_gradients: str
+    differentiable: frozenset[str] = frozenset()
 
 
 class NeedsFixedSizes(Exception):
@@ -74,13 +76,15 @@ def export_graph(
     device = arguments.tensors[0].value.device
     with _quiet(), _autocast(device, autocast), shapes_of_recurrent_layers():
         program, own_gradients = _exported(module, arguments, dynamic)
+        recorded = written_with_gradients(program)
         inline_regions(program)
         _refuse_modes(program, autocast)
         refuse_unread_draws(program)
         refuse_hidden_aliases(program.graph.nodes)
         literals = _literals(program)
         program = _functional(program)
-    norms = tracked_norms(program)
+    changes = changes_of(program, recorded)
+    refuse_shared(module, arguments, changes.values)
     symbols = Symbols()
     place = Place(device, f"{arguments.tensors[0].access}.device")
     converter = Converter(name, place, symbols, Calls(module), given_back)
@@ -88,12 +92,13 @@ def export_graph(
     spec = program.call_spec.out_spec
     try:
         graph = converter.graph(program.graph, sources, _returned(program), spec)
-        graph = _tracking(converter, graph, module, norms)
+        graph = _with_changes(converter, graph, module, changes)
     except NotPolynomial as error:
         raise NeedsFixedSizes(f"a size is {error}") from None
     bounds = _bounds(program, symbols)
     _require_ranges(program, graph, bounds)
-    return Exported(graph, bounds, own_gradients)
+    differentiable = frozenset(weight_access(module, name) for name in changes.differentiable)
+    return Exported(graph, bounds, own_gradients, differentiable)
 
 
 def _exported(
@@ -160,6 +165,8 @@ def _explained(error: Exception) -> CaptureError:
             where=where,
             next_step="use torch.where, or keep the decision out of the forward",
         )
+    if isinstance(error, AssertionError) and "expected compiled_fn" in str(error):
+        return OriginalKept("the forward changes a tensor whose memory another one has, too")
     if (unknown := unknown_record(error)) is not None:
         return CaptureError(
             f"the forward returns a {unknown}, whose parts torch does not know",
@@ -207,13 +214,11 @@ def _returned(program: ExportedProgram) -> list[Any]:
     return [value for spec, value in pairs if spec.kind is OutputKind.USER_OUTPUT]
 
 
-def _tracking(
-    converter: Converter, graph: Graph, module: nn.Module, norms: tuple[TrackedNorm, ...]
-) -> Graph:
-    """The graph that tells what these norms leave in the module's buffers."""
+def _with_changes(converter: Converter, graph: Graph, module: nn.Module, changes: Changes) -> Graph:
+    """The graph that tells what a call leaves in the module's buffers."""
     outputs = list(graph.outputs)
     tracked = []
-    for norm in norms:
+    for norm in changes.norms:
         towards = converter.towards.get(norm.call.name)
         if not towards:
             raise OriginalKept(
@@ -225,7 +230,12 @@ def _tracking(
         assert mean is not None and variance is not None, "a norm has both"
         places = outputs.index(towards[0]), outputs.index(towards[1])
         tracked.append(Tracking(mean, variance, count, norm.momentum, places))
-    return replace(graph, outputs=tuple(outputs), tracked=tuple(tracked))
+    values = {name: converter.value_of(node) for name, node in changes.values.items()}
+    outputs += [value for value in dict.fromkeys(values.values()) if value not in outputs]
+    updates = tuple(
+        Update(weight_access(module, name), outputs.index(value)) for name, value in values.items()
+    )
+    return replace(graph, outputs=tuple(outputs), tracked=tuple(tracked), updates=updates)
 
 
 def _sources(

@@ -62,8 +62,7 @@ def _path(access: str) -> str:
 def without_unused(graph: Graph) -> Graph:
     """Without the weights that no output needs and no call changes."""
     needed = {node.serial for node in topological(graph.outputs)}
-    changed = {buffer for each in graph.tracked for buffer in each.buffers}
-    used = (n for n in graph.weights if n.serial in needed or n.attrs.access in changed)
+    used = (n for n in graph.weights if n.serial in needed or n.attrs.access in graph.changed)
     return replace(graph, weights=tuple(used))
 
 
@@ -144,8 +143,8 @@ def _same_nothing(fixed: Graph, ours: Graph) -> bool:
         and types == [node.type for node in fixed.outputs]
         and [_given(n) for n in fixed.outputs] == [_given(n) for n in ours.outputs]
         and fixed.structure == ours.structure
-        and not fixed.tracked
-        and not ours.tracked
+        and not fixed.changed
+        and not ours.changed
         and calls[0] == calls[1]
     )
 

@@ -33,11 +33,13 @@ class Reads:
     """Names read from each module, by the module's path, in the order of the first read.
 
     A module is known by its `__dict__`, which export's stand-ins for shared modules share with it;
-    one that has several names has several paths.
+    one that has several names has several paths. `assigned` are buffers that were given another
+    tensor of their type, `writes` all other attributes that were assigned to.
     """
 
     paths: dict[int, list[str]]
     writes: list[str] = field(default_factory=list)
+    assigned: list[str] = field(default_factory=list)
     names: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def of(self, module: nn.Module) -> list[str]:
@@ -47,14 +49,19 @@ class Reads:
         for path in self.of(module):
             self.names.setdefault(path, {}).setdefault(name)
 
-    def note_write(self, module: nn.Module, name: str) -> None:
-        self.writes.extend(f"{path}.{name}".lstrip(".") for path in self.of(module))
+    def note_write(self, module: nn.Module, name: str, value: Any) -> None:
+        buffer = object.__getattribute__(module, "_buffers").get(name)
+        if buffer is not None and buffer is value:
+            return  # `self.steps += 1` changes the tensor, and assigns it to where it is
+        paths = [f"{path}.{name}".lstrip(".") for path in self.of(module)]
+        (self.assigned if _is_alike(buffer, value) else self.writes).extend(paths)
 
     def joined(self, other: Reads) -> Reads:
         """What was read in either of two captures of one module."""
         paths = dict.fromkeys((*self.names, *other.names))
         names = {p: {**self.names.get(p, {}), **other.names.get(p, {})} for p in paths}
-        return Reads(self.paths, [*self.writes, *other.writes], names)
+        writes = [*self.writes, *other.writes]
+        return Reads(self.paths, writes, [*self.assigned, *other.assigned], names)
 
     def mode_readers(self) -> frozenset[str]:
         return frozenset(path for path, names in self.names.items() if "training" in names)
@@ -78,7 +85,7 @@ def recording(module: nn.Module) -> Iterator[Reads]:
     def noting_write(self: nn.Module, name: str, value: Any) -> None:
         caller = sys._getframe(1).f_code.co_filename
         if _is_forward_code(caller) and not caller.startswith(_LAYERS):
-            reads.note_write(self, name)
+            reads.note_write(self, name, value)
         assign(self, name, value)
 
     assign = nn.Module.__setattr__
@@ -89,6 +96,17 @@ def recording(module: nn.Module) -> Iterator[Reads]:
     finally:
         del nn.Module.__getattribute__
         nn.Module.__setattr__ = assign  # type: ignore[method-assign]
+
+
+def _is_alike(buffer: Any, value: Any) -> bool:
+    """Whether a buffer is given a tensor of its own type, of sizes that are known."""
+    if not isinstance(buffer, torch.Tensor) or not isinstance(value, torch.Tensor):
+        return False
+    alike = value.dtype is buffer.dtype and value.dim() == buffer.dim()
+    return alike and all(
+        isinstance(size, int) and size == own
+        for size, own in zip(value.shape, buffer.shape, strict=True)
+    )
 
 
 def _paths(module: nn.Module) -> dict[int, list[str]]:

@@ -86,7 +86,7 @@ def interpret_outputs(
 def interpret_tracked(
     graph: Graph, feeds: Mapping[str, Array], outputs: tuple[Array, ...]
 ) -> dict[str, Array]:
-    """What a call that gives `outputs` leaves in the buffers that the graph tracks, by access."""
+    """What a call that gives `outputs` leaves in the buffers that it changes, by access."""
     held = {buffer: np.asarray(feeds[buffer]) for each in graph.tracked for buffer in each.buffers}
     for each in graph.tracked:
         if each.count is not None:
@@ -96,7 +96,7 @@ def interpret_tracked(
             before = held[buffer]
             value = np.reshape(outputs[place], before.shape).astype(np.float64)
             held[buffer] = ((1.0 - momentum) * before + momentum * value).astype(before.dtype)
-    return held
+    return held | {each.buffer: np.asarray(outputs[each.value]) for each in graph.updates}
 
 
 def in_structure(structure: Structure, outputs: tuple[Any, ...]) -> Any:
