@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from .emission import piece
 from .emission.backward import Backward, backward
 from .emission.body import apart, parameters, reference, size_reads, together
+from .emission.classes import (
+    classes_text,
+    imports_of,
+    label_of,
+    modes_of,
+    refit_text,
+    submodules_of,
+)
 from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
-from .emission.forward import forward
-from .emission.guards import (
-    AUTOCAST_DTYPES,
-    autocast_test,
-    flags_of,
-    guard,
-    size_lines,
-)
-from .emission.host_bound import host_bound_sizes, host_bound_test, is_early
+from .emission.host_bound import host_bound_sizes
 from .emission.libraries import kernels_text, listed, raw_string, shared_text
-from .emission.methods import Methods
 from .emission.replay import replay, replay_call
-from .emission.signature import bare, handed_on, parameter_names
 from .emission.spans import Span, named, spans_of
 from .emission.spelling.ops import dtype, maker_name, number, size_name
 from .emission.support import (
@@ -59,9 +57,11 @@ def emit(
     for: where the original runs all the same, there is nothing to tell.
     """
     fused_groups, spans = _fused_groups(parts), _spans(parts)
-    sections = [f"{_docstring(head)}\n\nimport torch", _original_text(original)]
-    bound = host_bound_sizes(parts, _device_type(libraries)) if fused_groups else []
-    class_text = _class_text(parts, bool(fused_groups), spans, bool(bound))
+    imports = "\n".join(["import torch", *imports_of(parts, original)])
+    sections = [f"{_docstring(head)}\n\n{imports}", _original_text(original)]
+    bound = _host_bound(parts, libraries) if fused_groups else {}
+    own = {suffix: [each.span for each in found] for suffix, found in spans.items()}
+    class_text = classes_text(original, parts, bool(fused_groups), own, bound)
     if fused_groups:
         sections.append(kernels_text(libraries))
         sections += [text for fused in fused_groups for text in _references(fused)]
@@ -69,18 +69,29 @@ def emit(
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, parts, needs)
-        if bound:
-            asks = ["asks=_asks"] if any(p.variant.contract.weights for p in parts) else []
-            held["host_bound"] = f"_host_bound({', '.join([*map(str, bound), *asks])})"
+        held |= {f"host_bound{label}": text for label, text in bound.items()}
         call = _call_text(original, parts, libraries, held, spans)
         shared = [text] if (text := shared_text(libraries)) else []
         support = [*shared, support_text(libraries.language)]
-        references = "\n".join(sections)
-        support += [*optional_texts(f"{references}\n{call}"), call]
+        calls = [call, refit_text(parts)] if submodules_of(parts) else [call]
+        written = "\n".join([*sections, *calls])
+        support += [*optional_texts(written), *calls]
         sections += [f"{MARKER}\n{support[0]}", *support[1:]]
     else:
         sections.append(class_text)
     return "\n\n\n".join([*sections, _exports_text(original)]) + "\n"
+
+
+def _host_bound(parts: tuple[Part, ...], libraries: Libraries) -> dict[str, str]:
+    """What tells of a call that it is host-bound, by the label of its class."""
+    classes = submodules_of(parts).values() or [parts]
+    found: dict[str, str] = {}
+    for own in classes:
+        sizes = host_bound_sizes(own, _device_type(libraries))
+        asks = ["asks=_asks"] if any(part.variant.contract.weights for part in own) else []
+        if sizes:
+            found[label_of(own)] = f"_host_bound({', '.join([*map(str, sizes), *asks])})"
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +264,7 @@ def _call_text(
 ) -> str:
     held |= {
         f"holds{variant.guard_suffix}": facts_text(variant.contract, original.module)
-        for variant in (mode[0].variant for mode in _modes(parts))
+        for variant in (mode[0].variant for mode in modes_of(parts))
         if has_facts(variant.contract)
     }
     counts = _list_lengths(parts)
@@ -327,118 +338,6 @@ def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:
     silent = only_tracked(fused.graph, fused.group)
     pairs = zip(fused.group.outputs, fused.operator.reached, strict=True)
     return tuple(None if node.serial in silent else places for node, places in pairs)
-
-
-def _class_text(
-    parts: tuple[Part, ...], fused: bool, spans: _Spans, some_are_host_bound: bool
-) -> str:
-    methods = Methods()
-    lines = [
-        "class ModelNew(_Original):",
-        '    """The original, with its operators fused where they can be."""',
-        "",
-        *_indented(piece("adopt").strip().split("\n"), 4),
-    ]
-    if fused:
-        bound = _as_it_was(parts) if some_are_host_bound else []
-        lines += ["", *_indented(_forward_lines(parts, spans, methods, bound), 4)]
-        for mode in _modes(parts):
-            lines += ["", *_indented(_guard_lines(mode), 4)]
-    return "\n\n\n".join([*methods.text(), "\n".join(lines)])
-
-
-def _modes(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
-    """The variants of each mode and dtype, which have one contract."""
-    found: dict[str, tuple[Part, ...]] = {}
-    for part in parts:
-        name = part.variant.guard_suffix
-        found[name] = (*found.get(name, ()), part)
-    return tuple(found.values())
-
-
-def _forward_lines(
-    parts: tuple[Part, ...], spans: _Spans, methods: Methods, bound: list[str]
-) -> list[str]:
-    """The forward: what is host-bound, by the statement `bound`, and what the guard refuses goes to
-    the original, the rest to its variant.
-    """
-    contract = parts[0].variant.contract
-    names = bare(contract.signature)
-    fallback = [
-        f"_kernels.tell({', '.join(['self', *parameter_names(contract.signature)])})",
-        f"return super().forward({handed_on(contract.signature)})",
-    ]
-    lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
-    modes = _modes(parts)
-    early, late = (bound, []) if is_early(contract) else ([], bound)
-    lines += _indented(early, 4)
-    if len(modes) == 1 and _always(parts):
-        lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
-        return [*lines, *_indented([*late, *_mode_body(parts, spans, methods)], 4)]
-    for mode in modes:
-        body = _indented([*late, *_mode_body(mode, spans, methods)], 8)
-        lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
-    return [*lines, *_indented(fallback, 4)]
-
-
-def _as_it_was(parts: tuple[Part, ...]) -> list[str]:
-    """What runs the original for calls that are host-bound."""
-    contract = parts[0].variant.contract
-    call = f"    return super().forward({handed_on(contract.signature)})"
-    return [f"if {host_bound_test(contract)}:", call]
-
-
-def _always(mode: tuple[Part, ...]) -> bool:
-    """Whether the only variant of a mode is right under any autocast."""
-    return len(mode) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
-
-
-def _mode_body(mode: tuple[Part, ...], spans: _Spans, methods: Methods) -> list[str]:
-    """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
-    if _always(mode):
-        return _forward_body(mode[0], spans, methods)
-    lines = ["_autocast = _kernels.autocast()"]
-    for part in mode:
-        test = autocast_test("_autocast", part.variant)
-        lines += [f"if {test}:", *_indented(_forward_body(part, spans, methods), 4)]
-    return lines
-
-
-def _forward_body(part: Part, spans: _Spans, methods: Methods) -> list[str]:
-    contract = part.variant.contract
-    operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
-    tensors = [fact.access for fact in contract.inputs if fact.type is not None]
-    device = f"{tensors[0]}.device"
-    names = parameter_names(contract.signature)
-    own = [each.span for each in spans[part.variant.suffix]]
-    sizes, modules = size_lines(contract), contract.modules
-    lines = forward(part.plan, operators, device, sizes, names, own, modules, methods)
-    return [*replay(part), *lines]
-
-
-def _guard_name(mode: tuple[Part, ...]) -> str:
-    return f"_opweld_fits{mode[0].variant.guard_suffix}"
-
-
-def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
-    contract = mode[0].variant.contract
-    state = mode[0].variant.state
-    told = f"the kernels for {state}" if state else "the kernels"
-    graphs = [part.plan.graph for part in mode]
-    changed = frozenset().union(*(graph.changed for graph in graphs))
-    updates = [each for graph in graphs for each in graph.updates if not each.assigned]
-    updated = dict.fromkeys(each.buffer for each in updates)
-    tests = guard(contract, mode[0].variant.guard_suffix, flags_of(mode), changed, updated)
-    return [
-        f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
-        f'    """Whether {told} were made for this call."""',
-        "    _kernels = self._opweld",
-        *_indented(tests, 4),
-    ]
-
-
-def _indented(lines: list[str], spaces: int) -> list[str]:
-    return [" " * spaces + each if each else "" for line in lines for each in line.split("\n")]
 
 
 def _exports_text(original: Original) -> str:

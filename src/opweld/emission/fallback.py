@@ -29,7 +29,8 @@ def _modes(parts: tuple[Part, ...], needs: Needs) -> list[str]:
 
 
 def _autocasts(parts: tuple[Part, ...], needs: Needs) -> list[str]:
-    own = [part.variant for part in parts if not part.variant.guard_suffix]
+    variants = [part.variant for part in parts]
+    own = [each for each in variants if not each.other_mode and not each.dtype]
     covered = {name for each in own for name in (*each.also, each.autocast)}
     return [name for name in AUTOCAST_DTYPES if name not in covered | {*needs.autocast}]
 

@@ -31,9 +31,9 @@ def host_bound_sizes(parts: tuple[Part, ...], device_type: str) -> list[int]:
     return [min(most) for most in zip(*found, strict=True)]
 
 
-def host_bound_test(contract: Contract) -> str:
+def host_bound_test(contract: Contract, label: str) -> str:
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
-    return f"_kernels.host_bound({', '.join(['self', *tensors])})"
+    return f"_kernels.host_bound{label}({', '.join(['self', *tensors])})"
 
 
 def is_early(contract: Contract) -> bool:

@@ -22,7 +22,7 @@ _FLAGS = {
 # what it uses.
 _OPTIONAL = {
     "asks": ("asks=_asks",),
-    "host_bound": ("_kernels.host_bound(",),
+    "host_bound": ("=_host_bound(",),
     "fallback": ("_kernels.tell(",),
     "paths": ("_paths(",),
     "facts": ("_facts(",),
@@ -43,6 +43,7 @@ _OPTIONAL = {
     "span": ("_in_one_span(",),
     "row_blocks": ("_in_row_blocks(",),
     "side_by_side": ("_side_by_side",),
+    "submodules/refitting": ("_refitting(",),
 }
 # What the class calls by names of `_kernels`.
 _HELD = ("allows_tf32", "allows_tf32_convolutions", "track", "before", "update", "apart")

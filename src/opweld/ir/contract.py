@@ -122,13 +122,28 @@ EXAMPLE_ONLY = Needs()
 
 
 @dataclass(frozen=True, slots=True)
+class Submodule:
+    """A class of submodules that is fused by itself, where no graph holds the whole model.
+
+    `name` is that of its class in the emitted file, derived from `type_name` ("module:qualname");
+    `label` ends the names of its kernels, and `paths` are those of its modules below the model.
+    """
+
+    name: str
+    label: str
+    type_name: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """One captured forward.
 
     `autocast` is the state it was captured in: None or a dtype; `also` names the autocast dtypes in
     which the graph is the same. `training` is the mode that the module as a whole was in; with
     `other_mode` it is not the file's first one, and another computation. `dtype` is that of the
-    module's floating tensors where it is not the example's own.
+    module's floating tensors where it is not the example's own. It is the forward of a `submodule`,
+    or of the whole model.
     """
 
     name: str
@@ -139,6 +154,7 @@ class Variant:
     training: bool = False
     other_mode: bool = False
     dtype: str = ""
+    submodule: Submodule | None = None
 
     @property
     def mode(self) -> str:
@@ -160,7 +176,9 @@ class Variant:
     @property
     def guard_suffix(self) -> str:
         """What ends the name of its guard, which does not ask for autocast."""
-        parts = (self.mode if self.other_mode else "", f"in_{self.dtype}" if self.dtype else "")
+        label = self.submodule.label if self.submodule else ""
+        mode = self.mode if self.other_mode else ""
+        parts = (label, mode, f"in_{self.dtype}" if self.dtype else "")
         return "".join(f"_{part}" for part in parts if part)
 
 

@@ -1,0 +1,205 @@
+"""The classes of the emitted file: ModelNew, and those of submodules fused by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..ir.contract import Submodule
+from ..ir.kernels.shared import fused_groups_of
+from ..ir.original import Original, Part
+from . import piece
+from .facts import NOT_IN_TORCH_NN, paths_text
+from .forward import forward
+from .guards import AUTOCAST_DTYPES, autocast_test, flags_of, guard, size_lines
+from .host_bound import host_bound_test, is_early
+from .methods import Methods
+from .replay import replay
+from .signature import bare, handed_on, parameter_names
+from .spans import Span
+
+Spans = Mapping[str, Sequence[Span]]
+"""What has one gradient over several kernels, by the suffix of a variant."""
+
+
+def classes_text(
+    original: Original, parts: tuple[Part, ...], fused: bool, spans: Spans, bound: Iterable[str]
+) -> str:
+    """The classes; `bound` are the labels of those that leave some calls to the original, ModelNew
+    "" among them.
+    """
+    bound = frozenset(bound)
+    submodules = submodules_of(parts)
+    if not submodules:
+        return _class("ModelNew", "_Original", _WHOLE, parts if fused else (), spans, bound)
+    classes = [
+        _class(kind.name, base_of(kind, original), _told(kind), own, spans, bound)
+        for kind, own in submodules.items()
+    ]
+    lines = ["class ModelNew(_Original):", f'    """{_ASSEMBLED}"""', ""]
+    lines += _indented(piece("submodules/assembled").strip().split("\n"), 4)
+    return "\n\n\n".join([*classes, "\n".join(lines)])
+
+
+_WHOLE = "The original, with its operators fused where they can be."
+_ASSEMBLED = "The original, with submodules whose operators are fused."
+
+
+def submodules_of(parts: Iterable[Part]) -> dict[Submodule, tuple[Part, ...]]:
+    """The classes of submodules that are fused by themselves, with their variants."""
+    found: dict[Submodule, tuple[Part, ...]] = {}
+    for part in parts:
+        if (kind := part.variant.submodule) is not None:
+            found[kind] = (*found.get(kind, ()), part)
+    return found
+
+
+def base_of(kind: Submodule, original: Original) -> str:
+    """Text of the class that it is derived from."""
+    module, qualname = kind.type_name.split(":")
+    if module == original.module:
+        return f"_original.{qualname}"
+    if module.startswith("torch.nn.modules.") and qualname not in NOT_IN_TORCH_NN:
+        return f"torch.nn.{qualname}"
+    return f"{module}.{qualname}"
+
+
+def imports_of(parts: Iterable[Part], original: Original) -> list[str]:
+    """The modules that hold these classes, beside torch and the original's own."""
+    bases = (base_of(kind, original).rpartition(".")[0] for kind in submodules_of(parts))
+    texts = {f"import {each}" for each in bases if each.split(".")[0] not in ("_original", "torch")}
+    return sorted(texts)
+
+
+def refit_text(parts: Iterable[Part]) -> str:
+    """The statement that gives these classes the kernels, and ModelNew what puts them in place."""
+    lines = ["ModelNew._opweld.refit = _refitting(", "    ModelNew,"]
+    for kind in submodules_of(parts):
+        first, *others = paths_text(kind.paths)
+        *before, last = [f"    ({kind.name}, {first}", *(f"        {each}" for each in others)]
+        lines += [*before, f"{last}),"]
+    return "\n".join([*lines, ")"])
+
+
+def _told(kind: Submodule) -> str:
+    return f"{kind.type_name.rpartition(':')[2]}, with its operators fused where they can be."
+
+
+def _class(
+    name: str,
+    base: str,
+    told: str,
+    parts: tuple[Part, ...],
+    spans: Spans,
+    bound: frozenset[str],
+) -> str:
+    """A class with a forward of kernels, where there are `parts`."""
+    methods = Methods()
+    lines = [f"class {name}({base}):", f'    """{told}"""']
+    if name == "ModelNew":
+        lines += ["", *_indented(piece("adopt").strip().split("\n"), 4)]
+    if parts:
+        early = _as_it_was(parts) if label_of(parts) in bound else []
+        lines += ["", *_indented(_forward_lines(parts, spans, methods, early), 4)]
+        for mode in modes_of(parts):
+            lines += ["", *_indented(_guard_lines(mode), 4)]
+    return "\n\n\n".join([*methods.text(), "\n".join(lines)])
+
+
+def label_of(parts: Sequence[Part]) -> str:
+    """What ends the names of a submodule's own things."""
+    kind = parts[0].variant.submodule
+    return f"_{kind.label}" if kind else ""
+
+
+def modes_of(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
+    """The variants of each mode and dtype, which have one contract."""
+    found: dict[str, tuple[Part, ...]] = {}
+    for part in parts:
+        name = part.variant.guard_suffix
+        found[name] = (*found.get(name, ()), part)
+    return tuple(found.values())
+
+
+def _forward_lines(
+    parts: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str]
+) -> list[str]:
+    """The forward: what is host-bound, by the statement `bound`, and what the guard refuses goes to
+    the original, the rest to its variant.
+    """
+    contract = parts[0].variant.contract
+    names = bare(contract.signature)
+    fallback = [
+        f"_kernels.tell({', '.join(['self', *parameter_names(contract.signature)])})",
+        f"return super().forward({handed_on(contract.signature)})",
+    ]
+    lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
+    modes = modes_of(parts)
+    early, late = (bound, []) if is_early(contract) else ([], bound)
+    lines += _indented(early, 4)
+    if len(modes) == 1 and _always(parts):
+        lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
+        return [*lines, *_indented([*late, *_mode_body(parts, spans, methods)], 4)]
+    for mode in modes:
+        body = _indented([*late, *_mode_body(mode, spans, methods)], 8)
+        lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
+    return [*lines, *_indented(fallback, 4)]
+
+
+def _as_it_was(parts: tuple[Part, ...]) -> list[str]:
+    """What runs the original for calls that are host-bound."""
+    contract = parts[0].variant.contract
+    call = f"    return super().forward({handed_on(contract.signature)})"
+    return [f"if {host_bound_test(contract, label_of(parts))}:", call]
+
+
+def _always(mode: tuple[Part, ...]) -> bool:
+    """Whether the only variant of a mode is right under any autocast."""
+    return len(mode) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
+
+
+def _mode_body(mode: tuple[Part, ...], spans: Spans, methods: Methods) -> list[str]:
+    """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
+    if _always(mode):
+        return _forward_body(mode[0], spans, methods)
+    lines = ["_autocast = _kernels.autocast()"]
+    for part in mode:
+        test = autocast_test("_autocast", part.variant)
+        lines += [f"if {test}:", *_indented(_forward_body(part, spans, methods), 4)]
+    return lines
+
+
+def _forward_body(part: Part, spans: Spans, methods: Methods) -> list[str]:
+    contract = part.variant.contract
+    operators = {each.name: each for *_, each in fused_groups_of((part,))}
+    tensors = [fact.access for fact in contract.inputs if fact.type is not None]
+    device = f"{tensors[0]}.device"
+    names = parameter_names(contract.signature)
+    own = spans.get(part.variant.suffix, ())
+    sizes, modules = size_lines(contract), contract.modules
+    lines = forward(part.plan, operators, device, sizes, names, own, modules, methods)
+    return [*replay(part), *lines]
+
+
+def _guard_name(mode: tuple[Part, ...]) -> str:
+    return f"_opweld_fits{mode[0].variant.guard_suffix}"
+
+
+def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
+    contract = mode[0].variant.contract
+    state = mode[0].variant.state
+    told = f"the kernels for {state}" if state else "the kernels"
+    graphs = [part.plan.graph for part in mode]
+    changed = frozenset().union(*(graph.changed for graph in graphs))
+    updates = [each for graph in graphs for each in graph.updates if not each.assigned]
+    updated = dict.fromkeys(each.buffer for each in updates)
+    tests = guard(contract, mode[0].variant.guard_suffix, flags_of(mode), changed, updated)
+    return [
+        f"def {_guard_name(mode)}(self, {bare(contract.signature)}):",
+        f'    """Whether {told} were made for this call."""',
+        "    _kernels = self._opweld",
+        *_indented(tests, 4),
+    ]
+
+
+def _indented(lines: list[str], spaces: int) -> list[str]:
+    return [" " * spaces + each if each else "" for line in lines for each in line.split("\n")]
