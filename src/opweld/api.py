@@ -97,7 +97,8 @@ class Result:
         """Whether a call of `module` with these arguments runs the kernels, and if not, why.
 
         It is about the state of now: the module's mode, autocast, whether gradients are asked for.
-        Nothing is run. Without arguments, where the forward takes some: the plan's reasons, a line
+        Nothing is run, but where only submodules have kernels: a copy, which shows how they are
+        called. Without arguments, where the forward takes some: the plan's reasons, a line
         a group.
 
         Raises:
@@ -105,7 +106,7 @@ class Result:
         """
         if args or kwargs or not _takes_arguments(self.module):
             return why(self.module, self.text, args, kwargs)
-        return "\n".join(f"{row.name}: {row.reason}" for row in self.plan)
+        return "\n".join(f"{row.told}: {row.reason}" for row in self.plan)
 
     def __repr__(self) -> str:
         """A paragraph: the verdict, what was fused and what was not, what to do with it."""

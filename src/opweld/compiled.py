@@ -38,6 +38,11 @@ class PlanRow:
     places: tuple[str, ...] = ()
     module: str = ""
 
+    @property
+    def told(self) -> str:
+        """Its name; of a submodule that runs as it is, the submodule's."""
+        return self.module if self.name == "forward" and self.module else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:

@@ -19,16 +19,17 @@ import torch
 import torch._dynamo  # torch.export imports it at its first call, for more than a second
 
 from opweld import __version__
-from opweld.capture import capture
+from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled, PlanRow
+from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
-from opweld.errors import OriginalKept
+from opweld.errors import CaptureError, OriginalKept
 from opweld.inputs import cut_batch, on_device
 from opweld.ir.calls import place_of
 from opweld.ir.check import check
-from opweld.ir.contract import Capture, Needs, Variant
+from opweld.ir.contract import Capture, Needs, Submodule, Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, arena_of
 from opweld.ir.kernels.reduction import Lowered
@@ -95,9 +96,37 @@ def compile_module(
     target = target_of(options)
     try:
         captured = _captured(trace, module, args, kwargs, original, target, options)
-    except OriginalKept as refusal:
-        return _as_it_is(trace, original, target, refusal)
+    except CaptureError as refusal:
+        found = _by_submodules(trace, module, args, kwargs, original, target, options, refusal)
+        if found is None and isinstance(refusal, OriginalKept):
+            return _as_it_is(trace, original, target, refusal)
+        if found is None:
+            raise
+        captured = found
     return _compile(trace, Ready(captured, original, target), options, table)
+
+
+def _by_submodules(
+    trace: Trace,
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    original: Original,
+    target: Target,
+    options: Options,
+    refusal: CaptureError,
+) -> Capture | None:
+    """The submodules of a model that no graph holds; None where none of them has a kernel."""
+
+    def fuses(variant: Variant) -> bool:
+        quiet = Trace(replace(options, dump=None), check)
+        return _down(quiet, variant, target, options, table_of(options)).part.fuses
+
+    name, needs = Path(original.file).stem, needs_of(options)
+    asked = Asked(name, original.module, needs, options.exclude, fuses)
+    model, inputs, keywords = on_device(target, module, args, kwargs)
+    with _no_autocast():
+        return trace.run("capture", capture_submodules, model, inputs, keywords, asked, refusal)
 
 
 def target_of(options: Options) -> Target:
@@ -210,7 +239,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     kernels = trace.run("lower", kernels_of, parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language, any(map(replay, parts)))
-    head = _head(original, target, parts)
+    head = _head(original, target, parts, captured)
     text = trace.run(
         "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)
     )
@@ -284,11 +313,16 @@ def _title(original: Original, target: Target) -> str:
     return f"ModelNew for {original.file}, by opweld {__version__} for {target.name}."
 
 
-def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
+def _head(original: Original, target: Target, parts: tuple[Part, ...], captured: Capture) -> str:
     """The first lines of the emitted file: what it is, and what was fused."""
+    submodules = submodules_of(parts)
     fusing = next((part for part in parts if part.fuses), parts[0])
-    groups = [group for group in fusing.plan.groups if group.fused]
+    shown = [own[0] for own in submodules.values()] or [fusing]
+    groups = [group for part in shown for group in part.plan.groups if group.fused]
     lines = [_title(original, target)]
+    if submodules:
+        lines.append(f"The forward runs as it is: {captured.left[0][1]}. With kernels are")
+        lines += [f"{kind.name}: {_paths_told(kind)}." for kind in submodules]
     reasons = {group.name: group.as_compiled.reason for group in reversed(groups)}
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
@@ -296,6 +330,11 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...]) -> str:
     if not groups:
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)
+
+
+def _paths_told(kind: Submodule) -> str:
+    most, paths = 4, kind.paths
+    return ", ".join(paths if len(paths) <= most else (*paths[: most - 1], "...", paths[-1]))
 
 
 def _gpu() -> tuple[tuple[int, int] | None, str]:
@@ -315,7 +354,8 @@ def _note_texts(
     trace.note("capture", to_text(captured))
     trace.note("graph", "\n".join(to_text(line.simplified.graph) for line in lines))
     trace.note("rules", "\n".join(str(fired) for line in lines for fired in line.simplified.fired))
-    trace.note("plan", "\n".join(to_text(line.part.plan) for line in lines))
+    left = [f"{paths or 'forward'}: as it is, {why}" for paths, why in captured.left]
+    trace.note("plan", "\n".join([*(to_text(line.part.plan) for line in lines), *left]))
     trace.note("kernel", "\n".join(map(to_text, kernels_of(line.part for line in lines))))
     trace.note("source", source, ".cu" if "__global__" in source else ".cpp")
     trace.note("emit", text)
@@ -327,6 +367,7 @@ def _account(
     parts = [line.part for line in lines]
     rows = [_row(group, target, part) for part in parts for group in part.plan.groups]
     rows += [_kept_row(state, reason) for state, reason in captured.kept]
+    rows += [_left_row(paths, reason) for paths, reason in captured.left]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -344,13 +385,20 @@ def _kept_row(state: str, reason: str) -> PlanRow:
     return PlanRow("forward", GroupKind.LIBRARY.value, (), reason, variant=state)
 
 
+def _left_row(paths: str, reason: str) -> PlanRow:
+    """What runs as it is in a model that no graph holds."""
+    return PlanRow("forward", GroupKind.LIBRARY.value, (), reason, module=paths)
+
+
 def _row(group: Group, target: Target, part: Part) -> PlanRow:
     variant = part.variant
     sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
     row = replace(row, lines=_condensing_lines(group, part.plan), planned_name=group.planned_name)
-    row = replace(row, places=_places(group, part.plan), module=_module(group, part.plan))
+    row = replace(
+        row, places=_places(group, part.plan), module=_module(group, part.plan, variant.submodule)
+    )
     if not group.fused:
         return row
     row = replace(row, replaced_copies=replaced_copies(group, target, sizes))
@@ -376,10 +424,11 @@ def _places(group: Group, plan: Plan) -> tuple[str, ...]:
     return tuple(f"{file}:{line}" for file, line in parted)
 
 
-def _module(group: Group, plan: Plan) -> str:
+def _module(group: Group, plan: Plan, submodule: Submodule | None) -> str:
     """The path of the innermost submodule in which all of a group runs; "" is the model."""
     chain, _ = place_of(group.nodes, dict(plan.graph.origins))
-    return chain[-1].path if chain else ""
+    below = [chain[-1].path] if chain else []
+    return ".".join([*([submodule.paths[0]] if submodule else []), *below])
 
 
 def _op_name(node: Node) -> str:

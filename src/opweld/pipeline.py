@@ -234,7 +234,10 @@ def _with_account(kernel: KernelTiming, rows: tuple[PlanRow, ...]) -> KernelTimi
 
 
 def _standing(compiled: Compiled, judgement: Judgement | None) -> tuple[str, ...]:
-    kept = next((row.reason for row in compiled.plan_rows if row.name == "forward"), None)
+    own = (row for row in compiled.plan_rows if row.name == "forward" and not row.module)
+    kept = next((row.reason for row in own if not row.variant), None)
+    if kept is not None and compiled.fused:
+        return (f"Only submodules have kernels, the forward around them runs as it is: {kept}",)
     if kept is not None:
         return (f"ModelNew is the original: {kept}",)
     if not compiled.fused:

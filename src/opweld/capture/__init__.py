@@ -13,6 +13,8 @@ from opweld.ir.contract import EXAMPLE_ONLY, Capture, Needs
 
 from .arguments import bind
 from .modules.facts import refuse_attachments
+from .submodules import Asked as Asked
+from .submodules import capture_submodules as capture_submodules
 from .variants import capture_variants
 
 

@@ -137,7 +137,7 @@ def _forward_lines(
     early, late = (bound, []) if is_early(contract) else ([], bound)
     lines += _indented(early, 4)
     if len(modes) == 1 and _always(parts):
-        lines += [f"    if not self._opweld_fits({names}):", *_indented(fallback, 8)]
+        lines += [f"    if not self.{_guard_name(parts)}({names}):", *_indented(fallback, 8)]
         return [*lines, *_indented([*late, *_mode_body(parts, spans, methods)], 4)]
     for mode in modes:
         body = _indented([*late, *_mode_body(mode, spans, methods)], 8)

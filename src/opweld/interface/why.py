@@ -8,6 +8,7 @@ file's own warning says.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import warnings
@@ -16,7 +17,7 @@ from typing import Any
 
 from opweld.errors import clipped
 
-GUARD = "_opweld_fits"
+NEW, GUARD = "ModelNew", "_opweld_fits"
 HELD = "the kernels run"
 ORIGINAL = "the original runs"
 HOST_BOUND = (
@@ -51,7 +52,42 @@ def why(module: Any, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def why_of(module: Any, text: str, arguments: dict[str, Any]) -> str:
     """The same, of a call whose arguments are given by the forward's names."""
-    reading = _Reading(module, ast.parse(text), arguments)
+    tree = ast.parse(text)
+    fused = [
+        name for name in _classes(tree) if any(n.startswith(GUARD) for n in _methods(tree, name))
+    ]
+    if fused and NEW not in fused:
+        return _why_submodules(module, tree, fused, arguments)
+    return _why_one(module, tree, NEW, arguments)
+
+
+def _why_submodules(
+    module: Any, tree: ast.Module, fused: list[str], arguments: dict[str, Any]
+) -> str:
+    """A clause for each class of submodules with kernels, of the first call of one: the model is
+    run, on a copy.
+    """
+    twin, found = copy.deepcopy(module), dict[str, str]()
+
+    def note(child: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        name = type(child).__name__
+        if name not in found:
+            bound = inspect.signature(child.forward).bind(*args, **kwargs)
+            bound.apply_defaults()
+            found[name] = _why_one(child, tree, name, bound.arguments)
+
+    for child in twin.modules():
+        if type(child).__name__ in fused and type(child)._opweld.model is type(child):
+            child.register_forward_pre_hook(note, with_kwargs=True)
+    torch = type(module).__init__.__globals__["torch"]  # the file's; not imported for a command
+    with torch.random.fork_rng():
+        twin(**arguments)
+    told = [f"{name}: {found.get(name, 'is not called')}" for name in fused]
+    return f"the forward runs as it is, and of its submodules {'; '.join(told)}"
+
+
+def _why_one(module: Any, tree: ast.Module, name: str, arguments: dict[str, Any]) -> str:
+    reading = _Reading(module, tree, name, arguments)
     if not reading.guards:
         return f"{ORIGINAL}: nothing of this model was fused"
     if not reading.kernels.devices:
@@ -61,17 +97,26 @@ def why_of(module: Any, text: str, arguments: dict[str, Any]) -> str:
 
 def guards_of(text: str) -> dict[str, tuple[str, ...]]:
     """The clauses of each guard of an emitted file, by its name."""
-    methods = _methods(ast.parse(text))
+    tree = ast.parse(text)
     return {
         name: tuple(map(ast.unparse, _clauses(method)))
-        for name, method in methods.items()
+        for each in _classes(tree)
+        for name, method in _methods(tree, each).items()
         if name.startswith(GUARD)
     }
 
 
-def _methods(tree: ast.Module) -> dict[str, ast.FunctionDef]:
+def _has_guards(tree: ast.Module, name: str) -> bool:
+    return any(method.startswith(GUARD) for method in _methods(tree, name))
+
+
+def _classes(tree: ast.Module) -> list[str]:
+    return [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+
+
+def _methods(tree: ast.Module, name: str) -> dict[str, ast.FunctionDef]:
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
-    new = next((node for node in classes if node.name == "ModelNew"), None)
+    new = next((node for node in classes if node.name == name), None)
     return (
         {each.name: each for each in new.body if isinstance(each, ast.FunctionDef)} if new else {}
     )
@@ -92,10 +137,10 @@ def _conjunction(test: ast.expr) -> list[ast.expr]:
 
 
 class _Reading:
-    """One call of a ModelNew, as its text decides about it."""
+    """One call of an object of the class `name`, as its text decides about it."""
 
-    def __init__(self, module: Any, tree: ast.Module, arguments: dict[str, Any]) -> None:
-        self._module, self._tree, self._methods = module, tree, _methods(tree)
+    def __init__(self, module: Any, tree: ast.Module, name: str, arguments: dict[str, Any]) -> None:
+        self._module, self._tree, self._methods = module, tree, _methods(tree, name)
         self.guards = [name for name in self._methods if name.startswith(GUARD)]
         self.kernels: Any = getattr(module, "_opweld", None)
         self._names = {"self": module, "_kernels": self.kernels, **arguments}
@@ -253,7 +298,7 @@ def _is_of_the_original(call: ast.Call) -> bool:
 
 def _is_about_the_call(test: ast.expr) -> bool:
     text = ast.unparse(test)
-    return bool(_guards_in(test)) or "_kernels.host_bound(" in text or text.startswith("_autocast ")
+    return bool(_guards_in(test)) or "_kernels.host_bound" in text or text.startswith("_autocast ")
 
 
 def _guards_in(test: ast.expr) -> list[str]:

@@ -186,9 +186,11 @@ class Variant:
 class Capture:
     """The result of the first stage: the same module in one or several states, that of the example
     call (in the mode that was asked for, without autocast) first. `kept` has states in which the
-    original runs, with the reason.
+    original runs, with the reason. Where the variants are of submodules, `left` has what runs as it
+    is, with the reason: the forward of the model "", and submodules by their paths.
     """
 
     name: str
     variants: tuple[Variant, ...]
     kept: tuple[tuple[str, str], ...] = ()
+    left: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,280 @@
+"""Captures of a model's submodules, where no graph holds the model as a whole.
+
+One run of the original shows with what each of them is called. Modules of one class that are
+called alike and have weights of the same shapes are of one kind: a capture of one of them is for
+all.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from opweld.errors import CaptureError
+from opweld.ir.contract import Capture, Needs, Submodule, Variant
+
+from .arguments import bind
+from .modules.attributes import qualified_name
+from .modules.facts import refuse_attachments
+from .modules.preserve import OWN, unchanged
+from .variants import capture_variants
+
+# After which no further submodule is captured.
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What captures are made for: `original` is the name of the module that the model's class is
+    in, `fuses` tells whether a variant gets kernels.
+    """
+
+    name: str
+    original: str
+    needs: Needs
+    given_back: frozenset[str]
+    fuses: Callable[[Variant], bool]
+
+
+def capture_submodules(
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    asked: Asked,
+    refusal: CaptureError,
+) -> Capture | None:
+    """The largest submodules that have graphs, and kernels; None where there are none. `refusal` is
+    why the whole has no graph. The module is left as it was.
+    """
+    try:
+        calls = recorded_calls(module, args, kwargs)
+    except CaptureError:
+        return None
+    search = _Search(calls, asked)
+    search.below(("",))
+    if not search.variants:
+        return None
+    left = (("", str(refusal)), *search.left)
+    return Capture(asked.name, search.with_uncalled(module), tuple(search.kept), left)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Goes from the outermost submodules inwards, where one has no graph."""
+
+    calls: dict[str, Called]
+    asked: Asked
+    variants: list[Variant] = field(default_factory=list)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    left: list[tuple[str, str]] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+
+    def below(self, paths: tuple[str, ...]) -> None:
+        for kind in kinds_below(self.calls, paths):
+            reason, has_graph = self._taken(kind)
+            if reason:
+                self.left.append((", ".join(kind.paths), reason))
+            if not has_graph:
+                self.below(kind.paths)
+
+    def _taken(self, kind: Kind) -> tuple[str, bool]:
+        """Why a kind stays as it is, "" where it gets kernels; and whether it has a graph."""
+        if time.monotonic() > self.until:
+            return f"captures of submodules took {_SECONDS:.0f} s", True
+        if not _is_found(kind.module, self.asked.original):
+            return f"its class, {kind.type_name}, is not found by its name", False
+        wanted = self.asked
+        try:
+            refuse_attachments(kind.module)
+            arguments = bind(kind.module, kind.args, kind.kwargs)
+            found = capture_variants(
+                kind.module,
+                arguments,
+                name=wanted.name,
+                batch=True,
+                needs=wanted.needs,
+                given_back=wanted.given_back,
+            )
+        except CaptureError as refusal:
+            return str(refusal), False
+        own = self._submodule(kind)
+        variants = [replace(each, submodule=own) for each in found.variants]
+        if not any(map(wanted.fuses, variants)):
+            return "nothing of it is fused", True
+        self.names.add(own.name)
+        self.variants += [replace(v, name=_joined(own.name, v.state)) for v in variants]
+        self.kept += [(_joined(own.name, state), reason) for state, reason in found.kept]
+        return "", True
+
+    def with_uncalled(self, module: nn.Module) -> tuple[Variant, ...]:
+        """The variants, for modules too that the run did not call, but are made as those it did."""
+        owns = [each.submodule for each in self.variants if each.submodule is not None]
+        taken = [path for own in owns for path in own.paths]
+        paths: dict[str, tuple[str, ...]] = {_made(self.calls[o.paths[0]].module): () for o in owns}
+        for path, child in module.named_modules():
+            inside = any(path.startswith(f"{each}.") for each in taken)
+            if path and path not in self.calls and not inside and _made(child) in paths:
+                paths[_made(child)] += (path,)
+        return tuple(
+            replace(each, submodule=replace(own, paths=own.paths + paths[_made(first.module)]))
+            for each in self.variants
+            if (own := each.submodule) and (first := self.calls[own.paths[0]])
+        )
+
+    def _submodule(self, kind: Kind) -> Submodule:
+        wish, number = f"{kind.type_name.rpartition(':')[2].rpartition('.')[2].strip('_')}", 1
+        name = f"{wish}New"
+        while name in self.names | {"ModelNew"}:
+            number += 1
+            name = f"{wish}New_{number}"
+        label = wish.lower() if number == 1 else f"{wish.lower()}_{number}"
+        return Submodule(name, label, kind.type_name, kind.paths)
+
+
+def _joined(name: str, state: str) -> str:
+    return f"{name}, {state}" if state else name
+
+
+def _is_found(module: nn.Module, original: str) -> bool:
+    """Whether the name of the module's class leads to it."""
+    holder, qualname = qualified_name(type(module)).split(":")
+    if holder == "__main__" != original:
+        return False
+    try:
+        found = functools.reduce(getattr, qualname.split("."), importlib.import_module(holder))
+    except (ImportError, AttributeError):
+        return False
+    own: Any = type(module)
+    return found is own
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Submodules that one capture is for: their paths in the model, the first of them, and a call
+    of one: that with the most rows, as sizes of 0 and 1 tell little.
+    """
+
+    paths: tuple[str, ...]
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def type_name(self) -> str:
+        """Its class as "module:qualname"."""
+        return qualified_name(type(self.module))
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One submodule's calls: those of the run that have the form of the first."""
+
+    path: str
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def rows(self) -> int:
+        """The leading size of the first tensor that has one."""
+        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        sizes = (leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim())
+        return next(sizes, 0)
+
+
+def kinds_below(calls: dict[str, Called], paths: Iterable[str] = ("",)) -> Iterator[Kind]:
+    """The kinds of the submodules called that are nearest below these paths, in their order."""
+    found: dict[str, list[Called]] = {}
+    for called in (called for path in paths for called in _nearest(calls, path)):
+        found.setdefault(_form(called), []).append(called)
+    for alike in found.values():
+        most = max(alike, key=lambda each: each.rows)
+        yield Kind(tuple(each.path for each in alike), most.module, most.args, most.kwargs)
+
+
+def recorded_calls(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Called]:
+    """Each submodule that a run of a copy of `module` calls, by its path, in the model's order.
+
+    Raises CaptureError where the model cannot be copied or does not run.
+    """
+    try:
+        twin = copy.deepcopy(module)
+    except Exception as error:  # what the user's attributes raise
+        raise CaptureError(f"the model cannot be copied: {_first_line(error)}") from error
+    seen: dict[str, Called] = {}
+    for path, child in twin.named_modules():
+        if path:
+            child.register_forward_pre_hook(_noting(seen, path), with_kwargs=True)
+    given, named = pytree.tree_map_only(torch.Tensor, _copy, (args, kwargs))
+    with unchanged(twin, OWN):
+        try:
+            twin(*given, **named)
+        except Exception as error:  # the user's code
+            raise CaptureError(f"the forward raises {_first_line(error)}") from error
+    order = {path: child for path, child in module.named_modules() if path in seen}
+    return {
+        path: Called(path, child, seen[path].args, seen[path].kwargs)
+        for path, child in order.items()
+    }
+
+
+def _noting(seen: dict[str, Called], path: str) -> Any:
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given, named = pytree.tree_map_only(torch.Tensor, _copy, (args, kwargs))
+        called, known = Called(path, module, given, named), seen.get(path)
+        if known is None or (_form(called) == _form(known) and called.rows > known.rows):
+            seen[path] = called
+
+    return note
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}{f': {lines[0]}' if lines else ''}"
+
+
+def _nearest(calls: dict[str, Called], path: str) -> Iterator[Called]:
+    """Those below `path` that are below no other one there."""
+    above: list[str] = []
+    for name, called in calls.items():
+        inside = name.startswith(f"{path}.") if path else True
+        if inside and not any(name.startswith(f"{each}.") for each in above):
+            above.append(name)
+            yield called
+
+
+def _form(called: Called) -> str:
+    """All that tells one kind from another: sizes of the first axis do not, for they are dynamic
+    where a capture allows it, and guards ask what is not seen here.
+    """
+    module = called.module
+    leaves, spec = pytree.tree_flatten((called.args, called.kwargs))
+    weights = [(name, tuple(t.shape), t.dtype) for name, t in module.state_dict().items()]
+    modes = [child.training for child in module.modules()]
+    told = [type(child).__qualname__ for child in module.modules()]
+    leaf_forms = [_leaf_form(leaf) for leaf in leaves]
+    return repr(
+        (qualified_name(type(module)), repr(module), told, weights, modes, spec, leaf_forms)
+    )
+
+
+def _leaf_form(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return tuple(leaf.shape[1:]), leaf.dim(), leaf.dtype
+    return type(leaf).__name__, repr(leaf) if isinstance(leaf, int | float | str) else ""
