@@ -116,6 +116,30 @@ class Counted(nn.Module):
         return x
 
 
+class Scale(nn.Module):
+    """What tells one from another is no part of its text."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.linear, self.factor = nn.Linear(8, 8), factor
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x) * self.factor) + 1
+
+
+class Scaled(nn.Module):
+    """Equal blocks of two factors; two of them are not called by the example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Scale(2.0 if i % 2 else 0.5) for i in range(6))
+
+    def forward(self, x):
+        for block in self.blocks if x.mean() > 100 else self.blocks[:4]:
+            x = block(x)
+        return x
+
+
 class Nothing(nn.Module):
     """No submodule has a kernel."""
 
@@ -133,4 +157,5 @@ FUSED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Shared, ("MaskedNew",)),
     (Hooked, ("ExpertNew",)),
     (Counted, ("SequentialNew",)),
+    (Scaled, ("ScaleNew", "ScaleNew_2")),
 )

@@ -126,6 +126,14 @@ def test_one_capture_is_for_all_of_a_kind(tmp_path: Path) -> None:
     assert '"experts.0-3"' in text or "experts.3" in text
 
 
+def test_other_values_make_another_class_and_what_is_not_called_is_of_one(tmp_path: Path) -> None:
+    module = adopted(made(by_submodules.Scaled, tmp_path))
+    names = [type(block).__name__ for block in module.blocks]
+    assert names == ["ScaleNew", "ScaleNew_2"] * 3
+    with torch.no_grad():
+        assert kernels_in(lambda: module(torch.full((64, 8), 200.0))) == 6
+
+
 def test_why_tells_of_each_class(tmp_path: Path) -> None:
     emitted = made(by_submodules.Routed, tmp_path)
     module, text = adopted(emitted), emitted.compiled.text

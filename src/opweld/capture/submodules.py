@@ -24,7 +24,7 @@ from opweld.ir.contract import Capture, Needs, Submodule, Variant
 
 from .arguments import bind
 from .modules.attributes import qualified_name
-from .modules.facts import refuse_attachments
+from .modules.facts import reads_alike, refuse_attachments
 from .modules.preserve import OWN, unchanged
 from .variants import capture_variants
 
@@ -80,55 +80,70 @@ class _Search:
     until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
 
     def below(self, paths: tuple[str, ...]) -> None:
-        for kind in kinds_below(self.calls, paths):
-            reason, has_graph = self._taken(kind)
-            if reason:
-                self.left.append((", ".join(kind.paths), reason))
-            if not has_graph:
+        waiting = list(kinds_below(self.calls, paths))
+        while waiting:
+            kind = waiting.pop(0)
+            found = self._captured(kind)
+            if isinstance(found, str):
+                self.left.append((", ".join(kind.paths), found))
+                continue
+            if isinstance(found, CaptureError):
+                self.left.append((", ".join(kind.paths), str(found)))
                 self.below(kind.paths)
+                continue
+            if others := self._taken(kind, found):
+                waiting.insert(0, _kind_of([self.calls[path] for path in others]))
 
-    def _taken(self, kind: Kind) -> tuple[str, bool]:
-        """Why a kind stays as it is, "" where it gets kernels; and whether it has a graph."""
-        if time.monotonic() > self.until:
-            return f"captures of submodules took {_SECONDS:.0f} s", True
-        if not _is_found(kind.module, self.asked.original):
-            return f"its class, {kind.type_name}, is not found by its name", False
+    def _captured(self, kind: Kind) -> Capture | CaptureError | str:
+        """The capture of a kind, or why it has none: an error where those below may have one."""
         wanted = self.asked
+        if time.monotonic() > self.until:
+            return f"captures of submodules took {_SECONDS:.0f} s"
+        if not _is_found(kind.module, wanted.original):
+            return CaptureError(f"its class, {kind.type_name}, is not found by its name")
         try:
             refuse_attachments(kind.module)
-            arguments = bind(kind.module, kind.args, kind.kwargs)
             found = capture_variants(
                 kind.module,
-                arguments,
+                bind(kind.module, kind.args, kind.kwargs),
                 name=wanted.name,
                 batch=True,
                 needs=wanted.needs,
                 given_back=wanted.given_back,
             )
         except CaptureError as refusal:
-            return str(refusal), False
-        own = self._submodule(kind)
+            return refusal
+        return found if any(map(wanted.fuses, found.variants)) else "nothing of it is fused"
+
+    def _taken(self, kind: Kind, found: Capture) -> list[str]:
+        """The paths of those that hold other values than the one that was captured."""
+        facts = found.variants[0].contract.modules
+        alike = [path for path in kind.paths if reads_alike(self.calls[path].module, facts)]
+        own = self._submodule(replace(kind, paths=tuple(alike)))
         variants = [replace(each, submodule=own) for each in found.variants]
-        if not any(map(wanted.fuses, variants)):
-            return "nothing of it is fused", True
         self.names.add(own.name)
         self.variants += [replace(v, name=_joined(own.name, v.state)) for v in variants]
         self.kept += [(_joined(own.name, state), reason) for state, reason in found.kept]
-        return "", True
+        return [path for path in kind.paths if path not in alike]
 
     def with_uncalled(self, module: nn.Module) -> tuple[Variant, ...]:
         """The variants, for modules too that the run did not call, but are made as those it did."""
-        owns = [each.submodule for each in self.variants if each.submodule is not None]
+        owns = {v.submodule: v.contract.modules for v in reversed(self.variants) if v.submodule}
         taken = [path for own in owns for path in own.paths]
-        paths: dict[str, tuple[str, ...]] = {_made(self.calls[o.paths[0]].module): () for o in owns}
+        made = {own: _made(self.calls[own.paths[0]].module) for own in owns}
+        more: dict[Submodule, tuple[str, ...]] = dict.fromkeys(owns, ())
         for path, child in module.named_modules():
-            inside = any(path.startswith(f"{each}.") for each in taken)
-            if path and path not in self.calls and not inside and _made(child) in paths:
-                paths[_made(child)] += (path,)
+            if not path or path in self.calls or any(path.startswith(f"{at}.") for at in taken):
+                continue
+            like = _made(child)
+            for kind, facts in owns.items():
+                if made[kind] == like and reads_alike(child, facts):
+                    more[kind] += (path,)
+                    break
         return tuple(
-            replace(each, submodule=replace(own, paths=own.paths + paths[_made(first.module)]))
+            replace(each, submodule=replace(own, paths=own.paths + more[own]))
             for each in self.variants
-            if (own := each.submodule) and (first := self.calls[own.paths[0]])
+            if (own := each.submodule) is not None
         )
 
     def _submodule(self, kind: Kind) -> Submodule:
@@ -197,9 +212,13 @@ def kinds_below(calls: dict[str, Called], paths: Iterable[str] = ("",)) -> Itera
     found: dict[str, list[Called]] = {}
     for called in (called for path in paths for called in _nearest(calls, path)):
         found.setdefault(_form(called), []).append(called)
-    for alike in found.values():
-        most = max(alike, key=lambda each: each.rows)
-        yield Kind(tuple(each.path for each in alike), most.module, most.args, most.kwargs)
+    yield from map(_kind_of, found.values())
+
+
+def _kind_of(alike: list[Called]) -> Kind:
+    """Those of one form, by the one whose call has the most rows, without hooks if may be."""
+    most = max(alike, key=lambda each: (not each.module._forward_hooks, each.rows))
+    return Kind(tuple(each.path for each in alike), most.module, most.args, most.kwargs)
 
 
 def recorded_calls(
@@ -263,15 +282,16 @@ def _form(called: Called) -> str:
     """All that tells one kind from another: sizes of the first axis do not, for they are dynamic
     where a capture allows it, and guards ask what is not seen here.
     """
-    module = called.module
     leaves, spec = pytree.tree_flatten((called.args, called.kwargs))
-    weights = [(name, tuple(t.shape), t.dtype) for name, t in module.state_dict().items()]
-    modes = [child.training for child in module.modules()]
-    told = [type(child).__qualname__ for child in module.modules()]
-    leaf_forms = [_leaf_form(leaf) for leaf in leaves]
-    return repr(
-        (qualified_name(type(module)), repr(module), told, weights, modes, spec, leaf_forms)
-    )
+    return repr((_made(called.module), spec, list(map(_leaf_form, leaves))))
+
+
+def _made(module: nn.Module) -> str:
+    """How a module is made, and its modes."""
+    tensors = (*module.named_parameters(), *module.named_buffers())
+    weights = [(name, tuple(t.shape), t.dtype) for name, t in tensors]
+    below = [(qualified_name(type(child)), child.training) for child in module.modules()]
+    return repr((below, repr(module), weights))
 
 
 def _leaf_form(leaf: Any) -> Any:

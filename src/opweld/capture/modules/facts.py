@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,6 +147,19 @@ def _type_before(module: nn.Module) -> type:
     """The class of a module, before its weights were parametrized."""
     kind = type(module)
     return kind.__bases__[0] if parametrize.is_parametrized(module) else kind
+
+
+def reads_alike(module: nn.Module, facts: Iterable[ModuleFact]) -> bool:
+    """Whether another module of the same classes holds what `facts` say that forwards read."""
+    for fact in facts:
+        names = dict.fromkeys(name.partition(".")[0] for name, _ in fact.attributes)
+        try:
+            held = _attributes(module.get_submodule(fact.path), names)
+        except (AttributeError, CaptureError):
+            return False
+        if repr(held) != repr(fact.attributes):  # 1 and True are different
+            return False
+    return True
 
 
 def _attributes(module: nn.Module, names: dict[str, None]) -> tuple[tuple[str, Any], ...]:
