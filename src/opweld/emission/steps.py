@@ -200,7 +200,10 @@ def is_value(node: Node) -> bool:
 def format_line(graph: Graph) -> list[str]:
     """What reads whether results are to have their channels last."""
     image = image_of(graph)
-    if image is None or not any(isinstance(node.attrs, CopyAttrs) for node in graph.nodes()):
+    copies = [node.attrs for node in graph.nodes() if isinstance(node.attrs, CopyAttrs)]
+    if image is None or not copies:
         return []
+    if all(copy.always for copy in copies):
+        return [f"{size_name(CHANNELS_LAST)} = 1"]
     form = f"torch._prims_common.suggest_memory_format({image.attrs.access})"
     return [f"{size_name(CHANNELS_LAST)} = int({form} is torch.channels_last)"]

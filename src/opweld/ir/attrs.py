@@ -61,11 +61,15 @@ class CastAttrs:
 @dataclass(frozen=True, slots=True)
 class CopyAttrs(CastAttrs):
     """A copy: a CAST to the type that the operand has. An image that it makes has its channels last
-    in memory where the first image among the graph's inputs has, as in eager.
+    in memory where the first image among the graph's inputs has, as in eager; or always, where the
+    forward itself makes what it is computed from so.
     """
 
+    always: bool = False
+
     def __str__(self) -> str:
-        return f"{self.dtype.value} in the inputs' format"
+        form = "with channels last" if self.always else "in the inputs' format"
+        return f"{self.dtype.value} {form}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from ..ir.attrs import (
     PermuteAttrs,
     ReduceAttrs,
     ShapeAttrs,
-    TorchLiteral,
 )
 from ..ir.copying import Copier, give_origin
 from ..ir.expr import Size
@@ -38,6 +37,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
 from ..ir.views import behind_views, is_free_view
 from ..target import Target
+from .asked_layouts import asked_channels_last, is_asked_channels_last
 from .products.copies import unfused_copies
 from .products.patches import as_product, gain_of_patches
 from .products.windows import (
@@ -193,6 +193,7 @@ class _Moved:
     shown: Mapping[int, Node]
     has_image: bool
     origins: dict[int, Origin]
+    asked: frozenset[int]
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
     copies: set[int] = field(default_factory=set)
     graph: Graph = field(init=False)
@@ -204,7 +205,8 @@ class _Moved:
         returned = frozenset(_memory_of(node, graph).serial for node in graph.outputs)
         shown = {v.serial: memory for each in graph.outputs for v, memory in _views(each, graph)}
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
-        moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins)
+        asked = asked_channels_last(graph)
+        moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins, asked)
         moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         return moved
 
@@ -235,7 +237,7 @@ class _Moved:
                 self.origins.setdefault(made.serial, self.origins[node.serial])
             back = self._back(made, order)
             if node.serial in self.returned and self.is_permuted(node):
-                return self._given(back)
+                return self._given(node, back)
             return back
         if node.op is not Op.CALL:
             return None
@@ -341,10 +343,12 @@ class _Moved:
         attrs = replace(node.attrs, results=(result,), channels_last=True)
         return self.arena.call((made, *node.inputs[1:]), attrs), order
 
-    def _given(self, back: Node) -> Node:
+    def _given(self, node: Node, back: Node) -> Node:
         """A result in the order that it has in eager."""
-        attrs = CopyAttrs if self.has_image else CastAttrs
-        copy = self.arena.make(Op.CAST, back, attrs=attrs(back.type.dtype))
+        dtype = back.type.dtype
+        asked = node.serial in self.asked
+        attrs = CopyAttrs(dtype, asked) if self.has_image else CastAttrs(dtype)
+        copy = self.arena.make(Op.CAST, back, attrs=attrs)
         self.copies.add(copy.serial)
         return copy
 
@@ -360,7 +364,7 @@ class _Moved:
             return new
         view = self.arena.make(Op.PERMUTE, new, attrs=PermuteAttrs(order))
         few = sum(size != 1 for size in shape) <= 2
-        lies_so = order == channels_last(4) and _is_given_channels_last(new)
+        lies_so = order == channels_last(4) and is_asked_channels_last(new)
         return view if few or as_it_lies or lies_so else self._copy(view)
 
     def _back(self, node: Node, order: Order) -> Node:
@@ -411,12 +415,6 @@ def _views(node: Node, graph: Graph) -> list[tuple[Node, Node]]:
         found.append((node, memory))
         node = node.inputs[0]
     return found
-
-
-def _is_given_channels_last(node: Node) -> bool:
-    """Whether PyTorch gives a tensor its channels last, because the user asks for it."""
-    asked = node.attrs.keywords if node.op is Op.CALL else ()
-    return ("memory_format", TorchLiteral("torch.channels_last")) in asked
 
 
 def _counts_places(node: Node) -> bool:

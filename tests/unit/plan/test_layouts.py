@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.plan.plans import BATCH, Make, graph
 
-from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs, TorchLiteral
+from opweld.ir.attrs import CallAttrs, CopyAttrs, Operand, ReduceAttrs, TorchLiteral
 from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind, Op
 from opweld.ir.plan import NO_CONDITIONS, Group, GroupKind
@@ -172,6 +172,21 @@ def test_what_a_user_puts_into_that_order_is_not_copied() -> None:
     assert not copies(found)
     lying, *_ = (node for node in found.nodes() if node.op is Op.PERMUTE)
     assert lying.inputs[0].attrs == attrs and lying.attrs.dims == (0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("always", [True, False])
+def test_a_result_of_what_a_user_puts_into_that_order_keeps_it(always: bool) -> None:
+    """Also where the input of the forward lies otherwise."""
+    m = Make()
+    x = m.x("x", BATCH, 24, 6, 5)
+    asked = (("memory_format", TorchLiteral("torch.channels_last")),)
+    attrs = CallAttrs("aten.clone.default", (Operand(0),), asked, (x.type,), "")
+    image = m.arena.call((x,), attrs)
+    beside = image if always else x
+    both = m.add(convolution(m, image, 24), beside)
+    (copy,) = (n.attrs for n in moved(m.relu(both)).nodes() if isinstance(n.attrs, CopyAttrs))
+    assert copy.always is always
+    assert str(copy).endswith("with channels last" if always else "in the inputs' format")
 
 
 def test_what_is_joined_keeps_its_order() -> None:
