@@ -82,7 +82,9 @@ def seen(module: nn.Module, inputs: Inputs) -> Any:
     given = [each.clone().requires_grad_() for each in inputs]
     torch.manual_seed(5)
     result = module(*given)
-    (result * torch.linspace(-1, 1, result.numel()).reshape(result.shape)).sum().backward()
+    (
+        result * torch.linspace(-1, 1, result.numel(), device=result.device).reshape(result.shape)
+    ).sum().backward()
     grads = [each.grad for each in (*given, *module.parameters())]
     return [plain, result.detach()], grads, [each.clone() for each in module.buffers()]
 
