@@ -140,6 +140,7 @@ def optimize(
     mode: str = "own",
     autocast: str | Sequence[str] = (),
     dtype: str | Sequence[str] = (),
+    dynamic_shapes: Mapping[str, Any] | None = None,
     seed: int | None = None,
     check: bool = True,
     weight_cache: bool = True,
@@ -160,6 +161,8 @@ def optimize(
             in parts. A call in a mode, autocast dtype or dtype without kernels runs the original.
         autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
         dtype: kernels for parameters and floating inputs of other dtypes, too.
+        dynamic_shapes: the axes whose sizes vary beside the batch, by parameter, as torch.export
+            takes them: {"x": {1: "length"}} or {"x": (None, "length")}; any value but None will do.
         target: "auto" is the device that the module and the inputs are on.
         check: pickle the module for child processes, which verify and time the result.
         weight_cache: keep forms of weights that products read faster from call to call.
@@ -179,6 +182,7 @@ def optimize(
         mode=mode,
         autocast=listed(autocast),
         dtype=listed(dtype),
+        dynamic=_dynamic(dynamic_shapes or {}),
         seed=seed,
         check=check,
         weight_cache=weight_cache,
@@ -190,6 +194,16 @@ def optimize(
         pass_env=listed(pass_env),
     )
     return _optimized(module, args, named, options, verbose)
+
+
+def _dynamic(shapes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The axes of `dynamic_shapes` as the option names them."""
+    found = []
+    for name, axes in shapes.items():
+        pairs = axes.items() if isinstance(axes, Mapping) else enumerate(axes or ())
+        wanted = [str(axis) for axis, size in pairs if size is not None]
+        found += [f"{name}:{','.join(wanted)}"] if wanted else []
+    return tuple(found)
 
 
 def _call_of(

@@ -122,7 +122,7 @@ def _by_submodules(
         quiet = Trace(replace(options, dump=None), check)
         return _down(quiet, variant, target, options, table_of(options)).part.fuses
 
-    name, needs = Path(original.file).stem, needs_of(options)
+    name, needs = Path(original.file).stem, replace(needs_of(options), dynamic=())
     asked = Asked(name, original.module, needs, options.exclude, fuses)
     model, inputs, keywords = on_device(target, module, args, kwargs)
     with _no_autocast():
@@ -136,7 +136,7 @@ def target_of(options: Options) -> Target:
 
 def needs_of(options: Options) -> Needs:
     """The states that the file is to have kernels for."""
-    return Needs(options.mode, options.autocast, options.dtype)
+    return Needs(options.mode, options.autocast, options.dtype, options.dynamic_axes)
 
 
 def table_of(options: Options) -> Table:

@@ -64,6 +64,12 @@ class Options:
         f"{', '.join(DTYPES)}; may be repeated.",
         "--dtype",
     )
+    dynamic: tuple[str, ...] = _option(
+        (),
+        "Axes of an input whose sizes vary from call to call, x:1 or mask:0,1; may be repeated. "
+        "The batch does so anyway.",
+        "--dynamic",
+    )
     batch: int | None = _option(
         None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
     )
@@ -158,12 +164,18 @@ class Options:
             raise UserError(
                 f"there is no sandbox {self.sandbox!r}", next_step=f"use {_either(SANDBOXES)}"
             )
+        self.dynamic_axes  # noqa: B018 which raises where it cannot be read
         if self.batch is not None and self.batch < 1:
             raise UserError(f"--batch must be at least 1, not {self.batch}")
         if self.time_limit_s <= 0:
             raise UserError(f"the time limit must be above 0 seconds, not {self.time_limit_s:g}")
         if not 0 <= self.debug <= 5:
             raise UserError(f"OPWELD_DEBUG must be 0 to 5, not {self.debug}")
+
+    @property
+    def dynamic_axes(self) -> tuple[tuple[str, int], ...]:
+        """(input, axis) of each axis of `dynamic`."""
+        return tuple(pair for text in self.dynamic for pair in _axes_of(text))
 
     @property
     def chosen_sandbox(self) -> Sandbox:
@@ -179,6 +191,15 @@ class Options:
     def baseline_names(self) -> tuple[str, ...]:
         """The names in `baselines`, which stand there with commas between them."""
         return tuple(name.strip() for name in self.baselines.split(",") if name.strip())
+
+
+def _axes_of(text: str) -> list[tuple[str, int]]:
+    """("x", 0) and ("x", 1) of "x:0,1"."""
+    name, _, axes = text.rpartition(":")
+    numbers = [axis.strip() for axis in axes.split(",")]
+    if not name or not all(number.isdecimal() for number in numbers):
+        raise UserError(f"--dynamic cannot be {text!r}", next_step="use input:axis, such as x:0,1")
+    return [(name.strip(), int(number)) for number in numbers]
 
 
 def listed(values: Iterable[str] | str | None) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,18 @@ def test_each_cause_is_told_once_a_class(files: Make) -> None:
     calls = [in_autocast, lambda: other(X), lambda: half(X.double())]
     assert [told(call) for call in calls] == [[], [], []]
     assert told(lambda: files()(X.requires_grad_())) == []
+
+
+def test_other_sizes_are_told_with_those_that_there_are_kernels_for(files: Make) -> None:
+    new = files()
+    wide = torch.randn(5, 9)
+    words = re.escape(sentence("an input is of [5, 9], not [*, 8]", "--dynamic INPUT:AXIS"))
+    with pytest.warns(UserWarning, match=words), pytest.raises(RuntimeError):
+        new(wide)  # which the original does not take
+    with warnings.catch_warnings(), pytest.raises(RuntimeError):
+        warnings.simplefilter("error")
+        new(wide)
+    assert told(lambda: new(X[:2])) == []
 
 
 def test_several_causes_are_one_warning(files: Make) -> None:

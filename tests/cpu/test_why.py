@@ -112,7 +112,8 @@ def test_the_arguments_may_be_others(result: opweld.Result) -> None:
         said = asked(result, torch.randn(7, 8), 3.0)
         assert said == "`scale == 2.0` does not hold (scale is 3.0)"
         said = result.why(torch.randn(7, 9))
-        assert said.endswith("`x.shape[1] == 8` does not hold (x is float32[7, 9] on cpu)")
+        assert "`x.shape[1] == 8` does not hold (x is float32[7, 9] on cpu); opweld" in said
+        assert said.endswith("--dynamic INPUT:AXIS makes kernels for it")
         said = result.why(torch.randn(7, 8).double())
         assert said.endswith("x is float64[7, 8] on cpu, and the kernels are for float32 on cpu")
         said = result.why(torch.randn(7, 8, device="meta"))
@@ -217,7 +218,8 @@ def test_a_guard_of_two_statements() -> None:
 def test_no_option_is_named_for_another_shape() -> None:
     result = opweld.optimize(Fixed(), torch.randn(4, 8), check=False)
     said = asked(result, torch.randn(8, 4))
-    assert said == "x is float32[8, 4] on cpu, and the kernels are for float32[4, 8] on cpu"
+    wanted = "x is float32[8, 4] on cpu, and the kernels are for float32[4, 8] on cpu; opweld"
+    assert said == f"{wanted} optimize --dynamic INPUT:AXIS makes kernels for it"
 
 
 def test_kernels_that_were_not_built(

@@ -23,7 +23,7 @@ from .modules.facts import recording
 from .modules.modes import surely_differ
 from .modules.preserve import BOTH, EVAL, OWN, TRAINING, flags_in
 from .specialise import canonical
-from .task import InMode, Task, batched_inputs, widest
+from .task import Axes, InMode, Task, asked_axes, batched_inputs, widest
 
 _NONE: frozenset[str] = frozenset()
 
@@ -44,7 +44,9 @@ def capture_variants(
     if not arguments.tensors:
         raise CaptureError("none of the inputs is a tensor", next_step="give at least one tensor")
     task = Task(module, arguments, name, given_back, needs)
-    candidates = batched_inputs(arguments) if batch else _NONE
+    candidates = (batched_inputs(arguments) if batch else frozenset()) | asked_axes(
+        arguments, needs.dynamic
+    )
     variants, kept = _in_modes(task, candidates)
     for dtype in needs.dtypes:
         more, refused = _in_dtype(task, dtype, candidates)
@@ -52,7 +54,7 @@ def capture_variants(
     return Capture(name, variants, kept)
 
 
-def _in_modes(task: Task, candidates: frozenset[str]) -> _Found:
+def _in_modes(task: Task, candidates: Axes) -> _Found:
     if task.needs.mode == BOTH:
         return _both_modes(task, candidates)
     try:
@@ -63,7 +65,7 @@ def _in_modes(task: Task, candidates: frozenset[str]) -> _Found:
         raise
 
 
-def _captures(task: Task, mode: str, candidates: frozenset[str]) -> bool:
+def _captures(task: Task, mode: str, candidates: Axes) -> bool:
     try:
         _in_mode(replace(task, mode=mode), candidates)
     except (CaptureError, NeedsFixedSizes):
@@ -71,7 +73,7 @@ def _captures(task: Task, mode: str, candidates: frozenset[str]) -> bool:
     return True
 
 
-def _in_dtype(task: Task, label: str, candidates: frozenset[str]) -> _Found:
+def _in_dtype(task: Task, label: str, candidates: Axes) -> _Found:
     """The variants of the same module and call with floating tensors of another dtype."""
     dtype, given = getattr(torch, label), (task.arguments.args, task.arguments.kwargs)
     tensors = (*task.module.parameters(), *(leaf.value for leaf in task.arguments.tensors))
@@ -94,7 +96,7 @@ def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor.detach().to(dtype).requires_grad_(tensor.requires_grad)
 
 
-def _one_mode(task: Task, candidates: frozenset[str]) -> _Found:
+def _one_mode(task: Task, candidates: Axes) -> _Found:
     """One mode; the other is captured too where the two may be one computation."""
     plain = _in_mode(task, candidates)
     return _with_equal_mode(plain) or _states(plain, plain.flags)
@@ -115,7 +117,7 @@ def _with_equal_mode(plain: InMode) -> _Found | None:
     return _states_of_both(plain, other) if _alike(other, plain) else None
 
 
-def _both_modes(task: Task, candidates: frozenset[str]) -> _Found:
+def _both_modes(task: Task, candidates: Axes) -> _Found:
     """Both modes, that of the module first; one variant where they are one computation."""
     modes = (TRAINING, EVAL) if task.module.training else (EVAL, TRAINING)
     try:
@@ -152,10 +154,10 @@ def _states_of_both(plain: InMode, other: InMode) -> _Found:
     return _states(replace(plain, reads=plain.reads.joined(other.reads)), flags)
 
 
-def _in_mode(task: Task, candidates: frozenset[str]) -> InMode:
+def _in_mode(task: Task, candidates: Axes) -> InMode:
     flags = flags_in(task.module, task.mode)
     with recording(task.module) as reads:
-        exported, dynamic = widest(task, candidates)
+        exported, dynamic, fixed = widest(task, candidates)
     if reads.writes:
         raise OriginalKept(f"the forward assigns to self.{reads.writes[0]}")
     task = replace(task, assigned=frozenset(reads.assigned))
@@ -163,7 +165,7 @@ def _in_mode(task: Task, candidates: frozenset[str]) -> InMode:
     changed = exported.graph.changed_in_place & exported.differentiable
     if changed:
         raise OriginalKept(f"the forward gives {min(changed)}, a buffer, a gradient")
-    return InMode(task, exported, dynamic, reads, flags)
+    return InMode(task, exported, dynamic, reads, flags, fixed)
 
 
 def _states(mode: InMode, flags: Mapping[str, bool], other_mode: bool = False) -> _Found:
@@ -182,6 +184,7 @@ def _states(mode: InMode, flags: Mapping[str, bool], other_mode: bool = False) -
     plain = replace(plain, name=plain.state or plain.name)
     said = mode.exported.own_gradients
     kept = [(_joined(plain.state, "with gradients"), said)] if said else []
+    kept += [(_joined(plain.state, "other sizes"), mode.fixed)] if mode.fixed else []
     others, also = [], []
     for label, dtype in AUTOCAST.items():
         named = replace(plain, autocast=label)

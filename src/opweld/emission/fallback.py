@@ -6,6 +6,7 @@ from ..ir.contract import Needs
 from ..ir.original import Original, Part
 from ..ir.types import DType
 from .guards import AUTOCAST_DTYPES
+from .host_bound import is_early
 from .spelling.ops import dtype
 
 # Those that --dtype makes kernels for.
@@ -16,7 +17,19 @@ def teller(original: Original, parts: tuple[Part, ...], needs: Needs) -> str:
     """The call that makes the file's `tell`; what was asked for and is not there is PyTorch's."""
     name = original.file.removesuffix(".py")
     lists = (_modes(parts, needs), _autocasts(parts, needs), _dtypes(parts, needs))
-    return f'_teller("{name}", {", ".join(map(_tuple, lists))})'
+    texts = [*map(_tuple, lists), f"[{', '.join(_shapes(parts))}]"]
+    return f'_teller("{name}", {", ".join(texts)})'
+
+
+def _shapes(parts: tuple[Part, ...]) -> list[str]:
+    """The shapes of the tensors that are arguments themselves, "*" for sizes that vary; none where
+    other arguments hold tensors, or the classes of submodules have each their own.
+    """
+    contract = parts[0].variant.contract
+    if not is_early(contract) or any(part.variant.submodule for part in parts):
+        return []
+    shapes = [fact.type.shape for fact in contract.inputs if fact.type is not None]
+    return [str([n if isinstance(n, int) else "*" for n in s]).replace("'", '"') for s in shapes]
 
 
 def _modes(parts: tuple[Part, ...], needs: Needs) -> list[str]:

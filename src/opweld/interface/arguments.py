@@ -97,6 +97,10 @@ Judged = Annotated[
         "Judge the example call in eval or training; own is how Model is made.",
     ),
 ]
+Dynamic = Annotated[
+    list[str] | None,
+    typer.Option("--dynamic", metavar="INPUT:AXES", help=option_help("dynamic")),
+]
 Batch = Annotated[int | None, typer.Option("--batch", help=option_help("batch"))]
 Seed = Annotated[int | None, typer.Option("--seed", help=option_help("seed"))]
 TimeLimit = Annotated[float | None, typer.Option("--time-limit", help=option_help("time_limit_s"))]

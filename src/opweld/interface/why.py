@@ -25,6 +25,8 @@ HOST_BOUND = (
     " it; larger calls, or torch.no_grad(), run them"
 )
 NOT_BUILT = "its kernels were not built, or no device here runs them; a warning said why"
+# What the file's own warning says of sizes begins so.
+_OTHER_SIZES = "an input is of "
 # What clauses that are not about the arguments mean where they do not hold.
 _MEANINGS = {
     "type(self) is": "the module is of another class than ModelNew",
@@ -154,14 +156,17 @@ class _Reading:
         """Why it did not, with what to do about it where there is something."""
         if self._is_host_bound:
             return HOST_BOUND
-        if sentence := self._warning():
+        sentence, hint = self._warning(), ""
+        if sentence.startswith(_OTHER_SIZES):  # the guard says it with names
+            sentence, hint = "", "; " + sentence.partition("; ")[2]
+        if sentence:
             return sentence
         if not self._failed:
             return "autocast to another dtype is on"
         found = [(number, self._meaning(clause)) for number, clause in self._failed]
         # that of another mode is no news where this one has a guard
         _, meaning = max(found, key=lambda each: (".training is " not in each[1], each[0]))
-        return meaning
+        return meaning + hint
 
     def _runs(self, statements: Iterable[ast.stmt]) -> bool | None:
         """Whether they come to kernels before they return; None where they do neither."""

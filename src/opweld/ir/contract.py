@@ -110,12 +110,14 @@ class Needs:
 
     `mode` is "eval", "training" or "both", or "own" for the one that the module is in. The dtypes
     of `autocast` and `dtypes` ("float16", say) are beside what the example call needs: no autocast,
-    and its own dtype.
+    and its own dtype. `dynamic` are axes of inputs, by access, whose sizes vary from call to call,
+    beside the batch.
     """
 
     mode: str = "own"
     autocast: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
+    dynamic: tuple[tuple[str, int], ...] = ()
 
 
 EXAMPLE_ONLY = Needs()

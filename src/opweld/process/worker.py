@@ -129,7 +129,7 @@ def asked_of(request: dict[str, Any]) -> tuple[Path, Options]:
     """The model file and the options of a request."""
     given = request["options"]
     choices = {**given, "exclude": frozenset(given["exclude"])}
-    for name in ("autocast", "dtype", "pass_env"):
+    for name in ("autocast", "dtype", "dynamic", "pass_env"):
         choices[name] = tuple(given[name])
     return Path(request["path"]), Options(**choices)
 

@@ -7,6 +7,9 @@ import torch
 from tests.capturing import assert_agrees, captured, module_of
 from torch import nn
 
+from opweld.capture import capture
+from opweld.errors import UserError
+from opweld.ir.contract import Needs
 from opweld.ir.expr import symbol
 
 X = torch.randn(6, 8)
@@ -47,6 +50,56 @@ def test_control_flow_at_zero_and_one_is_seen() -> None:
 )
 def test_conditions_that_no_range_expresses_fix_the_size(forward) -> None:
     assert ranges(forward, X) == []
+
+
+def sized(forward, dynamic, *args, **held):
+    """The one variant of a capture whose axes of these inputs are dynamic, beside the batch."""
+    model, needs = module_of(forward, **held), Needs(dynamic=dynamic)
+    found = capture(model, args, {}, name="model", needs=needs)
+    (variant,) = found.variants
+    assert_agrees(variant, model, *args)
+    return variant, found.kept
+
+
+def test_axes_that_the_user_names_are_symbolic() -> None:
+    x = torch.randn(6, 5, 8)
+    variant, kept = sized(lambda self, x: torch.softmax(x, 1) * x.shape[1], (("x", 1),), x)
+    assert [(f.access, f.lower, f.upper) for f in variant.contract.symbols] == [
+        (("x", 0), 0, None),
+        (("x", 1), 1, None),
+    ]
+    assert variant.graph.inputs[0].type.shape == (S0, symbol("s1"), 8) and not kept
+
+
+def test_what_two_inputs_share_is_one_symbol() -> None:
+    def forward(self, x, mask):
+        return torch.where(mask, x, 0.0).sum(1) + self.place[: x.shape[1]].sum(0)
+
+    x, mask = torch.randn(6, 5, 8), torch.ones(6, 5, 1, dtype=torch.bool)
+    dynamic = (("x", 1), ("mask", 1))
+    variant, kept = sized(forward, dynamic, x, mask, place=nn.Parameter(torch.randn(12, 8)))
+    assert [(f.access, f.upper) for f in variant.contract.symbols] == [
+        (("x", 0), None),
+        (("x", 1), 12),
+    ]
+    assert not kept
+
+
+def test_an_axis_that_cannot_be_dynamic_is_told_and_the_batch_stays_so() -> None:
+    x = torch.randn(6, 5, 8)
+    variant, kept = sized(lambda self, x: x.view(-1, 8, 5) * 2, (("x", 1),), x)
+    ((state, reason),) = kept
+    assert state == "other sizes" and reason
+    assert [fact.access for fact in variant.contract.symbols] == [("x", 0)]
+
+
+@pytest.mark.parametrize(
+    ("axis", "words"),
+    [(("y", 1), "no input that is a tensor is called y"), (("x", 3), "x has axes 0 to 2")],
+)
+def test_an_axis_that_does_not_exist_is_refused(axis, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        sized(lambda self, x: x * 2, (axis,), torch.randn(6, 5, 8))
 
 
 def test_an_example_of_one_row_fixes_the_size() -> None:

@@ -67,7 +67,7 @@ def num_own_lines(compiled: Compiled) -> int:
 
 def told(compiled: Compiled) -> tuple[Any, ...]:
     """The modes, autocasts and dtypes that an option would make kernels for."""
-    (lists,) = re.findall(r"_teller\(\"\w+\", (.*?\))\)", compiled.text)
+    (lists,) = re.findall(r"_teller\(\"\w+\", (.*?\)), \[", compiled.text)
     return eval(f"({lists},)")
 
 

@@ -13,7 +13,7 @@ from opweld.emission.support import MARKER, call_text, filled, optional_texts, s
 
 MAX_LINES = 115
 # The aim is 300.
-MAX_FILE_LINES = 620
+MAX_FILE_LINES = 623
 # What a reader of gelu's file has to read: the original and all that was made of it.
 MAX_OWN_LINES = 135
 TARGETS = ("cpu", "sm_90a")

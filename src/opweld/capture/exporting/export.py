@@ -63,12 +63,12 @@ class NeedsFixedSizes(Exception):
 def export_graph(
     module: nn.Module,
     arguments: Arguments,
-    dynamic: frozenset[str],
+    dynamic: frozenset[tuple[str, int]],
     name: str,
     autocast: torch.dtype | None = None,
     given_back: frozenset[str] = frozenset(),
 ) -> Exported:
-    """The graph of one forward; axis 0 of the inputs named in `dynamic` is symbolic, and calls that
+    """The graph of one forward; the axes of inputs in `dynamic` are symbolic, and calls that
     condense stay PyTorch's on the lines `given_back`.
 
     Raises CaptureError with the reason and the user's line, and NeedsFixedSizes.
@@ -102,7 +102,7 @@ def export_graph(
 
 
 def _exported(
-    module: nn.Module, arguments: Arguments, dynamic: frozenset[str]
+    module: nn.Module, arguments: Arguments, dynamic: frozenset[tuple[str, int]]
 ) -> tuple[ExportedProgram, str]:
     """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
@@ -180,10 +180,13 @@ def _explained(error: Exception) -> CaptureError:
     return CaptureError(f"the forward {what}: {first.strip()}", where=where)
 
 
-def _dynamic_shapes(arguments: Arguments, dynamic: frozenset[str]) -> dict[str, Any]:
-    wanted = {id(leaf.value) for leaf in arguments.tensors if leaf.access in dynamic}
+def _dynamic_shapes(arguments: Arguments, dynamic: frozenset[tuple[str, int]]) -> dict[str, Any]:
+    wanted: dict[int, dict[int, Any]] = {}
+    for leaf in arguments.tensors:
+        axes = {axis: Dim.AUTO for access, axis in dynamic if access == leaf.access}
+        wanted |= {id(leaf.value): axes} if axes else {}
     return {
-        name: pytree.tree_map(lambda leaf: {0: Dim.AUTO} if id(leaf) in wanted else None, value)
+        name: pytree.tree_map(lambda leaf: wanted.get(id(leaf)), value)
         for name, value in arguments.bound.items()
     }
 

@@ -24,8 +24,6 @@ from ..task import InMode, Task
 from .access import weight_access
 from .facts import module_facts
 
-_NONE: frozenset[str] = frozenset()
-
 
 def contract_of(mode: InMode, flags: Mapping[str, bool]) -> Contract:
     task, graph = mode.task, mode.exported.graph
@@ -127,7 +125,7 @@ def _lowered(task: Task, exported: Exported, name: str, sizes: dict[str, int]) -
 def _same_at(task: Task, exported: Exported, name: str, sizes: dict[str, int]) -> bool:
     """Whether the module at other sizes, that of `name` among them, is the same graph."""
     try:
-        fixed = task.export(_NONE, _resized(task, exported.graph, name, sizes[name])).graph
+        fixed = task.export(frozenset(), _resized(task, exported.graph, name, sizes[name])).graph
     except (CaptureError, NeedsFixedSizes):
         return False
     ours = specialise(exported.graph, sizes)
@@ -156,14 +154,21 @@ def _given(node: Node) -> str | None:
 
 
 def _resized(task: Task, graph: Graph, name: str, size: int) -> Arguments:
-    """The same call with another size along the leading axis of the inputs of size `name`."""
-    of_size = {n.attrs.access for n in graph.inputs if n.type.shape[:1] == (symbol(name),)}
-    wanted = {id(t.value) for t in task.arguments.tensors if t.access in of_size}
+    """The same call with another size along the axes of size `name`."""
+    wanted = symbol(name)
+    shapes = {node.attrs.access: node.type.shape for node in graph.inputs}
+    axes = {
+        id(t.value): [axis for axis, own in enumerate(shapes.get(t.access, ())) if own == wanted]
+        for t in task.arguments.tensors
+    }
 
     def cut(leaf: Any) -> Any:
-        if id(leaf) not in wanted:
+        if not axes.get(id(leaf)):
             return leaf
-        return leaf.detach()[:size].clone().requires_grad_(leaf.requires_grad)
+        part = leaf.detach()
+        for axis in axes[id(leaf)]:
+            part = part.narrow(axis, 0, size)
+        return part.clone().requires_grad_(leaf.requires_grad)
 
     given = (task.arguments.args, task.arguments.kwargs)
     args, kwargs = pytree.tree_map(cut, given)
