@@ -59,7 +59,8 @@ def _places(nodes: fx.graph.node_list) -> dict[fx.Node, int]:
 def _shows_a_write(view: fx.Node, places: dict[fx.Node, int]) -> bool:
     """Whether a write on one side of the view is seen on the other.
 
-    It is seen in what is read afterwards, and by the caller in his own tensors.
+    It is seen in what is read afterwards, and by the caller in his own tensors. What was written
+    before the view was made is in a copy, too.
     """
     nodes = list(view.graph.nodes)
     shared = [node for node in nodes if places.get(node) == places[view]]
@@ -71,6 +72,7 @@ def _shows_a_write(view: fx.Node, places: dict[fx.Node, int]) -> bool:
     return any(
         other.op == "placeholder" or any(order[user] > order[writer] for user in other.users)
         for writer in shared
+        if order[writer] > order[view]
         for given in written_by(writer)
         for other in shared
         if (other in inside) != (given in inside)

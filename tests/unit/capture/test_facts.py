@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 import torch
-from tests.capturing import captured, module_of
+from tests.capturing import assert_agrees, captured, module_of
 from torch import nn
 from torch.nn.utils import parametrizations
 
 from opweld.capture import capture
-from opweld.errors import CaptureError
+from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.contract import CallableValue, OpaqueValue
 from opweld.ir.ops import Op
 
@@ -357,3 +358,33 @@ def test_attention_reads_operands_of_any_layout(dropout: float, draws: bool) -> 
     calls = [n.attrs for n in variant.graph.nodes() if n.op is Op.CALL]
     assert [call.draws for call in calls] == [draws]
     assert not variant.contract.row_major
+
+
+def _written_after(self, x):
+    y = x.transpose(0, 1)
+    z = y.reshape(-1)
+    y.add_(1)
+    return z * 2
+
+
+def _written_before(self, x):
+    y = torch.zeros_like(x).masked_fill_(x > 0, 3.0)
+    return torch.tanh(y.transpose(0, 1).reshape(-1)) * 2, y + 1
+
+
+def _written_through(self, x):
+    y = (x * 2).transpose(0, 1)
+    y.reshape(-1).add_(1)
+    return y * 2
+
+
+@pytest.mark.parametrize("forward", [_written_after, _written_through])
+def test_what_a_write_shows_or_not_by_the_layout_is_the_originals(forward: Any) -> None:
+    with pytest.raises(OriginalKept, match="may share|changes its input"):
+        captured(module_of(forward), X)
+
+
+def test_what_was_written_before_a_view_is_in_a_copy_too() -> None:
+    """A padding mask that is filled in place, then reshaped for all heads."""
+    model = module_of(_written_before)
+    assert_agrees(captured(model, X).variants[0], model, X)
