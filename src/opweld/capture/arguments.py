@@ -62,9 +62,11 @@ def bind(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Ar
             variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
             found = list(_walk(name, bound.arguments[name], facts, variadic))
             leaves.extend(found)
+    # By name where they are given so: a wrapper around the forward may look for them there.
+    named = {name: kwargs[name] for name in signature.parameters if name in kwargs}
     return Arguments(
-        bound.args,
-        bound.kwargs,
+        args,
+        {**named, **kwargs},
         _signature_text(signature),
         dict(bound.arguments),
         tuple(leaves),

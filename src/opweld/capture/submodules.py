@@ -55,6 +55,8 @@ def capture_submodules(
     """The largest submodules that have graphs, and kernels; None where there are none. `refusal` is
     why the whole has no graph. The module is left as it was.
     """
+    if any(map(nn.parameter.is_lazy, (*module.parameters(), *module.buffers()))):
+        return None
     try:
         calls = recorded_calls(module, args, kwargs)
     except CaptureError:
