@@ -32,7 +32,7 @@ from .emission.support import (
     support_text,
 )
 from .ir.contract import EXAMPLE_ONLY, Needs
-from .ir.graph import Graph, records_of
+from .ir.graph import Graph, Record, records_of
 from .ir.kernels.kernel import RowBlocks
 from .ir.kernels.reduction import Lowered
 from .ir.kernels.shared import fused_groups_of
@@ -288,9 +288,12 @@ def _slug(original: Original) -> str:
 def _records(original: Original, parts: tuple[Part, ...]) -> dict[str, str]:
     """The types of objects that the forward returns."""
     records = (r for part in parts for r in records_of(part.plan.graph.structure))
-    return {
-        maker_name(each): object_expression(each.type_name, original.module) for each in records
-    }
+    return {maker_name(each): _maker(each, original) for each in records}
+
+
+def _maker(record: Record, original: Original) -> str:
+    kind = object_expression(record.type_name, original.module)
+    return f"_of_attributes({kind})" if record.of_attributes else kind
 
 
 def _list_lengths(parts: tuple[Part, ...]) -> dict[str, tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,7 +14,7 @@ from tests.behaviour.emitted import load_file
 from opweld.capture.records import fields_of
 from opweld.driver import compile_file
 from opweld.errors import CaptureError
-from opweld.judge.tree import map_tensors, structure
+from opweld.judge.tree import leaves, map_tensors, structure
 from opweld.model_file import import_file
 from opweld.options import Options
 
@@ -148,9 +149,77 @@ def test_what_is_returned_is_the_original_s(
     assert all(type(one) is type(other) for one, other in zip(found, wanted, strict=True))
 
 
-def test_an_object_that_is_no_record_is_refused_in_a_sentence(tmp_path: Path) -> None:
+# Objects without a constructor of their fields: a cache, as those of Hugging Face's models.
+HELD = """(
+    Plain(y),
+    Cache([Layer(y * 2.0, y + x), Layer(y - 1.0, y - 1.0)]),
+)"""
+CACHES = """
+class Layer:
+    counted = 0
+
+    def __init__(self, keys, values):
+        Layer.counted += 1
+        self.keys, self.values = keys, values
+        self.device, self.dtype = keys.device, keys.dtype
+        self.is_ready = True
+
+
+class Cache:
+    def __init__(self, layers):
+        self.layers, self.offloading, self.kind = layers, False, None
+
+    def __len__(self):
+        return len(self.layers)
+"""
+
+
+def test_an_object_that_is_made_in_the_forward_is_made_of_what_it_holds(
+    build_folder: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "returning.py"
-    path.write_text(OUTPUTS.replace("RETURNED", "Plain(y)").replace("REGISTERED", "True"))
+    text = OUTPUTS.replace("RETURNED", HELD).replace("REGISTERED", "True")
+    path.write_text(text.replace("\n\nclass Model(", f"\n{CACHES}\n\nclass Model("), "utf-8")
+    compiled = compile_file(path, Options(target="cpu", check=False))
+    file = load_file(tmp_path / "returning_new.py", compiled.text)
+    new, x = file.ModelNew().eval(), torch.randn(6, 8)
+    layers = file._original.Layer
+    with torch.no_grad():
+        assert new._opweld_fits(x)
+        before = layers.counted
+        plain, cache = new(x)
+        assert layers.counted == before  # no constructor runs: what it does was captured
+        wanted, other = file.Model.forward(new, x)
+    torch.testing.assert_close(plain.x, wanted.x)
+    assert type(cache) is type(other) and list(vars(cache)) == list(vars(other))
+    assert (len(cache), cache.offloading, cache.kind) == (2, False, None)
+    for one, two in zip(cache.layers, other.layers, strict=True):
+        assert type(one) is layers and list(vars(one)) == list(vars(two))
+        assert (one.device, one.dtype, one.is_ready) == (two.device, two.dtype, True)
+        torch.testing.assert_close((one.keys, one.values), (two.keys, two.values))
+    twice = cache.layers[1]
+    assert twice.keys is not twice.values
+
+
+def test_the_judge_sees_what_objects_hold(tmp_path: Path) -> None:
+    held = types.SimpleNamespace(x=torch.ones(2), y=[torch.zeros(3)], d=torch.device("cpu"), n=3)
+    found = dict(leaves({"a": held}))
+    assert list(found) == ["['a'].x", "['a'].y[0]", "['a'].d", "['a'].n"]
+    assert found["['a'].d"] == "cpu" and structure(held)[0] == ("", "object")
+    doubled = map_tensors(held, lambda t: t * 2)
+    assert doubled is not held and torch.equal(doubled.x, torch.full((2,), 2.0))
+    held.own = held  # which has no end
+    assert len(dict(leaves(held))) < 100
+    assert (
+        structure(object()) == [("", "leaf")] and structure(torch.nn.Linear(1, 1))[0][1] == "leaf"
+    )
+
+
+def test_an_object_of_more_than_attributes_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "returning.py"
+    slots = "class Plain:\n    __slots__ = ('x',)\n"
+    text = OUTPUTS.replace("class Plain:\n", slots).replace("RETURNED", "Plain(y)")
+    path.write_text(text.replace("REGISTERED", "True"))
     said = "the forward returns a Plain, whose parts torch does not know; return tensors, tuples"
     with pytest.raises(CaptureError, match=said):
         compile_file(path, Options(target="cpu", check=False))

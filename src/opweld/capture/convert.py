@@ -105,7 +105,7 @@ class Converter:
                 )
         outputs = Outputs(self.build, self.values, self._as_call, self.wholes.whole)
         leaves = outputs.leaves(returned)
-        structure = structure_of(leaves, out_spec)
+        structure = structure_of(leaves, out_spec, self.place.device)
         nodes = tuple(outputs.nodes)
         self._require_draws(nodes)
         return Graph(

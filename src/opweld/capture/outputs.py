@@ -18,15 +18,15 @@ from torch.utils import _pytree as pytree
 
 from opweld.errors import OriginalKept
 from opweld.ir.attrs import CallAttrs, Operand, TorchLiteral
-from opweld.ir.graph import Leaf, Node, Record, Structure, records_of
+from opweld.ir.graph import CALL_DEVICE, Leaf, Node, Record, Structure, records_of
 from opweld.ir.ops import Op
 
 from .build import Builder
 from .call import RunTimeScalar
 from .ops.complexes import Complex
 from .ops.views import ALIASING, REORDERING, SHARING
+from .records import CONSTANTS, attributes_of, fields_of
 from .records import field as field_of
-from .records import fields_of
 
 _SOURCES = (Op.INPUT, Op.WEIGHT)
 
@@ -116,13 +116,15 @@ def root_of(node: Node) -> Node:
     return node
 
 
-def structure_of(leaves: list[Structure], out_spec: Any) -> Structure:
-    """The returned structure with leaves in it.
+def structure_of(
+    leaves: list[Structure], out_spec: Any, device: torch.device | None = None
+) -> Structure:
+    """The returned structure with leaves in it; `device` is the call's.
 
     Raises OriginalKept for a type that cannot be made of its fields, or found by its name.
     """
     placed = [_Placed(leaf) for leaf in leaves]
-    structure = _structure(pytree.tree_unflatten(placed, out_spec))
+    structure = _structure(pytree.tree_unflatten(placed, out_spec), device)
     types: dict[str, str] = {}
     for record in records_of(structure):
         if types.setdefault(record.qualname, record.type_name) != record.type_name:
@@ -136,18 +138,25 @@ class _Placed:
     leaf: Structure
 
 
-def _structure(value: Any) -> Structure:
+def _structure(value: Any, device: torch.device | None) -> Structure:
+    def within(part: Any) -> Structure:
+        return _structure(part, device)
+
     if isinstance(value, _Placed):
         return value.leaf
     if value is None:  # a field that a flattened object does without
         return ("const", None)
     if type(value) in (tuple, list):
-        return (type(value).__name__, tuple(_structure(v) for v in value))
+        return (type(value).__name__, tuple(map(within, value)))
     if type(value) is dict and all(isinstance(key, str | int) for key in value):
-        return ("dict", tuple((key, _structure(v)) for key, v in value.items()))
+        return ("dict", tuple((key, within(v)) for key, v in value.items()))
+    name = f"{type(value).__module__}:{type(value).__qualname__}"
     if (fields := fields_of(value)) is not None:
-        name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return Record(name, tuple((key, _structure(field_of(value, key))) for key in fields))
+        return Record(name, tuple((key, within(field_of(value, key))) for key in fields))
+    if isinstance(value, CONSTANTS):  # an attribute of an object
+        return ("const", CALL_DEVICE if value == device else value)
+    if (names := attributes_of(value)) is not None:
+        return Record(name, tuple((key, within(getattr(value, key))) for key in names), True)
     raise OriginalKept(
         f"the forward returns a {type(value).__name__}",
         next_step="return tensors, tuples, lists, dicts, named tuples or dataclasses",

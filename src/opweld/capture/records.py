@@ -4,7 +4,8 @@ Tuples, lists and dicts are spelled out; every other object is made by its type,
 fields by their names: dataclasses, named tuples, and dicts of a type of their own, such as the
 outputs of Hugging Face's models, which are both dataclass and dict. torch.export goes into objects
 of types that are registered with torch.utils._pytree; types of these kinds that are not are
-registered here.
+registered here. An object of a class of its own is made without its constructor, of all attributes
+that it has.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
 _UNKNOWN = re.compile(r"Found <class '([\w.]+)'> in output, which is not a known type")
@@ -34,6 +36,27 @@ def fields_of(value: Any) -> tuple[str, ...] | None:
     fields = dataclasses.fields(value)
     own = hasattr(value, "__post_init__") or not all(each.init for each in fields)
     return None if own else tuple(each.name for each in fields)
+
+
+def attributes_of(value: Any) -> tuple[str, ...] | None:
+    """The names of all that an object holds; None for one that holds more than attributes."""
+    cls = type(value)
+    found = _has_attributes_alone(cls) and "<locals>" not in cls.__qualname__
+    return tuple(vars(value)) if found and all(map(str.isidentifier, vars(value))) else None
+
+
+def _has_attributes_alone(cls: type) -> bool:
+    sizes = cls.__basicsize__ == _Plain.__basicsize__ and cls.__dictoffset__ != 0
+    return sizes and not issubclass(cls, _NO_OBJECTS)
+
+
+class _Plain:
+    """Has the size of an object that has attributes and nothing else."""
+
+
+_NO_OBJECTS = (type, nn.Module, torch.Tensor)
+CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.device)
+"""What an object may hold beside tensors and what has them."""
 
 
 def _keys_of(value: dict[Any, Any]) -> tuple[str, ...] | None:
@@ -100,6 +123,33 @@ def _register(cls: type) -> bool:
         )
     elif dataclasses.is_dataclass(cls):
         torch.export.register_dataclass(cls)
+    elif _has_attributes_alone(cls):
+        pytree.register_pytree_node(
+            cls,
+            _taken_apart,
+            lambda values, context: _of_attributes(cls, values, context),
+            serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        )
     else:
         return False
     return True
+
+
+Context = tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]
+
+
+def _taken_apart(value: Any) -> tuple[list[Any], Context]:
+    """What may hold tensors, and the names of all with the other values."""
+    held = vars(value)
+    parts = {name: each for name, each in held.items() if not isinstance(each, CONSTANTS)}
+    others = tuple((name, each) for name, each in held.items() if name not in parts)
+    return list(parts.values()), (tuple(held), others)
+
+
+def _of_attributes(cls: type, values: Iterable[Any], context: Context) -> Any:
+    names, others = context
+    known = dict(others)
+    parts = iter(values)
+    made: Any = object.__new__(cls)
+    made.__dict__.update((name, known[name] if name in known else next(parts)) for name in names)
+    return made

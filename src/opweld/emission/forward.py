@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ir.calls import place_of
 from ..ir.contract import ModuleFact
-from ..ir.graph import Graph, Leaf, ModuleCall, Node, Origin, Record, Tracking
+from ..ir.graph import CALL_DEVICE, Graph, Leaf, ModuleCall, Node, Origin, Record, Tracking
 from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
@@ -410,7 +410,7 @@ def _returned(graph: Graph, body: Body, structure: Any) -> str:
         return f"_kernels.{maker_name(structure)}({', '.join(fields)})"
     kind, items = structure
     if kind == "const":
-        return number(items)
+        return _constant(items, body)
     if kind == "dict":
         entries = [f"{key!r}: {_returned(graph, body, item)}" for key, item in items]
         return f"{{{', '.join(entries)}}}"
@@ -418,3 +418,9 @@ def _returned(graph: Graph, body: Body, structure: Any) -> str:
     if kind == "list":
         return f"[{texts}]"
     return f"({texts},)" if len(items) == 1 else f"({texts})"
+
+
+def _constant(value: Any, body: Body) -> str:
+    if value is CALL_DEVICE:
+        return body.device
+    return f'torch.device("{value}")' if type(value).__name__ == "device" else number(value)

@@ -32,6 +32,7 @@ _OPTIONAL = {
     "buffers/before": ("_kernels.before(",),
     "buffers/update": ("_kernels.update(",),
     "autocast": ("_kernels.autocast(",),
+    "of_attributes": ("_of_attributes(",),
     "named": ("_named(",),
     "several": ("_several(",),
     "gradients/closed": ("_closed(",),

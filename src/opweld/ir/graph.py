@@ -114,12 +114,25 @@ class Leaf:
     index: int
 
 
+class CallDevice:
+    """Stands among what is returned for the device of the call."""
+
+    def __repr__(self) -> str:
+        return "the call's device"
+
+
+CALL_DEVICE = CallDevice()
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An object of the type "module:qualname", which is made of its fields by their names."""
+    """An object of the type "module:qualname", which is made of its fields by their names; or
+    without its constructor, of its attributes.
+    """
 
     type_name: str
     fields: tuple[tuple[str, Structure], ...]
+    of_attributes: bool = False
 
     @property
     def qualname(self) -> str:

@@ -23,7 +23,13 @@ import torch
 from torch import Tensor
 
 from opweld.errors import OpweldError
-from opweld.judge.load import Call, CandidateError, brief, import_model_file
+from opweld.judge.load import (
+    Call,
+    CandidateError,
+    brief,
+    build_original,
+    import_model_file,
+)
 from opweld.judge.numerics.differentiate import Backward
 from opweld.judge.process.environment import is_spoilt
 from opweld.judge.process.processes import (
@@ -41,6 +47,7 @@ from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_
 from opweld.judge.values import to_plain
 from opweld.judge.verify.aliases import is_dense
 from opweld.judge.verify.run import Run
+from opweld.judge.witness.integrity import Integrity
 from opweld.judge.witness.objects import Fixed
 from opweld.judge.witness.process_state import process_state
 from opweld.sandbox import Policy, enter, within
@@ -89,6 +96,7 @@ class Server:
     mapped: Mapped = field(default_factory=Mapped)
     side: Side = field(default_factory=Side)
     results: dict[int, list[Any]] = field(default_factory=dict)
+    before: Integrity | None = None
     modules: list[Any] = field(default_factory=list)
     num_results: int = 0
 
@@ -137,15 +145,19 @@ class Server:
         return {"state": process_state(), "modules": list(sys.modules)}, None
 
     def ask_import_modules(self, header: Header, data: Tensor) -> tuple[Header, None]:
+        self.before = self.before or Integrity()
         for name in header["modules"]:
             # what cannot be imported alone was imported by something else before
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
-        import_model_file(Path(header["model_path"]), header["function"])
+        path = Path(header["model_path"])
+        module = import_model_file(path, header["function"])
+        with contextlib.suppress(Exception):  # it is built in the referee, too, which says so
+            build_original(module, path, header["seed"], torch.device("cpu"))
         if "torch._dynamo" in header["modules"]:
             # some of what it replaces it replaces when it first compiles
             torch.compile(torch.nn.Identity(), backend="eager")(torch.zeros(1))
-        return {}, None
+        return {"names": self.before.broken()}, None
 
     def ask_inputs(self, header: Header, data: Tensor) -> tuple[Header, None]:
         leaves = [t.detach() for t in self.side.last_inputs()]

@@ -51,13 +51,13 @@ class Witness:
 
     def differences(self, modules: Sequence[str], files: Files) -> list[str]:
         """What is another object when the libraries among these modules, and the model file, have
-        been imported.
+        been imported, and the original built.
         """
+        said = self._import(modules, files)
         if self.recorded is None:
-            return []
-        self._import(modules, files)
+            return said
         self._memory = self._memory or ProcessMemory(self.pid)
-        return self.recorded.differences(self._memory)
+        return [*said, *self.recorded.differences(self._memory)]
 
     def state_changes(self, modules: Sequence[str], files: Files) -> list[str]:
         """What of Python and the system they change."""
@@ -69,10 +69,11 @@ class Witness:
     def close(self, wait: bool = True) -> None:
         self._connection.close(wait)
 
-    def _import(self, modules: Sequence[str], files: Files) -> None:
+    def _import(self, modules: Sequence[str], files: Files) -> list[str]:
         known = [name for name in modules if name.partition(".")[0] in _LIBRARIES]
-        model = {"model_path": files.model_path, "function": files.reference}
-        self._ask({"ask": "import_modules", "modules": known, **model})
+        model = {"model_path": files.model_path, "function": files.reference, "seed": files.seed}
+        answer = self._ask({"ask": "import_modules", "modules": known, **model})
+        return [str(name) for name in answer["names"]]
 
     def _process_state(self) -> State:
         return dict(self._ask({"ask": "process_state"})["state"])
@@ -126,19 +127,19 @@ class Watch:
     def patched(self) -> list[str]:
         """What of torch, Python and the judge is another object in the process.
 
-        By its memory, and by what it says itself; less what importing the same libraries does.
+        By its memory, and by what it says itself; less what importing the same libraries does, and
+        building the original.
         """
-        said = {str(name) for name in self._ask({"ask": "patched"})["names"]}
-        if not self.reads_memory:
-            return sorted(said)
-        assert self._witness and self._witness.recorded and self._memory
-        try:
-            seen = set(self._witness.recorded.differences(self._memory))
-        except OSError:
-            return sorted({*said, "the access to its memory"})
-        if seen:
-            seen -= set(self._witness.differences(self._modules(), self._files))
-        return sorted({*seen, *said})
+        found = {str(name) for name in self._ask({"ask": "patched"})["names"]}
+        if self.reads_memory:
+            assert self._witness and self._witness.recorded and self._memory
+            try:
+                found |= set(self._witness.recorded.differences(self._memory))
+            except OSError:
+                return sorted({*found, "the access to its memory"})
+        if found and self._witness is not None:
+            found -= set(self._witness.differences(self._modules(), self._files))
+        return sorted(found)
 
     def process_changed(self) -> list[str]:
         """What of Python and the system is not as it was: after the import, later, or now."""
