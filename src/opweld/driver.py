@@ -98,7 +98,8 @@ def compile_module(
         captured = _captured(trace, module, args, kwargs, original, target, options)
     except CaptureError as refusal:
         found = _by_submodules(trace, module, args, kwargs, original, target, options, refusal)
-        if found is None and isinstance(refusal, OriginalKept):
+        kept = isinstance(refusal, OriginalKept) or options.exclude  # all was given back
+        if found is None and kept:
             return _as_it_is(trace, original, target, refusal)
         if found is None:
             raise
@@ -295,7 +296,7 @@ def _conditions(variant: Variant, options: Options) -> Conditions:
     )
 
 
-def _as_it_is(trace: Trace, original: Original, target: Target, refusal: OriginalKept) -> Compiled:
+def _as_it_is(trace: Trace, original: Original, target: Target, refusal: CaptureError) -> Compiled:
     """The file of a module that no graph can stand for: ModelNew is the original."""
     head = f"{_title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
     text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)

@@ -154,6 +154,17 @@ def test_autocast_and_modes_that_were_not_asked_for_run_the_original(tmp_path: P
         module.train()(x)
 
 
+def test_what_is_given_back_leaves_the_others_and_at_last_the_original(tmp_path: Path) -> None:
+    compiled = made(by_submodules.Routed, tmp_path).compiled
+    names = {row.name for row in compiled.fused}
+    assert len(names) == 2
+    one = min(names)
+    rest = made(by_submodules.Routed, tmp_path, exclude=frozenset((one,))).compiled
+    assert {row.name for row in rest.fused} == names - {one}
+    none = made(by_submodules.Routed, tmp_path, exclude=frozenset(names)).compiled
+    assert not none.fused and "ModelNew is the original" in none.text
+
+
 def test_without_a_kernel_in_any_of_them_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="decides by the elements"):
         made(by_submodules.Nothing, tmp_path)

@@ -115,7 +115,9 @@ class _Search:
             )
         except CaptureError as refusal:
             return refusal
-        return found if any(map(wanted.fuses, found.variants)) else "nothing of it is fused"
+        own = self._submodule(kind)  # names of kernels end with its label
+        named = (replace(each, submodule=own) for each in found.variants)
+        return found if any(map(wanted.fuses, named)) else "nothing of it is fused"
 
     def _taken(self, kind: Kind, found: Capture) -> list[str]:
         """The paths of those that hold other values than the one that was captured."""

@@ -1,0 +1,246 @@
+"""What opweld makes of models of many fields: kernels, verdicts, and times.
+
+    python benchmarks/any_model.py judge --store benchmarks/results/any-model-cpu.json
+    python benchmarks/any_model.py time --store benchmarks/results/any-model-nvidia-h200.json
+
+`judge` runs `opweld optimize` for each, one after the other; `time` emits and builds all side by
+side, and measures them then in this process beside eager and torch.compile, in turns. A model that
+the store has is not run again: an interrupted run goes on where it ended. Those of the transformers
+library need it (pip install transformers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import date
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from benchmarks.zoo.files import Entry, entries
+from torch import nn
+
+from opweld.compiled import Compiled
+from opweld.driver import compile_file
+from opweld.judge.tree import tensors
+from opweld.model_file import import_file
+from opweld.options import Options
+
+ROOT = Path(__file__).resolve().parent.parent
+_JUDGE, _TIME = {"width": 64, "batch": 4, "length": 24}, {"width": 512, "batch": 16, "length": 128}
+_ROUNDS, _WARM_S = 21, 0.02
+_CLOCKS = ("eager_ms", "compile_ms", "opweld_ms")
+
+
+def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("what", choices=("judge", "time"))
+    given.add_argument("--store", type=Path, required=True)
+    given.add_argument("--only", nargs="*")
+    given.add_argument("--workers", type=int, default=8)
+    given.add_argument("--limit", type=float, default=1e9, help="seconds after which none is begun")
+    asked = given.parse_args()
+    sizes = _JUDGE if asked.what == "judge" else _TIME
+    store = _read(asked.store, asked.what, sizes)
+    waiting = [
+        each
+        for name, each in entries(**sizes).items()
+        if name not in store["models"] and (not asked.only or name in asked.only)
+    ]
+    run = _judge_all if asked.what == "judge" else _time_all
+    with tempfile.TemporaryDirectory() as folder:
+        run(
+            waiting, Path(folder), asked, lambda name, found: _keep(asked.store, store, name, found)
+        )
+
+
+def _read(path: Path, what: str, sizes: dict[str, int]) -> dict[str, Any]:
+    if path.exists():
+        return dict(json.loads(path.read_text("utf-8")))
+    on = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    about = {"what": what, "device": on, "torch": torch.__version__, "date": str(date.today())}
+    return {**about, "sizes": sizes, "command": " ".join(["python", *sys.argv]), "models": {}}
+
+
+def _keep(path: Path, store: dict[str, Any], name: str, found: dict[str, Any]) -> None:
+    store["models"][name] = found
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(store, indent=1, sort_keys=True) + "\n", "utf-8")
+    partial.rename(path)
+    print(name, json.dumps({k: v for k, v in found.items() if k != "left"}), flush=True)
+
+
+def _file(entry: Entry, folder: Path) -> Path:
+    path = folder / f"{''.join(c if c.isalnum() else '_' for c in entry.name).lower()}.py"
+    path.write_text(entry.text, "utf-8")
+    return path
+
+
+# --- verdicts ---
+
+
+def _judge_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[..., None]) -> None:
+    ends = time.monotonic() + asked.limit
+    for entry in waiting:
+        if time.monotonic() < ends:
+            keep(entry.name, _judged(entry, folder))
+
+
+def _judged(entry: Entry, folder: Path) -> dict[str, Any]:
+    path, told = _file(entry, folder), folder / "told.json"
+    told.unlink(missing_ok=True)
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    command = [sys.executable, "-m", "opweld", "optimize", str(path), "--mode", "eval"]
+    command += ["--json", str(told), "--pass-env", "PYTHONPATH", "-o", str(folder / "made.py")]
+    started = time.monotonic()
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    found = {"field": entry.field, "seconds": round(time.monotonic() - started, 1)}
+    if done.returncode != 0 or not told.exists():
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        return {**found, "status": "none", "verdict": (lines or ["no word"])[-1]}
+    account = json.loads(told.read_text("utf-8"))
+    verdict, timing = account["verdict"], account["timing"] or {}
+    medians = {name: timing[name]["median"] for name in _CLOCKS if timing.get(name)}
+    text = (folder / "made.py").read_text("utf-8")
+    return {
+        **found,
+        **_status(account["plan"]),
+        "lines": text.count("\n"),
+        "verdict": f"grade {verdict['grade']}" if verdict["passed"] else verdict["reason"],
+        **medians,
+    }
+
+
+def _status(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    fused = {row["name"] for row in rows if row["kind"] not in ("library", "view")}
+    left = [row for row in rows if row["name"] == "forward" and not row["variant"]]
+    whole = not any(not row["module"] for row in left)
+    status = "original" if not fused else "whole" if whole else "parts"
+    calls = [row for row in rows if row["kind"] == "library" and row["name"] != "forward"]
+    reasons = [f"{row['module'] or 'forward'}: {row['reason']}" for row in left]
+    return {"status": status, "kernels": len(fused), "library": len(calls), "left": reasons}
+
+
+# --- times ---
+
+
+def _time_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[..., None]) -> None:
+    ends = time.monotonic() + asked.limit
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")
+    paths = {entry.name: _file(entry, folder) for entry in waiting}
+    with ProcessPoolExecutor(asked.workers) as pool:
+        made = {pool.submit(_made, str(paths[entry.name])): entry for entry in waiting}
+        for future in as_completed(made):
+            entry, found = made[future], {"field": made[future].field}
+            try:
+                found |= future.result()
+            except Exception as error:  # a model that is refused, say
+                keep(entry.name, {**found, "status": "none", "verdict": str(error)[:300]})
+                continue
+            if time.monotonic() > ends:
+                continue
+            try:
+                keep(entry.name, {**found, **_timed(paths[entry.name])})
+            except Exception as error:
+                keep(entry.name, {**found, "verdict": f"{type(error).__name__}: {error}"[:300]})
+
+
+def _made(path: str) -> dict[str, Any]:
+    """Emits and builds, and has torch.compile fill its cache; in a process of its own."""
+    started = time.monotonic()
+    target = "cuda" if torch.cuda.is_available() else "cpu"
+    compiled = compile_file(Path(path), Options(target=target, mode="eval", check=False))
+    emitted = time.monotonic()
+    new = Path(path).with_name(f"{Path(path).stem}_new.py")
+    new.write_text(compiled.text, "utf-8")
+    import_file(new, new.stem)
+    built = time.monotonic()
+    module, call = _model(Path(path))
+    with torch.no_grad():
+        torch.compile(module)(*call)
+    figures = {"emit_s": emitted - started, "build_s": built - emitted}
+    figures["inductor_s"] = time.monotonic() - built
+    rounded = {name: round(seconds, 1) for name, seconds in figures.items()}
+    return {**_status(_rows(compiled)), "lines": compiled.text.count("\n"), **rounded}
+
+
+def _rows(compiled: Compiled) -> list[dict[str, Any]]:
+    names = ("name", "kind", "variant", "module", "reason")
+    return [{name: getattr(row, name) for name in names} for row in compiled.plan_rows]
+
+
+def _model(path: Path) -> tuple[nn.Module, list[torch.Tensor]]:
+    file = import_file(path, path.stem)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(1)
+    module = file.Model().eval().to(device)
+    return module, [t.to(device) for t in file.get_inputs()]
+
+
+def _timed(path: Path) -> dict[str, Any]:
+    module, call = _model(path)
+    new = import_file(path.with_name(f"{path.stem}_new.py"), f"{path.stem}_new").ModelNew().eval()
+    new.load_state_dict(module.state_dict())
+    new = new.to(call[0].device)
+    sides = {"eager": module, "torch.compile": torch.compile(module), "opweld": new}
+    with torch.no_grad():
+        same = _agrees(new, module, call)
+        counts = {name: _warmed(side, call) for name, side in sides.items()}
+        found: dict[str, list[float]] = {name: [] for name in sides}
+        for _ in range(_ROUNDS):
+            for name, side in sides.items():
+                found[name].append(_block(side, call, counts[name]))
+    times = {f"{name}_ms": round(median(each) * 1e3, 5) for name, each in found.items()}
+    return {**times, **same}
+
+
+def _agrees(new: nn.Module, old: nn.Module, call: list[torch.Tensor]) -> dict[str, Any]:
+    """The largest difference, and whether twenty equal calls gave equal bits, where state stays."""
+    pairs = list(zip(_leaves(new(*call)), _leaves(old(*call)), strict=True))
+    floats = [(a, b) for a, b in pairs if a.is_floating_point()]
+    far = max((float((a - b).abs().max() / b.abs().max().clamp(min=1e-9)) for a, b in floats))
+    state = [each.clone() for each in new.buffers()]
+    first, equal = _leaves(new(*call)), True
+    stays = all(torch.equal(a, b) for a, b in zip(state, new.buffers(), strict=True))
+    for _ in range(20 if stays else 0):
+        equal &= all(torch.equal(a, b) for a, b in zip(first, _leaves(new(*call)), strict=True))
+    return {"far": float(f"{far:.2e}"), "equal": equal if stays else None}
+
+
+def _leaves(value: Any) -> list[torch.Tensor]:
+    return tensors(value)
+
+
+def _warmed(side: Any, call: list[torch.Tensor]) -> int:
+    """Calls until they take a while; how many a block has."""
+    for _ in range(3):
+        side(*call)
+    took = max(_block(side, call, 3), 1e-6)
+    return max(1, int(_WARM_S / took))
+
+
+def _block(side: Any, call: list[torch.Tensor], count: int) -> float:
+    """Seconds a call, by the wall clock."""
+    if call[0].is_cuda:
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(count):
+        side(*call)
+    if call[0].is_cuda:
+        torch.cuda.synchronize()
+    return (time.perf_counter() - started) / count
+
+
+if __name__ == "__main__":
+    main()
