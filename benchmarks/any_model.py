@@ -5,21 +5,22 @@
 
 `judge` runs `opweld optimize` for each, one after the other; `time` emits and builds all side by
 side, and measures them then in this process beside eager and torch.compile, in turns. A model that
-the store has is not run again: an interrupted run goes on where it ended. Those of the transformers
-library need it (pip install transformers).
+the store has is not run again: an interrupted run goes on where it ended, and with `--folder` takes
+what was built there. Those of the transformers library need it (pip install transformers).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -48,6 +49,7 @@ def main() -> None:
     given.add_argument("--only", nargs="*")
     given.add_argument("--workers", type=int, default=8)
     given.add_argument("--limit", type=float, default=1e9, help="seconds after which none is begun")
+    given.add_argument("--folder", type=Path, help="where what is built stays")
     asked = given.parse_args()
     sizes = _JUDGE if asked.what == "judge" else _TIME
     store = _read(asked.store, asked.what, sizes)
@@ -139,21 +141,19 @@ def _time_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[...
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")
     paths = {entry.name: _file(entry, folder) for entry in waiting}
-    with ProcessPoolExecutor(asked.workers) as pool:
-        made = {pool.submit(_made, str(paths[entry.name])): entry for entry in waiting}
-        for future in as_completed(made):
-            entry, found = made[future], {"field": made[future].field}
-            try:
-                found |= future.result()
-            except Exception as error:  # a model that is refused, say
-                keep(entry.name, {**found, "status": "none", "verdict": str(error)[:300]})
-                continue
-            if time.monotonic() > ends:
-                continue
-            try:
-                keep(entry.name, {**found, **_timed(paths[entry.name])})
-            except Exception as error:
-                keep(entry.name, {**found, "verdict": f"{type(error).__name__}: {error}"[:300]})
+    anew = multiprocessing.get_context("spawn")  # a fork could not use the device
+    with ProcessPoolExecutor(asked.workers, mp_context=anew) as pool:
+        made = {entry.name: pool.submit(_made, str(paths[entry.name])) for entry in waiting}
+    for entry in waiting:
+        found: dict[str, Any] = {"field": entry.field}
+        if time.monotonic() > ends:
+            return
+        try:
+            found |= made[entry.name].result()
+            found |= _timed(paths[entry.name])
+        except Exception as error:  # a model that is refused, say
+            found |= {"verdict": f"{type(error).__name__}: {error}"[:300]}
+        keep(entry.name, {"status": "none", **found})
 
 
 def _made(path: str) -> dict[str, Any]:
