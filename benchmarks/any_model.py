@@ -20,7 +20,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -49,6 +50,7 @@ def main() -> None:
     given.add_argument("--only", nargs="*")
     given.add_argument("--workers", type=int, default=8)
     given.add_argument("--limit", type=float, default=1e9, help="seconds after which none is begun")
+    given.add_argument("--build-limit", type=float, default=1e9, help="seconds for all builds")
     given.add_argument("--folder", type=Path, help="where what is built stays")
     asked = given.parse_args()
     sizes = _JUDGE if asked.what == "judge" else _TIME
@@ -142,15 +144,22 @@ def _time_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[...
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")
     paths = {entry.name: _file(entry, folder) for entry in waiting}
     anew = multiprocessing.get_context("spawn")  # a fork could not use the device
-    with ProcessPoolExecutor(asked.workers, mp_context=anew) as pool:
-        made = {entry.name: pool.submit(_made, str(paths[entry.name])) for entry in waiting}
+    pool = ProcessPoolExecutor(asked.workers, mp_context=anew)
+    made = {entry.name: pool.submit(_made, str(paths[entry.name])) for entry in waiting}
+    wait(made.values(), timeout=asked.build_limit)
+    workers = list(multiprocessing.active_children())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.kill()
     for entry in waiting:
         found: dict[str, Any] = {"field": entry.field}
         if time.monotonic() > ends:
             return
         try:
-            found |= made[entry.name].result()
+            found |= made[entry.name].result(timeout=1)
             found |= _timed(paths[entry.name])
+        except (BrokenProcessPool, CancelledError, TimeoutError):
+            found |= {"verdict": f"not built within {asked.build_limit:.0f} s"}
         except Exception as error:  # a model that is refused, say
             found |= {"verdict": f"{type(error).__name__}: {error}"[:300]}
         keep(entry.name, {"status": "none", **found})
