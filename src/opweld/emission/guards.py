@@ -41,6 +41,9 @@ def guard(
     share no memory with what the call reads.
     """
     tests = [*_argument_tests(contract), *_state_tests(contract)]
+    for fact in contract.assigned:
+        assert fact.type is not None
+        tests += _tensor_tests(fact.access, fact.type, _same_device(contract))
     tests += [f"_kernels.{flag}()" for flag in flags]
     if updated:
         tensors = [fact.access for fact in contract.inputs if fact.type is not None]

@@ -6,10 +6,15 @@ import ast
 
 
 def handed_on(signature: str) -> str:
-    """Arguments that give every parameter of `self, x, *, mask=None` on to the original."""
+    """Arguments that give every parameter of `self, x, *, mask=None` on to the original: what has a
+    default by its name, for a wrapper around the forward may look for it there.
+    """
     arguments = _parsed(signature)
     positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)][1:]
-    texts = list(positional)
+    first_only = max(len(arguments.posonlyargs) - 1, 0)
+    named = 0 if arguments.vararg else min(len(arguments.defaults), len(positional) - first_only)
+    count = len(positional) - named
+    texts = [*positional[:count], *(f"{name}={name}" for name in positional[count:])]
     if arguments.vararg:
         texts.append(f"*{arguments.vararg.arg}")
     texts += [f"{a.arg}={a.arg}" for a in arguments.kwonlyargs]

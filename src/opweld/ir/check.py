@@ -400,6 +400,7 @@ def _check_facts(variant: Variant) -> None:
     contract = variant.contract
     inputs = {fact.access: fact.type for fact in contract.inputs}
     weights = {fact.path: fact.type for fact in contract.weights}
+    weights |= {_path(fact.access): fact.type for fact in contract.assigned if fact.type}
     for nodes, facts in ((variant.graph.inputs, inputs), (variant.graph.weights, weights)):
         for node in nodes:
             access = node.attrs.access

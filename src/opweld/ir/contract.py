@@ -92,7 +92,8 @@ class Contract:
 
     `parameters` are the forward's own parameters as text, for the emitted signature. With
     `row_major` all tensors must lie so in memory: numbers are drawn in the order of memory. Without
-    `gradients` the graph has the results of the forward, but not its gradients.
+    `gradients` the graph has the results of the forward, but not its gradients. `assigned` are
+    buffers that are another tensor after each call, of the same type.
     """
 
     signature: str
@@ -102,6 +103,7 @@ class Contract:
     symbols: tuple[SymbolFact, ...]
     row_major: bool = False
     gradients: bool = True
+    assigned: tuple[InputFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,7 @@ def contract_text(value: Contract) -> str:
     lines = [f"contract forward({value.signature})"]
     lines += [_input_line(fact) for fact in value.inputs]
     lines += [f"  weight {fact.path} {fact.type}" for fact in value.weights]
+    lines += [f"  buffer {fact.access} {fact.type}, assigned" for fact in value.assigned]
     lines += [_module_line(fact) for fact in value.modules]
     lines += [_symbol_line(fact) for fact in value.symbols]
     lines += ["  all tensors row-major"] if value.row_major else []

@@ -66,6 +66,10 @@ class Odd:
     pass
 
 
+class Slotted:
+    __slots__ = ("held",)
+
+
 ODD = Odd()
 
 
@@ -77,7 +81,7 @@ ODD = Odd()
         (lambda self, x, f=ODD: x, (X,), "the default of parameter 'f'"),
         (lambda self, n: n, (3,), "none of the inputs is a tensor"),
         (lambda self, x: x, (X.to_sparse(),), "input x is a torch.sparse_coo tensor"),
-        (lambda self, x: (x, Odd()), (X,), "Odd"),
+        (lambda self, x: (x, Slotted()), (X,), "Slotted"),
         (lambda self, x: x.max(dim=1), (X,), "the forward returns a max"),
     ],
 )

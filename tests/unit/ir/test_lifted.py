@@ -85,3 +85,14 @@ def test_rows_of_unknown_length_have_the_names_of_their_axes() -> None:
     assert free is not None and numbered is not None
     assert shapes(free)[0] == "s0, s1, s2" and shapes(numbered)[0] == "s0, s1, 7"
     assert free.group.reason == group.reason.replace("s0 * 7", "s0 * s2")
+
+
+def test_what_is_reshaped_has_the_names_that_are_left() -> None:
+    """Which of two equal sizes keeps its name is known when both are added, before the view."""
+    m = Make()
+    x, a, b = m.x("x", 2, 6, 5, 4), m.w("a", 6), m.w("b", 6)
+    total = m.relu(m.sub(x, m.reshape(m.add(a, b), 6, 1, 1)))
+    for one in (a, b):
+        lifting = lifting_of(m.mul(total, m.reshape(one, 6, 1, 1)))
+        assert sorted(shapes(lifting)[-1].split(", ")) == ["s0", "s1", "s2", "s3"]
+        assert len(lifting.values) == 4

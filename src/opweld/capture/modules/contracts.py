@@ -28,14 +28,18 @@ from .facts import module_facts
 def contract_of(mode: InMode, flags: Mapping[str, bool]) -> Contract:
     task, graph = mode.task, mode.exported.graph
     used = without_unused(graph)
+    assigned = {each.buffer for each in graph.updates if each.assigned}
+    kept = [node for node in used.weights if node.attrs.access not in assigned]
+    others = [node for node in used.weights if node.attrs.access in assigned]
     return Contract(
         signature=task.arguments.signature,
         inputs=(*_input_facts(task.arguments, graph), *_tie_facts(task.module, used)),
-        weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in used.weights),
+        weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in kept),
         modules=module_facts(task.module, mode.reads, flags),
         symbols=_symbol_facts(task, mode.exported),
         row_major=_needs_order(graph),
         gradients=not mode.exported.own_gradients,
+        assigned=tuple(InputFact(n.attrs.access, n.type) for n in others),
     )
 
 

@@ -192,6 +192,8 @@ def _over(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
         attrs = _VIEWS[node.op](node, shapes, sizes)
     else:
         raise NotLifted
+    if isinstance(attrs, ShapeAttrs):  # by the names that are left, as the operands
+        attrs = replace(attrs, shape=tuple(map(sizes.known, attrs.shape)))
     types = tuple(_known(operand.type, sizes) for operand in inputs)
     return replace(node, inputs=tuple(inputs), attrs=attrs, type=OPS[node.op].infer(types, attrs))
 
