@@ -356,3 +356,70 @@ def test_calls_over_several_lines_are_indented_by_four(file: ModuleType) -> None
     for k in opened:
         before, behind = (len(line) - len(line.lstrip()) for line in lines[k : k + 2])
         assert behind == before + 4, lines[k + 1]
+
+
+OBJECTS = """
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+
+@dataclass
+class Pair:
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Cache:
+    def __init__(self, keys):
+        self.keys, self.device = keys, keys.device
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        states = []
+        for layer in self.layers:
+            x = torch.tanh(layer(x)) * 2.0
+            states.append(x)
+        return RETURNED
+
+
+def get_inputs():
+    return [torch.randn(4, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "tensors"),
+    [
+        ("x, Pair(states[0], states[1])", lambda out: (out[0], out[1].first, out[1].second)),
+        ("Cache(states)", lambda out: tuple(out.keys)),
+        ("{'x': x, 'cache': Cache(states[1])}", lambda out: (out["x"], out["cache"].keys)),
+        ("x, 3, None, states[0].shape[0], 'name'", lambda out: out[:1]),
+    ],
+    ids=["dataclass", "object of a list", "object in a dict", "plain"],
+)
+def test_objects_hold_the_results_of_their_own_call(
+    build_folder: Path, tmp_path: Path, returned: str, tensors: Any
+) -> None:
+    """Of what the first call left in an object nothing is given again."""
+    path = tmp_path / "objects.py"
+    source = OBJECTS.replace("RETURNED", returned)
+    path.write_text(source.replace("keys.device", "None") if "states)" in returned else source)
+    text = compile_file(path, Options(target="cpu", mode="eval", check=False)).text
+    made = load_file(tmp_path / "objects_new.py", text)
+    new = made.ModelNew().eval()
+    with torch.no_grad():
+        for _ in range(5):
+            x = torch.randn(4, 16)
+            found, wanted = new(x), made.Model.forward(new, x)
+            torch.testing.assert_close(tensors(found), tensors(wanted), rtol=1e-5, atol=1e-6)

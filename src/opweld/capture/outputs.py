@@ -65,12 +65,19 @@ class Outputs:
         eager_root = _eager_root(value)
         our_root = root_of(ours)
         if our_root.op in _SOURCES and eager_root.op != "placeholder":
-            return self.as_call(value) if value is eager_root else self._copy(value, ours)
+            return self._again(value, ours) if value is eager_root else self._copy(value, ours)
         if value is eager_root and ours.op in REORDERING and our_root.op is not Op.CONST:
-            return self.as_call(value)
+            return self._again(value, ours)
         if self.owners.setdefault(our_root.serial, eager_root.name) != eager_root.name:
             return self._copy(value, ours)
         return ours
+
+    def _again(self, value: fx.Node, ours: Node) -> Node:
+        """What makes a tensor of its own in eager: of a write in place export makes a function that
+        has no gradient, and a copy does the same.
+        """
+        written = value.target is torch.ops.aten.copy.default
+        return self._copy(value, ours) if written else self.as_call(value)
 
     def _copy(self, value: fx.Node, ours: Node) -> Node:
         layout = value.kwargs.get("memory_format") or torch.contiguous_format

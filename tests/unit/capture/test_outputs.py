@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from tests.capturing import assert_row, graph_of, module_of, ops_of
+from tests.capturing import assert_row, captured, graph_of, module_of, ops_of
 
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Leaf
+from opweld.ir.ops import Op
 
 X = torch.randn(4, 6)
 CLONE = "aten.clone.default"
@@ -64,3 +65,16 @@ def test_nested_structure() -> None:
             (3, ("tuple", (("const", symbol("s0")), ("const", "s"), ("const", 1.5)))),
         ),
     )
+
+
+def test_what_is_written_in_place_is_a_copy_with_a_gradient() -> None:
+    """As a cache of states that a forward fills, and returns."""
+
+    def forward(self, x):
+        kept = torch.zeros(6, 8, 2)
+        kept.copy_(x.reshape(6, 2, 8).transpose(1, 2))
+        return torch.tanh(x), kept
+
+    graph = captured(module_of(forward), torch.randn(6, 16), batch=False).variants[0].graph
+    calls = [node.attrs.target for node in graph.nodes() if node.op is Op.CALL]
+    assert calls == ["aten.clone.default"]
