@@ -11,7 +11,6 @@ what was built there. Those of the transformers library need it (pip install tra
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -22,57 +21,76 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from benchmarks.zoo.files import Entry, entries
+import typer
 from torch import nn
 
-from opweld.compiled import Compiled
-from opweld.driver import compile_file
-from opweld.judge.tree import tensors
-from opweld.model_file import import_file
-from opweld.options import Options
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks.zoo.files import Entry, entries  # noqa: E402
+
+from opweld.compiled import Compiled  # noqa: E402
+from opweld.driver import compile_file  # noqa: E402
+from opweld.judge.tree import tensors  # noqa: E402
+from opweld.model_file import import_file  # noqa: E402
+from opweld.options import Options  # noqa: E402
+
 _JUDGE, _TIME = {"width": 64, "batch": 4, "length": 24}, {"width": 512, "batch": 16, "length": 128}
 _ROUNDS, _WARM_S = 21, 0.02
 _CLOCKS = ("eager_ms", "compile_ms", "opweld_ms")
+Keep = Callable[[str, dict[str, Any]], None]
 
 
-def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("what", choices=("judge", "time"))
-    given.add_argument("--store", type=Path, required=True)
-    given.add_argument("--only", nargs="*")
-    given.add_argument("--workers", type=int, default=8)
-    given.add_argument("--limit", type=float, default=1e9, help="seconds after which none is begun")
-    given.add_argument("--build-limit", type=float, default=1e9, help="seconds for all builds")
-    given.add_argument("--folder", type=Path, help="where what is built stays")
-    asked = given.parse_args()
-    sizes = _JUDGE if asked.what == "judge" else _TIME
-    store = _read(asked.store, asked.what, sizes)
+@dataclass(frozen=True)
+class Limits:
+    """Processes that build, and the seconds after which no model is begun, or built any more."""
+
+    workers: int
+    begin_s: float
+    build_s: float
+
+
+def main(
+    what: Annotated[str, typer.Argument(help="judge or time.")],
+    store: Annotated[Path, typer.Option(help="The JSON file that results are kept in.")],
+    only: Annotated[list[str] | None, typer.Option(help="Models by name; all else.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that build side by side.")] = 8,
+    limit: Annotated[float, typer.Option(help="Seconds after which none is begun.")] = 1e9,
+    build_limit: Annotated[float, typer.Option(help="Seconds for all builds.")] = 1e9,
+    folder: Annotated[Path | None, typer.Option(help="Where what is built stays.")] = None,
+) -> None:
+    if what not in ("judge", "time"):
+        raise typer.BadParameter(f"{what!r} is not one of judge, time")
+    sizes = _JUDGE if what == "judge" else _TIME
+    kept = _read(store, what, sizes)
     waiting = [
         each
         for name, each in entries(**sizes).items()
-        if name not in store["models"] and (not asked.only or name in asked.only)
+        if name not in kept["models"] and (not only or name in only)
     ]
-    run = _judge_all if asked.what == "judge" else _time_all
-    with tempfile.TemporaryDirectory() as folder:
-        run(
-            waiting, Path(folder), asked, lambda name, found: _keep(asked.store, store, name, found)
-        )
+    run = _judge_all if what == "judge" else _time_all
+    with tempfile.TemporaryDirectory() as temporary:
+        place = folder or Path(temporary)
+        place.mkdir(parents=True, exist_ok=True)
+        limits = Limits(workers, limit, build_limit)
+        run(waiting, place.resolve(), limits, partial(_keep, store, kept))
 
 
 def _read(path: Path, what: str, sizes: dict[str, int]) -> dict[str, Any]:
     if path.exists():
         return dict(json.loads(path.read_text("utf-8")))
     on = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    about = {"what": what, "device": on, "torch": torch.__version__, "date": str(date.today())}
-    return {**about, "sizes": sizes, "command": " ".join(["python", *sys.argv]), "models": {}}
+    about = {"suite": "any-model", "what": what, "device": on, "date": str(date.today())}
+    about |= {"versions": {"torch": torch.__version__}, "sizes": sizes, "models": {}}
+    return {**about, "command": f"python benchmarks/any_model.py {what}"}
 
 
 def _keep(path: Path, store: dict[str, Any], name: str, found: dict[str, Any]) -> None:
@@ -92,8 +110,10 @@ def _file(entry: Entry, folder: Path) -> Path:
 # --- verdicts ---
 
 
-def _judge_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[..., None]) -> None:
-    ends = time.monotonic() + asked.limit
+def _judge_all(
+    waiting: list[Entry], folder: Path, limits: Limits, keep: Callable[..., None]
+) -> None:
+    ends = time.monotonic() + limits.begin_s
     for entry in waiting:
         if time.monotonic() < ends:
             keep(entry.name, _judged(entry, folder))
@@ -138,15 +158,17 @@ def _status(rows: list[dict[str, Any]]) -> dict[str, Any]:
 # --- times ---
 
 
-def _time_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[..., None]) -> None:
-    ends = time.monotonic() + asked.limit
+def _time_all(
+    waiting: list[Entry], folder: Path, limits: Limits, keep: Callable[..., None]
+) -> None:
+    ends = time.monotonic() + limits.begin_s
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")
     paths = {entry.name: _file(entry, folder) for entry in waiting}
     anew = multiprocessing.get_context("spawn")  # a fork could not use the device
-    pool = ProcessPoolExecutor(asked.workers, mp_context=anew)
+    pool = ProcessPoolExecutor(limits.workers, mp_context=anew)
     made = {entry.name: pool.submit(_made, str(paths[entry.name])) for entry in waiting}
-    wait(made.values(), timeout=asked.build_limit)
+    wait(made.values(), timeout=limits.build_s)
     workers = list(multiprocessing.active_children())
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
@@ -159,7 +181,7 @@ def _time_all(waiting: list[Entry], folder: Path, asked: Any, keep: Callable[...
             found |= made[entry.name].result(timeout=1)
             found |= _timed(paths[entry.name])
         except (BrokenProcessPool, CancelledError, TimeoutError):
-            found |= {"verdict": f"not built within {asked.build_limit:.0f} s"}
+            found |= {"verdict": f"not built within {limits.build_s:.0f} s"}
         except Exception as error:  # a model that is refused, say
             found |= {"verdict": f"{type(error).__name__}: {error}"[:300]}
         keep(entry.name, {"status": "none", **found})
@@ -252,4 +274,4 @@ def _block(side: Any, call: list[torch.Tensor], count: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

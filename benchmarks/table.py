@@ -20,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from benchmarks.refusal import fault_of, why_refused  # noqa: E402
 from benchmarks.text_table import (  # noqa: E402
+    any_models,
     bare_convolutions,
     network_speed,
     runs,
@@ -111,6 +112,7 @@ def backends(account: dict[str, Any]) -> list[str]:
 
 
 BY_SUITE = {
+    "any-model": any_models,
     "backend": backends,
     "first-contact": first_contact,
     "judged-against-itself": against_itself,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -230,6 +231,60 @@ def figure(medians: dict[str, float], way: str, digits: int) -> str:
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     return [lines[0], "|---" * len(heads) + "|", *lines[1:]]
+
+
+def any_models(account: dict[str, Any]) -> list[str]:
+    """What became of models of many fields: verdicts, or times beside eager and torch.compile."""
+    judged = account["what"] == "judge"
+    sizes = ", ".join(f"{name} {size}" for name, size in account["sizes"].items())
+    measured = f"{account['device']}, {account['date']}, torch {account['versions']['torch']}"
+    named = account["models"].items()
+    if judged:
+        heads = ("model", "field", "fused", "kernels", "lines", "seconds", "verdict")
+        units = "seconds are those of `opweld optimize`."
+        rows = [_judged_row(name, row) for name, row in named]
+    else:
+        times = ("eager", "torch.compile", "opweld", "times eager", "times torch.compile")
+        heads = ("model", "field", "fused", "kernels", "lines", "emit + build, s", *times)
+        units = "Medians in ms, without gradients; each row was measured in one run."
+        rows = [_timed_row(name, row) for name, row in named]
+        rows.append(_means(account))
+    lines = [f"{measured}, `{account['command']}`, {sizes}; {units}", ""]
+    lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def _judged_row(name: str, row: dict[str, Any]) -> list[str]:
+    figures = [str(row.get(key, "")) for key in ("kernels", "lines")]
+    return [name, row["field"], row["status"], *figures, f"{row['seconds']:.0f}", row["verdict"]]
+
+
+def _timed_row(name: str, row: dict[str, Any]) -> list[str]:
+    if (why := _untimed(row)) is not None:
+        return [name, row["field"], row["status"], why, *[""] * 7]
+    spent = row["emit_s"] + row["build_s"]
+    times = [row[f"{side}_ms"] for side in ("eager", "torch.compile", "opweld")]
+    ratios = [f"{each / times[2]:.2f}" for each in times[:2]]
+    figures = [str(row["kernels"]), str(row["lines"]), f"{spent:.0f}"]
+    told = [f"{each:.3g}" for each in times]
+    return [name, row["field"], row["status"], *figures, *told, *ratios]
+
+
+def _untimed(row: dict[str, Any]) -> str | None:
+    """Why a model has no figures: none were taken, or its calls gave other bits."""
+    if "opweld_ms" not in row:
+        return str(row.get("verdict", "not run")).partition(":")[0]
+    return "equal calls differ" if row["equal"] is False else None
+
+
+def _means(account: dict[str, Any]) -> list[str]:
+    rows = [row for row in account["models"].values() if _untimed(row) is None]
+    means = [
+        math.exp(sum(math.log(row[f"{side}_ms"] / row["opweld_ms"]) for row in rows) / len(rows))
+        for side in ("eager", "torch.compile")
+    ]
+    told = [f"geometric mean of {len(rows)}", *[""] * 8]
+    return [*told, *(f"{mean:.2f}" for mean in means)]
 
 
 def runs(account: dict[str, Any]) -> str:

@@ -75,7 +75,10 @@ def rows(width: int) -> dict[str, Row]:
             *({**t5, "num_layers": 2, "num_heads": 4}, _TOKENS),
         ),
         "BART": (text, "BartModel", "BartConfig", {**ids, "d_model": width, **bart}, _TOKENS),
-        "CLIP's text": (text, "CLIPTextModel", "CLIPTextConfig", _base(width), _TOKENS),
+        "CLIP's text": (
+            *(text, "CLIPTextModel", "CLIPTextConfig"),
+            *(_base(width, max_position_embeddings=512), _TOKENS),
+        ),
         "Mixtral": (
             *("mixture of experts", "MixtralForCausalLM", "MixtralConfig"),
             *(_base(width, num_local_experts=4, **few), _TOKENS),

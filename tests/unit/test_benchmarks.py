@@ -251,3 +251,24 @@ def test_copies_of_a_model_are_told_with_what_they_were_called() -> None:
     rows = text_of({**HEAD, "suite": "judged-against-itself", "cases": cases}).splitlines()[-2:]
     assert rows[0] == "| a | 51 | 0.90, 1.50 | 1 | not kept |"
     assert rows[1].endswith("| 1 | 2 |")
+
+
+def test_any_models_have_no_figures_of_calls_that_differ() -> None:
+    row = {"field": "text", "status": "whole", "kernels": 2, "lines": 9, "emit_s": 1.0}
+    row |= {"build_s": 2.0, "eager_ms": 2.0, "torch.compile_ms": 4.0, "opweld_ms": 1.0}
+    models = {
+        "right": {**row, "equal": True},
+        "with a state": {**row, "opweld_ms": 0.5, "equal": None},
+        "varies": {**row, "equal": False},
+        "refused": {"field": "text", "status": "none", "verdict": "CaptureError: a line"},
+    }
+    sizes = {"width": 8}
+    account = {**HEAD, "suite": "any-model", "what": "time", "sizes": sizes, "models": models}
+    rows = text_of(account).splitlines()[-5:]
+    assert rows[0].endswith("| 3 | 2 | 4 | 1 | 2.00 | 4.00 |")
+    assert "equal calls differ" in rows[2] and "1.00" not in rows[2]
+    assert "CaptureError" in rows[3]
+    assert rows[4].startswith("| geometric mean of 2 ") and rows[4].endswith("| 2.83 | 5.66 |")
+    judged = {"a": {**row, "seconds": 3.2, "verdict": "grade A"}}
+    told = text_of({**account, "what": "judge", "models": judged}).splitlines()[-1]
+    assert told == "| a | text | whole | 2 | 9 | 3 | grade A |"
