@@ -161,8 +161,8 @@ def optimize(
             in parts. A call in a mode, autocast dtype or dtype without kernels runs the original.
         autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
         dtype: kernels for parameters and floating inputs of other dtypes, too.
-        dynamic_shapes: the axes whose sizes vary beside the batch, by parameter, as torch.export
-            takes them: {"x": {1: "length"}} or {"x": (None, "length")}; any value but None will do.
+        dynamic_shapes: the axes whose sizes vary beside the batch, as torch.export takes them:
+            {"x": {1: "length"}} or {"x": (None, "length")}; any value but None will do.
         target: "auto" is the device that the module and the inputs are on.
         check: pickle the module for child processes, which verify and time the result.
         weight_cache: keep forms of weights that products read faster from call to call.
@@ -187,13 +187,22 @@ def optimize(
         check=check,
         weight_cache=weight_cache,
         baselines=None if baselines is None else ",".join(listed(baselines) or ()),
-        thorough=thorough,
-        stop_at_first=stop_at_first,
-        time_limit_s=time_limit_s,
-        sandbox=sandbox,
-        pass_env=listed(pass_env),
+        **_limits(time_limit_s, sandbox, pass_env, thorough, stop_at_first),
     )
     return _optimized(module, args, named, options, verbose)
+
+
+def _limits(
+    time_limit_s: float | None,
+    sandbox: str | None,
+    pass_env: str | Sequence[str],
+    thorough: bool,
+    stop_at_first: bool,
+) -> dict[str, Any]:
+    """How long and how far the judge goes, and what confines the processes that it runs."""
+    judged = {"thorough": thorough, "stop_at_first": stop_at_first}
+    confined = {"sandbox": sandbox, "pass_env": listed(pass_env)}
+    return {"time_limit_s": time_limit_s, **judged, **confined}
 
 
 def _dynamic(shapes: Mapping[str, Any]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
 from ..ir.views import behind_views, is_free_view
 from ..target import Target
-from .asked_layouts import asked_channels_last, is_asked_channels_last
+from .products.asked_layouts import asked_channels_last, is_asked_channels_last
 from .products.copies import unfused_copies
 from .products.patches import as_product, gain_of_patches
 from .products.windows import (
