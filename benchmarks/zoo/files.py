@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.zoo import hub, own
+from benchmarks.zoo import calls, hub
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Entry:
     text: str
 
 
-_OWN = """from benchmarks.zoo import own
+_OWN = """from benchmarks.zoo import calls, own
 
 
 class Model(own.{kind}):
@@ -26,7 +26,7 @@ class Model(own.{kind}):
 
 
 def get_inputs():
-    return list(own.MODELS[{name!r}][2]({batch}, {width}))
+    return list(calls.MODELS[{name!r}][2]({batch}, {width}))
 
 
 def get_init_inputs():
@@ -53,7 +53,7 @@ def get_init_inputs():
 def entries(width: int, batch: int, length: int) -> Mapping[str, Entry]:
     """All models at a width, with calls of `batch` rows of `length` tokens."""
     found = {}
-    for name, (kind, field, _) in own.MODELS.items():
+    for name, (kind, field, _) in calls.MODELS.items():
         text = _OWN.format(kind=kind.__name__, width=width, batch=batch, name=name)
         found[name] = Entry(name, field, text)
     for name, (field, kind, config, given, call) in hub.rows(width).items():

@@ -1,17 +1,15 @@
 """Models of text, vision, audio, graphs, tables and more, each of a page at most.
 
-Each class takes a width; `inputs(batch, width)` of the same name in INPUTS makes a call.
+Each class takes a width; calls.py has calls of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 TOKENS = 100
 
@@ -435,78 +433,3 @@ class EarlyExit(nn.Module):
             if float(shares.amax(-1).min()) > 0.99:
                 break
         return shares
-
-
-def _tokens(batch: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.randint(0, TOKENS, (batch, 32)),)
-
-
-def _rows(batch: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.randn(16 * batch, width),)
-
-
-def _sequence(batch: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.randn(batch, 32, width),)
-
-
-def _image(channels: int | None = None) -> Callable[[int, int], tuple[Tensor, ...]]:
-    return lambda batch, width: (torch.randn(batch, channels or width, 32, 32),)
-
-
-def _padded(batch: int, width: int) -> tuple[Tensor, ...]:
-    lengths = 16 + torch.arange(batch) % 17
-    return torch.randn(batch, 32, width), torch.arange(32) >= lengths[:, None]
-
-
-def _graph(batch: int, width: int) -> tuple[Tensor, ...]:
-    nodes = 64 * batch
-    return torch.randn(nodes, width), torch.randint(0, nodes, (2, 8 * nodes))
-
-
-Call = Callable[[int, int], tuple[Tensor, ...]]
-MODELS: dict[str, tuple[Any, str, Call]] = {
-    "LSTM classifier": (LstmClassifier, "recurrent", _tokens),
-    "GRU tagger": (GruTagger, "recurrent", _tokens),
-    "loop over time": (LoopOverTime, "recurrent", _sequence),
-    "bag of words": (BagOfWords, "text", _tokens),
-    "padded encoder": (PaddedEncoder, "text", _padded),
-    "encoder and decoder": (
-        EncoderDecoder,
-        "text",
-        lambda batch, width: (torch.randn(batch, 32, width), torch.randn(batch, 24, width)),
-    ),
-    "routed experts": (RoutedExperts, "mixture of experts", _sequence),
-    "early exit": (EarlyExit, "tabular", _rows),
-    "VQ codebook": (Codebook, "image", _rows),
-    "diffusion UNet": (
-        DiffusionUNet,
-        "diffusion",
-        lambda batch, width: (torch.randn(batch, 3, 32, 32), torch.randint(0, 1000, (batch,))),
-    ),
-    "temporal convolutions": (
-        TemporalConvolutions,
-        "audio",
-        lambda batch, width: (torch.randn(batch, width, 64),),
-    ),
-    "keywords": (Keywords, "audio", lambda batch, width: (torch.rand(batch, 40, 64) * 4,)),
-    "graph convolutions": (GraphConvolutions, "graph", _graph),
-    "graph attention": (GraphAttention, "graph", _graph),
-    "DeepFM": (
-        FactorizationMachine,
-        "tabular",
-        lambda batch, width: (torch.randint(0, 1000, (16 * batch, 8)),),
-    ),
-    "running norm": (RunningNorm, "tabular", _rows),
-    "MLP-Mixer": (Mixer, "vision", _image(3)),
-    "squeeze and excitation": (Excited, "vision", _image()),
-    "DCGAN generator": (Generator, "image", lambda batch, width: (torch.randn(batch, width),)),
-    "point net": (PointNet, "vision", lambda batch, width: (torch.randn(batch, 3, 256),)),
-    "state space by FFT": (StateSpace, "state space", _sequence),
-    "radiance field": (
-        Radiance,
-        "vision",
-        lambda batch, width: (torch.randn(64 * batch, 3), torch.randn(64 * batch, 3)),
-    ),
-    "siamese": (Siamese, "text", lambda b, w: (torch.randn(16 * b, w), torch.randn(16 * b, w))),
-    "coupling flow": (Coupling, "tabular", _rows),
-}

@@ -106,7 +106,7 @@ class Result:
         """
         if args or kwargs or not _takes_arguments(self.module):
             return why(self.module, self.text, args, kwargs)
-        return "\n".join(f"{row.told}: {row.reason}" for row in self.plan)
+        return "\n".join(f"{row.label}: {row.reason}" for row in self.plan)
 
     def __repr__(self) -> str:
         """A paragraph: the verdict, what was fused and what was not, what to do with it."""

@@ -39,7 +39,7 @@ class PlanRow:
     module: str = ""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Its name; of a submodule that runs as it is, the submodule's."""
         return self.module if self.name == "forward" and self.module else self.name
 

@@ -60,6 +60,8 @@ from opweld.target import Target, choose_target
 from opweld.trace import Trace
 
 OnStage = Callable[[str], None]
+# A model, and the example of a call, where the kernels run.
+OnDevice = tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]
 
 
 def compile_file(path: Path, options: Options, on_stage: OnStage = lambda stage: None) -> Compiled:
@@ -94,10 +96,16 @@ def compile_module(
     trace = Trace(options, check, on_stage)
     table = table_of(options)
     target = target_of(options)
+    call = on_device(target, module, args, kwargs)
     try:
-        captured = _captured(trace, module, args, kwargs, original, target, options)
+        captured = _captured(trace, call, original, options)
     except CaptureError as refusal:
-        found = _by_submodules(trace, module, args, kwargs, original, target, options, refusal)
+
+        def fuses(variant: Variant) -> bool:
+            quiet = Trace(replace(options, dump=None), check)
+            return _down(quiet, variant, target, options, table).part.fuses
+
+        found = _by_submodules(trace, call, original, options, fuses, refusal)
         kept = isinstance(refusal, OriginalKept) or options.exclude  # all was given back
         if found is None and kept:
             return _as_it_is(trace, original, target, refusal)
@@ -109,25 +117,17 @@ def compile_module(
 
 def _by_submodules(
     trace: Trace,
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    call: OnDevice,
     original: Original,
-    target: Target,
     options: Options,
+    fuses: Callable[[Variant], bool],
     refusal: CaptureError,
 ) -> Capture | None:
     """The submodules of a model that no graph holds; None where none of them has a kernel."""
-
-    def fuses(variant: Variant) -> bool:
-        quiet = Trace(replace(options, dump=None), check)
-        return _down(quiet, variant, target, options, table_of(options)).part.fuses
-
     name, needs = Path(original.file).stem, replace(needs_of(options), dynamic=())
     asked = Asked(name, original.module, needs, options.exclude, fuses)
-    model, inputs, keywords = on_device(target, module, args, kwargs)
     with _no_autocast():
-        return trace.run("capture", capture_submodules, model, inputs, keywords, asked, refusal)
+        return trace.run("capture", capture_submodules, *call, asked, refusal)
 
 
 def target_of(options: Options) -> Target:
@@ -167,7 +167,7 @@ def capture_file(path: Path, options: Options, on_stage: OnStage = lambda stage:
     model, inputs, original = _read(path, options)
     target = target_of(options)
     trace = Trace(options, check, on_stage)
-    captured = _captured(trace, model, inputs, {}, original, target, options)
+    captured = _captured(trace, on_device(target, model, inputs, {}), original, options)
     return Ready(captured, original, target)
 
 
@@ -200,16 +200,7 @@ def _distinct(tunable: Tunable, plan: Plan, language: str) -> Tunable:
     return replace(tunable, schedules=tuple(kept.values()))
 
 
-def _captured(
-    trace: Trace,
-    module: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    original: Original,
-    target: Target,
-    options: Options,
-) -> Capture:
-    model, inputs, keywords = on_device(target, module, args, kwargs)
+def _captured(trace: Trace, call: OnDevice, original: Original, options: Options) -> Capture:
     named = partial(
         capture,
         name=Path(original.file).stem,
@@ -217,7 +208,7 @@ def _captured(
         given_back=options.exclude,
     )
     with _no_autocast():
-        return trace.run("capture", named, model, inputs, keywords)
+        return trace.run("capture", named, *call)
 
 
 @contextlib.contextmanager
@@ -323,7 +314,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...], captured:
     lines = [_title(original, target)]
     if submodules:
         lines.append(f"The forward runs as it is: {captured.left[0][1]}. With kernels are")
-        lines += [f"{kind.name}: {_paths_told(kind)}." for kind in submodules]
+        lines += [f"{kind.name}: {_shortened(kind)}." for kind in submodules]
     reasons = {group.name: group.as_compiled.reason for group in reversed(groups)}
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
@@ -333,7 +324,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...], captured:
     return "\n".join(lines)
 
 
-def _paths_told(kind: Submodule) -> str:
+def _shortened(kind: Submodule) -> str:
     most, paths = 4, kind.paths
     return ", ".join(paths if len(paths) <= most else (*paths[: most - 1], "...", paths[-1]))
 

@@ -91,7 +91,7 @@ def test_each_cause_is_told_once_a_class(files: Make) -> None:
     assert told(lambda: files()(X.requires_grad_())) == []
 
 
-def test_other_sizes_are_told_with_those_that_there_are_kernels_for(files: Make) -> None:
+def test_a_call_of_other_sizes_warns_once(files: Make) -> None:
     new = files()
     wide = torch.randn(5, 9)
     words = re.escape(sentence("an input is of [5, 9], not [*, 8]", "--dynamic INPUT:AXIS"))

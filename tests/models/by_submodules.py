@@ -140,6 +140,35 @@ class Scaled(nn.Module):
         return x
 
 
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x, gate):
+        return torch.tanh(self.linear(x)) * torch.sigmoid(gate)
+
+
+class WritesInput(nn.Module):
+    def forward(self, x):
+        return torch.relu(x.mul_(2.0)) + 1
+
+
+class Aliasing(nn.Module):
+    """A part that is given one tensor twice, and one that writes to what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gated, self.writes = Gated(), WritesInput()
+
+    def forward(self, x):
+        y = self.gated(x, x)
+        z = y.clone()
+        if float(self.writes(z).sum()) < -1e9:
+            return y
+        return self.gated(y, y.flip(0)) + z
+
+
 class Nothing(nn.Module):
     """No submodule has a kernel."""
 
@@ -158,4 +187,5 @@ FUSED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Hooked, ("ExpertNew",)),
     (Counted, ("SequentialNew",)),
     (Scaled, ("ScaleNew", "ScaleNew_2")),
+    (Aliasing, ("GatedNew",)),
 )

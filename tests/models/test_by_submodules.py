@@ -120,6 +120,12 @@ def test_the_plan_says_what_is_fused_and_why_the_rest_is_not(tmp_path: Path) -> 
     assert "ExpertNew: inner.first, inner.second." in compiled.text
 
 
+def test_a_part_that_writes_to_its_input_stays_as_it_is(tmp_path: Path) -> None:
+    compiled = made(by_submodules.Aliasing, tmp_path).compiled
+    left = {row.module: row.reason for row in compiled.plan_rows if row.name == "forward"}
+    assert "changes its input x" in left["writes"]
+
+
 def test_one_capture_is_for_all_of_a_kind(tmp_path: Path) -> None:
     text = made(by_submodules.Routed, tmp_path).compiled.text
     assert text.count("class ExpertNew(") == 1 and "ExpertNew_2" not in text

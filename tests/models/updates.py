@@ -57,12 +57,14 @@ class AssignsWithGradient(_WithMean):
         return x * self.mean * 2
 
 
-class Both(_WithMean):
-    """One buffer in place, one assigned, each from the other as it was."""
-
+class _WithLast(_WithMean):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("last", torch.linspace(0, 1, 8))
+
+
+class Both(_WithLast):
+    """One buffer in place, one assigned, each from the other as it was."""
 
     def forward(self, x):
         y = torch.tanh(self.linear(x)) + self.last
@@ -73,12 +75,8 @@ class Both(_WithMean):
         return y * 2
 
 
-class Swaps(_WithMean):
+class Swaps(_WithLast):
     """Two buffers take each other's elements."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("last", torch.linspace(0, 1, 8))
 
     def forward(self, x):
         y = torch.tanh(self.linear(x)) + self.last

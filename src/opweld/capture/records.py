@@ -41,11 +41,11 @@ def fields_of(value: Any) -> tuple[str, ...] | None:
 def attributes_of(value: Any) -> tuple[str, ...] | None:
     """The names of all that an object holds; None for one that holds more than attributes."""
     cls = type(value)
-    found = _has_attributes_alone(cls) and "<locals>" not in cls.__qualname__
+    found = _is_plain_class(cls) and "<locals>" not in cls.__qualname__
     return tuple(vars(value)) if found and all(map(str.isidentifier, vars(value))) else None
 
 
-def _has_attributes_alone(cls: type) -> bool:
+def _is_plain_class(cls: type) -> bool:
     sizes = cls.__basicsize__ == _Plain.__basicsize__ and cls.__dictoffset__ != 0
     return sizes and not issubclass(cls, _NO_OBJECTS)
 
@@ -123,10 +123,10 @@ def _register(cls: type) -> bool:
         )
     elif dataclasses.is_dataclass(cls):
         torch.export.register_dataclass(cls)
-    elif _has_attributes_alone(cls):
+    elif _is_plain_class(cls):
         pytree.register_pytree_node(
             cls,
-            _taken_apart,
+            _flattened,
             lambda values, context: _of_attributes(cls, values, context),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
         )
@@ -138,12 +138,12 @@ def _register(cls: type) -> bool:
 Context = tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]
 
 
-def _taken_apart(value: Any) -> tuple[list[Any], Context]:
+def _flattened(value: Any) -> tuple[list[Any], Context]:
     """What may hold tensors, and the names of all with the other values."""
-    held = vars(value)
-    parts = {name: each for name, each in held.items() if not isinstance(each, CONSTANTS)}
-    others = tuple((name, each) for name, each in held.items() if name not in parts)
-    return list(parts.values()), (tuple(held), others)
+    attributes = vars(value)
+    parts = {name: each for name, each in attributes.items() if not isinstance(each, CONSTANTS)}
+    others = tuple((name, each) for name, each in attributes.items() if name not in parts)
+    return list(parts.values()), (tuple(attributes), others)
 
 
 def _of_attributes(cls: type, values: Iterable[Any], context: Context) -> Any:

@@ -105,14 +105,14 @@ def changes_of(program: ExportedProgram, recorded: frozenset[str]) -> Changes:
         for name, node in changes.items()
         if not (_is_statistic(name, node, found) or times[name] == counts[name] > 0)
     }
-    _require_moved_alone(program, {n: v for n, v in changes.items() if n not in values})
+    _require_unread(program, {n: v for n, v in changes.items() if n not in values})
     for name in values.keys() & {name for norm in found for name in norm.buffers}:
         raise OriginalKept(f"the forward changes the buffer {name}", where=where_in([values[name]]))
-    held = without_gradients(program)
+    constants = without_gradients(program)
     differentiable = {
         name
         for name, node in values.items()
-        if given[name] in recorded and differentiates(node, held)
+        if given[name] in recorded and differentiates(node, constants)
     }
     return Changes(found, values, frozenset(differentiable))
 
@@ -124,15 +124,15 @@ def without_gradients(program: ExportedProgram) -> frozenset[str]:
     return frozenset(spec.arg.name for spec in specs if spec.kind in kinds)
 
 
-def differentiates(node: fx.Node, held: frozenset[str]) -> bool:
-    """Whether a gradient may go from a value to another placeholder than those of `held`."""
+def differentiates(node: fx.Node, constants: frozenset[str]) -> bool:
+    """Whether a gradient may go from a value to another placeholder than those of `constants`."""
     seen, waiting = {node}, [node]
     while waiting:
         value = waiting.pop()
         fake = value.meta.get("val")
         if isinstance(fake, torch.Tensor) and not (fake.is_floating_point() or fake.is_complex()):
             continue
-        if value.op == "placeholder" and value.name not in held:
+        if value.op == "placeholder" and value.name not in constants:
             return True
         fresh = [each for each in _recorded_from(value) if each not in seen]
         seen.update(fresh)
@@ -171,7 +171,7 @@ def _changes(program: ExportedProgram) -> dict[str, fx.Node]:
     return changes
 
 
-def _require_moved_alone(program: ExportedProgram, moved: Mapping[str, fx.Node]) -> None:
+def _require_unread(program: ExportedProgram, moved: Mapping[str, fx.Node]) -> None:
     """Statistics and counts are moved at the end: nothing else may read their new values."""
     made = {node: "running statistics" for node in program.graph.nodes if _is_new_statistic(node)}
     made |= {node: f"the buffer {name}" for name, node in moved.items()}

@@ -32,7 +32,7 @@ def classes_text(
     if not submodules:
         return _class("ModelNew", "_Original", _WHOLE, parts if fused else (), spans, bound)
     classes = [
-        _class(kind.name, base_of(kind, original), _told(kind), own, spans, bound)
+        _class(kind.name, base_of(kind, original), _docstring(kind), own, spans, bound)
         for kind, own in submodules.items()
     ]
     lines = ["class ModelNew(_Original):", f'    """{_ASSEMBLED}"""', ""]
@@ -80,7 +80,7 @@ def refit_text(parts: Iterable[Part]) -> str:
     return "\n".join([*lines, ")"])
 
 
-def _told(kind: Submodule) -> str:
+def _docstring(kind: Submodule) -> str:
     return f"{kind.type_name.rpartition(':')[2]}, with its operators fused where they can be."
 
 

@@ -47,7 +47,7 @@ def guard(
     tests += [f"_kernels.{flag}()" for flag in flags]
     if updated:
         tensors = [fact.access for fact in contract.inputs if fact.type is not None]
-        tests.append(f"_kernels.apart([{', '.join(updated)}], [{', '.join(tensors)}])")
+        tests.append(f"_kernels.unshared([{', '.join(updated)}], [{', '.join(tensors)}])")
     if changed:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):

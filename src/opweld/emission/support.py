@@ -47,7 +47,7 @@ _OPTIONAL = {
     "submodules/refitting": ("_refitting(",),
 }
 # What the class calls by names of `_kernels`.
-_HELD = ("allows_tf32", "allows_tf32_convolutions", "track", "before", "update", "apart")
+_HELD = ("allows_tf32", "allows_tf32_convolutions", "track", "before", "update", "unshared")
 _MAX_CHARS = 98
 # Of flags behind the name that they are given.
 _MAX_FLAGS = 68

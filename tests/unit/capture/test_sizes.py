@@ -85,7 +85,7 @@ def test_what_two_inputs_share_is_one_symbol() -> None:
     assert not kept
 
 
-def test_an_axis_that_cannot_be_dynamic_is_told_and_the_batch_stays_so() -> None:
+def test_an_axis_that_cannot_be_dynamic_has_a_reason_and_the_batch_stays_so() -> None:
     x = torch.randn(6, 5, 8)
     variant, kept = sized(lambda self, x: x.view(-1, 8, 5) * 2, (("x", 1),), x)
     ((state, reason),) = kept

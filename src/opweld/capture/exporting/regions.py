@@ -23,11 +23,11 @@ def inline_regions(program: ExportedProgram) -> None:
     """Puts the operations of each part without gradients in its place, and detaches the results;
     also within parts under an autocast of their own.
     """
-    held = without_gradients(program)
+    constants = without_gradients(program)
     for module in graphs_of(program):
         if any(map(_is_without_gradients, module.graph.nodes)):
             while region := next(filter(_is_without_gradients, module.graph.nodes), None):
-                _inline(module, region, held)
+                _inline(module, region, constants)
             module.recompile()
 
 
@@ -41,13 +41,13 @@ def _is_without_gradients(node: fx.Node) -> bool:
     return switches and node.args[0] is False
 
 
-def _inline(module: fx.GraphModule, region: fx.Node, held: frozenset[str]) -> None:
+def _inline(module: fx.GraphModule, region: fx.Node, constants: frozenset[str]) -> None:
     _, inside, *given = region.args
     assert isinstance(inside, fx.Node), "the operator's graph"
     operands = [each for each in given if isinstance(each, fx.Node)]
-    written = _written(module, str(inside.target), operands, held)
+    written = _written(module, str(inside.target), operands, constants)
     results = _copied(module, region, str(inside.target), given)
-    records = any(differentiates(each, held) for each in operands)
+    records = any(differentiates(each, constants) for each in operands)
     for tensor in filter(_is_float, written if records else []):
         _stop_gradient(module.graph, region, tensor)
     places = {place_of(each) for each in written}
@@ -66,7 +66,7 @@ def _is_float(node: fx.Node) -> bool:
 
 
 def _written(
-    module: fx.GraphModule, path: str, operands: list[fx.Node], held: frozenset[str]
+    module: fx.GraphModule, path: str, operands: list[fx.Node], constants: frozenset[str]
 ) -> list[fx.Node]:
     """The tensors from outside that the region writes to. Raises OriginalKept where one may have a
     gradient: eager's passes by what is written, and a graph's does not.
@@ -76,7 +76,7 @@ def _written(
     places = {place_of(each) for node in inner.graph.nodes for each in written_by(node)}
     written = [each for each in operands if place_of(each) in places - {None}]
     for tensor in written:
-        if differentiates(tensor, held):
+        if differentiates(tensor, constants):
             raise OriginalKept(
                 "the forward writes to a tensor that has a gradient, without recording it",
                 where=where_in([tensor]),
@@ -107,9 +107,9 @@ def _copied(
             elif node.op == "output":
                 return list(fx.map_arg(node.args[0], made.__getitem__))  # type: ignore[call-overload]
             elif node.op == "get_attr":  # the graph of a region inside of this one, or a constant
-                held = f"{path}_{node.target}".replace(".", "_")
-                setattr(module, held, operator.attrgetter(node.target)(inner))
-                made[node] = module.graph.get_attr(held)
+                constants = f"{path}_{node.target}".replace(".", "_")
+                setattr(module, constants, operator.attrgetter(node.target)(inner))
+                made[node] = module.graph.get_attr(constants)
             else:
                 made[node] = module.graph.node_copy(node, made.__getitem__)  # type: ignore[arg-type]
     raise AssertionError("a graph ends with its results")
