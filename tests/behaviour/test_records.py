@@ -181,6 +181,8 @@ def test_an_object_that_is_made_in_the_forward_is_made_of_what_it_holds(
     text = OUTPUTS.replace("RETURNED", HELD).replace("REGISTERED", "True")
     path.write_text(text.replace("\n\nclass Model(", f"\n{CACHES}\n\nclass Model("), "utf-8")
     compiled = compile_file(path, Options(target="cpu", check=False))
+    forward = compiled.text[compiled.text.index("def forward(self, x):\n        _kernels") :]
+    assert "torch.device(" not in forward[: forward.index("def _opweld_fits")]  # that of the call
     file = load_file(tmp_path / "returning_new.py", compiled.text)
     new, x = file.ModelNew().eval(), torch.randn(6, 8)
     layers = file._original.Layer

@@ -292,3 +292,28 @@ def test_a_result_is_dropped_with_its_last_leaf() -> None:
     assert dropped == []
     leaves.pop()
     assert dropped == [7]
+
+
+PATCHES = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        nn.Module.of_a_library = lambda self: None
+
+    def forward(self, x):
+        return torch.tanh(x)
+
+def get_inputs():
+    return [torch.randn(32, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_building_the_original_patches_is_not_the_candidates_doing(tmp_path: Path) -> None:
+    found = judged(tmp_path, new_with("return super().forward(x)"), model=PATCHES)
+    assert found.verdict.passed, found.verdict.reason
+    more = "nn.Module.another = lambda self: None\n"
+    found = judged(tmp_path, more + new_with("return super().forward(x)"), model=PATCHES)
+    assert not found.verdict.passed and "another" in found.verdict.reason

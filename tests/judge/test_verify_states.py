@@ -297,3 +297,26 @@ def test_a_model_that_counts_its_calls_starts_each_from_the_same_state(tmp_path:
     frozen = "class ModelNew(Base):\n    def forward(self, x):\n"
     frozen += "        return torch.tanh(x) * (self.calls + 1)\n"
     assert not judge_pair(tmp_path, model, frozen).verdict.passed
+
+
+ASSIGNS = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(12))
+
+    def forward(self, x):
+        self.mean = 0.5 * self.mean + x.mean(0)
+        return x - self.mean
+
+def get_inputs():
+    return [torch.randn(20, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_buffers_that_are_assigned_are_put_back_after_inference_mode(tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, ASSIGNS, SAME)
+    assert judgement.verdict.passed, judgement.verdict.reason

@@ -169,6 +169,41 @@ class Aliasing(nn.Module):
         return self.gated(y, y.flip(0)) + z
 
 
+class Reads(nn.Module):
+    """Reads a weight of a part that it does not call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.spare = nn.Linear(8, 8), Expert()
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x)) * self.spare.up.weight.mean() + 1
+
+
+class Spare(nn.Module):
+    """An expert that is called, and one like it inside a part that has kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expert, self.reads = Expert(), Reads()
+
+    def forward(self, x):
+        x = self.expert(x)
+        return self.reads(x) if float(x.sum()) < 1e9 else x
+
+
+class Widths(nn.Module):
+    """Parts of two widths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow, self.widen, self.wide = Expert(8), nn.Linear(8, 24), Expert(24)
+
+    def forward(self, x):
+        x = self.narrow(x)
+        return self.wide(self.widen(x)) if float(x.sum()) < 1e9 else x
+
+
 class Nothing(nn.Module):
     """No submodule has a kernel."""
 
@@ -188,4 +223,6 @@ FUSED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (Counted, ("SequentialNew",)),
     (Scaled, ("ScaleNew", "ScaleNew_2")),
     (Aliasing, ("GatedNew",)),
+    (Spare, ("ExpertNew", "ReadsNew")),
+    (Widths, ("ExpertNew", "ExpertNew_2")),
 )

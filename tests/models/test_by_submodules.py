@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,30 @@ def test_what_is_given_back_leaves_the_others_and_at_last_the_original(tmp_path:
 def test_without_a_kernel_in_any_of_them_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="decides by the elements"):
         made(by_submodules.Nothing, tmp_path)
+
+
+def test_all_parts_run_their_kernels(tmp_path: Path) -> None:
+    emitted = made(by_submodules.Spare, tmp_path)
+    module = adopted(emitted)
+    assert type(module.reads.spare) is by_submodules.Expert  # no call of it is another's
+    with torch.no_grad():
+        assert kernels_in(partial(module, torch.randn(64, 8))) == emitted.num_kernels
+
+
+def test_a_part_of_another_class_stays_what_it_is(tmp_path: Path) -> None:
+    emitted = made(by_submodules.Routed, tmp_path)
+    held = copy.deepcopy(emitted.original)
+    held.experts[0] = nn.Linear(8, 8)
+    module, x = type(emitted.new).adopt(held), torch.randn(64, 8)
+    assert type(module.experts[0]) is nn.Linear
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), held(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_part_of_another_width_than_the_first_is_not_warned_of(tmp_path: Path) -> None:
+    module = adopted(made(by_submodules.Widths, tmp_path)).double()
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        module(torch.randn(64, 8).double())
+    said = " ".join(str(each.message) for each in caught)
+    assert "float64" in said and "an input is of" not in said

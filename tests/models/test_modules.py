@@ -162,3 +162,10 @@ def test_statistics_of_blocks_are_tracked_at_the_end_in_one_call() -> None:
     text = text_of(blocks.Units().train(), torch.randn(3, 3, 6, 6))
     assert text.count("_kernels.track(0.1, *_tracked)") == 1
     assert "_tracked[1] += [self.norm.running_mean, self.norm.running_var]" in text
+
+
+def test_frozen_weights_are_compiled_while_gradients_are_recorded(tmp_path: Path) -> None:
+    """Dynamo takes no function of several tensors that nobody differentiates."""
+    made = emit_module(blocks.Listed().eval().requires_grad_(False), ((ROWS,), {}), tmp_path)
+    whole = torch.compile(adopted(made), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(whole(ROWS), made.original(ROWS), rtol=1e-4, atol=1e-5)

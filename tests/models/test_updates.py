@@ -57,11 +57,13 @@ def test_a_buffer_is_the_same_tensor_unless_the_user_assigns_another(tmp_path: P
     for model, same in ((updates.Averages, True), (updates.Assigns, False)):
         (tmp_path / model.__name__).mkdir()
         module = adopted(made(model, tmp_path / model.__name__))
-        held, x = module.mean, torch.randn(4, 8)
+        held, steps, x = module.mean, getattr(module, "steps", None), torch.randn(4, 8)
         for _ in range(3):
             assert kernels_in(partial(module, x)) > 0
         assert (module.mean is held) == same
         assert not module.mean.requires_grad
+        if same:  # `self.steps += 1` is no other tensor
+            assert module.steps is steps and module.steps == 3
 
 
 def test_an_input_in_the_memory_of_a_buffer_is_the_originals(tmp_path: Path) -> None:
@@ -94,3 +96,24 @@ def assert_equal_state(new: nn.Module, old: nn.Module) -> None:
     assert set(state) == set(new.state_dict())
     for name, value in new.state_dict().items():
         torch.testing.assert_close(value, state[name], rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_what_is_assigned_has_the_gradient_that_eager_gives_it(tmp_path: Path) -> None:
+    emitted, x = made(updates.AssignsAlone, tmp_path), torch.randn(6, 8)
+    grads = []
+    for module in (adopted(emitted), copy.deepcopy(emitted.original)):
+        module(x)
+        assert module.mean.requires_grad
+        (module.mean * torch.linspace(-1, 1, 8)).sum().backward()
+        grads.append(module.linear.weight.grad)
+    torch.testing.assert_close(*grads)
+
+
+def test_a_buffer_that_asks_for_a_gradient_is_changed_too(tmp_path: Path) -> None:
+    emitted, x = made(updates.Averages, tmp_path), torch.randn(6, 8)
+    new, old = adopted(emitted), copy.deepcopy(emitted.original)
+    for module in (new, old):
+        module.mean.requires_grad_()
+        module(x)
+        assert module.mean.is_leaf
+    torch.testing.assert_close(new.mean, old.mean)

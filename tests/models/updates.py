@@ -63,6 +63,25 @@ class _WithLast(_WithMean):
         self.register_buffer("last", torch.linspace(0, 1, 8))
 
 
+class AssignsTwo(_WithLast):
+    """Two buffers in one statement, each its own."""
+
+    def forward(self, x):
+        y = torch.sigmoid(self.linear(x))
+        with torch.no_grad():
+            self.mean, self.last = 0.5 * self.mean + y.mean(0), 0.5 * self.last - y.amax(0)
+        return torch.exp(y - self.mean) * self.last
+
+
+class AssignsAlone(_WithMean):
+    """What is assigned is read by nobody else, and has a gradient."""
+
+    def forward(self, x):
+        y = torch.tanh(self.linear(x))
+        self.mean = torch.sin(y.mean(0)) * 2
+        return y * 2
+
+
 class Both(_WithLast):
     """One buffer in place, one assigned, each from the other as it was."""
 
@@ -196,6 +215,8 @@ FUSED: tuple[Any, ...] = (
     ReadsBefore,
     Assigns,
     AssignsWithGradient,
+    AssignsTwo,
+    AssignsAlone,
     Both,
     Swaps,
     Blocks,

@@ -5,12 +5,14 @@ The driver is replaced by a few lines that run in a real child process.
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+import opweld
 from opweld.compiled import Compiled, PlanRow
 from opweld.errors import (
     CaptureError,
@@ -22,7 +24,7 @@ from opweld.errors import (
     Where,
 )
 from opweld.options import Options
-from opweld.process.worker import compile_in_child
+from opweld.process.worker import child_environment, compile_in_child
 
 CHILD = """
 import os, sys
@@ -170,3 +172,8 @@ def test_debugging_shows_what_the_child_prints(
         body = command("print('a timing', file=sys.stderr); return Compiled('text', 'cpu')")
         compile_in_child(model, Options(debug=debug), command=body)
         assert (b"a timing" in capfdbinary.readouterr().err) is shown
+
+
+def test_a_child_finds_the_same_opweld() -> None:
+    first = Path(child_environment()["PYTHONPATH"].split(os.pathsep)[0])
+    assert (first / "opweld" / "__init__.py").samefile(opweld.__file__)

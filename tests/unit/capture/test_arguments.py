@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
-from tests.capturing import assert_agrees, captured, module_of
+from tests.capturing import assert_agrees, captured, captured_plainly, module_of
 from torch import nn
 
 from opweld.errors import CaptureError
@@ -143,3 +145,24 @@ def test_refusals_name_the_users_line(model, text: str, reason: str) -> None:
     where = refusal.value.where
     assert where is not None and where.file == "test_arguments.py" and where.text == text
     assert str(refusal.value).startswith(f"test_arguments.py:{where.line}")
+
+
+def _defaults(forward):
+    """As a library does that fills in an argument where it is not given by name."""
+
+    @functools.wraps(forward)
+    def wrapped(self, *args, **kwargs):
+        return forward(self, *args, **{"scale": 2.0, **kwargs})
+
+    return wrapped
+
+
+class Wrapped(nn.Module):
+    @_defaults
+    def forward(self, x, scale=1.0):
+        return torch.tanh(x) * scale
+
+
+def test_what_is_given_by_name_stays_so() -> None:
+    variant = captured_plainly(Wrapped(), X, scale=3.0)
+    assert_agrees(variant, Wrapped(), X, scale=3.0)

@@ -388,3 +388,16 @@ def test_what_was_written_before_a_view_is_in_a_copy_too() -> None:
     """A padding mask that is filled in place, then reshaped for all heads."""
     model = module_of(_written_before)
     assert_agrees(captured(model, X).variants[0], model, X)
+
+
+def test_what_is_written_unrecorded_where_a_gradient_passes_is_the_originals() -> None:
+    """Eager's gradient goes by what was written, as if it had not been."""
+
+    def forward(self, x):
+        y = torch.tanh(x)
+        with torch.no_grad():
+            y[0] = x[1] * 3
+        return y * 2
+
+    with pytest.raises(OriginalKept, match="without recording it"):
+        captured(module_of(forward), X)
