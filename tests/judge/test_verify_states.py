@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from tests.judge.pairs import LINEAR, OWN, POINTWISE, SAME, failing, judge_pair, named
+from torch import nn
 
 from opweld.judge.values import Judgement
+from opweld.judge.verify.weights import copy_state, load_state
 
 NESTED = """
 from dataclasses import dataclass
@@ -318,5 +321,14 @@ def get_init_inputs():
 
 
 def test_buffers_that_are_assigned_are_put_back_after_inference_mode(tmp_path: Path) -> None:
-    judgement = judge_pair(tmp_path, ASSIGNS, SAME)
+    judgement = judge_pair(tmp_path, ASSIGNS, SAME, scope="full")
     assert judgement.verdict.passed, judgement.verdict.reason
+
+
+def test_a_state_is_loaded_where_inference_mode_left_a_buffer() -> None:
+    model = nn.BatchNorm1d(3)
+    state = copy_state(model)
+    with torch.inference_mode():
+        model.running_mean = torch.ones(3)
+    load_state(model, state)
+    assert torch.equal(model.running_mean, torch.zeros(3))
