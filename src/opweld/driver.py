@@ -35,9 +35,10 @@ from opweld.ir.graph import Node, arena_of
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
+from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
-from opweld.ir.original import Original, Part
+from opweld.ir.original import Original, Part, forwards_of
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.text import to_text
@@ -103,7 +104,8 @@ def compile_module(
 
         def fuses(variant: Variant) -> bool:
             quiet = Trace(replace(options, dump=None), check)
-            return _down(quiet, variant, target, options, table).part.fuses
+            found = _with_bodies(quiet, variant, target, options, table)
+            return any(line.part.fuses for line in found)
 
         found = _by_submodules(trace, call, original, options, fuses, refusal)
         kept = isinstance(refusal, OriginalKept) or options.exclude  # all was given back
@@ -223,14 +225,15 @@ def _no_autocast() -> Iterator[None]:
 
 def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Compiled:
     captured, original, target = ready.captured, ready.original, ready.target
-    lines = [_down(trace, variant, target, options, table) for variant in captured.variants]
-    lines = [line for line in lines if line.part.fuses or not line.part.variant.guard_suffix]
+    given = target, options, table
+    found = [_with_bodies(trace, variant, *given) for variant in captured.variants]
+    lines = [line for own in found if _is_kept(own) for line in own]
     numbered = tuple(line.part for line in lines)
     parts = sharing(trace.run("lower", lifting, numbered, target.language, _by_skeleton(target)))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
     kernels = trace.run("lower", kernels_of, parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
-    calls = trace.run("host", host, parts, target.language, any(map(replay, parts)))
+    calls = trace.run("host", host, parts, target.language, any(map(replay, forwards_of(parts))))
     head = _head(original, target, parts, captured)
     text = trace.run(
         "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)
@@ -245,6 +248,28 @@ class _Line:
 
     simplified: Simplified
     part: Part
+
+
+def _with_bodies(
+    trace: Trace, variant: Variant, target: Target, options: Options, table: Table
+) -> tuple[_Line, ...]:
+    """A forward, and the bodies of its loops, each of which is a graph."""
+    whole = _down(trace, variant, target, options, table)
+    loops = [loop for node in whole.part.plan.graph.nodes() if (loop := loop_of(node))]
+    bodies = [
+        _down(trace, replace(variant, graph=loop.body, loop=loop.label), target, options, table)
+        for loop in loops
+    ]
+    if any(not body.part.variant.also for body in bodies):
+        part = replace(whole.part, variant=replace(whole.part.variant, also=()))
+        whole = replace(whole, part=part)
+    return whole, *bodies
+
+
+def _is_kept(lines: tuple[_Line, ...]) -> bool:
+    """Whether a variant has kernels, or is that of the example call."""
+    fuses = any(line.part.fuses for line in lines)
+    return fuses or not lines[0].part.variant.guard_suffix
 
 
 def _down(trace: Trace, variant: Variant, target: Target, options: Options, table: Table) -> _Line:

@@ -38,7 +38,7 @@ from .ir.kernels.reduction import Lowered
 from .ir.kernels.shared import fused_groups_of
 from .ir.kernels.source import Libraries
 from .ir.operator import CHANNELS_LAST, Operator, Result, only_tracked, operator_of
-from .ir.original import Original, Part
+from .ir.original import Original, Part, forwards_of
 from .ir.plan import Group
 from .ir.types import TensorType
 
@@ -68,7 +68,7 @@ def emit(
         sections += [text for each in _each(spans) for text in each.texts]
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
-        held["tell"] = teller(original, parts, needs)
+        held["tell"] = teller(original, forwards_of(parts), needs)
         held |= {f"host_bound{label}": text for label, text in bound.items()}
         call = _call_text(original, parts, libraries, held, spans)
         shared = [text] if (text := shared_text(libraries)) else []
@@ -273,7 +273,7 @@ def _call_text(
         for fused in _fused_groups(parts)
     }
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
-    if any(map(replay, parts)):
+    if any(map(replay, forwards_of(parts))):
         kernels["replay"] = replay_call()
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import nn
@@ -18,6 +19,9 @@ from .arguments import Arguments, bind
 from .dtypes import FROM_TORCH
 from .exporting.autocast import AUTOCAST, autocast_acts, autocast_lowers, without_library_casts
 from .exporting.export import NeedsFixedSizes
+from .loops.counting import LongLoop, leaving_long_loops
+from .loops.rolled import rolled
+from .loops.short import at_length
 from .modules.contracts import contract_of, without_unused
 from .modules.facts import recording
 from .modules.modes import surely_differ
@@ -40,10 +44,34 @@ def capture_variants(
     needs: Needs,
     given_back: frozenset[str] = _NONE,
 ) -> Capture:
-    """The capture in each state that is needed and differs. Raises CaptureError."""
+    """The capture in each state that is needed and differs. A loop that export writes out is a loop
+    again, and a long one is captured at a few steps. Raises CaptureError.
+    """
     if not arguments.tensors:
         raise CaptureError("none of the inputs is a tensor", next_step="give at least one tensor")
-    task = Task(module, arguments, name, given_back, needs)
+
+    def captured(arguments: Arguments) -> Capture:
+        return _captured(Task(module, arguments, name, given_back, needs), batch)
+
+    try:
+        with leaving_long_loops():
+            return _with_loops(captured(arguments))
+    except LongLoop as left:
+        loop = left
+    mode = OWN if needs.mode == BOTH else needs.mode
+    short = partial(_with_loops, long=True)
+    found = at_length(module, mode, arguments, lambda call: short(captured(call)), loop)
+    return found or _with_loops(captured(arguments))
+
+
+def _with_loops(capture: Capture, long: bool = False) -> Capture:
+    """With loops for the turns that export wrote out; they stand for `long` ones, maybe."""
+    variants = (replace(each, graph=rolled(each.graph, long)) for each in capture.variants)
+    return replace(capture, variants=tuple(variants))
+
+
+def _captured(task: Task, batch: bool) -> Capture:
+    arguments, needs = task.arguments, task.needs
     candidates = (batched_inputs(arguments) if batch else frozenset()) | asked_axes(
         arguments, needs.dynamic
     )
@@ -51,7 +79,7 @@ def capture_variants(
     for dtype in needs.dtypes:
         more, refused = _in_dtype(task, dtype, candidates)
         variants, kept = (*variants, *more), (*kept, *refused)
-    return Capture(name, variants, kept)
+    return Capture(task.name, variants, kept)
 
 
 def _in_modes(task: Task, candidates: Axes) -> _Found:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir.contract import Submodule
 from ..ir.kernels.shared import fused_groups_of
-from ..ir.original import Original, Part
+from ..ir.original import Original, Part, bodies_of, forwards_of
 from . import piece
 from .facts import NOT_IN_TORCH_NN, paths_text
 from .forward import forward
 from .guards import AUTOCAST_DTYPES, autocast_test, flags_of, guard, size_lines
 from .host_bound import host_bound_test, is_early
+from .loops.turns import Turn
 from .methods import Methods
 from .replay import replay
 from .signature import bare, handed_on, parameter_names
@@ -154,21 +155,21 @@ def _as_it_was(parts: tuple[Part, ...]) -> list[str]:
 
 def _always(mode: tuple[Part, ...]) -> bool:
     """Whether the only variant of a mode is right under any autocast."""
-    return len(mode) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
+    return len(forwards_of(mode)) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
 
 
 def _mode_body(mode: tuple[Part, ...], spans: Spans, methods: Methods) -> list[str]:
     """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
     if _always(mode):
-        return _forward_body(mode[0], spans, methods)
+        return _forward_body(mode[0], mode, spans, methods)
     lines = ["_autocast = _kernels.autocast()"]
-    for part in mode:
+    for part in forwards_of(mode):
         test = autocast_test("_autocast", part.variant)
-        lines += [f"if {test}:", *_indented(_forward_body(part, spans, methods), 4)]
+        lines += [f"if {test}:", *_indented(_forward_body(part, mode, spans, methods), 4)]
     return lines
 
 
-def _forward_body(part: Part, spans: Spans, methods: Methods) -> list[str]:
+def _forward_body(part: Part, parts: tuple[Part, ...], spans: Spans, methods: Methods) -> list[str]:
     contract = part.variant.contract
     operators = {each.name: each for *_, each in fused_groups_of((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
@@ -176,8 +177,14 @@ def _forward_body(part: Part, spans: Spans, methods: Methods) -> list[str]:
     names = parameter_names(contract.signature)
     own = spans.get(part.variant.suffix, ())
     sizes, modules = size_lines(contract), contract.modules
-    lines = forward(part.plan, operators, device, sizes, names, own, modules, methods)
+    turns = {each.variant.loop: _turn(each, spans) for each in bodies_of(part, parts)}
+    lines = forward(part.plan, operators, device, sizes, names, own, modules, methods, turns)
     return [*replay(part), *lines]
+
+
+def _turn(part: Part, spans: Spans) -> Turn:
+    operators = {each.name: each for *_, each in fused_groups_of((part,))}
+    return Turn(part.plan, operators, spans.get(part.variant.suffix, ()))
 
 
 def _guard_name(mode: tuple[Part, ...]) -> str:
@@ -188,7 +195,7 @@ def _guard_lines(mode: tuple[Part, ...]) -> list[str]:
     contract = mode[0].variant.contract
     state = mode[0].variant.state
     told = f"the kernels for {state}" if state else "the kernels"
-    graphs = [part.plan.graph for part in mode]
+    graphs = [part.plan.graph for part in forwards_of(mode)]
     changed = frozenset().union(*(graph.changed for graph in graphs))
     updates = [each for graph in graphs for each in graph.updates if not each.assigned]
     updated = dict.fromkeys(each.buffer for each in updates)

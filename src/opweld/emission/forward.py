@@ -14,6 +14,7 @@ from typing import Any
 from ..ir.calls import place_of
 from ..ir.contract import ModuleFact
 from ..ir.graph import CALL_DEVICE, Graph, Leaf, ModuleCall, Node, Origin, Record, Tracking
+from ..ir.loop import loop_of
 from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
@@ -27,7 +28,8 @@ from .changes import (
     updated,
 )
 from .lookups import looked_up_once
-from .loops import Called, Loop, in_loops
+from .loops.items import Called, Loop, in_loops
+from .loops.turns import Turn, closed, opened
 from .methods import Methods
 from .spans import Span
 from .spelling.calls import channels_first, channels_last
@@ -45,6 +47,8 @@ _LAYERS = {
     "torch.nn.modules.conv:Conv3d": "aten.conv3d.default",
 }
 
+NO_TURNS: Mapping[str, Turn] = {}
+
 
 def forward(
     plan: Plan,
@@ -55,12 +59,14 @@ def forward(
     spans: Sequence[Span] = (),
     modules: Sequence[ModuleFact] = (),
     methods: Methods | None = None,
+    turns: Mapping[str, Turn] = NO_TURNS,
 ) -> list[str]:
     """The statements of the new forward, `return` included.
 
     `device` is the text of the device of the call, `symbols` the lines that read symbolic sizes;
     `spans` are the groups that run under one gradient, `modules` what was captured of the module
-    and those below it. New forwards of these go to `methods`.
+    and those below it. New forwards of these go to `methods`. `turns` has the bodies of loops by
+    their labels.
     """
     graph = plan.graph
     symbols = [*symbols, *format_line(graph)]
@@ -77,7 +83,7 @@ def forward(
         flow = flow_of(steps, [*returned, *towards])
         scope = Scope(None, 0, len(steps) - 1, [*range(len(steps))])
     facts = {fact.path: fact for fact in modules}
-    forwards = _Forwards(graph, flow, facts, symbols, methods or Methods(), tracked or {})
+    forwards = _Forwards(graph, flow, facts, symbols, methods or Methods(), tracked or {}, turns)
     body = _root_body(plan, symbols, parameters)
     forwards.write(body, scope)
     if "_tracked" in forwards.used:
@@ -156,7 +162,8 @@ def _computed(
 @dataclass(slots=True)
 class _Forwards:
     """Writes functions for the scopes of one forward. `tracked` has the statistics by the step that
-    makes them, `used` names of the forward's own that were given to methods.
+    makes them, `used` names of the forward's own that were given to methods. The body of a loop is
+    in the function of the module `access`; each of its turns reads what is `held`.
     """
 
     graph: Graph
@@ -165,6 +172,9 @@ class _Forwards:
     symbols: list[str]
     methods: Methods
     tracked: Mapping[int, list[Tracking]]
+    turns: Mapping[str, Turn] = field(default_factory=dict)
+    access: str = "self"
+    held: frozenset[int] = frozenset()
     used: set[str] = field(default_factory=set)
 
     def write(self, body: Body, scope: Scope) -> None:
@@ -173,10 +183,12 @@ class _Forwards:
         own = [each for each in items if isinstance(each, int)]
         tracked = [each for number in own for each in self.tracked.get(number, ())]
         kept = {node.serial for _, nodes in towards_of(self.graph, tracked) for node in nodes}
+        kept |= self.held
+        access = scope.access if scope.call else self.access
         for item in in_loops(items, self.flow, self.facts):
             first, last = _reach(item)
             ended = self._ended(first, last, kept)
-            self._write_item(body, item, scope.access, ended)
+            self._write_item(body, item, access, ended)
             if last < scope.last:
                 _give_up(body, ended)
         if tracked and (scope.call is not None or "_tracked" in self.used):
@@ -193,10 +205,28 @@ class _Forwards:
             _write_call(body, item, access)
             return
         step = self.flow.steps[item]
+        if loop_of(step.group.nodes[-1]):
+            self._write_turns(body, step.group.nodes[-1], access, ended)
+            return
         # Where it is one line, nothing but that reads what ends here.
         body.passing = ended if step.operator or len(step.made) == 1 else ()
         _statement(body, step.group, step.operator, self.facts, access)
         body.passing = ()
+
+    def _write_turns(self, body: Body, call: Node, access: str, ended: tuple[Node, ...]) -> None:
+        """A loop over turns, with the statements of its body."""
+        loop = loop_of(call)
+        assert loop is not None, "a loop is asked for"
+        turn, start = self.turns[loop.label], opened(body, call, loop, ended)
+        dry, inner = (_turn_body(turn, body, start.texts) for _ in range(2))
+        dry.taken = set(body.taken)
+        steps, returned = _steps(turn.plan, turn.operators, turn.spans, dry)
+        flow = flow_of(steps, [*returned, *turn.plan.graph.outputs])
+        given = turn.plan.graph, flow, self.facts, self.symbols, self.methods
+        forwards = _Forwards(*given, {}, self.turns, access, start.held)
+        forwards.write(inner, scopes_of(flow))
+        self.used.update(forwards.used)
+        closed(body, inner, call, loop, start)
 
     def _ended(self, first: int, last: int, kept: set[int]) -> tuple[Node, ...]:
         """The values of these steps that later ones do not read."""
@@ -242,6 +272,14 @@ class _Forwards:
         parameters = ", ".join(["self", *names, *extra, "_kernels"])
         method = self.methods.name_of(scope.call.type_name, parameters, lines)
         return Called(scope.call, scope, method, arguments, results, extra)
+
+
+def _turn_body(turn: Turn, around: Body, texts: Mapping[int, str]) -> Body:
+    """The body of a loop in the function `around` it, whose names it does not take."""
+    lists = frozenset(g.tensor_list for g in turn.plan.groups if g.tensor_list is not None)
+    inner = Body(turn.plan.graph, around.device, dict(texts), lists=lists, tells=around.tells)
+    inner.taken, inner.place = around.taken, around.place
+    return inner
 
 
 def _reach(item: int | Called | Loop) -> tuple[int, int]:

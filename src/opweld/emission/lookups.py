@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 _ACCESS = re.compile(r"\bself(?:\.\w+|\[\d+\])+")
 _CONTAINER = re.compile(r"\bself(?:\.\w+)+(?=\[\d+\])")
@@ -25,7 +25,7 @@ def looked_up_once(lines: Sequence[str], fresh: Callable[[str], str]) -> list[st
 def _named(
     lines: Sequence[str], access: re.Pattern[str], value: str, fresh: Callable[[str], str]
 ) -> list[str]:
-    counted = Counter(text for line in lines if _is_code(line) for text in access.findall(line))
+    counted = Counter(text for line in _running(lines) for text in access.findall(line))
     names = {text: fresh(_wish(text)) for text, count in counted.items() if count > 1}
 
     def named(line: str) -> str:
@@ -33,6 +33,19 @@ def _named(
 
     given = [f"{name} = {value.format(text)}" for text, name in names.items()]
     return [*given, *(named(line) if _is_code(line) else line for line in lines)]
+
+
+def _running(lines: Sequence[str]) -> Iterator[str]:
+    """The statements, those of a loop twice."""
+    depth: int | None = None
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if depth is not None and indent <= depth:
+            depth = None
+        if _is_code(line):
+            yield from (line,) if depth is None else (line, line)
+        if depth is None and line.lstrip().startswith("for "):
+            depth = indent
 
 
 def _wish(access: str) -> str:

@@ -277,7 +277,8 @@ class CallAttrs:
     sentence why the operation is not fused. With `draws` it takes random numbers, in the
     program's order. Gradients of a product `summed_in_parts` are as exact as those of PyTorch's
     attention. With `channels_last` the first operand and the result of a convolution have their
-    axes in the order (batch, *space, channels).
+    axes in the order (batch, *space, channels). A `loop` (see `ir.loop`) is no operator of
+    PyTorch's: the body that it has stands for the call.
     """
 
     target: str
@@ -288,6 +289,7 @@ class CallAttrs:
     draws: bool = False
     summed_in_parts: bool = False
     channels_last: bool = False
+    loop: Any = None
 
     def __str__(self) -> str:
         return self.target

@@ -147,7 +147,7 @@ class Variant:
     which the graph is the same. `training` is the mode that the module as a whole was in; with
     `other_mode` it is not the file's first one, and another computation. `dtype` is that of the
     module's floating tensors where it is not the example's own. It is the forward of a `submodule`,
-    or of the whole model.
+    or of the whole model; or the body of a `loop` in it, by the label.
     """
 
     name: str
@@ -159,6 +159,7 @@ class Variant:
     other_mode: bool = False
     dtype: str = ""
     submodule: Submodule | None = None
+    loop: str = ""
 
     @property
     def mode(self) -> str:
@@ -175,7 +176,8 @@ class Variant:
     @property
     def suffix(self) -> str:
         """What ends the names of its kernels."""
-        return self.guard_suffix + (f"_{self.autocast}" if self.autocast else "")
+        parts = (self.autocast or "", self.loop)
+        return self.guard_suffix + "".join(f"_{part}" for part in parts if part)
 
     @property
     def guard_suffix(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .contract import Variant
@@ -41,3 +42,17 @@ class Part:
     def fuses(self) -> bool:
         """Whether it has a kernel of ours."""
         return bool(self.kernels)
+
+
+def forwards_of(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The parts that are whole forwards, without the bodies of their loops."""
+    return tuple(part for part in parts if not part.variant.loop)
+
+
+def bodies_of(part: Part, parts: Iterable[Part]) -> tuple[Part, ...]:
+    """The bodies of the loops of a forward."""
+    own = part.variant.guard_suffix, part.variant.autocast
+    bodies = (each for each in parts if each.variant.loop)
+    return tuple(
+        each for each in bodies if (each.variant.guard_suffix, each.variant.autocast) == own
+    )

@@ -27,6 +27,7 @@ from .kernels.product import Axis, Matrix
 from .kernels.reduction import Reduction, Scan
 from .kernels.source import Source
 from .kernels.text import folding_text, kernel_text
+from .loop import loop_of
 from .ops import Kind, Op
 from .plan import Group, Plan, Traffic
 
@@ -48,11 +49,32 @@ def graph_text(value: Graph) -> str:
     names = node_names(value)
     places = {serial: origin.place for serial, origin in value.origins}
     lines = [
-        _node_line(node, names, places.get(node.serial))
+        line
         for node in value.nodes()
         if node.op is not Op.CONST
+        for line in (_node_line(node, names, places.get(node.serial)), *_loop_lines(node))
     ]
     return "\n".join([f"graph {value.name}", *lines, *_endings(value, names), ""])
+
+
+def _loop_lines(node: Node) -> list[str]:
+    """The body of a loop, and how its turns are put together."""
+    loop = loop_of(node)
+    if loop is None:
+        return []
+    body = graph_text(loop.body).strip().split("\n")[1:]
+    inputs = [node.attrs.access for node in loop.body.inputs]
+    parts = inputs[loop.carried :][: len(loop.parts)]
+    lines = [f"{loop.label} of {loop.turns} turns, carries {', '.join(inputs[: loop.carried])}"]
+    for name, part in zip(parts, loop.parts, strict=True):
+        length = f" length={part.length}" if part.length else ""
+        lines.append(f"{name} axis={part.axis} first={part.first} step={part.step}{length}")
+    lines += body
+    for each in loop.collected:
+        how = f"{'stacked' if each.stacked else 'joined'}{' backwards' * each.backwards}"
+        lines.append(f"output {each.output} {how} along {each.axis}")
+    lines += [f"output {output} of the last turn" for output in loop.last]
+    return [f"  {line}" for line in lines]
 
 
 @to_text.register

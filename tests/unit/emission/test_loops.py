@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.emission.test_steps import call, values
 
-from opweld.emission.loops import Called, Loop, in_loops
+from opweld.emission.loops.items import Called, Loop, in_loops
 from opweld.emission.steps import Flow, Scope
 from opweld.ir.contract import ModuleFact
 from opweld.ir.graph import Node

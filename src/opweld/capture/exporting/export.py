@@ -27,6 +27,7 @@ from ..aliases import refuse_hidden_aliases
 from ..arguments import Arguments
 from ..convert import Converter, Source
 from ..library import Place
+from ..loops.counting import LongLoop, Watch
 from ..modules.access import weight_access, weight_name
 from ..modules.calls import Calls
 from ..modules.origins import where_in, where_raised
@@ -106,7 +107,7 @@ def _exported(
 ) -> tuple[ExportedProgram, str]:
     """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
-    with noting_gradients() as own, WholeDropouts():
+    with noting_gradients() as own, WholeDropouts(), Watch():
         try:
             program = with_records(
                 lambda: torch.export.export(
@@ -116,6 +117,8 @@ def _exported(
         except Exception as error:  # the boundary to the user's code: anything may be raised there
             for leaf in arguments.tensors:
                 _unmark(leaf.value)
+            if isinstance(error, LongLoop):
+                raise
             raise _explained(error) from error
     return program, said_of(own)
 

@@ -17,6 +17,7 @@ from ..expr import Expr, Size, Symbol, evaluate, terms_of
 from ..graph import Graph, Leaf, Node, Record, Structure
 from ..ops import OPS, Kind, Op
 from ..types import DType
+from .loops import loop_results
 from .meaning import Array, cast_array, round_to_bfloat16
 
 Calls = Callable[[CallAttrs, tuple[Array, ...]], tuple[Array, ...]]
@@ -158,6 +159,8 @@ def _value(
     attrs = numbered(node.attrs, sizes) if node.op is not Op.CALL else node.attrs
     if node.kind is Kind.SOURCE:
         return _source(node, attrs, feeds, sizes, precision)
+    if isinstance(attrs, CallAttrs) and attrs.loop is not None:
+        return _loop(attrs, operands, sizes, calls, precision)
     if isinstance(attrs, CallAttrs):
         return _call(node, attrs, operands, calls, precision)
     if isinstance(attrs, CastAttrs):
@@ -203,6 +206,23 @@ def _call(
     return tuple(
         value if type is None else _stored(np.asarray(value), type.dtype, precision, compute=True)
         for value, type in zip(calls(attrs, given), attrs.results, strict=True)
+    )
+
+
+def _loop(
+    attrs: CallAttrs,
+    operands: tuple[Array, ...],
+    sizes: Mapping[str, int],
+    calls: Calls | None,
+    precision: Precision,
+) -> tuple[Array, ...]:
+    def body(feeds: Mapping[str, Array]) -> tuple[Array, ...]:
+        return interpret_outputs(attrs.loop.body, feeds, sizes, calls, precision)
+
+    found = loop_results(attrs.loop, operands, body)
+    pairs = zip(found, attrs.results, strict=True)
+    return tuple(
+        _stored(value, type.dtype, precision, compute=True) for value, type in pairs if type
     )
 
 

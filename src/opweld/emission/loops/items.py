@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.contract import ModuleFact
-from ..ir.graph import ModuleCall, Node
-from .steps import Flow, Scope
+from ...ir.contract import ModuleFact
+from ...ir.graph import ModuleCall, Node
+from ..steps import Flow, Scope
 
 _LISTS = ("torch.nn.modules.container:ModuleList", "torch.nn.modules.container:Sequential")
 

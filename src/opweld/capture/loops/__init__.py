@@ -1,0 +1,1 @@
+"""Loops of a forward, which export writes out turn by turn."""
